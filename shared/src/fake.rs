@@ -1,0 +1,9 @@
+//! Scripted stand-ins for the seams. They assert what they are asked and never touch the world.
+
+mod inhibitor;
+mod killer;
+mod recorder;
+
+pub use inhibitor::FakeInhibitor;
+pub use killer::{FakeKiller, KillCall};
+pub use recorder::FakeRecorder;

@@ -1,0 +1,70 @@
+//! A login manager that does what the test says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::{Inhibitor, InhibitorState, LockState};
+
+/// An [`Inhibitor`] driven by the test: it holds the lock until released, and takes it again when
+/// the shutdown is cancelled, as the real one must. Clones share one state.
+#[derive(Clone, Debug)]
+pub struct FakeInhibitor(Arc<watch::Sender<InhibitorState>>);
+
+impl FakeInhibitor {
+    /// A lock that is held and gives `delay`.
+    pub fn holding(delay: Duration) -> Self {
+        let state = InhibitorState {
+            lock: LockState::Held,
+            delay: Some(delay),
+            ..InhibitorState::unknown()
+        };
+        Self(Arc::new(watch::Sender::new(state)))
+    }
+
+    /// Announces a shutdown.
+    pub fn prepare(&self) {
+        self.0.send_modify(|s| {
+            s.preparing = true;
+            s.epoch += 1;
+            s.since = Some(Instant::now());
+        });
+    }
+
+    /// Calls the shutdown off.
+    pub fn cancel(&self) {
+        self.0.send_modify(|s| {
+            s.preparing = false;
+            s.since = None;
+            s.lock = LockState::Held;
+        });
+    }
+
+    /// Changes the state in any other way.
+    pub fn modify(&self, change: impl FnOnce(&mut InhibitorState)) {
+        self.0.send_modify(change);
+    }
+
+    /// Whether the lock is held now.
+    pub fn is_held(&self) -> bool {
+        self.0.borrow().lock == LockState::Held
+    }
+}
+
+impl Inhibitor for FakeInhibitor {
+    fn state(&self) -> watch::Receiver<InhibitorState> {
+        self.0.subscribe()
+    }
+
+    async fn release(&self) {
+        self.0.send_if_modified(|s| {
+            let releases = s.preparing && s.lock == LockState::Held;
+            if releases {
+                s.lock = LockState::Released;
+            }
+            releases
+        });
+    }
+}

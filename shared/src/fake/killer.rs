@@ -1,0 +1,107 @@
+//! Pods that end when the test says.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{
+    KillError, KillRequest, Pod, PodKiller, PodStopped, PodUid, StoppedContainer,
+};
+
+/// A [`PodKiller`] whose pods take as long as they are told to stop, up to their grace. A pod that
+/// was not told stops at once. Clones share one memory.
+#[derive(Clone, Debug, Default)]
+pub struct FakeKiller(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    active: Vec<Pod>,
+    takes: HashMap<PodUid, Duration>,
+    stuck: HashMap<PodUid, Duration>,
+    calls: Vec<KillCall>,
+}
+
+/// One call to [`PodKiller::kill_pod`].
+#[derive(Clone, Debug)]
+pub struct KillCall {
+    /// The pod.
+    pub pod: Pod,
+    /// What was asked.
+    pub request: KillRequest,
+    /// When.
+    pub at: Instant,
+}
+
+impl FakeKiller {
+    /// Pods that are active; they stay listed until a kill of them resolves.
+    pub fn with(pods: impl IntoIterator<Item = Pod>) -> Self {
+        let killer = Self::default();
+        killer.lock().active.extend(pods);
+        killer
+    }
+
+    /// The pod needs this long after SIGTERM; if its grace is shorter it is killed at its grace.
+    pub fn takes(&self, uid: &PodUid, time: Duration) {
+        self.lock().takes.insert(uid.clone(), time);
+    }
+
+    /// The pod ignores its grace and goes away only after this long (a hung runtime).
+    pub fn hangs(&self, uid: &PodUid, time: Duration) {
+        self.lock().stuck.insert(uid.clone(), time);
+    }
+
+    /// The calls so far, in order.
+    pub fn calls(&self) -> Vec<KillCall> {
+        self.lock().calls.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the stop takes and whether it needs SIGKILL.
+    fn stop_time(&self, pod: &Pod, request: &KillRequest) -> (Duration, bool) {
+        let state = self.lock();
+        if let Some(hang) = state.stuck.get(pod.uid()) {
+            return (*hang, true);
+        }
+        let wants = state.takes.get(pod.uid()).copied().unwrap_or_default();
+        let grace = request.grace.or(pod.own_grace()).unwrap_or_default();
+        let grace = grace.max(Duration::from_secs(1));
+        (wants.min(grace), wants > grace)
+    }
+}
+
+impl PodKiller for FakeKiller {
+    async fn kill_pod(&self, pod: Pod, request: KillRequest) -> Result<Arc<PodStopped>, KillError> {
+        let at = Instant::now();
+        self.lock().calls.push(KillCall { pod: pod.clone(), request: request.clone(), at });
+        let (time, forced) = self.stop_time(&pod, &request);
+        let done = at + time;
+        let deadline = request.deadline.unwrap_or(done);
+        tokio::time::sleep_until(done.min(deadline)).await;
+        if deadline < done {
+            return Err(KillError::Deadline {
+                pod: pod.label().to_string().into(),
+                waited: deadline - at,
+                still_running: vec!["main".into()],
+            });
+        }
+        self.lock().active.retain(|p| p.uid() != pod.uid());
+        Ok(Arc::new(PodStopped {
+            signalled_at: Some(at),
+            stopped_at: Some(done),
+            containers: vec![StoppedContainer {
+                name: "main".into(),
+                exit_code: if forced { 137 } else { 0 },
+                forced,
+            }],
+        }))
+    }
+
+    fn active_pods(&self) -> Vec<Pod> {
+        self.lock().active.clone()
+    }
+}

@@ -1,0 +1,22 @@
+//! Remembers events.
+
+use std::sync::{Arc, Mutex};
+
+use crate::{Event, Recorder};
+
+/// A [`Recorder`] that keeps every event, in order. Clones share one memory.
+#[derive(Clone, Debug, Default)]
+pub struct FakeRecorder(Arc<Mutex<Vec<Event>>>);
+
+impl FakeRecorder {
+    /// All events so far.
+    pub fn events(&self) -> Vec<Event> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+}
+
+impl Recorder for FakeRecorder {
+    fn record(&self, event: &Event) {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(event.clone());
+    }
+}

@@ -1,0 +1,93 @@
+//! The seam to whoever announces the node's shutdown and can be asked to wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// What the login manager (logind, or a stand-in) last told, and whether it waits for us.
+///
+/// This is state, not a stream of events: a reader that was busy sees where things stand now, and
+/// nothing can arrive out of order. `epoch` tells two shutdowns apart that a slow reader saw as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InhibitorState {
+    /// Whether the delay lock is held, and if not, why.
+    pub lock: LockState,
+    /// A shutdown is under way: the signal came from the name's owner and the property confirmed it.
+    pub preparing: bool,
+    /// Counts the shutdowns seen; goes up by one each time `preparing` turns true.
+    pub epoch: u64,
+    /// When `preparing` last turned true; the budget counts from here.
+    pub since: Option<tokio::time::Instant>,
+    /// How the node goes down, where the login manager says so.
+    pub kind: ShutdownKind,
+    /// The longest time the login manager will wait (`InhibitDelayMaxSec`), once known.
+    pub delay: Option<Duration>,
+    /// The file that set `delay`, when it is less than what was asked for.
+    pub delay_set_by: Option<Arc<str>>,
+}
+
+impl InhibitorState {
+    /// Nothing known yet: no lock, no shutdown.
+    pub fn unknown() -> Self {
+        Self {
+            lock: LockState::Waiting { why: "not connected yet".into() },
+            preparing: false,
+            epoch: 0,
+            since: None,
+            kind: ShutdownKind::Unknown,
+            delay: None,
+            delay_set_by: None,
+        }
+    }
+}
+
+/// Whether the node's shutdown waits for this agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockState {
+    /// The lock is held and the login manager lists it.
+    Held,
+    /// Not held; being tried again. The text says what stands in the way.
+    Waiting {
+        /// What stands in the way, for people.
+        why: Arc<str>,
+    },
+    /// Given back on purpose after the pods were ended; the node may go down.
+    Released,
+    /// There is no login manager on this node (or none is wanted): a shutdown cannot be delayed.
+    Absent {
+        /// Why there is none, for people.
+        why: Arc<str>,
+    },
+}
+
+/// How the node goes down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShutdownKind {
+    /// The login manager did not say (systemd before 255).
+    #[default]
+    Unknown,
+    /// Power off or halt.
+    PowerOff,
+    /// Restart through the firmware.
+    Reboot,
+    /// Restart straight into another kernel.
+    Kexec,
+    /// Restart of user space only.
+    SoftReboot,
+}
+
+/// Delays the node's shutdown until [`release`](Self::release).
+///
+/// The implementer takes the lock by itself, takes it again after a cancelled shutdown and after
+/// every reconnect, and never stops trying. It answers readers through a watch channel, so that a
+/// slow or hung login manager cannot block them.
+pub trait Inhibitor: Send + Sync + 'static {
+    /// The current state and its changes. The sender outlives the agent's use of it.
+    fn state(&self) -> watch::Receiver<InhibitorState>;
+
+    /// Lets the node go down. Idempotent within one shutdown; does nothing when none is under way.
+    ///
+    /// Resolves when the lock's last descriptor is closed. Cancel-safe.
+    fn release(&self) -> impl Future<Output = ()> + Send;
+}

@@ -1,0 +1,139 @@
+//! A pod and the facts the controllers decide on.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+
+use crate::event::PodLabel;
+
+mod priority;
+mod qos;
+mod requests;
+
+pub use qos::QosClass;
+pub use requests::{Requests, ResourceName};
+
+/// `metadata.uid`: the identity of a pod. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct PodUid(Arc<str>);
+
+impl PodUid {
+    /// Takes a UID as the API server or a manifest's hash gives it.
+    pub fn new(uid: impl Into<Arc<str>>) -> Self {
+        Self(uid.into())
+    }
+
+    /// The text of it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PodUid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for PodUid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PodUid({})", self.0)
+    }
+}
+
+/// A pod object with the identity every part of the agent relies on. Cheap to clone; read-only.
+///
+/// Dereferences to the API object.
+#[derive(Clone)]
+pub struct Pod(Arc<Inner>);
+
+struct Inner {
+    label: PodLabel,
+    full_name: Arc<str>,
+    object: api::Pod,
+}
+
+/// A pod object that lacks what identifies it.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{field}: a pod needs one")]
+pub struct IdentityError {
+    /// The missing field.
+    pub field: &'static str,
+}
+
+impl Pod {
+    /// Takes a pod object.
+    ///
+    /// # Errors
+    /// `metadata.name`, `metadata.namespace` or `metadata.uid` is missing or empty.
+    pub fn new(object: api::Pod) -> Result<Self, IdentityError> {
+        let named = |value: &Option<String>, field| match value {
+            Some(text) if !text.is_empty() => Ok(Arc::<str>::from(text.as_str())),
+            _ => Err(IdentityError { field }),
+        };
+        let name = named(&object.metadata.name, "metadata.name")?;
+        let namespace = named(&object.metadata.namespace, "metadata.namespace")?;
+        let uid = PodUid(named(&object.metadata.uid, "metadata.uid")?);
+        let full_name = Arc::from(format!("{name}_{namespace}"));
+        Ok(Self(Arc::new(Inner { label: PodLabel { namespace, name, uid }, full_name, object })))
+    }
+
+    /// `metadata.uid`.
+    pub fn uid(&self) -> &PodUid {
+        &self.0.label.uid
+    }
+
+    /// `metadata.name`.
+    pub fn name(&self) -> &Arc<str> {
+        &self.0.label.name
+    }
+
+    /// `metadata.namespace`.
+    pub fn namespace(&self) -> &Arc<str> {
+        &self.0.label.namespace
+    }
+
+    /// How events and errors name this pod: `namespace/name`.
+    pub fn label(&self) -> &PodLabel {
+        &self.0.label
+    }
+
+    /// `name_namespace`: what two static pods of the same manifest have in common.
+    pub fn full_name(&self) -> &Arc<str> {
+        &self.0.full_name
+    }
+
+    /// The API object.
+    pub fn object(&self) -> &api::Pod {
+        &self.0.object
+    }
+
+    /// Whether both are the same object in memory.
+    pub fn is_same_object(&self, other: &Pod) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// `spec.terminationGracePeriodSeconds`, as it stands: `None` when unset, never negative.
+    pub fn own_grace(&self) -> Option<Duration> {
+        let seconds = self.spec.as_ref()?.termination_grace_period_seconds?;
+        Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+    }
+}
+
+impl Deref for Pod {
+    type Target = api::Pod;
+
+    fn deref(&self) -> &api::Pod {
+        &self.0.object
+    }
+}
+
+impl fmt::Debug for Pod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pod({}, {})", self.0.label, self.0.label.uid)
+    }
+}

@@ -1,0 +1,1 @@
+//! Source, mirror, priority and criticality.

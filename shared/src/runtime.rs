@@ -1,0 +1,300 @@
+//! The seam to whatever runs containers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
+
+use crate::{Pod, PodStopped, PodUid, WallTime};
+
+/// What the pod workers need of a container runtime.
+///
+/// The workers never run two calls for one UID at the same time; calls for different pods run in
+/// parallel. Every call is idempotent, and every call can be answered wrongly or late by the real
+/// thing, so the implementer bounds its own calls to other systems and returns an error instead of
+/// hanging.
+pub trait Runtime: Send + Sync + 'static {
+    /// Brings the pod's containers to what its spec asks for, one step or all of them: starts what
+    /// should run and does not, restarts what may be restarted and whose back-off is over.
+    ///
+    /// Returns what it saw after that. Must be cancel-safe: the future is dropped as soon as the
+    /// pod is asked to end, and [`stop_pod`](Self::stop_pod) then stops whatever had been started.
+    ///
+    /// # Errors
+    /// The runtime refused or did not answer. The workers try again with a back-off.
+    fn sync_pod(&self, pod: &Pod) -> impl Future<Output = Result<SyncedPod, RuntimeError>> + Send;
+
+    /// Stops every container of the pod: preStop, SIGTERM, grace, SIGKILL; resolves when none runs.
+    ///
+    /// `pod` is absent when the runtime runs a pod that nobody configured; only the UID is known.
+    /// `grace` may shrink while the call is under way and the shorter one must take effect at once.
+    /// Stopping a stopped or unknown pod succeeds. Dropping the future abandons the wait; the
+    /// containers may go on stopping, and the next call joins them.
+    ///
+    /// # Errors
+    /// Something still runs, or it is not known whether it does.
+    fn stop_pod(
+        &self,
+        uid: &PodUid,
+        pod: Option<&Pod>,
+        grace: Grace,
+    ) -> impl Future<Output = Result<PodStopped, RuntimeError>> + Send;
+
+    /// Frees what a stopped pod still holds (sandbox, cgroup, mounts), off the critical path.
+    /// Logs and exit records stay until [`forget_pod`](Self::forget_pod).
+    ///
+    /// # Errors
+    /// Something could not be freed. The workers try again with a back-off.
+    fn clean_pod(&self, uid: &PodUid) -> impl Future<Output = Result<(), RuntimeError>> + Send;
+
+    /// Removes the last traces (logs, exit records, directories) of a pod that left its source.
+    ///
+    /// # Errors
+    /// Something could not be removed.
+    fn forget_pod(&self, uid: &PodUid) -> impl Future<Output = Result<(), RuntimeError>> + Send;
+
+    /// The pod's containers as they are now. A pod the runtime does not know has none.
+    ///
+    /// # Errors
+    /// The runtime did not answer; the answer is unknown, not empty.
+    fn pod_status(
+        &self,
+        uid: &PodUid,
+    ) -> impl Future<Output = Result<PodRuntimeStatus, RuntimeError>> + Send;
+
+    /// Every pod of which something runs or is left, this agent's only.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    fn list_pods(&self) -> impl Future<Output = Result<Vec<RuntimePod>, RuntimeError>> + Send;
+
+    /// UIDs of pods of which something changed by itself (a container exited, became ready). A
+    /// reader that lagged must look at all pods.
+    fn changes(&self) -> broadcast::Receiver<PodUid>;
+}
+
+/// The answer to [`Runtime::sync_pod`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SyncedPod {
+    /// The containers after the call.
+    pub status: PodRuntimeStatus,
+    /// When to call again although nothing changes (a restart back-off ends then).
+    pub again_in: Option<Duration>,
+}
+
+/// A pod's containers as the runtime sees them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodRuntimeStatus {
+    /// Init containers first, then the regular ones, each in the spec's order. A container that was
+    /// never created is present with [`ContainerState::Waiting`] if the spec is known.
+    pub containers: Vec<ContainerStatus>,
+    /// When the first container (or the sandbox) of the pod started.
+    pub started_at: Option<WallTime>,
+    /// The pod's addresses; empty for pods without a network of their own.
+    pub ips: Vec<String>,
+}
+
+impl PodRuntimeStatus {
+    /// Whether any container runs.
+    pub fn any_running(&self) -> bool {
+        self.containers.iter().any(|c| matches!(c.state, ContainerState::Running { .. }))
+    }
+
+    /// Names of the containers that run.
+    pub fn running(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.containers
+            .iter()
+            .filter(|c| matches!(c.state, ContainerState::Running { .. }))
+            .map(|c| &c.name)
+    }
+}
+
+/// The part a container plays in its pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ContainerKind {
+    /// Runs to completion before the next one starts.
+    Init,
+    /// An init container with `restartPolicy: Always` (KEP-753): runs beside the regular ones and
+    /// stops after them.
+    Sidecar,
+    /// An ordinary container.
+    Regular,
+}
+
+/// One container, as the runtime sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContainerStatus {
+    /// The name in the pod's spec.
+    pub name: Arc<str>,
+    /// The part it plays.
+    pub kind: ContainerKind,
+    /// The runtime's id with its scheme (`containerd://…`, `process://…`); empty if never created.
+    pub id: String,
+    /// The image as the spec names it.
+    pub image: String,
+    /// What it does now.
+    pub state: ContainerState,
+    /// How the previous run ended, if there was one.
+    pub last_exit: Option<ContainerExit>,
+    /// How often it was started again.
+    pub restart_count: u32,
+    /// It has started (startup probe passed, or there is none).
+    pub started: bool,
+    /// It is ready (readiness probe passed, or there is none).
+    pub ready: bool,
+}
+
+/// What a container does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ContainerState {
+    /// It does not run yet, or not yet again.
+    Waiting {
+        /// `ContainerCreating`, `PodInitializing`, `CrashLoopBackOff`, …
+        reason: Arc<str>,
+        /// For people; may be empty.
+        message: String,
+    },
+    /// It runs.
+    Running {
+        /// Since when.
+        started_at: WallTime,
+    },
+    /// It has ended and is not waiting for a restart.
+    Exited(ContainerExit),
+}
+
+/// How one run of a container ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContainerExit {
+    /// Exit code as Kubernetes shows it: 128 + signal for a signal's victim.
+    pub exit_code: i32,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// `Completed`, `Error`, `OOMKilled`, `ContainerStatusUnknown`, …
+    pub reason: Arc<str>,
+    /// The termination message; may be empty.
+    pub message: String,
+    /// When it started.
+    pub started_at: Option<WallTime>,
+    /// When it ended.
+    pub finished_at: Option<WallTime>,
+}
+
+/// A pod that the runtime holds something of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimePod {
+    /// The UID it was started with.
+    pub uid: PodUid,
+    /// `metadata.name` it was started with.
+    pub name: Arc<str>,
+    /// `metadata.namespace` it was started with.
+    pub namespace: Arc<str>,
+    /// Whether any container runs; otherwise only remains are left.
+    pub running: bool,
+}
+
+/// Why the runtime could not do what it was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// The pod asks for something this runtime does not do. Trying again will not help: the pod is
+    /// rejected, with the field's name.
+    #[error("{field}: {why}")]
+    Unsupported {
+        /// Path of the field, for example `spec.volumes[0].nfs`.
+        field: String,
+        /// What is not supported, and what to do instead.
+        why: String,
+    },
+    /// The runtime, or the system below it, refused.
+    #[error("{what}")]
+    Failed {
+        /// What was attempted, with the container or the file it concerned.
+        what: String,
+        /// What it answered.
+        #[source]
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    },
+    /// The runtime did not answer in time.
+    #[error("{what}: no answer within {after:?}")]
+    Timeout {
+        /// What was attempted.
+        what: String,
+        /// How long it was given.
+        after: Duration,
+    },
+}
+
+/// The time a stop may take, which can only shrink while the stop is under way.
+///
+/// Holds the instant at which SIGKILL is due. A stop waits on both the containers and
+/// [`changed`](Self::changed).
+#[derive(Clone, Debug)]
+pub struct Grace(watch::Receiver<Instant>);
+
+/// The pod worker's end of a [`Grace`].
+#[derive(Debug)]
+pub struct GraceSender(watch::Sender<Instant>);
+
+impl Grace {
+    /// A grace that ends at `kill_at`, with the sender that can shorten it.
+    pub fn until(kill_at: Instant) -> (GraceSender, Grace) {
+        let (tx, rx) = watch::channel(kill_at);
+        (GraceSender(tx), Grace(rx))
+    }
+
+    /// A grace of `length` from now that nobody will shorten.
+    pub fn fixed(length: Duration) -> Grace {
+        let now = Instant::now();
+        Self::until(now.checked_add(length).unwrap_or_else(|| now + FAR)).1
+    }
+
+    /// When SIGKILL is due.
+    pub fn kill_at(&self) -> Instant {
+        *self.0.borrow()
+    }
+
+    /// What is left of the grace; zero once it is over.
+    pub fn remaining(&self) -> Duration {
+        self.kill_at().saturating_duration_since(Instant::now())
+    }
+
+    /// Resolves when SIGKILL is due, following every shortening. Cancel-safe.
+    pub async fn over(&mut self) {
+        loop {
+            let kill_at = *self.0.borrow_and_update();
+            tokio::select! {
+                () = tokio::time::sleep_until(kill_at) => return,
+                changed = self.0.changed() => if changed.is_err() {
+                    // The worker no longer shortens it; the last word stands.
+                    tokio::time::sleep_until(kill_at).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Resolves when the grace was shortened; never if the sender is gone. Cancel-safe.
+    pub async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl GraceSender {
+    /// Moves the end to `kill_at` if that is earlier.
+    pub fn shorten_to(&self, kill_at: Instant) {
+        self.0.send_if_modified(|at| {
+            let earlier = kill_at < *at;
+            if earlier {
+                *at = kill_at;
+            }
+            earlier
+        });
+    }
+}
+
+/// Stands for "never" where an instant is needed: 30 years, which every clock can add.
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
