@@ -1,0 +1,3 @@
+//! The `winddown` binary.
+
+fn main() {}
