@@ -3,7 +3,11 @@
 mod inhibitor;
 mod killer;
 mod recorder;
+mod runtime;
+mod syncer;
 
 pub use inhibitor::FakeInhibitor;
 pub use killer::{FakeKiller, KillCall};
 pub use recorder::FakeRecorder;
+pub use runtime::FakeRuntime;
+pub use syncer::{FakeSyncer, Script, Step, SyncCall};

@@ -8,27 +8,43 @@
 //! * [`PodWorkers`]: the only component that starts and stops pods.
 //! * [`PodKiller`]: how every controller asks for a pod's end.
 
+mod admission;
 mod clock;
 mod event;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod go_duration;
 mod inhibitor;
+mod intake;
 mod kill;
 mod pod;
 mod quantity;
 mod runtime;
+mod runtime_syncer;
+pub mod status;
+mod syncer;
+mod workers;
 
+pub use admission::{Admission, AdmitHandler, Rejection};
 pub use clock::{WallClock, WallTime};
 pub use event::{Event, PodLabel, Recorder};
-pub use go_duration::{GoDuration, GoDurationError};
+pub use go_duration::{
+    DurationError, GoDuration, GoDurationError, GoDurationRangeError, parse_duration,
+};
 pub use inhibitor::{Inhibitor, InhibitorState, LockState, ShutdownKind};
+pub use intake::Intake;
 pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, StatusOverride, StoppedContainer,
 };
-pub use pod::{IdentityError, Pod, PodUid, QosClass, ResourceName, Requests};
-pub use quantity::{Quantity, QuantityError};
-pub use runtime::{
-    ContainerKind, ContainerState, ContainerStatus, Grace, GraceSender, PodRuntimeStatus, Runtime,
-    RuntimeError, RuntimePod, SyncedPod,
+pub use pod::{
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, QosClass,
+    QosClassError, Requests, ResourceName, SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY,
 };
+pub use quantity::{Quantity, QuantityError, QuantityFormat};
+pub use runtime::{
+    ContainerExit, ContainerKind, ContainerState, ContainerStatus, Grace, GraceSender,
+    PodRuntimeStatus, Runtime, RuntimeError, RuntimePod, SyncedPod,
+};
+pub use runtime_syncer::RuntimeSyncer;
+pub use syncer::{PodSyncer, Retry, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
+pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerTimes};

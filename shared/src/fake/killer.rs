@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{
-    KillError, KillRequest, Pod, PodKiller, PodStopped, PodUid, StoppedContainer,
-};
+use crate::{KillError, KillRequest, Pod, PodKiller, PodStopped, PodUid, StoppedContainer};
 
 /// A [`PodKiller`] whose pods take as long as they are told to stop, up to their grace. A pod that
 /// was not told stops at once. Clones share one memory.

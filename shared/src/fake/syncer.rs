@@ -1,0 +1,196 @@
+//! Steps that do what the test says, and remember that they were asked.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
+use crate::{Grace, Pod, PodStopped, PodUid, RuntimePod, StatusOverride, StoppedContainer};
+
+/// A [`PodSyncer`] without a runtime. A step succeeds at once unless the pod's [`Script`] says
+/// otherwise. It panics when two steps of one UID overlap: the workers promise that none do.
+#[derive(Clone, Debug, Default)]
+pub struct FakeSyncer(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    scripts: HashMap<PodUid, Script>,
+    calls: Vec<SyncCall>,
+    in_flight: HashMap<PodUid, u64>,
+    counter: u64,
+}
+
+/// How the steps of one pod go.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// How long a sync takes.
+    pub sync_takes: Duration,
+    /// The pod came to its end by itself.
+    pub terminal: bool,
+    /// When the sync wants to be called again.
+    pub again_in: Option<Duration>,
+    /// How many syncs fail before one succeeds.
+    pub sync_fails: u32,
+    /// The sync panics.
+    pub sync_panics: bool,
+    /// How long the containers need after SIGTERM; a shorter grace ends them at the grace.
+    pub stop_takes: Duration,
+    /// How many stops fail before one succeeds.
+    pub stop_fails: u32,
+    /// How many cleanups fail before one succeeds.
+    pub finish_fails: u32,
+}
+
+/// One call of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncCall {
+    /// The pod's UID.
+    pub uid: PodUid,
+    /// The pod's name, for tests that tell two objects of one UID apart.
+    pub name: Arc<str>,
+    /// The step.
+    pub step: Step,
+    /// When it began.
+    pub at: Instant,
+}
+
+/// A step and what it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `sync_pod`.
+    Sync(UpdateKind),
+    /// `sync_terminating_pod`.
+    Terminate {
+        /// The grace, if anybody asked for one.
+        grace: Option<Duration>,
+        /// The status the kill brought.
+        status: Option<StatusOverride>,
+    },
+    /// `sync_terminating_runtime_pod`.
+    TerminateRuntime,
+    /// `sync_terminated_pod`.
+    Finish,
+}
+
+impl FakeSyncer {
+    /// Sets how the steps of a pod go from now on.
+    pub fn script(&self, uid: &PodUid, script: Script) {
+        self.lock().scripts.insert(uid.clone(), script);
+    }
+
+    /// All calls so far, in the order in which they began.
+    pub fn calls(&self) -> Vec<SyncCall> {
+        self.lock().calls.clone()
+    }
+
+    /// The steps of one pod so far.
+    pub fn steps(&self, uid: &PodUid) -> Vec<Step> {
+        self.calls().into_iter().filter(|c| c.uid == *uid).map(|c| c.step).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, uid: &PodUid, name: &Arc<str>, step: Step) -> (Script, InFlight) {
+        let mut state = self.lock();
+        state.counter += 1;
+        let id = state.counter;
+        let other = state.in_flight.insert(uid.clone(), id);
+        assert!(other.is_none(), "two steps of {uid} at once");
+        let call = SyncCall { uid: uid.clone(), name: name.clone(), step, at: Instant::now() };
+        state.calls.push(call);
+        let script = state.scripts.get(uid).cloned().unwrap_or_default();
+        (script, InFlight { syncer: self.clone(), uid: uid.clone() })
+    }
+
+    /// Counts one failure down; says whether this call fails.
+    fn fails(&self, uid: &PodUid, which: impl Fn(&mut Script) -> &mut u32) -> bool {
+        let mut state = self.lock();
+        let Some(left) = state.scripts.get_mut(uid).map(which) else { return false };
+        let fails = *left > 0;
+        *left = left.saturating_sub(1);
+        fails
+    }
+
+    async fn stop(&self, script: &Script, mut grace: Grace) -> PodStopped {
+        let begun = Instant::now();
+        let forced = tokio::select! {
+            biased;
+            () = tokio::time::sleep(script.stop_takes) => false,
+            () = grace.over() => true,
+        };
+        PodStopped {
+            signalled_at: Some(begun),
+            stopped_at: Some(Instant::now()),
+            containers: vec![StoppedContainer {
+                name: "main".into(),
+                exit_code: if forced { 137 } else { 0 },
+                forced,
+            }],
+        }
+    }
+}
+
+/// Notes the end of a step also when its future is dropped.
+struct InFlight {
+    syncer: FakeSyncer,
+    uid: PodUid,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.syncer.lock().in_flight.remove(&self.uid);
+    }
+}
+
+impl PodSyncer for FakeSyncer {
+    #[allow(clippy::panic, reason = "the script asks for a panic, to see that it is contained")]
+    async fn sync_pod(&self, update: SyncUpdate) -> Result<Synced, SyncError> {
+        let uid = update.pod.uid();
+        let (script, _in_flight) = self.begin(uid, update.pod.name(), Step::Sync(update.kind));
+        tokio::time::sleep(script.sync_takes).await;
+        if script.sync_panics {
+            panic!("as scripted");
+        }
+        if self.fails(uid, |s| &mut s.sync_fails) {
+            return Err(SyncError::new("the sync fails as scripted"));
+        }
+        Ok(Synced { terminal: script.terminal, again_in: script.again_in })
+    }
+
+    async fn sync_terminating_pod(&self, pod: Pod, stop: Stop) -> Result<PodStopped, SyncError> {
+        let step = Step::Terminate { grace: stop.grace, status: stop.status };
+        let (script, _in_flight) = self.begin(pod.uid(), pod.name(), step);
+        if self.fails(pod.uid(), |s| &mut s.stop_fails) {
+            return Err(SyncError::new("the stop fails as scripted"));
+        }
+        Ok(self.stop(&script, stop.until).await)
+    }
+
+    async fn sync_terminating_runtime_pod(
+        &self,
+        pod: RuntimePod,
+        grace: Grace,
+    ) -> Result<PodStopped, SyncError> {
+        let (script, _in_flight) = self.begin(&pod.uid, &pod.name, Step::TerminateRuntime);
+        if self.fails(&pod.uid, |s| &mut s.stop_fails) {
+            return Err(SyncError::new("the stop fails as scripted"));
+        }
+        Ok(self.stop(&script, grace).await)
+    }
+
+    async fn sync_terminated_pod(&self, pod: Pod) -> Result<(), SyncError> {
+        let (_, _in_flight) = self.begin(pod.uid(), pod.name(), Step::Finish);
+        if self.fails(pod.uid(), |s| &mut s.finish_fails) {
+            return Err(SyncError::new("the cleanup fails as scripted"));
+        }
+        Ok(())
+    }
+
+    fn last_seen_running(&self, _uid: &PodUid) -> Vec<String> {
+        vec!["main".to_owned()]
+    }
+}

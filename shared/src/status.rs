@@ -1,0 +1,13 @@
+//! Pod statuses: how they follow from what the runtime sees, and where they are kept.
+
+mod conditions;
+mod containers;
+mod generate;
+mod phase;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use generate::{StatusInput, generate};
+pub use phase::Phase;
+pub use store::{StatusEntry, StatusStore};

@@ -1,0 +1,90 @@
+//! The conditions the agent owns. Those of others are kept as they are.
+
+use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::phase::{Phase, is_init_done};
+use crate::{ContainerKind, PodRuntimeStatus, WallTime};
+
+/// The condition of a pod that the node, not its own doing, ends (KEP-3329).
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
+const OWNED: [&str; 5] =
+    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+
+/// All conditions of a pod: ours computed anew, the rest carried over from `previous`.
+pub(super) fn compute(
+    phase: Phase,
+    status: &PodRuntimeStatus,
+    disruption: Option<&str>,
+    previous: Option<&PodStatus>,
+    now: WallTime,
+) -> Vec<PodCondition> {
+    let before = previous.and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+    let (ready, why) = containers_ready(phase, status);
+    let unready = why.as_ref().map(|(reason, message)| (*reason, message.as_str()));
+    let begun = status.started_at.is_some() && !phase.is_terminal();
+    let initialized = status.containers.iter().all(is_init_done) && !status.containers.is_empty();
+    let mut conditions = vec![
+        condition("PodReadyToStartContainers", begun, None),
+        condition(
+            "Initialized",
+            initialized || phase == Phase::Succeeded,
+            if phase == Phase::Succeeded { Some(("PodCompleted", "")) } else { None },
+        ),
+        condition("Ready", ready, unready),
+        condition("ContainersReady", ready, unready),
+        condition("PodScheduled", true, None),
+    ];
+    if let Some(message) = disruption {
+        conditions.push(condition(
+            DISRUPTION_TARGET,
+            true,
+            Some(("TerminationByKubelet", message)),
+        ));
+    }
+    for c in &mut conditions {
+        let same = before.iter().find(|b| b.type_ == c.type_ && b.status == c.status);
+        c.last_transition_time =
+            same.and_then(|b| b.last_transition_time.clone()).or(Some(Time(now)));
+    }
+    let others = before.iter().filter(|b| {
+        !OWNED.contains(&b.type_.as_str()) && !conditions.iter().any(|c| c.type_ == b.type_)
+    });
+    let others: Vec<_> = others.cloned().collect();
+    conditions.extend(others);
+    conditions
+}
+
+/// Whether every regular container and sidecar is ready, and if not, why.
+fn containers_ready(
+    phase: Phase,
+    status: &PodRuntimeStatus,
+) -> (bool, Option<(&'static str, String)>) {
+    match phase {
+        Phase::Succeeded => return (false, Some(("PodCompleted", String::new()))),
+        Phase::Failed => return (false, Some(("PodFailed", String::new()))),
+        Phase::Pending | Phase::Running => {}
+    }
+    let unready: Vec<&str> = status
+        .containers
+        .iter()
+        .filter(|c| c.kind != ContainerKind::Init && !c.ready)
+        .map(|c| &*c.name)
+        .collect();
+    if unready.is_empty() && !status.containers.is_empty() {
+        return (true, None);
+    }
+    let message = format!("containers with unready status: [{}]", unready.join(" "));
+    (false, Some(("ContainersNotReady", message)))
+}
+
+fn condition(type_: &str, holds: bool, why: Option<(&str, &str)>) -> PodCondition {
+    let text = |t: &str| if t.is_empty() { None } else { Some(t.to_owned()) };
+    PodCondition {
+        type_: type_.to_owned(),
+        status: if holds { "True" } else { "False" }.to_owned(),
+        reason: why.and_then(|(reason, _)| text(reason)),
+        message: why.and_then(|(_, message)| text(message)),
+        ..PodCondition::default()
+    }
+}

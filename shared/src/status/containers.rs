@@ -1,0 +1,53 @@
+//! Container statuses in the API's form.
+
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::{ContainerExit, ContainerState, ContainerStatus};
+
+pub(super) fn to_api(container: &ContainerStatus) -> api::ContainerStatus {
+    let none = api::ContainerState::default();
+    let state = match &container.state {
+        ContainerState::Waiting { reason, message } => api::ContainerState {
+            waiting: Some(api::ContainerStateWaiting {
+                reason: Some(reason.to_string()),
+                message: if message.is_empty() { None } else { Some(message.clone()) },
+            }),
+            ..none
+        },
+        ContainerState::Running { started_at } => api::ContainerState {
+            running: Some(api::ContainerStateRunning { started_at: Some(Time(*started_at)) }),
+            ..none
+        },
+        ContainerState::Exited(exit) => {
+            api::ContainerState { terminated: Some(terminated(container, exit)), ..none }
+        }
+    };
+    api::ContainerStatus {
+        name: container.name.to_string(),
+        container_id: if container.id.is_empty() { None } else { Some(container.id.clone()) },
+        image: container.image.clone(),
+        image_id: String::new(),
+        ready: container.ready,
+        started: Some(container.started),
+        restart_count: i32::try_from(container.restart_count).unwrap_or(i32::MAX),
+        state: Some(state),
+        last_state: container.last_exit.as_ref().map(|exit| api::ContainerState {
+            terminated: Some(terminated(container, exit)),
+            ..api::ContainerState::default()
+        }),
+        ..api::ContainerStatus::default()
+    }
+}
+
+fn terminated(container: &ContainerStatus, exit: &ContainerExit) -> api::ContainerStateTerminated {
+    api::ContainerStateTerminated {
+        container_id: if container.id.is_empty() { None } else { Some(container.id.clone()) },
+        exit_code: exit.exit_code,
+        signal: exit.signal,
+        reason: Some(exit.reason.to_string()),
+        message: if exit.message.is_empty() { None } else { Some(exit.message.clone()) },
+        started_at: exit.started_at.map(Time),
+        finished_at: exit.finished_at.map(Time),
+    }
+}

@@ -1,0 +1,78 @@
+//! A pod's status as a pure function of what is known about it.
+
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::phase::{self, Phase};
+use super::{conditions, containers};
+use crate::{ContainerKind, Pod, PodRuntimeStatus, StatusOverride, WallTime};
+
+/// What a status follows from.
+#[derive(Clone, Copy, Debug)]
+pub struct StatusInput<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// Its containers now.
+    pub runtime: &'a PodRuntimeStatus,
+    /// What was said before: conditions of others and transition times are carried over, and a
+    /// terminal phase never changes.
+    pub previous: Option<&'a api::PodStatus>,
+    /// The pod was stopped for good: nothing runs and nothing will.
+    pub stopped: bool,
+    /// What the agent that ended the pod has to say. It stays whatever the exit codes are: a pod
+    /// that the node ended did not succeed (k8s#141483).
+    pub ended_by_agent: Option<&'a StatusOverride>,
+    /// Wall time, for the labels.
+    pub now: WallTime,
+}
+
+/// The status of a pod.
+pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
+    let said = input.previous.and_then(|s| Phase::parse(s.phase.as_deref()?));
+    let finished_before = said.filter(|p| p.is_terminal());
+    let words = match finished_before {
+        None if input.stopped => input.ended_by_agent,
+        _ => None,
+    };
+    let phase = finished_before.unwrap_or_else(|| {
+        if words.is_some() {
+            Phase::Failed
+        } else if input.stopped && !input.pod.is_static() {
+            phase::stopped(input.pod, input.runtime)
+        } else {
+            phase::observed(input.pod, input.runtime)
+        }
+    });
+    let kept = input.previous.filter(|_| said == Some(phase) && words.is_none());
+    let (init, regular): (Vec<_>, Vec<_>) =
+        input.runtime.containers.iter().partition(|c| c.kind != ContainerKind::Regular);
+    let listed = |list: Vec<&crate::ContainerStatus>| {
+        if list.is_empty() {
+            None
+        } else {
+            Some(list.into_iter().map(containers::to_api).collect())
+        }
+    };
+    let disruption = words.and_then(|w| w.disruption_message.as_deref());
+    api::PodStatus {
+        phase: Some(phase.as_str().to_owned()),
+        reason: words.map(|w| w.reason.to_string()).or_else(|| kept?.reason.clone()),
+        message: words.map(|w| w.message.to_string()).or_else(|| kept?.message.clone()),
+        conditions: Some(conditions::compute(
+            phase,
+            input.runtime,
+            disruption,
+            input.previous,
+            input.now,
+        )),
+        qos_class: Some(input.pod.qos().as_str().to_owned()),
+        start_time: input
+            .previous
+            .and_then(|s| s.start_time.clone())
+            .or_else(|| Some(Time(input.runtime.started_at.unwrap_or(input.now)))),
+        pod_ip: input.runtime.ips.first().cloned(),
+        init_container_statuses: listed(init),
+        container_statuses: listed(regular),
+        ..api::PodStatus::default()
+    }
+}

@@ -1,0 +1,148 @@
+//! The phase of a pod, from its containers.
+
+use crate::{ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod, PodRuntimeStatus};
+
+/// `status.phase`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Not every container has started yet.
+    Pending,
+    /// Every container was started and at least one runs or will run again.
+    Running,
+    /// Every container ended with exit code 0 and none will run again.
+    Succeeded,
+    /// Every container ended, at least one with a failure, or the agent ended the pod.
+    Failed,
+}
+
+impl Phase {
+    /// Kubernetes' word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Phase::Pending => "Pending",
+            Phase::Running => "Running",
+            Phase::Succeeded => "Succeeded",
+            Phase::Failed => "Failed",
+        }
+    }
+
+    /// Reads Kubernetes' word.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed]
+            .into_iter()
+            .find(|p| p.as_str() == text)
+    }
+
+    /// Whether the pod will never run again.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Phase::Succeeded | Phase::Failed)
+    }
+}
+
+/// What of the pod's `restartPolicy` applies to its regular containers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Restart {
+    Always,
+    OnFailure,
+    Never,
+}
+
+/// The phase that follows from the containers alone.
+pub(super) fn observed(pod: &Pod, status: &PodRuntimeStatus) -> Phase {
+    let restart = restart_policy(pod);
+    if let Some(phase) = init_phase(status, restart) {
+        return phase;
+    }
+    let expected = pod.spec.as_ref().map_or(0, |s| s.containers.len());
+    let tally = Tally::of(status);
+    if tally.seen() < expected || tally.waiting > 0 {
+        return Phase::Pending;
+    }
+    if tally.running > 0 {
+        return Phase::Running;
+    }
+    match restart {
+        Restart::Always => Phase::Running,
+        _ if tally.failed == 0 => Phase::Succeeded,
+        Restart::OnFailure => Phase::Running,
+        Restart::Never => Phase::Failed,
+    }
+}
+
+/// The phase of a pod that was stopped for good: what did not end well, or never ran, has failed.
+pub(super) fn stopped(pod: &Pod, status: &PodRuntimeStatus) -> Phase {
+    let expected = pod.spec.as_ref().map_or(0, |s| s.containers.len());
+    let tally = Tally::of(status);
+    let all_well = tally.failed == 0 && tally.succeeded == expected && expected > 0;
+    if all_well { Phase::Succeeded } else { Phase::Failed }
+}
+
+#[derive(Default)]
+struct Tally {
+    waiting: usize,
+    running: usize,
+    succeeded: usize,
+    failed: usize,
+}
+
+impl Tally {
+    fn of(status: &PodRuntimeStatus) -> Self {
+        let mut tally = Self::default();
+        for container in status.containers.iter().filter(|c| c.kind == ContainerKind::Regular) {
+            match (&container.state, &container.last_exit) {
+                (ContainerState::Running { .. }, _) => tally.running += 1,
+                (ContainerState::Exited(exit), _) | (_, Some(exit)) => tally.count_exit(exit),
+                (ContainerState::Waiting { .. }, None) => tally.waiting += 1,
+            }
+        }
+        tally
+    }
+
+    fn count_exit(&mut self, exit: &ContainerExit) {
+        if exit.exit_code == 0 { self.succeeded += 1 } else { self.failed += 1 }
+    }
+
+    fn seen(&self) -> usize {
+        self.waiting + self.running + self.succeeded + self.failed
+    }
+}
+
+/// `Some` while the init containers decide: not all are done, or one failed for good.
+fn init_phase(status: &PodRuntimeStatus, restart: Restart) -> Option<Phase> {
+    let regular_started = status.containers.iter().any(|c| {
+        c.kind == ContainerKind::Regular
+            && !matches!((&c.state, &c.last_exit), (ContainerState::Waiting { .. }, None))
+    });
+    if regular_started {
+        return None;
+    }
+    let failed_for_good = restart == Restart::Never
+        && status.containers.iter().any(|c| {
+            c.kind == ContainerKind::Init
+                && matches!(&c.state, ContainerState::Exited(e) if e.exit_code != 0)
+        });
+    if failed_for_good {
+        return Some(Phase::Failed);
+    }
+    let all_done = status.containers.iter().all(is_init_done);
+    if all_done { None } else { Some(Phase::Pending) }
+}
+
+/// Whether this init container lets the next one start; regular containers always do.
+pub(super) fn is_init_done(container: &ContainerStatus) -> bool {
+    match container.kind {
+        ContainerKind::Init => {
+            matches!(&container.state, ContainerState::Exited(e) if e.exit_code == 0)
+        }
+        ContainerKind::Sidecar => container.started,
+        ContainerKind::Regular => true,
+    }
+}
+
+fn restart_policy(pod: &Pod) -> Restart {
+    match pod.spec.as_ref().and_then(|s| s.restart_policy.as_deref()) {
+        Some("Never") => Restart::Never,
+        Some("OnFailure") => Restart::OnFailure,
+        _ => Restart::Always,
+    }
+}

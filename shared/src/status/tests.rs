@@ -1,0 +1,219 @@
+//! Tables of statuses.
+
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{Phase, StatusInput, generate};
+use crate::{
+    ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod, PodRuntimeStatus,
+    StatusOverride, WallTime,
+};
+
+/// What a container of the table does.
+#[derive(Clone, Copy)]
+enum Is {
+    New,
+    Up,
+    Done(i32),
+    CrashLoop(i32),
+}
+
+fn container(name: &str, kind: ContainerKind, is: Is) -> ContainerStatus {
+    let exit = |code| ContainerExit {
+        exit_code: code,
+        signal: None,
+        reason: if code == 0 { "Completed" } else { "Error" }.into(),
+        message: String::new(),
+        started_at: None,
+        finished_at: None,
+    };
+    let waiting = |reason: &str| ContainerState::Waiting {
+        reason: reason.into(),
+        message: String::new(),
+    };
+    let (state, last_exit) = match is {
+        Is::New => (waiting("ContainerCreating"), None),
+        Is::Up => (ContainerState::Running { started_at: WallTime::UNIX_EPOCH }, None),
+        Is::Done(code) => (ContainerState::Exited(exit(code)), None),
+        Is::CrashLoop(code) => (waiting("CrashLoopBackOff"), Some(exit(code))),
+    };
+    let up = matches!(is, Is::Up);
+    ContainerStatus {
+        name: name.into(),
+        kind,
+        id: String::new(),
+        image: "x".into(),
+        state,
+        last_exit,
+        restart_count: 0,
+        started: up,
+        ready: up,
+    }
+}
+
+fn pod(regular: usize, restart: &str, is_static: bool) -> Pod {
+    let source = if is_static { "file" } else { "api" };
+    let named = |i: usize| api::Container { name: format!("c{i}"), ..api::Container::default() };
+    Pod::new(api::Pod {
+        metadata: ObjectMeta {
+            name: Some("p".into()),
+            namespace: Some("default".into()),
+            uid: Some("u".into()),
+            annotations: Some([("kubernetes.io/config.source".into(), source.into())].into()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(api::PodSpec {
+            containers: (0..regular).map(named).collect(),
+            restart_policy: Some(restart.into()),
+            ..api::PodSpec::default()
+        }),
+        status: None,
+    })
+    .unwrap()
+}
+
+fn runtime(init: &[(ContainerKind, Is)], regular: &[Is]) -> PodRuntimeStatus {
+    let init = init.iter().enumerate().map(|(i, (k, is))| container(&format!("i{i}"), *k, *is));
+    let regular = regular
+        .iter()
+        .enumerate()
+        .map(|(i, is)| container(&format!("c{i}"), ContainerKind::Regular, *is));
+    PodRuntimeStatus { containers: init.chain(regular).collect(), ..PodRuntimeStatus::default() }
+}
+
+fn phase_of(pod: &Pod, runtime: &PodRuntimeStatus, stopped: bool) -> Phase {
+    let status = generate(StatusInput {
+        pod,
+        runtime,
+        previous: None,
+        stopped,
+        ended_by_agent: None,
+        now: WallTime::UNIX_EPOCH,
+    });
+    Phase::parse(&status.phase.unwrap()).unwrap()
+}
+
+#[test]
+fn the_phase_follows_from_containers_and_restart_policy() {
+    use ContainerKind::{Init, Sidecar};
+    use Is::{CrashLoop, Done, New, Up};
+    type Row<'a> = (&'a str, &'a [(ContainerKind, Is)], &'a [Is], Phase);
+    let rows: &[Row<'_>] = &[
+        ("Always", &[], &[New], Phase::Pending),
+        ("Always", &[], &[Up], Phase::Running),
+        ("Always", &[], &[Up, New], Phase::Pending),
+        ("Always", &[], &[Up, Done(1)], Phase::Running),
+        ("Always", &[], &[Done(0)], Phase::Running),
+        ("Always", &[], &[CrashLoop(1)], Phase::Running),
+        ("OnFailure", &[], &[Done(0)], Phase::Succeeded),
+        ("OnFailure", &[], &[Done(0), Done(2)], Phase::Running),
+        ("OnFailure", &[], &[Done(0), CrashLoop(2)], Phase::Running),
+        ("Never", &[], &[Done(0), Done(0)], Phase::Succeeded),
+        ("Never", &[], &[Done(0), Done(2)], Phase::Failed),
+        ("Never", &[], &[Up, Done(2)], Phase::Running),
+        ("Never", &[(Init, Up)], &[New], Phase::Pending),
+        ("Never", &[(Init, Done(1))], &[New], Phase::Failed),
+        ("Always", &[(Init, Done(1))], &[New], Phase::Pending),
+        ("Always", &[(Init, Done(0))], &[Up], Phase::Running),
+        ("Always", &[(Sidecar, Up)], &[Up], Phase::Running),
+        ("Always", &[(Sidecar, New)], &[New], Phase::Pending),
+        // A sidecar that still runs does not keep a finished job from being finished.
+        ("Never", &[(Sidecar, Up)], &[Done(0)], Phase::Succeeded),
+    ];
+    for (i, (restart, init, regular, expected)) in rows.iter().enumerate() {
+        let got = phase_of(&pod(regular.len(), restart, false), &runtime(init, regular), false);
+        assert_eq!(got, *expected, "row {i}");
+    }
+}
+
+#[test]
+fn a_stopped_pod_of_the_api_is_succeeded_only_if_everything_exited_with_0() {
+    use Is::{Done, New};
+    let rows: &[(&[Is], Phase)] = &[
+        (&[Done(0), Done(0)], Phase::Succeeded),
+        (&[Done(0), Done(137)], Phase::Failed),
+        (&[Done(0), New], Phase::Failed),
+    ];
+    for (i, (regular, expected)) in rows.iter().enumerate() {
+        let pod = pod(regular.len(), "Always", false);
+        assert_eq!(phase_of(&pod, &runtime(&[], regular), true), *expected, "row {i}");
+    }
+    // Static pods are not forced: they come back after a reboot.
+    let kept = phase_of(&pod(1, "Always", true), &runtime(&[], &[Is::Done(0)]), true);
+    assert_eq!(kept, Phase::Running);
+}
+
+#[test]
+fn the_agents_reason_stays_on_the_pod_it_ended() {
+    let words = StatusOverride {
+        reason: "Evicted".into(),
+        message: "The node was low on resource: memory. ".into(),
+        disruption_message: None,
+    };
+    for code in [0, 1, 137] {
+        let pod = pod(1, "Always", true);
+        let runtime = runtime(&[], &[Is::Done(code)]);
+        let mut status = None;
+        for stopped in [true, true, false] {
+            let next = generate(StatusInput {
+                pod: &pod,
+                runtime: &runtime,
+                previous: status.as_ref(),
+                stopped,
+                ended_by_agent: stopped.then_some(&words),
+                now: WallTime::UNIX_EPOCH,
+            });
+            assert_eq!(next.phase.as_deref(), Some("Failed"));
+            assert_eq!(next.reason.as_deref(), Some("Evicted"));
+            status = Some(next);
+        }
+    }
+}
+
+#[test]
+fn a_transition_time_moves_only_when_the_condition_changes() {
+    let pod = pod(1, "Always", false);
+    let at = |second: i64| WallTime::from_second(second).unwrap();
+    let say = |previous: Option<&api::PodStatus>, is: Is, now: i64| {
+        generate(StatusInput {
+            pod: &pod,
+            runtime: &runtime(&[], &[is]),
+            previous,
+            stopped: false,
+            ended_by_agent: None,
+            now: at(now),
+        })
+    };
+    let ready = |status: &api::PodStatus| {
+        let conditions = status.conditions.as_ref().unwrap();
+        let ready = conditions.iter().find(|c| c.type_ == "Ready").unwrap();
+        (ready.status.clone(), ready.last_transition_time.as_ref().unwrap().0)
+    };
+    let first = say(None, Is::Up, 10);
+    let second = say(Some(&first), Is::Up, 20);
+    let third = say(Some(&second), Is::Done(1), 30);
+    assert_eq!(ready(&first), ("True".into(), at(10)));
+    assert_eq!(ready(&second), ("True".into(), at(10)));
+    assert_eq!(ready(&third), ("False".into(), at(30)));
+}
+
+#[test]
+fn conditions_of_others_are_carried_over() {
+    let pod = pod(1, "Always", false);
+    let theirs = api::PodCondition {
+        type_: "example.com/gate".into(),
+        status: "True".into(),
+        ..api::PodCondition::default()
+    };
+    let previous =
+        api::PodStatus { conditions: Some(vec![theirs.clone()]), ..api::PodStatus::default() };
+    let status = generate(StatusInput {
+        pod: &pod,
+        runtime: &runtime(&[], &[Is::Up]),
+        previous: Some(&previous),
+        stopped: false,
+        ended_by_agent: None,
+        now: WallTime::UNIX_EPOCH,
+    });
+    assert!(status.conditions.unwrap().contains(&theirs));
+}

@@ -1,0 +1,168 @@
+//! What the pod workers drive: the four steps of a pod's life.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Grace, Pod, PodStopped, PodUid, RuntimePod, StatusOverride};
+
+/// The four steps of a pod's life. [`RuntimeSyncer`](crate::RuntimeSyncer) is the one for real use.
+///
+/// For one UID the workers never run two of these at the same time; different UIDs run in parallel.
+/// Every step may be tried again after an error, and must then pick up where it is.
+pub trait PodSyncer: Send + Sync + 'static {
+    /// Makes the pod run as its spec asks. The future is dropped when the pod is asked to end.
+    ///
+    /// # Errors
+    /// The step failed; it is tried again after a back-off.
+    fn sync_pod(
+        &self,
+        update: SyncUpdate,
+    ) -> impl Future<Output = Result<Synced, SyncError>> + Send;
+
+    /// Stops the pod's containers; resolves when none runs.
+    ///
+    /// # Errors
+    /// Something may still run; the step is tried again after a back-off.
+    fn sync_terminating_pod(
+        &self,
+        pod: Pod,
+        stop: Stop,
+    ) -> impl Future<Output = Result<PodStopped, SyncError>> + Send;
+
+    /// Stops the containers of a pod that only the runtime knows.
+    ///
+    /// # Errors
+    /// Something may still run; the step is tried again after a back-off.
+    fn sync_terminating_runtime_pod(
+        &self,
+        pod: RuntimePod,
+        grace: Grace,
+    ) -> impl Future<Output = Result<PodStopped, SyncError>> + Send;
+
+    /// Frees what the stopped pod still holds.
+    ///
+    /// # Errors
+    /// Something could not be freed; the step is tried again after a back-off.
+    fn sync_terminated_pod(&self, pod: Pod) -> impl Future<Output = Result<(), SyncError>> + Send;
+
+    /// The containers last seen running, for the error of a kill that took too long. Never blocks.
+    fn last_seen_running(&self, _uid: &PodUid) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Why a sync was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum UpdateKind {
+    /// Look again: something changed in the runtime, or time passed.
+    #[default]
+    Sync,
+    /// The pod object changed.
+    Update,
+    /// The pod is new to its source.
+    Create,
+    /// The pod has to end.
+    Kill,
+}
+
+impl UpdateKind {
+    /// The label of the reference's metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            UpdateKind::Sync => "sync",
+            UpdateKind::Update => "update",
+            UpdateKind::Create => "create",
+            UpdateKind::Kill => "kill",
+        }
+    }
+}
+
+/// One call of [`PodSyncer::sync_pod`].
+#[derive(Clone, Debug)]
+pub struct SyncUpdate {
+    /// Why.
+    pub kind: UpdateKind,
+    /// The pod as last configured.
+    pub pod: Pod,
+    /// The API's mirror of a static pod, if the update brought one.
+    pub mirror: Option<Pod>,
+}
+
+/// The answer of [`PodSyncer::sync_pod`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Synced {
+    /// The pod has come to its end by itself: every container is done and none may restart.
+    pub terminal: bool,
+    /// When to look again although nothing changes.
+    pub again_in: Option<Duration>,
+}
+
+/// How a pod is to be stopped.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    /// The grace that was computed for the pod; `None` when it came to its end by itself and nobody
+    /// asked.
+    pub grace: Option<Duration>,
+    /// The end of the grace, counted from now; it can move closer while the stop is under way.
+    pub until: Grace,
+    /// What to write into the pod's status.
+    pub status: Option<StatusOverride>,
+}
+
+/// Why a step failed, and when to try again.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct SyncError {
+    /// What failed.
+    pub what: String,
+    /// Its cause.
+    #[source]
+    pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    /// When to try again.
+    pub retry: Retry,
+}
+
+/// When a failed step is tried again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Retry {
+    /// After the workers' ordinary back-off.
+    #[default]
+    Backoff,
+    /// Soon: something outside the pod (its network) is about to be ready.
+    Transient,
+    /// When this much time has passed; capped by the resync interval.
+    After(Duration),
+}
+
+impl SyncError {
+    /// A failure without a cause of its own, tried again after the ordinary back-off.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), source: None, retry: Retry::Backoff }
+    }
+
+    /// A failure caused by `source`.
+    pub fn caused_by(
+        what: impl Into<String>,
+        source: impl std::error::Error + Send + Sync + 'static,
+    ) -> Self {
+        Self { what: what.into(), source: Some(Arc::new(source)), retry: Retry::Backoff }
+    }
+
+    /// The same failure, tried again at another time.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// The error and its causes on one line.
+    pub fn chain(&self) -> String {
+        let mut text = self.what.clone();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+}

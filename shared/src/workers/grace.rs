@@ -1,0 +1,33 @@
+//! The grace that applies to a pod, as a pure function of what was asked for.
+
+use std::time::Duration;
+
+use crate::Pod;
+
+/// The shortest grace a pod gets: zero would be SIGKILL without SIGTERM.
+pub(super) const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The grace after a request, given the one that applied before.
+///
+/// The smallest of everything anybody asked for (the deletion's, the request's, the earlier one)
+/// wins; the pod's own applies only where nobody asked. Never below one second. Unlike the kubelet,
+/// a deletion with grace 0 counts as the shortest and not as "unset".
+pub(super) fn effective(
+    current: Option<Duration>,
+    pod: Option<&Pod>,
+    asked: Option<Duration>,
+) -> Duration {
+    let deletion = pod
+        .and_then(|p| p.metadata.deletion_grace_period_seconds)
+        .map(|s| Duration::from_secs(u64::try_from(s).unwrap_or(0)));
+    [current, deletion, asked]
+        .into_iter()
+        .flatten()
+        .min()
+        .or_else(|| pod.and_then(Pod::own_grace))
+        .unwrap_or(SHORTEST)
+        .max(SHORTEST)
+}
+
+/// Stands for "never" where an instant is needed: 30 years, which every clock can add.
+pub(super) const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);

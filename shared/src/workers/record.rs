@@ -1,0 +1,178 @@
+//! The record of one pod UID: plain data, moved forward by [`State`](super::state::State).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::kill::PodStopped;
+use crate::runtime::GraceSender;
+use crate::syncer::UpdateKind;
+use crate::{KillReason, Pod, RuntimePod, StatusOverride};
+
+/// Where a pod stands. It moves down this list and never back; leaving `Finished` means that the
+/// record is removed and the UID is unknown again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lifecycle {
+    /// Known, but not started: another static pod of the same full name still ends.
+    Waiting,
+    /// Its containers are started and kept running.
+    Syncing,
+    /// It must stop; containers may still run.
+    Terminating,
+    /// No container runs or will; what it held is being freed.
+    Terminated,
+    /// Nothing is left to do. The record stays so that the UID cannot start again by accident.
+    Finished,
+}
+
+impl Lifecycle {
+    /// The word operators read and metrics carry.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Lifecycle::Waiting => "waiting",
+            Lifecycle::Syncing => "sync",
+            Lifecycle::Terminating => "terminating",
+            Lifecycle::Terminated => "terminated",
+            Lifecycle::Finished => "finished",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Record {
+    /// Tells this record from an earlier one of the same UID, so that a task of the earlier one that
+    /// wakes late finds nothing to do.
+    pub(super) generation: u64,
+    pub(super) full_name: Arc<str>,
+    pub(super) is_static: bool,
+    pub(super) lifecycle: Lifecycle,
+    /// A task is alive for this record. At most one is.
+    pub(super) busy: bool,
+    pub(super) pending: Option<Pending>,
+    /// The pod as last consumed. From termination on it is pinned: the old containers are stopped
+    /// by the spec that started them.
+    pub(super) active: Option<Pod>,
+    pub(super) mirror: Option<Pod>,
+    pub(super) runtime_pod: Option<RuntimePod>,
+    pub(super) ending: Option<Box<Ending>>,
+    /// Cancels the sync call in flight.
+    pub(super) cancel: Option<CancellationToken>,
+    /// Key of this record in the timetable.
+    pub(super) due: Option<(Instant, u64)>,
+    /// Failures in a row of the current step.
+    pub(super) failures: u32,
+    /// The pod was asked to end because it was deleted or its source dropped it.
+    pub(super) deleted: bool,
+    pub(super) evicted: bool,
+    /// A create came for this UID while it was ending: once finished it may be known anew.
+    pub(super) restart_requested: bool,
+    /// The runtime was seen to run something of this UID.
+    pub(super) observed_runtime: bool,
+}
+
+/// An update that no task has consumed yet. A newer one replaces it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pending {
+    pub(super) kind: UpdateKind,
+    pub(super) pod: Option<Pod>,
+    pub(super) mirror: Option<Pod>,
+}
+
+/// What is known of a pod's end, from the first cause on.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) since: Instant,
+    pub(super) reason: Option<KillReason>,
+    /// `None` when the pod came to its end by itself.
+    pub(super) grace: Option<Duration>,
+    pub(super) status: Option<StatusOverride>,
+    /// The stop call has begun.
+    pub(super) acknowledged: bool,
+    /// Reaches the stop call in flight.
+    pub(super) in_flight: Option<GraceSender>,
+    /// Everyone who waits for the end watches this. Dropping it (the record is removed) resolves
+    /// the wait as well, so no path can forget a caller.
+    pub(super) done: watch::Sender<Option<Arc<PodStopped>>>,
+}
+
+impl Record {
+    pub(super) fn new(generation: u64, full_name: Arc<str>, is_static: bool) -> Self {
+        Self {
+            generation,
+            full_name,
+            is_static,
+            lifecycle: Lifecycle::Waiting,
+            busy: false,
+            pending: None,
+            active: None,
+            mirror: None,
+            runtime_pod: None,
+            ending: None,
+            cancel: None,
+            due: None,
+            failures: 0,
+            deleted: false,
+            evicted: false,
+            restart_requested: false,
+            observed_runtime: false,
+        }
+    }
+
+    /// The pod, where a real one is known: the newest that counts.
+    pub(super) fn pod(&self) -> Option<&Pod> {
+        self.active.as_ref().or_else(|| self.pending.as_ref()?.pod.as_ref())
+    }
+
+    /// Whether somebody asked for the end, or it came by itself.
+    pub(super) fn is_ending(&self) -> bool {
+        self.lifecycle >= Lifecycle::Terminating
+    }
+
+    /// Moves to `Terminating` and cancels the sync call in flight.
+    pub(super) fn begin_ending(&mut self, now: Instant, reason: Option<KillReason>) {
+        self.lifecycle = Lifecycle::Terminating;
+        self.failures = 0;
+        self.ending = Some(Box::new(Ending {
+            since: now,
+            reason,
+            grace: None,
+            status: None,
+            acknowledged: false,
+            in_flight: None,
+            done: watch::Sender::new(None),
+        }));
+        if let Some(cancel) = self.cancel.take() {
+            cancel.cancel();
+        }
+    }
+
+    /// Sets the grace and lets it reach the stop call in flight.
+    pub(super) fn shorten(&mut self, grace: Duration, now: Instant) {
+        let Some(ending) = self.ending.as_mut() else { return };
+        let shorter = ending.grace.is_none_or(|g| grace < g);
+        ending.grace = Some(grace);
+        if let (true, Some(in_flight), Some(end)) =
+            (shorter, &ending.in_flight, now.checked_add(grace))
+        {
+            in_flight.shorten_to(end);
+        }
+    }
+
+    /// The containers are gone: tells everyone who waits.
+    pub(super) fn mark_stopped(&mut self, lifecycle: Lifecycle, stopped: Arc<PodStopped>) {
+        self.lifecycle = lifecycle;
+        self.failures = 0;
+        if let Some(ending) = self.ending.as_mut() {
+            ending.in_flight = None;
+            ending.done.send_replace(Some(stopped));
+        }
+    }
+
+    /// Asks for another pass with what is known, unless an update already does.
+    pub(super) fn replay(&mut self) {
+        self.pending.get_or_insert_with(Pending::default);
+    }
+}
