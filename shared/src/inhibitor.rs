@@ -61,6 +61,13 @@ pub enum LockState {
     },
 }
 
+impl LockState {
+    /// Whether it is known how things stand: the lock is not merely waited for.
+    pub fn is_decided(&self) -> bool {
+        !matches!(self, LockState::Waiting { .. })
+    }
+}
+
 /// How the node goes down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShutdownKind {

@@ -31,6 +31,7 @@ pub struct Intake<R: Runtime> {
     desired: HashMap<PodUid, Desired>,
     /// UIDs of which the runtime had something when the agent started.
     found: HashMap<PodUid, Found>,
+    passes: watch::Sender<u64>,
 }
 
 struct Desired {
@@ -61,7 +62,14 @@ impl<R: Runtime> Intake<R> {
             recorder,
             desired: HashMap::new(),
             found: HashMap::new(),
+            passes: watch::Sender::new(0),
         }
+    }
+
+    /// Counts how often the desired pods were gone through. From 1 on every pod that runs is known
+    /// to its worker.
+    pub fn passes(&self) -> watch::Receiver<u64> {
+        self.passes.subscribe()
     }
 
     /// Follows `desired` until its sender is gone.
@@ -79,6 +87,7 @@ impl<R: Runtime> Intake<R> {
             let wanted = desired.borrow_and_update().clone();
             if let Some(pods) = wanted {
                 self.apply(&pods).await;
+                self.passes.send_modify(|n| *n += 1);
             }
             tokio::select! {
                 changed = desired.changed() => if changed.is_err() { return },

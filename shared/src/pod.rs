@@ -2,18 +2,24 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 
 use crate::event::PodLabel;
 
+mod amounts;
 mod priority;
 mod qos;
 mod requests;
+mod totals;
 
-pub use qos::QosClass;
+pub use priority::{
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, SYSTEM_CRITICAL_PRIORITY,
+    SYSTEM_NODE_CRITICAL_PRIORITY,
+};
+pub use qos::{QosClass, QosClassError};
 pub use requests::{Requests, ResourceName};
 
 /// `metadata.uid`: the identity of a pod. Cheap to clone.
@@ -55,6 +61,10 @@ struct Inner {
     label: PodLabel,
     full_name: Arc<str>,
     object: api::Pod,
+    // Facts that are asked for over and over, worked out on first use.
+    qos: OnceLock<QosClass>,
+    accounted: OnceLock<Requests>,
+    fit: OnceLock<Requests>,
 }
 
 /// A pod object that lacks what identifies it.
@@ -79,7 +89,15 @@ impl Pod {
         let namespace = named(&object.metadata.namespace, "metadata.namespace")?;
         let uid = PodUid(named(&object.metadata.uid, "metadata.uid")?);
         let full_name = Arc::from(format!("{name}_{namespace}"));
-        Ok(Self(Arc::new(Inner { label: PodLabel { namespace, name, uid }, full_name, object })))
+        let label = PodLabel { namespace, name, uid };
+        Ok(Self(Arc::new(Inner {
+            label,
+            full_name,
+            object,
+            qos: OnceLock::new(),
+            accounted: OnceLock::new(),
+            fit: OnceLock::new(),
+        })))
     }
 
     /// `metadata.uid`.

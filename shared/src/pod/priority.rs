@@ -1,1 +1,90 @@
 //! Source, mirror, priority and criticality.
+
+use super::Pod;
+
+#[cfg(test)]
+mod tests;
+
+/// From this priority on a pod is critical: the priority of `system-cluster-critical`.
+pub const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
+/// The priority of `system-node-critical`.
+pub const SYSTEM_NODE_CRITICAL_PRIORITY: i32 = SYSTEM_CRITICAL_PRIORITY + 1000;
+
+/// The annotation that says where a pod came from: `file`, `http` or `api`.
+pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
+/// The annotation that marks the API server's image of a static pod.
+pub const CONFIG_MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// The priority class that, on a critical pod, makes it node-critical.
+const SYSTEM_NODE_CRITICAL_CLASS: &str = "system-node-critical";
+/// The source of pods that the API server handed out.
+const API_SOURCE: &str = "api";
+
+impl Pod {
+    /// Where the pod came from, as its annotation says: `file`, `http`, `api`. `None` without the
+    /// annotation.
+    #[must_use]
+    pub fn source(&self) -> Option<&str> {
+        self.annotation(CONFIG_SOURCE_ANNOTATION)
+    }
+
+    /// Whether the agent itself brought the pod in, from a manifest: it has a source other than
+    /// `api`. An empty source counts, a missing one does not.
+    #[must_use]
+    pub fn is_static(&self) -> bool {
+        self.source().is_some_and(|source| source != API_SOURCE)
+    }
+
+    /// Whether this is the API server's image of a static pod.
+    #[must_use]
+    pub fn is_mirror(&self) -> bool {
+        self.annotation(CONFIG_MIRROR_ANNOTATION).is_some()
+    }
+
+    /// `spec.priority`. A static pod has one only when its manifest has.
+    #[must_use]
+    pub fn priority(&self) -> Option<i32> {
+        self.spec.as_ref()?.priority
+    }
+
+    /// `spec.priority`, 0 when unset.
+    #[must_use]
+    pub fn priority_or_zero(&self) -> i32 {
+        self.priority().unwrap_or(0)
+    }
+
+    /// Whether the node cannot do without the pod: it is static, a mirror, or of
+    /// [`SYSTEM_CRITICAL_PRIORITY`] or more. The name of its priority class does not matter.
+    #[must_use]
+    pub fn is_critical(&self) -> bool {
+        self.priority().is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
+            || self.is_static()
+            || self.is_mirror()
+    }
+
+    /// Whether the pod is critical and of the class `system-node-critical`.
+    #[must_use]
+    pub fn is_node_critical(&self) -> bool {
+        let class = self.spec.as_ref().and_then(|spec| spec.priority_class_name.as_deref());
+        class == Some(SYSTEM_NODE_CRITICAL_CLASS) && self.is_critical()
+    }
+
+    /// Whether `victim` may be ended to make room for this pod: this one is critical and the victim
+    /// is not, or both have a priority and this one's is higher.
+    ///
+    /// Never true of a pod and itself. A critical pod without a priority ends no critical pod.
+    #[must_use]
+    pub fn may_preempt(&self, victim: &Pod) -> bool {
+        if self.is_critical() && !victim.is_critical() {
+            return true;
+        }
+        match (self.priority(), victim.priority()) {
+            (Some(own), Some(other)) => own > other,
+            _ => false,
+        }
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+}

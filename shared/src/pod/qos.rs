@@ -1,7 +1,20 @@
 //! QoS class.
 
+use std::fmt;
+use std::str::FromStr;
+
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+
+use super::Pod;
+use super::amounts::{QuantityMap, nanos};
+
+#[cfg(test)]
+mod tests;
+
 /// How strictly a pod's resources are promised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub enum QosClass {
     /// No requests and no limits.
     BestEffort,
@@ -9,4 +22,105 @@ pub enum QosClass {
     Burstable,
     /// Requests equal limits everywhere.
     Guaranteed,
+}
+
+/// Text that is not the name of a QoS class.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("unknown QoS class {0:?}: expected BestEffort, Burstable or Guaranteed")]
+pub struct QosClassError(pub String);
+
+impl QosClass {
+    /// As Kubernetes names it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BestEffort => "BestEffort",
+            Self::Burstable => "Burstable",
+            Self::Guaranteed => "Guaranteed",
+        }
+    }
+}
+
+impl fmt::Display for QosClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for QosClass {
+    type Err = QosClassError;
+
+    fn from_str(text: &str) -> Result<Self, QosClassError> {
+        match text {
+            "BestEffort" => Ok(Self::BestEffort),
+            "Burstable" => Ok(Self::Burstable),
+            "Guaranteed" => Ok(Self::Guaranteed),
+            _ => Err(QosClassError(text.to_owned())),
+        }
+    }
+}
+
+impl Pod {
+    /// The pod's QoS class: `status.qosClass`, or what its spec amounts to when that is unset or no
+    /// class at all. Computed once per object.
+    #[must_use]
+    pub fn qos(&self) -> QosClass {
+        *self.0.qos.get_or_init(|| {
+            let recorded = self.status.as_ref().and_then(|status| status.qos_class.as_deref());
+            match recorded.map(str::parse) {
+                Some(Ok(class)) => class,
+                _ => self.spec.as_ref().map_or(QosClass::BestEffort, class_of),
+            }
+        })
+    }
+}
+
+/// cpu and memory, the only resources that count here, in nano-units. Zero is as good as absent.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Computes {
+    cpu: i128,
+    memory: i128,
+}
+
+impl Computes {
+    fn of(quantities: Option<&QuantityMap>) -> Self {
+        let amount = |name| quantities.and_then(|map| map.get(name)).map_or(0, nanos);
+        Self { cpu: amount("cpu"), memory: amount("memory") }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.cpu = self.cpu.saturating_add(other.cpu);
+        self.memory = self.memory.saturating_add(other.memory);
+    }
+
+    fn is_complete(self) -> bool {
+        self.cpu > 0 && self.memory > 0
+    }
+}
+
+fn class_of(spec: &PodSpec) -> QosClass {
+    let (mut requests, mut limits) = (Computes::default(), Computes::default());
+    let mut all_limited = true;
+    let mut count = |resources: Option<&ResourceRequirements>| {
+        let own_limits = Computes::of(resources.and_then(|found| found.limits.as_ref()));
+        requests.add(Computes::of(resources.and_then(|found| found.requests.as_ref())));
+        limits.add(own_limits);
+        all_limited &= own_limits.is_complete();
+    };
+    if let Some(resources) = &spec.resources {
+        // Resources of the whole pod count alone, even when they are empty.
+        count(Some(resources));
+    } else {
+        let init_containers = spec.init_containers.iter().flatten();
+        for Container { resources, .. } in spec.containers.iter().chain(init_containers) {
+            count(resources.as_ref());
+        }
+    }
+    if requests == Computes::default() && limits == Computes::default() {
+        QosClass::BestEffort
+    } else if all_limited && requests == limits {
+        QosClass::Guaranteed
+    } else {
+        QosClass::Burstable
+    }
 }

@@ -1,9 +1,211 @@
-//! Resource requests of a whole pod.
+//! What a whole pod asks for and what it is limited to.
 
-/// Name of a resource.
+use std::fmt;
+use std::sync::Arc;
+
+use super::Pod;
+use super::amounts::Amounts;
+use super::totals;
+use crate::quantity::{Quantity, QuantityFormat};
+
+#[cfg(test)]
+mod tests;
+
+/// Name of a resource. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ResourceName(std::sync::Arc<str>);
+pub enum ResourceName {
+    /// `pods`: every pod takes one.
+    Pods,
+    /// `cpu`, counted in thousandths.
+    Cpu,
+    /// `memory`, counted in bytes.
+    Memory,
+    /// `ephemeral-storage`, counted in bytes.
+    EphemeralStorage,
+    /// Any other: huge pages in bytes, extended resources in units.
+    Other(Arc<str>),
+}
 
-/// What a pod asks for, per resource.
+/// Whole amounts per resource: cpu in thousandths, all else in base units. Never negative.
+///
+/// Made of exact sums that were rounded up once. A resource that is not asked for reads as 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Requests;
+pub struct Requests {
+    cpu_milli: i64,
+    memory: i64,
+    ephemeral_storage: i64,
+    /// Sorted by name; none is zero.
+    other: Vec<(ResourceName, i64)>,
+}
+
+// === impl ResourceName ===
+
+impl ResourceName {
+    /// As Kubernetes writes it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Pods => "pods",
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::EphemeralStorage => "ephemeral-storage",
+            Self::Other(name) => name,
+        }
+    }
+
+    /// Whether it is one that `spec.resources` of a pod may carry: cpu, memory and huge pages.
+    #[must_use]
+    pub fn is_pod_level(&self) -> bool {
+        totals::is_pod_level(self.as_str())
+    }
+}
+
+impl From<&str> for ResourceName {
+    fn from(name: &str) -> Self {
+        match name {
+            "pods" => Self::Pods,
+            "cpu" => Self::Cpu,
+            "memory" => Self::Memory,
+            "ephemeral-storage" => Self::EphemeralStorage,
+            _ => Self::Other(Arc::from(name)),
+        }
+    }
+}
+
+impl fmt::Display for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+// === impl Requests ===
+
+impl Requests {
+    /// Thousandths of a cpu.
+    #[must_use]
+    pub const fn cpu_milli(&self) -> i64 {
+        self.cpu_milli
+    }
+
+    /// Bytes of memory.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> i64 {
+        self.memory
+    }
+
+    /// Bytes of node-local storage.
+    #[must_use]
+    pub const fn ephemeral_storage_bytes(&self) -> i64 {
+        self.ephemeral_storage
+    }
+
+    /// Resources without a method of their own, sorted by name, none of them zero.
+    #[must_use]
+    pub fn other(&self) -> &[(ResourceName, i64)] {
+        &self.other
+    }
+
+    /// The amount of one resource; [`ResourceName::Pods`] is 1 of any pod.
+    #[must_use]
+    pub fn get(&self, name: &ResourceName) -> i64 {
+        match name {
+            ResourceName::Pods => 1,
+            ResourceName::Cpu => self.cpu_milli,
+            ResourceName::Memory => self.memory,
+            ResourceName::EphemeralStorage => self.ephemeral_storage,
+            ResourceName::Other(_) => {
+                let found = self.other.iter().find(|(other, _)| other == name);
+                found.map_or(0, |(_, amount)| *amount)
+            }
+        }
+    }
+
+    /// Every resource whose amount is not zero, in the order a fit is reported in: cpu, memory,
+    /// ephemeral storage, then the others by name. `pods` is not among them.
+    pub fn iter(&self) -> impl Iterator<Item = (ResourceName, i64)> + '_ {
+        let named = [
+            (ResourceName::Cpu, self.cpu_milli),
+            (ResourceName::Memory, self.memory),
+            (ResourceName::EphemeralStorage, self.ephemeral_storage),
+        ];
+        let others = self.other.iter().cloned();
+        named.into_iter().filter(|(_, amount)| *amount != 0).chain(others)
+    }
+
+    /// Whether nothing is asked for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cpu_milli == 0
+            && self.memory == 0
+            && self.ephemeral_storage == 0
+            && self.other.is_empty()
+    }
+
+    /// Adds what another pod asks for, saturating: the sum over a node.
+    pub fn accumulate(&mut self, more: &Self) {
+        self.cpu_milli = self.cpu_milli.saturating_add(more.cpu_milli);
+        self.memory = self.memory.saturating_add(more.memory);
+        self.ephemeral_storage = self.ephemeral_storage.saturating_add(more.ephemeral_storage);
+        for (name, amount) in &more.other {
+            match self.other.binary_search_by(|(other, _)| other.cmp(name)) {
+                Ok(index) => {
+                    let sum = &mut self.other[index].1;
+                    *sum = sum.saturating_add(*amount);
+                }
+                Err(index) => self.other.insert(index, (name.clone(), *amount)),
+            }
+        }
+    }
+
+    fn rounded_up(amounts: &Amounts<'_>) -> Self {
+        let exact = |nanos| Quantity::from_nanos(nanos, QuantityFormat::DecimalSi);
+        let mut other: Vec<_> = amounts
+            .other
+            .iter()
+            .filter(|(name, nanos)| *nanos != 0 && *name != "pods")
+            .map(|(name, nanos)| (ResourceName::from(*name), exact(*nanos).value()))
+            .collect();
+        other.sort_unstable();
+        Self {
+            cpu_milli: exact(amounts.cpu).milli_value(),
+            memory: exact(amounts.memory).value(),
+            ephemeral_storage: exact(amounts.ephemeral_storage).value(),
+            other,
+        }
+    }
+}
+
+// === impl Pod ===
+
+impl Pod {
+    /// What the pod needs to fit on a node, as the scheduler counts it. Computed once per object.
+    ///
+    /// Containers run beside each other and beside sidecars, init containers one after the other:
+    /// the larger of the two counts, per resource. A container that is being resized in place
+    /// counts with the largest of what it wants, was given and has. A request of the whole pod
+    /// replaces the containers' for that resource; the overhead is added always.
+    #[must_use]
+    pub fn fit_requests(&self) -> &Requests {
+        self.0.fit.get_or_init(|| Requests::rounded_up(&totals::fit(self)))
+    }
+
+    /// What the pod is charged for when pods are ranked for preemption or eviction. Computed once
+    /// per object.
+    ///
+    /// Differs from [`fit_requests`](Self::fit_requests) as the kubelet's two helpers do: when the
+    /// whole pod has requests or limits, its containers' count for nothing, of any resource; the
+    /// overhead is added only to what is requested at all; the status is not looked at.
+    #[must_use]
+    pub fn accounted_requests(&self) -> &Requests {
+        self.0.accounted.get_or_init(|| Requests::rounded_up(&totals::accounted(self)))
+    }
+
+    /// What the pod is limited to; 0 where it is not. Computed at every call.
+    ///
+    /// Summed like requests. A container without a limit adds nothing, a limit of the whole pod
+    /// replaces the containers' for that resource, and the overhead is added only to a limit.
+    #[must_use]
+    pub fn accounted_limits(&self) -> Requests {
+        Requests::rounded_up(&totals::limits(self))
+    }
+}

@@ -1,0 +1,162 @@
+//! From the resources of containers to those of the pod.
+
+use std::collections::HashMap;
+
+use k8s_openapi::api::core::v1::{
+    Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements,
+};
+
+use super::Pod;
+use super::amounts::{Amounts, QuantityMap};
+
+/// Whether `spec.resources` of a pod may carry the resource.
+pub(super) fn is_pod_level(name: &str) -> bool {
+    name == "cpu" || name == "memory" || name.starts_with("hugepages-")
+}
+
+/// What a pod needs to fit on a node.
+pub(super) fn fit(pod: &Pod) -> Amounts<'_> {
+    let Some(spec) = &pod.spec else { return Amounts::default() };
+    let resizes = Resizes::of(pod.status.as_ref());
+    let mut total = over_containers(spec, |container| {
+        let wanted = container.resources.as_ref().and_then(|found| found.requests.as_ref());
+        resizes.requests(container, wanted)
+    });
+    let whole = spec.resources.as_ref().and_then(|found| found.requests.as_ref());
+    replace_pod_level(&mut total, whole);
+    total.add(&Amounts::of(spec.overhead.as_ref()));
+    total
+}
+
+/// What a pod is charged for when pods are ranked.
+pub(super) fn accounted(pod: &Pod) -> Amounts<'_> {
+    let Some(spec) = &pod.spec else { return Amounts::default() };
+    let mut total = match spec.resources.as_ref().filter(|found| are_set(found)) {
+        Some(whole) => Amounts::of(whole.requests.as_ref()),
+        None => over_containers(spec, |container| {
+            Amounts::of(container.resources.as_ref().and_then(|found| found.requests.as_ref()))
+        }),
+    };
+    add_where_present(&mut total, &Amounts::of(spec.overhead.as_ref()));
+    total
+}
+
+/// What a pod is limited to.
+pub(super) fn limits(pod: &Pod) -> Amounts<'_> {
+    let Some(spec) = &pod.spec else { return Amounts::default() };
+    let mut total = over_containers(spec, |container| {
+        Amounts::of(container.resources.as_ref().and_then(|found| found.limits.as_ref()))
+    });
+    let whole = spec.resources.as_ref().and_then(|found| found.limits.as_ref());
+    replace_pod_level(&mut total, whole);
+    add_where_present(&mut total, &Amounts::of(spec.overhead.as_ref()));
+    total
+}
+
+/// The most the containers take at any time, per resource.
+///
+/// An init container runs beside the sidecars that were started before it, the containers beside
+/// all sidecars. Ephemeral containers cannot ask for anything.
+fn over_containers<'a>(
+    spec: &'a PodSpec,
+    amounts_of: impl Fn(&'a Container) -> Amounts<'a>,
+) -> Amounts<'a> {
+    let mut sidecars = Amounts::default();
+    let mut peak = Amounts::default();
+    for container in spec.init_containers.iter().flatten() {
+        let mut own = amounts_of(container);
+        if is_sidecar(container) {
+            sidecars.add(&own);
+            peak.raise_to(&sidecars);
+        } else {
+            own.add(&sidecars);
+            peak.raise_to(&own);
+        }
+    }
+    let mut total = sidecars;
+    for container in &spec.containers {
+        total.add(&amounts_of(container));
+    }
+    total.raise_to(&peak);
+    total
+}
+
+fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+fn are_set(whole: &ResourceRequirements) -> bool {
+    let maps = [&whole.requests, &whole.limits];
+    maps.into_iter().flatten().flatten().any(|(name, _)| is_pod_level(name))
+}
+
+fn replace_pod_level<'a>(total: &mut Amounts<'a>, whole: Option<&'a QuantityMap>) {
+    for (name, quantity) in whole.into_iter().flatten().filter(|(name, _)| is_pod_level(name)) {
+        *total.slot(name) = super::amounts::nanos(quantity);
+    }
+}
+
+fn add_where_present<'a>(total: &mut Amounts<'a>, more: &Amounts<'a>) {
+    let add = |amount: &mut i128, more: i128| {
+        if *amount != 0 {
+            *amount = amount.saturating_add(more);
+        }
+    };
+    add(&mut total.cpu, more.cpu);
+    add(&mut total.memory, more.memory);
+    add(&mut total.ephemeral_storage, more.ephemeral_storage);
+    for (name, amount) in &more.other {
+        add(total.slot(name), *amount);
+    }
+}
+
+/// Containers whose resources are being, or were, changed in place.
+struct Resizes<'a> {
+    containers: Statuses<'a>,
+    init_containers: Statuses<'a>,
+    /// The node cannot give what the spec wants, so that does not count.
+    infeasible: bool,
+}
+
+/// The statuses that report resources, by container name.
+type Statuses<'a> = HashMap<&'a str, &'a ContainerStatus>;
+
+impl<'a> Resizes<'a> {
+    fn of(status: Option<&'a PodStatus>) -> Self {
+        let reporting = |statuses: Option<&'a Vec<ContainerStatus>>| {
+            let statuses = statuses.into_iter().flatten();
+            let reporting = statuses.filter(|status| status.resources.is_some());
+            reporting.map(|status| (status.name.as_str(), status)).collect()
+        };
+        let conditions = status.and_then(|status| status.conditions.as_ref());
+        let pending =
+            conditions.into_iter().flatten().find(|found| found.type_ == "PodResizePending");
+        Self {
+            containers: reporting(status.and_then(|status| status.container_statuses.as_ref())),
+            init_containers: reporting(
+                status.and_then(|status| status.init_container_statuses.as_ref()),
+            ),
+            infeasible: pending.and_then(|found| found.reason.as_deref()) == Some("Infeasible"),
+        }
+    }
+
+    fn requests(&self, container: &Container, wanted: Option<&'a QuantityMap>) -> Amounts<'a> {
+        let Some(status) = self.status(container) else { return Amounts::of(wanted) };
+        let actual = status.resources.as_ref().and_then(|found| found.requests.as_ref());
+        let mut amounts = Amounts::of(actual);
+        amounts.raise_to(&Amounts::of(status.allocated_resources.as_ref()));
+        if !self.infeasible {
+            amounts.raise_to(&Amounts::of(wanted));
+        }
+        amounts
+    }
+
+    /// An init container that runs to its end is never resized.
+    fn status(&self, container: &Container) -> Option<&'a ContainerStatus> {
+        let name = container.name.as_str();
+        let found = self.containers.get(name);
+        let found =
+            found.or_else(|| self.init_containers.get(name).filter(|_| is_sidecar(container)));
+        found.copied()
+    }
+}
