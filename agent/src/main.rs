@@ -1,3 +1,18 @@
 //! The `winddown` binary.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use winddown::cli::{self, Cli};
+use winddown::commands::Commands;
+use winddown::service::wall_clock;
+use winddown_runtimes::process::shim;
+
+fn main() -> ExitCode {
+    // One of these runs for every container, so it goes around everything that costs memory.
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|word| word == "shim") {
+        return shim::run(args, &wall_clock());
+    }
+    cli::run(&Cli::parse(), &Commands).into()
+}

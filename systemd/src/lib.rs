@@ -1,1 +1,23 @@
-//! Placeholder, replaced by its first real module.
+//! systemd, seen from an agent that must end its pods before the node goes down.
+//!
+//! * [`LogindInhibitor`]: holds logind's delay lock, hears that the node goes down, and survives
+//!   restarts of the bus, of logind and of the agent itself.
+//! * [`drop_in`]: which file sets logind's `InhibitDelayMaxSec`, and the one winddown writes.
+//! * [`Notifier`]: readiness, status, watchdog and the file descriptor store of the service manager.
+//! * [`is_going_down`]: whether the machine goes down on a way that bypasses logind.
+//! * `stand_in` (feature `stand-in`): a logind for rehearsals and tests.
+//!
+//! No other crate of the workspace speaks D-Bus.
+
+pub mod drop_in;
+mod logind;
+mod notify;
+#[cfg(feature = "stand-in")]
+pub mod stand_in;
+mod system_state;
+
+#[cfg(feature = "stand-in")]
+pub use logind::PeerConnector;
+pub use logind::{Bus, InhibitorConfig, LogindInhibitor};
+pub use notify::{InheritedError, LOCK_NAME, LockStore, NoStore, Notifier};
+pub use system_state::{SystemStateError, is_going_down};

@@ -1,0 +1,60 @@
+# One name for each thing one does here. The work is done by cargo and the scripts named below.
+# On a fresh machine with Rust, make and apt, `make demo` and `make test` are all it takes.
+
+SHELL := /bin/sh
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/winddown
+CARGO ?= cargo
+# Built from source and kept outside git. The version is fixed so that a new lint cannot break an
+# old commit.
+CARGO_DENY_VERSION := 0.20.2
+CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo demo-node test bench lint fmt node-base clean-cache
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build the agent: target/release/winddown
+	@tests/node/packages.sh build
+	$(CARGO) build --release --package winddown
+
+demo: ## Rehearse a shutdown on this machine: real agent, real pods, stand-in for logind
+	@tests/node/packages.sh build
+	@$(CARGO) build --quiet --package winddown
+	@target/debug/winddown drill examples/node
+
+demo-node: ## The same in a disposable systemd node: real logind, real power-off (needs root)
+	@tests/node/packages.sh test
+	@$(CARGO) run --quiet --package winddown-node-tests --bin demo-node
+
+test: ## Run every test; the last line counts passed, failed and skipped
+	@tests/node/packages.sh test
+	@tests/node/suite.sh
+
+bench: ## Measure the running agent and print the table of docs/performance.md
+	@tests/node/packages.sh build
+	@$(CARGO) build --quiet --release --package winddown
+	@$(CARGO) run --quiet --release --package winddown-bench
+
+lint: $(CARGO_DENY) ## Formatting, clippy, licences, bans, layering
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@echo "cargo-deny: bans (layering too), licences, sources. Advisories are NOT checked here:"
+	@echo "their database is a download; where it can be had, run 'cargo deny check advisories'."
+	$(CARGO_DENY) check --allow unused-wrapper bans licenses sources
+
+fmt: ## Format the code
+	$(CARGO) fmt --all
+
+node-base: ## Make the Debian root that disposable nodes are laid over (once, half a minute)
+	@tests/node/packages.sh test
+	@tests/node/base.sh plain
+
+clean-cache: ## Remove everything kept outside git: node bases and tools
+	rm -rf "$(CACHE)/node" "$(CACHE)/tools"
+
+$(CARGO_DENY):
+	@tests/node/packages.sh build
+	@echo "Building cargo-deny $(CARGO_DENY_VERSION) into $(CACHE)/tools (two minutes, once)"
+	@$(CARGO) install --quiet --locked --root $(CACHE)/tools cargo-deny@$(CARGO_DENY_VERSION)

@@ -1,0 +1,32 @@
+//! What the control socket speaks: the JSON of every request and answer.
+//!
+//! These types are a stable interface (`winddown.dev/v1alpha1`). Fields are only ever added; a
+//! reader ignores fields it does not know, and takes a word it does not know in place of a state as
+//! `unknown`. Times are RFC 3339 in UTC. Durations are seconds; whole numbers where Kubernetes has
+//! whole numbers (graces), fractions where they were measured.
+
+mod decision;
+mod health;
+mod plan;
+mod pods;
+mod report;
+mod request;
+mod status;
+
+pub use decision::Decision;
+pub use health::{Check, Health};
+pub use plan::{PlannedGroup, PlannedPod, PlanShrink, ShutdownPlan};
+pub use pods::{
+    ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus, RejectedPod,
+};
+pub use report::{ReportEntry, ReportList};
+pub use request::{
+    ConfigView, DrainEvent, DrainRequest, ErrorBody, ErrorCode, KillAnswer, KillBody,
+};
+pub use status::{
+    ConfigStatus, GroupProgress, GroupSummary, LockState, LockStatus, NodeStatus, Phase, PlanSummary,
+    RuntimeStatus, ShutdownProgress, Status,
+};
+
+/// The version every answer carries in `apiVersion`.
+pub const API_VERSION: &str = "winddown.dev/v1alpha1";

@@ -1,0 +1,153 @@
+//! One decision of the agent, as a line people can read and fields programs can.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use winddown_shared::{Event, KillReason, PodLabel, WallTime};
+
+/// One decision: what was decided, about whom, and why.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// When.
+    #[serde(default)]
+    pub time: Option<WallTime>,
+    /// Its kind in one word, for example `podAdmitted`.
+    pub kind: String,
+    /// `namespace/name` of the pod it is about; empty when it is about the node.
+    #[serde(default)]
+    pub pod: String,
+    /// The whole story in one line, for people.
+    pub text: String,
+    /// Its numbers and words, for programs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fields: BTreeMap<String, serde_json::Value>,
+}
+
+impl Decision {
+    /// Tells `event`, which happened at `time`.
+    pub fn of(time: WallTime, event: &Event) -> Self {
+        let mut told = Self { time: Some(time), ..Self::default() };
+        match event {
+            Event::PodAdmitted { pod } => told.pod("podAdmitted", pod, "admitted"),
+            Event::PodRejected { pod, reason, message } => {
+                told.pod("podRejected", pod, &format!("rejected, {reason}: {message}"));
+                told.field("reason", &**reason).field("message", &**message);
+            }
+            Event::KillRequested { pod, by, grace } => {
+                let why = reason_text(*by);
+                told.pod("killRequested", pod, &format!("asked to end within {} ({why})", secs(*grace)));
+                told.field("by", serde_json::to_value(by).unwrap_or_default())
+                    .field("graceSeconds", grace.as_secs_f64());
+            }
+            Event::PodStopped { pod, took, forced } => {
+                let how = if forced.is_empty() {
+                    format!("ended in {}", secs(*took))
+                } else {
+                    format!("ended in {}, SIGKILL for {}", secs(*took), forced.join(", "))
+                };
+                told.pod("podStopped", pod, &how);
+                told.field("tookSeconds", took.as_secs_f64())
+                    .field("forced", forced.iter().map(|name| &**name).collect::<Vec<_>>());
+            }
+            Event::SyncFailed { pod, error, again_in } => {
+                told.pod("syncFailed", pod, &format!("{error}; again in {}", secs(*again_in)));
+                told.field("error", error.as_str()).field("againInSeconds", again_in.as_secs_f64());
+            }
+            Event::ExceededGracePeriod { pod } => {
+                told.pod("exceededGracePeriod", pod, "still runs after its grace; the kill goes on");
+            }
+            other => told.node_event(other),
+        }
+        told
+    }
+
+    fn node_event(&mut self, event: &Event) {
+        match event {
+            Event::ShutdownStarted { pods, budget } => {
+                self.node(
+                    "shutdownStarted",
+                    format!("shutdown began: {} to end within {}", count(*pods), secs(*budget)),
+                );
+                self.field("pods", *pods).field("budgetSeconds", budget.as_secs_f64());
+            }
+            Event::GroupStarted { priority, pods, allowed } => {
+                let text = format!(
+                    "group {priority}: {} asked to end within {}",
+                    count(*pods),
+                    secs(*allowed)
+                );
+                self.node("groupStarted", text);
+                self.field("priority", *priority)
+                    .field("pods", *pods)
+                    .field("allowedSeconds", allowed.as_secs_f64());
+            }
+            Event::GroupEnded { priority, took, left } => {
+                let text = match left {
+                    0 => format!("group {priority}: ended in {}", secs(*took)),
+                    left => {
+                        format!("group {priority}: {} left after {}", count(*left), secs(*took))
+                    }
+                };
+                self.node("groupEnded", text);
+                self.field("priority", *priority)
+                    .field("tookSeconds", took.as_secs_f64())
+                    .field("left", *left);
+            }
+            Event::ShutdownCancelled { spared_groups } => {
+                let text = format!("shutdown called off, groups not started: {spared_groups}");
+                self.node("shutdownCancelled", text);
+                self.field("sparedGroups", *spared_groups);
+            }
+            Event::ShutdownEnded { took, left } => {
+                let text = match left {
+                    0 => format!("all pods ended in {}, lock released", secs(*took)),
+                    left => {
+                        format!("lock released after {} with {} left", secs(*took), count(*left))
+                    }
+                };
+                self.node("shutdownEnded", text);
+                self.field("tookSeconds", took.as_secs_f64()).field("left", *left);
+            }
+            // The enum may grow; an event this code does not know is still shown.
+            other => self.node("other", format!("{other:?}")),
+        }
+    }
+
+    fn pod(&mut self, kind: &str, pod: &PodLabel, text: &str) {
+        self.kind = kind.to_owned();
+        self.pod = pod.to_string();
+        self.text = format!("{pod} {text}");
+        self.field("uid", pod.uid.as_str());
+    }
+
+    fn node(&mut self, kind: &str, text: String) {
+        self.kind = kind.to_owned();
+        self.text = text;
+    }
+
+    fn field(&mut self, name: &str, value: impl Into<serde_json::Value>) -> &mut Self {
+        self.fields.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+fn reason_text(reason: KillReason) -> &'static str {
+    match reason {
+        KillReason::Shutdown => "the node goes down",
+        KillReason::Preemption => "a critical pod needs the room",
+        KillReason::Eviction => "the node runs out of a resource",
+        KillReason::Drain => "the node is drained",
+        KillReason::Operator => "an operator asked",
+        KillReason::Removed => "it left its source",
+    }
+}
+
+fn count(pods: usize) -> String {
+    if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
+}
+
+fn secs(duration: Duration) -> String {
+    crate::render::seconds(duration.as_secs_f64())
+}

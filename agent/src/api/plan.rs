@@ -1,0 +1,89 @@
+//! What a shutdown would do.
+
+use serde::{Deserialize, Serialize};
+
+use super::API_VERSION;
+
+/// The plan of a shutdown that has not happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShutdownPlan {
+    /// Always [`API_VERSION`].
+    pub api_version: String,
+    /// Always `ShutdownPlan`.
+    pub kind: String,
+    /// The time the configuration asks for, in seconds.
+    pub requested_seconds: f64,
+    /// Set when logind allows less than the configuration asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shrunk: Option<PlanShrink>,
+    /// The groups, in the order they would be ended.
+    pub groups: Vec<PlannedGroup>,
+    /// What an operator may want to mend, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// Why and how far a plan had to shrink.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanShrink {
+    /// The time there is for pods, in seconds.
+    pub available_seconds: f64,
+    /// The file that set logind's limit, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_by: Option<String>,
+}
+
+/// Pods that are ended together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedGroup {
+    /// The lowest priority that falls into the group.
+    pub priority: i32,
+    /// The group's time, in seconds.
+    pub shutdown_grace_period_seconds: f64,
+    /// Its pods.
+    pub pods: Vec<PlannedPod>,
+}
+
+/// One pod of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedPod {
+    /// `metadata.namespace`.
+    #[serde(default)]
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    #[serde(default)]
+    pub uid: String,
+    /// `spec.priority`, 0 when unset.
+    #[serde(default)]
+    pub priority: i32,
+    /// The time between its SIGTERM and SIGKILL, in seconds.
+    pub grace_seconds: f64,
+    /// The grace its spec asks for, in seconds, when it asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_grace_seconds: Option<f64>,
+}
+
+impl ShutdownPlan {
+    /// A plan without groups.
+    pub fn new(requested_seconds: f64) -> Self {
+        Self {
+            api_version: API_VERSION.to_owned(),
+            kind: "ShutdownPlan".to_owned(),
+            requested_seconds,
+            shrunk: None,
+            groups: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Pods in all groups.
+    pub fn pod_count(&self) -> usize {
+        self.groups.iter().map(|group| group.pods.len()).sum()
+    }
+}

@@ -1,0 +1,240 @@
+//! The node as the agent sees it now.
+
+use serde::{Deserialize, Serialize};
+use winddown_shared::WallTime;
+
+use super::{API_VERSION, Decision, Manifests, PodStatus, RejectedPod};
+
+/// Everything `winddown status` shows: one consistent picture of the node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// Always [`API_VERSION`].
+    pub api_version: String,
+    /// Always `Status`.
+    pub kind: String,
+    /// When the picture was taken, on the agent's clock. Ages are counted from here.
+    pub time: WallTime,
+    /// Goes up with every change; equal revisions of one agent process are equal pictures.
+    #[serde(default)]
+    pub revision: u64,
+    /// The node and the agent on it.
+    pub node: NodeStatus,
+    /// Whether the node's shutdown waits for the agent.
+    pub lock: LockStatus,
+    /// The shutdown under way, or that there is none.
+    #[serde(default)]
+    pub shutdown: ShutdownProgress,
+    /// What a shutdown would do now, in short. `winddown plan shutdown` has all of it.
+    #[serde(default)]
+    pub shutdown_plan: PlanSummary,
+    /// What runs the containers.
+    #[serde(default)]
+    pub runtime: RuntimeStatus,
+    /// The configuration in force.
+    #[serde(default)]
+    pub config: ConfigStatus,
+    /// The pods that hold a place on the node, those that are ending included.
+    #[serde(default)]
+    pub pods: Vec<PodStatus>,
+    /// Pods that were refused.
+    #[serde(default)]
+    pub rejected: Vec<RejectedPod>,
+    /// The manifests directory and what is wrong in it.
+    #[serde(default)]
+    pub manifests: Manifests,
+    /// The last decisions, the newest last; at most 20.
+    #[serde(default)]
+    pub decisions: Vec<Decision>,
+}
+
+/// The node and the agent process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStatus {
+    /// The node's name.
+    pub name: String,
+    /// The kernel's boot id.
+    #[serde(default)]
+    pub boot_id: String,
+    /// The agent's version.
+    #[serde(default)]
+    pub version: String,
+    /// The agent's process id.
+    #[serde(default)]
+    pub pid: u32,
+    /// When the agent started.
+    #[serde(default)]
+    pub started_at: Option<WallTime>,
+    /// How long the agent has run, in seconds.
+    #[serde(default)]
+    pub uptime_seconds: u64,
+}
+
+/// Whether the node's shutdown waits for the agent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LockStatus {
+    /// Where the lock stands.
+    pub state: LockState,
+    /// What stands in the way when the lock is waiting or absent, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// When the lock that is held now was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_since: Option<WallTime>,
+    /// The longest time logind waits (`InhibitDelayMaxSec`), in seconds, once known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_seconds: Option<f64>,
+    /// The time the plan wants, in seconds.
+    #[serde(default)]
+    pub wanted_seconds: f64,
+    /// The file that set the delay, when it is less than what is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_by: Option<String>,
+}
+
+/// Where the lock stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LockState {
+    /// Held, and logind lists it.
+    Held,
+    /// Not held; being tried again.
+    Waiting,
+    /// Given back after the pods were ended; the node may go down.
+    Released,
+    /// There is no login manager, or none is wanted.
+    Absent,
+    /// A word this version does not know.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+/// The shutdown under way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShutdownProgress {
+    /// How far it is.
+    pub phase: Phase,
+    /// When the signal came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<WallTime>,
+    /// When the node goes down whatever still runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<WallTime>,
+    /// The groups, in the order they are ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupProgress>,
+}
+
+/// How far a shutdown is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Phase {
+    /// No shutdown is under way.
+    #[default]
+    Idle,
+    /// Pods are being ended.
+    Running,
+    /// It was called off; pods of the groups that had begun still end.
+    Cancelled,
+    /// All pods are ended, or the time is over; the node goes down.
+    Done,
+    /// A word this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// How far one group of a shutdown is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupProgress {
+    /// The lowest priority that falls into the group.
+    pub priority: i32,
+    /// Its pods.
+    pub pods: usize,
+    /// Those of them that are ended.
+    pub ended: usize,
+    /// Its pods have been asked to end.
+    pub started: bool,
+    /// Nothing of it runs any more, or its time is over.
+    pub finished: bool,
+}
+
+/// What a shutdown would do now, in short.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanSummary {
+    /// Graceful node shutdown is switched on.
+    pub enabled: bool,
+    /// The time the configuration asks for, in seconds.
+    pub requested_seconds: f64,
+    /// The time there is, in seconds; less than requested when logind allows less.
+    pub available_seconds: f64,
+    /// The groups that would have pods to end, in order.
+    #[serde(default)]
+    pub groups: Vec<GroupSummary>,
+}
+
+/// One group of a [`PlanSummary`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupSummary {
+    /// The lowest priority that falls into the group.
+    pub priority: i32,
+    /// Its time, in seconds.
+    pub seconds: f64,
+    /// Pods in it now.
+    pub pods: usize,
+}
+
+/// What runs the containers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RuntimeStatus {
+    /// `process` or `cri`.
+    pub name: String,
+    /// It answered the last call.
+    pub healthy: bool,
+    /// What is wrong with it, for people; empty when healthy.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// The configuration in force.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigStatus {
+    /// The file it was read from; empty when the defaults are in force.
+    pub file: String,
+    /// When it was last read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded_at: Option<WallTime>,
+    /// What was noticed in it, for people.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+impl Status {
+    /// An empty status of a node: no lock, no pods, nothing decided yet.
+    pub fn new(time: WallTime, node: NodeStatus) -> Self {
+        Self {
+            api_version: API_VERSION.to_owned(),
+            kind: "Status".to_owned(),
+            time,
+            revision: 0,
+            node,
+            lock: LockStatus::default(),
+            shutdown: ShutdownProgress::default(),
+            shutdown_plan: PlanSummary::default(),
+            runtime: RuntimeStatus::default(),
+            config: ConfigStatus::default(),
+            pods: Vec::new(),
+            rejected: Vec::new(),
+            manifests: Manifests::default(),
+            decisions: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! What can be typed behind each command.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::values::{self, PodName};
+
+/// Forms a command's result can have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For people with wide terminals: more columns.
+    Wide,
+    /// The stable interface for programs.
+    Json,
+    /// The same as YAML.
+    Yaml,
+}
+
+/// Forms of a result that has only these two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TextFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// The stable interface for programs.
+    Json,
+}
+
+/// What runs the containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RuntimeChoice {
+    /// Containers are supervised processes of the host; nothing else is needed.
+    Process,
+    /// Containers are run by containerd or CRI-O.
+    Cri,
+}
+
+/// Runs the agent in the foreground.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown agent
+  winddown agent --config ./config.yaml --socket ./winddown.sock
+
+Logging: to the journal under systemd, to standard error elsewhere;
+WINDDOWN_LOG sets the level (error, warn, info, debug, trace) [default: info]")]
+pub struct AgentArgs {
+    /// Put this directory before every path of the configuration (for tests)
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+}
+
+/// Shows the node, the lock, the next shutdown, the pods, what is wrong, and the last decisions.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES_STATUS)]
+pub struct StatusArgs {
+    /// Form of the answer: text, wide (more columns), json or yaml (both are stable interfaces)
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    pub output: OutputFormat,
+    /// Stay, and show every change: redraws a terminal, prints a line per change elsewhere
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+const EXAMPLES_STATUS: &str = "\
+Examples:
+  winddown status
+  winddown status --watch
+  winddown status -o json | jq -r '.pods[] | .name + \" \" + .state'
+
+With --watch, -o json prints one JSON object per line.";
+
+/// Shows what would happen; nothing is touched.
+#[derive(Clone, Debug, Args)]
+pub struct PlanArgs {
+    #[command(subcommand)]
+    /// What is planned.
+    pub command: PlanCommand,
+}
+
+/// What is planned.
+#[derive(Clone, Debug, Subcommand)]
+pub enum PlanCommand {
+    /// Show which pods a shutdown would end, in which order, with how much time
+    ///
+    /// Without -f it asks the running agent about the pods that run now, within the time logind really
+    /// gives. With -f no agent is needed.
+    Shutdown(PlanShutdownArgs),
+}
+
+/// Shows which pods a shutdown would end, in which order, with how many seconds each.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES_PLAN)]
+pub struct PlanShutdownArgs {
+    /// Plan for these instead of the running pods: a manifests directory, a manifest, or JSON lines
+    /// with `config` and `pods` (`-` reads standard input)
+    #[arg(short, long, value_name = "DIR|FILE|-")]
+    pub file: Option<PathBuf>,
+    /// Form of the answer: text, wide, json or yaml (both are stable interfaces)
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    pub output: OutputFormat,
+}
+
+const EXAMPLES_PLAN: &str = "\
+Examples:
+  winddown plan shutdown
+  winddown plan shutdown -f /etc/winddown/pods --config ./new-config.yaml
+  winddown plan shutdown -f cases.jsonl -o json
+
+JSON lines: each line in is an object with `id`, `config` (shutdown fields)
+and `pods`; each line out has the same `id` and the `groups`, each with
+priority, seconds and pods. A line that cannot be planned is reported with its
+number, the others are planned, and the exit code is 1.";
+
+/// Rehearses a shutdown: a real agent, real pods, a shutdown signal, live progress and the report.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown drill
+  winddown drill examples/node
+  winddown drill examples/node --delay 5s    # what if logind waits only 5 s?
+
+Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL.")]
+pub struct DrillArgs {
+    /// The directory with the pods to rehearse with [default: a built-in set]
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// How long the stand-in logind waits (units: ms, s, m, h) [default: as long as the plan wants]
+    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    pub delay: Option<Duration>,
+    /// Form of the report: text, or json, which prints nothing else
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    pub output: TextFormat,
+    /// Keep the pods' logs and state, and say where they are
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// Shows how the last shutdown went, pod by pod.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown report
+  winddown report --list
+  winddown report --boot -1
+  winddown report -o json | jq '.outcome'
+  winddown report --check    # exit code 5 if pods were left or needed SIGKILL")]
+pub struct ReportArgs {
+    /// Which boot's shutdown: 0 is the newest boot that left a report, -1 the one before
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(..=0),
+        conflicts_with = "id"
+    )]
+    pub boot: Option<i32>,
+    /// One report by its id, as --list shows it
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+    /// List the reports that are kept, the newest first
+    #[arg(short, long, conflicts_with_all = ["boot", "id", "check"])]
+    pub list: bool,
+    /// End with code 5 when pods were left running or needed SIGKILL
+    #[arg(long)]
+    pub check: bool,
+    /// Form of the report: text, or json, a stable interface
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    pub output: TextFormat,
+}
+
+/// Ends this node's pods in shutdown order; the node stays up.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown drain
+  winddown drain --timeout 2m
+  winddown drain -o json    # one JSON object per line and event
+
+Needs root or the socket's group.
+Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL,
+6 refused.")]
+pub struct DrainArgs {
+    /// The longest time it may take (units: s, m, h) [default: the configured shutdown period]
+    #[arg(long, value_name = "DURATION", value_parser = values::grace)]
+    pub timeout: Option<Duration>,
+    /// Form of the progress: text, or json, one object per line
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    pub output: TextFormat,
+}
+
+/// Ends one pod and waits until it is gone: preStop, SIGTERM, grace, SIGKILL.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown kill web-node1
+  winddown kill shop/web-node1 --grace 5s
+
+Needs root or the socket's group.
+Exit codes: 0 the pod is gone, 5 it still runs, 6 refused.")]
+pub struct KillArgs {
+    /// The pod, NAME or NAMESPACE/NAME [default namespace: default]
+    #[arg(value_name = "POD", value_parser = values::pod_name)]
+    pub pod: PodName,
+    /// Time between SIGTERM and SIGKILL, whole seconds, at least 1s [default: the pod's own]
+    #[arg(long, value_name = "DURATION", value_parser = values::grace)]
+    pub grace: Option<Duration>,
+    /// Only if the pod has this UID
+    #[arg(long, value_name = "UID")]
+    pub uid: Option<String>,
+    /// Form of the answer: text or json
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    pub output: TextFormat,
+}
+
+/// Puts the binary, units, drop-ins, default configuration and directories in place.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown install --runtime process
+  winddown install --start
+  winddown install --root /mnt/image
+  winddown install --dry-run")]
+pub struct InstallArgs {
+    /// Install into this directory tree instead of the running system
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    /// What will run the containers: process (this host's own processes) or cri (containerd, CRI-O)
+    #[arg(
+        long,
+        value_enum,
+        value_name = "RUNTIME",
+        default_value_t = RuntimeChoice::Process,
+        hide_possible_values = true
+    )]
+    pub runtime: RuntimeChoice,
+    /// Do not enable the unit
+    #[arg(long)]
+    pub no_enable: bool,
+    /// Start the agent when everything is in place
+    #[arg(long, conflicts_with = "no_enable")]
+    pub start: bool,
+    /// Overwrite files of the same names that winddown did not put there
+    #[arg(long)]
+    pub force: bool,
+    /// Only say what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Takes away what install put in place. Configuration, manifests and state stay, unless --purge.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown uninstall
+  winddown uninstall --root /mnt/image --purge")]
+pub struct UninstallArgs {
+    /// Uninstall from this directory tree instead of the running system
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    /// Remove configuration, manifests, state and logs as well
+    #[arg(long)]
+    pub purge: bool,
+    /// Only say what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Checks or shows the configuration.
+#[derive(Clone, Debug, Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    /// What to do with it.
+    pub command: ConfigCommand,
+}
+
+/// What to do with the configuration.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check a configuration file: says what is wrong, with file, line and field
+    #[command(after_help = "\
+Examples:
+  winddown config check
+  winddown config check ./new-config.yaml
+
+Exit codes: 0 valid, 3 invalid. Warnings do not change the exit code.")]
+    Check {
+        /// The file to check [default: the one --config names]
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Show the configuration with all defaults filled in, as YAML
+    #[command(after_help = "\
+Examples:
+  winddown config show             # what the file says
+  winddown config show --running   # what the running agent uses")]
+    Show {
+        /// Ask the running agent instead of reading the file
+        #[arg(long)]
+        running: bool,
+    },
+    /// Print the default configuration as commented YAML
+    #[command(after_help = "\
+Examples:
+  winddown config default > /etc/winddown/config.yaml")]
+    Default,
+}
+
+/// Prints a shell's completion script.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown completions bash > /usr/share/bash-completion/completions/winddown
+  source <(winddown completions zsh)")]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Prints the version.
+#[derive(Clone, Debug, Args)]
+pub struct VersionArgs {
+    /// Form of the answer: text or json
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    pub output: TextFormat,
+}
+
+/// Holds one container.
+#[derive(Clone, Debug, Args)]
+pub struct ShimArgs {
+    /// What the agent hands over.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub args: Vec<OsString>,
+}

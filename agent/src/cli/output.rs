@@ -1,0 +1,163 @@
+//! Where commands print to.
+
+use std::io::{IsTerminal, Write};
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::{CommandError, Exit};
+use crate::render;
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless `NO_COLOR` is set or the terminal is dumb.
+    #[default]
+    Auto,
+    /// Always, also into a pipe.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Standard output and standard error, with what they can do.
+///
+/// Results go to standard output, progress and errors to standard error, so that a pipe gets
+/// results only.
+pub struct Output {
+    out: Box<dyn Write>,
+    err: Box<dyn Write>,
+    /// Standard output is a terminal.
+    pub terminal: bool,
+    /// Standard error is a terminal: progress may be drawn over.
+    pub progress_terminal: bool,
+    /// Results are coloured.
+    pub color: bool,
+    /// Errors are coloured.
+    pub error_color: bool,
+}
+
+impl Output {
+    /// The process's own streams.
+    pub fn stdio(choice: ColorChoice) -> Self {
+        let auto = |choice_of: anstream::ColorChoice| choice_of != anstream::ColorChoice::Never;
+        let (color, error_color) = match choice {
+            ColorChoice::Always => (true, true),
+            ColorChoice::Never => (false, false),
+            ColorChoice::Auto => (
+                auto(anstream::AutoStream::choice(&std::io::stdout())),
+                auto(anstream::AutoStream::choice(&std::io::stderr())),
+            ),
+        };
+        Self {
+            out: Box::new(std::io::stdout()),
+            err: Box::new(std::io::stderr()),
+            terminal: std::io::stdout().is_terminal(),
+            progress_terminal: std::io::stderr().is_terminal(),
+            color,
+            error_color,
+        }
+    }
+
+    /// Streams that are not a terminal, without colour.
+    pub fn plain(out: impl Write + 'static, err: impl Write + 'static) -> Self {
+        Self {
+            out: Box::new(out),
+            err: Box::new(err),
+            terminal: false,
+            progress_terminal: false,
+            color: false,
+            error_color: false,
+        }
+    }
+
+    /// The terminal's columns and rows; none when standard output is no terminal, where nothing is
+    /// cut.
+    pub fn size(&self) -> Option<(usize, usize)> {
+        if !self.terminal {
+            return None;
+        }
+        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+        let known = size.ws_col > 0 && size.ws_row > 0;
+        known.then(|| (usize::from(size.ws_col), usize::from(size.ws_row)))
+    }
+
+    /// Prints a result as it is.
+    ///
+    /// # Errors
+    /// Standard output cannot be written to.
+    pub fn text(&mut self, text: &str) -> Result<(), CommandError> {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Prints one line of a result.
+    ///
+    /// # Errors
+    /// Standard output cannot be written to.
+    pub fn line(&mut self, line: &str) -> Result<(), CommandError> {
+        writeln!(self.out, "{line}")?;
+        Ok(self.out.flush()?)
+    }
+
+    /// Prints bytes as they are.
+    ///
+    /// # Errors
+    /// Standard output cannot be written to.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
+        self.out.write_all(bytes)?;
+        Ok(self.out.flush()?)
+    }
+
+    /// Prints a value as indented JSON.
+    ///
+    /// # Errors
+    /// Standard output cannot be written to.
+    pub fn json(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
+        let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::new)?;
+        self.line(&text)
+    }
+
+    /// Prints a value as one line of JSON.
+    ///
+    /// # Errors
+    /// Standard output cannot be written to.
+    pub fn json_line(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
+        let text = serde_json::to_string(value).map_err(anyhow::Error::new)?;
+        self.line(&text)
+    }
+
+    /// Prints a value as YAML.
+    ///
+    /// # Errors
+    /// Standard output cannot be written to.
+    pub fn yaml(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
+        let text = serde_saphyr::to_string(value).map_err(|error| anyhow::anyhow!("{error}"))?;
+        self.text(text.trim_end())?;
+        self.text("\n")
+    }
+
+    /// Tells how far things are, on standard error. Failing to is no failure.
+    pub fn progress(&mut self, line: &str) {
+        let _ = writeln!(self.err, "{line}");
+    }
+
+    /// Draws a line over the last one, on a terminal; an empty line takes it away.
+    pub fn progress_over(&mut self, line: &str) {
+        if self.progress_terminal {
+            let _ = write!(self.err, "\r\x1b[2K{line}");
+            let _ = self.err.flush();
+        }
+    }
+
+    /// Prints the error, if there is one, and says how the process ends.
+    pub fn finish(&mut self, result: Result<Exit, CommandError>) -> Exit {
+        match result {
+            Ok(exit) => exit,
+            Err(error) if error.is_broken_pipe() => Exit::Success,
+            Err(error) => {
+                self.progress(&render::error(&error.error, &error.hint, self.error_color));
+                error.exit
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `winddown plan`.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use super::{
+    CommandError, Exit, GlobalArgs, Offline, Output, OutputFormat, PlanShutdownArgs, ask,
+    plan_lines, status,
+};
+use crate::api::ShutdownPlan;
+use crate::control::Client;
+use crate::render;
+
+pub(super) fn run(
+    global: &GlobalArgs,
+    args: &PlanShutdownArgs,
+    offline: &impl Offline,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
+    let Some(file) = args.file.as_deref() else {
+        let client = Client::new(&global.socket);
+        return ask::block_on(async {
+            print(&client.shutdown_plan().await?, args.output, out)?;
+            Ok(Exit::Success)
+        });
+    };
+    if let Some(lines) = json_lines(file)? {
+        return plan_lines::run(lines, args.output, offline, out);
+    }
+    print(&offline.plan(global, file)?, args.output, out)?;
+    Ok(Exit::Success)
+}
+
+fn print(plan: &ShutdownPlan, form: OutputFormat, out: &mut Output) -> Result<(), CommandError> {
+    match form {
+        OutputFormat::Json => out.json(plan),
+        OutputFormat::Yaml => out.yaml(plan),
+        OutputFormat::Text | OutputFormat::Wide => {
+            let text = render::plan(plan, &status::view(form, out));
+            out.text(&text)
+        }
+    }
+}
+
+/// Opens `file` if it holds JSON lines, which standard input always does; none for manifests.
+fn json_lines(file: &Path) -> Result<Option<Box<dyn BufRead>>, CommandError> {
+    if file == Path::new("-") {
+        return Ok(Some(Box::new(std::io::stdin().lock())));
+    }
+    let named = |error: std::io::Error| {
+        CommandError::new(
+            Exit::Failure,
+            anyhow::Error::new(error).context(format!("{}: cannot be read", file.display())),
+        )
+    };
+    if std::fs::metadata(file).map_err(named)?.is_dir() {
+        return Ok(None);
+    }
+    let mut reader = BufReader::new(std::fs::File::open(file).map_err(named)?);
+    let mut first = Vec::new();
+    reader.by_ref().take(plan_lines::LONGEST).read_until(b'\n', &mut first).map_err(named)?;
+    let is_case = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&first)
+        .is_ok_and(|object| object.contains_key("pods"));
+    if !is_case {
+        return Ok(None);
+    }
+    Ok(Some(Box::new(BufReader::new(std::io::Cursor::new(first).chain(reader)))))
+}

@@ -1,0 +1,78 @@
+//! `winddown plan shutdown -f FILE|-` with one case per line.
+
+use std::io::{BufRead, Read};
+
+use serde::Deserialize;
+
+use super::{CommandError, Exit, Offline, Output, OutputFormat};
+use crate::api::PlannedGroup;
+use crate::render::{self, clean};
+
+/// Bytes one line may have: room for some ten thousand pods.
+pub(super) const LONGEST: u64 = 64 * 1024 * 1024;
+
+/// Plans line by line, so that an endless input gives an endless output. A line that cannot be
+/// planned is reported with its number; the others are planned.
+pub(super) fn run(
+    mut lines: impl BufRead,
+    form: OutputFormat,
+    offline: &impl Offline,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
+    let mut failed = 0;
+    let mut line = String::new();
+    for number in 1_u64.. {
+        line.clear();
+        let read = lines.by_ref().take(LONGEST).read_line(&mut line);
+        let planned = match read {
+            Ok(0) => break,
+            Ok(_) if line.trim().is_empty() => continue,
+            Ok(_) => offline.plan_line(line.trim()),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                Err(CommandError::message(Exit::Failure, "not UTF-8"))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match planned {
+            Ok(planned) => print(&planned, form, out)?,
+            Err(error) => {
+                failed += 1;
+                let error = error.error.context(format!("line {number}"));
+                out.progress(&render::error(&error, "", out.error_color));
+            }
+        }
+    }
+    if failed == 0 {
+        return Ok(Exit::Success);
+    }
+    Err(CommandError::message(Exit::Failure, format!("lines that could not be planned: {failed}")))
+}
+
+#[derive(Deserialize)]
+struct Planned {
+    #[serde(default)]
+    id: serde_json::Value,
+    groups: Vec<PlannedGroup>,
+}
+
+fn print(planned: &str, form: OutputFormat, out: &mut Output) -> Result<(), CommandError> {
+    if form == OutputFormat::Json {
+        return out.line(planned.trim_end());
+    }
+    let read: Planned = serde_json::from_str(planned).map_err(anyhow::Error::new)?;
+    if form == OutputFormat::Yaml {
+        let value: serde_json::Value = serde_json::from_str(planned).map_err(anyhow::Error::new)?;
+        out.line("---")?;
+        return out.yaml(&value);
+    }
+    let id = match &read.id {
+        serde_json::Value::String(id) => id.clone(),
+        serde_json::Value::Null => "plan".to_owned(),
+        other => other.to_string(),
+    };
+    out.line(&format!("{}:", clean(&id)))?;
+    for line in render::groups(&read.groups) {
+        out.line(&format!("  {line}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! `winddown report`.
+
+use super::{
+    CommandError, Exit, GlobalArgs, Offline, Output, ReportArgs, TextFormat, ask, status,
+};
+use crate::api::{ReportEntry, ReportList};
+use crate::control::{Client, ClientError};
+use crate::render;
+
+pub(super) fn run(
+    global: &GlobalArgs,
+    args: &ReportArgs,
+    offline: &impl Offline,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
+    let source = Source { client: Client::new(&global.socket), global, offline };
+    if args.list {
+        let list = source.list()?;
+        return print_list(&list, args.output, out);
+    }
+    let id = match (&args.id, args.boot) {
+        (Some(id), _) => checked_id(id)?.to_owned(),
+        (None, Some(boot)) => of_boot(&source.list()?, boot)?,
+        (None, None) => "latest".to_owned(),
+    };
+    let report = source.report(&id)?;
+    match args.output {
+        TextFormat::Json => out.json(&report)?,
+        TextFormat::Text => {
+            let text = offline.report_text(&report, out.color)?;
+            out.text(&text)?;
+        }
+    }
+    let outcome = report.get("outcome").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let graceful = !matches!(outcome, "forced" | "left");
+    Ok(if args.check && !graceful { Exit::PodsLeft } else { Exit::Success })
+}
+
+/// The running agent, or the state directory when no agent answers.
+struct Source<'a, O> {
+    client: Client,
+    global: &'a GlobalArgs,
+    offline: &'a O,
+}
+
+impl<O: Offline> Source<'_, O> {
+    fn list(&self) -> Result<ReportList, CommandError> {
+        match in_runtime(self.client.reports())? {
+            Err(error) if asks_disk(&error) => self.offline.reports(self.global),
+            answer => Ok(answer?),
+        }
+    }
+
+    fn report(&self, id: &str) -> Result<serde_json::Value, CommandError> {
+        match in_runtime(self.client.report(id))? {
+            Err(error) if asks_disk(&error) => self.offline.report(self.global, id),
+            answer => Ok(answer?),
+        }
+    }
+}
+
+fn asks_disk(error: &ClientError) -> bool {
+    error.is_gone() || matches!(error, ClientError::Denied { .. } | ClientError::Silent { .. })
+}
+
+fn in_runtime<T>(
+    answer: impl Future<Output = Result<T, ClientError>>,
+) -> Result<Result<T, ClientError>, CommandError> {
+    let mut got = None;
+    ask::block_on(async {
+        got = Some(answer.await);
+        Ok(Exit::Success)
+    })?;
+    got.ok_or_else(|| CommandError::message(Exit::Failure, "the agent was not asked"))
+}
+
+/// An id becomes part of a path here and there; it never has a slash or a leading dot.
+fn checked_id(id: &str) -> Result<&str, CommandError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
+    if !id.is_empty() && id.len() <= 128 && id.bytes().all(plain) && !id.starts_with('.') {
+        return Ok(id);
+    }
+    Err(CommandError::message(Exit::Usage, format!("{id:?} is no report's id"))
+        .with_hint("`winddown report --list` shows them"))
+}
+
+/// The newest report of the boot that is `boot` boots back, of those that left a report.
+fn of_boot(list: &ReportList, boot: i32) -> Result<String, CommandError> {
+    let back = usize::try_from(boot.unsigned_abs()).unwrap_or(usize::MAX);
+    let mut newest: Vec<&ReportEntry> = Vec::new();
+    for entry in &list.reports {
+        if newest.last().is_none_or(|last| last.boot_id != entry.boot_id) {
+            newest.push(entry);
+        }
+    }
+    newest.get(back).map(|entry| entry.id.clone()).ok_or_else(|| {
+        let message = match newest.len() {
+            0 => "no shutdown has left a report yet".to_owned(),
+            1 => format!("no report of boot {boot}: only 1 boot left reports"),
+            boots => format!("no report of boot {boot}: only {boots} boots left reports"),
+        };
+        CommandError::message(Exit::Failure, message).with_hint("`winddown report --list`")
+    })
+}
+
+fn print_list(
+    list: &ReportList,
+    form: TextFormat,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
+    match form {
+        TextFormat::Json => out.json(list)?,
+        TextFormat::Text => {
+            let text = render::reports(list, &status::view(super::OutputFormat::Text, out));
+            out.text(&text)?;
+        }
+    }
+    for problem in &list.problems {
+        out.progress(&render::notice(problem, "", out.error_color));
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,39 @@
+//! `winddown status`.
+
+use super::{CommandError, Exit, GlobalArgs, Output, OutputFormat, StatusArgs, watch};
+use crate::api::Status;
+use crate::control::Client;
+use crate::render::{self, View};
+
+pub(super) async fn run(
+    global: &GlobalArgs,
+    args: &StatusArgs,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
+    let client = Client::new(&global.socket);
+    if args.watch {
+        return watch::run(&client, args.output, out).await;
+    }
+    print(&client.status().await?, args.output, out)?;
+    Ok(Exit::Success)
+}
+
+pub(super) fn print(
+    status: &Status,
+    form: OutputFormat,
+    out: &mut Output,
+) -> Result<(), CommandError> {
+    match form {
+        OutputFormat::Json => out.json(status),
+        OutputFormat::Yaml => out.yaml(status),
+        OutputFormat::Text | OutputFormat::Wide => {
+            let text = render::status(status, &view(form, out));
+            out.text(&text)
+        }
+    }
+}
+
+pub(super) fn view(form: OutputFormat, out: &Output) -> View {
+    let wide = form == OutputFormat::Wide;
+    View { width: out.size().map(|(columns, _)| columns), color: out.color, wide }
+}

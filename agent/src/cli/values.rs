@@ -1,0 +1,76 @@
+//! Reads what stands behind an option.
+
+use std::time::Duration;
+
+/// Reads a duration as Go (`1m30s`) or systemd (`1min 30s`) writes it; at least `0s`.
+///
+/// # Errors
+/// Not a duration, or one in months or years, whose length nobody can tell.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    const EXAMPLES: &str = "write for example 30s, 1m30s or 1500ms";
+    let text = text.trim();
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && text != "0" {
+        return Err(format!("the unit is missing: write {text}s for seconds"));
+    }
+    // humantime takes "M" for months, one slip away from "m"; the kubelet knows neither.
+    let unit = |wanted: &[&str]| {
+        text.split(|c: char| !c.is_alphabetic()).any(|word| wanted.contains(&word))
+    };
+    if unit(&["M", "month", "months", "y", "yr", "year", "years"]) {
+        return Err("months and years have no fixed length: use days (d) or hours (h)".to_owned());
+    }
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    humantime::parse_duration(text).map_err(|error| format!("{error}: {EXAMPLES}"))
+}
+
+/// Reads a grace: a duration of at least one second, in whole seconds.
+///
+/// # Errors
+/// As [`duration`], or less than a second, or a fraction of a second.
+pub(super) fn grace(text: &str) -> Result<Duration, String> {
+    let grace = duration(text)?;
+    if grace < Duration::from_secs(1) {
+        return Err("a grace is at least 1s".to_owned());
+    }
+    if grace.subsec_nanos() != 0 {
+        return Err(format!("a grace is whole seconds: write {}s", grace.as_secs()));
+    }
+    Ok(grace)
+}
+
+/// A pod as it is typed: `NAME` (in namespace `default`) or `NAMESPACE/NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodName {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+}
+
+/// Reads a pod's name.
+///
+/// # Errors
+/// A part is empty or has characters no Kubernetes name has.
+pub(super) fn pod_name(text: &str) -> Result<PodName, String> {
+    let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
+    for part in [namespace, name] {
+        if !is_name(part) {
+            return Err("write NAME or NAMESPACE/NAME: lower-case letters, digits, '-' and '.', \
+                        at most 253"
+                .to_owned());
+        }
+    }
+    Ok(PodName { namespace: namespace.to_owned(), name: name.to_owned() })
+}
+
+/// Whether `text` can be a pod's or a namespace's name.
+pub(crate) fn is_name(text: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = text.as_bytes();
+    matches!(bytes.len(), 1..=253)
+        && bytes.iter().all(|&byte| inside(byte) || byte == b'-' || byte == b'.')
+        && bytes.first().is_some_and(|&byte| inside(byte))
+        && bytes.last().is_some_and(|&byte| inside(byte))
+}

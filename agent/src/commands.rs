@@ -1,0 +1,233 @@
+//! The commands that need no running agent, joined to what carries them out.
+
+use std::path::Path;
+
+use winddown_runtimes::process::shim;
+use winddown_shutdown::{Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line, render_text};
+
+use crate::api::{ConfigView, ReportList, ShutdownPlan};
+use crate::cli::{
+    AgentArgs, CommandError, DEFAULT_CONFIG, DrillArgs, Exit, GlobalArgs, InstallArgs, Offline,
+    Output, RuntimeChoice, ShimArgs, TextFormat, UninstallArgs,
+};
+use crate::config::{Config, ConfigError, default_yaml};
+use crate::control::ApiError;
+use crate::drill::{self, DrillOptions};
+use crate::install::{self, InstallOptions, UninstallOptions};
+use crate::manifests::read_manifest;
+use crate::node::{plan_view, policy_of, reports};
+use crate::logging;
+use crate::service::{self, ServiceOptions, StartError};
+
+/// What the binary does without asking a running agent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Commands;
+
+impl Offline for Commands {
+    fn agent(&self, global: &GlobalArgs, args: &AgentArgs) -> Result<Exit, CommandError> {
+        logging::start();
+        let options = ServiceOptions {
+            config: global.config.clone(),
+            socket: Some(global.socket.clone()).filter(|s| *s != Path::new(crate::cli::DEFAULT_SOCKET)),
+            root: args.root.clone().unwrap_or_else(|| "/".into()),
+        };
+        match runtime()?.block_on(service::run(options)) {
+            Ok(()) => Ok(Exit::Success),
+            Err(error @ (StartError::Config(_) | StartError::NoSuchRuntime { .. })) => {
+                Err(CommandError::new(Exit::ConfigInvalid, error))
+            }
+            Err(error) => Err(CommandError::new(Exit::Failure, error)),
+        }
+    }
+
+    fn shim(&self, args: &ShimArgs) -> Result<Exit, CommandError> {
+        let ended = shim::run(args.args.iter().cloned(), &service::wall_clock());
+        Ok(if ended == std::process::ExitCode::SUCCESS { Exit::Success } else { Exit::Failure })
+    }
+
+    fn drill(
+        &self,
+        global: &GlobalArgs,
+        args: &DrillArgs,
+        out: &mut Output,
+    ) -> Result<Exit, CommandError> {
+        logging::start_at("error");
+        let config = match &global.config {
+            Some(file) => load(file)?,
+            None => Config::default(),
+        };
+        let options = DrillOptions {
+            directory: args.directory.clone(),
+            config,
+            delay: args.delay,
+            keep: args.keep,
+            json: args.output == TextFormat::Json,
+        };
+        match runtime()?.block_on(drill::run(options, out)) {
+            Ok(Outcome::Clean) => Ok(Exit::Success),
+            Ok(_) => Ok(Exit::PodsLeft),
+            Err(drill::DrillError::Output(error)) => Err(error),
+            Err(error) => Err(CommandError::new(Exit::Failure, error)),
+        }
+    }
+
+    fn install(
+        &self,
+        _global: &GlobalArgs,
+        args: &InstallArgs,
+        out: &mut Output,
+    ) -> Result<Exit, CommandError> {
+        let options = InstallOptions {
+            root: args.root.clone(),
+            runtime: match args.runtime {
+                RuntimeChoice::Process => install::Runtime::Process,
+                RuntimeChoice::Cri => install::Runtime::Cri,
+            },
+            enable: !args.no_enable,
+            start: args.start,
+            dry_run: args.dry_run,
+            force: args.force,
+            ..InstallOptions::new(own_program()?)
+        };
+        let report = install::install(&options).map_err(failure)?;
+        out.text(&report.to_string())?;
+        Ok(Exit::Success)
+    }
+
+    fn uninstall(
+        &self,
+        _global: &GlobalArgs,
+        args: &UninstallArgs,
+        out: &mut Output,
+    ) -> Result<Exit, CommandError> {
+        let options = UninstallOptions {
+            root: args.root.clone(),
+            purge: args.purge,
+            dry_run: args.dry_run,
+            ..UninstallOptions::default()
+        };
+        let report = install::uninstall(&options).map_err(failure)?;
+        out.text(&report.to_string())?;
+        Ok(Exit::Success)
+    }
+
+    fn plan(&self, global: &GlobalArgs, manifests: &Path) -> Result<ShutdownPlan, CommandError> {
+        let config = match &global.config {
+            Some(file) => load(file)?,
+            None => configured(Path::new(DEFAULT_CONFIG))?,
+        };
+        let policy: Policy = policy_of(&config.shutdown);
+        let pods = read_pods(manifests, &config)?;
+        Ok(plan_view(&plan(&pods, &policy, None), None))
+    }
+
+    fn plan_line(&self, line: &str) -> Result<String, CommandError> {
+        plan_json_line(line).map_err(failure)
+    }
+
+    fn reports(&self, global: &GlobalArgs) -> Result<ReportList, CommandError> {
+        reports::list(&store(global)?).map_err(refused)
+    }
+
+    fn report(&self, global: &GlobalArgs, id: &str) -> Result<serde_json::Value, CommandError> {
+        reports::find(&store(global)?, id).map_err(refused)
+    }
+
+    fn report_text(&self, report: &serde_json::Value, color: bool) -> Result<String, CommandError> {
+        let report: ShutdownReport = serde_json::from_value(report.clone()).map_err(failure)?;
+        Ok(render_text(&report, color))
+    }
+
+    fn load_config(&self, file: Option<&Path>) -> Result<ConfigView, CommandError> {
+        let path = file.unwrap_or(Path::new(DEFAULT_CONFIG));
+        let (config, warnings) = Config::load(path).map_err(invalid)?;
+        Ok(ConfigView {
+            file: path.display().to_string(),
+            yaml: config.to_yaml(),
+            warnings: warnings.iter().map(ToString::to_string).collect(),
+        })
+    }
+
+    fn default_config(&self) -> String {
+        default_yaml().to_owned()
+    }
+}
+
+/// The runtime of the commands that are whole agents. Two threads: one slow moment of one task must
+/// not hold up a shutdown.
+fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(failure)
+}
+
+fn load(file: &Path) -> Result<Config, CommandError> {
+    Config::load(file).map(|(config, _)| config).map_err(invalid)
+}
+
+/// The configuration at its usual place, or the defaults where there is none.
+fn configured(file: &Path) -> Result<Config, CommandError> {
+    match Config::load(file) {
+        Ok((config, _)) => Ok(config),
+        Err(error) if error.is_missing() => Ok(Config::default()),
+        Err(error) => Err(invalid(error)),
+    }
+}
+
+fn store(global: &GlobalArgs) -> Result<ReportStore, CommandError> {
+    let file = global.config.as_deref().unwrap_or(Path::new(DEFAULT_CONFIG));
+    let config = configured(file)?;
+    Ok(ReportStore::new(reports::directory(&config.state_directory)))
+}
+
+fn read_pods(
+    path: &Path,
+    config: &Config,
+) -> Result<Vec<winddown_shared::Pod>, CommandError> {
+    let files = if path.is_dir() {
+        let entries = std::fs::read_dir(path).map_err(failure)?;
+        let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        files.retain(|file| is_manifest(file));
+        files.sort();
+        files
+    } else {
+        vec![path.to_owned()]
+    };
+    let node = config.node_name_or("localhost");
+    let mut pods = Vec::new();
+    for file in files {
+        let bytes = std::fs::read(&file)
+            .map_err(|error| CommandError::message(Exit::Failure, format!("{}: {error}", file.display())))?;
+        pods.push(read_manifest(&file, &bytes, &node).map_err(|error| {
+            CommandError::new(Exit::ConfigInvalid, error)
+        })?);
+    }
+    Ok(pods)
+}
+
+/// What the agent would take for a manifest by its name.
+fn is_manifest(file: &Path) -> bool {
+    let hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let ending = file.extension().and_then(|ending| ending.to_str());
+    !hidden && matches!(ending, Some("yaml" | "yml" | "json"))
+}
+
+/// The program that is running, which is what gets installed.
+fn own_program() -> Result<std::path::PathBuf, CommandError> {
+    std::env::current_exe().map_err(failure)
+}
+
+fn failure(error: impl Into<anyhow::Error>) -> CommandError {
+    CommandError::new(Exit::Failure, error)
+}
+
+fn invalid(error: ConfigError) -> CommandError {
+    CommandError::new(Exit::ConfigInvalid, error)
+}
+
+fn refused(error: ApiError) -> CommandError {
+    let hint = error.hint.clone();
+    CommandError::new(Exit::Failure, error).with_hint(hint)
+}

@@ -1,0 +1,230 @@
+//! The agent's configuration: one YAML file, read strictly.
+//!
+//! A file is either ours (`apiVersion: winddown.dev/v1alpha1`, `kind: Configuration`) or a
+//! kubelet's own `KubeletConfiguration`. Fields that both have carry the kubelet's names. All that
+//! is wrong with a file is reported together, each with line, column and field.
+
+mod changes;
+mod eviction;
+mod print;
+mod read;
+mod reference;
+mod shutdown;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use changes::{Change, Changes};
+pub use eviction::EvictionSettings;
+pub use reference::default_yaml;
+pub use shutdown::{PriorityPeriod, ShutdownPeriods};
+
+use crate::document::{self, MAX_BYTES, Problem, Problems};
+
+/// `apiVersion` of our own configuration.
+pub const API_VERSION: &str = "winddown.dev/v1alpha1";
+/// `kind` of our own configuration.
+pub const KIND: &str = "Configuration";
+
+/// The validated configuration. [`Config::default`] is what an empty file of ours gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// `runtime`: what runs the containers.
+    pub runtime: RuntimeKind,
+    /// `nodeName`; none takes the machine's host name, see [`Config::node_name_or`].
+    pub node_name: Option<String>,
+    /// `staticPodPath`: the directory of pod manifests; none when it is set to the empty text.
+    pub static_pod_path: Option<PathBuf>,
+    /// `fileCheckFrequency`: how often the manifests directory is looked through although nothing
+    /// told that it changed. 1 s to 1 h.
+    pub file_check_frequency: Duration,
+    /// `shutdownGracePeriod` and its kin: how the time before a shutdown is shared out.
+    pub shutdown: ShutdownPeriods,
+    /// `evictionHard` and its kin.
+    pub eviction: EvictionSettings,
+    /// `containerRuntimeEndpoint`: the CRI socket, as `unix:///path`.
+    pub container_runtime_endpoint: String,
+    /// `systemReserved`: resource name to quantity, both validated.
+    pub system_reserved: BTreeMap<String, String>,
+    /// `kubeReserved`: resource name to quantity, both validated.
+    pub kube_reserved: BTreeMap<String, String>,
+    /// `maxPods`: 1 to 10000.
+    pub max_pods: u32,
+    /// `nodeStatusUpdateFrequency`: at least 1 s.
+    pub node_status_update_frequency: Duration,
+    /// `podLogsDir`: where the containers' logs are.
+    pub pod_logs_dir: PathBuf,
+    /// `containerLogMaxSize`: bytes a log file may have before it is rotated; at least 4096.
+    pub container_log_max_size: u64,
+    /// `containerLogMaxFiles`: log files kept per container, the current one included; 2 to 1000.
+    pub container_log_max_files: u32,
+    /// `stateDirectory`: what has to survive a restart of the agent or of the node.
+    pub state_directory: PathBuf,
+    /// `controlSocket`: the unix socket the commands talk to.
+    pub control_socket: PathBuf,
+    /// `controlSocketGroup`: the group that may use the socket beside root; none leaves it to root.
+    pub control_socket_group: Option<String>,
+    /// `metricsAddress`: where metrics are served over TCP; none serves them on the socket only.
+    pub metrics_address: Option<SocketAddr>,
+}
+
+/// What runs the containers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RuntimeKind {
+    /// Supervised processes on the host.
+    #[default]
+    Process,
+    /// A container runtime, over its CRI socket.
+    Cri,
+}
+
+/// Something in a configuration that was accepted, but perhaps not meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The configuration file.
+    pub file: PathBuf,
+    /// Where, and what to know about it.
+    pub problem: Problem,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is read, and wrong. Shows every problem on a line of its own.
+    #[error("{0}")]
+    Invalid(Problems),
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Reads and validates the file at `path`. Blocks on the file system.
+    ///
+    /// # Errors
+    /// The file cannot be read, or anything in it is wrong; see [`ConfigError`].
+    pub fn load(path: &Path) -> Result<(Self, Vec<Warning>), ConfigError> {
+        let read = |source| ConfigError::Read { path: path.to_owned(), source };
+        let file = std::fs::File::open(path).map_err(read)?;
+        let mut bytes = Vec::new();
+        // One byte more than is allowed tells a file that is too large from one that just fits.
+        let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+        file.take(limit).read_to_end(&mut bytes).map_err(read)?;
+        Self::parse(path, &bytes)
+    }
+
+    /// Validates the text of a configuration file; `path` only names it in errors.
+    ///
+    /// # Errors
+    /// Anything in it is wrong; see [`ConfigError::Invalid`].
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<(Self, Vec<Warning>), ConfigError> {
+        let wrong = |list| ConfigError::Invalid(Problems::new(path, list));
+        let text = document::text(bytes).map_err(|problem| wrong(vec![problem]))?;
+        let root = document::parse(text).map_err(|problem| wrong(vec![problem]))?;
+        let mut warnings = Vec::new();
+        let config = read::read(&root, &mut warnings).map_err(wrong)?;
+        let warning = |problem| Warning { file: path.to_owned(), problem };
+        Ok((config, warnings.into_iter().map(warning).collect()))
+    }
+
+    /// The node's name: `nodeName`, or else `host_name` as the kubelet makes a node name of it.
+    pub fn node_name_or(&self, host_name: &str) -> String {
+        match &self.node_name {
+            Some(name) => name.clone(),
+            None => host_name.trim().to_ascii_lowercase(),
+        }
+    }
+
+    /// The same configuration with every path below `root`. `/` changes nothing.
+    #[must_use]
+    pub fn rooted(mut self, root: &Path) -> Self {
+        let under = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
+        self.static_pod_path = self.static_pod_path.map(|path| under(&path));
+        for path in [&mut self.pod_logs_dir, &mut self.state_directory, &mut self.control_socket] {
+            *path = under(path);
+        }
+        if let Some(socket) = self.container_runtime_endpoint.strip_prefix("unix://") {
+            self.container_runtime_endpoint =
+                format!("unix://{}", under(Path::new(socket)).display());
+        }
+        self
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            runtime: RuntimeKind::Process,
+            node_name: None,
+            static_pod_path: Some(PathBuf::from("/etc/winddown/pods")),
+            file_check_frequency: Duration::from_secs(20),
+            shutdown: ShutdownPeriods::default(),
+            eviction: EvictionSettings::default(),
+            container_runtime_endpoint: "unix:///run/containerd/containerd.sock".to_owned(),
+            system_reserved: BTreeMap::new(),
+            kube_reserved: BTreeMap::new(),
+            max_pods: 110,
+            node_status_update_frequency: Duration::from_secs(10),
+            pod_logs_dir: PathBuf::from("/var/log/winddown"),
+            container_log_max_size: 10 * 1024 * 1024,
+            container_log_max_files: 5,
+            state_directory: PathBuf::from("/var/lib/winddown"),
+            control_socket: PathBuf::from("/run/winddown/winddown.sock"),
+            control_socket_group: None,
+            metrics_address: None,
+        }
+    }
+}
+
+// === impl RuntimeKind ===
+
+impl RuntimeKind {
+    /// The kind's name in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Cri => "cri",
+        }
+    }
+}
+
+impl std::fmt::Display for RuntimeKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+// === impl Warning ===
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:", self.file.display())?;
+        if let Some(line) = self.problem.line {
+            write!(f, "{line}:")?;
+        }
+        write!(f, " {}", self.problem)
+    }
+}
+
+// === impl ConfigError ===
+
+impl ConfigError {
+    /// Whether there is no such file, as opposed to a wrong one.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}

@@ -1,0 +1,101 @@
+//! What a reload changes, and what has to wait for a restart.
+
+use super::Config;
+
+/// The difference between the running configuration and a new one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Takes effect at once.
+    pub applied: Vec<Change>,
+    /// Is kept as it was until the agent is restarted.
+    pub needs_restart: Vec<Change>,
+}
+
+/// One field that differs.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Change {
+    /// The field.
+    pub field: String,
+    /// Its value so far, as JSON; none when it was not set.
+    pub from: Option<String>,
+    /// Its new value, as JSON; none when it is not set any more.
+    pub to: Option<String>,
+}
+
+/// Fields that the running agent takes over. The rest is bound to what was opened at start.
+const LIVE: [&str; 13] = [
+    "shutdownGracePeriod",
+    "shutdownGracePeriodCriticalPods",
+    "shutdownGracePeriodByPodPriority",
+    "evictionHard",
+    "evictionSoft",
+    "evictionSoftGracePeriod",
+    "evictionMinimumReclaim",
+    "evictionPressureTransitionPeriod",
+    "evictionMaxPodGracePeriod",
+    "systemReserved",
+    "kubeReserved",
+    "maxPods",
+    "nodeStatusUpdateFrequency",
+];
+
+impl Config {
+    /// What differs between `old`, which runs, and `new`.
+    pub fn changes(old: &Self, new: &Self) -> Changes {
+        let (before, after) = (old.entries(), new.entries());
+        let mut fields: Vec<&'static str> = before.iter().map(|(key, _)| *key).collect();
+        for (key, _) in &after {
+            if !fields.contains(key) {
+                fields.push(key);
+            }
+        }
+        let mut changes = Changes::default();
+        for field in fields {
+            let text = |entries: &[(&'static str, serde_json::Value)]| {
+                entries.iter().find(|(key, _)| *key == field).map(|(_, value)| value.to_string())
+            };
+            let (from, to) = (text(&before), text(&after));
+            if from == to {
+                continue;
+            }
+            let change = Change { field: field.to_owned(), from, to };
+            match LIVE.contains(&field) {
+                true => changes.applied.push(change),
+                false => changes.needs_restart.push(change),
+            }
+        }
+        changes
+    }
+
+    /// What runs after a reload: `new` in all that [`Config::changes`] calls applied, this one in the rest.
+    #[must_use]
+    pub fn reloaded(&self, new: &Self) -> Self {
+        Self {
+            shutdown: new.shutdown.clone(),
+            eviction: new.eviction.clone(),
+            system_reserved: new.system_reserved.clone(),
+            kube_reserved: new.kube_reserved.clone(),
+            max_pods: new.max_pods,
+            node_status_update_frequency: new.node_status_update_frequency,
+            ..self.clone()
+        }
+    }
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.applied.is_empty() && self.needs_restart.is_empty()
+    }
+}
+
+// === impl Change ===
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unset".to_owned());
+        write!(f, "{}: {} to {}", self.field, text(&self.from), text(&self.to))
+    }
+}

@@ -1,0 +1,274 @@
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn parse(text: &str) -> Result<(Config, Vec<Warning>), ConfigError> {
+    Config::parse(Path::new("config.yaml"), text.as_bytes())
+}
+
+fn ours(fields: &str) -> Config {
+    let text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{fields}");
+    let (config, warnings) = parse(&text).unwrap();
+    assert_eq!(warnings, []);
+    config
+}
+
+fn kubelets(fields: &str) -> (Config, Vec<String>) {
+    let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    let (config, warnings) = parse(&format!("{head}{fields}")).unwrap();
+    (config, warnings.iter().map(Warning::to_string).collect())
+}
+
+fn total(total: u64, critical: u64) -> ShutdownPeriods {
+    ShutdownPeriods::Total { total: seconds(total), critical: seconds(critical) }
+}
+
+#[test]
+fn the_printed_default_reads_back_to_the_default() {
+    assert_eq!(parse(default_yaml()).unwrap(), (Config::default(), vec![]));
+}
+
+#[test]
+fn every_example_in_the_printed_default_is_valid() {
+    // Comments that are fields: a `#`, one blank, a key.
+    let is_example = |line: &&str| {
+        line.strip_prefix("# ").is_some_and(|rest| {
+            let key = rest.trim_start().trim_start_matches("- ").split(':').next().unwrap_or("");
+            rest.contains(':') && !key.is_empty() && !key.contains(' ')
+        })
+    };
+    let set = ["shutdownGracePeriod:", "shutdownGracePeriodCriticalPods:"];
+    let uncommented: Vec<&str> = default_yaml()
+        .lines()
+        .filter(|line| !set.iter().any(|key| line.starts_with(key)))
+        .map(|line| if is_example(&line) { &line[2..] } else { line })
+        .collect();
+    let (config, warnings) = parse(&uncommented.join("\n")).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(config.node_name.as_deref(), Some("edge-1"));
+    assert_eq!(config.shutdown.total(), seconds(50));
+    assert_eq!(config.eviction.soft["memory.available"], "300Mi");
+    assert_eq!(config.system_reserved["cpu"], "200m");
+    assert!(config.metrics_address.is_some());
+}
+
+#[test]
+fn a_file_that_sets_nothing_gives_the_default() {
+    assert_eq!(ours(""), Config::default());
+}
+
+#[test]
+fn the_default_protects_the_node() {
+    assert_eq!(Config::default().shutdown, total(30, 10));
+}
+
+#[test]
+fn durations_are_read_in_both_forms() {
+    assert_eq!(ours("shutdownGracePeriod: 1m30s").shutdown, total(90, 10));
+    assert_eq!(ours("shutdownGracePeriod: 1min 30s").shutdown, total(90, 10));
+    assert_eq!(ours("shutdownGracePeriod: \"90s\"").shutdown, total(90, 10));
+}
+
+#[test]
+fn a_total_that_stands_alone_leaves_a_third_to_critical_pods() {
+    assert_eq!(ours("shutdownGracePeriod: 15s").shutdown, total(15, 5));
+    assert_eq!(ours("shutdownGracePeriod: 5m").shutdown, total(300, 10));
+}
+
+#[test]
+fn a_shutdown_period_of_zero_is_off_and_says_so() {
+    let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
+    let (config, warnings) = parse(&format!("{head}shutdownGracePeriod: 0s\n")).unwrap();
+    assert!(config.shutdown.total().is_zero());
+    assert_eq!(
+        warnings[0].to_string(),
+        "config.yaml:3: shutdownGracePeriod: is 0: the node's shutdown is not delayed and no pod \
+         is ended in order"
+    );
+}
+
+#[test]
+fn groups_by_priority_are_sorted_and_replace_the_periods() {
+    let config = ours(
+        "shutdownGracePeriod: 0s\nshutdownGracePeriodByPodPriority:\n\
+         - {priority: 2000000000, shutdownGracePeriodSeconds: 10}\n\
+         - {priority: -5, shutdownGracePeriodSeconds: 0}\n",
+    );
+    let group = |priority, s| PriorityPeriod { priority, period: seconds(s) };
+    let groups = vec![group(-5, 0), group(2_000_000_000, 10)];
+    assert_eq!(config.shutdown, ShutdownPeriods::ByPriority(groups));
+    assert_eq!(config.shutdown.total(), seconds(10));
+}
+
+#[test]
+fn an_empty_list_of_groups_is_as_good_as_none() {
+    assert_eq!(ours("shutdownGracePeriodByPodPriority: []").shutdown, total(30, 10));
+}
+
+#[test]
+fn a_kubelets_configuration_is_accepted_and_what_is_not_used_is_listed_once() {
+    let (config, warnings) = kubelets(
+        "authentication: {anonymous: {enabled: false}}\ncgroupDriver: systemd\n\
+         shutdownGracePeriod: 300s\nshutdownGracePeriodCriticalPods: 120s\n\
+         staticPodPath: /etc/kubernetes/manifests\nmaxPods: 250\n",
+    );
+    assert_eq!(config.shutdown, total(300, 120));
+    assert_eq!(config.static_pod_path.as_deref(), Some(Path::new("/etc/kubernetes/manifests")));
+    assert_eq!(config.max_pods, 250);
+    assert_eq!(
+        warnings,
+        ["config.yaml:1: fields of the kubelet that are not used here: authentication, cgroupDriver"]
+    );
+}
+
+#[test]
+fn in_a_kubelets_configuration_a_total_alone_leaves_nothing_to_critical_pods() {
+    assert_eq!(kubelets("shutdownGracePeriod: 100s\n").0.shutdown, total(100, 0));
+    assert_eq!(kubelets("").0.shutdown, total(30, 10));
+}
+
+#[test]
+fn zero_gives_the_default_where_the_kubelet_says_so() {
+    let (config, warnings) = kubelets(
+        "fileCheckFrequency: 0s\nnodeStatusUpdateFrequency: 0s\n\
+         evictionPressureTransitionPeriod: 0s\ncontainerRuntimeEndpoint: \"\"\n",
+    );
+    assert_eq!((config, warnings), (Config::default(), vec![]));
+}
+
+#[test]
+fn hard_thresholds_replace_the_defaults_unless_they_are_merged() {
+    let hard = |fields: &str| ours(fields).eviction.hard;
+    assert_eq!(hard("evictionHard: {pid.available: 100}").len(), 1);
+    assert_eq!(hard("evictionHard: {}").len(), 0);
+    let merged = "mergeDefaultEvictionSettings: true\nevictionHard: {memory.available: 1Gi}";
+    assert_eq!(hard(merged).len(), 5);
+    assert_eq!(hard(merged)["memory.available"], "1Gi");
+}
+
+#[test]
+fn a_soft_threshold_that_is_switched_off_needs_no_grace() {
+    let config = ours("evictionHard: {nodefs.available: 10%}\nevictionSoft: {nodefs.available: 0%}");
+    assert_eq!(config.eviction.soft["nodefs.available"], "0%");
+}
+
+#[test]
+fn entries_without_a_threshold_are_warned_about() {
+    let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
+    let fields = "evictionSoftGracePeriod: {memory.available: 1m}\n\
+                  evictionMinimumReclaim: {pid.available: 10, memory.available: 0}\n";
+    let (_, warnings) = parse(&format!("{head}{fields}")).unwrap();
+    let warnings: Vec<String> = warnings.iter().map(Warning::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "config.yaml:3: evictionSoftGracePeriod[memory.available]: has no threshold to go \
+             with, and no effect",
+            "config.yaml:4: evictionMinimumReclaim[pid.available]: has no threshold to go with, \
+             and no effect",
+        ]
+    );
+}
+
+#[test]
+fn a_missing_file_is_told_from_a_wrong_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.yaml");
+    let missing = Config::load(&path).unwrap_err();
+    assert!(missing.is_missing());
+    assert!(missing.to_string().ends_with("config.yaml"), "{missing}");
+    std::fs::write(&path, "kind: 5").unwrap();
+    assert!(!Config::load(&path).unwrap_err().is_missing());
+    std::fs::write(&path, default_yaml()).unwrap();
+    assert_eq!(Config::load(&path).unwrap().0, Config::default());
+}
+
+#[test]
+fn a_root_goes_before_every_path() {
+    let config = Config::default().rooted(Path::new("/tmp/root"));
+    assert_eq!(config.static_pod_path.unwrap(), Path::new("/tmp/root/etc/winddown/pods"));
+    assert_eq!(config.state_directory, Path::new("/tmp/root/var/lib/winddown"));
+    assert_eq!(config.control_socket, Path::new("/tmp/root/run/winddown/winddown.sock"));
+    assert_eq!(
+        config.container_runtime_endpoint,
+        "unix:///tmp/root/run/containerd/containerd.sock"
+    );
+    assert_eq!(Config::default().rooted(Path::new("/")), Config::default());
+}
+
+#[test]
+fn the_node_is_named_after_the_host_unless_the_file_says_otherwise() {
+    assert_eq!(Config::default().node_name_or("Edge-1.Example\n"), "edge-1.example");
+    assert_eq!(ours("nodeName: other").node_name_or("host"), "other");
+}
+
+#[test]
+fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
+    let old = Config::default();
+    let new = ours("shutdownGracePeriod: 1m\nruntime: cri\nnodeName: edge-1\nmaxPods: 50");
+    let changes = Config::changes(&old, &new);
+    let show = |list: &[Change]| list.iter().map(Change::to_string).collect::<Vec<_>>();
+    assert_eq!(
+        show(&changes.applied),
+        ["shutdownGracePeriod: \"30s\" to \"1m0s\"", "maxPods: 110 to 50"]
+    );
+    assert_eq!(
+        show(&changes.needs_restart),
+        ["runtime: \"process\" to \"cri\"", "nodeName: unset to \"edge-1\""]
+    );
+    let running = old.reloaded(&new);
+    assert_eq!(running.shutdown, total(60, 10));
+    assert_eq!((running.runtime, running.node_name.clone()), (RuntimeKind::Process, None));
+    assert_eq!(Config::changes(&running, &new).applied, []);
+    assert!(Config::changes(&new, &new).is_empty());
+}
+
+fn any_shutdown() -> impl Strategy<Value = ShutdownPeriods> {
+    let totals = (0_u64..=86_400, 0_u64..=86_400).prop_map(|(a, b)| total(a.max(b), a.min(b)));
+    let groups = prop::collection::btree_map(any::<i32>(), 0_u64..1000, 1..6).prop_map(|groups| {
+        let group = |(priority, s)| PriorityPeriod { priority, period: seconds(s) };
+        ShutdownPeriods::ByPriority(groups.into_iter().map(group).collect())
+    });
+    prop_oneof![totals, groups]
+}
+
+proptest! {
+    #[test]
+    fn what_is_shown_reads_back_to_the_same(
+        shutdown in any_shutdown(),
+        node_name in proptest::option::of("[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?"),
+        pods in proptest::option::of("/[a-zA-Z0-9 :#_'\"é-]{1,12}"),
+        file_check in 1_u64..3600,
+        size in 4096_u64..u64::from(u32::MAX),
+        soft in 1_u64..1000,
+        metrics in proptest::option::of(any::<SocketAddr>()),
+        reserved in proptest::option::of("[1-9][0-9]{0,3}(m|Mi|Gi|k|)"),
+    ) {
+        let mut config = Config {
+            shutdown,
+            node_name,
+            static_pod_path: pods.map(PathBuf::from),
+            file_check_frequency: seconds(file_check),
+            container_log_max_size: size,
+            metrics_address: metrics.map(|a| match a {
+                // Scope and flow are no part of an address in a file.
+                SocketAddr::V6(a) => SocketAddr::from((*a.ip(), a.port())),
+                v4 => v4,
+            }),
+            ..Config::default()
+        };
+        config.system_reserved.extend(reserved.map(|amount| ("memory".to_owned(), amount)));
+        config.eviction.soft.insert("memory.available".to_owned(), "2Gi".to_owned());
+        let grace = Duration::from_millis(soft * 37);
+        config.eviction.soft_grace_period.insert("memory.available".to_owned(), grace);
+        let (read, _) = parse(&config.to_yaml()).unwrap();
+        prop_assert_eq!(&read, &config, "{}", config.to_yaml());
+        prop_assert!(Config::changes(&config, &read).is_empty());
+    }
+}

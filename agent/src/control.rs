@@ -1,0 +1,138 @@
+//! The control socket: HTTP/1.1 and JSON over a unix socket, the server and the client of it.
+//!
+//! # Behaviour
+//! | request | answer |
+//! |---|---|
+//! | `GET /v1/status` | [`Status`] |
+//! | `GET /v1/status?watch=1` | one [`Status`] per line, now and after every change |
+//! | `GET /v1/plan/shutdown` | [`ShutdownPlan`] |
+//! | `POST /v1/pods/{namespace}/{name}/kill` | [`KillAnswer`], once the pod is gone |
+//! | `POST /v1/drain` | one [`DrainEvent`] per line |
+//! | `GET /v1/reports`, `/v1/reports/{id}`, `/v1/reports/latest` | [`ReportList`], a report |
+//! | `GET /v1/config` | [`ConfigView`] |
+//! | `GET /metrics`, `/healthz`, `/readyz` | text; `?verbose` lists the checks |
+//!
+//! Everything that is not a success is an [`ErrorBody`](crate::api::ErrorBody).
+//!
+//! # Limits
+//! One request per connection. Who may connect is decided by the socket's mode and group; what
+//! changes the node's state also needs root's or the socket's group's credentials, so that a
+//! socket opened wider by hand stays harmless. Connections, watchers, sizes and waits are bounded
+//! by [`Limits`]: a client that sends nothing or reads nothing loses its connection and holds up
+//! nobody.
+//!
+//! # Design
+//! The server knows the agent only as [`AgentApi`], so it is tested against a stand-in.
+
+mod client;
+mod connection;
+mod peer;
+mod respond;
+mod route;
+mod server;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::api::{
+    ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody, ReportList,
+    ShutdownPlan, Status,
+};
+
+pub use client::{Client, ClientError, Lines};
+pub use peer::Peer;
+pub use server::{Limits, Server};
+pub use socket::{ControlSocket, SocketError};
+
+/// What the control socket needs of the running agent.
+///
+/// The calls that are not `async` answer from what is in memory: they never wait for a pod, the
+/// runtime, logind or a disk, so `status` works when everything else hangs.
+pub trait AgentApi: Send + Sync + 'static {
+    /// The node as it is now.
+    fn status(&self) -> Status;
+
+    /// Changes whenever [`status`](Self::status) would answer differently, ages aside. The value
+    /// counts up; a reader that was slow sees only the last one.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// What a shutdown would do now. Touches nothing.
+    fn shutdown_plan(&self) -> ShutdownPlan;
+
+    /// Ends one pod and resolves when it is gone, or when the wait is over and it still runs.
+    ///
+    /// Dropping the future abandons the wait, not the kill.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NotFound`] when there is no such pod, or not with that UID.
+    fn kill(
+        &self,
+        namespace: &str,
+        name: &str,
+        body: KillBody,
+    ) -> impl Future<Output = Result<KillAnswer, ApiError>> + Send;
+
+    /// Starts ending the node's pods in shutdown order and answers with the progress.
+    ///
+    /// The drain belongs to the agent: it goes on when the receiver is dropped. The channel ends
+    /// after [`DrainEvent::Finished`].
+    ///
+    /// # Errors
+    /// [`ErrorCode::Conflict`] while a drain or a shutdown is under way.
+    fn drain(
+        &self,
+        request: DrainRequest,
+    ) -> impl Future<Output = Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError>> + Send;
+
+    /// The shutdown reports that are kept, the newest first.
+    ///
+    /// # Errors
+    /// The state directory cannot be read.
+    fn reports(&self) -> impl Future<Output = Result<ReportList, ApiError>> + Send;
+
+    /// One report as JSON; `latest` names the newest.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NotFound`] when there is no such report.
+    fn report(&self, id: &str) -> impl Future<Output = Result<serde_json::Value, ApiError>> + Send;
+
+    /// The configuration in force.
+    fn config(&self) -> ConfigView;
+
+    /// The checks behind `/healthz`: the agent makes progress.
+    fn health(&self) -> Health;
+
+    /// The checks behind `/readyz`: the node is protected (lock, runtime, state directory, …).
+    fn readiness(&self) -> Health;
+
+    /// The metrics in the OpenMetrics text format, `# EOF` included.
+    fn metrics(&self) -> String;
+}
+
+/// Why the agent does not do what it was asked.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{message}")]
+pub struct ApiError {
+    /// What kind of refusal it is; chooses the HTTP status.
+    pub code: ErrorCode,
+    /// What is wrong, for people.
+    pub message: String,
+    /// What to do next, for people; may be empty.
+    pub hint: String,
+}
+
+impl ApiError {
+    /// An error without a hint.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: String::new() }
+    }
+
+    /// The same error with what to do next.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+}

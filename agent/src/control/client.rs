@@ -1,0 +1,406 @@
+//! Asks the running agent.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+
+use super::respond::VERSION_HEADER;
+use crate::api::{
+    ConfigView, DrainRequest, ErrorBody, KillAnswer, KillBody, ReportList, ShutdownPlan, Status,
+};
+
+/// How long the agent may take to answer what it knows by heart.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A client of the control socket. Each call is a connection of its own.
+#[derive(Clone, Debug)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+/// Why the agent could not be asked, or what it answered instead.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// There is no socket.
+    #[error("{}: no agent listens here, there is no such socket", socket.display())]
+    Missing {
+        /// The socket's path.
+        socket: PathBuf,
+    },
+    /// There is a socket and nobody behind it.
+    #[error("{}: no agent listens here, the one that did is gone", socket.display())]
+    NotListening {
+        /// The socket's path.
+        socket: PathBuf,
+    },
+    /// The socket is not for this user.
+    #[error("{}: no permission to talk to the agent", socket.display())]
+    Denied {
+        /// The socket's path.
+        socket: PathBuf,
+        /// The group that may, if it could be found out.
+        group: Option<String>,
+    },
+    /// The agent does not answer.
+    #[error("{}: the agent has not answered within {after:?}", socket.display())]
+    Silent {
+        /// The socket's path.
+        socket: PathBuf,
+        /// How long it was given.
+        after: Duration,
+    },
+    /// The agent went away before it had answered in full.
+    #[error("{}: the agent closed the connection before it had answered", socket.display())]
+    Closed {
+        /// The socket's path.
+        socket: PathBuf,
+    },
+    /// The connection failed for another reason.
+    #[error("{}: cannot talk to the agent", socket.display())]
+    Io {
+        /// The socket's path.
+        socket: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The agent refused, or failed.
+    #[error("{}", body.error)]
+    Agent {
+        /// The HTTP status.
+        status: u16,
+        /// What it said.
+        body: ErrorBody,
+    },
+    /// The answer is not understood.
+    #[error(
+        "the agent's answer is not understood (agent {agent}, this command {})",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Skew {
+        /// The agent's version, `unknown` if it did not say.
+        agent: String,
+        /// What is not understood.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// JSON objects that arrive one per line.
+#[derive(Debug)]
+pub struct Lines {
+    socket: PathBuf,
+    agent: String,
+    body: Incoming,
+    buffer: Vec<u8>,
+    /// Bytes at the front of `buffer` that are known to hold no line end.
+    scanned: usize,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A client of the agent that listens at `socket`.
+    pub fn new(socket: impl Into<PathBuf>) -> Self {
+        Self { socket: socket.into() }
+    }
+
+    /// The node as it is now.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn status(&self) -> Result<Status, ClientError> {
+        self.get("/v1/status").await
+    }
+
+    /// The node now and after every change: lines of [`Status`].
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn watch(&self) -> Result<Lines, ClientError> {
+        let response = self.within(self.send(Method::GET, "/v1/status?watch=1", None)).await?;
+        Ok(self.lines(response))
+    }
+
+    /// What a shutdown would do now.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn shutdown_plan(&self) -> Result<ShutdownPlan, ClientError> {
+        self.get("/v1/plan/shutdown").await
+    }
+
+    /// Ends a pod; resolves when it is gone or the agent has stopped waiting.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn kill(
+        &self,
+        namespace: &str,
+        name: &str,
+        body: &KillBody,
+    ) -> Result<KillAnswer, ClientError> {
+        let path = format!("/v1/pods/{namespace}/{name}/kill");
+        let response = self.send(Method::POST, &path, Some(encode(body)?)).await?;
+        self.decode(response).await
+    }
+
+    /// Ends the node's pods in shutdown order: lines of [`DrainEvent`](crate::api::DrainEvent).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn drain(&self, request: &DrainRequest) -> Result<Lines, ClientError> {
+        let body = Some(encode(request)?);
+        let response = self.within(self.send(Method::POST, "/v1/drain", body)).await?;
+        Ok(self.lines(response))
+    }
+
+    /// The reports that are kept.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn reports(&self) -> Result<ReportList, ClientError> {
+        self.get("/v1/reports").await
+    }
+
+    /// One report; `latest` names the newest.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn report(&self, id: &str) -> Result<serde_json::Value, ClientError> {
+        self.get(&format!("/v1/reports/{id}")).await
+    }
+
+    /// The configuration in force.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn config(&self) -> Result<ConfigView, ClientError> {
+        self.get("/v1/config").await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.within(async {
+            let response = self.send(Method::GET, path, None).await?;
+            self.decode(response).await
+        })
+        .await
+    }
+
+    async fn within<T>(
+        &self,
+        answer: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
+            Err(ClientError::Silent { socket: self.socket.clone(), after: PATIENCE })
+        })
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|e| self.connect_error(e))?;
+        let io = TokioIo::new(stream);
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(io).await.map_err(|e| self.broken(e))?;
+        // Ends by itself when the response has been read or dropped.
+        tokio::spawn(connection);
+        let mut request = Request::builder().method(method).uri(path).header(HOST, "winddown");
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let request = request
+            .body(Full::new(Bytes::from(body.unwrap_or_default())))
+            .map_err(|e| self.io(io::Error::new(io::ErrorKind::InvalidInput, e)))?;
+        let response = sender.send_request(request).await.map_err(|e| self.broken(e))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(self.refusal(response).await)
+    }
+
+    async fn refusal(&self, response: Response<Incoming>) -> ClientError {
+        let status = response.status();
+        let agent = version_of(&response);
+        let bytes = match response.into_body().collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) => return self.broken(error),
+        };
+        match serde_json::from_slice::<ErrorBody>(&bytes) {
+            Ok(body) => ClientError::Agent { status: status.as_u16(), body },
+            // hyper itself answers what is no HTTP with an empty body.
+            Err(_) if bytes.is_empty() => ClientError::Agent {
+                status: status.as_u16(),
+                body: bare(status),
+            },
+            Err(source) => ClientError::Skew { agent, source },
+        }
+    }
+
+    async fn decode<T: DeserializeOwned>(
+        &self,
+        response: Response<Incoming>,
+    ) -> Result<T, ClientError> {
+        let agent = version_of(&response);
+        let bytes = response.into_body().collect().await.map_err(|e| self.broken(e))?.to_bytes();
+        serde_json::from_slice(&bytes).map_err(|source| ClientError::Skew { agent, source })
+    }
+
+    fn lines(&self, response: Response<Incoming>) -> Lines {
+        Lines {
+            socket: self.socket.clone(),
+            agent: version_of(&response),
+            body: response.into_body(),
+            buffer: Vec::new(),
+            scanned: 0,
+        }
+    }
+
+    fn connect_error(&self, error: io::Error) -> ClientError {
+        let socket = self.socket.clone();
+        match error.kind() {
+            io::ErrorKind::NotFound => ClientError::Missing { socket },
+            io::ErrorKind::ConnectionRefused => ClientError::NotListening { socket },
+            io::ErrorKind::PermissionDenied => {
+                ClientError::Denied { group: group_of(&socket), socket }
+            }
+            // The agent's queue is full: it lives and does not answer.
+            io::ErrorKind::WouldBlock => ClientError::Silent { socket, after: Duration::ZERO },
+            _ => self.io(error),
+        }
+    }
+
+    fn broken(&self, error: hyper::Error) -> ClientError {
+        broken(&self.socket, error)
+    }
+
+    fn io(&self, source: io::Error) -> ClientError {
+        ClientError::Io { socket: self.socket.clone(), source }
+    }
+}
+
+// === impl ClientError ===
+
+impl ClientError {
+    /// What to do next, for people; empty when there is nothing to add.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Missing { .. } | Self::NotListening { .. } => {
+                "is the agent running? `systemctl status winddown` tells, \
+                 `systemctl start winddown` starts it"
+            }
+            Self::Denied { group: Some(group), .. } => {
+                return format!("run the command as root or as a member of group {group}");
+            }
+            Self::Denied { .. } => "run the command as root, or as a member of the socket's group",
+            Self::Silent { .. } | Self::Closed { .. } => {
+                "`journalctl -u winddown -e` shows what the agent is doing"
+            }
+            Self::Agent { body, .. } => return body.hint.clone(),
+            Self::Skew { .. } => {
+                "after an upgrade: `systemctl restart winddown` (pods keep running)"
+            }
+            Self::Io { .. } => "",
+        }
+        .to_owned()
+    }
+
+    /// Whether the agent is not there, now or any more; it may come back.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::NotListening { .. } | Self::Closed { .. })
+    }
+}
+
+// === impl Lines ===
+
+impl Lines {
+    /// The next object; none when the agent has ended the answer. Cancel-safe.
+    ///
+    /// # Errors
+    /// The agent went away, or sent what is not understood.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ClientError> {
+        loop {
+            let unseen = self.buffer.get(self.scanned..).unwrap_or_default();
+            if let Some(end) = unseen.iter().position(|&byte| byte == b'\n') {
+                let rest = self.buffer.split_off(self.scanned + end + 1);
+                let line = std::mem::replace(&mut self.buffer, rest);
+                self.scanned = 0;
+                if line.trim_ascii().is_empty() {
+                    continue;
+                }
+                return serde_json::from_slice(&line)
+                    .map(Some)
+                    .map_err(|source| ClientError::Skew { agent: self.agent.clone(), source });
+            }
+            self.scanned = self.buffer.len();
+            match self.body.frame().await {
+                None if self.buffer.is_empty() => return Ok(None),
+                None => return Err(ClientError::Closed { socket: self.socket.clone() }),
+                Some(Err(error)) => return Err(broken(&self.socket, error)),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.buffer.extend_from_slice(&data);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn encode(value: &impl Serialize) -> Result<Vec<u8>, ClientError> {
+    serde_json::to_vec(value)
+        .map_err(|source| ClientError::Skew { agent: "not asked".to_owned(), source })
+}
+
+fn broken(socket: &Path, error: hyper::Error) -> ClientError {
+    let socket = socket.to_owned();
+    let cut = error.is_incomplete_message() || error.is_closed() || error.is_canceled();
+    let reset = std::error::Error::source(&error)
+        .and_then(|source| source.downcast_ref::<io::Error>())
+        .is_some_and(|source| {
+            use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+            matches!(source.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+        });
+    if cut || reset {
+        return ClientError::Closed { socket };
+    }
+    ClientError::Io { socket, source: io::Error::other(error) }
+}
+
+fn version_of(response: &Response<Incoming>) -> String {
+    response
+        .headers()
+        .get(VERSION_HEADER)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("of an unknown version")
+        .to_owned()
+}
+
+fn bare(status: StatusCode) -> ErrorBody {
+    ErrorBody {
+        code: crate::api::ErrorCode::Internal,
+        error: format!("the agent answered {status}"),
+        hint: String::new(),
+    }
+}
+
+/// The name of the group that may use the socket, or its number.
+fn group_of(socket: &Path) -> Option<String> {
+    let gid = std::fs::metadata(socket).ok()?.gid();
+    let named = nix::unistd::Group::from_gid(nix::unistd::Gid::from_raw(gid)).ok().flatten();
+    Some(named.map_or_else(|| gid.to_string(), |group| group.name))
+}

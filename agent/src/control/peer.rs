@@ -1,0 +1,92 @@
+//! Who is at the other end, and what they may do.
+
+use std::path::Path;
+
+use tokio::net::UnixStream;
+use tokio::net::unix::UCred;
+
+/// Who made a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A process of this machine, through the control socket.
+    Local {
+        /// Its user when it connected.
+        uid: u32,
+        /// Its process id when it connected, if the kernel could tell.
+        pid: Option<i32>,
+        /// It may change the node's state.
+        may_change: bool,
+    },
+    /// Somebody on the network: metrics and health only.
+    Network,
+}
+
+impl Peer {
+    /// The process behind `stream`, as the kernel saw it when it connected.
+    ///
+    /// Root, the agent's own user and the members of `socket_gid` may change the node's state. A
+    /// caller whose credentials cannot be read may not.
+    pub(super) fn of(stream: &UnixStream, socket_gid: u32) -> std::io::Result<Self> {
+        let cred = stream.peer_cred()?;
+        Ok(Self::with(&cred, socket_gid, rustix::process::geteuid().as_raw(), Path::new("/proc")))
+    }
+
+    fn with(cred: &UCred, socket_gid: u32, own_uid: u32, proc_root: &Path) -> Self {
+        let (uid, pid) = (cred.uid(), cred.pid());
+        let may_change = uid == 0
+            || uid == own_uid
+            || cred.gid() == socket_gid
+            || pid.is_some_and(|pid| is_member(proc_root, pid, uid, socket_gid));
+        Self::Local { uid, pid, may_change }
+    }
+
+    /// Whether it may change the node's state.
+    pub fn may_change(self) -> bool {
+        matches!(self, Self::Local { may_change: true, .. })
+    }
+}
+
+/// Whether the process has `gid` among its supplementary groups.
+///
+/// The kernel's credentials name the primary group only. The process id may have been used again
+/// since the connection was made, so the process must still belong to the same user through and
+/// through; then the worst it can be is another process of that user with that membership.
+fn is_member(proc_root: &Path, pid: i32, uid: u32, gid: u32) -> bool {
+    let file = proc_root.join(pid.to_string()).join("status");
+    std::fs::read_to_string(file).is_ok_and(|status| groups_allow(&status, uid, gid))
+}
+
+fn groups_allow(status: &str, uid: u32, gid: u32) -> bool {
+    let numbers = |key: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(key))
+            .map(|rest| rest.split_whitespace().filter_map(|word| word.parse::<u32>().ok()))
+    };
+    let same_user = numbers("Uid:").is_some_and(|mut uids| uids.all(|seen| seen == uid));
+    let member = numbers("Groups:").is_some_and(|mut gids| gids.any(|seen| seen == gid));
+    same_user && member
+}
+
+#[cfg(test)]
+mod tests {
+    use super::groups_allow;
+
+    const STATUS: &str = "Name:\tcat\nUid:\t1000\t1000\t1000\t1000\nGid:\t1000\t1000\t1000\t1000\n\
+                          Groups:\t4 27 990 \nNStgid:\t7\n";
+
+    #[test]
+    fn a_member_of_the_sockets_group_may_change_state() {
+        assert!(groups_allow(STATUS, 1000, 990));
+        assert!(groups_allow(STATUS, 1000, 4));
+    }
+
+    #[test]
+    fn another_group_or_another_user_behind_the_same_pid_may_not() {
+        assert!(!groups_allow(STATUS, 1000, 99));
+        assert!(!groups_allow(STATUS, 1001, 990));
+        let setuid = STATUS.replace("Uid:\t1000\t1000", "Uid:\t1000\t0");
+        assert!(!groups_allow(&setuid, 1000, 990));
+        assert!(!groups_allow("", 1000, 990));
+    }
+}

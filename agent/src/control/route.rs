@@ -1,0 +1,244 @@
+//! From a request to an answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{Stream, stream};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::{Method, Request, Response, StatusCode};
+use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::respond::{self, Body};
+use super::server::Shared;
+use super::{AgentApi, ApiError, Peer};
+use crate::api::{DrainEvent, DrainRequest, ErrorCode, Health, KillBody, Status};
+
+/// Two pictures for one watcher are at least this far apart: a burst of changes is one picture.
+const WATCH_PACE: Duration = Duration::from_millis(100);
+
+type Answer = Result<Response<Body>, ApiError>;
+
+pub(super) async fn answer<A: AgentApi>(
+    shared: &Arc<Shared<A>>,
+    peer: Peer,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let path = request.uri().path().to_owned();
+    let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let result = match segments.as_slice() {
+        ["metrics"] => read(&request, || respond::metrics(shared.api.metrics())),
+        ["healthz"] => read(&request, || health("healthz", &shared.api.health(), &request)),
+        ["readyz"] => read(&request, || health("readyz", &shared.api.readiness(), &request)),
+        // The network gets numbers, never names.
+        _ if peer == Peer::Network => Err(not_found(&path)),
+        ["v1", "pods", namespace, name, "kill"] => {
+            kill(shared, peer, request, namespace, name).await
+        }
+        ["v1", "drain"] => drain(shared, peer, request).await,
+        ["v1", rest @ ..] => ask(shared, &request, rest).await,
+        _ => Err(not_found(&path)),
+    };
+    result.unwrap_or_else(|error| respond::failure(&error))
+}
+
+/// Requests that change nothing.
+async fn ask<A: AgentApi>(
+    shared: &Arc<Shared<A>>,
+    request: &Request<Incoming>,
+    path: &[&str],
+) -> Answer {
+    let api = &shared.api;
+    if !is_read(request) && !matches!(path, ["pods", ..]) {
+        return Ok(respond::wrong_method("GET"));
+    }
+    match path {
+        ["status"] if has_flag(request, "watch") => watch(shared),
+        ["status"] => Ok(respond::json(&api.status())),
+        ["plan", "shutdown"] => Ok(respond::json(&api.shutdown_plan())),
+        ["reports"] => Ok(respond::json(&api.reports().await?)),
+        ["reports", id] => Ok(respond::json(&api.report(id).await?)),
+        ["config"] => Ok(respond::json(&api.config())),
+        _ => Err(not_found(request.uri().path())),
+    }
+}
+
+async fn kill<A: AgentApi>(
+    shared: &Arc<Shared<A>>,
+    peer: Peer,
+    request: Request<Incoming>,
+    namespace: &str,
+    name: &str,
+) -> Answer {
+    if request.method() != Method::POST {
+        return Ok(respond::wrong_method("POST"));
+    }
+    may_change(peer)?;
+    let body: KillBody = body(shared, request).await?;
+    if body.grace_seconds == Some(0) {
+        return Err(ApiError::new(ErrorCode::BadRequest, "graceSeconds: at least 1"));
+    }
+    tracing::info!(?peer, namespace, name, grace_seconds = body.grace_seconds, "pod to be ended");
+    tokio::select! {
+        answer = shared.api.kill(namespace, name, body) => match answer {
+            Err(error) if error.code == ErrorCode::NotFound && error.hint.is_empty() => {
+                Err(error.with_hint(similar(&shared.api.status(), namespace, name)))
+            }
+            answer => Ok(respond::json(&answer?)),
+        },
+        () = shared.stop.cancelled() => Err(stopping("the kill goes on")),
+    }
+}
+
+async fn drain<A: AgentApi>(
+    shared: &Arc<Shared<A>>,
+    peer: Peer,
+    request: Request<Incoming>,
+) -> Answer {
+    if request.method() != Method::POST {
+        return Ok(respond::wrong_method("POST"));
+    }
+    may_change(peer)?;
+    let body: DrainRequest = body(shared, request).await?;
+    tracing::info!(?peer, timeout_seconds = body.timeout_seconds, "node to be drained");
+    let events = shared.api.drain(body).await?;
+    Ok(respond::json_lines(drain_lines(events, shared.stop.clone())))
+}
+
+fn watch<A: AgentApi>(shared: &Arc<Shared<A>>) -> Answer {
+    let permit = Arc::clone(&shared.watchers).try_acquire_owned().map_err(|_| {
+        ApiError::new(ErrorCode::Unavailable, "too many clients watch the status already")
+            .with_hint("end a `winddown status --watch`, or ask without --watch")
+    })?;
+    let watcher = Watcher {
+        api: Arc::clone(&shared.api),
+        changes: shared.api.changes(),
+        stop: shared.stop.clone(),
+        last: None,
+        _permit: permit,
+    };
+    Ok(respond::json_lines(watcher.lines()))
+}
+
+/// One client that is told of every change.
+struct Watcher<A> {
+    api: Arc<A>,
+    changes: watch::Receiver<u64>,
+    stop: CancellationToken,
+    last: Option<Instant>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl<A: AgentApi> Watcher<A> {
+    fn lines(self) -> impl Stream<Item = Status> + Send + 'static {
+        stream::unfold(self, |mut watcher| async move {
+            let status = watcher.next().await?;
+            Some((status, watcher))
+        })
+    }
+
+    async fn next(&mut self) -> Option<Status> {
+        if let Some(last) = self.last {
+            tokio::select! {
+                () = self.stop.cancelled() => return None,
+                changed = self.changes.changed() => changed.ok()?,
+            }
+            tokio::time::sleep_until(last + WATCH_PACE).await;
+        }
+        // Marked as seen before the picture is taken: a change in between gives one picture more.
+        self.changes.borrow_and_update();
+        self.last = Some(Instant::now());
+        Some(self.api.status())
+    }
+}
+
+fn drain_lines(
+    events: mpsc::UnboundedReceiver<DrainEvent>,
+    stop: CancellationToken,
+) -> impl Stream<Item = DrainEvent> + Send + 'static {
+    stream::unfold((events, stop), |(mut events, stop)| async move {
+        let event = tokio::select! {
+            event = events.recv() => event?,
+            () = stop.cancelled() => return None,
+        };
+        Some((event, (events, stop)))
+    })
+}
+
+fn health(endpoint: &str, health: &Health, request: &Request<Incoming>) -> Response<Body> {
+    let status = if health.ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    respond::text(status, health.text(endpoint, has_flag(request, "verbose")))
+}
+
+fn read(request: &Request<Incoming>, answer: impl FnOnce() -> Response<Body>) -> Answer {
+    Ok(if is_read(request) { answer() } else { respond::wrong_method("GET") })
+}
+
+fn is_read(request: &Request<Incoming>) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
+}
+
+/// `?name`, `?name=1` and `?name=true` set a flag.
+fn has_flag(request: &Request<Incoming>, name: &str) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    query.split('&').any(|pair| match pair.split_once('=') {
+        None => pair == name,
+        Some((key, value)) => key == name && matches!(value, "" | "1" | "true"),
+    })
+}
+
+fn may_change(peer: Peer) -> Result<(), ApiError> {
+    if peer.may_change() {
+        return Ok(());
+    }
+    Err(ApiError::new(ErrorCode::Forbidden, "you may look, but not change the node's state")
+        .with_hint("run the command as root, or as a member of the socket's group"))
+}
+
+async fn body<A, T: DeserializeOwned + Default>(
+    shared: &Shared<A>,
+    request: Request<Incoming>,
+) -> Result<T, ApiError> {
+    let bad = |message: String| ApiError::new(ErrorCode::BadRequest, message);
+    let limits = shared.limits;
+    let collected = Limited::new(request.into_body(), limits.body_bytes).collect();
+    let bytes = match tokio::time::timeout(limits.read, collected).await {
+        Err(_) => {
+            return Err(bad(format!("the request's body did not arrive within {:?}", limits.read)));
+        }
+        Ok(Err(error)) => return Err(bad(format!("the request's body: {error}"))),
+        Ok(Ok(body)) => body.to_bytes(),
+    };
+    if bytes.trim_ascii().is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(&bytes).map_err(|error| bad(format!("the request's body: {error}")))
+}
+
+fn not_found(path: &str) -> ApiError {
+    ApiError::new(ErrorCode::NotFound, format!("there is nothing at {path:?}"))
+        .with_hint("the command and the agent may be of different versions: `winddown status`")
+}
+
+fn stopping(what: &str) -> ApiError {
+    ApiError::new(ErrorCode::Unavailable, format!("the agent is stopping; {what}"))
+}
+
+/// A static pod's name ends in the node's name, which is easily forgotten; so is the namespace.
+fn similar(status: &Status, namespace: &str, name: &str) -> String {
+    let alike: Vec<String> = status
+        .pods
+        .iter()
+        .filter(|pod| pod.name == name || pod.name == format!("{name}-{}", status.node.name))
+        .filter(|pod| pod.namespace != namespace || pod.name != name)
+        .take(3)
+        .map(|pod| format!("{}/{}", pod.namespace, pod.name))
+        .collect();
+    match alike.is_empty() {
+        true => "`winddown status` lists the pods".to_owned(),
+        false => format!("did you mean {}?", alike.join(" or ")),
+    }
+}

@@ -1,0 +1,250 @@
+//! Accepts connections and keeps their number and their waits bounded.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::connection::WriteDeadline;
+use super::{AgentApi, ControlSocket, Peer, respond, route};
+use crate::api::ErrorCode;
+
+/// What one server allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections answered at the same time; a quarter as many more are told to come back later,
+    /// and the rest are closed.
+    pub connections: usize,
+    /// Connections of one user who is not root, answered at the same time.
+    pub per_user: usize,
+    /// Clients that watch the status at the same time.
+    pub watchers: usize,
+    /// The time a request may take to arrive.
+    pub read: Duration,
+    /// The time an answer may stay unread.
+    pub write: Duration,
+    /// Bytes of a request's head, at least 8192.
+    pub head_bytes: usize,
+    /// Bytes of a request's body.
+    pub body_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 64,
+            per_user: 24,
+            watchers: 16,
+            read: Duration::from_secs(5),
+            write: Duration::from_secs(10),
+            head_bytes: 16 * 1024,
+            body_bytes: 64 * 1024,
+        }
+    }
+}
+
+/// Serves the control API. Cheap to clone; clones share the limits.
+pub struct Server<A> {
+    shared: Arc<Shared<A>>,
+}
+
+pub(super) struct Shared<A> {
+    pub(super) api: Arc<A>,
+    pub(super) limits: Limits,
+    pub(super) watchers: Arc<Semaphore>,
+    pub(super) stop: CancellationToken,
+    slots: Mutex<Slots>,
+}
+
+/// Connections by user; `None` is the network.
+#[derive(Default)]
+struct Slots {
+    total: usize,
+    by_user: HashMap<Option<u32>, usize>,
+}
+
+/// One connection's place; gives it back on drop.
+struct Slot<A> {
+    shared: Arc<Shared<A>>,
+    user: Option<u32>,
+    refused: bool,
+}
+
+/// How long connections may go on after the server was told to stop.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How long to wait when the system has no descriptor for another connection.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+impl<A> Clone for Server<A> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<A: AgentApi> Server<A> {
+    /// A server that answers from `api` until `stop` is cancelled.
+    pub fn new(api: Arc<A>, limits: Limits, stop: CancellationToken) -> Self {
+        let watchers = Arc::new(Semaphore::new(limits.watchers));
+        let shared = Shared { api, limits, watchers, stop, slots: Mutex::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Answers on the control socket; returns when the server was told to stop and the connections
+    /// under way are done or a second has passed. The socket's file is removed then.
+    pub async fn serve(self, socket: ControlSocket) {
+        let tasks = TaskTracker::new();
+        let abort = CancellationToken::new();
+        loop {
+            let accepted = tokio::select! {
+                () = self.shared.stop.cancelled() => break,
+                accepted = socket.accept() => accepted,
+            };
+            let Some(stream) = taken(accepted).await else { continue };
+            match Peer::of(&stream, socket.gid()) {
+                Ok(peer) => self.start(stream, peer, &tasks, &abort),
+                Err(error) => tracing::debug!(%error, "a control client left before it was known"),
+            }
+        }
+        // From here on a new command finds no socket and says that the agent is not there.
+        drop(socket);
+        farewell(tasks, abort).await;
+    }
+
+    /// Answers metrics and health, and nothing else, on a TCP address; returns like
+    /// [`serve`](Self::serve).
+    pub async fn serve_metrics(self, listener: TcpListener) {
+        let tasks = TaskTracker::new();
+        let abort = CancellationToken::new();
+        loop {
+            let accepted = tokio::select! {
+                () = self.shared.stop.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            if let Some((stream, _)) = taken(accepted).await {
+                self.start(stream, Peer::Network, &tasks, &abort);
+            }
+        }
+        drop(listener);
+        farewell(tasks, abort).await;
+    }
+
+    fn start<S>(&self, stream: S, peer: Peer, tasks: &TaskTracker, abort: &CancellationToken)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Some(slot) = Slot::take(&self.shared, peer) else {
+            tracing::warn!(?peer, "too many control connections, one was closed");
+            return;
+        };
+        let abort = abort.clone();
+        tasks.spawn(async move {
+            tokio::select! {
+                () = abort.cancelled() => {}
+                () = converse(stream, peer, &slot) => {}
+            }
+        });
+    }
+}
+
+/// Serves one request.
+async fn converse<A, S>(stream: S, peer: Peer, slot: &Slot<A>)
+where
+    A: AgentApi,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let shared = &slot.shared;
+    let limits = shared.limits;
+    let service = service_fn(|request| async move {
+        let response = if slot.refused {
+            respond::failure(&too_many())
+        } else {
+            route::answer(shared, peer, request).await
+        };
+        Ok::<_, Infallible>(response)
+    });
+    let io = TokioIo::new(WriteDeadline::new(stream, limits.write));
+    let result = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.read)
+        .max_buf_size(limits.head_bytes.max(8192))
+        .keep_alive(false)
+        .serve_connection(io, service)
+        .await;
+    if let Err(error) = result {
+        tracing::debug!(%error, ?peer, "a control connection ended early");
+    }
+}
+
+fn too_many() -> super::ApiError {
+    super::ApiError::new(ErrorCode::Unavailable, "the agent has too many control connections")
+        .with_hint("close some (`winddown status --watch` holds one), or try again later")
+}
+
+/// Running out of descriptors must not become a busy loop.
+async fn taken<T>(accepted: io::Result<T>) -> Option<T> {
+    match accepted {
+        Ok(stream) => Some(stream),
+        Err(error) => {
+            tracing::warn!(%error, "cannot accept a control connection");
+            tokio::time::sleep(ACCEPT_BACKOFF).await;
+            None
+        }
+    }
+}
+
+async fn farewell(tasks: TaskTracker, abort: CancellationToken) {
+    tasks.close();
+    if tokio::time::timeout(FAREWELL, tasks.wait()).await.is_err() {
+        abort.cancel();
+        tasks.wait().await;
+    }
+}
+
+impl<A> Slot<A> {
+    /// A place for a connection of `peer`; none when there are so many that it cannot even be told.
+    fn take(shared: &Arc<Shared<A>>, peer: Peer) -> Option<Self> {
+        let user = match peer {
+            Peer::Local { uid, .. } => Some(uid),
+            Peer::Network => None,
+        };
+        let Limits { connections, per_user, .. } = shared.limits;
+        let mut slots = shared.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = slots.by_user.get(&user).copied().unwrap_or(0);
+        // Root's share is everything; anybody else leaves room for root even with their extras.
+        let (my_share, most) = if user == Some(0) {
+            (connections, connections + connections / 4)
+        } else {
+            (per_user, per_user + per_user / 4)
+        };
+        if slots.total >= connections + connections / 4 || mine >= most {
+            return None;
+        }
+        let refused = slots.total >= connections || mine >= my_share;
+        slots.total += 1;
+        *slots.by_user.entry(user).or_default() += 1;
+        Some(Self { shared: Arc::clone(shared), user, refused })
+    }
+}
+
+impl<A> Drop for Slot<A> {
+    fn drop(&mut self) {
+        let mut slots = self.shared.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.total = slots.total.saturating_sub(1);
+        if let Some(count) = slots.by_user.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                slots.by_user.remove(&self.user);
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Puts the control socket in place.
+
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tokio::net::{UnixListener, UnixStream};
+
+/// The listening socket. Its file is removed on drop, if it is still this one's.
+///
+/// A lock file beside it (`….lock`) is held for as long as this value lives, so that of two agents
+/// started at the same moment one gets the socket and the other an error.
+#[derive(Debug)]
+pub struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    identity: (u64, u64),
+    gid: u32,
+    _lock: File,
+}
+
+/// Why the control socket could not be put in place.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SocketError {
+    /// Another agent has it.
+    #[error("{}: another agent listens here; stop it first, or choose another socket", path.display())]
+    InUse {
+        /// The socket's path.
+        path: PathBuf,
+    },
+    /// Something else has that name.
+    #[error(
+        "{}: there is something here that is not a socket; move it away, or choose another path",
+        path.display()
+    )]
+    NotASocket {
+        /// The socket's path.
+        path: PathBuf,
+    },
+    /// The kernel takes no path that long.
+    #[error("{}: the path of a socket has at most 107 bytes, this one has {length}", path.display())]
+    TooLong {
+        /// The socket's path.
+        path: PathBuf,
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// A step failed.
+    #[error("{}: cannot {step} the control socket", path.display())]
+    Io {
+        /// What was attempted, as a verb.
+        step: &'static str,
+        /// The file it concerned.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// `sun_path` has 108 bytes, one of them for the terminator.
+const MAX_PATH: usize = 107;
+
+/// Read and write for the owner and the group: whoever may write may connect.
+const MODE: u32 = 0o660;
+
+impl ControlSocket {
+    /// Listens at `path`, for root and the members of `group`.
+    ///
+    /// A socket left behind by an agent that died is replaced; one with a living agent behind it is
+    /// not. Nobody else can connect at any moment: the socket gets its mode and group before it
+    /// gets its name. The directory is made if it is missing.
+    ///
+    /// # Errors
+    /// See [`SocketError`]; each names the file.
+    pub async fn bind(path: &Path, group: Option<u32>) -> Result<Self, SocketError> {
+        let failed = |step, path: &Path| {
+            let path = path.to_owned();
+            move |source| SocketError::Io { step, path, source }
+        };
+        let length = path.as_os_str().len();
+        if length > MAX_PATH {
+            return Err(SocketError::TooLong { path: path.to_owned(), length });
+        }
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        std::fs::create_dir_all(directory).map_err(failed("make the directory of", directory))?;
+        let lock = lock(path)?;
+        refuse_if_alive(path).await?;
+
+        // A directory only we can enter: a socket is made with the umask's mode, and in the moment
+        // before it is narrowed anybody could connect.
+        let private = tempfile::Builder::new()
+            .prefix(".wd")
+            .rand_bytes(6)
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(directory)
+            .map_err(failed("prepare", directory))?;
+        let hidden = private.path().join("s");
+        let listener = UnixListener::bind(&hidden).map_err(failed("listen on", path))?;
+        if let Some(gid) = group {
+            std::os::unix::fs::chown(&hidden, None, Some(gid))
+                .map_err(failed("set the group of", path))?;
+        }
+        std::fs::set_permissions(&hidden, Permissions::from_mode(MODE))
+            .map_err(failed("set the mode of", path))?;
+        let facts = std::fs::metadata(&hidden).map_err(failed("look at", path))?;
+        std::fs::rename(&hidden, path).map_err(failed("name", path))?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            identity: (facts.dev(), facts.ino()),
+            gid: facts.gid(),
+            _lock: lock,
+        })
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The group whose members may connect.
+    pub(super) fn gid(&self) -> u32 {
+        self.gid
+    }
+
+    /// Waits for the next client. Cancel-safe.
+    pub(super) async fn accept(&self) -> io::Result<UnixStream> {
+        self.listener.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        let ours = std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|facts| (facts.dev(), facts.ino()) == self.identity);
+        if ours {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn lock(path: &Path) -> Result<File, SocketError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let io = |source| SocketError::Io { step: "lock", path: name.clone(), source };
+    let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(nofollow)
+        .open(&name)
+        .map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(SocketError::InUse { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(io(source)),
+    }
+}
+
+/// The lock keeps agents apart; this keeps away from a program that does not know the lock.
+async fn refuse_if_alive(path: &Path) -> Result<(), SocketError> {
+    let facts = match std::fs::symlink_metadata(path) {
+        Ok(facts) => facts,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => {
+            return Err(SocketError::Io { step: "look at", path: path.to_owned(), source });
+        }
+    };
+    if !facts.file_type().is_socket() {
+        return Err(SocketError::NotASocket { path: path.to_owned() });
+    }
+    match UnixStream::connect(path).await {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // A full queue (EAGAIN) has somebody behind it as well.
+        _ => Err(SocketError::InUse { path: path.to_owned() }),
+    }
+}

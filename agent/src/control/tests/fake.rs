@@ -1,0 +1,143 @@
+//! A scripted agent that writes down what it is asked.
+
+use std::sync::Mutex;
+
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::api::{
+    Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody,
+    NodeStatus, PodStatus, ReportEntry, ReportList, ShutdownPlan, Status,
+};
+use crate::control::{AgentApi, ApiError};
+
+pub(super) struct FakeAgent {
+    changes: watch::Sender<u64>,
+    pub(super) status: Mutex<Status>,
+    pub(super) ready: Mutex<Health>,
+    pub(super) kills: Mutex<Vec<String>>,
+    /// Kills of pods named `stuck` are answered when this is notified.
+    pub(super) unstick: Notify,
+    pub(super) drains: Mutex<Vec<mpsc::UnboundedSender<DrainEvent>>>,
+}
+
+impl FakeAgent {
+    pub(super) fn new() -> Self {
+        let node = NodeStatus { name: "edge-1".to_owned(), ..NodeStatus::default() };
+        let mut status = Status::new("2026-11-20T12:00:00Z".parse().expect("a time"), node);
+        for name in ["web-edge-1", "stuck"] {
+            status.pods.push(PodStatus {
+                namespace: "default".to_owned(),
+                name: name.to_owned(),
+                uid: format!("uid-{name}"),
+                ..PodStatus::default()
+            });
+        }
+        Self {
+            changes: watch::Sender::new(0),
+            status: Mutex::new(status),
+            ready: Mutex::default(),
+            kills: Mutex::default(),
+            unstick: Notify::new(),
+            drains: Mutex::default(),
+        }
+    }
+
+    /// Changes the node and tells the watchers.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Status)) {
+        let mut status = self.status.lock().expect("no panic before");
+        change(&mut status);
+        status.revision += 1;
+        let revision = status.revision;
+        drop(status);
+        self.changes.send_replace(revision);
+    }
+
+    pub(super) fn watchers(&self) -> usize {
+        self.changes.receiver_count()
+    }
+}
+
+impl AgentApi for FakeAgent {
+    fn status(&self) -> Status {
+        self.status.lock().expect("no panic before").clone()
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn shutdown_plan(&self) -> ShutdownPlan {
+        ShutdownPlan::new(40.0)
+    }
+
+    async fn kill(
+        &self,
+        namespace: &str,
+        name: &str,
+        body: KillBody,
+    ) -> Result<KillAnswer, ApiError> {
+        let mut pods = self.status().pods.into_iter();
+        let known = pods.find(|pod| pod.namespace == namespace && pod.name == name);
+        let Some(pod) = known.filter(|pod| body.uid.as_ref().is_none_or(|uid| *uid == pod.uid))
+        else {
+            let what = format!("pod {namespace}/{name} is not on this node");
+            return Err(ApiError::new(ErrorCode::NotFound, what));
+        };
+        let asked = format!("{namespace}/{name} {:?}", body.grace_seconds);
+        self.kills.lock().expect("no panic before").push(asked);
+        if name == "stuck" {
+            self.unstick.notified().await;
+        }
+        Ok(KillAnswer {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: pod.uid,
+            took_seconds: 1.5,
+            ..KillAnswer::default()
+        })
+    }
+
+    async fn drain(
+        &self,
+        request: DrainRequest,
+    ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
+        let mut drains = self.drains.lock().expect("no panic before");
+        if !drains.is_empty() {
+            let error = ApiError::new(ErrorCode::Conflict, "a drain is under way already");
+            return Err(error.with_hint("`winddown status --watch` shows it"));
+        }
+        let (events, receiver) = mpsc::unbounded_channel();
+        let seconds = request.timeout_seconds.map_or(40.0, |s| f64::from(u32::try_from(s).unwrap()));
+        let _ = events.send(DrainEvent::Started { groups: 1, pods: 2, seconds });
+        drains.push(events);
+        Ok(receiver)
+    }
+
+    async fn reports(&self) -> Result<ReportList, ApiError> {
+        let entry = ReportEntry { id: "r1".to_owned(), ..ReportEntry::default() };
+        Ok(ReportList { reports: vec![entry], problems: Vec::new() })
+    }
+
+    async fn report(&self, id: &str) -> Result<serde_json::Value, ApiError> {
+        match id {
+            "r1" | "latest" => Ok(serde_json::json!({ "id": "r1", "outcome": "clean" })),
+            id => Err(ApiError::new(ErrorCode::NotFound, format!("there is no report {id:?}"))),
+        }
+    }
+
+    fn config(&self) -> ConfigView {
+        ConfigView { file: "/c.yaml".to_owned(), yaml: "a: 1\n".to_owned(), warnings: Vec::new() }
+    }
+
+    fn health(&self) -> Health {
+        Health { checks: vec![Check::passed("control-loop")] }
+    }
+
+    fn readiness(&self) -> Health {
+        self.ready.lock().expect("no panic before").clone()
+    }
+
+    fn metrics(&self) -> String {
+        "winddown_inhibitor_held 1\n# EOF\n".to_owned()
+    }
+}

@@ -1,0 +1,137 @@
+//! Clients that mean ill, or mean nothing and do not go away.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::Instant;
+
+use super::{PATIENCE, Running, read_all, serve, until};
+use crate::api::Status;
+use crate::control::{ClientError, Limits};
+
+/// Short waits, so that the tests are short.
+fn strict() -> Limits {
+    Limits {
+        connections: 8,
+        per_user: 8,
+        watchers: 2,
+        read: Duration::from_millis(150),
+        write: Duration::from_millis(150),
+        ..Limits::default()
+    }
+}
+
+/// Requests a server must survive, each answered or cut off.
+#[tokio::test]
+async fn what_is_no_http_is_refused_and_the_next_client_is_served() {
+    let running = serve(strict()).await;
+    let huge_head = [b"GET / HTTP/1.1\r\nx: ".as_slice(), &[b'a'; 100_000]].concat();
+    let many_headers = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(2000));
+    let big_body = [
+        b"POST /v1/drain HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n".as_slice(),
+        &[b' '; 100_000],
+    ]
+    .concat();
+    let cases: Vec<Vec<u8>> = vec![
+        b"\0\0\0\0\r\n\r\n".to_vec(),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc".repeat(40),
+        b"GET\r\n\r\n".to_vec(),
+        b"GET / HTTP/9.9\r\n\r\n".to_vec(),
+        b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n".to_vec(),
+        b"POST /v1/drain HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nzz".to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        huge_head,
+        many_headers.into_bytes(),
+        big_body,
+    ];
+    for case in cases {
+        let answer = running.raw(&case).await;
+        let shown = String::from_utf8_lossy(case.get(..case.len().min(60)).unwrap()).into_owned();
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{shown:?}: {answer}");
+    }
+    assert!(running.agent.drains.lock().unwrap().is_empty(), "nothing was begun");
+    assert!(running.client.status().await.is_ok());
+}
+
+#[tokio::test]
+async fn a_client_that_sends_nothing_or_half_a_request_is_cut_off() {
+    let running = serve(strict()).await;
+    for half in [
+        b"".as_slice(),
+        b"GET /v1/status HT",
+        b"POST /v1/drain HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{",
+    ] {
+        let mut stream = UnixStream::connect(&running.path).await.unwrap();
+        stream.write_all(half).await.unwrap();
+        let answer = read_all(&mut stream).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+    }
+    assert!(running.agent.drains.lock().unwrap().is_empty(), "nothing was begun");
+}
+
+#[tokio::test]
+async fn a_watcher_that_does_not_read_is_cut_off_and_its_place_is_free_again() {
+    let running = serve(strict()).await;
+    // More than a socket's buffers hold, so that the answer must wait for the reader.
+    running.agent.change(|status| status.config.warnings = vec!["w".repeat(1 << 20)]);
+    let mut stuck = Vec::new();
+    for _ in 0..2 {
+        let mut stream = UnixStream::connect(&running.path).await.unwrap();
+        stream.write_all(b"GET /v1/status?watch HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        stuck.push(stream);
+    }
+    until("both watch", || running.agent.watchers() == 2).await;
+    let error = running.client.watch().await.unwrap_err();
+    assert_eq!(error.to_string(), "too many clients watch the status already");
+    assert!(running.client.status().await.is_ok(), "others are served meanwhile");
+    until("both are cut off", || running.agent.watchers() == 0).await;
+    let mut lines = running.client.watch().await.unwrap();
+    assert!(lines.next::<Status>().await.unwrap().is_some());
+    drop(stuck);
+}
+
+#[tokio::test]
+async fn too_many_connections_are_told_so_and_then_closed() {
+    // As root, where the shares of single users do not apply, and as anybody, where they do.
+    let limits = Limits { read: Duration::from_secs(60), ..strict() };
+    let running = serve(limits).await;
+    let mut idle = Vec::new();
+    for _ in 0..8 {
+        idle.push(UnixStream::connect(&running.path).await.unwrap());
+    }
+    let told = eventually_refused(&running).await;
+    assert_eq!(told.to_string(), "the agent has too many control connections");
+    assert!(!told.hint().is_empty());
+    for _ in 0..4 {
+        idle.push(UnixStream::connect(&running.path).await.unwrap());
+    }
+    let mut last = idle.pop().expect("one");
+    let mut byte = [0];
+    let read = tokio::time::timeout(PATIENCE, last.read(&mut byte)).await.expect("it is closed");
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    drop(idle);
+    let deadline = Instant::now() + PATIENCE;
+    while running.client.status().await.is_err() {
+        assert!(Instant::now() < deadline, "the places are never free again");
+    }
+}
+
+/// Connections are counted when the server takes them, a moment after they were made.
+async fn eventually_refused(running: &Running) -> ClientError {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match running.client.status().await {
+            Err(error @ ClientError::Agent { .. }) => return error,
+            _ => assert!(Instant::now() < deadline, "never refused"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_second_request_on_the_same_connection_is_not_read() {
+    let running = serve(strict()).await;
+    let one = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    let answer = running.raw(one.repeat(3).as_bytes()).await;
+    assert_eq!(answer.matches("HTTP/1.1 200").count(), 1, "{answer}");
+}

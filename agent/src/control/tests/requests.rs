@@ -1,0 +1,230 @@
+//! What is asked and what is answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::fake::FakeAgent;
+use super::{PATIENCE, serve, until};
+use crate::api::{Check, DrainEvent, DrainRequest, ErrorCode, KillBody, Status};
+use crate::control::{ClientError, Limits, Server};
+
+#[tokio::test]
+async fn every_read_is_answered_with_what_the_agent_knows() {
+    let running = serve(Limits::default()).await;
+    let client = &running.client;
+    assert_eq!(client.status().await.unwrap(), *running.agent.status.lock().unwrap());
+    assert_eq!(client.shutdown_plan().await.unwrap().kind, "ShutdownPlan");
+    assert_eq!(client.reports().await.unwrap().reports.len(), 1);
+    assert_eq!(client.report("latest").await.unwrap()["outcome"], "clean");
+    assert_eq!(client.config().await.unwrap().yaml, "a: 1\n");
+}
+
+#[tokio::test]
+async fn metrics_and_health_answer_in_their_own_formats() {
+    let running = serve(Limits::default()).await;
+    let metrics = running.get("/metrics").await;
+    assert!(metrics.contains("application/openmetrics-text; version=1.0.0"), "{metrics}");
+    assert!(metrics.ends_with("winddown_inhibitor_held 1\n# EOF\n"), "{metrics}");
+    assert!(running.get("/healthz").await.ends_with("\r\n\r\nok"));
+    let verbose = running.get("/healthz?verbose").await;
+    assert!(verbose.ends_with("[+]control-loop ok\nhealthz check passed\n"), "{verbose}");
+
+    running.agent.ready.lock().unwrap().checks =
+        vec![Check::passed("runtime"), Check::failed("lock", "logind is gone")];
+    let ready = running.get("/readyz").await;
+    assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
+    let lines = "[+]runtime ok\n[-]lock failed: logind is gone\nreadyz check failed\n";
+    assert!(ready.ends_with(lines), "{ready}");
+}
+
+#[tokio::test]
+async fn a_kill_reaches_the_agent_with_its_grace_and_answers_when_the_pod_is_gone() {
+    let running = serve(Limits::default()).await;
+    let body = KillBody { grace_seconds: Some(5), uid: None };
+    let answer = running.client.kill("default", "web-edge-1", &body).await.unwrap();
+    assert!(!answer.still_running);
+    assert_eq!(*running.agent.kills.lock().unwrap(), ["default/web-edge-1 Some(5)"]);
+
+    let wrong = KillBody { grace_seconds: None, uid: Some("other".to_owned()) };
+    let error = running.client.kill("default", "web-edge-1", &wrong).await.unwrap_err();
+    assert!(matches!(error, ClientError::Agent { status: 404, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_static_pods_name_without_the_nodes_name_is_met_with_the_right_one() {
+    let running = serve(Limits::default()).await;
+    let error = running.client.kill("default", "web", &KillBody::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "pod default/web is not on this node");
+    assert_eq!(error.hint(), "did you mean default/web-edge-1?");
+    let error = running.client.kill("shop", "web-edge-1", &KillBody::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "pod shop/web-edge-1 is not on this node");
+}
+
+#[tokio::test]
+async fn a_client_that_gives_up_abandons_the_wait_and_nothing_else() {
+    let running = serve(Limits::default()).await;
+    let client = running.client.clone();
+    let body = KillBody::default();
+    let wait = tokio::spawn(async move { client.kill("default", "stuck", &body).await });
+    until("the kill is asked", || !running.agent.kills.lock().unwrap().is_empty()).await;
+    wait.abort();
+    assert!(running.client.status().await.is_ok());
+}
+
+#[tokio::test]
+async fn a_watcher_gets_the_node_now_and_after_every_change_and_bursts_as_one() {
+    let running = serve(Limits::default()).await;
+    let mut lines = running.client.watch().await.unwrap();
+    let first: Status = lines.next().await.unwrap().expect("a first picture");
+    assert_eq!(first.revision, 0);
+    for _ in 0..1000 {
+        running.agent.change(|status| status.node.uptime_seconds += 1);
+    }
+    let mut pictures = 0;
+    loop {
+        let next: Status = lines.next().await.unwrap().expect("another picture");
+        pictures += 1;
+        if next.revision == 1000 {
+            break;
+        }
+    }
+    assert!(pictures <= 3, "{pictures} pictures of one burst");
+}
+
+#[tokio::test]
+async fn many_watchers_see_the_same_last_change() {
+    let running = serve(Limits::default()).await;
+    let mut watchers = Vec::new();
+    for _ in 0..10 {
+        watchers.push(running.client.watch().await.unwrap());
+    }
+    until("all watch", || running.agent.watchers() == 10).await;
+    running.agent.change(|status| status.node.version = "9".to_owned());
+    for lines in &mut watchers {
+        let see = async {
+            while lines.next::<Status>().await.unwrap().expect("a picture").revision != 1 {}
+        };
+        tokio::time::timeout(PATIENCE, see).await.expect("the last change is seen");
+    }
+    drop(watchers);
+    until("all are forgotten", || running.agent.watchers() == 0).await;
+}
+
+#[tokio::test]
+async fn a_drain_tells_its_progress_line_by_line_and_a_second_one_is_refused() {
+    let running = serve(Limits::default()).await;
+    let request = DrainRequest { timeout_seconds: Some(7) };
+    let mut lines = running.client.drain(&request).await.unwrap();
+    let first = lines.next::<DrainEvent>().await.unwrap();
+    assert_eq!(first, Some(DrainEvent::Started { groups: 1, pods: 2, seconds: 7.0 }));
+
+    let error = running.client.drain(&request).await.unwrap_err();
+    assert!(matches!(&error, ClientError::Agent { status: 409, .. }), "{error:?}");
+    assert_eq!(error.hint(), "`winddown status --watch` shows it");
+
+    let done = DrainEvent::Finished { ended: 2, forced: 0, left: 0, took_seconds: 0.5 };
+    let events = running.agent.drains.lock().unwrap().pop().expect("a drain");
+    events.send(done.clone()).unwrap();
+    drop(events);
+    assert_eq!(lines.next::<DrainEvent>().await.unwrap(), Some(done));
+    assert_eq!(lines.next::<DrainEvent>().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_an_error_with_a_hint() {
+    let running = serve(Limits::default()).await;
+    for (path, status) in [
+        ("/", "404"),
+        ("/v1", "404"),
+        ("/v1/nothing", "404"),
+        ("/v1/reports/none", "404"),
+        ("/v2/status", "404"),
+        ("/v1/drain", "405"),
+        ("/v1/pods/a/b/kill", "405"),
+        ("/../../etc/passwd", "404"),
+    ] {
+        let answer = running.get(path).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path}: {answer}");
+        assert!(answer.contains("\"error\":"), "{path}: {answer}");
+    }
+    let answer = running.raw(b"POST /v1/status HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+    assert!(answer.contains("allow: GET"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_understood_is_named_and_nothing_is_done() {
+    let running = serve(Limits::default()).await;
+    for (body, said) in [
+        ("{\"grace\": 3}", "unknown field `grace`"),
+        ("{\"graceSeconds\": 0}", "graceSeconds: at least 1"),
+        ("{\"graceSeconds\": -1}", "invalid value"),
+        ("{", "EOF while parsing"),
+        ("[[[[", "invalid type"),
+    ] {
+        let request = format!(
+            "POST /v1/pods/default/web-edge-1/kill HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = running.raw(request.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 400"), "{body}: {answer}");
+        assert!(answer.contains(said), "{body}: {answer}");
+    }
+    assert!(running.agent.kills.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn an_answer_of_another_version_is_told_from_a_broken_one() {
+    let running = serve(Limits::default()).await;
+    running.agent.change(|status| status.kind = "Other".to_owned());
+    // An agent of another version still names itself in every answer.
+    let answer = running.get("/v1/status").await;
+    let header = format!("winddown-version: {}", env!("CARGO_PKG_VERSION"));
+    assert!(answer.contains(&header), "{answer}");
+}
+
+#[tokio::test]
+async fn the_network_gets_metrics_and_health_and_not_one_name() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let server = Server::new(Arc::new(FakeAgent::new()), Limits::default(), stop.clone());
+    let task = tokio::spawn(server.serve_metrics(listener));
+    for (path, status) in
+        [("/metrics", "200"), ("/healthz", "200"), ("/readyz", "200"), ("/v1/status", "404")]
+    {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path}: {answer}");
+    }
+    stop.cancel();
+    tokio::time::timeout(PATIENCE, task).await.expect("it stops").unwrap();
+}
+
+#[tokio::test]
+async fn a_stopping_agent_ends_watches_answers_waiting_kills_and_removes_its_socket() {
+    let running = serve(Limits::default()).await;
+    let mut lines = running.client.watch().await.unwrap();
+    lines.next::<Status>().await.unwrap().expect("a picture");
+    let client = running.client.clone();
+    let kill =
+        tokio::spawn(async move { client.kill("default", "stuck", &KillBody::default()).await });
+    until("the kill is asked", || !running.agent.kills.lock().unwrap().is_empty()).await;
+
+    running.stop.cancel();
+    assert!(lines.next::<Status>().await.unwrap().is_none(), "the watch ends");
+    let error = kill.await.unwrap().unwrap_err();
+    let ClientError::Agent { body, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(body.code, ErrorCode::Unavailable);
+    assert_eq!(body.error, "the agent is stopping; the kill goes on");
+    tokio::time::timeout(Duration::from_secs(5), running.task).await.expect("it stops").unwrap();
+    let error = running.client.status().await.unwrap_err();
+    assert!(matches!(error, ClientError::Missing { .. }), "{error:?}");
+    assert!(error.is_gone());
+}

@@ -1,0 +1,241 @@
+//! The socket's file: its mode, its predecessors, its neighbours.
+
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use super::fake::FakeAgent;
+use super::serve;
+use crate::control::{Client, ClientError, ControlSocket, Limits, Server, SocketError};
+
+#[tokio::test]
+async fn the_socket_is_for_its_owner_and_group_and_leaves_nothing_else_behind() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("run/winddown.sock");
+    let gid = rustix::process::getegid().as_raw();
+    let socket = ControlSocket::bind(&path, Some(gid)).await.unwrap();
+    let facts = std::fs::symlink_metadata(&path).unwrap();
+    assert!(facts.file_type().is_socket());
+    assert_eq!(facts.permissions().mode() & 0o7777, 0o660);
+    assert_eq!(facts.gid(), gid);
+    let mut names: Vec<_> = std::fs::read_dir(directory.path().join("run"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["winddown.sock", "winddown.sock.lock"]);
+    drop(socket);
+    assert!(!path.exists(), "the socket is removed");
+}
+
+#[tokio::test]
+async fn a_dead_agents_socket_is_replaced_and_a_living_ones_is_not() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("winddown.sock");
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists(), "std leaves the file behind, as kill -9 does");
+    let first = ControlSocket::bind(&path, None).await.unwrap();
+
+    let error = ControlSocket::bind(&path, None).await.unwrap_err();
+    assert!(matches!(error, SocketError::InUse { .. }), "{error:?}");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{}: another agent listens here; stop it first, or choose another socket",
+            path.display()
+        )
+    );
+    drop(first);
+    ControlSocket::bind(&path, None).await.expect("free again");
+}
+
+#[tokio::test]
+async fn a_living_program_that_knows_no_lock_keeps_its_socket() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("winddown.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let error = ControlSocket::bind(&path, None).await.unwrap_err();
+    assert!(matches!(error, SocketError::InUse { .. }), "{error:?}");
+    drop(listener);
+}
+
+#[tokio::test]
+async fn what_is_not_a_socket_is_not_touched() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "precious").unwrap();
+    let link = directory.path().join("link");
+    symlink(&file, &link).unwrap();
+    for path in [&file, &link, &directory.path().to_owned()] {
+        let error = ControlSocket::bind(path, None).await.unwrap_err();
+        assert!(matches!(error, SocketError::NotASocket { .. }), "{path:?}: {error:?}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+}
+
+#[tokio::test]
+async fn a_path_that_is_too_long_or_cannot_be_made_is_named() {
+    let directory = TempDir::new().unwrap();
+    let long = directory.path().join("x".repeat(120));
+    let error = ControlSocket::bind(&long, None).await.unwrap_err().to_string();
+    assert!(error.contains("the path of a socket has at most 107 bytes, this one has"), "{error}");
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = ControlSocket::bind(&file.join("s"), None).await.unwrap_err().to_string();
+    let name = file.display();
+    assert_eq!(error, format!("{name}: cannot make the directory of the control socket"));
+}
+
+#[tokio::test]
+async fn a_successors_socket_is_not_removed() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("winddown.sock");
+    let socket = ControlSocket::bind(&path, None).await.unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let successor = UnixListener::bind(&path).unwrap();
+    drop(socket);
+    assert!(path.exists());
+    drop(successor);
+}
+
+#[tokio::test]
+async fn a_client_says_whether_the_agent_was_never_there_or_is_gone() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("winddown.sock");
+    let error = Client::new(&path).status().await.unwrap_err();
+    assert!(matches!(error, ClientError::Missing { .. }), "{error:?}");
+    assert!(error.hint().contains("systemctl status winddown"), "{}", error.hint());
+    drop(UnixListener::bind(&path).unwrap());
+    let error = Client::new(&path).status().await.unwrap_err();
+    assert!(matches!(error, ClientError::NotListening { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_agent_that_dies_in_the_middle_of_an_answer_is_gone_and_not_misunderstood() {
+    for answer in [
+        "",
+        "HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{\"apiVersion\":",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"api",
+    ] {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = std::thread::spawn(move || {
+            use std::io::Write;
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let error = Client::new(&path).status().await.unwrap_err();
+        assert!(error.is_gone(), "{answer:?}: {error:?}");
+        server.join().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_understood_names_both_versions() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("s");
+    let listener = UnixListener::bind(&path).unwrap();
+    let server = std::thread::spawn(move || {
+        use std::io::Write;
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = [0; 4096];
+        let _ = stream.read(&mut head).unwrap();
+        let answer = "HTTP/1.1 200 OK\r\nwinddown-version: 9.9\r\ncontent-length: 2\r\n\r\n{}";
+        stream.write_all(answer.as_bytes()).unwrap();
+    });
+    let error = Client::new(&path).status().await.unwrap_err();
+    let own = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        error.to_string(),
+        format!("the agent's answer is not understood (agent 9.9, this command {own})")
+    );
+    assert!(error.hint().contains("systemctl restart winddown"));
+    server.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn somebody_else_may_not_connect_and_when_let_in_by_hand_may_only_look() {
+    let name = "somebody_else_may_not_connect_and_when_let_in_by_hand_may_only_look";
+    let Some(perl) = perl_as_root(name) else { return };
+    let running = serve(Limits::default()).await;
+    let_in(running.path.parent().unwrap(), 0o755);
+    let socket = running.path.clone();
+    let ask = |request| ask(perl, "65534 65534", &socket, request);
+    let refused = ask(LOOK).await;
+    assert!(refused.contains("Permission denied"), "{refused}");
+
+    let_in(&running.path, 0o666);
+    let seen = ask(LOOK).await;
+    assert!(seen.starts_with("HTTP/1.1 200"), "{seen}");
+    let refused = ask(KILL).await;
+    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    assert!(refused.contains("member of the socket's group"), "{refused}");
+    assert!(running.agent.kills.lock().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_of_the_sockets_group_may_change_the_node() {
+    let name = "a_member_of_the_sockets_group_may_change_the_node";
+    let Some(perl) = perl_as_root(name) else { return };
+    let directory = TempDir::new().unwrap();
+    let_in(directory.path(), 0o755);
+    let path = directory.path().join("s");
+    let socket = ControlSocket::bind(&path, Some(4242)).await.unwrap();
+    let agent = Arc::new(FakeAgent::new());
+    let stop = CancellationToken::new();
+    let server = Server::new(Arc::clone(&agent), Limits::default(), stop.clone());
+    let task = tokio::spawn(server.serve(socket));
+    // The first group is the primary one; membership is in the supplementary ones.
+    let done = ask(perl, "65534 65534 4242", &path, KILL).await;
+    assert!(done.starts_with("HTTP/1.1 200"), "{done}");
+    assert_eq!(*agent.kills.lock().unwrap(), ["default/web-edge-1 None"]);
+    stop.cancel();
+    task.await.unwrap();
+}
+
+const KILL: &str = "POST /v1/pods/default/web-edge-1/kill HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n";
+const LOOK: &str = "GET /v1/status HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n";
+
+fn let_in(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Asks as user 65534 with these groups; only root can become somebody else.
+async fn ask(perl: &'static str, groups: &'static str, socket: &Path, request: &'static str) -> String {
+    let script = format!(
+        "use Socket; use POSIX (); $) = '{groups}'; POSIX::setgid(65534); POSIX::setuid(65534); \
+         socket(S, PF_UNIX, SOCK_STREAM, 0); \
+         connect(S, sockaddr_un('{}')) or do {{ print $!; exit }}; \
+         syswrite(S, \"{request}\"); print while <S>;",
+        socket.display()
+    );
+    let run = move || Command::new(perl).args(["-e", &script]).stdin(Stdio::null()).output();
+    let output = tokio::task::spawn_blocking(run).await.unwrap().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn perl_as_root(test: &str) -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        skip(test, "only root can become somebody else");
+        return None;
+    }
+    let found = ["/usr/bin/perl", "/bin/perl"].into_iter().find(|perl| Path::new(perl).exists());
+    if found.is_none() {
+        skip(test, "perl is missing (apt package perl-base)");
+    }
+    found
+}
+
+fn skip(test: &str, why: &str) {
+    assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test} must not be skipped: {why}");
+    println!("SKIPPED: {test}: {why}");
+}

@@ -1,0 +1,122 @@
+//! A YAML or JSON file as a tree that remembers where everything stood.
+//!
+//! A file that people write has to be answered with the line and the field that are wrong, and
+//! with all of them at once. serde's derived readers know neither, and the Kubernetes types drop
+//! what they do not know. So a file is first read into a [`Node`] tree, and both the configuration
+//! and the pod manifests are read from that.
+//!
+//! YAML is read as the kubelet reads it where manifests rely on it (`yes` is a bool, `0644` is
+//! octal, `<<` merges) and more strictly where it guesses: duplicate keys, tags, a second document
+//! and text that YAML takes for a number are errors.
+
+mod check;
+mod decode;
+mod fields;
+pub(crate) mod names;
+mod parse;
+mod path;
+mod problem;
+mod scalar;
+#[cfg(test)]
+mod tests;
+
+use std::rc::Rc;
+
+pub(crate) use check::Check;
+pub(crate) use decode::decode;
+pub(crate) use fields::{Fields, Located};
+pub(crate) use parse::parse;
+pub(crate) use path::{Path, Shortened};
+pub use problem::{Problem, Problems};
+pub(crate) use scalar::{Meaning, Scalar};
+
+/// The largest file that is read, in bytes. etcd refuses API objects above 1.5 MiB; a pod needs a few KiB.
+pub const MAX_BYTES: usize = 1024 * 1024;
+/// How deep lists and mappings may be nested.
+pub(crate) const MAX_DEPTH: usize = 64;
+/// How many values a file may have once its aliases are followed.
+pub(crate) const MAX_NODES: usize = 100_000;
+
+/// The text of a file of at most [`MAX_BYTES`].
+///
+/// # Errors
+/// It is larger, or not UTF-8.
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, Problem> {
+    if bytes.len() > MAX_BYTES {
+        return Err(Problem::of_file(format!("the file is larger than {MAX_BYTES} bytes")));
+    }
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    str::from_utf8(bytes).map_err(|error| {
+        let good = &bytes[..error.valid_up_to()];
+        let line = 1 + good.iter().filter(|b| **b == b'\n').count();
+        let start = good.iter().rposition(|b| *b == b'\n').map_or(0, |place| place + 1);
+        // Up to the bad byte the text is valid, so this counts characters.
+        let column = 1 + good[start..].iter().filter(|b| **b & 0xc0 != 0x80).count();
+        let what = "this is not UTF-8 text: save the file as UTF-8";
+        Problem::new(Position { line, column }, "", what)
+    })
+}
+
+/// A place in a file, counted from 1 as editors do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+}
+
+/// A value and where it starts.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) at: Position,
+    pub(crate) value: Value,
+    /// Values in here with every alias followed, this one included.
+    weight: usize,
+    /// Levels of nesting below this value.
+    height: usize,
+}
+
+/// What a [`Node`] holds.
+#[derive(Debug)]
+pub(crate) enum Value {
+    Scalar(Scalar),
+    List(Vec<Rc<Node>>),
+    Map(Vec<(Key, Rc<Node>)>),
+}
+
+/// A mapping's key and where it starts.
+#[derive(Debug, Clone)]
+pub(crate) struct Key {
+    pub(crate) text: Rc<str>,
+    pub(crate) at: Position,
+}
+
+impl Node {
+    /// The value of `key`, when this is a mapping that has it.
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+        self.entry(key).map(|(_, node)| node)
+    }
+
+    /// The key and the value of `key`, when this is a mapping that has it.
+    pub(crate) fn entry(&self, key: &str) -> Option<(&Key, &Node)> {
+        match &self.value {
+            Value::Map(entries) => {
+                entries.iter().find(|(k, _)| &*k.text == key).map(|(k, v)| (k, &**v))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether nothing is here: an empty value, `null` or `~`.
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Scalar(scalar) if scalar.meaning() == Meaning::Null)
+    }
+
+    /// What is here, in the words of an error message.
+    pub(crate) fn describe(&self) -> String {
+        match &self.value {
+            Value::Scalar(scalar) => scalar.describe(),
+            Value::List(_) => "a list".to_owned(),
+            Value::Map(_) => "a mapping".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Tree to serde types, with every unknown field and every wrong type found.
+
+mod access;
+mod error;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use serde::de::{DeserializeOwned, Visitor};
+use serde::forward_to_deserialize_any;
+
+use self::access::{Entries, Items};
+use self::error::DecodeError;
+use super::path::Path;
+use super::{Meaning, Node, Position, Problem, Scalar, Value};
+
+/// What could be read from a tree, and what is wrong with the rest.
+pub(crate) struct Decoded<T> {
+    /// The value, without what is wrong; none when too much is.
+    pub(crate) value: Option<T>,
+    /// Every field that `T` does not know and every value of the wrong type.
+    pub(crate) problems: Vec<Problem>,
+    /// The fields that `value` lacks because their values are of the wrong type.
+    pub(crate) left_out: BTreeSet<String>,
+}
+
+/// Reads `T` from a tree.
+pub(crate) fn decode<T: DeserializeOwned>(root: &Node) -> Decoded<T> {
+    let mut problems = Vec::new();
+    let mut left_out = BTreeSet::new();
+    loop {
+        let run = Run { unknown: RefCell::default(), left_out: &left_out };
+        let (path, key_at) = (Path::ROOT, root.at);
+        let read = T::deserialize(Decoder { node: root, key_at, path, known: &[], run: &run });
+        let value = match read {
+            Ok(value) => {
+                problems.extend(run.unknown.into_inner());
+                // Without a list's item the indexes of those behind it are wrong.
+                Some(value).filter(|_| !left_out.iter().any(|field| field.ends_with(']')))
+            }
+            Err(error) => {
+                let (field, problem) = error.into_problem(root.at);
+                problems.push(problem);
+                // Read again without the wrong value, to find what else is wrong. A file can have
+                // as many wrong values as it likes; a person wants to see the first few.
+                if problems.len() < MOST_WRONG_VALUES && left_out.insert(field) {
+                    continue;
+                }
+                None
+            }
+        };
+        return Decoded { value, problems, left_out };
+    }
+}
+
+const MOST_WRONG_VALUES: usize = 20;
+
+/// What one pass over the tree shares.
+struct Run<'a> {
+    unknown: RefCell<Vec<Problem>>,
+    left_out: &'a BTreeSet<String>,
+}
+
+/// Reads one node.
+#[derive(Clone, Copy)]
+struct Decoder<'a> {
+    node: &'a Node,
+    /// Where the key of this value stands.
+    key_at: Position,
+    path: Path<'a>,
+    /// The fields that the struct around this value has.
+    known: &'static [&'static str],
+    run: &'a Run<'a>,
+}
+
+impl<'a> Decoder<'a> {
+    fn wrong(&self, wanted: &str) -> DecodeError {
+        let hint = match &self.node.value {
+            Value::Scalar(scalar) => scalar.hint(wanted == TEXT),
+            _ => String::new(),
+        };
+        let what = format!("needs {wanted}, this is {}{hint}", self.node.describe());
+        DecodeError::at(self, what)
+    }
+
+    fn located<T>(&self, result: Result<T, DecodeError>) -> Result<T, DecodeError> {
+        result.map_err(|error| error.or_at(self))
+    }
+
+    fn scalar(&self, wanted: &str) -> Result<&'a Scalar, DecodeError> {
+        match &self.node.value {
+            Value::Scalar(scalar) => Ok(scalar),
+            _ => Err(self.wrong(wanted)),
+        }
+    }
+
+    fn integer<T: TryFrom<i128>>(&self) -> Result<T, DecodeError> {
+        const NUMBER: &str = "a whole number";
+        match self.scalar(NUMBER)?.meaning() {
+            Meaning::Int(value) => T::try_from(value).map_err(|_| {
+                let bits = 8 * size_of::<T>();
+                let what = format!("{value} is out of range: it has to fit into {bits} bits");
+                DecodeError::at(self, what)
+            }),
+            _ => Err(self.wrong(NUMBER)),
+        }
+    }
+
+    fn text(&self) -> Result<&'a str, DecodeError> {
+        match self.scalar(TEXT)?.meaning() {
+            Meaning::Text(text) => Ok(text),
+            _ => Err(self.wrong(TEXT)),
+        }
+    }
+
+    fn items(&self, visitor_wants: &str) -> Result<Items<'a>, DecodeError> {
+        match &self.node.value {
+            Value::List(items) => Ok(Items::new(*self, items)),
+            _ => Err(self.wrong(visitor_wants)),
+        }
+    }
+
+    fn entries(&self, known: &'static [&'static str]) -> Result<Entries<'a>, DecodeError> {
+        match &self.node.value {
+            Value::Map(entries) => Ok(Entries::new(*self, entries, known)),
+            _ => Err(self.wrong("a mapping")),
+        }
+    }
+}
+
+/// What is wanted of a value, in the words of an error message.
+const TEXT: &str = "a text";
+
+macro_rules! integers {
+    ($($method:ident $visit:ident;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+            let value = self.integer()?;
+            self.located(visitor.$visit(value))
+        }
+    )*};
+}
+
+impl<'de> serde::Deserializer<'de> for Decoder<'_> {
+    type Error = DecodeError;
+
+    integers! {
+        deserialize_i8 visit_i8;
+        deserialize_i16 visit_i16;
+        deserialize_i32 visit_i32;
+        deserialize_i64 visit_i64;
+        deserialize_u8 visit_u8;
+        deserialize_u16 visit_u16;
+        deserialize_u32 visit_u32;
+        deserialize_u64 visit_u64;
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.scalar("true or false")?.meaning() {
+            Meaning::Bool(value) => self.located(visitor.visit_bool(value)),
+            _ => Err(self.wrong("true or false")),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        let text = self.text()?;
+        self.located(visitor.visit_str(text))
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.node.is_null() {
+            true => self.located(visitor.visit_none()),
+            false => visitor.visit_some(self),
+        }
+    }
+
+    /// A Kubernetes quantity may be written as a number; its digits are taken as they stand.
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        if name == "Quantity" {
+            let wanted = "a quantity, for example 500m or 1Gi";
+            return match self.scalar(wanted)?.meaning() {
+                Meaning::Int(_) | Meaning::Float(_) | Meaning::Text(_) => {
+                    self.located(visitor.visit_str(&self.scalar(wanted)?.text))
+                }
+                _ => Err(self.wrong(wanted)),
+            };
+        }
+        let result = visitor.visit_newtype_struct(self);
+        self.located(result)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        let items = self.items("a list, each item on a line that starts with `- `")?;
+        self.located(visitor.visit_seq(items))
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        let entries = self.entries(&[])?;
+        self.located(visitor.visit_map(entries))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        let entries = self.entries(fields)?;
+        self.located(visitor.visit_map(entries))
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        let result = match &self.node.value {
+            Value::List(items) => visitor.visit_seq(Items::new(self, items)),
+            Value::Map(entries) => visitor.visit_map(Entries::new(self, entries, &[])),
+            Value::Scalar(scalar) => match scalar.meaning() {
+                Meaning::Null => visitor.visit_unit(),
+                Meaning::Bool(value) => visitor.visit_bool(value),
+                Meaning::Float(value) => visitor.visit_f64(value),
+                Meaning::Text(text) => visitor.visit_str(text),
+                Meaning::Int(_) => visitor.visit_i64(self.integer()?),
+            },
+        };
+        self.located(result)
+    }
+
+    /// A type that does not know a field skips its value: that is how unknown fields are found.
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.run.unknown.borrow_mut().push(error::unknown(&self));
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        i128 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct enum identifier
+    }
+}

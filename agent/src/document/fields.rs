@@ -1,0 +1,259 @@
+//! Reads a mapping field by field and goes on after each mistake.
+
+use std::time::Duration;
+
+use winddown_shared::parse_duration;
+
+use super::{Meaning, Node, Path, Position, Problem, Value};
+
+/// A mapping that is being read. What was not asked for by the end is unknown.
+pub(crate) struct Fields<'n, 'p> {
+    node: &'n Node,
+    path: Path<'p>,
+    known: Vec<&'static str>,
+    problems: &'p mut Vec<Problem>,
+}
+
+/// A value and the place of its key.
+#[derive(Clone, Debug)]
+pub(crate) struct Located<T> {
+    pub(crate) value: T,
+    pub(crate) at: Position,
+}
+
+/// `, did you mean ...?` when a known name is close to `key`.
+pub(crate) fn suggestion(key: &str, known: &[&str]) -> String {
+    let close = |name: &&&str| distance(key, name) <= 1 + name.len() / 5;
+    match known.iter().filter(close).min_by_key(|name| distance(key, name)) {
+        Some(name) => format!(": did you mean `{name}`?"),
+        None => ": remove it".to_owned(),
+    }
+}
+
+/// Levenshtein's distance, case ignored.
+fn distance(a: &str, b: &str) -> usize {
+    // Names are short; text that is not is no misspelt name.
+    if a.len() > 64 {
+        return usize::MAX;
+    }
+    let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.chars().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+// === impl Fields ===
+
+impl<'n, 'p> Fields<'n, 'p> {
+    /// Starts to read the mapping `node`; what is no mapping is a problem and reads as empty.
+    pub(crate) fn new(node: &'n Node, path: Path<'p>, problems: &'p mut Vec<Problem>) -> Self {
+        if !matches!(node.value, Value::Map(_)) {
+            let what = format!("needs a mapping, this is {}", node.describe());
+            problems.push(Problem::new(node.at, path, what));
+        }
+        Self { node, path, known: Vec::new(), problems }
+    }
+
+    /// The value of `key`, unless it is absent or null.
+    pub(crate) fn node(&mut self, key: &'static str) -> Option<Located<&'n Node>> {
+        self.known.push(key);
+        let (found, node) = self.node.entry(key)?;
+        (!node.is_null()).then_some(Located { value: node, at: found.at })
+    }
+
+    pub(crate) fn text(&mut self, key: &'static str) -> Option<Located<&'n str>> {
+        let found = self.node(key)?;
+        self.scalar(key, &found, "a text", |meaning, _| match meaning {
+            Meaning::Text(text) => Some(text),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn bool(&mut self, key: &'static str) -> Option<Located<bool>> {
+        let found = self.node(key)?;
+        self.scalar(key, &found, "true or false", |meaning, _| match meaning {
+            Meaning::Bool(value) => Some(value),
+            _ => None,
+        })
+    }
+
+    /// A whole number from `least` to `most`.
+    pub(crate) fn integer<T: TryFrom<i128> + Into<i128> + Copy>(
+        &mut self,
+        key: &'static str,
+        least: T,
+        most: T,
+    ) -> Option<Located<T>> {
+        let found = self.node(key)?;
+        let (least, most): (i128, i128) = (least.into(), most.into());
+        let wanted = format!("a whole number from {least} to {most}");
+        self.scalar(key, &found, &wanted, |meaning, _| match meaning {
+            Meaning::Int(value) if (least..=most).contains(&value) => T::try_from(value).ok(),
+            _ => None,
+        })
+    }
+
+    /// A duration with a unit, `30s`, `1m30s` or `1min 30s`; a bare `0` is none.
+    pub(crate) fn duration(&mut self, key: &'static str) -> Option<Located<Duration>> {
+        let found = self.node(key)?;
+        let Located { value: text, at } = self.raw(key, &found, "a duration, for example 30s")?;
+        match parse_duration(text) {
+            Ok(value) => Some(Located { value, at }),
+            Err(what) => {
+                self.fail(key, at, what);
+                None
+            }
+        }
+    }
+
+    /// The scalar as it is written, numbers included.
+    pub(crate) fn raw(
+        &mut self,
+        key: &str,
+        found: &Located<&'n Node>,
+        wanted: &str,
+    ) -> Option<Located<&'n str>> {
+        self.scalar(key, found, wanted, |meaning, text| match meaning {
+            Meaning::Bool(_) | Meaning::Null => None,
+            _ => Some(text),
+        })
+    }
+
+    /// Notes a problem of the field `key`.
+    pub(crate) fn fail(&mut self, key: &str, at: Position, message: impl std::fmt::Display) {
+        self.problems.push(Problem::new(at, self.path.key(key), message));
+    }
+
+    /// The keys that nobody asked for, each with its place and what could have been meant.
+    pub(crate) fn unknown(&self) -> Vec<Problem> {
+        let Value::Map(entries) = &self.node.value else { return Vec::new() };
+        let strange = entries.iter().filter(|(key, _)| !self.known.contains(&&*key.text));
+        let problem = |key: &super::Key| {
+            let what = format!("unknown field{}", suggestion(&key.text, &self.known));
+            Problem::new(key.at, self.path.key(&key.text), what)
+        };
+        strange.map(|(key, _)| problem(key)).collect()
+    }
+
+    /// Ends the reading: unknown keys are problems.
+    pub(crate) fn finish(self) {
+        let unknown = self.unknown();
+        self.problems.extend(unknown);
+    }
+
+    fn scalar<T>(
+        &mut self,
+        key: &str,
+        found: &Located<&'n Node>,
+        wanted: &str,
+        read: impl FnOnce(Meaning<'n>, &'n str) -> Option<T>,
+    ) -> Option<Located<T>> {
+        let value = match &found.value.value {
+            Value::Scalar(scalar) => read(scalar.meaning(), &scalar.text),
+            _ => None,
+        };
+        if value.is_none() {
+            let hint = match &found.value.value {
+                Value::Scalar(scalar) => scalar.hint(wanted == "a text"),
+                _ => String::new(),
+            };
+            let what = format!("needs {wanted}, this is {}{hint}", found.value.describe());
+            self.fail(key, found.at, what);
+        }
+        value.map(|value| Located { value, at: found.at })
+    }
+}
+
+impl<'n> Fields<'n, '_> {
+    /// A whole number that has to be there.
+    pub(crate) fn required_integer<T: TryFrom<i128> + Into<i128> + Copy>(
+        &mut self,
+        key: &'static str,
+        least: T,
+        most: T,
+    ) -> Option<Located<T>> {
+        if self.node.get(key).is_none_or(Node::is_null) {
+            self.known.push(key);
+            self.fail(key, self.node.at, "is missing: an entry needs one");
+            return None;
+        }
+        self.integer(key, least, most)
+    }
+
+    /// Reads the mapping that is item `index` of the list `key`; unknown keys are problems.
+    pub(crate) fn below_index<T>(
+        &mut self,
+        key: &'static str,
+        index: usize,
+        item: &Node,
+        read: impl FnOnce(&mut Fields<'_, '_>) -> Option<T>,
+    ) -> Option<T> {
+        let path = self.path.key(key);
+        if !matches!(item.value, Value::Map(_)) {
+            let what = format!("needs a mapping, this is {}", item.describe());
+            self.problems.push(Problem::new(item.at, path.index(index), what));
+            return None;
+        }
+        let mut fields = Fields::new(item, path.index(index), self.problems);
+        let result = read(&mut fields);
+        fields.finish();
+        result
+    }
+
+    /// Notes a problem of item `index` of the list `key`.
+    pub(crate) fn fail_index(
+        &mut self,
+        key: &str,
+        index: usize,
+        at: Position,
+        message: impl std::fmt::Display,
+    ) {
+        let path = self.path.key(key);
+        self.problems.push(Problem::new(at, path.index(index), message));
+    }
+
+    /// Notes a problem of the entry `entry` of the mapping `key`.
+    pub(crate) fn fail_below(
+        &mut self,
+        key: &str,
+        entry: &str,
+        at: Position,
+        message: impl std::fmt::Display,
+    ) {
+        let path = self.path.key(key);
+        self.problems.push(Problem::new(at, path.key(entry), message));
+    }
+
+    /// Whether the mapping `key` has the entry `entry`, right or wrong.
+    pub(crate) fn has_below(&self, key: &str, entry: &str) -> bool {
+        self.node.get(key).is_some_and(|node| node.get(entry).is_some())
+    }
+
+    /// Whether `key` is there, right or wrong.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.node.get(key).is_some_and(|node| !node.is_null())
+    }
+
+    /// Where `key` stands, if it does.
+    pub(crate) fn key_at(&self, key: &str) -> Option<Position> {
+        self.node.entry(key).map(|(key, _)| key.at)
+    }
+
+    /// Whether this is a mapping at all.
+    pub(crate) fn is_mapping(&self) -> bool {
+        matches!(self.node.value, Value::Map(_))
+    }
+
+    /// Where the mapping itself stands.
+    pub(crate) fn at(&self) -> Position {
+        self.node.at
+    }
+}

@@ -1,0 +1,237 @@
+//! Text to tree.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use granit_parser::{Event, Marker, Options, Parser, ScalarStyle, Span, Tag};
+
+use super::path::Shortened;
+use super::{Key, MAX_DEPTH, MAX_NODES, Node, Position, Problem, Scalar, Value};
+
+/// Reads the one document in `text`.
+///
+/// Documents without content (comments between two `---`) are skipped. The size of `text` is the
+/// caller's to limit; depth and the number of values are limited here, aliases followed.
+///
+/// # Errors
+/// The first thing that is not YAML, no document, a second one, a duplicate key, a tag other than
+/// `!!str`, or a limit that is exceeded.
+pub(crate) fn parse(text: &str) -> Result<Rc<Node>, Problem> {
+    let mut options = Options::default();
+    options.emit_comments = false;
+    let mut tree = Tree::default();
+    let mut document: Option<Rc<Node>> = None;
+    for event in Parser::new_from_str_with_options(text, options) {
+        let (event, span) = event.map_err(|error| {
+            let what = format!("this is not valid YAML or JSON: {}", error.info());
+            Problem::new(position(error.marker()), "", what)
+        })?;
+        let Some(root) = tree.take(event, span)? else { continue };
+        if root.is_null() {
+            continue;
+        }
+        if document.is_some() {
+            let what = "a second document starts here: write one per file";
+            return Err(Problem::new(root.at, "", what));
+        }
+        document = Some(root);
+    }
+    document.ok_or_else(|| Problem::of_file("the file is empty: nothing but comments and blanks"))
+}
+
+fn position(mark: &Marker) -> Position {
+    Position { line: mark.line().max(1), column: mark.col() + 1 }
+}
+
+/// The tree as far as it is read.
+#[derive(Default)]
+struct Tree {
+    open: Vec<Open>,
+    anchors: HashMap<usize, Rc<Node>>,
+    nodes: usize,
+}
+
+/// A list or mapping whose end has not come yet.
+struct Open {
+    at: Position,
+    anchor: usize,
+    holds: Holds,
+}
+
+enum Holds {
+    List(Vec<Rc<Node>>),
+    Map { entries: Vec<(Key, Rc<Node>)>, seen: HashSet<Rc<str>>, key: Option<Key>, merge: Vec<Rc<Node>> },
+}
+
+// === impl Tree ===
+
+impl Tree {
+    /// Takes one event; gives the root once it is complete.
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<Option<Rc<Node>>, Problem> {
+        let at = position(&span.start);
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let plain = style == ScalarStyle::Plain && !is_text_tag(tag.as_deref(), at)?;
+                let scalar = Scalar { text: text.into_owned(), plain };
+                self.put(Node { at, value: Value::Scalar(scalar), weight: 1, height: 0 }, anchor)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                is_text_tag(tag.as_deref(), at)?;
+                self.open(at, anchor, Holds::List(Vec::new()))
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                is_text_tag(tag.as_deref(), at)?;
+                let (entries, seen) = (Vec::new(), HashSet::new());
+                self.open(at, anchor, Holds::Map { entries, seen, key: None, merge: Vec::new() })
+            }
+            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
+                Some(open) => {
+                    let anchor = open.anchor;
+                    let node = open.close()?;
+                    self.put(node, anchor)
+                }
+                None => Ok(None),
+            },
+            Event::Alias(id) => match self.anchors.get(&id).cloned() {
+                Some(node) => self.place(node, at),
+                None => Err(Problem::new(at, "", "this alias refers to the value it is part of")),
+            },
+            Event::DocumentStart(..) => {
+                self.anchors.clear();
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn open(&mut self, at: Position, anchor: usize, holds: Holds) -> Result<Option<Rc<Node>>, Problem> {
+        if self.open.len() >= MAX_DEPTH {
+            return Err(too_deep(at));
+        }
+        self.open.push(Open { at, anchor, holds });
+        Ok(None)
+    }
+
+    fn put(&mut self, node: Node, anchor: usize) -> Result<Option<Rc<Node>>, Problem> {
+        let node = Rc::new(node);
+        if anchor != 0 {
+            self.anchors.insert(anchor, Rc::clone(&node));
+        }
+        let at = node.at;
+        self.place(node, at)
+    }
+
+    /// Hands a complete value to what holds it.
+    fn place(&mut self, node: Rc<Node>, at: Position) -> Result<Option<Rc<Node>>, Problem> {
+        // Containers were counted value by value; only what an alias repeats is new.
+        let added = if node.at == at { 1 } else { node.weight };
+        self.nodes = self.nodes.saturating_add(added);
+        if self.nodes > MAX_NODES {
+            let what = format!("more than {MAX_NODES} values with all aliases followed");
+            return Err(Problem::new(at, "", what));
+        }
+        if self.open.len() + node.height > MAX_DEPTH {
+            return Err(too_deep(at));
+        }
+        let Some(open) = self.open.last_mut() else { return Ok(Some(node)) };
+        match &mut open.holds {
+            Holds::List(items) => items.push(node),
+            Holds::Map { entries, seen, key, merge } => match key.take() {
+                None => *key = Some(key_of(&node, at)?),
+                Some(k) if &*k.text == "<<" => merge.push(node),
+                Some(k) => {
+                    if !seen.insert(Rc::clone(&k.text)) {
+                        let first = entries.iter().find(|(e, _)| e.text == k.text);
+                        let line = first.map_or(at.line, |(e, _)| e.at.line);
+                        let what = format!(
+                            "duplicate key `{}`, first written in line {line}: remove one of them",
+                            Shortened(&k.text)
+                        );
+                        return Err(Problem::new(k.at, "", what));
+                    }
+                    entries.push((k, node));
+                }
+            },
+        }
+        Ok(None)
+    }
+}
+
+// === impl Open ===
+
+impl Open {
+    fn close(self) -> Result<Node, Problem> {
+        let at = self.at;
+        let value = match self.holds {
+            Holds::List(items) => Value::List(items),
+            Holds::Map { mut entries, mut seen, merge, .. } => {
+                for source in &merge {
+                    merge_into(&mut entries, &mut seen, source)?;
+                }
+                Value::Map(entries)
+            }
+        };
+        let (weight, height) = match &value {
+            Value::List(items) => measure(items.iter()),
+            Value::Map(entries) => measure(entries.iter().map(|(_, node)| node)),
+            Value::Scalar(_) => (0, 0),
+        };
+        Ok(Node { at, value, weight, height: height + 1 })
+    }
+}
+
+fn measure<'a>(nodes: impl Iterator<Item = &'a Rc<Node>>) -> (usize, usize) {
+    nodes.fold((1, 0), |(weight, height), node| {
+        (weight.saturating_add(node.weight), height.max(node.height))
+    })
+}
+
+/// `<<: *other` gives the keys that are not written beside it.
+fn merge_into(
+    entries: &mut Vec<(Key, Rc<Node>)>,
+    seen: &mut HashSet<Rc<str>>,
+    source: &Rc<Node>,
+) -> Result<(), Problem> {
+    match &source.value {
+        Value::Map(more) => {
+            for (key, node) in more {
+                if seen.insert(Rc::clone(&key.text)) {
+                    entries.push((key.clone(), Rc::clone(node)));
+                }
+            }
+            Ok(())
+        }
+        Value::List(items) if items.iter().all(|i| matches!(i.value, Value::Map(_))) => {
+            items.iter().try_for_each(|item| merge_into(entries, seen, item))
+        }
+        _ => Err(Problem::new(source.at, "", "`<<` merges a mapping or a list of mappings")),
+    }
+}
+
+fn key_of(node: &Node, at: Position) -> Result<Key, Problem> {
+    match &node.value {
+        Value::Scalar(scalar) if !node.is_null() => Ok(Key { text: scalar.text.as_str().into(), at }),
+        _ => {
+            let what = format!("a key has to be a text, this is {}", node.describe());
+            Err(Problem::new(at, "", what))
+        }
+    }
+}
+
+/// Whether a tag forces text; no other tag is understood.
+fn is_text_tag(tag: Option<&Tag>, at: Position) -> Result<bool, Problem> {
+    match tag {
+        None => Ok(false),
+        Some(tag) if tag.is_yaml_core_schema_tag("str") => Ok(true),
+        Some(tag) if ["map", "seq"].iter().any(|t| tag.is_yaml_core_schema_tag(t)) => Ok(false),
+        Some(tag) => {
+            let tag = tag.original();
+            let what = format!("the tag `{}` is not understood: remove it", Shortened(&tag));
+            Err(Problem::new(at, "", what))
+        }
+    }
+}
+
+fn too_deep(at: Position) -> Problem {
+    Problem::new(at, "", format!("nested deeper than {MAX_DEPTH} levels"))
+}

@@ -1,0 +1,77 @@
+//! The path of a field, as Kubernetes writes it: `spec.containers[0].name`.
+
+use std::fmt;
+
+/// One step of a [`Path`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+/// A path that borrows its parents: building one costs nothing until it is printed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path<'a> {
+    parent: Option<&'a Path<'a>>,
+    step: Option<Step<'a>>,
+}
+
+impl<'a> Path<'a> {
+    pub(crate) const ROOT: Path<'static> = Path { parent: None, step: None };
+
+    pub(crate) fn key(&'a self, key: &'a str) -> Path<'a> {
+        Path { parent: Some(self), step: Some(Step::Key(key)) }
+    }
+
+    /// The key this path ends in, if it does not end in an index.
+    pub(crate) fn last_key(&self) -> Option<&'a str> {
+        match self.step {
+            Some(Step::Key(key)) => Some(key),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn index(&'a self, index: usize) -> Path<'a> {
+        Path { parent: Some(self), step: Some(Step::Index(index)) }
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            parent.fmt(f)?;
+        }
+        match self.step {
+            None => Ok(()),
+            Some(Step::Index(index)) => write!(f, "[{index}]"),
+            Some(Step::Key(key)) => {
+                let simple = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+                let nested = self.parent.is_some_and(|parent| parent.step.is_some());
+                match key.chars().all(simple) && !key.is_empty() {
+                    true if nested => write!(f, ".{key}"),
+                    true => f.write_str(key),
+                    false => write!(f, "[{}]", Shortened(key)),
+                }
+            }
+        }
+    }
+}
+
+/// Text from a file, on one line and not longer than a line.
+pub(crate) struct Shortened<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Shortened<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 80;
+        for (n, c) in self.0.chars().enumerate() {
+            if n == MOST {
+                return f.write_str("…");
+            }
+            match c.is_control() {
+                true => write!(f, "{}", c.escape_default())?,
+                false => write!(f, "{c}")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! What is wrong with a file, in words for the person who wrote it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Position;
+
+/// One thing that is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// Line, counted from 1; none when the whole file is meant.
+    pub line: Option<usize>,
+    /// Column in characters, counted from 1; none when the whole file is meant.
+    pub column: Option<usize>,
+    /// The field, as `spec.containers[0].name`; empty when none is meant.
+    pub field: String,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+/// Everything that is wrong with one file, in the order of its lines.
+///
+/// Shows one problem per line, each as `file:line:column: field: message`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems {
+    file: Arc<Path>,
+    list: Vec<Problem>,
+}
+
+// === impl Problem ===
+
+impl Problem {
+    pub(crate) fn new(at: Position, field: impl fmt::Display, message: impl fmt::Display) -> Self {
+        Self {
+            line: Some(at.line),
+            column: Some(at.column),
+            field: field.to_string(),
+            message: message.to_string(),
+        }
+    }
+
+    /// A problem of the file as a whole.
+    pub(crate) fn of_file(message: impl fmt::Display) -> Self {
+        Self { line: None, column: None, field: String::new(), message: message.to_string() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.field.is_empty() {
+            write!(f, "{}: ", self.field)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+// === impl Problems ===
+
+impl Problems {
+    pub(crate) fn new(file: impl Into<PathBuf>, mut list: Vec<Problem>) -> Self {
+        list.sort_by_key(|p| (p.line, p.column));
+        list.dedup();
+        Self { file: file.into().into(), list }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The problems, never none.
+    pub fn list(&self) -> &[Problem] {
+        &self.list
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, problem) in self.list.iter().enumerate() {
+            if n > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{}:", self.file.display())?;
+            if let (Some(line), Some(column)) = (problem.line, problem.column) {
+                write!(f, "{line}:{column}:")?;
+            }
+            write!(f, " {problem}")?;
+        }
+        Ok(())
+    }
+}

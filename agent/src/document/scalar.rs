@@ -1,0 +1,106 @@
+//! What a scalar means.
+
+use super::path::Shortened;
+
+/// A scalar as it stands in the file.
+#[derive(Debug)]
+pub(crate) struct Scalar {
+    pub(crate) text: String,
+    /// Written without quotes, so that YAML may see more than text in it.
+    pub(crate) plain: bool,
+}
+
+/// What YAML sees in a scalar.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Meaning<'a> {
+    Null,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Text(&'a str),
+}
+
+impl Scalar {
+    /// What YAML 1.1, which Kubernetes' tools speak, sees in this scalar.
+    pub(crate) fn meaning(&self) -> Meaning<'_> {
+        let text = self.text.as_str();
+        if !self.plain {
+            return Meaning::Text(text);
+        }
+        match text {
+            "" | "~" | "null" | "Null" | "NULL" => Meaning::Null,
+            "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => {
+                Meaning::Bool(true)
+            }
+            "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
+                Meaning::Bool(false)
+            }
+            _ => int(text)
+                .map(Meaning::Int)
+                .or_else(|| float(text).map(Meaning::Float))
+                .unwrap_or(Meaning::Text(text)),
+        }
+    }
+
+    /// What to do about the quotes, when they are all that is wrong.
+    pub(crate) fn hint(&self, text_is_wanted: bool) -> String {
+        let unquoted = Scalar { text: self.text.clone(), plain: true };
+        match (text_is_wanted, self.meaning(), unquoted.meaning()) {
+            (true, Meaning::Bool(_) | Meaning::Int(_) | Meaning::Float(_), _) => {
+                format!(": write it in quotes, \"{}\"", Shortened(&self.text))
+            }
+            (false, Meaning::Text(_), Meaning::Bool(_) | Meaning::Int(_)) => {
+                ": remove the quotes".to_owned()
+            }
+            _ => String::new(),
+        }
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let text = Shortened(&self.text);
+        match self.meaning() {
+            Meaning::Null => "nothing".to_owned(),
+            Meaning::Bool(_) => format!("the bool `{text}`"),
+            Meaning::Int(_) | Meaning::Float(_) => format!("the number `{text}`"),
+            Meaning::Text("") => "an empty text".to_owned(),
+            Meaning::Text(_) => format!("the text `{text}`"),
+        }
+    }
+}
+
+fn int(text: &str) -> Option<i128> {
+    let (negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (radix, digits) = match digits.as_bytes() {
+        [b'0', b'x', ..] => (16, &digits[2..]),
+        [b'0', b'o', ..] => (8, &digits[2..]),
+        [b'0', b'b', ..] => (2, &digits[2..]),
+        // Octal in YAML 1.1: file modes are written so.
+        [b'0', _, ..] => (8, &digits[1..]),
+        _ => (10, digits),
+    };
+    // from_str_radix would take a second sign.
+    if !digits.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let value = i128::from_str_radix(digits, radix).ok()?;
+    Some(if negative { -value } else { value })
+}
+
+fn float(text: &str) -> Option<f64> {
+    match text {
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => return Some(f64::INFINITY),
+        "-.inf" | "-.Inf" | "-.INF" => return Some(f64::NEG_INFINITY),
+        ".nan" | ".NaN" | ".NAN" => return Some(f64::NAN),
+        _ => {}
+    }
+    let numeric = |b: u8| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-');
+    let has_digit = text.bytes().any(|b| b.is_ascii_digit());
+    if !has_digit || !text.bytes().all(numeric) || text.starts_with(['e', 'E']) {
+        return None;
+    }
+    text.parse().ok()
+}

@@ -1,0 +1,94 @@
+//! The running host's own tools, where there is a running host.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags};
+
+use super::error::CommandError;
+
+/// Runs the host's tools (`systemctl`, `systemd-sysusers`). A seam: tests record instead.
+pub trait Host {
+    /// Runs a command to its end.
+    ///
+    /// # Errors
+    /// It is not there, failed, or took too long.
+    fn run(&self, program: &str, args: &[&str]) -> Result<(), CommandError>;
+}
+
+/// The host this process runs on. Each command is given two minutes, then killed.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveHost;
+
+impl LiveHost {
+    /// The live host, if `root` is its root directory and systemd runs it. In a chroot, an image
+    /// build or a container without systemd there is none, and files are all there is to do.
+    pub fn at(root: &Path) -> Option<Self> {
+        let same = |a: &str, b: &Path| -> bool {
+            match (rustix::fs::stat(a), rustix::fs::stat(b)) {
+                (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
+                _ => false,
+            }
+        };
+        // The same tests as sd_booted() and systemctl's own for a chroot.
+        let booted = Path::new("/run/systemd/system").is_dir();
+        (booted && same("/", root) && same("/proc/1/root", Path::new("/"))).then_some(Self)
+    }
+}
+
+impl Host for LiveHost {
+    fn run(&self, program: &str, args: &[&str]) -> Result<(), CommandError> {
+        let command = command_line(program, args);
+        let mut child = match Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+        {
+            Ok(child) => child,
+            Err(source) => return Err(CommandError::Start { command, source }),
+        };
+        if !ended_within(&child, PATIENCE) {
+            // Both can only fail if it has just ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(CommandError::Timeout { command, after: PATIENCE });
+        }
+        let status = match child.wait() {
+            Ok(status) => status,
+            Err(source) => return Err(CommandError::Start { command, source }),
+        };
+        if status.success() {
+            return Ok(());
+        }
+        let mut said = Vec::new();
+        if let Some(stderr) = child.stderr.take() {
+            // What it said is a help only; it is short, or cut.
+            let _ = stderr.take(4096).read_to_end(&mut said);
+        }
+        let output = String::from_utf8_lossy(&said).trim().to_owned();
+        Err(CommandError::Failed { command, status, output })
+    }
+}
+
+pub(super) fn command_line(program: &str, args: &[&str]) -> String {
+    [program].iter().chain(args).copied().collect::<Vec<_>>().join(" ")
+}
+
+/// Starting the agent waits for its READY=1, which waits for logind.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn ended_within(child: &Child, patience: Duration) -> bool {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let Some(Ok(fd)) = pid.map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty())) else {
+        // No pidfd (Linux before 5.3): the wait that follows is unbounded.
+        return true;
+    };
+    let patience =
+        Timespec { tv_sec: i64::try_from(patience.as_secs()).unwrap_or(120), tv_nsec: 0 };
+    !matches!(rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&patience)), Ok(0))
+}

@@ -1,0 +1,275 @@
+//! The files of a machine below some root: what is there, and how it is changed so that a crash
+//! leaves either the old or the new.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::error::InstallError;
+
+/// A machine's file tree, or an image of one.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    root: PathBuf,
+}
+
+/// What is at a path. A symbolic link is itself, not what it leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    /// `signed`: its first line says that winddown wrote it.
+    File {
+        sha256: String,
+        mode: u32,
+        signed: bool,
+    },
+    Link(PathBuf),
+    Directory,
+    /// A socket, a device, …
+    Other,
+}
+
+/// The kernel's own limit for one path.
+const MAX_LINKS: usize = 40;
+
+impl Tree {
+    pub(super) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The path on this machine of `path` in the tree.
+    ///
+    /// Symbolic links on the way are followed as a process inside the tree would follow them, so
+    /// that an image whose `/etc` is an absolute link never leads out into the host. The last
+    /// component is not followed.
+    pub(super) fn resolve(&self, path: &str) -> Result<PathBuf, InstallError> {
+        let mut left: VecDeque<OsString> = names(Path::new(path)).collect();
+        let mut inside = PathBuf::new();
+        let mut links = 0;
+        while let Some(name) = left.pop_front() {
+            if name == ".." {
+                inside.pop();
+                continue;
+            }
+            let here = self.root.join(&inside).join(&name);
+            match fs::read_link(&here) {
+                Ok(target) if !left.is_empty() => {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        let path = self.root.join(path.trim_start_matches('/'));
+                        return Err(InstallError::LinkLoop { path });
+                    }
+                    if target.is_absolute() {
+                        inside.clear();
+                    }
+                    let rest = std::mem::take(&mut left);
+                    left = names(&target).chain(rest).collect();
+                }
+                _ => inside.push(name),
+            }
+        }
+        Ok(self.root.join(inside))
+    }
+
+    pub(super) fn look(&self, path: &str) -> Result<Found, InstallError> {
+        let path = self.resolve(path)?;
+        let read = || -> io::Result<Found> {
+            let meta = match fs::symlink_metadata(&path) {
+                Ok(meta) => meta,
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                    ) =>
+                {
+                    return Ok(Found::Nothing);
+                }
+                Err(e) => return Err(e),
+            };
+            Ok(if meta.is_symlink() {
+                Found::Link(fs::read_link(&path)?)
+            } else if meta.is_dir() {
+                Found::Directory
+            } else if meta.is_file() {
+                let (sha256, signed) = digest(&mut File::open(&path)?)?;
+                Found::File { sha256, mode: meta.permissions().mode() & 0o7777, signed }
+            } else {
+                Found::Other
+            })
+        };
+        read().map_err(InstallError::file("read", &path))
+    }
+
+    /// Puts a file in place under its name at once and whole, replacing what has the name. The
+    /// replaced file stays as `NAME.before-winddown` if `keep_old` and there is none yet.
+    pub(super) fn write(
+        &self,
+        path: &str,
+        mode: u32,
+        content: &mut dyn Read,
+        keep_old: bool,
+    ) -> Result<(), InstallError> {
+        let path = self.resolve(path)?;
+        let new = beside(&path, ".", ".winddown-new");
+        let mut put = || -> io::Result<()> {
+            remove_if_there(&new)?;
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+            io::copy(content, &mut file)?;
+            file.set_permissions(Permissions::from_mode(mode))?;
+            file.sync_all()?;
+            if keep_old {
+                match fs::hard_link(&path, beside(&path, "", ".before-winddown")) {
+                    Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                    _ => {}
+                }
+            }
+            fs::rename(&new, &path)?;
+            sync_parent(&path)
+        };
+        put().map_err(|error| {
+            // The name is ours alone; nothing better can be done if it cannot even be removed.
+            let _ = fs::remove_file(&new);
+            InstallError::file("write", path)(error)
+        })
+    }
+
+    pub(super) fn set_mode(&self, path: &str, mode: u32) -> Result<(), InstallError> {
+        let path = self.resolve(path)?;
+        fs::set_permissions(&path, Permissions::from_mode(mode))
+            .map_err(InstallError::file("change the mode of", path))
+    }
+
+    pub(super) fn make_directory(&self, path: &str, mode: u32) -> Result<(), InstallError> {
+        let path = self.resolve(path)?;
+        let make = || -> io::Result<()> {
+            fs::create_dir(&path)?;
+            fs::set_permissions(&path, Permissions::from_mode(mode))?;
+            sync_parent(&path)
+        };
+        make().map_err(InstallError::file("create directory", &path))
+    }
+
+    pub(super) fn link(&self, path: &str, target: &str) -> Result<(), InstallError> {
+        let path = self.resolve(path)?;
+        let new = beside(&path, ".", ".winddown-new");
+        let make = || -> io::Result<()> {
+            remove_if_there(&new)?;
+            symlink(target, &new)?;
+            fs::rename(&new, &path)?;
+            sync_parent(&path)
+        };
+        make().map_err(InstallError::file("link", &path))
+    }
+
+    pub(super) fn remove(&self, path: &str) -> Result<(), InstallError> {
+        let path = self.resolve(path)?;
+        remove_if_there(&path).map_err(InstallError::file("remove", path))
+    }
+
+    /// Removes a directory if it is empty; says whether it is gone.
+    pub(super) fn remove_if_empty(&self, path: &str) -> Result<bool, InstallError> {
+        let path = self.resolve(path)?;
+        match fs::remove_dir(&path) {
+            Ok(()) => Ok(true),
+            Err(e) => match e.kind() {
+                io::ErrorKind::NotFound => Ok(true),
+                // A mount point, or not a directory at all: not ours to force.
+                io::ErrorKind::DirectoryNotEmpty
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::ResourceBusy => Ok(false),
+                _ => Err(InstallError::file("remove", path)(e)),
+            },
+        }
+    }
+
+    /// Removes a directory with all that is in it. A symbolic link is left alone.
+    pub(super) fn remove_all(&self, path: &str) -> Result<(), InstallError> {
+        let path = self.resolve(path)?;
+        match fs::remove_dir_all(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(InstallError::file("remove", path)(e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Names in a directory, sorted; none if it does not exist.
+    pub(super) fn names_in(&self, path: &str) -> Result<Vec<OsString>, InstallError> {
+        let path = self.resolve(path)?;
+        let read = || -> io::Result<Vec<OsString>> {
+            let entries = match fs::read_dir(&path) {
+                Ok(entries) => entries,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+                Err(e) => return Err(e),
+            };
+            let mut names = entries.map(|e| Ok(e?.file_name())).collect::<io::Result<Vec<_>>>()?;
+            names.sort();
+            Ok(names)
+        };
+        read().map_err(InstallError::file("read", &path))
+    }
+}
+
+/// SHA-256 in lower-case hexadecimal, and whether the first line is winddown's signature.
+pub(super) fn digest(content: &mut dyn Read) -> io::Result<(String, bool)> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 64 * 1024];
+    let mut signed = None;
+    loop {
+        let read = match content.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(e),
+        };
+        let part = &buffer[..read];
+        signed.get_or_insert_with(|| is_signature(part));
+        hash.update(part);
+    }
+    let hex = hash.finalize().iter().fold(String::with_capacity(64), |mut hex, byte| {
+        hex.extend([byte >> 4, byte & 15].map(|n| char::from_digit(n.into(), 16).unwrap_or('0')));
+        hex
+    });
+    Ok((hex, signed.unwrap_or(false)))
+}
+
+fn is_signature(content: &[u8]) -> bool {
+    let first = content.split(|b| *b == b'\n').next().unwrap_or_default();
+    first.starts_with(b"#") && first.windows(8).any(|word| word == b"winddown")
+}
+
+fn names(path: &Path) -> impl Iterator<Item = OsString> {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+fn beside(path: &Path, before: &str, after: &str) -> PathBuf {
+    let mut name = OsString::from(before);
+    name.push(path.file_name().unwrap_or_default());
+    name.push(after);
+    path.with_file_name(name)
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+}

@@ -1,0 +1,205 @@
+//! Takes away what an installation put in place.
+
+use std::path::PathBuf;
+
+use super::assets::{
+    CONFIG, LOGIND_DROP_IN, LOGS, MANIFESTS, PROCESS_DROP_IN, STATE, SYSUSERS, UNIT,
+    VOLATILE_LOGIND_DROP_IN,
+};
+use super::error::InstallError;
+use super::host::{Host, LiveHost, command_line};
+use super::plan::{self, Step, Work};
+use super::record::{Entry, RECORD, Record};
+use super::report::{Action, Change, InstallReport};
+use super::tree::{Found, Tree};
+
+/// What to take away, and from where.
+#[derive(Clone, Debug)]
+pub struct UninstallOptions {
+    /// The root of the machine or image; `/` is this machine.
+    pub root: PathBuf,
+    /// Remove the configuration, the state with its reports, and the logs as well. Pod manifests
+    /// stay in any case.
+    pub purge: bool,
+    /// Remove files of ours also if they were edited.
+    pub force: bool,
+    /// Say what would be done and do nothing.
+    pub dry_run: bool,
+}
+
+impl Default for UninstallOptions {
+    fn default() -> Self {
+        Self { root: PathBuf::from("/"), purge: false, force: false, dry_run: false }
+    }
+}
+
+/// Stops the agent and removes what was installed. Pods of the process runtime go on running:
+/// empty the node with `winddown drain` first if they should not.
+///
+/// # Errors
+/// See [`InstallError`]. The same command can be run again and goes on where it stopped.
+pub fn uninstall(options: &UninstallOptions) -> Result<InstallReport, InstallError> {
+    let live = LiveHost::at(&options.root);
+    uninstall_on(options, live.as_ref().map(|host| host as &dyn Host))
+}
+
+/// [`uninstall`] with the host's tools given; none leaves it at the files.
+///
+/// # Errors
+/// As [`uninstall`].
+pub fn uninstall_on(
+    options: &UninstallOptions,
+    host: Option<&dyn Host>,
+) -> Result<InstallReport, InstallError> {
+    let tree = Tree::new(&options.root);
+    let record = Record::load(&tree)?;
+    let steps = steps(&tree, &record, options)?;
+    let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
+    let unit = steps.iter().any(|s| s.change.path == UNIT && s.change.action == Action::Removed);
+    let drop_in = steps.iter().any(|s| is_drop_in(&s.change.path) && s.work == Work::Remove);
+
+    if unit {
+        run(host, options, &mut report, &["stop", "winddown.service"]);
+    }
+    for step in steps {
+        if !options.dry_run && step.work == Work::Remove {
+            tree.remove(&step.change.path)?;
+        }
+        report.changes.push(step.change);
+    }
+    if options.purge {
+        purge(&tree, options, &mut report)?;
+    }
+    remove_directories(&tree, &record, options, &mut report)?;
+    if unit {
+        run(host, options, &mut report, &["daemon-reload"]);
+    }
+    if drop_in {
+        run(host, options, &mut report, &["kill", "-s", "HUP", "systemd-logind.service"]);
+    }
+    if unit && host.is_some() {
+        let was = |path: &str| record.entries.contains_key(path);
+        if was(PROCESS_DROP_IN) {
+            report.notes.push("pods that were running go on running, without an agent".to_owned());
+        }
+        if was(SYSUSERS) {
+            report.notes.push("group winddown stays; groupdel winddown removes it".to_owned());
+        }
+    }
+    Ok(report)
+}
+
+/// The files and links that go, the record last of all: an interrupted removal is taken up again.
+fn steps(
+    tree: &Tree,
+    record: &Record,
+    options: &UninstallOptions,
+) -> Result<Vec<Step>, InstallError> {
+    let remove = |path: &str| Step {
+        change: Change { action: Action::Removed, path: path.to_owned(), why: None },
+        work: Work::Remove,
+    };
+    let mut steps = Vec::new();
+    // The agent rewrites its drop-in, so that no hash is known; the name and the first line are.
+    for path in [LOGIND_DROP_IN, VOLATILE_LOGIND_DROP_IN] {
+        if matches!(tree.look(path)?, Found::File { signed: true, .. }) {
+            steps.push(remove(path));
+        }
+    }
+    for (path, entry) in record.entries.iter().rev() {
+        let seen = steps.iter().any(|step| step.change.path == *path);
+        if seen || *entry == Entry::Directory || (options.purge && path == CONFIG) {
+            continue;
+        }
+        steps.extend(plan::removal(path, entry, &tree.look(path)?, record, options.force));
+    }
+    if tree.look(RECORD)? != Found::Nothing {
+        steps.push(remove(RECORD));
+    }
+    Ok(steps)
+}
+
+/// Removes the directories that the installation had made, if nothing else is in them by now.
+fn remove_directories(
+    tree: &Tree,
+    record: &Record,
+    options: &UninstallOptions,
+    report: &mut InstallReport,
+) -> Result<(), InstallError> {
+    // Children sort after their parents, so that backwards a directory is empty when its turn is.
+    for (path, entry) in record.entries.iter().rev() {
+        if *entry != Entry::Directory || tree.look(path)? != Found::Directory {
+            continue;
+        }
+        let (action, why) = if options.dry_run {
+            (Action::Removed, Some("if empty"))
+        } else if tree.remove_if_empty(path)? {
+            (Action::Removed, None)
+        } else {
+            (Action::Kept, Some("not empty"))
+        };
+        report.changes.push(Change { action, path: path.clone(), why });
+    }
+    Ok(())
+}
+
+fn is_drop_in(path: &str) -> bool {
+    path == LOGIND_DROP_IN || path == VOLATILE_LOGIND_DROP_IN
+}
+
+fn purge(
+    tree: &Tree,
+    options: &UninstallOptions,
+    report: &mut InstallReport,
+) -> Result<(), InstallError> {
+    let mut removed = |path: &str| {
+        report.changes.push(Change { action: Action::Removed, path: path.to_owned(), why: None });
+    };
+    if matches!(tree.look(CONFIG)?, Found::File { .. } | Found::Link(_)) {
+        if !options.dry_run {
+            tree.remove(CONFIG)?;
+        }
+        removed(CONFIG);
+    }
+    for path in [STATE, LOGS] {
+        if tree.look(path)? == Found::Directory {
+            if !options.dry_run {
+                tree.remove_all(path)?;
+            }
+            removed(path);
+        }
+    }
+    let manifests = tree.names_in(MANIFESTS)?.len();
+    if manifests > 0 {
+        report.notes.push(format!("{MANIFESTS} stays: it holds {manifests} files of yours"));
+    }
+    // By name: an earlier uninstall has kept them and has forgotten that they were ours.
+    for path in [MANIFESTS, "/etc/winddown"] {
+        let there = tree.look(path)? == Found::Directory;
+        if there && !options.dry_run && tree.remove_if_empty(path)? {
+            report.changes.push(Change {
+                action: Action::Removed,
+                path: path.to_owned(),
+                why: None,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn run(
+    host: Option<&dyn Host>,
+    options: &UninstallOptions,
+    report: &mut InstallReport,
+    args: &[&str],
+) {
+    let Some(host) = host else { return };
+    report.commands.push(command_line("systemctl", args));
+    if options.dry_run {
+        return;
+    }
+    // A unit that was never loaded cannot be stopped, and is as good as stopped.
+    if let Err(error) = host.run("systemctl", args) {
+        report.notes.push(error.line());
+    }
+}

@@ -1,0 +1,119 @@
+//! The API's defaults, which nobody fills in for a pod that comes from a file.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+/// Fills in what `spec` leaves out, with the values the API server would.
+pub(super) fn fill(spec: &mut api::PodSpec) {
+    or(&mut spec.restart_policy, "Always");
+    or(&mut spec.dns_policy, "ClusterFirst");
+    or(&mut spec.scheduler_name, "default-scheduler");
+    spec.termination_grace_period_seconds.get_or_insert(30);
+    spec.enable_service_links.get_or_insert(true);
+    spec.security_context.get_or_insert_default();
+    if spec.priority.is_none() {
+        spec.priority = spec.priority_class_name.as_deref().and_then(class_priority);
+    }
+    let host_network = spec.host_network == Some(true);
+    for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
+        fill_container(container, host_network);
+    }
+    for volume in spec.volumes.iter_mut().flatten() {
+        fill_volume(volume);
+    }
+}
+
+/// The priority of the two classes that every cluster has.
+pub(super) fn class_priority(class: &str) -> Option<i32> {
+    match class {
+        "system-node-critical" => Some(2_000_001_000),
+        "system-cluster-critical" => Some(2_000_000_000),
+        _ => None,
+    }
+}
+
+fn or(field: &mut Option<String>, default: &str) {
+    if field.as_ref().is_none_or(String::is_empty) {
+        *field = Some(default.to_owned());
+    }
+}
+
+fn fill_container(container: &mut api::Container, host_network: bool) {
+    or(&mut container.termination_message_path, "/dev/termination-log");
+    or(&mut container.termination_message_policy, "File");
+    if let Some(image) = container.image.as_deref().filter(|image| !image.is_empty()) {
+        let policy = pull_policy(image);
+        or(&mut container.image_pull_policy, policy);
+    }
+    for port in container.ports.iter_mut().flatten() {
+        or(&mut port.protocol, "TCP");
+        if host_network {
+            port.host_port.get_or_insert(port.container_port);
+        }
+    }
+    for env in container.env.iter_mut().flatten() {
+        let field = env.value_from.as_mut().and_then(|from| from.field_ref.as_mut());
+        if let Some(field) = field {
+            or(&mut field.api_version, "v1");
+        }
+    }
+    let probes = [
+        &mut container.liveness_probe,
+        &mut container.readiness_probe,
+        &mut container.startup_probe,
+    ];
+    for probe in probes.into_iter().flatten() {
+        probe.timeout_seconds.get_or_insert(1);
+        probe.period_seconds.get_or_insert(10);
+        probe.success_threshold.get_or_insert(1);
+        probe.failure_threshold.get_or_insert(3);
+        fill_http(probe.http_get.as_mut());
+    }
+    if let Some(lifecycle) = &mut container.lifecycle {
+        for hook in [&mut lifecycle.post_start, &mut lifecycle.pre_stop].into_iter().flatten() {
+            fill_http(hook.http_get.as_mut());
+        }
+    }
+    if let Some(resources) = &mut container.resources {
+        request_what_is_limited(resources);
+    }
+}
+
+fn fill_http(action: Option<&mut api::HTTPGetAction>) {
+    if let Some(action) = action {
+        or(&mut action.path, "/");
+        or(&mut action.scheme, "HTTP");
+    }
+}
+
+fn request_what_is_limited(resources: &mut api::ResourceRequirements) {
+    let Some(limits) = resources.limits.as_ref().filter(|limits| !limits.is_empty()) else { return };
+    let requests: &mut BTreeMap<String, Quantity> = resources.requests.get_or_insert_default();
+    for (resource, limit) in limits {
+        requests.entry(resource.clone()).or_insert_with(|| limit.clone());
+    }
+}
+
+/// `Always` for `latest`, written or not; otherwise what is there is good enough.
+fn pull_policy(image: &str) -> &'static str {
+    if image.contains('@') {
+        return "IfNotPresent";
+    }
+    let name = image.rsplit('/').next().unwrap_or(image);
+    match name.rsplit_once(':') {
+        None | Some((_, "latest")) => "Always",
+        Some(_) => "IfNotPresent",
+    }
+}
+
+fn fill_volume(volume: &mut api::Volume) {
+    if let Some(host_path) = &mut volume.host_path {
+        host_path.type_.get_or_insert_default();
+    }
+    let empty = api::Volume { name: volume.name.clone(), ..Default::default() };
+    if *volume == empty {
+        volume.empty_dir = Some(api::EmptyDirVolumeSource::default());
+    }
+}

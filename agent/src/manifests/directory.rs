@@ -1,0 +1,158 @@
+//! The directory as a source of pods: waits, looks, publishes.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use winddown_shared::WallClock;
+
+use super::scan::{SETTLE, Scanner};
+use super::watch::{self as events, Hint, Watch};
+use super::{DesiredManifests, ManifestProblem};
+
+/// Between an event and the look: what is written together is seen together.
+const DEBOUNCE: Duration = Duration::from_millis(50);
+/// Between two looks, however many events there are.
+const PAUSE: Duration = Duration::from_millis(200);
+/// A file system that takes longer than this to answer is reported.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Watches a directory of manifests and publishes what it asks for.
+///
+/// Made with its receiver by [`ManifestDirectory::new`]; works while [`ManifestDirectory::run`] is
+/// polled.
+pub struct ManifestDirectory {
+    directory: PathBuf,
+    scanner: Arc<Mutex<Scanner>>,
+    rescan: Duration,
+    wall: WallClock,
+    desired: watch::Sender<Arc<DesiredManifests>>,
+}
+
+impl ManifestDirectory {
+    /// A source for the manifests in `directory`, which need not exist yet.
+    ///
+    /// `rescan` is how often it is looked through although nothing told that it changed; files that
+    /// did not change are not read again. The receiver starts with generation 0: nothing known yet.
+    pub fn new(
+        directory: PathBuf,
+        node_name: &str,
+        rescan: Duration,
+        wall: WallClock,
+    ) -> (Self, watch::Receiver<Arc<DesiredManifests>>) {
+        let (desired, receiver) = watch::channel(Arc::default());
+        let scanner = Scanner::new(directory.clone(), node_name.to_owned());
+        let scanner = Arc::new(Mutex::new(scanner));
+        (Self { directory, scanner, rescan, wall, desired }, receiver)
+    }
+
+    /// Looks at once, then whenever something changes, until `stop` is cancelled.
+    ///
+    /// Needs a tokio runtime with I/O and time. A file system that hangs holds up a thread of the
+    /// blocking pool, not this future.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut watch = Watch::open();
+        let mut closed = HashSet::new();
+        let (mut due, mut earliest) = (Instant::now(), Instant::now());
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = sleep_until(due) => {
+                    let unsettled = tokio::select! {
+                        () = stop.cancelled() => return,
+                        unsettled = self.look(&mut watch, std::mem::take(&mut closed)) => unsettled,
+                    };
+                    let now = Instant::now();
+                    earliest = now + PAUSE;
+                    due = now + if unsettled { SETTLE } else { self.rescan };
+                }
+                hint = watch.next(&self.directory) => {
+                    if let Hint::Closed(name) = hint {
+                        closed.insert(name);
+                    }
+                    due = due.min(earliest.max(Instant::now() + DEBOUNCE));
+                }
+            }
+        }
+    }
+
+    /// One look, and its publication. Says whether another one is due soon.
+    async fn look(&self, watch: &mut Watch, closed: HashSet<OsString>) -> bool {
+        let (scanner, watches) = (Arc::clone(&self.scanner), watch.watches());
+        let wall = self.wall.now();
+        let now = Instant::now();
+        let mut work = tokio::task::spawn_blocking(move || {
+            // A look that panicked leaves nothing half-done that the next one would not redo.
+            let mut scanner = scanner.lock().unwrap_or_else(PoisonError::into_inner);
+            let attached = watches.map(|watches| events::attach(watches, scanner.directory()));
+            let unsettled = scanner.scan(&closed, now, wall);
+            (attached, unsettled, scanner.desired(wall))
+        });
+        let done = match tokio::time::timeout(PATIENCE, &mut work).await {
+            Ok(done) => done,
+            Err(_) => {
+                self.report_silence();
+                work.await
+            }
+        };
+        match done {
+            Ok((attached, unsettled, desired)) => {
+                watch.attached(attached.unwrap_or_default());
+                self.publish(desired);
+                unsettled
+            }
+            Err(error) => {
+                tracing::error!(%error, "looking through the manifests failed; it is tried again");
+                false
+            }
+        }
+    }
+
+    fn publish(&self, mut desired: DesiredManifests) {
+        self.desired.send_if_modified(|current| {
+            let changed = current.generation == 0 || !is_same(current, &desired);
+            if changed {
+                desired.generation = current.generation + 1;
+                *current = Arc::new(std::mem::take(&mut desired));
+            }
+            changed
+        });
+    }
+
+    /// Everything stays as it was, but nobody shall take it for certain.
+    fn report_silence(&self) {
+        let current = Arc::clone(&self.desired.borrow());
+        let mut desired = DesiredManifests { complete: false, ..(*current).clone() };
+        desired.errors.insert(
+            0,
+            ManifestProblem {
+                file: self.directory.clone(),
+                line: None,
+                column: None,
+                field: String::new(),
+                message: format!(
+                    "the file system has not answered for {} s: its pods are kept",
+                    PATIENCE.as_secs()
+                ),
+                kept: true,
+                since: self.wall.now(),
+            },
+        );
+        self.publish(desired);
+    }
+}
+
+fn is_same(a: &DesiredManifests, b: &DesiredManifests) -> bool {
+    let same_pods = || a.pods.iter().zip(&b.pods).all(|(a, b)| a.is_same_object(b));
+    a.complete == b.complete
+        && a.pods.len() == b.pods.len()
+        && a.errors == b.errors
+        && a.ignored == b.ignored
+        && same_pods()
+}

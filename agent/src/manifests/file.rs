@@ -1,0 +1,140 @@
+//! Files as they lie in the directory.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use winddown_shared::WallTime;
+
+use super::ManifestError;
+use crate::document::MAX_BYTES;
+
+/// What an entry's name says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// To be read.
+    Manifest,
+    /// Hidden, or left by an editor while it works: not meant for us.
+    Hidden,
+    /// Neither; people want to know that it is not read.
+    Other,
+}
+
+/// What lies behind a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Missing,
+    Regular(Stamp),
+    /// Cannot be read, and why.
+    Special(&'static str),
+    Unreadable(io::ErrorKind),
+}
+
+/// Tells one version of a file from another without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+// === impl Role ===
+
+impl Role {
+    pub(super) fn of(name: &OsStr) -> Self {
+        let bytes = name.as_bytes();
+        let ends = |endings: &[&[u8]]| endings.iter().any(|ending| bytes.ends_with(ending));
+        // `4913` is what vim tries a directory with.
+        if bytes.starts_with(b".")
+            || bytes.starts_with(b"#")
+            || ends(&[b"~", b".swp", b".swx", b".tmp"])
+            || bytes == b"4913"
+        {
+            return Self::Hidden;
+        }
+        match ends(&[b".yaml", b".yml", b".json"]) {
+            true => Self::Manifest,
+            false => Self::Other,
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Looks at `path`, through links, without opening it.
+    pub(super) fn of(path: &Path) -> Self {
+        match fs::metadata(path) {
+            Ok(meta) => match special(&meta) {
+                Some(kind) => Self::Special(kind),
+                None => Self::Regular(Stamp::of(&meta)),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match fs::symlink_metadata(path) {
+                    Ok(_) => Self::Special("a link that leads nowhere"),
+                    Err(_) => Self::Missing,
+                }
+            }
+            Err(error) => Self::Unreadable(error.kind()),
+        }
+    }
+}
+
+fn special(meta: &Metadata) -> Option<&'static str> {
+    let kind = meta.file_type();
+    match () {
+        () if kind.is_file() => None,
+        () if kind.is_dir() => Some("a directory"),
+        () if kind.is_fifo() => Some("a named pipe"),
+        () if kind.is_socket() => Some("a socket"),
+        () => Some("a device"),
+    }
+}
+
+// === impl Stamp ===
+
+impl Stamp {
+    fn of(meta: &Metadata) -> Self {
+        Self {
+            device: meta.dev(),
+            inode: meta.ino(),
+            size: meta.size(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+
+    /// Whether nobody wrote to the file in the second before `now`. A clock that was set back says no.
+    pub(super) fn rests(&self, now: WallTime) -> bool {
+        let last = self.modified.0.max(self.changed.0);
+        now.as_second().saturating_sub(last) >= 2
+    }
+}
+
+/// Reads a manifest without ever waiting for a writer.
+///
+/// # Errors
+/// It cannot be read, or is no regular file. A file that is too large is read only as far as it
+/// takes to know that.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, ManifestError> {
+    let failed =
+        |source: io::Error| ManifestError::Read { path: path.to_owned(), source: Arc::new(source) };
+    // Without O_NONBLOCK, opening a pipe that took the file's place would wait for its writer.
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).unwrap_or(0);
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    let meta = file.metadata().map_err(failed)?;
+    if let Some(kind) = special(&meta) {
+        return Err(ManifestError::NotRegular { path: path.to_owned(), kind });
+    }
+    let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}

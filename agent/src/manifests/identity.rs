@@ -1,0 +1,69 @@
+//! What tells a pod from a file apart: name, UID, annotations, node.
+
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1 as api;
+use sha2::{Digest, Sha256};
+
+/// The annotations the kubelet puts on a pod from a file.
+const SOURCE: &str = "kubernetes.io/config.source";
+const HASH: &str = "kubernetes.io/config.hash";
+
+/// The pod's own UID, or a hash of the pod, the node and the path.
+///
+/// The pod as it was read is hashed, not its text: a comment or a blank does not end a pod.
+pub(super) fn uid(pod: &api::Pod, path: &Path, node_name: &str) -> String {
+    if let Some(uid) = pod.metadata.uid.as_ref().filter(|uid| !uid.is_empty()) {
+        return uid.clone();
+    }
+    let mut hash = Sha256::new();
+    // A pod that was read from text has nothing in it that JSON cannot hold.
+    hash.update(serde_json::to_vec(pod).unwrap_or_default());
+    hash.update(b"\nhost:");
+    hash.update(node_name.as_bytes());
+    hash.update(b"\nfile:");
+    hash.update(path.as_os_str().as_bytes());
+    // As long as the kubelet's, which is an MD5: 32 hexadecimal digits.
+    hash.finalize().iter().take(16).fold(String::with_capacity(32), |mut uid, byte| {
+        let _ = write!(uid, "{byte:02x}");
+        uid
+    })
+}
+
+/// Makes the pod one of this node's, as the kubelet does with a file's.
+pub(super) fn bind(pod: &mut api::Pod, uid: String, node_name: &str) {
+    let meta = &mut pod.metadata;
+    meta.name = Some(full_name(meta.name.as_deref().unwrap_or_default(), node_name));
+    if meta.namespace.as_ref().is_none_or(String::is_empty) {
+        meta.namespace = Some("default".to_owned());
+    }
+    let annotations = meta.annotations.get_or_insert_default();
+    annotations.insert(SOURCE.to_owned(), "file".to_owned());
+    annotations.insert(HASH.to_owned(), uid.clone());
+    meta.uid = Some(uid);
+
+    let spec = pod.spec.get_or_insert_default();
+    spec.node_name = Some(node_name.to_owned());
+    tolerate_no_execute(spec);
+    pod.status = Some(api::PodStatus { phase: Some("Pending".to_owned()), ..Default::default() });
+}
+
+/// The name the pod gets from the one in the file.
+pub(super) fn full_name(name: &str, node_name: &str) -> String {
+    format!("{name}-{}", node_name.to_ascii_lowercase())
+}
+
+/// A pod from a file is not ended because its node has problems: nobody would start it elsewhere.
+fn tolerate_no_execute(spec: &mut api::PodSpec) {
+    let tolerations = spec.tolerations.get_or_insert_default();
+    let all = api::Toleration {
+        effect: Some("NoExecute".to_owned()),
+        operator: Some("Exists".to_owned()),
+        ..Default::default()
+    };
+    if !tolerations.contains(&all) {
+        tolerations.push(all);
+    }
+}

@@ -1,0 +1,270 @@
+//! One look through the directory, and what is known from those before.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::{Pod, WallTime};
+
+use super::file::{self, Role, State};
+use super::{DesiredManifests, ManifestError, ManifestProblem, read_manifest};
+
+/// How long a file has to stay as it is before it is read, or taken for removed, unless its writer
+/// is known to have closed it. Editors remove a file and write it anew.
+pub(super) const SETTLE: Duration = Duration::from_millis(500);
+
+/// Knows the directory as it last was.
+pub(super) struct Scanner {
+    directory: PathBuf,
+    node_name: String,
+    files: BTreeMap<OsString, Entry>,
+    ignored: Vec<PathBuf>,
+    /// Why the directory could not be listed, and since when.
+    failure: Option<(String, WallTime)>,
+    /// Files whose pod another file has already, and since when.
+    doubles: BTreeMap<OsString, WallTime>,
+}
+
+/// What is known of one file.
+#[derive(Default)]
+struct Entry {
+    /// The version that `pod` or `error` comes from; none when it has to be read again.
+    taken: Option<State>,
+    /// A version that may still be on its way, and since when it is there.
+    pending: Option<(State, Instant)>,
+    /// The last good version's pod.
+    pod: Option<Pod>,
+    /// What is wrong with the version taken, and since when.
+    error: Option<(ManifestError, WallTime)>,
+}
+
+impl Scanner {
+    pub(super) fn new(directory: PathBuf, node_name: String) -> Self {
+        Self {
+            directory,
+            node_name,
+            files: BTreeMap::new(),
+            ignored: Vec::new(),
+            failure: None,
+            doubles: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Looks through the directory. `closed` are files that a writer has just closed or moved here.
+    ///
+    /// Says whether something has yet to settle, so that another look is due after [`SETTLE`].
+    /// Reads only files that are not as they were.
+    pub(super) fn scan(&mut self, closed: &HashSet<OsString>, now: Instant, wall: WallTime) -> bool {
+        let names = match self.list() {
+            Ok(names) => {
+                self.failure = None;
+                names
+            }
+            Err(error) => {
+                let what = reason(&error);
+                let since = match &self.failure {
+                    Some((same, since)) if *same == what => *since,
+                    _ => wall,
+                };
+                self.failure = Some((what, since));
+                return false;
+            }
+        };
+        for name in names {
+            self.files.entry(name).or_default();
+        }
+        let mut unsettled = false;
+        let (directory, node_name) = (&self.directory, &self.node_name);
+        self.files.retain(|name, entry| {
+            let path = directory.join(name);
+            let look = Look { path: &path, node_name, now, wall, closed: closed.contains(name) };
+            let kept = entry.look(&look);
+            unsettled |= entry.pending.is_some();
+            kept
+        });
+        unsettled
+    }
+
+    /// What the directory asks for, as far as it is known. The generation is the caller's.
+    pub(super) fn desired(&mut self, wall: WallTime) -> DesiredManifests {
+        let mut desired = DesiredManifests {
+            complete: self.failure.is_none() && self.files.values().all(|e| e.pod.is_some()),
+            ignored: self.ignored.clone(),
+            ..DesiredManifests::default()
+        };
+        if let Some((what, since)) = &self.failure {
+            desired.errors.push(whole(&self.directory, what.clone(), *since));
+        }
+        let mut taken: HashMap<&str, &OsString> = HashMap::new();
+        let mut doubles = BTreeMap::new();
+        for (name, entry) in &self.files {
+            let path = self.directory.join(name);
+            if let Some((error, since)) = &entry.error {
+                desired.errors.extend(error.problems(&path, entry.pod.is_some(), *since));
+            }
+            let Some(pod) = &entry.pod else { continue };
+            let identities =
+                [(&**pod.full_name(), "metadata.name"), (pod.uid().as_str(), "metadata.uid")];
+            let first = identities.iter().find_map(|(id, field)| Some((field, taken.get(id)?)));
+            let Some((field, first)) = first else {
+                taken.extend(identities.map(|(id, _)| (id, name)));
+                desired.pods.push(pod.clone());
+                continue;
+            };
+            let since = *self.doubles.get(name).unwrap_or(&wall);
+            doubles.insert(name.clone(), since);
+            let what = format!(
+                "the pod {} is in {} already: remove one of the two files, or rename its pod",
+                pod.label(),
+                self.directory.join(first).display()
+            );
+            let problem = whole(&path, what, since);
+            desired.errors.push(ManifestProblem { field: (*field).to_owned(), ..problem });
+        }
+        self.doubles = doubles;
+        desired
+    }
+
+    /// The names of the manifests; what else there is goes to `ignored`.
+    fn list(&mut self) -> io::Result<Vec<OsString>> {
+        let (mut names, mut ignored) = (Vec::new(), Vec::new());
+        for entry in std::fs::read_dir(&self.directory)? {
+            let name = entry?.file_name();
+            match Role::of(&name) {
+                Role::Manifest => names.push(name),
+                Role::Other => ignored.push(self.directory.join(name)),
+                Role::Hidden => {}
+            }
+        }
+        ignored.sort();
+        self.ignored = ignored;
+        Ok(names)
+    }
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "does not exist: create it; pods that came from it are kept until it is there".to_owned()
+        }
+        io::ErrorKind::NotADirectory => {
+            "is not a directory: pods that came from it are kept until it is one".to_owned()
+        }
+        _ => format!("cannot be read, pods that came from it are kept: {error}"),
+    }
+}
+
+fn whole(file: &Path, message: String, since: WallTime) -> ManifestProblem {
+    ManifestProblem {
+        file: file.to_owned(),
+        line: None,
+        column: None,
+        field: String::new(),
+        message,
+        kept: false,
+        since,
+    }
+}
+
+/// The circumstances of a look at one file.
+struct Look<'a> {
+    path: &'a Path,
+    node_name: &'a str,
+    now: Instant,
+    wall: WallTime,
+    /// Its writer has just closed it.
+    closed: bool,
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// Looks at the file, and takes it if it has settled. Says whether there still is one.
+    fn look(&mut self, look: &Look<'_>) -> bool {
+        let state = State::of(look.path);
+        if self.taken == Some(state) && !look.closed {
+            self.pending = None;
+            return true;
+        }
+        if !self.has_settled(state, look) {
+            return true;
+        }
+        self.pending = None;
+        match state {
+            State::Missing => return false,
+            State::Regular(_) => self.read(state, look),
+            State::Special(kind) => {
+                self.taken = Some(state);
+                self.fail(ManifestError::NotRegular { path: look.path.to_owned(), kind }, look);
+            }
+            State::Unreadable(kind) => {
+                // Nothing tells when that gets better, so it is tried at every look.
+                self.taken = None;
+                let source = Arc::new(io::Error::from(kind));
+                self.fail(ManifestError::Read { path: look.path.to_owned(), source }, look);
+            }
+        }
+        true
+    }
+
+    fn has_settled(&mut self, state: State, look: &Look<'_>) -> bool {
+        let rests = match state {
+            State::Regular(stamp) => look.closed || stamp.rests(look.wall),
+            State::Missing => false,
+            State::Special(_) | State::Unreadable(_) => true,
+        };
+        if rests {
+            return true;
+        }
+        match self.pending {
+            Some((pending, since)) if pending == state => look.now - since >= SETTLE,
+            _ => {
+                self.pending = Some((state, look.now));
+                false
+            }
+        }
+    }
+
+    fn read(&mut self, state: State, look: &Look<'_>) {
+        let bytes = match file::read(look.path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.taken = None;
+                return self.fail(error, look);
+            }
+        };
+        if State::of(look.path) != state {
+            // It changed while it was read: what was read may be half of each.
+            self.pending = Some((state, look.now));
+            return;
+        }
+        self.taken = Some(state);
+        match read_manifest(look.path, &bytes, look.node_name) {
+            Ok(pod) => {
+                self.error = None;
+                // The same pod stays the same object, so that readers see that nothing changed.
+                if self.pod.as_ref().is_none_or(|old| old.object() != pod.object()) {
+                    self.pod = Some(pod);
+                }
+            }
+            Err(error) => self.fail(error, look),
+        }
+    }
+
+    /// Notes the error; the last good pod stays.
+    fn fail(&mut self, error: ManifestError, look: &Look<'_>) {
+        let since = match &self.error {
+            Some((same, since)) if same.to_string() == error.to_string() => *since,
+            _ => look.wall,
+        };
+        self.error = Some((error, since));
+    }
+}

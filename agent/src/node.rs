@@ -1,0 +1,351 @@
+//! The node: pods, workers, shutdown and the control API joined together, for whatever runtime and
+//! whatever announces the shutdown. The service runs it on the real ones, the drill on stand-ins.
+
+mod api;
+mod decisions;
+mod drain;
+mod picture;
+pub mod reports;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use winddown_shared::status::StatusStore;
+use winddown_shared::{
+    Admission, Inhibitor, Intake, LockState, Pod, PodWorkers, Recorder, Runtime, RuntimeSyncer,
+    WallClock, WallTime, WorkerTimes,
+};
+use winddown_shutdown::{
+    AdmissionGate, GroupPeriod, Policy, ProgressSender, ReportStore, ShutdownController, ShutdownParts,
+    StateFile, Trigger,
+};
+
+use crate::config::{Config, ShutdownPeriods};
+use crate::manifests::DesiredManifests;
+
+pub use api::plan_view;
+pub use decisions::Decisions;
+pub(crate) use reports::chain;
+
+/// How long pods are held back for the login manager's first word. One that is silent for longer
+/// must not keep the node without pods.
+const FIRST_WORD: Duration = Duration::from_secs(2);
+
+/// How long a shutdown that is already under way waits for the pods to be found again.
+const FIRST_PASS: Duration = Duration::from_secs(5);
+
+/// What a [`Node`] is made of.
+pub struct NodeParts<R, I> {
+    /// The configuration, and where it came from.
+    pub configuration: Configuration,
+    /// Runs the containers.
+    pub runtime: Arc<R>,
+    /// Announces the node's shutdown.
+    pub inhibitor: Arc<I>,
+    /// The pods that are wanted.
+    pub manifests: watch::Receiver<Arc<DesiredManifests>>,
+    /// Who the node is.
+    pub identity: Identity,
+    /// The trigger that reports name.
+    pub trigger: Trigger,
+    /// Labels statuses and reports.
+    pub wall: WallClock,
+}
+
+/// A configuration and where it came from.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// What is in force.
+    pub config: Arc<Config>,
+    /// The file; none when the defaults are in force.
+    pub file: Option<PathBuf>,
+    /// What was noticed in it.
+    pub warnings: Vec<String>,
+    /// When it was read.
+    pub loaded_at: WallTime,
+}
+
+/// Who the node is.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The node's name.
+    pub name: String,
+    /// The kernel's boot id.
+    pub boot_id: String,
+}
+
+/// The running node. Cheap to clone.
+pub struct Node<R: Runtime, I: Inhibitor>(Arc<Inner<R, I>>);
+
+struct Inner<R: Runtime, I: Inhibitor> {
+    configuration: RwLock<Configuration>,
+    policy: watch::Sender<Arc<Policy>>,
+    inhibitor: Arc<I>,
+    workers: PodWorkers<RuntimeSyncer<R>>,
+    statuses: StatusStore,
+    manifests: watch::Receiver<Arc<DesiredManifests>>,
+    gate: AdmissionGate,
+    progress: ProgressSender,
+    decisions: Decisions,
+    reports: ReportStore,
+    identity: Identity,
+    wall: WallClock,
+    started: tokio::time::Instant,
+    started_at: WallTime,
+    held_since: watch::Sender<Option<WallTime>>,
+    changes: watch::Sender<u64>,
+    draining: tokio::sync::Semaphore,
+    stop: CancellationToken,
+}
+
+impl<R: Runtime, I: Inhibitor> Clone for Node<R, I> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<R: Runtime, I: Inhibitor> Node<R, I> {
+    /// Joins the parts and starts them. Must be called inside a tokio runtime.
+    ///
+    /// No pod is admitted before the login manager has said whether a shutdown is already under way
+    /// (or has been silent for two seconds), and no shutdown is acted on before the pods that run
+    /// already are known.
+    pub fn start(parts: NodeParts<R, I>) -> Self {
+        let state = parts.configuration.config.state_directory.clone();
+        let decisions = Decisions::new(parts.wall.clone());
+        let recorder: Arc<dyn Recorder> = Arc::new(decisions.clone());
+        let statuses = StatusStore::default();
+        let syncer = RuntimeSyncer::new(
+            Arc::clone(&parts.runtime),
+            statuses.clone(),
+            Arc::clone(&recorder),
+            parts.wall.clone(),
+        );
+        // Exits come as events; the resync is only the safety net, and costs a wake-up each time.
+        let times = WorkerTimes { resync: Duration::from_secs(300), ..WorkerTimes::default() };
+        let workers = PodWorkers::new(syncer, recorder, times);
+        let policy = watch::Sender::new(Arc::new(policy_of(&parts.configuration.config.shutdown)));
+        let inner = Arc::new(Inner {
+            policy,
+            inhibitor: parts.inhibitor,
+            workers,
+            statuses,
+            manifests: parts.manifests,
+            gate: AdmissionGate::new(),
+            progress: ProgressSender::new(),
+            decisions,
+            reports: ReportStore::new(reports::directory(&state)),
+            identity: parts.identity,
+            started: tokio::time::Instant::now(),
+            started_at: parts.wall.now(),
+            wall: parts.wall,
+            configuration: RwLock::new(parts.configuration),
+            held_since: watch::Sender::new(None),
+            changes: watch::Sender::new(0),
+            draining: tokio::sync::Semaphore::new(1),
+            stop: CancellationToken::new(),
+        });
+        let node = Self(inner);
+        tokio::spawn(RuntimeSyncer::follow_changes(node.0.workers.clone()));
+        tokio::spawn(node.clone().note_lock());
+        tokio::spawn(node.clone().count_changes());
+        tokio::spawn(node.clone().run(parts.runtime, parts.trigger));
+        node
+    }
+
+    /// Ends the pods as at a shutdown that the login manager did not announce, within `time`, and
+    /// resolves when they are gone or the time is over.
+    pub async fn end_pods(&self, inhibitor: Arc<impl Inhibitor>, trigger: Trigger) {
+        self.controller(inhibitor, trigger).run(self.0.stop.clone()).await;
+    }
+
+    /// Takes over what can change while running from a configuration that was read again.
+    pub fn reconfigure(&self, configuration: Configuration) {
+        self.0.policy.send_replace(Arc::new(policy_of(&configuration.config.shutdown)));
+        let mut current =
+            self.0.configuration.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *current = configuration;
+        drop(current);
+        self.0.changes.send_modify(|n| *n += 1);
+    }
+
+    /// The configuration in force.
+    pub fn configuration(&self) -> Configuration {
+        self.0
+            .configuration
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
+    }
+
+    /// How far a shutdown is, and every step.
+    pub fn progress(&self) -> watch::Receiver<winddown_shutdown::Progress> {
+        self.0.progress.subscribe()
+    }
+
+    /// The pod workers.
+    pub fn workers(&self) -> &PodWorkers<RuntimeSyncer<R>> {
+        &self.0.workers
+    }
+
+    /// Reports that are kept.
+    pub fn reports(&self) -> &ReportStore {
+        &self.0.reports
+    }
+
+    /// Stops all work; containers are left as they are.
+    pub async fn shut_down(&self) {
+        self.0.stop.cancel();
+        self.0.workers.shut_down().await;
+    }
+
+    async fn run(self, runtime: Arc<R>, trigger: Trigger) {
+        let mut inhibitor = self.0.inhibitor.state();
+        let said = inhibitor.wait_for(|s| s.preparing || s.lock.is_decided());
+        let preparing = tokio::time::timeout(FIRST_WORD, said)
+            .await
+            .is_ok_and(|state| state.is_ok_and(|s| s.preparing));
+        if preparing {
+            self.0.gate.shut();
+        }
+        let first_pass = self.start_intake(runtime);
+        if tokio::time::timeout(FIRST_PASS, first_pass).await.is_err() {
+            tracing::warn!("the pods of this node are not known yet; a shutdown would miss them");
+        }
+        let inhibitor = Arc::clone(&self.0.inhibitor);
+        self.controller(inhibitor, trigger).run(self.0.stop.clone()).await;
+    }
+
+    /// Starts the intake; resolves when it has gone through the desired pods once.
+    fn start_intake(&self, runtime: Arc<R>) -> impl Future<Output = ()> + use<R, I> {
+        let recorder: Arc<dyn Recorder> = Arc::new(self.0.decisions.clone());
+        let intake = Intake::new(
+            runtime,
+            self.0.workers.clone(),
+            self.0.statuses.clone(),
+            Admission::default().then(self.0.gate.clone()),
+            recorder,
+        );
+        let mut passed = intake.passes();
+        let desired = self.desired();
+        let stop = self.0.stop.clone();
+        let closed = self.0.gate.changes();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = intake.run(desired, closed) => {}
+                () = stop.cancelled() => {}
+            }
+        });
+        async move {
+            // An intake that is gone will not say more.
+            let _ = passed.wait_for(|n| *n > 0).await;
+        }
+    }
+
+    /// The desired pods as the intake reads them: nothing until the directory was read once.
+    fn desired(&self) -> watch::Receiver<Option<Arc<Vec<Pod>>>> {
+        let (tx, rx) = watch::channel(None);
+        let mut manifests = self.0.manifests.clone();
+        tokio::spawn(async move {
+            loop {
+                let now = Arc::clone(&manifests.borrow_and_update());
+                if now.generation > 0 {
+                    tx.send_replace(Some(Arc::new(now.pods.clone())));
+                }
+                tokio::select! {
+                    changed = manifests.changed() => if changed.is_err() { return },
+                    () = tx.closed() => return,
+                }
+            }
+        });
+        rx
+    }
+
+    fn controller<J: Inhibitor>(
+        &self,
+        inhibitor: Arc<J>,
+        trigger: Trigger,
+    ) -> ShutdownController<PodWorkers<RuntimeSyncer<R>>, J> {
+        let state = self.configuration().config.state_directory.clone();
+        ShutdownController::new(ShutdownParts {
+            killer: Arc::new(self.0.workers.clone()),
+            inhibitor,
+            gate: self.0.gate.clone(),
+            policy: self.0.policy.subscribe(),
+            reports: Arc::new(self.0.reports.clone()),
+            state_file: Some(StateFile::in_directory(state)),
+            recorder: Arc::new(self.0.decisions.clone()),
+            progress: self.0.progress.clone(),
+            clock: self.0.wall.clone(),
+            boot_id: self.0.identity.boot_id.clone(),
+            trigger,
+        })
+    }
+
+    /// Remembers since when the lock is held.
+    async fn note_lock(self) {
+        let mut states = self.0.inhibitor.state();
+        loop {
+            let held = states.borrow_and_update().lock == LockState::Held;
+            let now = self.0.wall.now();
+            self.0.held_since.send_if_modified(|since| {
+                let changed = since.is_some() != held;
+                if changed {
+                    *since = held.then_some(now);
+                }
+                changed
+            });
+            tokio::select! {
+                changed = states.changed() => if changed.is_err() { return },
+                () = self.0.stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Counts up whenever the picture of the node changes.
+    async fn count_changes(self) {
+        let mut statuses = self.0.statuses.changes();
+        let mut manifests = self.0.manifests.clone();
+        let mut inhibitor = self.0.inhibitor.state();
+        let mut progress = self.0.progress.subscribe();
+        let mut decisions = self.0.decisions.changes();
+        loop {
+            tokio::select! {
+                Ok(()) = statuses.changed() => {}
+                Ok(()) = manifests.changed() => {}
+                Ok(()) = inhibitor.changed() => {}
+                Ok(()) = progress.changed() => {}
+                Ok(()) = decisions.changed() => {}
+                () = self.0.stop.cancelled() => return,
+                else => return,
+            }
+            self.0.changes.send_modify(|n| *n += 1);
+        }
+    }
+}
+
+/// The policy that a configuration describes.
+///
+/// The configuration was validated when it was read; what the policy refuses all the same is logged,
+/// and a shutdown is then not delayed.
+pub fn policy_of(periods: &ShutdownPeriods) -> Policy {
+    let policy = match periods {
+        ShutdownPeriods::Total { total, critical } => Policy::from_periods(*total, *critical),
+        ShutdownPeriods::ByPriority(groups) => {
+            Policy::by_priority(groups.iter().map(|group| GroupPeriod {
+                priority: group.priority,
+                shutdown_grace_period_seconds: i64::try_from(group.period.as_secs())
+                    .unwrap_or(i64::MAX),
+            }))
+        }
+    };
+    policy.unwrap_or_else(|error| {
+        tracing::error!(%error, "the shutdown periods cannot be used; shutdown is not delayed");
+        Policy::disabled()
+    })
+}

@@ -1,0 +1,129 @@
+//! Ending all pods while the node stays up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use winddown_shared::{Event, Inhibitor, Recorder, Runtime};
+use winddown_shutdown::{
+    Budget, DrainOrder, PodEnd, ProgressPhase, ProgressSender, ShutdownReport, drain, plan,
+};
+
+use super::{Decisions, Node};
+use crate::api::{DrainEvent, DrainRequest, ErrorCode};
+use crate::control::ApiError;
+
+impl<R: Runtime, I: Inhibitor> Node<R, I> {
+    /// Closes admission and starts the drain as a task of its own: it goes on without its caller.
+    pub(super) fn start_drain(
+        &self,
+        request: DrainRequest,
+    ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
+        if self.0.progress.subscribe().borrow().phase == ProgressPhase::Ending {
+            return Err(ApiError::new(ErrorCode::Conflict, "the node is shutting down already"));
+        }
+        let node = self.clone();
+        let Ok(permit) = self.0.draining.try_acquire().map(tokio::sync::SemaphorePermit::forget)
+        else {
+            return Err(ApiError::new(ErrorCode::Conflict, "a drain is under way already")
+                .with_hint("follow it with: winddown status --watch"));
+        };
+        let () = permit;
+        self.0.gate.shut();
+        let (tx, rx) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            node.run_drain(request, tx).await;
+            node.0.draining.add_permits(1);
+        });
+        Ok(rx)
+    }
+
+    async fn run_drain(&self, request: DrainRequest, events: mpsc::UnboundedSender<DrainEvent>) {
+        use winddown_shared::PodKiller;
+        let policy = Arc::clone(&self.0.policy.borrow());
+        let time = request.timeout_seconds.map(Duration::from_secs);
+        let budget = Budget::of_drain(&policy, time.unwrap_or(policy.requested()));
+        let planned = plan(&self.0.workers.active_pods(), &policy, Some(budget.pods));
+        // Nobody listening any more is fine: the drain goes on.
+        let _ = events.send(DrainEvent::Started {
+            groups: planned.groups.iter().filter(|g| !g.pods.is_empty()).count(),
+            pods: planned.pod_count(),
+            seconds: budget.pods.as_secs_f64(),
+        });
+        let order = DrainOrder {
+            policy,
+            time,
+            recorder: Arc::new(Tell { decisions: self.0.decisions.clone(), events: events.clone() }),
+            progress: ProgressSender::new(),
+            clock: self.0.wall.clone(),
+            boot_id: self.0.identity.boot_id.clone(),
+        };
+        let told = tokio::spawn(tell_pods(self.0.decisions.listen(), events.clone()));
+        let cancel = CancellationToken::new();
+        let report = drain(&Arc::new(self.0.workers.clone()), order, &cancel).await;
+        told.abort();
+        tell_end(&report, &events);
+    }
+}
+
+/// Passes on what the run records about groups.
+struct Tell {
+    decisions: Decisions,
+    events: mpsc::UnboundedSender<DrainEvent>,
+}
+
+impl Recorder for Tell {
+    fn record(&self, event: &Event) {
+        self.decisions.record(event);
+        let told = match event {
+            Event::GroupStarted { priority, pods, allowed } => DrainEvent::GroupStarted {
+                priority: *priority,
+                pods: *pods,
+                seconds: allowed.as_secs_f64(),
+            },
+            Event::GroupEnded { priority, took, left } => DrainEvent::GroupEnded {
+                priority: *priority,
+                took_seconds: took.as_secs_f64(),
+                left: *left,
+            },
+            _ => return,
+        };
+        let _ = self.events.send(told);
+    }
+}
+
+/// Passes on what the workers record about pods.
+async fn tell_pods(
+    mut happened: mpsc::UnboundedReceiver<Event>,
+    events: mpsc::UnboundedSender<DrainEvent>,
+) {
+    while let Some(event) = happened.recv().await {
+        if let Event::PodStopped { pod, took, forced } = event {
+            let _ = events.send(DrainEvent::PodEnded {
+                namespace: pod.namespace.to_string(),
+                name: pod.name.to_string(),
+                took_seconds: took.as_secs_f64(),
+                forced: !forced.is_empty(),
+            });
+        }
+    }
+}
+
+fn tell_end(report: &ShutdownReport, events: &mpsc::UnboundedSender<DrainEvent>) {
+    let pods = || report.groups.iter().flat_map(|group| &group.pods);
+    let left = |end: PodEnd| matches!(end, PodEnd::Left | PodEnd::Ending);
+    for pod in pods().filter(|pod| left(pod.end)) {
+        let _ = events.send(DrainEvent::PodLeft {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            message: pod.error.clone().unwrap_or_default(),
+        });
+    }
+    let _ = events.send(DrainEvent::Finished {
+        ended: pods().filter(|pod| !left(pod.end)).count(),
+        forced: pods().filter(|pod| pod.end == PodEnd::Killed).count(),
+        left: pods().filter(|pod| left(pod.end)).count(),
+        took_seconds: report.took.as_secs_f64(),
+    });
+}

@@ -1,0 +1,78 @@
+//! The reports on disk, in the form the control API and the commands show them.
+
+use std::path::{Path, PathBuf};
+
+use winddown_shutdown::{ReportStore, ShutdownReport};
+
+use crate::api::{ErrorCode, ReportEntry, ReportList};
+use crate::control::ApiError;
+
+/// Where reports are kept below the state directory.
+pub fn directory(state: &Path) -> PathBuf {
+    state.join("reports")
+}
+
+/// The reports that are kept, newest first. Blocks on the disk.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn list(store: &ReportStore) -> Result<ReportList, ApiError> {
+    let listing = store.list().map_err(|error| {
+        ApiError::new(ErrorCode::Internal, chain(&error))
+            .with_hint("check the state directory's permissions and the disk")
+    })?;
+    Ok(ReportList {
+        reports: listing.reports.iter().map(entry).collect(),
+        problems: listing.broken.iter().map(|error| chain(error)).collect(),
+    })
+}
+
+/// One report; `latest` names the newest. Blocks on the disk.
+///
+/// # Errors
+/// There is no such report.
+pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError> {
+    let listing = store.list().map_err(|error| {
+        ApiError::new(ErrorCode::Internal, chain(&error))
+            .with_hint("check the state directory's permissions and the disk")
+    })?;
+    let found = listing.reports.iter().find(|r| id == "latest" || r.id() == id);
+    let Some(report) = found else {
+        let missing = ApiError::new(ErrorCode::NotFound, match id {
+            "latest" => "no shutdown has been reported on this node yet".to_owned(),
+            id => format!("there is no report {id:?}"),
+        });
+        return Err(missing.with_hint("list the reports there are: winddown report --list"));
+    };
+    serde_json::to_value(report).map_err(|error| ApiError::new(ErrorCode::Internal, chain(&error)))
+}
+
+fn entry(report: &ShutdownReport) -> ReportEntry {
+    ReportEntry {
+        id: report.id(),
+        boot_id: report.boot_id.clone(),
+        started_at: Some(report.started_at),
+        trigger: word(&report.trigger),
+        outcome: word(&report.outcome),
+        pods: report.groups.iter().map(|g| g.pods.len()).sum(),
+        took_seconds: report.took.as_secs_f64(),
+    }
+}
+
+/// The word an enum has in JSON.
+fn word(value: &impl serde::Serialize) -> String {
+    let json = serde_json::to_value(value).ok();
+    json.and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// An error and its causes on one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        text.push_str(": ");
+        text.push_str(&source.to_string());
+        cause = source.source();
+    }
+    text
+}

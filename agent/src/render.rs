@@ -1,0 +1,32 @@
+//! Text for people: aligned, coloured where wanted, and safe to print whatever the names are.
+//!
+//! Every function here takes values and gives a string; nothing is printed and no clock is read.
+
+mod changes;
+mod paint;
+mod plan;
+mod status;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+mod units;
+
+pub use changes::changes;
+pub use paint::{error, notice};
+pub use plan::{groups, plan, reports};
+pub use status::status;
+pub use table::{Align, Column, Table};
+pub use text::{clean, fit, wrap};
+pub use units::{age, seconds};
+
+/// How a text is to look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Columns to fit into; `None` cuts and wraps nothing.
+    pub width: Option<usize>,
+    /// With colour.
+    pub color: bool,
+    /// With more columns and lines.
+    pub wide: bool,
+}

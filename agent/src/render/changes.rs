@@ -1,0 +1,92 @@
+//! What changed between two pictures, a line each: `status --watch` into a pipe.
+
+use std::collections::HashMap;
+
+use super::status::{pod_state, problems};
+use super::{clean, seconds};
+use crate::api::{LockState, Phase, PodStatus, Status};
+
+/// A line for everything that is different in `new`; with no `old`, for everything there is.
+///
+/// Each line starts with the time of `new`, in UTC.
+pub fn changes(old: Option<&Status>, new: &Status) -> Vec<String> {
+    let mut lines = Vec::new();
+    let differs = |same: bool| old.is_none() || !same;
+    if differs(old.is_some_and(|old| lock(old) == lock(new))) {
+        lines.push(format!("lock {}", lock(new)));
+    }
+    if differs(old.is_some_and(|old| shutdown(old) == shutdown(new))) {
+        lines.extend(shutdown(new));
+    }
+    pods(old, new, &mut lines);
+    let before: Vec<String> = old
+        .map(|old| old.manifests.problems.iter().map(problems::manifest).collect())
+        .unwrap_or_default();
+    let now: Vec<String> = new.manifests.problems.iter().map(problems::manifest).collect();
+    lines.extend(now.iter().filter(|p| !before.contains(p)).map(|p| format!("problem {p}")));
+    lines.extend(before.iter().filter(|p| !now.contains(p)).map(|p| format!("mended {p}")));
+    let time = new.time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    lines.into_iter().map(|line| format!("{time} {line}")).collect()
+}
+
+fn lock(status: &Status) -> String {
+    let lock = &status.lock;
+    let why = lock.why.as_deref().map(|why| format!(": {}", clean(why))).unwrap_or_default();
+    match lock.state {
+        LockState::Held => match lock.delay_seconds {
+            Some(delay) => {
+                format!("held, {} of {}", seconds(delay), seconds(lock.wanted_seconds))
+            }
+            None => "held".to_owned(),
+        },
+        LockState::Waiting => format!("not held{why}"),
+        LockState::Released => "released".to_owned(),
+        LockState::Absent => format!("none{why}"),
+        LockState::Unknown => "unknown".to_owned(),
+    }
+}
+
+fn shutdown(status: &Status) -> Vec<String> {
+    let shutdown = &status.shutdown;
+    let phase = match shutdown.phase {
+        Phase::Idle => return vec!["shutdown none".to_owned()],
+        Phase::Running => "running",
+        Phase::Cancelled => "cancelled",
+        Phase::Done => "done",
+        Phase::Unknown => "unknown",
+    };
+    let mut lines = vec![format!("shutdown {phase}")];
+    for group in shutdown.groups.iter().filter(|group| group.started) {
+        lines.push(format!(
+            "shutdown {phase} priority {}+ {} of {} ended",
+            group.priority, group.ended, group.pods
+        ));
+    }
+    lines
+}
+
+fn pods(old: Option<&Status>, new: &Status, lines: &mut Vec<String>) {
+    let mut before: HashMap<&str, &PodStatus> = old
+        .map(|old| old.pods.iter().map(|pod| (pod.uid.as_str(), pod)).collect())
+        .unwrap_or_default();
+    for pod in &new.pods {
+        let was = before.remove(pod.uid.as_str());
+        if was.is_none_or(|was| facts(was) != facts(pod)) {
+            lines.push(format!("pod {}", facts(pod)));
+        }
+    }
+    let mut gone: Vec<String> =
+        before.into_values().map(|pod| format!("pod {} gone", name(pod))).collect();
+    gone.sort_unstable();
+    lines.extend(gone);
+}
+
+fn facts(pod: &PodStatus) -> String {
+    let (name, state) = (name(pod), pod_state(pod));
+    let (ready, wanted, restarts) = (pod.ready_containers, pod.wanted_containers, pod.restarts);
+    format!("{name} {} ready={ready}/{wanted} restarts={restarts}", clean(&state))
+}
+
+fn name(pod: &PodStatus) -> String {
+    clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned()
+}

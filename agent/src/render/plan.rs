@@ -1,0 +1,118 @@
+//! `winddown plan` and the list of reports.
+
+use super::{Column, Table, View, clean, seconds, wrap};
+use crate::api::{PlannedGroup, ReportList, ShutdownPlan};
+
+/// The plan of a shutdown as text.
+pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
+    let mut text = String::new();
+    let mut say = |line: &str, indent: usize| {
+        for (number, part) in wrap(line, view.width, indent).iter().enumerate() {
+            text.push_str(&" ".repeat(if number == 0 { 0 } else { indent }));
+            text.push_str(part);
+            text.push('\n');
+        }
+    };
+    let pods = match plan.pod_count() {
+        0 => "no pods to end".to_owned(),
+        1 => "1 pod to end".to_owned(),
+        count => format!("{count} pods to end"),
+    };
+    let requested = seconds(plan.requested_seconds);
+    match &plan.shrunk {
+        None => say(&format!("shutdown: {pods}, at most {requested}"), 2),
+        Some(shrunk) => {
+            let available = seconds(shrunk.available_seconds);
+            say(&format!("shutdown: {pods}, at most {available} of the {requested} configured"), 2);
+            let by = match &shrunk.set_by {
+                Some(file) => format!("  logind allows no more, set by {}", clean(file)),
+                None => "  logind allows no more".to_owned(),
+            };
+            say(&by, 2);
+        }
+    }
+    for (number, group) in plan.groups.iter().filter(|group| !group.pods.is_empty()).enumerate() {
+        let count = group.pods.len();
+        let pods = if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") };
+        let (priority, most) = (group.priority, seconds(group.shutdown_grace_period_seconds));
+        text.push_str(&format!("\n{}. priority {priority}+: {pods}, at most {most}\n", number + 1));
+        text.push_str(&pod_table(group, view));
+    }
+    let mut warnings = String::new();
+    for warning in &plan.warnings {
+        for (number, part) in wrap(&clean(warning), view.width, 2).iter().enumerate() {
+            warnings.push_str(if number == 0 { "! " } else { "  " });
+            warnings.push_str(part);
+            warnings.push('\n');
+        }
+    }
+    if !warnings.is_empty() {
+        text.push('\n');
+        text.push_str(&warnings);
+    }
+    text
+}
+
+/// A line per group and per pod in it, for plans of pods that have nothing but names.
+pub fn groups(groups: &[PlannedGroup]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for group in groups {
+        let most = seconds(group.shutdown_grace_period_seconds);
+        lines.push(format!("priority {}+ at most {most}", group.priority));
+        for pod in &group.pods {
+            lines.push(format!("  {} {}", clean(&pod.name), seconds(pod.grace_seconds)));
+        }
+    }
+    lines
+}
+
+/// The reports that are kept, as a table.
+pub fn reports(list: &ReportList, view: &View) -> String {
+    if list.reports.is_empty() {
+        return "no shutdown has left a report yet\n".to_owned();
+    }
+    let mut table = Table::new([
+        Column::fixed("ID"),
+        Column::fixed("STARTED"),
+        Column::fixed("TRIGGER"),
+        Column::fixed("OUTCOME"),
+        Column::numbers("PODS"),
+        Column::numbers("TOOK"),
+        Column::words("BOOT"),
+    ]);
+    for report in &list.reports {
+        let started = report.started_at.map(|at| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string());
+        table.row([
+            (report.id.clone(), None),
+            (started.unwrap_or_else(|| "-".to_owned()), None),
+            (report.trigger.clone(), None),
+            (report.outcome.clone(), None),
+            (report.pods.to_string(), None),
+            (seconds(report.took_seconds), None),
+            (report.boot_id.clone(), None),
+        ]);
+    }
+    table.render(view)
+}
+
+fn pod_table(group: &PlannedGroup, view: &View) -> String {
+    let mut table = Table::new([
+        Column::words("NAMESPACE"),
+        Column::words("NAME"),
+        Column::numbers("PRIORITY"),
+        Column::numbers("GRACE"),
+        Column::numbers("OWN"),
+    ]);
+    for pod in &group.pods {
+        let own = pod.own_grace_seconds.map_or_else(|| "-".to_owned(), seconds);
+        table.row([
+            (pod.namespace.clone(), None),
+            (pod.name.clone(), None),
+            (pod.priority.to_string(), None),
+            (seconds(pod.grace_seconds), None),
+            (own, None),
+        ]);
+    }
+    let inner = View { width: view.width.map(|width| width.saturating_sub(3)), ..*view };
+    table.render(&inner).lines().map(|line| format!("   {line}\n")).collect()
+}

@@ -1,0 +1,116 @@
+//! What an operator should know and can mend.
+
+use super::pod_state;
+use crate::api::{LockState, ManifestProblem, PodState, Status};
+use crate::render::{clean, seconds};
+
+/// One problem: what it is, and what to do next. Both are safe to print.
+pub(super) struct Problem {
+    pub(super) text: String,
+    pub(super) next: String,
+}
+
+/// The problems of a node, the worst first.
+pub(super) fn of(status: &Status) -> Vec<Problem> {
+    let mut found = Vec::new();
+    node(status, &mut found);
+    for problem in &status.manifests.problems {
+        found.push(Problem { text: manifest(problem), next: String::new() });
+    }
+    if let Some(last) = found.last_mut().filter(|_| !status.manifests.problems.is_empty()) {
+        last.next = "mend or remove the file; it is read again at once".to_owned();
+    }
+    for pod in &status.rejected {
+        found.push(Problem {
+            text: format!(
+                "{} was rejected, {}: {}",
+                clean(&format!("{}/{}", pod.namespace, pod.name)),
+                clean(&pod.reason),
+                clean(&pod.message)
+            ),
+            next: String::new(),
+        });
+    }
+    for pod in &status.pods {
+        let state = pod_state(pod);
+        let crashing = pod.state != PodState::Terminating
+            && matches!(state.as_str(), "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError");
+        if crashing {
+            let said = pod.containers.iter().find(|c| c.reason == state && !c.message.is_empty());
+            let why = said.map(|c| format!(": {}", clean(&c.message))).unwrap_or_default();
+            let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
+            found.push(Problem {
+                text: format!("{name} does not stay up, {}{why}", clean(&state)),
+                next: String::new(),
+            });
+        }
+    }
+    for warning in &status.config.warnings {
+        found.push(Problem { text: clean(warning).into_owned(), next: String::new() });
+    }
+    found
+}
+
+fn node(status: &Status, found: &mut Vec<Problem>) {
+    let (lock, plan) = (&status.lock, &status.shutdown_plan);
+    match lock.state {
+        LockState::Waiting => found.push(Problem {
+            text: "a shutdown now would not wait for the pods: the lock is not held".to_owned(),
+            next: "`journalctl -u winddown -e` shows the attempts; it is tried again until it works"
+                .to_owned(),
+        }),
+        LockState::Absent => found.push(Problem {
+            text: "a shutdown cannot be delayed on this node: there is no login manager".to_owned(),
+            next: "start systemd-logind, or end the pods with `winddown drain` before a shutdown"
+                .to_owned(),
+        }),
+        _ => {}
+    }
+    if let Some(delay) = lock.delay_seconds
+        && lock.state == LockState::Held
+        && delay < lock.wanted_seconds
+    {
+        let (delay, wanted) = (seconds(delay), seconds(lock.wanted_seconds));
+        let (by, next) = match &lock.set_by {
+            Some(file) => (
+                format!(", set by {}", clean(file)),
+                format!("raise InhibitDelayMaxSec= there to {wanted}"),
+            ),
+            None => (String::new(), format!("raise InhibitDelayMaxSec= in logind.conf to {wanted}")),
+        };
+        found.push(Problem {
+            text: format!("logind waits {delay} of the {wanted} wanted{by}: pods get less time"),
+            next: format!("{next}, then `systemctl kill -s HUP systemd-logind`"),
+        });
+    }
+    if !plan.enabled {
+        found.push(Problem {
+            text: "graceful shutdown is switched off".to_owned(),
+            next: "set shutdownGracePeriod in the configuration, then `systemctl reload winddown`"
+                .to_owned(),
+        });
+    }
+    if !status.runtime.healthy && !status.runtime.name.is_empty() {
+        let (name, message) = (clean(&status.runtime.name), clean(&status.runtime.message));
+        found.push(Problem {
+            text: format!("the runtime {name} does not answer: {message}"),
+            next: "running pods go on; nothing can be started or stopped until it answers"
+                .to_owned(),
+        });
+    }
+}
+
+/// `file:line: field: message`, as compilers put it.
+pub(in crate::render) fn manifest(problem: &ManifestProblem) -> String {
+    let mut text = clean(&problem.file).into_owned();
+    if let Some(line) = problem.line {
+        text.push_str(&format!(":{line}"));
+    }
+    text.push_str(": ");
+    if !problem.field.is_empty() {
+        text.push_str(&clean(&problem.field));
+        text.push_str(": ");
+    }
+    text.push_str(&clean(&problem.message));
+    text
+}

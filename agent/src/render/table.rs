@@ -1,0 +1,145 @@
+//! Columns, aligned by the width that is seen.
+
+use anstyle::Style;
+use unicode_width::UnicodeWidthStr;
+
+use super::paint::{HEAD, Paint};
+use super::{View, clean, fit};
+
+/// Which side of a column its cells stand at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// One column of a [`Table`].
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its heading.
+    pub name: &'static str,
+    /// Where its cells stand.
+    pub align: Align,
+    /// It may be cut when the table is wider than the screen.
+    pub may_shrink: bool,
+}
+
+/// A table that is aligned when it is printed.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+}
+
+#[derive(Clone, Debug)]
+struct Cell {
+    text: String,
+    style: Option<Style>,
+}
+
+const GAP: &str = "  ";
+
+/// A column is cut to this width at most.
+const NARROWEST: usize = 8;
+
+impl Column {
+    /// A column of words that may be cut.
+    pub const fn words(name: &'static str) -> Self {
+        Self { name, align: Align::Left, may_shrink: true }
+    }
+
+    /// A column of words that are never cut.
+    pub const fn fixed(name: &'static str) -> Self {
+        Self { name, align: Align::Left, may_shrink: false }
+    }
+
+    /// A column of numbers.
+    pub const fn numbers(name: &'static str) -> Self {
+        Self { name, align: Align::Right, may_shrink: false }
+    }
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
+        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row. Cells are made safe to print; missing ones are empty, surplus ones are dropped.
+    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = (S, Option<Style>)>) {
+        let row = cells.into_iter().take(self.columns.len()).map(|(text, style)| {
+            let text: String = text.into();
+            Cell { text: clean(&text).into_owned(), style }
+        });
+        self.rows.push(row.collect());
+    }
+
+    /// The table as lines, the headings first, each ended by a newline.
+    pub fn render(&self, view: &View) -> String {
+        let paint = Paint { color: view.color };
+        let widths = self.widths(view.width);
+        let mut text = String::new();
+        let heads: Vec<Cell> = self
+            .columns
+            .iter()
+            .map(|column| Cell { text: column.name.to_owned(), style: Some(HEAD) })
+            .collect();
+        for row in std::iter::once(&heads).chain(&self.rows) {
+            let mut line = String::new();
+            let last = row.iter().rposition(|cell| !cell.text.is_empty()).unwrap_or(0);
+            for (index, (cell, column)) in row.iter().zip(&self.columns).enumerate() {
+                if index > last {
+                    break;
+                }
+                let width = widths.get(index).copied().unwrap_or(0);
+                let shown = fit(&cell.text, width);
+                let blank = " ".repeat(width.saturating_sub(shown.width()));
+                let painted = cell.style.map_or_else(
+                    || shown.clone().into_owned(),
+                    |style| paint.with(style, &shown),
+                );
+                if index > 0 {
+                    line.push_str(GAP);
+                }
+                match column.align {
+                    Align::Right => line.extend([blank.as_str(), painted.as_str()]),
+                    Align::Left if index == last => line.push_str(&painted),
+                    Align::Left => line.extend([painted.as_str(), blank.as_str()]),
+                }
+            }
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Each column's width; the widest that may shrink gives way first.
+    fn widths(&self, limit: Option<usize>) -> Vec<usize> {
+        let mut widths: Vec<usize> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(index, column)| {
+                let cells = self.rows.iter().filter_map(|row| row.get(index));
+                let widest = cells.map(|cell| cell.text.width()).max().unwrap_or(0);
+                widest.max(column.name.width())
+            })
+            .collect();
+        let Some(limit) = limit else { return widths };
+        let gaps = GAP.len() * widths.len().saturating_sub(1);
+        let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(limit);
+        while excess > 0 {
+            let shrinkable = widths.iter().zip(&self.columns).enumerate();
+            let widest = shrinkable
+                .filter(|(_, (width, column))| column.may_shrink && **width > NARROWEST)
+                .max_by_key(|(_, (width, _))| **width)
+                .map(|(index, _)| index);
+            let Some(width) = widest.and_then(|index| widths.get_mut(index)) else { break };
+            *width -= 1;
+            excess -= 1;
+        }
+        widths
+    }
+}

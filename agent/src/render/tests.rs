@@ -1,0 +1,190 @@
+mod fixtures;
+mod screens;
+
+use proptest::prelude::*;
+use unicode_width::UnicodeWidthStr;
+
+use super::{Column, Table, View, age, changes, clean, fit, seconds, status, wrap};
+use crate::api::{LockState, PodState, Status};
+use fixtures::{five_pods, fresh, pod};
+
+#[test]
+fn durations_read_as_people_write_them() {
+    let table = [
+        (0.0, "0s"),
+        (0.0004, "1ms"),
+        (0.35, "350ms"),
+        (0.9996, "1s"),
+        (1.0, "1s"),
+        (3.24, "3.2s"),
+        (30.0, "30s"),
+        (59.96, "1m"),
+        (60.0, "1m"),
+        (90.0, "1m30s"),
+        (3600.0, "1h"),
+        (7500.0, "2h05m"),
+        (f64::NAN, "?"),
+        (-1.0, "?"),
+    ];
+    for (input, text) in table {
+        assert_eq!(seconds(input), text, "{input}");
+    }
+}
+
+#[test]
+fn ages_read_as_kubectl_writes_them() {
+    let table = [
+        (-5, "0s"),
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (200, "3m20s"),
+        (600, "10m"),
+        (10_800, "3h"),
+        (11_520, "3h12m"),
+        (28_800, "8h"),
+        (172_800, "2d"),
+        (443_000, "5d3h"),
+        (700_000, "8d"),
+        (63_072_000, "2y"),
+    ];
+    for (input, text) in table {
+        assert_eq!(age(input), text, "{input}");
+    }
+}
+
+#[test]
+fn characters_that_could_move_the_cursor_or_hide_text_are_written_as_escapes() {
+    assert_eq!(clean("web-1"), "web-1");
+    assert_eq!(clean("a\x1b[2Jb"), "a\\x1b[2Jb");
+    assert_eq!(clean("a\r\nb\tc\0\x07\x7f"), "a\\r\\nb\\tc\\x00\\x07\\x7f");
+    assert_eq!(clean("\u{9b}31m"), "\\x9b31m");
+    assert_eq!(clean("user\u{202e}gpj.exe"), "user\\u{202e}gpj.exe");
+    assert_eq!(clean("we\u{200b}b"), "we\\u{200b}b");
+    assert_eq!(clean("e\u{301}"), "e\\u{301}");
+    assert_eq!(clean("größe 日本"), "größe 日本");
+}
+
+#[test]
+fn a_text_is_cut_by_the_columns_it_takes_and_not_by_its_characters() {
+    assert_eq!(fit("abcdef", 6), "abcdef");
+    assert_eq!(fit("abcdef", 4), "abc…");
+    assert_eq!(fit("日本語日本語", 5), "日本…");
+    assert_eq!(fit("日本語", 4), "日…");
+    assert_eq!(fit("abc", 0), "");
+}
+
+#[test]
+fn a_long_message_is_broken_at_spaces_and_a_long_word_where_the_line_ends() {
+    assert_eq!(wrap("one two three four", None, 4), ["one two three four"]);
+    assert_eq!(wrap("one two three four five", Some(20), 4), ["one two three", "four five"]);
+    assert_eq!(
+        wrap(&"x".repeat(40), Some(20), 0),
+        ["x".repeat(20), "x".repeat(20)],
+        "a word longer than a line"
+    );
+    assert_eq!(wrap("", Some(20), 0), [""]);
+}
+
+#[test]
+fn wide_characters_do_not_push_later_columns_out_of_line() {
+    let mut table = Table::new([Column::words("NAME"), Column::numbers("N")]);
+    table.row([("日本", None), ("1", None)]);
+    table.row([("abcdef", None), ("22", None)]);
+    assert_eq!(table.render(&View::default()), "NAME     N\n日本     1\nabcdef  22\n");
+}
+
+#[test]
+fn a_hostile_pod_neither_reaches_the_terminal_nor_breaks_the_table() {
+    let mut node = five_pods();
+    let mut evil = pod("default", "\x1b]0;owned\x07\u{202e}web", 0);
+    evil.reason = "\x1b[31mRunning\nroot@node:~#".to_owned();
+    node.pods.push(evil);
+    node.decisions.last_mut().expect("a decision").text = "x\x1b[2J\ny".to_owned();
+    node.node.name = "\x1b[1mnode".to_owned();
+    node.manifests.directory = "\x1b[5m".to_owned();
+    for color in [false, true] {
+        let view = View { width: Some(80), color, wide: true };
+        let text = status(&node, &view);
+        let plain = anstream_free(&text);
+        assert!(
+            !plain.chars().any(|c| c != '\n' && (c.is_control() || c == '\u{202e}')),
+            "{plain:?}"
+        );
+    }
+}
+
+/// The text without the colours this module writes itself.
+fn anstream_free(text: &str) -> String {
+    ["1", "2", "0", "31", "32", "33"]
+        .iter()
+        .fold(text.to_owned(), |text, code| text.replace(&format!("\x1b[{code}m"), ""))
+}
+
+#[test]
+fn without_colour_there_is_not_one_escape() {
+    let text = status(&five_pods(), &View { width: None, color: false, wide: true });
+    assert!(!text.contains('\x1b'), "{text}");
+    let text = status(&five_pods(), &View { width: None, color: true, wide: true });
+    assert!(text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn a_piped_watch_first_tells_everything_then_only_what_changed() {
+    let before = five_pods();
+    let lines = changes(None, &before);
+    assert_eq!(
+        lines.first().map(String::as_str),
+        Some("2026-11-20T12:00:00Z lock held, 40s of 40s")
+    );
+    assert_eq!(lines.len(), 7, "{lines:#?}");
+    assert!(changes(Some(&before), &before).is_empty());
+
+    let mut after = before.clone();
+    after.pods.remove(0);
+    let ending = after.pods.get_mut(0).expect("a pod");
+    ending.state = PodState::Terminating;
+    after.lock.state = LockState::Waiting;
+    after.lock.why = Some("logind\nis gone".to_owned());
+    assert_eq!(
+        changes(Some(&before), &after),
+        [
+            "2026-11-20T12:00:00Z lock not held: logind\\nis gone",
+            "2026-11-20T12:00:00Z pod kube-system/log-shipper-edge-1 Terminating ready=1/1 restarts=0",
+            "2026-11-20T12:00:00Z pod default/web-edge-1 gone",
+        ]
+    );
+}
+
+#[test]
+fn an_error_names_its_causes_once_each_and_what_to_do_next() {
+    let error = anyhow::Error::new(std::io::Error::other("disk\x1b[2J on fire"))
+        .context("cannot read the report\nof yesterday");
+    assert_eq!(
+        super::error(&error, "call the fire brigade", false),
+        "error: cannot read the report\n  of yesterday\n  because: disk\\x1b[2J on fire\n  \
+         next: call the fire brigade"
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_line_is_wider_than_the_terminal_whatever_the_names_are(
+        name in ".{0,300}", namespace in ".{0,80}", why in ".{0,300}", width in 70_usize..200,
+    ) {
+        let mut node: Status = fresh();
+        let mut hostile = pod(&namespace, &name, i32::MIN);
+        hostile.restarts = u32::MAX;
+        hostile.reason.clone_from(&why);
+        node.pods.push(hostile);
+        node.lock.state = LockState::Waiting;
+        node.lock.why = Some(why.clone());
+        node.node.name = name;
+        node.config.warnings.push(why);
+        let text = status(&node, &View { width: Some(width), color: false, wide: false });
+        for line in text.lines() {
+            prop_assert!(line.width() <= width, "{} > {width}: {line:?}", line.width());
+            prop_assert!(!line.chars().any(char::is_control), "{line:?}");
+        }
+    }
+}

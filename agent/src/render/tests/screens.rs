@@ -1,0 +1,80 @@
+//! `winddown status` as it stands on an 80-column screen, to the letter.
+
+use super::fixtures::{
+    broken_manifests, five_pods, fresh, lock_waiting, shrunk_delay, shutting_down,
+};
+use crate::api::{PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan, Status};
+use crate::render::{View, plan, status};
+
+const SCREEN: View = View { width: Some(80), color: false, wide: false };
+
+fn check(name: &str, node: &Status) {
+    insta::assert_snapshot!(name, status(node, &SCREEN));
+}
+
+#[test]
+fn a_fresh_node_says_that_it_is_protected_and_where_to_put_pods() {
+    check("fresh", &fresh());
+}
+
+#[test]
+fn five_pods_that_run_well_need_no_explanation() {
+    check("five_pods", &five_pods());
+}
+
+#[test]
+fn a_lock_that_is_not_held_is_the_first_problem() {
+    check("lock_waiting", &lock_waiting());
+}
+
+#[test]
+fn a_delay_that_is_too_short_names_the_file_that_set_it() {
+    check("shrunk_delay", &shrunk_delay());
+}
+
+#[test]
+fn broken_manifests_are_named_with_file_line_and_field() {
+    check("broken_manifests", &broken_manifests());
+}
+
+#[test]
+fn a_shutdown_under_way_shows_its_groups_and_the_time_left() {
+    check("shutting_down", &shutting_down());
+}
+
+#[test]
+fn the_wide_form_is_not_cut_when_it_goes_into_a_file() {
+    let view = View { width: None, color: false, wide: true };
+    insta::assert_snapshot!("wide", status(&five_pods(), &view));
+}
+
+#[test]
+fn a_plan_shows_each_pods_grace_beside_its_own_and_why_it_was_shrunk() {
+    let pod = |name: &str, priority, grace, own| PlannedPod {
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        uid: String::new(),
+        priority,
+        grace_seconds: grace,
+        own_grace_seconds: own,
+    };
+    let mut shown = ShutdownPlan::new(40.0);
+    shown.shrunk = Some(PlanShrink {
+        available_seconds: 12.0,
+        set_by: Some("/etc/systemd/logind.conf.d/zzz-site.conf".to_owned()),
+    });
+    shown.groups = vec![
+        PlannedGroup {
+            priority: 0,
+            shutdown_grace_period_seconds: 9.0,
+            pods: vec![pod("web-edge-1", 0, 9.0, Some(30.0)), pod("worker-edge-1", 100, 5.0, None)],
+        },
+        PlannedGroup {
+            priority: 2_000_000_000,
+            shutdown_grace_period_seconds: 3.0,
+            pods: vec![pod("log-shipper-edge-1", 2_000_001_000, 3.0, Some(10.0))],
+        },
+    ];
+    shown.warnings = vec!["default/web-edge-1 asks for 30s and gets 9s".to_owned()];
+    insta::assert_snapshot!("plan", plan(&shown, &SCREEN));
+}

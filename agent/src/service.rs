@@ -1,0 +1,241 @@
+//! The agent as a service: the node on the real runtime and the real logind, with the service
+//! manager's protocol around it.
+
+mod control_loop;
+mod host;
+mod unit_stop;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use winddown_runtimes::process::{OpenError, ProcessConfig, ProcessRuntime, ShimCommand};
+use winddown_shared::{Inhibitor, LockState, WallClock, WallTime};
+use winddown_shutdown::Trigger;
+use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
+
+use crate::config::{Config, ConfigError, RuntimeKind};
+use crate::control::{ControlSocket, Limits, Server, SocketError};
+use crate::manifests::{DesiredManifests, ManifestDirectory};
+use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
+
+pub use host::wall_clock;
+
+/// Who holds the lock, as `systemd-inhibit --list` shows it.
+const WHO: &str = "winddown";
+
+/// What the agent is started with.
+#[derive(Clone, Debug)]
+pub struct ServiceOptions {
+    /// The configuration file that was asked for; none takes the usual one, or the defaults if it
+    /// is not there.
+    pub config: Option<PathBuf>,
+    /// The control socket that was asked for; none takes the configured one.
+    pub socket: Option<PathBuf>,
+    /// Goes before every path of the configuration.
+    pub root: PathBuf,
+}
+
+/// Why the agent could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// This version cannot do what the configuration asks for.
+    #[error("{file}: runtime: cri is not in this version; write `runtime: process`")]
+    NoSuchRuntime {
+        /// The configuration file.
+        file: String,
+    },
+    /// The process runtime cannot be used.
+    #[error("the process runtime cannot start")]
+    Runtime(#[source] OpenError),
+    /// The control socket cannot be had.
+    #[error("the control socket cannot be opened")]
+    Socket(#[source] SocketError),
+    /// A directory cannot be made.
+    #[error("cannot create {}", .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system answered.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The group of the control socket does not exist.
+    #[error("controlSocketGroup: there is no group {group}; create it with: groupadd -r {group}")]
+    Group {
+        /// The group's name.
+        group: String,
+    },
+}
+
+/// The node as a service runs it.
+pub type ServiceNode = Node<ProcessRuntime, LogindInhibitor>;
+
+/// Runs the agent until the service manager or a signal ends it.
+///
+/// # Errors
+/// The agent could not start; nothing was changed and no pod was touched.
+pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
+    let notifier = Notifier::from_env();
+    let wall = wall_clock();
+    let configuration = load(&options, wall.now())?;
+    for warning in &configuration.warnings {
+        tracing::warn!("{warning}");
+    }
+    let config = Arc::clone(&configuration.config);
+    if config.runtime == RuntimeKind::Cri {
+        let file = configuration.file.unwrap_or_default().display().to_string();
+        return Err(StartError::NoSuchRuntime { file });
+    }
+    make_directories(&config)?;
+    // The socket comes first: it is what keeps a second agent from touching the first one's pods.
+    let socket = bind(&options, &config).await?;
+    let identity = Identity {
+        name: config.node_name_or(&host::host_name()),
+        boot_id: host::boot_id(),
+    };
+    let runtime = Arc::new(
+        ProcessRuntime::open(process_config(&config, &identity, &wall))
+            .await
+            .map_err(StartError::Runtime)?,
+    );
+    let stop = CancellationToken::new();
+    let manifests = manifests(&config, &identity, &wall, &stop);
+    let inhibitor = Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
+    let node = Node::start(NodeParts {
+        configuration,
+        runtime,
+        inhibitor: Arc::clone(&inhibitor),
+        manifests,
+        identity,
+        trigger: Trigger::LoginManager,
+        wall,
+    });
+    let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
+    let served = tokio::spawn(server.serve(socket));
+    control_loop::ControlLoop { options, node, inhibitor, notifier }.run().await;
+    stop.cancel();
+    // The server takes its socket away; a failure of it was logged by then.
+    let _ = served.await;
+    Ok(())
+}
+
+/// Reads the configuration that `options` name.
+fn load(options: &ServiceOptions, now: WallTime) -> Result<Configuration, StartError> {
+    let usual = options.root.join(crate::cli::DEFAULT_CONFIG.trim_start_matches('/'));
+    let path = options.config.clone().unwrap_or(usual);
+    let (config, file, warnings) = match Config::load(&path) {
+        Ok((config, warnings)) => {
+            let told = warnings.iter().map(ToString::to_string).collect();
+            (config, Some(path), told)
+        }
+        Err(error) if options.config.is_none() && error.is_missing() => {
+            let told = format!("{} is not there: the defaults are in force", path.display());
+            (Config::default(), None, vec![told])
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let config = Arc::new(config.rooted(&options.root));
+    Ok(Configuration { config, file, warnings, loaded_at: now })
+}
+
+fn make_directories(config: &Config) -> Result<(), StartError> {
+    let parents = [config.control_socket.parent()];
+    let own = [Some(&*config.state_directory), Some(&*config.pod_logs_dir)];
+    for path in own.into_iter().chain(parents).flatten() {
+        std::fs::create_dir_all(path)
+            .map_err(|source| StartError::Directory { path: path.to_owned(), source })?;
+    }
+    Ok(())
+}
+
+async fn bind(options: &ServiceOptions, config: &Config) -> Result<ControlSocket, StartError> {
+    let path = options.socket.as_deref().unwrap_or(&config.control_socket);
+    let group = match &config.control_socket_group {
+        Some(name) => {
+            let missing = || StartError::Group { group: name.clone() };
+            Some(host::group_id(name).ok_or_else(missing)?)
+        }
+        None => None,
+    };
+    ControlSocket::bind(path, group).await.map_err(StartError::Socket)
+}
+
+fn process_config(config: &Config, identity: &Identity, wall: &WallClock) -> ProcessConfig {
+    let mut process = ProcessConfig::new(
+        config.state_directory.join("process"),
+        &config.pod_logs_dir,
+        ShimCommand::subcommand("shim"),
+        wall.clone(),
+    );
+    process.node.name.clone_from(&identity.name);
+    process.log_max_bytes = config.container_log_max_size;
+    process.log_max_files = config.container_log_max_files;
+    process
+}
+
+/// The pods of the manifests directory, followed until `stop` is cancelled. Without a directory none
+/// is wanted, which is known at once.
+fn manifests(
+    config: &Config,
+    identity: &Identity,
+    wall: &WallClock,
+    stop: &CancellationToken,
+) -> watch::Receiver<Arc<DesiredManifests>> {
+    let Some(path) = config.static_pod_path.clone() else {
+        let none = DesiredManifests { generation: 1, complete: true, ..DesiredManifests::default() };
+        return watch::Sender::new(Arc::new(none)).subscribe();
+    };
+    let rescan = config.file_check_frequency;
+    let (directory, desired) = ManifestDirectory::new(path, &identity.name, rescan, wall.clone());
+    tokio::spawn(directory.run(stop.clone()));
+    desired
+}
+
+fn inhibitor_config(
+    config: &Config,
+    options: &ServiceOptions,
+    notifier: &Notifier,
+) -> InhibitorConfig {
+    let mut wanted = InhibitorConfig::new(policy_of(&config.shutdown).delay_wanted());
+    wanted.who = WHO.to_owned();
+    wanted.root = options.root.clone();
+    wanted.store = Arc::new(notifier.clone());
+    wanted.inherited_lock = notifier.take_inherited_lock().unwrap_or_else(|error| {
+        tracing::warn!(%error, "a lock kept over the restart cannot be used; taking a new one");
+        None
+    });
+    wanted
+}
+
+/// What `systemctl status` shows of the agent, in one line.
+fn status_line(lock: &LockState, delay: Option<Duration>, wanted: Duration) -> String {
+    match lock {
+        LockState::Held => match delay {
+            Some(delay) if delay < wanted => format!(
+                "Holding the shutdown lock; logind waits {}, less than the {} wanted",
+                seconds(delay),
+                seconds(wanted)
+            ),
+            _ => format!("Holding the shutdown lock for up to {}", seconds(wanted)),
+        },
+        LockState::Waiting { why } => format!("NOT holding the shutdown lock: {why}"),
+        LockState::Absent { why } => format!("Running without a shutdown lock: {why}"),
+        LockState::Released => "Pods have ended; the node may go down".to_owned(),
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    crate::render::seconds(duration.as_secs_f64())
+}
+
+/// Whether READY may be said: the lock is held, or is known not to be available.
+fn is_settled(inhibitor: &impl Inhibitor) -> bool {
+    inhibitor.state().borrow().lock.is_decided()
+}

@@ -1,0 +1,118 @@
+//! The loop that feeds the watchdog: what it waits for is what the agent is for, so a watchdog that
+//! is fed means an agent that works.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, MissedTickBehavior};
+use winddown_shared::Inhibitor;
+use winddown_systemd::{LogindInhibitor, Notifier};
+
+use super::{ServiceNode, ServiceOptions, load, status_line, unit_stop};
+use crate::config::Config;
+use crate::control::AgentApi;
+use crate::node::policy_of;
+
+/// A login manager that has not been reached for this long counts as not available for now. The
+/// agent is then ready without the lock, says so, and goes on trying.
+const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
+
+/// Ticks when no watchdog wants to be fed: once an hour costs nothing.
+const IDLE_TICK: Duration = Duration::from_secs(3600);
+
+pub(super) struct ControlLoop {
+    pub(super) options: ServiceOptions,
+    pub(super) node: ServiceNode,
+    pub(super) inhibitor: Arc<LogindInhibitor>,
+    pub(super) notifier: Notifier,
+}
+
+impl ControlLoop {
+    /// Runs until SIGTERM or SIGINT, and ends the pods then if the machine goes down.
+    pub(super) async fn run(self) {
+        let (Some(mut term), Some(mut int), Some(mut hup)) =
+            (listen(SignalKind::terminate()), listen(SignalKind::interrupt()), listen(SignalKind::hangup()))
+        else {
+            return;
+        };
+        let mut state = self.inhibitor.state();
+        let mut watchdog = self.watchdog();
+        let mut ready = false;
+        let patience = tokio::time::sleep(UNAVAILABLE_AFTER);
+        tokio::pin!(patience);
+        loop {
+            self.say_status();
+            if !ready && (super::is_settled(&*self.inhibitor) || patience.is_elapsed()) {
+                ready = true;
+                self.notifier.ready();
+            }
+            tokio::select! {
+                () = &mut patience, if !ready => {}
+                changed = state.changed() => if changed.is_err() { break },
+                _ = watchdog.tick() => {
+                    // Answers only if no step holds the workers' lock.
+                    if self.node.health().ok() {
+                        self.notifier.watchdog_ping();
+                    }
+                }
+                _ = hup.recv() => self.reload(),
+                _ = term.recv() => break,
+                _ = int.recv() => break,
+            }
+        }
+        self.notifier.stopping();
+        unit_stop::end_pods_if_going_down(&self.node, &self.inhibitor, &self.notifier).await;
+        self.node.shut_down().await;
+    }
+
+    fn watchdog(&self) -> tokio::time::Interval {
+        // Twice per interval, as sd_watchdog_enabled(3) recommends.
+        let every = self.notifier.watchdog_interval().map_or(IDLE_TICK, |interval| interval / 2);
+        let mut ticks = tokio::time::interval_at(Instant::now() + every, every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks
+    }
+
+    fn say_status(&self) {
+        let state = self.inhibitor.state().borrow().clone();
+        let wanted = policy_of(&self.node.configuration().config.shutdown).delay_wanted();
+        self.notifier.status(&status_line(&state.lock, state.delay, wanted));
+    }
+
+    /// SIGHUP: takes over what can change while running, and says what cannot.
+    fn reload(&self) {
+        self.notifier.reloading();
+        let old = self.node.configuration();
+        match load(&self.options, super::wall_clock().now()) {
+            Err(error) => {
+                let error = crate::node::chain(&error);
+                tracing::error!("reload: {error}; the configuration stays as it was");
+            }
+            Ok(mut new) => {
+                let changes = Config::changes(&old.config, &new.config);
+                for change in &changes.applied {
+                    tracing::info!(field = change.field, "reload: in force now");
+                }
+                for change in &changes.needs_restart {
+                    tracing::warn!(field = change.field,
+                        "reload: this field stays as it was until `systemctl restart winddown`");
+                }
+                if changes.is_empty() {
+                    tracing::info!("reload: nothing has changed");
+                }
+                new.config = Arc::new(old.config.reloaded(&new.config));
+                let policy = policy_of(&new.config.shutdown);
+                self.inhibitor.set_wanted_delay(policy.delay_wanted());
+                self.node.reconfigure(new);
+            }
+        }
+        self.notifier.ready();
+    }
+}
+
+fn listen(kind: SignalKind) -> Option<Signal> {
+    signal(kind)
+        .inspect_err(|error| tracing::error!(%error, "signals cannot be received; ending"))
+        .ok()
+}

@@ -1,0 +1,96 @@
+//! The second line of defence: the unit is stopped because the machine goes down on a way that
+//! logind does not announce. A restart of the unit touches no pod.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use winddown_shared::{Inhibitor, InhibitorState, LockState, PodKiller, Runtime, ShutdownKind};
+use winddown_shutdown::{ProgressPhase, Trigger};
+use winddown_systemd::{Notifier, is_going_down};
+
+use crate::node::{Node, policy_of};
+
+/// How long the service manager may take to say whether the machine goes down.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Added to the plan's time when the service manager is asked not to kill the agent meanwhile.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// Ends the pods if the machine goes down and nobody has ended them yet.
+///
+/// A service manager that cannot be asked counts as one that only restarts the agent: ending the
+/// pods of a node that stays up is the greater harm.
+pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
+    node: &Node<R, I>,
+    inhibitor: &Arc<I>,
+    notifier: &Notifier,
+) {
+    let announced = inhibitor.state().borrow().preparing;
+    let going_down = announced || is_going_down(PATIENCE).await.unwrap_or_else(|error| {
+        tracing::debug!(%error, "taken for a restart of the agent");
+        false
+    });
+    if !going_down {
+        tracing::info!("the agent ends; the pods go on");
+        return;
+    }
+    let wanted = policy_of(&node.configuration().config.shutdown).delay_wanted();
+    notifier.extend_timeout(wanted + SLACK);
+    if announced {
+        // The run that the login manager set off is the one that counts.
+        let mut progress = node.progress();
+        let over = progress.wait_for(|p| {
+            matches!(p.phase, ProgressPhase::Released | ProgressPhase::Cancelled)
+        });
+        let _ = tokio::time::timeout(wanted + SLACK, over).await;
+        return;
+    }
+    if node.is_empty() {
+        return;
+    }
+    tracing::warn!("the machine goes down without logind's word: ending the pods now");
+    let stop = Arc::new(UnitStop::new(wanted));
+    let mut state = stop.state();
+    let released = state.wait_for(|s| s.lock == LockState::Released);
+    tokio::select! {
+        () = node.end_pods(Arc::clone(&stop), Trigger::UnitStop) => {}
+        _ = released => {}
+        () = tokio::time::sleep(wanted + SLACK) => {}
+    }
+}
+
+/// An announcement made by the agent itself: it gives the whole budget, and waits for nobody.
+struct UnitStop(watch::Sender<InhibitorState>);
+
+impl UnitStop {
+    fn new(delay: Duration) -> Self {
+        Self(watch::Sender::new(InhibitorState {
+            lock: LockState::Held,
+            preparing: true,
+            epoch: 1,
+            since: Some(Instant::now()),
+            kind: ShutdownKind::Unknown,
+            delay: Some(delay),
+            delay_set_by: None,
+        }))
+    }
+}
+
+impl Inhibitor for UnitStop {
+    fn state(&self) -> watch::Receiver<InhibitorState> {
+        self.0.subscribe()
+    }
+
+    async fn release(&self) {
+        self.0.send_modify(|state| state.lock = LockState::Released);
+    }
+}
+
+impl<R: Runtime, I: Inhibitor> Node<R, I> {
+    /// Whether no pod holds a place on the node.
+    pub(super) fn is_empty(&self) -> bool {
+        self.workers().active_pods().is_empty()
+    }
+}

@@ -1,0 +1,64 @@
+//! The example pods: read, supported, and what a rehearsal of them shows.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use winddown::config::Config;
+use winddown::manifests::read_manifest;
+use winddown_runtimes::process::check_supported;
+use winddown_shared::Pod;
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
+}
+
+fn pods() -> BTreeMap<String, Pod> {
+    let mut pods = BTreeMap::new();
+    for entry in fs::read_dir(examples().join("node")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let bytes = fs::read(&path).unwrap();
+        let pod = read_manifest(&path, &bytes, "node").unwrap_or_else(|e| panic!("{name}: {e}"));
+        pods.insert(name, pod);
+    }
+    pods
+}
+
+#[test]
+fn a_dozen_pods_that_the_process_runtime_can_run() {
+    let pods = pods();
+    assert_eq!(pods.len(), 12);
+    for (name, pod) in &pods {
+        let refused = check_supported(pod);
+        assert!(refused.is_empty(), "{name}: {refused:?}");
+    }
+}
+
+#[test]
+fn the_pods_fill_each_of_the_configurations_three_groups() {
+    let path = examples().join("node-config.yaml");
+    let (config, warnings) = Config::load(&path).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(config.shutdown.total().as_secs(), 15);
+    let mut groups = BTreeMap::new();
+    for pod in pods().values() {
+        let group = match pod.priority().unwrap() {
+            ..100_000 => "applications",
+            100_000..2_000_000_000 => "stores",
+            _ => "node",
+        };
+        *groups.entry(group).or_insert(0) += 1;
+    }
+    assert_eq!(groups, BTreeMap::from([("applications", 8), ("stores", 2), ("node", 2)]));
+}
+
+#[test]
+fn every_example_says_what_it_shows() {
+    for name in pods().keys() {
+        let text = fs::read_to_string(examples().join("node").join(name)).unwrap();
+        assert!(text.starts_with("# "), "{name}");
+    }
+}

@@ -1,0 +1,258 @@
+//! A node made of real processes: a private bus, the agent, its pods; logind is a stand-in.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+use winddown_systemd::stand_in::{OnBus, StandIn, StandInError};
+
+use crate::Options;
+use crate::pod::PodTimes;
+
+const CRITICAL: i32 = 2_000_000_000;
+/// More than any plan asks for: the stand-in never cuts a run short.
+const DELAY: Duration = Duration::from_secs(300);
+const START: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(20);
+
+const CONFIG: &str = "\
+apiVersion: winddown.dev/v1alpha1
+kind: Configuration
+shutdownGracePeriodByPodPriority:
+- priority: 0
+  shutdownGracePeriodSeconds: 30
+- priority: 2000000000
+  shutdownGracePeriodSeconds: 30
+";
+
+/// Why nothing could be measured.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    #[error("{}", path.display())]
+    File {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{program} could not be started")]
+    Start {
+        program: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("dbus-daemon said nothing: is it installed?")]
+    NoBus,
+    #[error("the stand-in for logind could not serve on the private bus")]
+    StandIn(#[source] StandInError),
+    #[error("{what}: not within {START:?}; the agent said: {log}")]
+    TimedOut { what: String, log: String },
+    #[error("the agent ended; it said: {0}")]
+    AgentEnded(String),
+    #[error("the lock was still held after {0:?}, or never taken")]
+    LockKept(Duration),
+    #[error("no pod was asked to stop")]
+    NothingAsked,
+    #[error("{0} pods did not end by themselves")]
+    Left(usize),
+}
+
+/// The node. Dropping it ends every process of it.
+#[derive(Debug)]
+pub(crate) struct TestNode {
+    dir: TempDir,
+    program: PathBuf,
+    agent: Child,
+    logind: StandIn,
+    ordinary: Vec<PathBuf>,
+    critical: Vec<PathBuf>,
+    _on_bus: OnBus,
+    _bus: Child,
+}
+
+// === impl TestNode ===
+
+impl TestNode {
+    /// Starts the node and waits until the lock is held and all pods run.
+    pub(crate) async fn start(options: &Options) -> Result<Self, BenchError> {
+        let temp = std::env::temp_dir();
+        let dir = tempfile::Builder::new()
+            .prefix("winddown-bench-")
+            .tempdir()
+            .map_err(|source| BenchError::File { path: temp, source })?;
+        let (bus, address) = private_bus(dir.path()).await?;
+        let logind = StandIn::new(DELAY).reloading_from(dir.path(), Duration::from_millis(10));
+        let on_bus = logind.serve_on(&address).await.map_err(BenchError::StandIn)?;
+
+        let manifests = dir.path().join("etc/winddown/pods");
+        write(&dir.path().join("etc/winddown/config.yaml"), CONFIG)?;
+        let logs = (0..options.pods).map(|n| dir.path().join(format!("times-{n}")));
+        let logs: Vec<PathBuf> = logs.collect();
+        for (n, log) in logs.iter().enumerate() {
+            let priority = if n < options.critical { CRITICAL } else { 0 };
+            let manifest = manifest(n, priority, log, options.stop)?;
+            write(&manifests.join(format!("pod-{n}.json")), &manifest)?;
+        }
+        let (critical, ordinary) = logs.split_at(options.critical);
+
+        let program = agent_program()?;
+        let agent = start_agent(&program, dir.path(), &address)?;
+        let mut node = Self {
+            program,
+            agent,
+            logind,
+            ordinary: ordinary.to_vec(),
+            critical: critical.to_vec(),
+            _on_bus: on_bus,
+            _bus: bus,
+            dir,
+        };
+        node.wait_ready().await?;
+        Ok(node)
+    }
+
+    pub(crate) fn logind(&self) -> &StandIn {
+        &self.logind
+    }
+
+    /// The agent's process.
+    pub(crate) fn agent_pid(&self) -> Result<u32, BenchError> {
+        self.agent.id().ok_or_else(|| BenchError::AgentEnded(self.agent_log()))
+    }
+
+    /// The agent's program, as its command line has it.
+    pub(crate) fn agent_program(&self) -> String {
+        self.program.display().to_string()
+    }
+
+    /// What the ordinary and the critical pods wrote down.
+    pub(crate) fn times(&self) -> (Vec<PodTimes>, Vec<PodTimes>) {
+        let read = |logs: &[PathBuf]| logs.iter().map(|log| PodTimes::read(log)).collect();
+        (read(&self.ordinary), read(&self.critical))
+    }
+
+    async fn wait_ready(&mut self) -> Result<(), BenchError> {
+        let ready = timeout(START, async {
+            loop {
+                if matches!(self.agent.try_wait(), Ok(Some(_))) {
+                    return Err(BenchError::AgentEnded(self.agent_log()));
+                }
+                let (ordinary, critical) = self.times();
+                let all_run = ordinary.iter().chain(&critical).all(|pod| pod.pid.is_some());
+                if all_run && self.logind.held() > 0 {
+                    return Ok(());
+                }
+                sleep(POLL).await;
+            }
+        });
+        let what = || "all pods to run and the lock to be held".to_owned();
+        ready
+            .await
+            .unwrap_or_else(|_| Err(BenchError::TimedOut { what: what(), log: self.agent_log() }))
+    }
+
+    fn agent_log(&self) -> String {
+        let log = fs::read_to_string(self.dir.path().join("agent.log")).unwrap_or_default();
+        let tail: Vec<&str> = log.lines().rev().take(10).collect();
+        tail.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Drop for TestNode {
+    fn drop(&mut self) {
+        // The agent first, or it would start the pods anew.
+        let _ = self.agent.start_kill();
+        let (ordinary, critical) = self.times();
+        for pod in ordinary.iter().chain(&critical).filter(|pod| pod.gone.is_none()) {
+            if let Some(pid) = pod.pid.and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+async fn private_bus(dir: &Path) -> Result<(Child, String), BenchError> {
+    let config = dir.join("bus.conf");
+    let text = format!(
+        "<busconfig><type>system</type><listen>unix:path={}</listen>\
+         <policy context=\"default\"><allow send_destination=\"*\"/><allow own=\"*\"/>\
+         <allow receive_sender=\"*\"/></policy></busconfig>",
+        dir.join("bus").display()
+    );
+    write(&config, &text)?;
+    let mut bus = Command::new("dbus-daemon")
+        .arg(format!("--config-file={}", config.display()))
+        .args(["--nofork", "--nopidfile", "--print-address"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|source| BenchError::Start { program: "dbus-daemon".to_owned(), source })?;
+    let output = bus.stdout.take().ok_or(BenchError::NoBus)?;
+    let address = BufReader::new(output).lines().next_line().await.ok().flatten();
+    Ok((bus, address.ok_or(BenchError::NoBus)?))
+}
+
+fn start_agent(program: &Path, root: &Path, bus: &str) -> Result<Child, BenchError> {
+    let path = root.join("agent.log");
+    let log = || {
+        let opened = fs::File::options().create(true).append(true).open(&path);
+        opened.map_err(|source| BenchError::File { path: path.clone(), source })
+    };
+    Command::new(program)
+        .args(["agent", "--root"])
+        .arg(root)
+        .env("DBUS_SYSTEM_BUS_ADDRESS", bus)
+        .stdin(Stdio::null())
+        .stdout(log()?)
+        .stderr(log()?)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|source| BenchError::Start { program: program.display().to_string(), source })
+}
+
+/// The agent's binary beside ours, which `make bench` has built with the same profile.
+fn agent_program() -> Result<PathBuf, BenchError> {
+    if let Some(path) = std::env::var_os("WINDDOWN_BIN") {
+        return Ok(PathBuf::from(path));
+    }
+    Ok(own_program()?.with_file_name("winddown"))
+}
+
+fn own_program() -> Result<PathBuf, BenchError> {
+    std::env::current_exe()
+        .map_err(|source| BenchError::File { path: PathBuf::from("/proc/self/exe"), source })
+}
+
+fn manifest(n: usize, priority: i32, log: &Path, stop: Duration) -> Result<String, BenchError> {
+    let stop_ms = stop.as_millis().to_string();
+    let pod = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": format!("pod-{n}") },
+        "spec": {
+            "hostNetwork": true,
+            "priority": priority,
+            "terminationGracePeriodSeconds": 30,
+            "containers": [{
+                "name": "main",
+                "image": "host",
+                "command": [own_program()?, "pod", log, stop_ms],
+            }],
+        },
+    });
+    Ok(pod.to_string())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), BenchError> {
+    let written = path.parent().map_or(Ok(()), fs::create_dir_all);
+    written
+        .and_then(|()| fs::write(path, text))
+        .map_err(|source| BenchError::File { path: path.to_owned(), source })
+}

@@ -1,0 +1,75 @@
+//! The smallest host of the process runtime: runs one pod from a JSON file until it is killed.
+//!
+//! ```text
+//! cargo run --example host -- run STATE_DIR LOG_DIR POD.json
+//! ```
+//!
+//! Pods outlive it: start it again with the same directories and it goes on with them. The crate's
+//! tests use it as the supervisor (`host shim …`) and as an agent that they can kill.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand, shim};
+use winddown_shared::{Pod, Runtime as _, WallClock};
+
+fn main() -> ExitCode {
+    #[allow(clippy::disallowed_methods, reason = "this is where the real clock is handed in")]
+    let wall = WallClock::new(jiff::Timestamp::now);
+    let mut args = std::env::args_os().skip(1);
+    // Before any thread exists: the supervisor is single-threaded.
+    match args.next() {
+        Some(word) if word == "shim" => shim::run(args, &wall),
+        Some(word) if word == "run" => match args.collect::<Vec<_>>().as_slice() {
+            [state, logs, pod] => host(state.as_ref(), logs.as_ref(), pod.as_ref(), wall),
+            _ => usage(),
+        },
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: host run STATE_DIR LOG_DIR POD.json");
+    ExitCode::from(2)
+}
+
+fn host(state: &Path, logs: &Path, pod: &Path, wall: WallClock) -> ExitCode {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = built.map_err(Into::into).and_then(|rt| rt.block_on(run(state, logs, pod, wall)));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("host: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(
+    state: &Path,
+    logs: &Path,
+    pod: &Path,
+    wall: WallClock,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let object: api::Pod = serde_json::from_slice(&std::fs::read(pod)?)?;
+    let pod = Pod::new(object)?;
+    let config = ProcessConfig::new(state, logs, ShimCommand::subcommand("shim"), wall);
+    let runtime = ProcessRuntime::open(config).await?;
+    let mut changes = runtime.changes();
+    loop {
+        let synced = runtime.sync_pod(&pod).await?;
+        for container in &synced.status.containers {
+            println!("{} {:?} attempt {}", container.name, container.state, container.restart_count);
+        }
+        tokio::select! {
+            changed = changes.recv() => drop(changed?),
+            () = async {
+                match synced.again_in {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            } => {}
+        }
+    }
+}

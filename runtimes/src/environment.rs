@@ -1,0 +1,195 @@
+//! A container's environment and command line, as its spec and the node's facts give them.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::{Pod, Quantity};
+
+/// What `valueFrom` may ask about the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// `spec.nodeName`, for pods that do not say it themselves.
+    pub name: String,
+    /// `status.hostIP`, and the pod's own on the host's network.
+    pub address: Option<IpAddr>,
+    /// What a container without a CPU limit may use, in thousandths of a CPU.
+    pub cpu_milli: i64,
+    /// What a container without a memory limit may use, in bytes.
+    pub memory_bytes: i64,
+}
+
+/// A variable that cannot be given a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {why}")]
+pub struct EnvironmentError {
+    /// Path below the container, for example `env[2].valueFrom.secretKeyRef`.
+    pub field: String,
+    /// What is wrong and what to write instead.
+    pub why: String,
+}
+
+impl NodeFacts {
+    /// What this host says of itself; the address stays unknown.
+    pub fn of_this_host(proc_root: &Path) -> Self {
+        let name = std::fs::read_to_string(proc_root.join("sys/kernel/hostname"));
+        let memory = std::fs::read_to_string(proc_root.join("meminfo")).unwrap_or_default();
+        let kib: Option<i64> = memory
+            .lines()
+            .find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            name: name.map(|n| n.trim().to_owned()).unwrap_or_default(),
+            address: None,
+            cpu_milli: i64::try_from(cpus).unwrap_or(1).saturating_mul(1000),
+            memory_bytes: kib.unwrap_or(0).saturating_mul(1024),
+        }
+    }
+}
+
+/// The variables of `container`, in the spec's order; a later one of the same name wins.
+///
+/// # Errors
+/// A variable's source is not known here.
+pub fn environment(
+    pod: &Pod,
+    container: &api::Container,
+    node: &NodeFacts,
+) -> Result<Vec<(String, String)>, EnvironmentError> {
+    let mut done = Vec::<(String, String)>::new();
+    for (i, var) in container.env.iter().flatten().enumerate() {
+        let value = match (&var.value, &var.value_from) {
+            (_, Some(source)) => sourced(pod, container, node, source).map_err(|e| {
+                EnvironmentError { field: format!("env[{i}].valueFrom.{}", e.field), ..e }
+            })?,
+            (Some(text), None) => expand(text, &done),
+            (None, None) => String::new(),
+        };
+        match done.iter_mut().find(|(name, _)| *name == var.name) {
+            Some(entry) => entry.1 = value,
+            None => done.push((var.name.clone(), value)),
+        }
+    }
+    Ok(done)
+}
+
+/// `command` and `args` with `$(VAR)` replaced. Empty if the container names neither.
+pub fn command_line(container: &api::Container, env: &[(String, String)]) -> Vec<String> {
+    let words = container.command.iter().flatten().chain(container.args.iter().flatten());
+    words.map(|word| expand(word, env)).collect()
+}
+
+/// Replaces `$(VAR)` by its value. A variable that is not known stays as it is written; `$$` is a
+/// `$` that begins nothing. The same syntax as Kubernetes'.
+fn expand(text: &str, env: &[(String, String)]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        if let Some(tail) = after.strip_prefix('$') {
+            out.push('$');
+            rest = tail;
+        } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|t| t.split_once(')')) {
+            match env.iter().find(|(known, _)| known == name) {
+                Some((_, value)) => out.push_str(value),
+                None => out.push_str(&rest[at..at + name.len() + 3]),
+            }
+            rest = tail;
+        } else {
+            out.push('$');
+            rest = after;
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn sourced(
+    pod: &Pod,
+    container: &api::Container,
+    node: &NodeFacts,
+    source: &api::EnvVarSource,
+) -> Result<String, EnvironmentError> {
+    if let Some(field) = &source.field_ref {
+        return field_value(pod, node, &field.field_path);
+    }
+    if let Some(resource) = &source.resource_field_ref {
+        return resource_value(container, node, resource);
+    }
+    let kind = if source.config_map_key_ref.is_some() { "configMapKeyRef" } else { "secretKeyRef" };
+    let why = "there is no API server to read it from: write the value in `value`";
+    Err(EnvironmentError { field: kind.to_owned(), why: why.to_owned() })
+}
+
+fn field_value(pod: &Pod, node: &NodeFacts, path: &str) -> Result<String, EnvironmentError> {
+    let refused = |why: String| EnvironmentError { field: "fieldRef.fieldPath".to_owned(), why };
+    let keyed = |map: &Option<BTreeMap<String, String>>, key: &str| {
+        map.as_ref().and_then(|m| m.get(key)).cloned().unwrap_or_default()
+    };
+    if let Some((map, key)) = path.strip_suffix("']").and_then(|p| p.split_once("['")) {
+        return match map {
+            "metadata.labels" => Ok(keyed(&pod.metadata.labels, key)),
+            "metadata.annotations" => Ok(keyed(&pod.metadata.annotations, key)),
+            _ => Err(refused(format!("{path} is not a field a container can be told"))),
+        };
+    }
+    let spec = pod.spec.as_ref();
+    match path {
+        "metadata.name" => Ok(pod.name().to_string()),
+        "metadata.namespace" => Ok(pod.namespace().to_string()),
+        "metadata.uid" => Ok(pod.uid().to_string()),
+        "spec.nodeName" => {
+            Ok(spec.and_then(|s| s.node_name.clone()).unwrap_or_else(|| node.name.clone()))
+        }
+        "spec.serviceAccountName" => {
+            Ok(spec.and_then(|s| s.service_account_name.clone()).unwrap_or_default())
+        }
+        "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => match node.address {
+            Some(address) => Ok(address.to_string()),
+            None => Err(refused(format!("{path} is not known: the node's address is not configured"))),
+        },
+        _ => Err(refused(format!("{path} is not a field a container can be told"))),
+    }
+}
+
+/// `limits.cpu` and the like, in units of the divisor, rounded up as Kubernetes does.
+fn resource_value(
+    container: &api::Container,
+    node: &NodeFacts,
+    selector: &api::ResourceFieldSelector,
+) -> Result<String, EnvironmentError> {
+    let refused = |field: &str, why: String| EnvironmentError {
+        field: format!("resourceFieldRef.{field}"),
+        why,
+    };
+    if selector.container_name.as_ref().is_some_and(|n| *n != container.name) {
+        let why = "only the container's own resources are known: leave it out".to_owned();
+        return Err(refused("containerName", why));
+    }
+    let resources = container.resources.as_ref();
+    let (map, name, unlimited) = match selector.resource.split_once('.') {
+        Some(("limits", name)) => (resources.and_then(|r| r.limits.as_ref()), name, true),
+        Some(("requests", name)) => (resources.and_then(|r| r.requests.as_ref()), name, false),
+        _ => return Err(refused("resource", format!("{} is not known", selector.resource))),
+    };
+    let parse = |field: &str, text: &str| {
+        text.parse::<Quantity>().map_err(|e| refused(field, format!("{text}: {e}")))
+    };
+    let given = map.and_then(|m| m.get(name)).map(|q| parse("resource", &q.0)).transpose()?;
+    let divisor = selector.divisor.as_ref().map(|q| q.0.as_str()).filter(|d| !matches!(*d, "" | "0"));
+    let divisor = parse("divisor", divisor.unwrap_or("1"))?;
+    let (amount, unit) = if name == "cpu" {
+        let fallback = if unlimited { node.cpu_milli } else { 0 };
+        (given.map_or(fallback, Quantity::milli_value), divisor.milli_value())
+    } else {
+        let fallback = if unlimited && name == "memory" { node.memory_bytes } else { 0 };
+        (given.map_or(fallback, Quantity::value), divisor.value())
+    };
+    let unit = unit.max(1);
+    Ok((amount / unit + i64::from(amount % unit > 0)).to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! What to do next with a pod's containers.
+//!
+//! [`plan`] is a pure function of the pod's rules and of what each container does now: no clock, no
+//! I/O. Every runtime uses it, so that pods behave the same whatever runs them.
+//!
+//! # Behaviour
+//! * Init containers run one after the other. One that fails is started again after its back-off,
+//!   or fails the pod (`restartPolicy: Never`).
+//! * A sidecar (KEP-753) lets the next container start once it has started; it is restarted whatever
+//!   its exit code, before, during and after the regular containers' life.
+//! * Regular containers start together when every init container is done. Once one of them was
+//!   started, init containers are not looked at again.
+//! * A container that ends is restarted as `restartPolicy` says: at once the first time, then after
+//!   10 s, doubling to 5 min; a run of 10 min clears that ([`Backoff`]).
+//! * When no regular container runs or will run again, nothing is started any more, sidecars neither.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::{ContainerKind, Pod};
+
+mod backoff;
+#[cfg(test)]
+mod tests;
+
+pub use backoff::Backoff;
+
+/// When a container that ended is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// Whatever its exit code.
+    Always,
+    /// When its exit code is not 0.
+    OnFailure,
+    /// Never.
+    Never,
+}
+
+/// One container, as far as the plan is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerRule {
+    /// Its name in the spec.
+    pub name: Arc<str>,
+    /// The part it plays.
+    pub kind: ContainerKind,
+    /// What happens when it ends.
+    pub restart: Restart,
+}
+
+/// What a container does now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It was never started.
+    Never,
+    /// It runs.
+    Running {
+        /// Its startup probe passed and its postStart hook is done, or it has neither.
+        started: bool,
+        /// A liveness or startup probe wants it restarted.
+        failing: bool,
+    },
+    /// It has ended.
+    Ended {
+        /// 0 is success.
+        exit_code: i32,
+        /// What is left of its back-off.
+        wait: Duration,
+    },
+}
+
+/// What to do now. Indices are those of the slices given to [`plan`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Containers to start, in this order.
+    pub start: Vec<usize>,
+    /// Running containers to end, because they are to be restarted.
+    pub stop: Vec<usize>,
+    /// When the next back-off ends; nothing happens before that by itself.
+    pub again_in: Option<Duration>,
+    /// Nothing of the pod will be started again.
+    pub done: bool,
+}
+
+/// The rules of a pod's containers: init containers first, then the regular ones, in spec order.
+pub fn rules(pod: &Pod) -> Vec<ContainerRule> {
+    let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
+    let restart = match spec.restart_policy.as_deref() {
+        Some("Never") => Restart::Never,
+        Some("OnFailure") => Restart::OnFailure,
+        _ => Restart::Always,
+    };
+    // An init container runs to success once, whatever it may do afterwards.
+    let once = if restart == Restart::Never { Restart::Never } else { Restart::OnFailure };
+    let init = spec.init_containers.iter().flatten().map(|container| match kind_of_init(container) {
+        ContainerKind::Sidecar => rule(container, ContainerKind::Sidecar, Restart::Always),
+        kind => rule(container, kind, once),
+    });
+    let regular = spec.containers.iter().map(|c| rule(c, ContainerKind::Regular, restart));
+    init.chain(regular).collect()
+}
+
+/// The part an entry of `spec.initContainers` plays.
+pub fn kind_of_init(container: &api::Container) -> ContainerKind {
+    match container.restart_policy.as_deref() {
+        Some("Always") => ContainerKind::Sidecar,
+        _ => ContainerKind::Init,
+    }
+}
+
+/// What to do next. `seen` has one entry for each rule, in the same order; a missing one counts as
+/// [`Seen::Never`].
+pub fn plan(rules: &[ContainerRule], seen: &[Seen]) -> Plan {
+    let mut plan = Plan::default();
+    let at = |i: usize| seen.get(i).copied().unwrap_or(Seen::Never);
+    let kinds = |kind| rules.iter().enumerate().filter(move |(_, r)| r.kind == kind);
+    let begun = kinds(ContainerKind::Regular).any(|(i, _)| at(i) != Seen::Never);
+    if is_done(rules, at, begun) {
+        return Plan { done: true, ..plan };
+    }
+    if begun {
+        for (i, rule) in kinds(ContainerKind::Sidecar) {
+            plan.consider(i, rule, at(i));
+        }
+    } else if !plan.initialize(rules, at) {
+        return plan;
+    }
+    for (i, rule) in kinds(ContainerKind::Regular) {
+        plan.consider(i, rule, at(i));
+    }
+    plan
+}
+
+fn rule(container: &api::Container, kind: ContainerKind, restart: Restart) -> ContainerRule {
+    ContainerRule { name: container.name.as_str().into(), kind, restart }
+}
+
+/// Nothing will be started again: an init container failed for good, or every regular container
+/// ended for good.
+fn is_done(rules: &[ContainerRule], at: impl Fn(usize) -> Seen, begun: bool) -> bool {
+    let ended_for_good = |i: usize, rule: &ContainerRule| match at(i) {
+        Seen::Ended { exit_code, .. } => !rule.restart.applies_to(exit_code),
+        _ => false,
+    };
+    let all = || rules.iter().enumerate();
+    if begun {
+        let mut regular = all().filter(|(_, r)| r.kind == ContainerKind::Regular);
+        return regular.all(|(i, rule)| ended_for_good(i, rule));
+    }
+    let failed = |i: usize| matches!(at(i), Seen::Ended { exit_code, .. } if exit_code != 0);
+    all().any(|(i, r)| r.kind == ContainerKind::Init && failed(i) && ended_for_good(i, r))
+}
+
+// === impl Restart ===
+
+impl Restart {
+    /// Whether a container that ended with this code is started again.
+    pub fn applies_to(self, exit_code: i32) -> bool {
+        match self {
+            Restart::Always => true,
+            Restart::OnFailure => exit_code != 0,
+            Restart::Never => false,
+        }
+    }
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// Walks the init containers up to the first that is not done. True when all are.
+    fn initialize(&mut self, rules: &[ContainerRule], at: impl Fn(usize) -> Seen) -> bool {
+        // Sidecars before the one that holds things up are kept running meanwhile.
+        for (i, rule) in rules.iter().enumerate() {
+            match (rule.kind, at(i)) {
+                (ContainerKind::Regular, _)
+                | (ContainerKind::Init, Seen::Ended { exit_code: 0, .. })
+                | (ContainerKind::Sidecar, Seen::Running { started: true, failing: false }) => {}
+                (_, seen) => {
+                    self.consider(i, rule, seen);
+                    self.keep_sidecars(rules, i + 1, &at);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Restarts the sidecars from `from` on that had been started before.
+    fn keep_sidecars(
+        &mut self,
+        rules: &[ContainerRule],
+        from: usize,
+        at: &impl Fn(usize) -> Seen,
+    ) {
+        for (i, rule) in rules.iter().enumerate().skip(from) {
+            if rule.kind == ContainerKind::Sidecar && at(i) != Seen::Never {
+                self.consider(i, rule, at(i));
+            }
+        }
+    }
+
+    fn consider(&mut self, index: usize, rule: &ContainerRule, seen: Seen) {
+        match seen {
+            Seen::Never => self.start.push(index),
+            Seen::Running { failing: true, .. } => self.stop.push(index),
+            Seen::Running { .. } => {}
+            Seen::Ended { exit_code, wait } if rule.restart.applies_to(exit_code) => {
+                if wait.is_zero() {
+                    self.start.push(index);
+                } else {
+                    self.again_in = Some(self.again_in.map_or(wait, |w| w.min(wait)));
+                }
+            }
+            Seen::Ended { .. } => {}
+        }
+    }
+}

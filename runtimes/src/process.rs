@@ -1,0 +1,205 @@
+//! Containers as supervised processes of the host.
+//!
+//! # Behaviour
+//! * `image` is not pulled and not needed: a container's `command` (or `args`) is a program of the
+//!   host. It runs in the host's namespaces; what of a pod cannot be honoured that way is refused by
+//!   name ([`check_supported`]).
+//! * Each attempt of a container has a supervisor process ([`shim`]), which owns it. A restarted or
+//!   killed agent finds supervisors and containers again and goes on with them ([`ProcessRuntime::open`]).
+//! * The agent sends SIGTERM to the container's main process only, as a container's process 1 gets
+//!   it. SIGKILL goes to everything the container started.
+//! * Nothing is polled: exits are heard from the supervisor's pipe or pidfd.
+//!
+//! # Limits
+//! * No isolation: one user's processes see and may signal each other.
+//! * CPU and memory limits are enforced only below a delegated cgroup v2
+//!   ([`ProcessRuntime::limits_enforced`]).
+//! * If both the agent and a supervisor are killed, what the container left is found by its
+//!   environment; a process that wiped its own is not. A cgroup closes that gap.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Semaphore, broadcast, watch};
+use winddown_shared::{
+    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
+};
+
+mod adopt;
+mod cgroup;
+mod config;
+mod hook;
+mod launch;
+mod order;
+mod paths;
+mod pod;
+mod procfs;
+mod record;
+pub mod shim;
+mod start;
+mod status;
+mod stop;
+mod support;
+mod sync;
+mod watcher;
+
+pub use adopt::OpenError;
+pub use config::{ProcessConfig, ShimCommand};
+pub use support::{Unsupported, check_supported};
+
+use pod::PodEntry;
+
+/// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
+const CHANGES: usize = 1024;
+
+/// Runs pods as supervised host processes. See the [module](self).
+///
+/// Dropping it stops nothing: the supervisors go on, and the next [`open`](Self::open) finds them.
+#[derive(Debug)]
+pub struct ProcessRuntime {
+    context: Arc<Context>,
+    pods: Mutex<HashMap<PodUid, Arc<PodEntry>>>,
+    /// Held for as long as this agent uses the state directory.
+    _lock: File,
+    /// Its end tells the watching tasks that the runtime is gone.
+    _alive: watch::Sender<()>,
+}
+
+/// What every part of the runtime needs.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) config: ProcessConfig,
+    pub(crate) changes: broadcast::Sender<PodUid>,
+    pub(crate) starts: Arc<Semaphore>,
+    pub(crate) cgroups: cgroup::Cgroups,
+    pub(crate) alive: watch::Receiver<()>,
+}
+
+impl ProcessRuntime {
+    /// Takes over the state directory and every pod that runs from it.
+    ///
+    /// Containers whose supervisor lives are adopted with their pids; of the others, what is left of
+    /// their processes is killed and their exits are recorded.
+    ///
+    /// # Errors
+    /// The directories cannot be made or read, or another agent uses them.
+    pub async fn open(config: ProcessConfig) -> Result<Self, OpenError> {
+        adopt::open(config).await
+    }
+
+    /// Whether CPU and memory limits are applied; if not, why.
+    ///
+    /// # Errors
+    /// The reason, for people.
+    pub fn limits_enforced(&self) -> Result<(), String> {
+        self.context.cgroups.enforced()
+    }
+
+    pub(crate) fn assemble(
+        context: Arc<Context>,
+        pods: HashMap<PodUid, Arc<PodEntry>>,
+        lock: File,
+        alive: watch::Sender<()>,
+    ) -> Self {
+        Self { context, pods: Mutex::new(pods), _lock: lock, _alive: alive }
+    }
+
+    fn pods(&self) -> MutexGuard<'_, HashMap<PodUid, Arc<PodEntry>>> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn entry(&self, uid: &PodUid) -> Option<Arc<PodEntry>> {
+        self.pods().get(uid).cloned()
+    }
+
+    fn entry_for(&self, pod: &Pod) -> Arc<PodEntry> {
+        let mut pods = self.pods();
+        let entry = pods.entry(pod.uid().clone()).or_insert_with(|| {
+            Arc::new(PodEntry::new(pod.uid().clone(), self.context.changes.clone()))
+        });
+        Arc::clone(entry)
+    }
+}
+
+impl Runtime for ProcessRuntime {
+    async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
+        if let Some(first) = check_supported(pod).into_iter().next() {
+            return Err(first.into());
+        }
+        sync::sync(&self.context, &self.entry_for(pod), pod).await
+    }
+
+    async fn stop_pod(
+        &self,
+        uid: &PodUid,
+        pod: Option<&Pod>,
+        grace: Grace,
+    ) -> Result<PodStopped, RuntimeError> {
+        match self.entry(uid) {
+            Some(entry) => stop::stop(&self.context, &entry, pod, grace).await,
+            None => Ok(PodStopped::default()),
+        }
+    }
+
+    async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        match self.entry(uid) {
+            Some(entry) => self.context.cgroups.remove_pod(entry.uid()),
+            None => Ok(()),
+        }
+    }
+
+    async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        let Some(entry) = self.entry(uid) else { return Ok(()) };
+        let Some(places) = entry.lock().places(&self.context.config, uid) else {
+            return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
+        };
+        self.context.cgroups.remove_pod(uid)?;
+        blocking(move || places.iter().try_for_each(remove_all)).await?;
+        self.pods().remove(uid);
+        Ok(())
+    }
+
+    async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
+        Ok(self.entry(uid).map(|entry| status::status(&entry.lock())).unwrap_or_default())
+    }
+
+    async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
+        Ok(self.pods().values().filter_map(|entry| entry.lock().summary(entry.uid())).collect())
+    }
+
+    fn changes(&self) -> broadcast::Receiver<PodUid> {
+        self.context.changes.subscribe()
+    }
+}
+
+/// Runs blocking work off the async threads. Cancel-safe, but the work goes on.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
+) -> Result<T, RuntimeError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(error) => Err(caused("waiting for a file operation".to_owned(), error)),
+    }
+}
+
+pub(crate) fn failed(what: String) -> RuntimeError {
+    RuntimeError::Failed { what, source: None }
+}
+
+pub(crate) fn caused(
+    what: String,
+    source: impl std::error::Error + Send + Sync + 'static,
+) -> RuntimeError {
+    RuntimeError::Failed { what, source: Some(Arc::new(source)) }
+}
+
+fn remove_all(path: &PathBuf) -> Result<(), RuntimeError> {
+    match std::fs::remove_dir_all(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(caused(format!("cannot remove {}", path.display()), e))
+        }
+        _ => Ok(()),
+    }
+}

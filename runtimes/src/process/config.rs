@@ -1,0 +1,91 @@
+//! What the process runtime needs to know.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use winddown_shared::WallClock;
+
+use crate::environment::NodeFacts;
+use crate::plan::Backoff;
+
+/// Configuration of the process runtime. [`ProcessConfig::new`] fills in what rarely changes.
+#[derive(Clone, Debug)]
+pub struct ProcessConfig {
+    /// Records of pods and attempts. One agent at a time; must survive a restart of the agent.
+    pub state_dir: PathBuf,
+    /// Container logs, laid out as `/var/log/pods` is.
+    pub log_dir: PathBuf,
+    /// How the supervisor is started.
+    pub shim: ShimCommand,
+    /// What containers may ask about the node.
+    pub node: NodeFacts,
+    /// Bytes after which a log file turns.
+    pub log_max_bytes: u64,
+    /// Log files kept per attempt, the current one included; at least 1.
+    pub log_max_files: u32,
+    /// The back-off of crashing containers.
+    pub backoff: Backoff,
+    /// A cgroup v2 directory delegated to the agent; none applies no limits.
+    pub cgroup_root: Option<PathBuf>,
+    /// Labels records and log lines.
+    pub wall: WallClock,
+    /// Where `/proc` is.
+    pub proc_root: PathBuf,
+    /// How long a supervisor may take to say that its container has started.
+    pub start_timeout: Duration,
+    /// How long a container may take to be gone after SIGKILL before the stop is an error.
+    pub kill_timeout: Duration,
+    /// Supervisors being started at the same time.
+    pub parallel_starts: usize,
+}
+
+/// Program and leading arguments that reach [`shim::run`](super::shim::run).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShimCommand {
+    /// The program; usually `/proc/self/exe`.
+    pub program: PathBuf,
+    /// Arguments before those of the supervisor, for example `shim`.
+    pub args: Vec<OsString>,
+}
+
+impl ProcessConfig {
+    /// A configuration with the kubelet's defaults: logs of 5 files of 10 MiB, back-off from 10 s to
+    /// 5 min, no cgroup.
+    pub fn new(
+        state_dir: impl Into<PathBuf>,
+        log_dir: impl Into<PathBuf>,
+        shim: ShimCommand,
+        wall: WallClock,
+    ) -> Self {
+        Self {
+            state_dir: state_dir.into(),
+            log_dir: log_dir.into(),
+            shim,
+            node: NodeFacts::of_this_host(Path::new("/proc")),
+            log_max_bytes: 10 * 1024 * 1024,
+            log_max_files: 5,
+            backoff: Backoff::default(),
+            cgroup_root: None,
+            wall,
+            proc_root: "/proc".into(),
+            start_timeout: Duration::from_secs(10),
+            kill_timeout: Duration::from_secs(10),
+            parallel_starts: 4,
+        }
+    }
+}
+
+impl ShimCommand {
+    /// This very program with a hidden subcommand.
+    pub fn subcommand(name: &str) -> Self {
+        Self { program: "/proc/self/exe".into(), args: vec![name.into()] }
+    }
+
+    /// The whole command line with `word` at its end.
+    pub(crate) fn with(&self, word: &str) -> Vec<String> {
+        let program = self.program.to_string_lossy().into_owned();
+        let args = self.args.iter().map(|a| a.to_string_lossy().into_owned());
+        std::iter::once(program).chain(args).chain([word.to_owned()]).collect()
+    }
+}

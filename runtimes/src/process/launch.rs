@@ -1,0 +1,139 @@
+//! From a container's spec to the order its supervisor gets.
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::{ContainerKind, Pod, QosClass, RuntimeError};
+
+use super::config::ProcessConfig;
+use super::order::{Command, LogTarget, MessageSource, Order};
+use super::procfs::{CONTAINER_MARK, POD_MARK};
+use super::record;
+use crate::environment::{command_line, environment};
+
+/// Tells the container where to write its termination message: without a mount namespace there is no
+/// `/dev/termination-log` of its own.
+pub(crate) const TERMINATION_LOG_VARIABLE: &str = "WINDDOWN_TERMINATION_LOG";
+
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The container of this name, with its field path and the part it plays.
+pub(crate) fn find<'a>(pod: &'a Pod, name: &str) -> Option<(&'a api::Container, String)> {
+    let spec = pod.spec.as_ref()?;
+    let named = |list: &'a [api::Container], path: &str| {
+        let i = list.iter().position(|c| c.name == name)?;
+        Some((&list[i], format!("spec.{path}[{i}]")))
+    };
+    named(spec.init_containers.as_deref().unwrap_or_default(), "initContainers")
+        .or_else(|| named(&spec.containers, "containers"))
+}
+
+/// What to run for a container, without its files.
+///
+/// # Errors
+/// [`RuntimeError::Unsupported`]: a variable's source is not known here.
+pub(crate) fn command(
+    config: &ProcessConfig,
+    pod: &Pod,
+    container: &api::Container,
+    field: &str,
+) -> Result<Command, RuntimeError> {
+    let own = environment(pod, container, &config.node).map_err(|e| RuntimeError::Unsupported {
+        field: format!("{field}.{}", e.field),
+        why: e.why,
+    })?;
+    let argv = command_line(container, &own);
+    let mut env = vec![("PATH".to_owned(), DEFAULT_PATH.to_owned())];
+    env.retain(|(name, _)| !own.iter().any(|(n, _)| n == name));
+    env.extend(own);
+    env.push((POD_MARK.to_owned(), pod.uid().to_string()));
+    env.push((CONTAINER_MARK.to_owned(), container.name.clone()));
+    let security = container.security_context.as_ref();
+    let of_pod = pod.spec.as_ref().and_then(|s| s.security_context.as_ref());
+    let id = |own: Option<i64>, pods: Option<i64>| own.or(pods).and_then(|n| u32::try_from(n).ok());
+    let groups = of_pod.and_then(|s| s.supplemental_groups.as_deref()).unwrap_or_default();
+    Ok(Command {
+        argv,
+        env,
+        cwd: container.working_dir.as_deref().filter(|d| !d.is_empty()).map(PathBuf::from),
+        uid: id(security.and_then(|s| s.run_as_user), of_pod.and_then(|s| s.run_as_user)),
+        gid: id(security.and_then(|s| s.run_as_group), of_pod.and_then(|s| s.run_as_group)),
+        groups: groups.iter().filter_map(|&g| u32::try_from(g).ok()).collect(),
+        no_new_privs: security.and_then(|s| s.allow_privilege_escalation) == Some(false),
+        oom_score_adj: Some(oom_score_adj(pod, container, config.node.memory_bytes)),
+        cgroup: None,
+        error_file: None,
+    })
+}
+
+/// The whole order for one attempt.
+///
+/// # Errors
+/// As [`command`].
+pub(crate) fn order(
+    config: &ProcessConfig,
+    pod: &Pod,
+    (container, field): (&api::Container, &str),
+    dir: &Path,
+    log: PathBuf,
+    cgroup: Option<PathBuf>,
+) -> Result<Order, RuntimeError> {
+    let mut command = command(config, pod, container, field)?;
+    let message_file = dir.join(record::TERMINATION_LOG);
+    command.env.push((TERMINATION_LOG_VARIABLE.to_owned(), message_file.display().to_string()));
+    command.error_file = Some(dir.join(record::START_ERROR));
+    command.cgroup = cgroup;
+    let fall_back_to_log =
+        container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
+    Ok(Order {
+        launcher: config.shim.with("launch"),
+        command,
+        log: Some(LogTarget {
+            path: log,
+            max_bytes: config.log_max_bytes,
+            max_files: config.log_max_files,
+        }),
+        message: Some(MessageSource { file: message_file, fall_back_to_log }),
+        proc_root: config.proc_root.clone(),
+    })
+}
+
+/// The signal that asks a container to end: `lifecycle.stopSignal` (KEP-4960), else SIGTERM.
+pub(crate) fn stop_signal(container: Option<&api::Container>) -> rustix::process::Signal {
+    container
+        .and_then(|c| c.lifecycle.as_ref()?.stop_signal.as_deref())
+        .and_then(parse_signal)
+        .unwrap_or(rustix::process::Signal::TERM)
+}
+
+/// Reads a signal's name as Kubernetes writes it (`SIGUSR1`).
+pub(crate) fn parse_signal(name: &str) -> Option<rustix::process::Signal> {
+    let signal: nix::sys::signal::Signal = name.parse().ok()?;
+    rustix::process::Signal::from_named_raw(signal as i32)
+}
+
+/// The part a container of this name plays; a name the spec does not have is an ordinary one.
+pub(crate) fn kind(pod: &Pod, name: &str) -> ContainerKind {
+    let init = pod.spec.as_ref().and_then(|s| s.init_containers.as_deref()).unwrap_or_default();
+    init.iter().find(|c| c.name == name).map_or(ContainerKind::Regular, crate::plan::kind_of_init)
+}
+
+/// The kubelet's rule: guaranteed pods last, best effort first, the rest by what share of the node's
+/// memory they asked for.
+fn oom_score_adj(pod: &Pod, container: &api::Container, node_memory: i64) -> i16 {
+    match pod.qos() {
+        _ if pod.is_node_critical() => -997,
+        QosClass::Guaranteed => -997,
+        QosClass::BestEffort => 1000,
+        QosClass::Burstable => {
+            let request = container
+                .resources
+                .as_ref()
+                .and_then(|r| r.requests.as_ref()?.get("memory"))
+                .and_then(|q| q.0.parse::<winddown_shared::Quantity>().ok())
+                .map_or(0, winddown_shared::Quantity::value);
+            let share = request.saturating_mul(1000) / node_memory.max(1);
+            i16::try_from((1000 - share).clamp(3, 999)).unwrap_or(999)
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What the agent tells a supervisor to run. It travels over a pipe and is never written to disk:
+//! it holds the container's environment.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything a supervisor needs, complete or not at all: a pipe that ends early runs nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Order {
+    /// Program and leading arguments of the launcher (this binary's hidden subcommand).
+    pub(crate) launcher: Vec<String>,
+    /// What to run.
+    pub(crate) command: Command,
+    /// Where its output goes; none discards it.
+    pub(crate) log: Option<LogTarget>,
+    /// Where the termination message comes from; none takes none.
+    pub(crate) message: Option<MessageSource>,
+    /// Where `/proc` is.
+    pub(crate) proc_root: PathBuf,
+}
+
+/// The process to become.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Command {
+    /// Program and arguments; never empty.
+    pub(crate) argv: Vec<String>,
+    /// The whole environment.
+    pub(crate) env: Vec<(String, String)>,
+    /// Working directory; `/` if none.
+    pub(crate) cwd: Option<PathBuf>,
+    /// User to become; none stays the agent's.
+    pub(crate) uid: Option<u32>,
+    /// Group to become; none stays the agent's.
+    pub(crate) gid: Option<u32>,
+    /// Supplemental groups.
+    pub(crate) groups: Vec<u32>,
+    /// Whether a set-user-ID program may still gain rights.
+    pub(crate) no_new_privs: bool,
+    /// `-1000..=1000`; none leaves it.
+    pub(crate) oom_score_adj: Option<i16>,
+    /// A cgroup v2 directory to enter first.
+    pub(crate) cgroup: Option<PathBuf>,
+    /// Where the launcher says why it could not start the program.
+    pub(crate) error_file: Option<PathBuf>,
+}
+
+/// A log file and its rotation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LogTarget {
+    pub(crate) path: PathBuf,
+    /// Bytes after which a new file is begun.
+    pub(crate) max_bytes: u64,
+    /// Files kept, the current one included; at least 1.
+    pub(crate) max_files: u32,
+}
+
+/// Where the termination message comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MessageSource {
+    /// The file the container writes.
+    pub(crate) file: PathBuf,
+    /// `FallbackToLogsOnError`: the end of the log stands in for an empty file.
+    pub(crate) fall_back_to_log: bool,
+}

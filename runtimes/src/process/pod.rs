@@ -1,0 +1,274 @@
+//! What the runtime knows of one pod, in memory.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
+use winddown_shared::{ContainerExit, ContainerKind, Pod, PodUid, RuntimePod, WallTime};
+
+use super::config::ProcessConfig;
+use super::launch;
+use super::paths;
+use super::procfs::Process;
+use crate::plan::Seen;
+
+/// A pod. Everyone who waits for it waits for [`changed`](Self::changed) and looks at the state.
+#[derive(Debug)]
+pub(crate) struct PodEntry {
+    uid: PodUid,
+    state: Mutex<PodState>,
+    changed: watch::Sender<()>,
+    changes: broadcast::Sender<PodUid>,
+}
+
+/// A pod's state. The lock is never held across an await or a system call that can wait.
+#[derive(Debug, Default)]
+pub(crate) struct PodState {
+    /// The pod as last handed in, or as its record has it.
+    pub(crate) pod: Option<Pod>,
+    /// It is being stopped, or was: nothing may be started.
+    pub(crate) stopping: bool,
+    /// Starts under way. A stop waits for them: it could not end what it does not see yet.
+    pub(crate) starting: usize,
+    /// Supervisors that have not said yet that their container started.
+    pub(crate) launching: Vec<Arc<Process>>,
+    /// In the spec's order, init containers first.
+    pub(crate) containers: Vec<Container>,
+    /// What ran when the stop began; kept so that a second stop tells the same.
+    pub(crate) stop: Option<StopRecord>,
+}
+
+/// What ran when a stop began.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StopRecord {
+    pub(crate) names: Vec<Arc<str>>,
+    pub(crate) signalled_at: Option<Instant>,
+    pub(crate) stopped_at: Option<Instant>,
+}
+
+/// A container.
+#[derive(Debug)]
+pub(crate) struct Container {
+    pub(crate) name: Arc<str>,
+    pub(crate) kind: ContainerKind,
+    /// The newest run.
+    pub(crate) run: Option<Run>,
+    /// How the run before the newest ended.
+    pub(crate) last_exit: Option<ContainerExit>,
+}
+
+/// One run of a container.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// 0 for the first.
+    pub(crate) attempt: u32,
+    pub(crate) started_at: WallTime,
+    /// The back-off to follow this run if it is short.
+    pub(crate) backoff: Duration,
+    /// None once it was gone when the agent looked.
+    pub(crate) supervisor: Option<Arc<Process>>,
+    /// The container's process 1, unless it was gone when the agent looked.
+    pub(crate) main: Option<Arc<Process>>,
+    pub(crate) cgroup: Option<PathBuf>,
+    /// Its postStart hook is done and its startup probe passed.
+    pub(crate) started: bool,
+    /// Its readiness probe passed.
+    pub(crate) ready: bool,
+    /// A probe or its postStart hook wants it restarted.
+    pub(crate) failing: bool,
+    /// When it was asked to end.
+    pub(crate) signalled_at: Option<Instant>,
+    /// SIGKILL was needed.
+    pub(crate) forced: bool,
+    pub(crate) end: Option<End>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub(crate) exit: ContainerExit,
+    /// How long it ran.
+    pub(crate) ran: Duration,
+    /// When it may be started again.
+    pub(crate) restart_at: Instant,
+}
+
+// === impl PodEntry ===
+
+impl PodEntry {
+    pub(crate) fn new(uid: PodUid, changes: broadcast::Sender<PodUid>) -> Self {
+        Self { uid, state: Mutex::default(), changed: watch::Sender::new(()), changes }
+    }
+
+    pub(crate) fn uid(&self) -> &PodUid {
+        &self.uid
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, PodState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes those who wait within this crate.
+    pub(crate) fn bump(&self) {
+        self.changed.send_replace(());
+    }
+
+    /// Wakes those who wait, and tells the pod workers that something changed by itself.
+    pub(crate) fn announce(&self) {
+        self.bump();
+        // No receiver: nobody wants to know.
+        let _ = self.changes.send(self.uid.clone());
+    }
+
+    /// Resolves when `found` gives something; it is asked again after every change. Cancel-safe.
+    pub(crate) async fn wait_for<T>(&self, mut found: impl FnMut(&mut PodState) -> Option<T>) -> T {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.borrow_and_update();
+            if let Some(found) = found(&mut self.lock()) {
+                return found;
+            }
+            if changed.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Resolves when this run of the container has ended. Cancel-safe.
+    pub(crate) async fn ended(&self, name: &str, attempt: u32) {
+        self.wait_for(|state| match state.run(name, attempt) {
+            Some(run) if run.end.is_none() => None,
+            _ => Some(()),
+        })
+        .await;
+    }
+}
+
+// === impl PodState ===
+
+impl PodState {
+    /// Takes the pod as it is now, and makes room for its containers in the spec's order.
+    pub(crate) fn take_pod(&mut self, pod: &Pod) {
+        if self.pod.as_ref().is_some_and(|known| known.is_same_object(pod)) {
+            return;
+        }
+        let rules = crate::plan::rules(pod);
+        let mut known = std::mem::take(&mut self.containers);
+        for rule in rules {
+            let old = known.iter().position(|c| c.name == rule.name).map(|i| known.swap_remove(i));
+            let fresh = || Container::new(rule.name.clone(), rule.kind);
+            let mut container = old.unwrap_or_else(fresh);
+            container.kind = rule.kind;
+            self.containers.push(container);
+        }
+        // Containers the spec no longer has may still run.
+        self.containers.append(&mut known);
+        self.pod = Some(pod.clone());
+    }
+
+    pub(crate) fn container(&mut self, name: &str) -> Option<&mut Container> {
+        self.containers.iter_mut().find(|c| &*c.name == name)
+    }
+
+    pub(crate) fn run(&mut self, name: &str, attempt: u32) -> Option<&mut Run> {
+        self.container(name)?.run.as_mut().filter(|r| r.attempt == attempt)
+    }
+
+    pub(crate) fn any_running(&self) -> bool {
+        self.starting > 0 || self.containers.iter().any(Container::is_running)
+    }
+
+    /// The pod for a listing; none if nothing of it is left and nobody named it.
+    pub(crate) fn summary(&self, uid: &PodUid) -> Option<RuntimePod> {
+        let empty = || Arc::<str>::from("");
+        if self.containers.iter().all(|c| c.run.is_none()) && self.starting == 0 {
+            return None;
+        }
+        let named = self.pod.as_ref().map(|p| (p.name().clone(), p.namespace().clone()));
+        let (name, namespace) = named.unwrap_or_else(|| (empty(), empty()));
+        Some(RuntimePod { uid: uid.clone(), name, namespace, running: self.any_running() })
+    }
+
+    /// The directories to remove with the pod; none while it runs.
+    pub(crate) fn places(&self, config: &ProcessConfig, uid: &PodUid) -> Option<Vec<PathBuf>> {
+        if self.any_running() {
+            return None;
+        }
+        let logs = self.pod.as_ref().map(|p| paths::logs(config, p.namespace(), p.name(), uid));
+        // Records last: while they are there, what is left of the pod can be found.
+        Some(logs.into_iter().chain([paths::pod(config, uid)]).collect())
+    }
+
+    /// What each of the first `count` containers does, for the plan.
+    pub(crate) fn seen(&self, count: usize, now: Instant) -> Vec<Seen> {
+        self.containers.iter().take(count).map(|c| c.seen(now)).collect()
+    }
+}
+
+// === impl Container ===
+
+impl Container {
+    pub(crate) fn new(name: Arc<str>, kind: ContainerKind) -> Self {
+        Self { name, kind, run: None, last_exit: None }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.end.is_none())
+    }
+
+    /// The number of the next attempt, the wait that precedes it, and the back-off to follow it.
+    pub(crate) fn next(&self, backoff: &crate::plan::Backoff) -> (u32, Duration) {
+        let Some(run) = &self.run else { return (0, Duration::ZERO) };
+        let waited = run.end.as_ref().map_or(Duration::ZERO, |end| {
+            backoff.after(run.backoff, end.ran)
+        });
+        (run.attempt.saturating_add(1), backoff.next(waited))
+    }
+
+    fn seen(&self, now: Instant) -> Seen {
+        match &self.run {
+            None => Seen::Never,
+            Some(run) => match &run.end {
+                None => Seen::Running { started: run.started, failing: run.failing },
+                Some(end) => Seen::Ended {
+                    exit_code: end.exit.exit_code,
+                    wait: end.restart_at.saturating_duration_since(now),
+                },
+            },
+        }
+    }
+}
+
+/// Keeps count of one start under way.
+#[derive(Debug)]
+pub(crate) struct Starting(Arc<PodEntry>);
+
+impl Starting {
+    /// None if the pod is being stopped.
+    pub(crate) fn begin(entry: &Arc<PodEntry>) -> Option<Self> {
+        let mut state = entry.lock();
+        if state.stopping {
+            return None;
+        }
+        state.starting += 1;
+        Some(Self(Arc::clone(entry)))
+    }
+
+    pub(crate) fn entry(&self) -> &Arc<PodEntry> {
+        &self.0
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.0.lock().starting -= 1;
+        self.0.bump();
+    }
+}
+
+/// The kind a container found on disk has, by the pod's record.
+pub(crate) fn kind_of(pod: Option<&Pod>, name: &str) -> ContainerKind {
+    pod.map_or(ContainerKind::Regular, |pod| launch::kind(pod, name))
+}

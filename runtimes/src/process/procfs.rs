@@ -1,0 +1,216 @@
+//! Other processes, as `/proc` and pidfds show them.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// Environment variable that marks every process of a pod.
+pub(crate) const POD_MARK: &str = "WINDDOWN_POD_UID";
+/// Environment variable that marks every process of a container.
+pub(crate) const CONTAINER_MARK: &str = "WINDDOWN_CONTAINER";
+
+/// One process, held by a pidfd: a pid that is used again is never mistaken for it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pid: i32,
+    fd: OwnedFd,
+}
+
+/// What `/proc/PID/stat` says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// `R`, `S`, `D`, `Z`, …
+    pub(crate) state: char,
+    /// The parent's pid.
+    pub(crate) parent: i32,
+    /// In clock ticks since boot. Together with the pid it names one process of one boot.
+    pub(crate) start_time: u64,
+}
+
+impl Process {
+    /// Takes hold of `pid` if it is still the process that started at `start_time`.
+    ///
+    /// # Errors
+    /// The kernel refused for another reason than that there is no such process.
+    pub(crate) fn open(proc_root: &Path, pid: i32, start_time: u64) -> io::Result<Option<Self>> {
+        let Some(process) = Self::open_any(pid)? else { return Ok(None) };
+        // Read after opening: the pidfd pins the process whose start time this is.
+        Ok(stat(proc_root, pid)?.filter(|s| s.start_time == start_time).map(|_| process))
+    }
+
+    /// Takes hold of whatever process has this pid now.
+    ///
+    /// # Errors
+    /// The kernel refused for another reason than that there is no such process.
+    pub(crate) fn open_any(pid: i32) -> io::Result<Option<Self>> {
+        let Some(raw) = Pid::from_raw(pid) else { return Ok(None) };
+        match pidfd_open(raw, PidfdFlags::NONBLOCK) {
+            Ok(fd) => Ok(Some(Self { pid, fd })),
+            Err(rustix::io::Errno::SRCH) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Its pid, for people.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// A second descriptor of the same process, to wait on.
+    ///
+    /// # Errors
+    /// The agent is out of descriptors.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
+    /// Sends `signal`; false if the process is gone.
+    ///
+    /// # Errors
+    /// The kernel refused for another reason.
+    pub(crate) fn signal(&self, signal: Signal) -> io::Result<bool> {
+        match pidfd_send_signal(&self.fd, signal) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::SRCH) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Takes the exit status of a process that is our child and has ended, so that no zombie stays.
+    pub(crate) fn reap(&self) {
+        use rustix::process::{WaitId, WaitIdOptions, waitid};
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        // ECHILD: it is not ours (adopted after a restart); its parent reaps it.
+        let _ = waitid(WaitId::PidFd(self.fd.as_fd()), options);
+    }
+
+    /// Blocks until the process has ended, at most `for_ms` milliseconds; false if it still runs.
+    pub(crate) fn ended_within(&self, for_ms: u16) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let timeout =
+            Timespec { tv_sec: i64::from(for_ms / 1000), tv_nsec: i64::from(for_ms % 1000) * 1_000_000 };
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&timeout)), Ok(n) if n > 0)
+    }
+}
+
+/// Reads `/proc/PID/stat`; none if there is no such process.
+///
+/// # Errors
+/// The file is there and cannot be read.
+pub(crate) fn stat(proc_root: &Path, pid: i32) -> io::Result<Option<Stat>> {
+    match std::fs::read_to_string(proc_root.join(pid.to_string()).join("stat")) {
+        Ok(text) => Ok(parse_stat(&text)),
+        Err(e) if is_gone(&e) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// The kernel's id of this boot; empty if it has none.
+pub(crate) fn boot_id(proc_root: &Path) -> String {
+    std::fs::read_to_string(proc_root.join("sys/kernel/random/boot_id"))
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_default()
+}
+
+/// Pids of all living processes whose environment carries the container's marks.
+///
+/// Only for when the supervisor is gone: a process that wiped its environment is not found here,
+/// which the supervisor, its subreaper, does not depend on.
+pub(crate) fn marked(proc_root: &Path, pod_uid: &str, container: &str) -> Vec<i32> {
+    let pod = format!("{POD_MARK}={pod_uid}");
+    let container = format!("{CONTAINER_MARK}={container}");
+    pids(proc_root)
+        .filter(|&pid| {
+            let Ok(environ) = std::fs::read(proc_root.join(pid.to_string()).join("environ")) else {
+                return false;
+            };
+            let has = |wanted: &str| environ.split(|&b| b == 0).any(|v| v == wanted.as_bytes());
+            has(&pod) && has(&container) && is_alive(proc_root, pid)
+        })
+        .collect()
+}
+
+/// The pid of the process one of whose arguments is `argument`, byte for byte.
+pub(crate) fn with_argument(proc_root: &Path, argument: &str) -> Option<i32> {
+    pids(proc_root).find(|&pid| {
+        std::fs::read(proc_root.join(pid.to_string()).join("cmdline")).is_ok_and(|line| {
+            line.split(|&b| b == 0).any(|a| a == argument.as_bytes()) && is_alive(proc_root, pid)
+        })
+    })
+}
+
+/// Pids of all living processes below `root`, which is not among them.
+pub(crate) fn descendants(proc_root: &Path, root: i32) -> Vec<i32> {
+    let mut all: Vec<(i32, i32)> = pids(proc_root)
+        .filter_map(|pid| {
+            let stat = stat(proc_root, pid).ok()??;
+            (stat.state != 'Z').then_some((stat.parent, pid))
+        })
+        .collect();
+    all.sort_unstable();
+    let mut found = vec![root];
+    let mut at = 0;
+    while let Some(&parent) = found.get(at) {
+        let from = all.partition_point(|&(p, _)| p < parent);
+        found.extend(all[from..].iter().take_while(|&&(p, _)| p == parent).map(|&(_, pid)| pid));
+        at += 1;
+    }
+    found.remove(0);
+    found
+}
+
+/// Whether the process exists and is more than a zombie.
+pub(crate) fn is_alive(proc_root: &Path, pid: i32) -> bool {
+    matches!(stat(proc_root, pid), Ok(Some(s)) if s.state != 'Z' && s.state != 'X')
+}
+
+fn pids(proc_root: &Path) -> impl Iterator<Item = i32> {
+    std::fs::read_dir(proc_root)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+fn parse_stat(text: &str) -> Option<Stat> {
+    // The command name may hold spaces and parentheses; the last one closes it.
+    let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let start_time = fields.nth(17)?.parse().ok()?;
+    Some(Stat { state, parent, start_time })
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    // ESRCH: it went between opening and reading.
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
+        let text = "42 (a) b (c)) S 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 123456 1 1\n";
+        assert_eq!(parse_stat(text), Some(Stat { state: 'S', parent: 7, start_time: 123_456 }));
+    }
+
+    #[test]
+    fn a_cut_off_stat_line_is_no_stat() {
+        for text in ["", "42 (a", "42 (a) S", "42 (a) S 1 2 3"] {
+            assert_eq!(parse_stat(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn our_own_process_is_found_by_pid_and_start_time_and_not_with_another_start_time() {
+        let proc_root = Path::new("/proc");
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let start = stat(proc_root, pid).unwrap().unwrap().start_time;
+        assert!(Process::open(proc_root, pid, start).unwrap().is_some());
+        assert!(Process::open(proc_root, pid, start + 1).unwrap().is_none());
+    }
+}

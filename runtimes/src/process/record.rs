@@ -1,0 +1,163 @@
+//! What the process runtime keeps on disk, and where.
+//!
+//! ```text
+//! STATE/lock                                       held by the one agent that uses STATE
+//! STATE/pods/UID/pod.json                          the pod as it was first started
+//! STATE/pods/UID/NAME/ATTEMPT/supervisor           held by the supervisor while it lives; its stderr
+//! STATE/pods/UID/NAME/ATTEMPT/attempt.json         written by the agent before anything is started
+//! STATE/pods/UID/NAME/ATTEMPT/started.json         written by the supervisor before the command runs
+//! STATE/pods/UID/NAME/ATTEMPT/exit.json            written by the supervisor when the command ended
+//! STATE/pods/UID/NAME/ATTEMPT/termination-log      for the container to write
+//! ```
+//!
+//! A record is complete or absent: it is written beside its place and renamed. One that does not
+//! parse (a crash of the machine can leave zeros) counts as absent.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use winddown_shared::WallTime;
+
+pub(crate) const POD: &str = "pod.json";
+pub(crate) const ATTEMPT: &str = "attempt.json";
+pub(crate) const STARTED: &str = "started.json";
+pub(crate) const EXIT: &str = "exit.json";
+/// Room for the exit record, taken before the command runs so that a full disk cannot refuse it.
+pub(crate) const EXIT_RESERVE: &str = "exit.reserve";
+pub(crate) const SUPERVISOR: &str = "supervisor";
+pub(crate) const START_ERROR: &str = "start-error";
+pub(crate) const TERMINATION_LOG: &str = "termination-log";
+
+/// What the agent decided before it started an attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AttemptRecord {
+    /// Wall time at which the agent began to start it.
+    pub(crate) created_at: WallTime,
+    /// The back-off that was waited before this attempt; zero before the first.
+    #[serde(default)]
+    pub(crate) backoff_ms: u64,
+    /// The log file of this attempt.
+    pub(crate) log: PathBuf,
+    /// The attempt's own cgroup, if it has one.
+    #[serde(default)]
+    pub(crate) cgroup: Option<PathBuf>,
+}
+
+/// Who runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StartedRecord {
+    /// The kernel's boot id: pids of another boot mean nothing.
+    pub(crate) boot_id: String,
+    /// The supervisor.
+    pub(crate) supervisor: Identity,
+    /// The container's main process.
+    pub(crate) main: Identity,
+    /// Wall time of the start.
+    pub(crate) started_at: WallTime,
+}
+
+/// A process of one boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Identity {
+    pub(crate) pid: i32,
+    /// In clock ticks since boot.
+    pub(crate) start_time: u64,
+}
+
+/// How the command ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExitRecord {
+    /// 128 + signal for a signal's victim.
+    pub(crate) exit_code: i32,
+    #[serde(default)]
+    pub(crate) signal: Option<i32>,
+    /// `Completed`, `Error`, `OOMKilled`, `StartError`.
+    pub(crate) reason: String,
+    #[serde(default)]
+    pub(crate) message: String,
+    pub(crate) started_at: WallTime,
+    pub(crate) finished_at: WallTime,
+    /// How long it ran, by a clock that does not jump.
+    pub(crate) ran_ms: u64,
+    /// Boot in which it ended.
+    #[serde(default)]
+    pub(crate) boot_id: String,
+}
+
+/// A file of the state directory that could not be written or read.
+#[derive(Debug, thiserror::Error)]
+#[error("{action} {}", .path.display())]
+pub(crate) struct RecordError {
+    pub(crate) action: &'static str,
+    pub(crate) path: PathBuf,
+    #[source]
+    pub(crate) source: io::Error,
+}
+
+impl RecordError {
+    pub(crate) fn new(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self { action, path, source }
+    }
+}
+
+/// Reads a record; none if it is absent or not a record.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    let bytes = std::fs::read(path).ok()?;
+    match serde_json::from_slice(&bytes) {
+        Ok(record) => Some(record),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "ignoring a record that does not parse");
+            None
+        }
+    }
+}
+
+/// Writes a record in one step: after a crash of this process it is there whole or not at all.
+/// `durable` makes that true of a crash of the machine too.
+///
+/// # Errors
+/// No room, or the directory is gone or read-only.
+pub(crate) fn write<T: Serialize>(path: &Path, record: &T, durable: bool) -> Result<(), RecordError> {
+    let beside = path.with_extension("tmp");
+    let written = (|| {
+        let bytes = serde_json::to_vec(record)?;
+        let mut file = create(&beside)?;
+        file.write_all(&bytes)?;
+        if durable {
+            file.sync_data()?;
+        }
+        std::fs::rename(&beside, path)
+    })();
+    written.map_err(|source| {
+        let _ = std::fs::remove_file(&beside);
+        RecordError { action: "write", path: path.to_owned(), source }
+    })
+}
+
+/// Makes the names in a directory durable.
+///
+/// # Errors
+/// The directory is gone or its disk fails.
+pub(crate) fn sync_dir(path: &Path) -> Result<(), RecordError> {
+    File::open(path).and_then(|dir| dir.sync_all()).map_err(RecordError::new("sync", path))
+}
+
+/// Creates (or empties) a file that only its owner reads.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+/// Milliseconds, saturating.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,49 @@
+//! The supervisor: one small process per running container, which owns it.
+//!
+//! The agent's binary runs [`run`] as a hidden subcommand. The supervisor, not the agent, is the
+//! container's parent, so a container outlives a restart or a SIGKILL of the agent. It is
+//! single-threaded, sleeps in `poll`, and has no timer.
+//!
+//! # Behaviour
+//! * Subreaper in a session of its own; every signal that can be blocked is blocked, so that nothing
+//!   sent to a group or a terminal ends it. Containers get a clean signal mask.
+//! * Its stderr is the file `supervisor`, opened and locked by the agent. The lock lives exactly as
+//!   long as the supervisor: there is no moment at which a started supervisor is not visible.
+//! * The command runs only after its pid is on disk: the launcher waits for its orders until then.
+//! * When the command ends: the rest of the log, the exit record, then SIGKILL to every descendant
+//!   that is left, also those that changed session (they are reparented to the subreaper).
+//! * The end of its stdout tells the agent that nothing of the container runs. Making the exit
+//!   record durable comes after that, off the path of whoever waits for the container.
+//! * A full disk costs log lines, never the container: see [`log`].
+//!
+//! `hook` is the same supervisor for a preStop, postStart or probe command: no records and no log,
+//! and it ends the command when the agent closes the pipe (the grace is over, or the agent is gone).
+
+mod launcher;
+pub(crate) mod log;
+mod supervise;
+mod tree;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use winddown_shared::WallClock;
+
+/// Runs the hidden subcommand. `args` is what follows its name: `run DIR`, `hook` or `launch`.
+///
+/// Call it first in `main`, before any thread or async runtime exists: it must stay small and
+/// single-threaded. Returns when the container and everything it left behind have ended.
+pub fn run(args: impl IntoIterator<Item = OsString>, wall: &WallClock) -> ExitCode {
+    let mut args = args.into_iter();
+    let mode = args.next();
+    match (mode.as_deref().and_then(|m| m.to_str()), args.next()) {
+        (Some("run"), Some(dir)) => supervise::container(&PathBuf::from(dir), wall),
+        (Some("hook"), None) => supervise::hook(wall),
+        (Some("launch"), None) => launcher::launch(),
+        _ => {
+            eprintln!("this subcommand is started by the agent, not by hand");
+            ExitCode::from(2)
+        }
+    }
+}

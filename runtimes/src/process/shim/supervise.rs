@@ -1,0 +1,398 @@
+//! The supervisor's life.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use tokio::time::Instant;
+use winddown_shared::{WallClock, WallTime};
+
+use super::log::{LogFile, Lines, Stream};
+use super::{launcher, tree};
+use crate::fault;
+use crate::process::order::{MessageSource, Order};
+use crate::process::procfs;
+use crate::process::record::{self, ExitRecord, Identity, StartedRecord};
+
+/// Bytes taken on disk for the exit record before the command runs.
+const RESERVE: usize = 8 * 1024;
+/// Longest termination message, in bytes.
+const MAX_MESSAGE: usize = 4096;
+/// Output read at once, in bytes: what a pipe holds.
+const CHUNK: usize = 64 * 1024;
+
+/// Supervises the container whose attempt directory is `dir`.
+pub(super) fn container(dir: &Path, wall: &WallClock) -> ExitCode {
+    match start_container(dir, wall) {
+        Ok((order, mut running)) => {
+            announce(&format!("started {} {}", running.main.pid, running.main.start_time));
+            let status = running.supervise(None);
+            running.end_container(dir, &order, status);
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            announce(&format!("failed {}", why.replace('\n', " ")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs one command for the agent, which holds the other end of stdin: when that closes, the command
+/// and its descendants are killed. Exits as the command did.
+pub(super) fn hook(wall: &WallClock) -> ExitCode {
+    let started = isolate().and_then(|signals| {
+        let order = read_line_order()?;
+        let (child, out) = spawn_launcher(&order)?;
+        let running = Running::new(child, out, &order, signals, wall)?;
+        Ok((order, running))
+    });
+    let Ok((order, mut running)) = started else {
+        return ExitCode::from(launcher::START_ERROR_CODE);
+    };
+    if running.hand_over(&order).is_err() {
+        return ExitCode::from(launcher::START_ERROR_CODE);
+    }
+    let stdin = io::stdin();
+    let status = running.supervise(Some(stdin.as_fd()));
+    tree::end_all(&order.proc_root, None);
+    let code = status.map_or(137, |s| exit_code(s).0);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// A command under supervision.
+struct Running<'a> {
+    child: Child,
+    main: Identity,
+    started_at: WallTime,
+    started: Instant,
+    signals: SignalFd,
+    streams: Vec<Source>,
+    log: Option<LogFile>,
+    wall: &'a WallClock,
+    chunk: Vec<u8>,
+    text: Vec<u8>,
+}
+
+/// One output pipe of the command.
+struct Source {
+    pipe: File,
+    lines: Lines,
+}
+
+fn start_container<'a>(dir: &Path, wall: &'a WallClock) -> Result<(Order, Running<'a>), String> {
+    let signals = isolate()?;
+    let mut json = Vec::new();
+    io::stdin().lock().read_to_end(&mut json).map_err(|e| format!("cannot read the order: {e}"))?;
+    let order: Order =
+        serde_json::from_slice(&json).map_err(|e| format!("the order is not complete: {e}"))?;
+    reserve(&dir.join(record::EXIT_RESERVE)).map_err(|e| format!("{}: {e}", dir.display()))?;
+    fault::point("supervisor-before-launch");
+    let (child, out) = spawn_launcher(&order)?;
+    let mut running = Running::new(child, out, &order, signals, wall)?;
+    let me = i32::try_from(std::process::id()).unwrap_or(0);
+    let supervisor = Identity { pid: me, start_time: start_time(&order.proc_root, me)? };
+    let started = StartedRecord {
+        boot_id: procfs::boot_id(&order.proc_root),
+        supervisor,
+        main: running.main,
+        started_at: running.started_at,
+    };
+    // From here on whoever reads the directory knows the pid; only then may the command run.
+    record::write(&dir.join(record::STARTED), &started, false)
+        .map_err(|e| format!("{e}: {}", e.source))?;
+    fault::point("supervisor-before-handover");
+    running.hand_over(&order)?;
+    fault::point("supervisor-after-handover");
+    Ok((order, running))
+}
+
+/// Makes this process a supervisor: unreachable by stray signals, parent of every orphan below it.
+fn isolate() -> Result<SignalFd, String> {
+    let mut blocked = SigSet::all();
+    for fault in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL] {
+        blocked.remove(fault);
+    }
+    let step = |what: &'static str| move |e: nix::Error| format!("{what}: {e}");
+    blocked.thread_block().map_err(step("cannot block signals"))?;
+    nix::sys::prctl::set_child_subreaper(true).map_err(step("cannot become subreaper"))?;
+    // EPERM: it leads its process group already, which is as good.
+    let _ = nix::unistd::setsid();
+    let _ = std::env::set_current_dir("/");
+    let mut heard = SigSet::empty();
+    heard.add(Signal::SIGCHLD);
+    SignalFd::with_flags(&heard, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+        .map_err(step("cannot listen for SIGCHLD"))
+}
+
+/// A hook's order is one line, since its pipe stays open.
+fn read_line_order() -> Result<Order, String> {
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).map_err(|e| e.to_string())?;
+    serde_json::from_str(&line).map_err(|e| e.to_string())
+}
+
+fn spawn_launcher(order: &Order) -> Result<(Child, Vec<Source>), String> {
+    let Some((program, args)) = order.launcher.split_first() else {
+        return Err("the order names no launcher".to_owned());
+    };
+    let mut command = Command::new(program);
+    command.args(args).env_clear().stdin(Stdio::piped());
+    let mut sources = Vec::new();
+    if order.log.is_some() {
+        let pipe = || io::pipe().map_err(|e| format!("cannot make a pipe: {e}"));
+        let ((out_read, out_write), (err_read, err_write)) = (pipe()?, pipe()?);
+        command.stdout(out_write).stderr(err_write);
+        sources.push(Source::new(out_read.into(), Stream::Out)?);
+        sources.push(Source::new(err_read.into(), Stream::Err)?);
+    } else {
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+    }
+    let child = command.spawn().map_err(|e| format!("cannot start {program}: {e}"))?;
+    Ok((child, sources))
+}
+
+fn start_time(proc_root: &Path, pid: i32) -> Result<u64, String> {
+    match procfs::stat(proc_root, pid) {
+        Ok(Some(stat)) => Ok(stat.start_time),
+        Ok(None) => Err(format!("process {pid} is not in {}", proc_root.display())),
+        Err(e) => Err(format!("{}/{pid}/stat: {e}", proc_root.display())),
+    }
+}
+
+fn reserve(path: &Path) -> io::Result<()> {
+    record::create(path)?.write_all(&[b' '; RESERVE])
+}
+
+/// One line to the agent. It may be gone, which changes nothing.
+fn announce(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}
+
+/// 128 + signal for a signal's victim.
+fn exit_code(status: WaitStatus) -> (i32, Option<i32>) {
+    match status {
+        WaitStatus::Signaled(_, signal, _) => (128 + signal as i32, Some(signal as i32)),
+        WaitStatus::Exited(_, code) => (code, None),
+        _ => (137, None),
+    }
+}
+
+// === impl Source ===
+
+impl Source {
+    fn new(pipe: OwnedFd, stream: Stream) -> Result<Self, String> {
+        let flags = fcntl_getfl(&pipe).map_err(|e| e.to_string())?;
+        fcntl_setfl(&pipe, flags | OFlags::NONBLOCK).map_err(|e| e.to_string())?;
+        Ok(Self { pipe: pipe.into(), lines: Lines::new(stream) })
+    }
+}
+
+// === impl Running ===
+
+impl<'a> Running<'a> {
+    fn new(
+        child: Child,
+        streams: Vec<Source>,
+        order: &Order,
+        signals: SignalFd,
+        wall: &'a WallClock,
+    ) -> Result<Self, String> {
+        let pid = i32::try_from(child.id()).map_err(|e| e.to_string())?;
+        Ok(Self {
+            main: Identity { pid, start_time: start_time(&order.proc_root, pid)? },
+            child,
+            started_at: wall.now(),
+            started: Instant::now(),
+            signals,
+            streams,
+            log: order.log.clone().map(LogFile::open),
+            wall,
+            chunk: vec![0; if order.log.is_some() { CHUNK } else { 0 }],
+            text: Vec::new(),
+        })
+    }
+
+    /// Sends the launcher what to become. Its stdin ends with it.
+    fn hand_over(&mut self, order: &Order) -> Result<(), String> {
+        let json = serde_json::to_vec(&order.command).map_err(|e| e.to_string())?;
+        let Some(mut pipe) = self.child.stdin.take() else {
+            return Err("the launcher has no stdin".to_owned());
+        };
+        pipe.write_all(&json).map_err(|e| format!("the launcher did not read its order: {e}"))
+    }
+
+    /// Copies output until the main process has ended, or until `leash` closes, which kills it.
+    fn supervise(&mut self, leash: Option<std::os::fd::BorrowedFd<'_>>) -> Option<WaitStatus> {
+        let main = Pid::from_raw(self.main.pid);
+        loop {
+            let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
+            fds.extend(leash.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
+            fds.extend(self.streams.iter().map(|s| PollFd::new(&s.pipe, PollFlags::IN)));
+            if poll(&mut fds, None).is_err() {
+                continue;
+            }
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            drop(fds);
+            let streams_from = 1 + usize::from(leash.is_some());
+            if ready[streams_from..].contains(&true) {
+                self.copy(1);
+            }
+            if leash.is_some() && ready[1] {
+                let _ = nix::sys::signal::kill(main, Signal::SIGKILL);
+                return None;
+            }
+            if ready[0] {
+                while let Ok(Some(_)) = self.signals.read_signal() {}
+                if let Some(status) = tree::reap(main) {
+                    return Some(status);
+                }
+            }
+        }
+    }
+
+    /// Reads what the pipes hold, at most `rounds` chunks of each. Closed pipes are let go.
+    fn copy(&mut self, rounds: usize) {
+        let Some(log) = &mut self.log else { return };
+        let (chunk, text, wall) = (&mut self.chunk, &mut self.text, self.wall);
+        self.streams.retain_mut(|source| {
+            for _ in 0..rounds {
+                let outcome = source.pipe.read(chunk);
+                let at = wall.now();
+                text.clear();
+                let lines = match outcome {
+                    Ok(0) => source.lines.finish(at, text),
+                    Ok(n) => source.lines.take(&chunk[..n], at, text),
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
+                    Err(_) => 0,
+                };
+                log.write(text, lines, at);
+                if !matches!(outcome, Ok(n) if n > 0) {
+                    return false;
+                }
+            }
+            true
+        });
+    }
+
+    fn end_container(mut self, dir: &Path, order: &Order, status: Option<WaitStatus>) {
+        let (finished_at, ran) = (self.wall.now(), self.started.elapsed());
+        // What it wrote before it ended, bounded: a descendant may write forever.
+        self.copy(4);
+        let exit = self.exit_record(dir, order, status, finished_at, ran);
+        fault::point("supervisor-before-exit-record");
+        let path = dir.join(record::EXIT);
+        // If even the reserved room does not do, the agent reports an unknown exit.
+        let written = write_exit(&dir.join(record::EXIT_RESERVE), &path, exit);
+        fault::point("supervisor-before-end-all");
+        tree::end_all(&order.proc_root, order.command.cgroup.as_deref());
+        self.copy(usize::MAX);
+        self.finish_lines();
+        // Nothing of the container runs any more: the agent may go on while the disk works.
+        if let Ok(null) = File::open("/dev/null") {
+            let _ = rustix::stdio::dup2_stdout(&null);
+        }
+        if let Ok(file) = written {
+            let _ = file.sync_all();
+            let _ = record::sync_dir(dir);
+        }
+    }
+
+    fn finish_lines(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        let at = self.wall.now();
+        for source in &mut self.streams {
+            self.text.clear();
+            let lines = source.lines.finish(at, &mut self.text);
+            log.write(&self.text, lines, at);
+        }
+    }
+
+    fn exit_record(
+        &self,
+        dir: &Path,
+        order: &Order,
+        status: Option<WaitStatus>,
+        finished_at: WallTime,
+        ran: Duration,
+    ) -> ExitRecord {
+        let (exit_code, signal) = status.map_or((137, None), exit_code);
+        let start_error = std::fs::read_to_string(dir.join(record::START_ERROR)).unwrap_or_default();
+        let (reason, message) = if !start_error.is_empty() {
+            ("StartError", start_error)
+        } else {
+            let reason = match exit_code {
+                0 => "Completed",
+                137 if was_out_of_memory(order.command.cgroup.as_deref()) => "OOMKilled",
+                _ => "Error",
+            };
+            (reason, self.message(order.message.as_ref(), exit_code != 0))
+        };
+        ExitRecord {
+            exit_code,
+            signal,
+            reason: reason.to_owned(),
+            message,
+            started_at: self.started_at,
+            finished_at,
+            ran_ms: record::millis(ran),
+            boot_id: procfs::boot_id(&order.proc_root),
+        }
+    }
+
+    fn message(&self, source: Option<&MessageSource>, failed: bool) -> String {
+        let Some(source) = source else { return String::new() };
+        let written = read_message(&source.file);
+        match &self.log {
+            Some(log) if written.is_empty() && failed && source.fall_back_to_log => log.tail(),
+            _ => written,
+        }
+    }
+}
+
+/// The first 4096 bytes of what the container wrote.
+fn read_message(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|f| f.take(MAX_MESSAGE as u64).read_to_end(&mut bytes));
+    if read.is_err() {
+        return String::new();
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn was_out_of_memory(cgroup: Option<&Path>) -> bool {
+    let Some(cgroup) = cgroup else { return false };
+    std::fs::read_to_string(cgroup.join("memory.events")).is_ok_and(|events| {
+        events.lines().any(|l| l.strip_prefix("oom_kill ").is_some_and(|n| n.trim() != "0"))
+    })
+}
+
+/// Writes the record into the room taken for it and gives it its name. A message that does not fit
+/// on a full disk is left out.
+fn write_exit(reserve: &Path, path: &Path, mut exit: ExitRecord) -> io::Result<File> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(reserve)?;
+    let mut attempt = |exit: &ExitRecord| {
+        let mut json = serde_json::to_vec(exit)?;
+        json.resize(json.len().max(RESERVE), b' ');
+        file.rewind()?;
+        file.write_all(&json)?;
+        file.set_len(json.len() as u64)
+    };
+    if attempt(&exit).is_err() {
+        exit.message.clear();
+        attempt(&exit)?;
+    }
+    std::fs::rename(reserve, path)?;
+    Ok(file)
+}

@@ -1,0 +1,317 @@
+//! Starts one attempt of a container.
+//!
+//! The order of steps makes the death of the agent between any two of them safe: the attempt's
+//! directory is made (and durable) first, its lock is taken before the supervisor exists and passes
+//! to it, and the supervisor runs nothing before it has the whole order and has written down the
+//! pid. An attempt that is found later without that record and without a holder of the lock never ran.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use winddown_shared::{Pod, RuntimeError};
+
+use super::order::Order;
+use super::pod::{Run, Starting};
+use super::procfs::{self, Process};
+use super::record::{self, AttemptRecord, RecordError};
+use super::{Context, blocking, caused, failed, launch, paths, watcher};
+use crate::fault;
+use crate::ready::Ready;
+
+/// Starts the next attempt of the pod's container `name`. Resolves when its process runs; at once
+/// with nothing done if the pod is being stopped.
+///
+/// Dropping the future before the work began starts nothing; after that it goes on, counted in
+/// `starting`, and a stop waits for it.
+///
+/// # Errors
+/// The supervisor could not be started, or did not say in time that the container runs.
+pub(crate) async fn start(
+    context: &Arc<Context>,
+    starting: Starting,
+    pod: &Pod,
+    name: &Arc<str>,
+) -> Result<(), RuntimeError> {
+    let permit = Arc::clone(&context.starts).acquire_owned().await;
+    let (context, pod, name) = (Arc::clone(context), pod.clone(), Arc::clone(name));
+    blocking(move || {
+        let _permit = permit;
+        Attempt::prepare(&context, &starting, &pod, &name)?.map_or(Ok(()), Attempt::run)
+    })
+    .await
+}
+
+/// An attempt that exists on disk and does not run yet.
+struct Attempt<'a> {
+    context: &'a Arc<Context>,
+    starting: &'a Starting,
+    name: &'a Arc<str>,
+    number: u32,
+    dir: PathBuf,
+    record: AttemptRecord,
+    order: Order,
+}
+
+impl<'a> Attempt<'a> {
+    fn prepare(
+        context: &'a Arc<Context>,
+        starting: &'a Starting,
+        pod: &Pod,
+        name: &'a Arc<str>,
+    ) -> Result<Option<Self>, RuntimeError> {
+        let config = &context.config;
+        let (number, backoff) = {
+            let mut state = starting.entry().lock();
+            match state.container(name) {
+                Some(container) if !container.is_running() => container.next(&config.backoff),
+                _ => return Ok(None),
+            }
+        };
+        let Some((container, field)) = launch::find(pod, name) else { return Ok(None) };
+        let logs = paths::logs(config, pod.namespace(), pod.name(), pod.uid());
+        let log = paths::log_file(&logs, name, number);
+        let dir = paths::container(config, pod.uid(), name).join(number.to_string());
+        let cgroup = context.cgroups.make(pod, container)?;
+        let place = (container, field.as_str());
+        let order = launch::order(config, pod, place, &dir, log.clone(), cgroup.clone())?;
+        let backoff_ms = record::millis(backoff);
+        let record =
+            AttemptRecord { created_at: config.wall.now(), backoff_ms, log, cgroup };
+        let attempt = Self { context, starting, name, number, dir, record, order };
+        attempt.write(pod).map_err(|e| {
+            caused(format!("cannot prepare container {name} of pod {}", pod.label()), e)
+        })?;
+        Ok(Some(attempt))
+    }
+
+    /// Writes everything down, so that it survives whatever happens next.
+    fn write(&self, pod: &Pod) -> Result<(), RecordError> {
+        if let Some(logs) = self.record.log.parent() {
+            make_dirs(logs)?;
+        }
+        let container_dir = self.dir.parent().unwrap_or(&self.dir);
+        make_dirs(container_dir)?;
+        let pod_dir = paths::pod(&self.context.config, pod.uid());
+        let pod_record = pod_dir.join(record::POD);
+        if !pod_record.exists() {
+            record::write(&pod_record, pod.object(), true)?;
+            record::sync_dir(&pod_dir)?;
+            record::sync_dir(&paths::pods(&self.context.config))?;
+        }
+        fault::point("agent-before-attempt-dir");
+        // Fails if it exists: one attempt is never started twice.
+        DirBuilder::new().mode(0o711).create(&self.dir).map_err(RecordError::new("create", &self.dir))?;
+        fault::point("agent-after-attempt-dir");
+        let written = record::write(&self.dir.join(record::ATTEMPT), &self.record, true)
+            .and_then(|()| self.make_termination_log())
+            .and_then(|()| record::sync_dir(&self.dir))
+            .and_then(|()| record::sync_dir(container_dir));
+        if written.is_err() {
+            self.withdraw();
+        }
+        fault::point("agent-after-attempt-record");
+        written
+    }
+
+    fn make_termination_log(&self) -> Result<(), RecordError> {
+        let path = self.dir.join(record::TERMINATION_LOG);
+        let owner = (self.order.command.uid, self.order.command.gid);
+        record::create(&path)
+            .and_then(|file| match owner {
+                (None, None) => Ok(()),
+                (uid, gid) => std::os::unix::fs::fchown(&file, uid, gid),
+            })
+            .map_err(RecordError::new("create", &path))
+    }
+
+    /// Starts the supervisor and waits until it says that the container runs.
+    fn run(self) -> Result<(), RuntimeError> {
+        let outcome = self.spawn().and_then(|(supervisor, report)| {
+            let entry = self.starting.entry();
+            let launching = || entry.lock();
+            launching().launching.push(Arc::clone(&supervisor));
+            let said = self.hear(&supervisor, report);
+            launching().launching.retain(|s| !Arc::ptr_eq(s, &supervisor));
+            if said.is_err() {
+                // Whatever went wrong, nothing of the attempt may stay behind.
+                let _ = supervisor.signal(rustix::process::Signal::KILL);
+                watcher::end_leftovers(&self.context.config, entry.uid(), self.name);
+                supervisor.ended_within(1000);
+                supervisor.reap();
+            }
+            said
+        });
+        if outcome.is_err() {
+            self.withdraw();
+        }
+        outcome
+    }
+
+    fn spawn(&self) -> Result<(Arc<Process>, Report), RuntimeError> {
+        let lock_path = self.dir.join(record::SUPERVISOR);
+        let broken = |what: &str| {
+            let what = format!("{what} of container {}", self.name);
+            move |e: io::Error| caused(what, e)
+        };
+        let lock = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(&lock_path)
+            .map_err(broken("cannot create the lock"))?;
+        lock.lock_shared().map_err(broken("cannot take the lock"))?;
+        let (report, report_end) = io::pipe().map_err(broken("cannot make a pipe"))?;
+        if self.starting.entry().lock().stopping {
+            return Err(failed("the pod is being stopped".to_owned()));
+        }
+        let shim = &self.context.config.shim;
+        let mut command = Command::new(&shim.program);
+        command.args(&shim.args).arg("run").arg(&self.dir).env_clear();
+        command.stdin(Stdio::piped()).stdout(report_end).stderr(Stdio::from(lock));
+        #[cfg(feature = "fault-points")]
+        command.envs(std::env::vars_os().filter(|(name, _)| name == "WINDDOWN_FAULT"));
+        fault::point("agent-before-supervisor");
+        let mut child = command.spawn().map_err(broken("cannot start the supervisor"))?;
+        fault::point("agent-after-supervisor");
+        let pid = i32::try_from(child.id()).unwrap_or(0);
+        let process = Process::open_any(pid).map_err(broken("cannot watch the supervisor"))?;
+        let Some(process) = process else {
+            return Err(failed(format!("the supervisor of container {} is gone", self.name)));
+        };
+        // It is our child and cannot have been reaped: the pidfd is its own.
+        let order = serde_json::to_vec(&self.order).map_err(|e| broken("the order")(e.into()))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // EPIPE: it has failed and says why on the other pipe.
+            let _ = stdin.write_all(&order);
+        }
+        fault::point("agent-after-order");
+        Ok((Arc::new(process), Report(File::from(OwnedFd::from(report)))))
+    }
+
+    /// Waits for the supervisor's word and enters the run.
+    fn hear(&self, supervisor: &Arc<Process>, mut report: Report) -> Result<(), RuntimeError> {
+        let config = &self.context.config;
+        let line = report.line(config.start_timeout).map_err(|e| {
+            if e.kind() == io::ErrorKind::TimedOut {
+                let what = format!("starting container {}", self.name);
+                return RuntimeError::Timeout { what, after: config.start_timeout };
+            }
+            caused(format!("the supervisor of container {} said nothing", self.name), e)
+        })?;
+        let mut words = line.splitn(2, ' ');
+        let numbers = match (words.next(), words.next()) {
+            (Some("started"), Some(rest)) => rest.split_once(' '),
+            (Some("failed"), Some(why)) => {
+                return Err(failed(format!("cannot start container {}: {why}", self.name)));
+            }
+            _ => None,
+        };
+        let main = numbers.and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)));
+        let Some((pid, start_time)) = main else {
+            let what = format!("the supervisor of container {} said {line:?}", self.name);
+            return Err(failed(what));
+        };
+        // None: it has ended already, and the record is on its way.
+        let main = Process::open(&config.proc_root, pid, start_time).ok().flatten().map(Arc::new);
+        let ended = Ready::new(report.0.into())
+            .map_err(|e| caused(format!("cannot watch container {}", self.name), e))?;
+        self.enter(supervisor, main);
+        watcher::watch(self.context, self.starting.entry(), self.watched(supervisor), ended);
+        Ok(())
+    }
+
+    fn watched(&self, supervisor: &Arc<Process>) -> watcher::Watched {
+        watcher::Watched {
+            name: Arc::clone(self.name),
+            attempt: self.number,
+            dir: self.dir.clone(),
+            supervisor: Arc::clone(supervisor),
+        }
+    }
+
+    fn enter(&self, supervisor: &Arc<Process>, main: Option<Arc<Process>>) {
+        let mut state = self.starting.entry().lock();
+        let Some(container) = state.container(self.name) else { return };
+        let run = Run {
+            attempt: self.number,
+            started_at: self.record.created_at,
+            backoff: Duration::from_millis(self.record.backoff_ms),
+            supervisor: Some(Arc::clone(supervisor)),
+            main,
+            cgroup: self.record.cgroup.clone(),
+            started: false,
+            ready: false,
+            failing: false,
+            signalled_at: None,
+            forced: false,
+            end: None,
+        };
+        if let Some(old) = container.run.replace(run) {
+            container.last_exit = old.end.map(|end| end.exit).or(container.last_exit.take());
+        }
+    }
+
+    /// Takes back an attempt that never ran, so that its number is free again.
+    fn withdraw(&self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// The supervisor's stdout.
+struct Report(File);
+
+impl Report {
+    /// Its first line.
+    fn line(&mut self, within: Duration) -> io::Result<String> {
+        let deadline = tokio::time::Instant::now() + within;
+        let mut line = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            let timeout = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
+            let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+            if poll(&mut fds, Some(&timeout))? == 0 {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            // One byte at a time: not one more than the line may be taken.
+            let mut byte = [0];
+            match self.0.read(&mut byte)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                _ if byte == *b"\n" => return Ok(String::from_utf8_lossy(&line).into_owned()),
+                _ => line.extend_from_slice(&byte),
+            }
+        }
+    }
+}
+
+impl From<Report> for OwnedFd {
+    fn from(report: Report) -> Self {
+        report.0.into()
+    }
+}
+
+fn make_dirs(path: &Path) -> Result<(), RecordError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o711)
+        .create(path)
+        .map_err(RecordError::new("create", path))
+}
+
+/// Whether some process holds the attempt's lock: its supervisor lives.
+pub(crate) fn is_supervised(dir: &Path) -> bool {
+    File::open(dir.join(record::SUPERVISOR))
+        .is_ok_and(|file| matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock)))
+}
+
+/// The supervisor of an attempt that has not written down who it is.
+pub(crate) fn find_supervisor(proc_root: &Path, dir: &Path) -> Option<Process> {
+    let pid = procfs::with_argument(proc_root, dir.to_str()?)?;
+    Process::open_any(pid).ok().flatten()
+}

@@ -1,0 +1,346 @@
+//! Stops a pod.
+//!
+//! preStop hooks of all containers begin at once. Then SIGTERM: regular (and init) containers
+//! together; sidecars one after the other in reverse order, each when those that may need it are gone.
+//! All of it is inside the grace, which may shrink at any moment; when it is over, SIGKILL goes to
+//! everything that is left.
+//!
+//! A sidecar whose turn does not come gets its SIGTERM a little before the end (the last quarter of
+//! the grace, at most 2 s), so that it is not killed without having been asked.
+//!
+//! Between the call and the first SIGTERM there is no system call but the signals.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep_until, timeout};
+use winddown_shared::{
+    ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer,
+};
+
+use super::hook::{self, Handler};
+use super::order::Command;
+use super::pod::{PodEntry, PodState, StopRecord};
+use super::procfs::{self, Process};
+use super::{Context, failed, launch, watcher};
+
+/// The longest time before the end at which a sidecar that still waits is asked to end.
+const LAST_CALL: Duration = Duration::from_secs(2);
+/// How long a start under way may hold up a stop before its supervisor is killed.
+const START_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Ends all containers; resolves when none runs.
+pub(crate) async fn stop(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    pod: Option<&Pod>,
+    grace: Grace,
+) -> Result<PodStopped, RuntimeError> {
+    {
+        let mut state = entry.lock();
+        state.stopping = true;
+        if let Some(pod) = pod {
+            state.take_pod(pod);
+        }
+    }
+    starts_settled(entry).await;
+    let targets = begin(context, &mut entry.lock());
+    let last_call = grace.remaining() / 4;
+    let ends = targets.into_iter().map(|target| {
+        let last_call = last_call.min(LAST_CALL);
+        end_one(context, entry, target, grace.clone(), last_call)
+    });
+    let outcomes = join_all(ends).await;
+    outcomes.into_iter().collect::<Result<Vec<()>, RuntimeError>>()?;
+    Ok(finish(&mut entry.lock()))
+}
+
+/// Ends one container that is to be started again.
+pub(crate) async fn stop_to_restart(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    name: &str,
+    grace: Grace,
+) -> Result<(), RuntimeError> {
+    let target = {
+        let mut state = entry.lock();
+        let mut targets = targets(context, &state);
+        targets.retain(|t| &*t.name == name);
+        let Some(mut target) = targets.pop() else { return Ok(()) };
+        let Some(run) = state.run(name, target.attempt) else { return Ok(()) };
+        if run.signalled_at.is_some() {
+            return Ok(());
+        }
+        target.waits_for_others = false;
+        if target.pre_stop.is_none() {
+            signal(&mut state, &target);
+        }
+        target
+    };
+    end_one(context, entry, target, grace, Duration::ZERO).await
+}
+
+/// A container to end.
+struct Target {
+    name: Arc<str>,
+    attempt: u32,
+    /// A sidecar: its turn comes when those that may need it are gone.
+    waits_for_others: bool,
+    pre_stop: Option<(Handler, Option<Command>)>,
+    signal: Signal,
+    cgroup: Option<PathBuf>,
+    supervisor: Arc<Process>,
+}
+
+/// Resolves when no start is under way. A supervisor that does not answer is killed.
+async fn starts_settled(entry: &PodEntry) {
+    let settled = || entry.wait_for(|state| (state.starting == 0).then_some(()));
+    while timeout(START_PATIENCE, settled()).await.is_err() {
+        for supervisor in &entry.lock().launching {
+            let _ = supervisor.signal(Signal::KILL);
+        }
+    }
+}
+
+/// Notes what runs, and asks at once what need not wait for a hook or for its turn.
+fn begin(context: &Context, state: &mut PodState) -> Vec<Target> {
+    let targets = targets(context, state);
+    let record = state.stop.get_or_insert_default();
+    for target in &targets {
+        if !record.names.contains(&target.name) {
+            record.names.push(Arc::clone(&target.name));
+        }
+    }
+    for target in &targets {
+        if !target.waits_for_others && target.pre_stop.is_none() {
+            signal(state, target);
+        }
+    }
+    targets
+}
+
+fn targets(context: &Context, state: &PodState) -> Vec<Target> {
+    let pod = state.pod.as_ref();
+    let running = state.containers.iter().filter(|c| c.is_running());
+    running
+        .filter_map(|container| {
+            let run = container.run.as_ref()?;
+            let found = pod.and_then(|pod| launch::find(pod, &container.name));
+            let spec = found.as_ref().map(|(spec, _)| *spec);
+            let handler = spec.and_then(|c| c.lifecycle.as_ref()?.pre_stop.as_ref());
+            let pre_stop = handler.and_then(Handler::of).map(|handler| {
+                let command = pod.zip(found.as_ref()).and_then(|(pod, (spec, field))| {
+                    launch::command(&context.config, pod, spec, field).ok()
+                });
+                (handler, command)
+            });
+            Some(Target {
+                name: Arc::clone(&container.name),
+                attempt: run.attempt,
+                waits_for_others: container.kind == ContainerKind::Sidecar,
+                // Asked before (an earlier stop was abandoned): it has had its hook.
+                pre_stop: pre_stop.filter(|_| run.signalled_at.is_none()),
+                signal: launch::stop_signal(spec),
+                cgroup: run.cgroup.clone(),
+                supervisor: Arc::clone(run.supervisor.as_ref()?),
+            })
+        })
+        .collect()
+}
+
+/// Asks a container to end, once.
+fn signal(state: &mut PodState, target: &Target) {
+    let Some(run) = state.run(&target.name, target.attempt) else { return };
+    if run.end.is_some() || run.signalled_at.is_some() {
+        return;
+    }
+    if let Some(main) = &run.main {
+        // An error means that it cannot be asked; it will be killed.
+        let _ = main.signal(target.signal);
+    }
+    let now = Instant::now();
+    run.signalled_at = Some(now);
+    if let Some(record) = &mut state.stop {
+        record.signalled_at.get_or_insert(now);
+    }
+}
+
+async fn end_one(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    mut target: Target,
+    mut grace: Grace,
+    last_call: Duration,
+) -> Result<(), RuntimeError> {
+    let hook = target.pre_stop.take();
+    let ended = entry.ended(&target.name, target.attempt);
+    tokio::pin!(ended);
+    let ask = async {
+        if let Some((handler, command)) = hook {
+            pre_stop(context, &target.name, &handler, command, grace.clone()).await;
+        }
+        if target.waits_for_others {
+            tokio::select! {
+                () = turn(entry, &target.name) => {}
+                () = last_call_of(grace.clone(), last_call) => {}
+            }
+        }
+        signal(&mut entry.lock(), &target);
+        grace.over().await;
+    };
+    tokio::select! {
+        () = &mut ended => return Ok(()),
+        () = ask => {}
+    }
+    kill(entry, &target);
+    let patience = context.config.kill_timeout;
+    if timeout(patience / 4, &mut ended).await.is_ok() {
+        return Ok(());
+    }
+    for _ in 0..3 {
+        let left = kill_by_search(context, entry, &target).await;
+        if timeout(patience / 4, &mut ended).await.is_ok() {
+            return Ok(());
+        }
+        if left.is_empty() {
+            // Only the supervisor is left, and it hangs (a dead disk): the container is gone.
+            let _ = target.supervisor.signal(Signal::KILL);
+        }
+    }
+    Err(survivors(context, entry, &target).await)
+}
+
+async fn pre_stop(
+    context: &Arc<Context>,
+    name: &str,
+    handler: &Handler,
+    command: Option<Command>,
+    mut grace: Grace,
+) {
+    if grace.remaining().is_zero() {
+        return;
+    }
+    let hook = hook::run(context, handler, command.unwrap_or_default());
+    tokio::select! {
+        outcome = hook => if let Err(error) = outcome {
+            tracing::warn!(container = name, %error, "the preStop hook failed");
+        },
+        // Dropping the hook kills what it runs.
+        () = grace.over() => {
+            tracing::warn!(container = name, "the preStop hook took the whole grace");
+        }
+    }
+}
+
+/// Resolves when a sidecar may go: no regular container runs, nor a sidecar that started after it.
+async fn turn(entry: &PodEntry, name: &str) {
+    let is_in_the_way = |state: &PodState| {
+        let mut later = state.containers.iter().skip_while(|c| &*c.name != name).skip(1);
+        let before = state.containers.iter().take_while(|c| &*c.name != name);
+        let mut before = before.filter(|c| c.kind != ContainerKind::Sidecar);
+        later.any(super::pod::Container::is_running) || before.any(|c| c.is_running())
+    };
+    entry.wait_for(|state| (!is_in_the_way(state)).then_some(())).await;
+}
+
+/// Resolves `before` the end of the grace, following every shortening.
+async fn last_call_of(mut grace: Grace, before: Duration) {
+    loop {
+        let at = grace.kill_at().checked_sub(before).unwrap_or_else(Instant::now);
+        tokio::select! {
+            () = sleep_until(at) => return,
+            () = grace.changed() => {}
+        }
+    }
+}
+
+/// SIGKILL to the container's main process, and with a cgroup to all of it. Its supervisor, which
+/// sees the end of the main process, kills everything else.
+fn kill(entry: &PodEntry, target: &Target) {
+    let mut state = entry.lock();
+    let Some(run) = state.run(&target.name, target.attempt) else { return };
+    if run.end.is_some() {
+        return;
+    }
+    run.forced = true;
+    if let Some(main) = &run.main {
+        let _ = main.signal(Signal::KILL);
+    }
+    drop(state);
+    if let Some(cgroup) = &target.cgroup {
+        let _ = std::fs::write(cgroup.join("cgroup.kill"), b"1");
+    }
+}
+
+/// Finds and kills what is left by all other means: the supervisor may be stopped or hung. The
+/// supervisor itself is spared. Returns the pids that are still there.
+async fn kill_by_search(context: &Arc<Context>, entry: &PodEntry, target: &Target) -> Vec<i32> {
+    let (context, uid, name) =
+        (Arc::clone(context), entry.uid().clone(), Arc::clone(&target.name));
+    let supervisor = Arc::clone(&target.supervisor);
+    let search = move || {
+        let config = &context.config;
+        let _ = supervisor.signal(Signal::CONT);
+        for pid in procfs::descendants(&config.proc_root, supervisor.pid()) {
+            if let Ok(Some(process)) = Process::open_any(pid) {
+                let _ = process.signal(Signal::KILL);
+            }
+        }
+        watcher::end_leftovers(config, &uid, &name);
+        remaining(&context, &supervisor, uid.as_str(), &name)
+    };
+    tokio::task::spawn_blocking(search).await.unwrap_or_default()
+}
+
+fn remaining(context: &Context, supervisor: &Process, uid: &str, name: &str) -> Vec<i32> {
+    let proc_root = &context.config.proc_root;
+    let mut left = procfs::descendants(proc_root, supervisor.pid());
+    left.extend(procfs::marked(proc_root, uid, name));
+    left.sort_unstable();
+    left.dedup();
+    left
+}
+
+async fn survivors(context: &Arc<Context>, entry: &PodEntry, target: &Target) -> RuntimeError {
+    let (context, uid, name) =
+        (Arc::clone(context), entry.uid().clone(), Arc::clone(&target.name));
+    let supervisor = Arc::clone(&target.supervisor);
+    let describe = move || {
+        let mut left = remaining(&context, &supervisor, uid.as_str(), &name);
+        if left.is_empty() {
+            left.push(supervisor.pid());
+        }
+        let named = left.iter().map(|&pid| {
+            match procfs::stat(&context.config.proc_root, pid) {
+                Ok(Some(stat)) => format!("{pid} (state {})", stat.state),
+                _ => pid.to_string(),
+            }
+        });
+        let named = named.collect::<Vec<_>>().join(", ");
+        failed(format!("container {name} of pod {uid} survives SIGKILL: process {named}"))
+    };
+    let fallback = || failed(format!("container {} survives SIGKILL", target.name));
+    tokio::task::spawn_blocking(describe).await.unwrap_or_else(|_| fallback())
+}
+
+/// How it went, from what every stop of this pod noted.
+fn finish(state: &mut PodState) -> PodStopped {
+    let mut record: StopRecord = state.stop.clone().unwrap_or_default();
+    if !record.names.is_empty() {
+        record.stopped_at.get_or_insert_with(Instant::now);
+    }
+    state.stop = Some(record.clone());
+    let containers = record
+        .names
+        .iter()
+        .filter_map(|name| {
+            let run = state.container(name)?.run.as_ref()?;
+            let exit_code = run.end.as_ref().map_or(137, |end| end.exit.exit_code);
+            Some(StoppedContainer { name: Arc::clone(name), exit_code, forced: run.forced })
+        })
+        .collect();
+    PodStopped { signalled_at: record.signalled_at, stopped_at: record.stopped_at, containers }
+}

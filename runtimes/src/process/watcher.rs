@@ -1,0 +1,189 @@
+//! Hears the end of a run and enters it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::time::Instant;
+use winddown_shared::{ContainerExit, PodUid, WallTime};
+
+use super::Context;
+use super::config::ProcessConfig;
+use super::pod::{End, PodEntry};
+use super::procfs::{self, Process};
+use super::record::{self, ExitRecord};
+use crate::ready::Ready;
+
+/// How long killed processes may take to be gone before they are looked for again, in ms.
+const KILL_WAIT_MS: u16 = 500;
+/// How often they are looked for before the container counts as one that survives SIGKILL.
+const KILL_ROUNDS: usize = 6;
+
+/// The run to watch.
+pub(crate) struct Watched {
+    pub(crate) name: Arc<str>,
+    pub(crate) attempt: u32,
+    pub(crate) dir: PathBuf,
+    pub(crate) supervisor: Arc<Process>,
+}
+
+/// Watches a run until nothing of it is left. `ended` becomes readable when that is so: the
+/// supervisor's pipe, or the pidfd of an adopted one.
+///
+/// Costs one small task and two descriptors, and nothing while the container runs.
+pub(crate) fn watch(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    watched: Watched,
+    ended: Ready,
+) {
+    let (context, entry) = (Arc::clone(context), Arc::clone(entry));
+    let mut alive = context.alive.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = follow(&context, &entry, watched, ended) => {}
+            // The runtime is dropped: its pods go on without it.
+            _ = alive.changed() => {}
+        }
+    });
+}
+
+/// Kills every process that carries the container's marks. True if none is left.
+///
+/// For when the supervisor is gone; it does this itself otherwise, and misses none. Blocks.
+pub(crate) fn end_leftovers(config: &ProcessConfig, uid: &PodUid, name: &str) -> bool {
+    for _ in 0..KILL_ROUNDS {
+        let left = procfs::marked(&config.proc_root, uid.as_str(), name);
+        if left.is_empty() {
+            return true;
+        }
+        let held: Vec<Process> =
+            left.into_iter().filter_map(|pid| Process::open_any(pid).ok().flatten()).collect();
+        for process in &held {
+            let _ = process.signal(Signal::KILL);
+        }
+        for process in &held {
+            process.ended_within(KILL_WAIT_MS);
+            process.reap();
+        }
+    }
+    procfs::marked(&config.proc_root, uid.as_str(), name).is_empty()
+}
+
+/// What is reported of a run whose end nobody saw.
+pub(crate) fn unknown_exit(started_at: Option<WallTime>, now: WallTime) -> ContainerExit {
+    ContainerExit {
+        exit_code: 137,
+        signal: None,
+        reason: "ContainerStatusUnknown".into(),
+        message: "the container ended and its exit code was not recorded".to_owned(),
+        started_at,
+        finished_at: Some(now),
+    }
+}
+
+/// What the supervisor wrote down.
+pub(crate) fn recorded_exit(record: ExitRecord) -> ContainerExit {
+    ContainerExit {
+        exit_code: record.exit_code,
+        signal: record.signal,
+        reason: record.reason.into(),
+        message: record.message,
+        started_at: Some(record.started_at),
+        finished_at: Some(record.finished_at),
+    }
+}
+
+async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched, ended: Ready) {
+    if ended.readable().await.is_err() {
+        return;
+    }
+    drop(ended);
+    // Small, local and just written: read from the page cache, cheaper than handing it to a thread.
+    let record = record::read::<ExitRecord>(&watched.dir.join(record::EXIT));
+    let record = match record {
+        Some(record) => Some(record),
+        None => {
+            end_unsupervised(context, entry, &watched).await;
+            None
+        }
+    };
+    enter_end(context, entry, &watched, record);
+    entry.announce();
+    let Ok(supervisor) = watched.supervisor.duplicate().and_then(Ready::new) else { return };
+    if supervisor.readable().await.is_ok() {
+        watched.supervisor.reap();
+    }
+    let dir = watched.dir;
+    let _ = tokio::task::spawn_blocking(move || prune(&dir)).await;
+}
+
+/// The supervisor died without a word: what it supervised is ended by its marks. Resolves when
+/// nothing is left, however long that takes: until then the container does run.
+async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: &Watched) {
+    let mut wait = Duration::from_secs(1);
+    loop {
+        let (config, uid, name) =
+            (context.config.clone(), entry.uid().clone(), Arc::clone(&watched.name));
+        let done = tokio::task::spawn_blocking(move || end_leftovers(&config, &uid, &name)).await;
+        if done.unwrap_or(true) {
+            return;
+        }
+        tracing::error!(pod = %entry.uid(), container = %watched.name,
+            "processes of a container whose supervisor died survive SIGKILL");
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(Duration::from_secs(60));
+    }
+}
+
+fn enter_end(context: &Context, entry: &PodEntry, watched: &Watched, record: Option<ExitRecord>) {
+    let config = &context.config;
+    let mut state = entry.lock();
+    let Some(run) = state.run(&watched.name, watched.attempt) else { return };
+    if run.end.is_some() {
+        return;
+    }
+    let (exit, ran) = match record {
+        Some(record) => {
+            let ran = Duration::from_millis(record.ran_ms);
+            (recorded_exit(record), ran)
+        }
+        None => (unknown_exit(Some(run.started_at), config.wall.now()), Duration::ZERO),
+    };
+    run.main = None;
+    run.ready = false;
+    run.end = Some(End { exit, ran, restart_at: Instant::now() + config.backoff.after(run.backoff, ran) });
+}
+
+/// Removes the records of all but the last two attempts of the container whose attempt `dir` is.
+fn prune(dir: &std::path::Path) {
+    let Some((parent, number)) = dir.parent().zip(number(dir)) else { return };
+    let Ok(entries) = std::fs::read_dir(parent) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let Some(old) = self::number(&path).filter(|n| n.saturating_add(1) < number) else { continue };
+        let log = record::read::<record::AttemptRecord>(&path.join(record::ATTEMPT)).map(|r| r.log);
+        if std::fs::remove_dir_all(&path).is_ok() {
+            tracing::debug!(attempt = old, path = %path.display(), "removed the records of an old attempt");
+        }
+        if let Some(log) = log {
+            remove_log(&log);
+        }
+    }
+}
+
+/// A log and the files it turned into.
+fn remove_log(log: &std::path::Path) {
+    let _ = std::fs::remove_file(log);
+    for n in 1_u32.. {
+        let mut old = log.as_os_str().to_owned();
+        old.push(format!(".{n}"));
+        if std::fs::remove_file(old).is_err() {
+            return;
+        }
+    }
+}
+
+fn number(dir: &std::path::Path) -> Option<u32> {
+    dir.file_name()?.to_str()?.parse().ok()
+}

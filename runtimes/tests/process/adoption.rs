@@ -1,0 +1,150 @@
+use std::time::Duration;
+
+use serde_json::json;
+use winddown_runtimes::process::{OpenError, ProcessRuntime};
+use winddown_shared::{Grace, Runtime as _};
+
+use crate::bed::{Bed, eventually, exit_of, is_running, sh, status_until, stop, sync_until};
+
+#[tokio::test]
+async fn containers_keep_their_pids_over_a_restart_and_their_exits_are_still_heard() {
+    let bed = Bed::new();
+    let first = bed.open().await;
+    let gate = bed.path("gate").display().to_string();
+    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
+        sh("main", &format!("echo up; while [ ! -e {gate} ]; do sleep 0.01; done; exit 6"))]}));
+    first.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    let before = bed.supervisors();
+    drop(first);
+
+    let second = bed.open().await;
+    assert_eq!(bed.supervisors(), before);
+    let listed = second.list_pods().await.unwrap();
+    assert_eq!((listed.len(), &*listed[0].name, listed[0].running), (1, "web", true));
+    let synced = second.sync_pod(&pod).await.unwrap();
+    assert!(is_running(&synced.status.containers[0]));
+    assert_eq!(synced.status.containers[0].restart_count, 0);
+    std::fs::write(&gate, "").unwrap();
+    let seen = status_until(&second, &pod, |c| exit_of(&c[0]).is_some()).await;
+    assert_eq!(exit_of(&seen[0]).unwrap().exit_code, 6);
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn an_exit_while_no_agent_runs_is_known_to_the_next_one() {
+    let bed = Bed::new();
+    let first = bed.open().await;
+    let gate = bed.path("gate").display().to_string();
+    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
+        sh("main", &format!("while [ ! -e {gate} ]; do sleep 0.01; done; echo bye; exit 6"))]}));
+    first.sync_pod(&pod).await.unwrap();
+    drop(first);
+    std::fs::write(&gate, "").unwrap();
+    eventually("the supervisor ends", || bed.supervisors().is_empty()).await;
+    let second = bed.open().await;
+    let synced = second.sync_pod(&pod).await.unwrap();
+    assert_eq!(exit_of(&synced.status.containers[0]).unwrap().exit_code, 6);
+    assert!(bed.log("main", 0).contains("bye"));
+}
+
+#[tokio::test]
+async fn an_adopted_pod_that_nobody_configures_can_be_stopped_by_its_uid() {
+    let bed = Bed::new();
+    let pod = bed.pod("trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done");
+    let first = bed.open().await;
+    first.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    drop(first);
+    let second = bed.open().await;
+    let grace = Grace::fixed(Duration::from_secs(10));
+    let stopped = second.stop_pod(pod.uid(), None, grace).await.unwrap();
+    assert_eq!((stopped.containers.len(), stopped.forced()), (1, false));
+    second.forget_pod(pod.uid()).await.unwrap();
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_supervisor_that_was_killed_takes_its_container_with_it_and_the_exit_is_unknown() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    // The daemon keeps its marks but is in another session, and its parent is gone.
+    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
+        sh("main", "(setsid sleep 1000 &); echo up; exec sleep 1000")]}));
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    kill(bed.supervisors()[0]);
+    let seen = status_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+    let exit = exit_of(&seen[0]).unwrap();
+    assert_eq!((exit.exit_code, &*exit.reason), (137, "ContainerStatusUnknown"));
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn what_a_supervisor_killed_while_no_agent_ran_left_behind_is_ended_at_adoption() {
+    let bed = Bed::new();
+    let first = bed.open().await;
+    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
+        sh("main", "(setsid sleep 1000 &); echo up; exec sleep 1000")]}));
+    first.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    drop(first);
+    kill(bed.supervisors()[0]);
+    eventually("the supervisor is gone", || bed.supervisors().is_empty()).await;
+    assert!(!bed.processes().is_empty());
+    let second = bed.open().await;
+    assert_eq!(bed.processes(), Vec::<i32>::new());
+    let status = second.pod_status(pod.uid()).await.unwrap();
+    assert_eq!(exit_of(&status.containers[0]).unwrap().exit_code, 137);
+}
+
+#[tokio::test]
+async fn the_back_off_survives_a_restart_of_the_agent() {
+    let bed = Bed::new();
+    let mut config = bed.config();
+    config.backoff.initial = Duration::from_secs(60);
+    config.backoff.max = Duration::from_secs(60);
+    let pod = bed.pod("exit 1");
+    let first = ProcessRuntime::open(config.clone()).await.unwrap();
+    sync_until(&first, &pod, |c| c[0].restart_count == 1 && !is_running(&c[0])).await;
+    eventually("the supervisor ends", || bed.supervisors().is_empty()).await;
+    drop(first);
+    let second = ProcessRuntime::open(config).await.unwrap();
+    let synced = second.sync_pod(&pod).await.unwrap();
+    assert_eq!(synced.status.containers[0].restart_count, 1);
+    let wait = synced.again_in.unwrap();
+    assert!(wait > Duration::from_secs(30) && wait <= Duration::from_secs(60), "{wait:?}");
+}
+
+#[tokio::test]
+async fn a_second_agent_is_refused_the_state_directory() {
+    let bed = Bed::new();
+    let first = bed.open().await;
+    let refused = ProcessRuntime::open(bed.config()).await;
+    assert!(matches!(refused, Err(OpenError::InUse(_))));
+    drop(first);
+    bed.open().await;
+}
+
+#[tokio::test]
+async fn a_damaged_record_costs_only_what_it_said() {
+    let bed = Bed::new();
+    let first = bed.open().await;
+    let pod = bed.pod("trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done");
+    first.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    drop(first);
+    let dir = bed.path("state/pods").join(pod.uid().as_str());
+    std::fs::write(dir.join("pod.json"), "\0\0\0").unwrap();
+    std::fs::create_dir_all(bed.path("state/pods/other/main/0")).unwrap();
+    std::fs::write(bed.path("state/pods/other/main/0/attempt.json"), "{").unwrap();
+    let second = bed.open().await;
+    assert_eq!(second.list_pods().await.unwrap().len(), 1);
+    stop(&second, &pod, 10_000).await;
+    bed.nothing_left().await;
+}
+
+fn kill(pid: i32) {
+    let pid = nix::unistd::Pid::from_raw(pid);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+}

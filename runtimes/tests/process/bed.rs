@@ -1,0 +1,210 @@
+//! A runtime in a temporary directory, and what a test asks of the processes below it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep, timeout};
+use winddown_runtimes::plan::Backoff;
+use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand};
+use winddown_shared::{
+    ContainerExit, ContainerState, ContainerStatus, Grace, Pod, PodStopped, Runtime as _, WallClock,
+};
+
+/// How long a condition may take to become true on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Directories of a runtime. Dropping it fails the test if a process of its pods is left.
+pub(crate) struct Bed {
+    pub(crate) dir: TempDir,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn config(&self) -> ProcessConfig {
+        let shim = ShimCommand { program: host(), args: vec!["shim".into()] };
+        let mut config = ProcessConfig::new(self.path("state"), self.path("logs"), shim, clock());
+        config.backoff = Backoff {
+            initial: Duration::from_millis(300),
+            max: Duration::from_millis(600),
+            reset_after: Duration::from_secs(600),
+        };
+        config
+    }
+
+    pub(crate) async fn open(&self) -> ProcessRuntime {
+        ProcessRuntime::open(self.config()).await.unwrap()
+    }
+
+    /// A pod of one container `main` that runs a shell script.
+    pub(crate) fn pod(&self, script: &str) -> Pod {
+        self.pod_of(&json!({"containers": [sh("main", script)]}))
+    }
+
+    /// A pod with this spec, on the host's network, named after the directory.
+    pub(crate) fn pod_of(&self, spec: &Value) -> Pod {
+        let mut spec = spec.clone();
+        spec["hostNetwork"] = json!(true);
+        let uid = format!("uid-{}", self.dir.path().file_name().unwrap().to_str().unwrap());
+        let meta = json!({"name": "web", "namespace": "default", "uid": uid});
+        let object = json!({"metadata": meta, "spec": spec});
+        Pod::new(serde_json::from_value(object).unwrap()).unwrap()
+    }
+
+    /// Pids of all processes whose environment names this bed's pod.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let uid = self.dir.path().file_name().unwrap().to_str().unwrap().to_owned();
+        pids_with(|dir| read_lossy(&dir.join("environ")).contains(&uid))
+    }
+
+    /// Pids of the supervisors of this bed.
+    pub(crate) fn supervisors(&self) -> Vec<i32> {
+        let path = self.path("state").display().to_string();
+        pids_with(|dir| {
+            let line = read_lossy(&dir.join("cmdline"));
+            line.contains(&path) && line.contains("\0run\0") && line.contains("\0shim\0")
+        })
+    }
+
+    pub(crate) fn log(&self, container: &str, attempt: u32) -> String {
+        let mut found = String::new();
+        for pod in std::fs::read_dir(self.path("logs")).into_iter().flatten().flatten() {
+            let file = pod.path().join(container).join(format!("{attempt}.log"));
+            found.push_str(&std::fs::read_to_string(file).unwrap_or_default());
+        }
+        found
+    }
+
+    /// Waits until the container's log holds `text`.
+    pub(crate) async fn logged(&self, container: &str, attempt: u32, text: &str) {
+        let what = format!("{text:?} in the log of {container}");
+        eventually(&what, || self.log(container, attempt).contains(text)).await;
+    }
+
+    /// Waits until none of the pod's processes is left, nor a supervisor.
+    pub(crate) async fn nothing_left(&self) {
+        eventually("no process left", || self.processes().is_empty() && self.supervisors().is_empty())
+            .await;
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for pid in self.processes().into_iter().chain(self.supervisors()) {
+            let _ = nix::sys::signal::kill(
+                nix::unistd::Pid::from_raw(pid),
+                nix::sys::signal::Signal::SIGKILL,
+            );
+        }
+    }
+}
+
+/// A container that runs a shell script.
+pub(crate) fn sh(name: &str, script: &str) -> Value {
+    json!({"name": name, "image": "none", "command": ["/bin/sh", "-c", script]})
+}
+
+pub(crate) fn clock() -> WallClock {
+    #[allow(clippy::disallowed_methods, reason = "real processes, real time")]
+    WallClock::new(jiff::Timestamp::now)
+}
+
+/// The example that serves as supervisor and as agent. `cargo test -p winddown-runtimes` builds it.
+pub(crate) fn host() -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples/host");
+    assert!(path.exists(), "build it: cargo build -p winddown-runtimes --example host");
+    path
+}
+
+pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "did not happen: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Syncs as the pod workers do, until the status satisfies `wanted`.
+pub(crate) async fn sync_until(
+    runtime: &ProcessRuntime,
+    pod: &Pod,
+    wanted: impl Fn(&[ContainerStatus]) -> bool,
+) -> Vec<ContainerStatus> {
+    let mut changes = runtime.changes();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let synced = runtime.sync_pod(pod).await.unwrap();
+        if wanted(&synced.status.containers) {
+            return synced.status.containers;
+        }
+        assert!(Instant::now() < deadline, "last seen: {:?}", synced.status.containers);
+        let wait = synced.again_in.unwrap_or(PATIENCE);
+        let _ = timeout(wait, changes.recv()).await;
+    }
+}
+
+/// Waits until the runtime says so by itself.
+pub(crate) async fn status_until(
+    runtime: &ProcessRuntime,
+    pod: &Pod,
+    wanted: impl Fn(&[ContainerStatus]) -> bool,
+) -> Vec<ContainerStatus> {
+    let mut changes = runtime.changes();
+    loop {
+        let status = runtime.pod_status(pod.uid()).await.unwrap();
+        if wanted(&status.containers) {
+            return status.containers;
+        }
+        let heard = timeout(PATIENCE, changes.recv()).await;
+        assert!(heard.is_ok(), "last seen: {:?}", status.containers);
+    }
+}
+
+/// Stops with a grace of `ms` milliseconds.
+pub(crate) async fn stop(runtime: &ProcessRuntime, pod: &Pod, ms: u64) -> PodStopped {
+    let grace = Grace::fixed(Duration::from_millis(ms));
+    runtime.stop_pod(pod.uid(), Some(pod), grace).await.unwrap()
+}
+
+pub(crate) fn exit_of(container: &ContainerStatus) -> Option<&ContainerExit> {
+    match &container.state {
+        ContainerState::Exited(exit) => Some(exit),
+        _ => None,
+    }
+}
+
+pub(crate) fn is_running(container: &ContainerStatus) -> bool {
+    matches!(container.state, ContainerState::Running { .. })
+}
+
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+fn pids_with(wanted: impl Fn(&Path) -> bool) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| is_alive(*pid) && wanted(&Path::new("/proc").join(pid.to_string()))).collect()
+}
+
+fn read_lossy(path: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// Says that a test did not run, or fails where that is not allowed.
+pub(crate) fn skip(test: &str, why: &str) {
+    assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test}: {why}");
+    println!("SKIPPED: {test}: {why}");
+}

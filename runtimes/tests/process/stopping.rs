@@ -1,0 +1,255 @@
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use winddown_shared::{Grace, Runtime as _};
+
+use crate::bed::{Bed, eventually, is_running, sh, stop, sync_until};
+
+/// Ignores SIGTERM and says when it may be asked.
+const STUBBORN: &str = "trap '' TERM; echo up; while :; do sleep 0.05; done";
+/// Says that it was asked, and ends well.
+const POLITE: &str = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.02; done";
+
+#[tokio::test]
+async fn a_container_that_ends_on_sigterm_is_not_killed() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let pod = bed.pod(POLITE);
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    let asked = Instant::now();
+    let stopped = stop(&runtime, &pod, 10_000).await;
+    assert!(asked.elapsed() < Duration::from_secs(5));
+    assert!(!stopped.forced());
+    assert_eq!((&*stopped.containers[0].name, stopped.containers[0].exit_code), ("main", 0));
+    assert!(stopped.signalled_at.unwrap() <= stopped.stopped_at.unwrap());
+    assert!(bed.log("main", 0).contains("asked"));
+    assert_eq!(stop(&runtime, &pod, 10_000).await, stopped, "a second stop tells the same");
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_container_that_ignores_sigterm_is_killed_when_its_grace_is_over() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let pod = bed.pod(STUBBORN);
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    let began = Instant::now();
+    let stopped = stop(&runtime, &pod, 400).await;
+    assert!(began.elapsed() >= Duration::from_millis(400));
+    assert!(stopped.forced());
+    assert_eq!(stopped.containers[0].exit_code, 137);
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_grace_that_shrinks_in_flight_takes_effect_at_once() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let pod = bed.pod(STUBBORN);
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    let (sender, grace) = Grace::until(Instant::now() + Duration::from_secs(600));
+    let shorten = async {
+        sleep(Duration::from_millis(100)).await;
+        sender.shorten_to(Instant::now());
+    };
+    let (stopped, ()) = tokio::join!(runtime.stop_pod(pod.uid(), Some(&pod), grace), shorten);
+    assert!(stopped.unwrap().forced());
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_process_that_forked_and_changed_session_does_not_outlive_its_container() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let pid_file = bed.path("orphan");
+    // A daemon: its own session, parent gone, environment wiped, every signal but KILL ignored.
+    let daemon = format!(
+        "env -i setsid sh -c 'trap \"\" TERM HUP INT; echo $$ > {}; while :; do sleep 1; done' & ",
+        pid_file.display()
+    );
+    let pod = bed.pod(&format!("({daemon}) ; trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done"));
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    let orphan = || std::fs::read_to_string(&pid_file).unwrap_or_default().trim().parse().unwrap_or(0);
+    eventually("the daemon", || orphan() > 0).await;
+    assert!(crate::bed::is_alive(orphan()));
+    let stopped = stop(&runtime, &pod, 10_000).await;
+    assert!(!stopped.forced());
+    assert!(!crate::bed::is_alive(orphan()), "gone when the stop returns");
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn sigterm_goes_to_the_main_process_only() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let child = "sh -c 'trap \"echo child was asked\" TERM; while :; do sleep 0.02; done' &";
+    let pod = bed.pod(&format!("{child} trap 'sleep 0.2; exit 0' TERM; echo up; wait; wait"));
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    stop(&runtime, &pod, 10_000).await;
+    assert!(!bed.log("main", 0).contains("child was asked"));
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn regular_containers_stop_together_and_sidecars_after_them_in_reverse_order() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let file = bed.path("order").display().to_string();
+    let says = |name: &str, delay: &str| {
+        let script = format!(
+            "trap 'sleep {delay}; echo {name} >> {file}; exit 0' TERM; echo up; while :; do sleep 0.02; done"
+        );
+        sh(name, &script)
+    };
+    let sidecar = |name: &str| {
+        let mut container = says(name, "0");
+        container["restartPolicy"] = json!("Always");
+        container
+    };
+    let pod = bed.pod_of(&json!({
+        "initContainers": [sidecar("side-a"), sidecar("side-b")],
+        "containers": [says("slow", "0.3"), says("quick", "0.1")],
+    }));
+    sync_until(&runtime, &pod, |c| c.iter().all(is_running)).await;
+    for name in ["side-a", "side-b", "slow", "quick"] {
+        bed.logged(name, 0, "up").await;
+    }
+    let stopped = stop(&runtime, &pod, 10_000).await;
+    let order = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(order, "quick\nslow\nside-b\nside-a\n");
+    assert_eq!(stopped.containers.len(), 4);
+    assert!(!stopped.forced());
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_sidecar_whose_turn_does_not_come_is_asked_before_it_is_killed() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let mut sidecar = sh("side", POLITE);
+    sidecar["restartPolicy"] = json!("Always");
+    let pod = bed.pod_of(&json!({"initContainers": [sidecar], "containers": [sh("main", STUBBORN)]}));
+    sync_until(&runtime, &pod, |c| c.iter().all(is_running)).await;
+    bed.logged("side", 0, "up").await;
+    bed.logged("main", 0, "up").await;
+    let stopped = stop(&runtime, &pod, 1000).await;
+    let forced: Vec<_> = stopped.containers.iter().map(|c| (&*c.name, c.forced)).collect();
+    assert_eq!(forced, [("side", false), ("main", true)]);
+    assert!(bed.log("side", 0).contains("asked"));
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn the_pre_stop_hook_runs_as_the_container_before_sigterm() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let file = bed.path("hook").display().to_string();
+    let mut container = sh("main", &format!("trap 'cat {file}; exit 0' TERM; echo up; while :; do sleep 0.02; done"));
+    container["env"] = json!([{"name": "WHO", "value": "hook"}]);
+    container["lifecycle"] = json!({"preStop": {"exec": {"command":
+        ["/bin/sh", "-c", format!("sleep 0.1; echo the $WHO was first > {file}")]}}});
+    let pod = bed.pod_of(&json!({"containers": [container]}));
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    stop(&runtime, &pod, 10_000).await;
+    assert!(bed.log("main", 0).contains("the hook was first"), "{}", bed.log("main", 0));
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_grace_that_shrinks_during_pre_stop_ends_the_hook_and_the_container() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let mut container = sh("main", STUBBORN);
+    let hung = bed.path("hung").display().to_string();
+    container["lifecycle"] = json!({"preStop": {"exec": {"command":
+        ["/bin/sh", "-c", format!("echo > {hung}; setsid sleep 1000; sleep 1000")]}}});
+    let pod = bed.pod_of(&json!({"containers": [container]}));
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    let (sender, grace) = Grace::until(Instant::now() + Duration::from_secs(600));
+    let shorten = async {
+        eventually("the hook runs", || std::path::Path::new(&hung).exists()).await;
+        sender.shorten_to(Instant::now());
+    };
+    let (stopped, ()) = tokio::join!(runtime.stop_pod(pod.uid(), Some(&pod), grace), shorten);
+    assert!(stopped.unwrap().forced());
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_pre_stop_sleep_is_slept_inside_the_grace() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let mut container = sh("main", POLITE);
+    container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 1}}});
+    let pod = bed.pod_of(&json!({"containers": [container]}));
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    let began = Instant::now();
+    let stopped = stop(&runtime, &pod, 10_000).await;
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    assert!(stopped.signalled_at.unwrap() >= began + Duration::from_secs(1));
+    assert!(!stopped.forced());
+}
+
+#[tokio::test]
+async fn a_container_may_choose_the_signal_that_ends_it() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let mut container = sh("main", "trap 'exit 5' USR1; trap '' TERM; echo up; while :; do sleep 0.02; done");
+    container["lifecycle"] = json!({"stopSignal": "SIGUSR1"});
+    let pod = bed.pod_of(&json!({"containers": [container]}));
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    assert_eq!(stop(&runtime, &pod, 10_000).await.containers[0].exit_code, 5);
+}
+
+#[tokio::test]
+async fn a_stop_after_a_sync_that_was_dropped_midway_ends_what_had_been_started() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let names: Vec<String> = (0..12).map(|i| format!("c{i}")).collect();
+    let containers: Vec<_> = names.iter().map(|n| sh(n, "exec sleep 1000")).collect();
+    let pod = bed.pod_of(&json!({"containers": containers}));
+    for ms in [0, 1, 3, 8, 20] {
+        tokio::select! {
+            _ = runtime.sync_pod(&pod) => {}
+            () = sleep(Duration::from_millis(ms)) => {}
+        }
+        stop(&runtime, &pod, 10_000).await;
+        assert!(!runtime.pod_status(pod.uid()).await.unwrap().any_running(), "after {ms} ms");
+        assert_eq!(bed.processes(), Vec::<i32>::new(), "after {ms} ms");
+    }
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn stopping_a_pod_that_nobody_knows_succeeds() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let pod = bed.pod("true");
+    assert_eq!(stop(&runtime, &pod, 1000).await, winddown_shared::PodStopped::default());
+}
+
+#[tokio::test]
+async fn a_supervisor_that_is_suspended_does_not_save_its_container() {
+    let bed = Bed::new();
+    let mut config = bed.config();
+    config.kill_timeout = Duration::from_secs(2);
+    let runtime = winddown_runtimes::process::ProcessRuntime::open(config).await.unwrap();
+    let pod = bed.pod(STUBBORN);
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    let supervisor = nix::unistd::Pid::from_raw(bed.supervisors()[0]);
+    nix::sys::signal::kill(supervisor, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    let stopped = stop(&runtime, &pod, 100).await;
+    assert!(stopped.forced());
+    bed.nothing_left().await;
+}

@@ -1,0 +1,212 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use winddown_shared::fake::{FakeInhibitor, FakeKiller, FakeRecorder};
+use winddown_shared::{Event, Inhibitor, InhibitorState, Pod, PodKiller, WallClock};
+
+use super::{ShutdownController, ShutdownParts};
+use crate::report::StoreError;
+use crate::test_pods::secs;
+use crate::{
+    AdmissionGate, Policy, Progress, ProgressPhase, ProgressSender, ReportSink, ShutdownReport,
+    StateFile, Trigger,
+};
+
+mod calling_off;
+mod faults;
+mod reference;
+mod timelines;
+
+/// A login manager that counts releases.
+#[derive(Clone)]
+struct Login {
+    fake: FakeInhibitor,
+    releases: Arc<AtomicUsize>,
+}
+
+impl Inhibitor for Login {
+    fn state(&self) -> watch::Receiver<InhibitorState> {
+        self.fake.state()
+    }
+
+    async fn release(&self) {
+        self.releases.fetch_add(1, Ordering::SeqCst);
+        self.fake.release().await;
+    }
+}
+
+/// Keeps reports in memory and notes whether the lock was still held then.
+#[derive(Default)]
+struct Memory {
+    kept: Mutex<Vec<(ShutdownReport, bool)>>,
+    login: Option<Login>,
+    fail: bool,
+}
+
+impl ReportSink for Memory {
+    fn keep(&self, report: &ShutdownReport) -> Result<(), StoreError> {
+        let held = self.login.as_ref().is_some_and(|login| login.fake.is_held());
+        self.kept.lock().unwrap().push((report.clone(), held));
+        match self.fail {
+            true => Err(StoreError::Io {
+                what: "write",
+                path: "/full".into(),
+                source: std::io::ErrorKind::StorageFull.into(),
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A node with a controller that runs.
+struct Node {
+    killer: FakeKiller,
+    login: Login,
+    gate: AdmissionGate,
+    policy: watch::Sender<Arc<Policy>>,
+    recorder: FakeRecorder,
+    progress: ProgressSender,
+    reports: Arc<Memory>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+    start: Instant,
+}
+
+struct Setup {
+    policy: Policy,
+    delay: Duration,
+    pods: Vec<Pod>,
+    fail_reports: bool,
+    state_file: Option<StateFile>,
+}
+
+fn two_fields(total: u64, critical: u64) -> Policy {
+    Policy::from_periods(secs(total), secs(critical)).unwrap()
+}
+
+impl Setup {
+    /// 30 s, 10 of them for critical pods, and a login manager that waits for 40 s.
+    fn with(pods: impl IntoIterator<Item = Pod>) -> Self {
+        Self {
+            policy: two_fields(30, 10),
+            delay: secs(40),
+            pods: pods.into_iter().collect(),
+            fail_reports: false,
+            state_file: None,
+        }
+    }
+
+    fn policy(self, policy: Policy) -> Self {
+        Self { policy, ..self }
+    }
+
+    fn delay(self, delay: Duration) -> Self {
+        Self { delay, ..self }
+    }
+
+    fn start(self) -> Node {
+        let killer = FakeKiller::with(self.pods.clone());
+        self.start_with(killer.clone(), killer)
+    }
+
+    /// Starts with another killer than the one the node's helpers look at.
+    fn start_with<K: PodKiller>(self, killer: K, fake: FakeKiller) -> Node {
+        let login = Login { fake: FakeInhibitor::holding(self.delay), releases: Arc::default() };
+        let reports = Arc::new(Memory {
+            login: Some(login.clone()),
+            fail: self.fail_reports,
+            ..Memory::default()
+        });
+        let sink = Arc::clone(&reports);
+        self.launch(killer, fake, login, reports, sink)
+    }
+
+    fn launch<K: PodKiller>(
+        self,
+        killer: K,
+        fake: FakeKiller,
+        login: Login,
+        reports: Arc<Memory>,
+        sink: Arc<dyn ReportSink>,
+    ) -> Node {
+        let (policy, policy_reader) = watch::channel(Arc::new(self.policy));
+        let (gate, recorder) = (AdmissionGate::new(), FakeRecorder::default());
+        let (progress, stop) = (ProgressSender::new(), CancellationToken::new());
+        let controller = ShutdownController::new(ShutdownParts {
+            killer: Arc::new(killer),
+            inhibitor: Arc::new(login.clone()),
+            gate: gate.clone(),
+            policy: policy_reader,
+            reports: sink,
+            state_file: self.state_file,
+            recorder: Arc::new(recorder.clone()),
+            progress: progress.clone(),
+            clock: WallClock::fixed("2026-11-20T03:44:00.123456789Z".parse().unwrap()),
+            boot_id: "boot".into(),
+            trigger: Trigger::LoginManager,
+        });
+        let task = tokio::spawn(controller.run(stop.clone()));
+        let start = Instant::now();
+        let killer = fake;
+        Node { killer, login, gate, policy, recorder, progress, reports, stop, task, start }
+    }
+}
+
+impl Node {
+    /// Announces the shutdown; times count from here.
+    fn prepare(&mut self) {
+        self.start = Instant::now();
+        self.login.fake.prepare();
+    }
+
+    async fn reach(&self, phase: ProgressPhase) -> Progress {
+        let mut progress = self.progress.subscribe();
+        progress.wait_for(|progress| progress.phase == phase).await.unwrap().clone()
+    }
+
+    /// Until the node may go; how long that took.
+    async fn released(&self) -> Duration {
+        self.reach(ProgressPhase::Released).await;
+        self.start.elapsed()
+    }
+
+    async fn until(&self, offset: Duration) {
+        sleep_until(self.start + offset).await;
+    }
+
+    /// Name, second and grace of each kill, in order.
+    fn asked(&self) -> Vec<(String, f64, u64)> {
+        let calls = self.killer.calls();
+        let ask = |call: &winddown_shared::fake::KillCall| {
+            let at = call.at.duration_since(self.start).as_secs_f64();
+            (call.pod.name().to_string(), at, call.request.grace.unwrap().as_secs())
+        };
+        calls.iter().map(ask).collect()
+    }
+
+    fn reports(&self) -> Vec<ShutdownReport> {
+        self.reports.kept.lock().unwrap().iter().map(|(report, _)| report.clone()).collect()
+    }
+
+    fn releases(&self) -> usize {
+        self.login.releases.load(Ordering::SeqCst)
+    }
+
+    fn events(&self) -> Vec<Event> {
+        self.recorder.events()
+    }
+}
+
+fn asked(rows: &[(&str, f64, u64)]) -> Vec<(String, f64, u64)> {
+    rows.iter().map(|(name, at, grace)| ((*name).to_string(), *at, *grace)).collect()
+}
+
+/// Lets every task that can run do so.
+async fn settle() {
+    sleep(Duration::from_millis(1)).await;
+}

@@ -1,0 +1,143 @@
+//! Shutdowns that are taken back, repeated or overtaken.
+
+use winddown_shared::{Event, LockState, PodKiller};
+
+use super::{Setup, asked, secs, settle};
+use crate::test_pods::pod;
+use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, ProgressPhase};
+
+const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_shutdown_is_reported_and_its_asked_pods_end_anyway() {
+    let pods = [pod("app", None, None), pod("critical", CRITICAL, None)];
+    let mut node = Setup::with(pods.clone()).start();
+    node.killer.takes(pods[0].uid(), secs(5));
+    node.prepare();
+    node.until(secs(2)).await;
+    node.login.fake.cancel();
+    node.reach(ProgressPhase::Cancelled).await;
+    settle().await;
+
+    let report = &node.reports()[0];
+    assert_eq!((report.outcome, report.took), (Outcome::Cancelled, secs(2)));
+    assert_eq!((report.count(PodEnd::Ending), report.count(PodEnd::Spared)), (1, 1));
+    let events = node.recorder.events();
+    assert!(events.contains(&Event::ShutdownCancelled { spared_groups: 1 }));
+    assert!(!events.iter().any(|event| matches!(event, Event::ShutdownEnded { .. })));
+    node.until(secs(6)).await;
+    assert_eq!(node.killer.active_pods().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_shutdown_after_a_cancelled_one_is_a_new_run_with_a_fresh_look_and_full_time() {
+    let pods = [pod("app", None, None), pod("critical", CRITICAL, None)];
+    let mut node = Setup::with(pods.clone()).start();
+    node.killer.takes(pods[0].uid(), secs(5));
+    node.prepare();
+    node.until(secs(2)).await;
+    node.login.fake.cancel();
+    node.until(secs(60)).await;
+    assert!(node.gate.check().is_ok());
+
+    node.prepare();
+    assert!(node.released().await < secs(1));
+    assert_eq!(node.asked()[1..], asked(&[("critical", 0.0, 10)]));
+    assert_eq!((node.reports().len(), node.releases()), (2, 1));
+    assert!(node.gate.check().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_and_a_new_shutdown_seen_as_one_change_are_a_new_run() {
+    let pods = [pod("app", None, None), pod("critical", CRITICAL, None)];
+    let mut node = Setup::with(pods.clone()).start();
+    node.killer.takes(pods[0].uid(), secs(5));
+    node.prepare();
+    node.until(secs(2)).await;
+    // No task runs between the two.
+    node.login.fake.cancel();
+    node.prepare();
+    assert_eq!(node.released().await, secs(5));
+    assert!(node.gate.check().is_err());
+    let outcomes: Vec<_> = node.reports().iter().map(|report| report.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Cancelled, Outcome::Clean]);
+    assert_eq!(node.releases(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_after_the_end_opens_the_gate_and_the_next_shutdown_works() {
+    let mut node = Setup::with([pod("app", None, None)]).start();
+    node.prepare();
+    node.released().await;
+    assert!(node.gate.check().is_err());
+    node.login.fake.cancel();
+    settle().await;
+    assert!(node.gate.check().is_ok());
+    assert!(node.recorder.events().contains(&Event::ShutdownCancelled { spared_groups: 0 }));
+
+    node.prepare();
+    node.reach(ProgressPhase::Ending).await;
+    node.released().await;
+    assert_eq!((node.reports().len(), node.releases()), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_state_that_is_not_a_cancel_disturbs_nothing() {
+    let pods = [pod("app", None, None)];
+    let mut node = Setup::with(pods.clone()).start();
+    node.killer.takes(pods[0].uid(), secs(5));
+    node.prepare();
+    node.until(secs(1)).await;
+    node.login.fake.modify(|state| state.lock = LockState::Waiting { why: "bus gone".into() });
+    node.until(secs(2)).await;
+    node.login.fake.modify(|state| state.lock = LockState::Held);
+    assert_eq!(node.released().await, secs(5));
+    assert_eq!((node.reports().len(), node.releases()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_lock_the_pods_are_ended_all_the_same() {
+    let mut node = Setup::with([pod("app", None, None)]).start();
+    node.login.fake.modify(|state| {
+        state.lock = LockState::Waiting { why: "the operation is already running".into() };
+        state.delay = None;
+    });
+    node.prepare();
+    node.released().await;
+    assert_eq!(node.asked(), asked(&[("app", 0.0, 20)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_cancelled_shutdowns_leave_no_trace() {
+    let mut node = Setup::with([]).start();
+    for _ in 0..50 {
+        node.prepare();
+        node.reach(ProgressPhase::Released).await;
+        node.login.fake.cancel();
+        node.reach(ProgressPhase::Cancelled).await;
+        settle().await;
+        assert!(node.gate.check().is_ok() && node.login.fake.is_held());
+    }
+    assert_eq!(node.releases(), 50);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_stopped_in_the_middle_keeps_the_gate_shut_and_says_so() {
+    let pods = [pod("app", None, None), pod("critical", CRITICAL, None)];
+    let mut node = Setup::with(pods.clone()).start();
+    node.killer.takes(pods[0].uid(), secs(5));
+    node.prepare();
+    node.until(secs(2)).await;
+    node.stop.cancel();
+    (&mut node.task).await.unwrap();
+    assert_eq!(node.reports()[0].outcome, Outcome::Interrupted);
+    assert_eq!((node.releases(), node.gate.is_shut()), (0, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_stopped_in_peace_ends_at_once() {
+    let mut node = Setup::with([pod("app", None, None)]).start();
+    node.stop.cancel();
+    (&mut node.task).await.unwrap();
+    assert!(node.killer.calls().is_empty() && node.reports().is_empty());
+}

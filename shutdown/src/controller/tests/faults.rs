@@ -1,0 +1,129 @@
+//! A node in trouble is still let go, once, and in time.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::fake::{FakeInhibitor, FakeKiller};
+use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped};
+
+use super::{Login, Memory, Setup, secs};
+use crate::report::StoreError;
+use crate::test_pods::pod;
+use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, ReportSink, ShutdownReport};
+
+const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
+
+#[tokio::test(start_paused = true)]
+async fn the_report_is_kept_before_the_lock_goes_and_the_lock_goes_once() {
+    let mut node = Setup::with([pod("app", None, None)]).start();
+    node.prepare();
+    node.released().await;
+    node.until(secs(120)).await;
+    let kept = node.reports.kept.lock().unwrap().clone();
+    let [(report, lock_was_held)] = kept.as_slice() else { panic!("{kept:?}") };
+    assert!(lock_was_held);
+    assert_eq!((report.outcome, report.boot_id.as_str()), (Outcome::Clean, "boot"));
+    assert_eq!((node.releases(), node.login.fake.is_held()), (1, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_does_not_keep_the_node() {
+    let setup = Setup { fail_reports: true, ..Setup::with([pod("app", None, None)]) };
+    let mut node = setup.start();
+    node.prepare();
+    assert_eq!(node.released().await, secs(0));
+    assert_eq!(node.releases(), 1);
+}
+
+/// A disk that does not answer until the test is over.
+struct Hung(Mutex<mpsc::Receiver<()>>);
+
+impl ReportSink for Hung {
+    fn keep(&self, _: &ShutdownReport) -> Result<(), StoreError> {
+        let _ = self.0.lock().unwrap().recv();
+        Ok(())
+    }
+}
+
+// On the real clock: tokio does not advance a paused one while a thread is blocked.
+#[tokio::test]
+async fn a_hung_disk_does_not_keep_the_node() {
+    let (answer, hung) = mpsc::channel();
+    let login = Login { fake: FakeInhibitor::holding(secs(30)), releases: Arc::default() };
+    let setup = Setup::with([]);
+    let setup = Setup { policy: setup.policy.with_reserve(Duration::from_millis(50)), ..setup };
+    let sink = Arc::new(Hung(Mutex::new(hung)));
+    let killer = FakeKiller::default();
+    let reports = Arc::new(Memory::default());
+    let mut node = setup.launch(killer.clone(), killer, login, reports, sink);
+    node.prepare();
+    let took = tokio::time::timeout(secs(20), node.released()).await.unwrap();
+    assert!(took >= Duration::from_millis(100), "{took:?}");
+    drop(answer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hung_runtime_delays_its_own_pod_only_and_the_report_names_it() {
+    let pods = [pod("hung", None, None), pod("fine", None, None), pod("critical", CRITICAL, None)];
+    let mut node = Setup::with(pods.clone()).start();
+    node.killer.hangs(pods[0].uid(), secs(3600));
+    node.killer.takes(pods[1].uid(), secs(1));
+    node.killer.takes(pods[2].uid(), secs(1));
+    node.prepare();
+    // The deadline and half of the reserve, which is time for SIGKILL to show.
+    assert_eq!(node.released().await, secs(31));
+    let report = &node.reports()[0];
+    assert_eq!(report.outcome, Outcome::Left);
+    let left: Vec<_> = report
+        .pods()
+        .filter(|(_, pod)| pod.end == PodEnd::Left)
+        .map(|(_, pod)| pod.name.as_str())
+        .collect();
+    assert_eq!(left, ["hung"]);
+    let exits: Vec<_> = report.pods().map(|(_, pod)| pod.exit).collect();
+    assert_eq!(exits, [None, Some(secs(1)), Some(Duration::from_millis(21_100))]);
+    assert_eq!(node.releases(), 1);
+}
+
+/// Has a bug where the run asks for the pods.
+struct Broken;
+
+impl PodKiller for Broken {
+    async fn kill_pod(&self, _: Pod, _: KillRequest) -> Result<Arc<PodStopped>, KillError> {
+        Ok(Arc::default())
+    }
+
+    fn active_pods(&self) -> Vec<Pod> {
+        panic!("as told")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_the_run_lets_the_node_go_and_is_reported() {
+    let mut node = Setup::with([]).start_with(Broken, FakeKiller::default());
+    node.prepare();
+    node.released().await;
+    assert_eq!(node.releases(), 1);
+    let report = &node.reports()[0];
+    assert_eq!(report.outcome, Outcome::Left);
+    assert_eq!(report.warnings, ["the run panicked, which is a bug: as told"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_the_pods_do_the_node_is_let_go_within_the_login_managers_delay() {
+    for delay in [0, 1, 3, 5, 10, 28, 30, 31, 32, 40, 300] {
+        let pods: Vec<Pod> = (0..20)
+            .map(|i| pod(&format!("p{i}"), (i % 2 == 0).then_some(CRITICAL_PRIORITY), Some(60)))
+            .collect();
+        let mut node = Setup::with(pods.clone()).delay(secs(delay)).start();
+        pods.iter().for_each(|pod| node.killer.hangs(pod.uid(), secs(3600)));
+        node.prepare();
+        let begun = Instant::now();
+        node.released().await;
+        let limit = secs(delay).max(Duration::from_millis(100));
+        assert!(begun.elapsed() <= limit, "{delay}: {:?}", begun.elapsed());
+        assert_eq!(node.asked().len(), 20);
+        node.stop.cancel();
+    }
+}

@@ -1,0 +1,91 @@
+//! Ending all pods of a node that stays up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use winddown_shared::{PodKiller, Recorder, ShutdownKind, StatusOverride, WallClock};
+
+use crate::report::{Ended, ReportHeader};
+use crate::{
+    Budget, BudgetReport, GroupPeriod, Policy, ProgressPhase, ProgressSender, RunOrder, RunStop,
+    ShutdownReport, Trigger, plan, run_plan,
+};
+
+const MESSAGE: &str = "Pod was ended because an operator drained the node.";
+
+/// What [`drain`] needs beside the pods.
+pub struct DrainOrder {
+    /// Order and time of the groups, as in a shutdown.
+    pub policy: Arc<Policy>,
+    /// The time for all pods; none takes the policy's. More than the policy's lets pods use more
+    /// of their own grace.
+    pub time: Option<Duration>,
+    /// Takes an event when a group starts and ends.
+    pub recorder: Arc<dyn Recorder>,
+    /// Takes every step.
+    pub progress: ProgressSender,
+    /// Labels the report.
+    pub clock: WallClock,
+    /// The kernel's boot id, for the report.
+    pub boot_id: String,
+}
+
+/// Ends all active pods in shutdown order and tells how it went.
+///
+/// Touches neither a login manager nor the admission gate: whoever drains decides whether pods may
+/// come back. With a disabled policy, ordinary and critical pods get half of the time each (of
+/// 60 s, if `time` is none). Firing `cancel` spares the pods not asked yet. The report is
+/// not kept anywhere.
+pub async fn drain<K: PodKiller>(
+    killer: &Arc<K>,
+    order: DrainOrder,
+    cancel: &CancellationToken,
+) -> ShutdownReport {
+    let started = Instant::now();
+    let started_at = order.clock.now();
+    let policy = if order.policy.is_enabled() {
+        Arc::clone(&order.policy)
+    } else {
+        Arc::new(halves(order.time.unwrap_or(Duration::from_secs(60))))
+    };
+    let time = order.time.unwrap_or(policy.requested());
+    let mut plan = plan(&killer.active_pods(), &policy, Some(time));
+    plan.extend_to(time);
+    let budget = Budget::of_drain(&policy, time);
+    let header = ReportHeader {
+        trigger: Trigger::Drain,
+        node_action: ShutdownKind::Unknown,
+        boot_id: order.boot_id,
+        started_at,
+        budget: BudgetReport::new(budget, None),
+        warnings: Vec::new(),
+    };
+    let run_order = RunOrder {
+        reason: Trigger::Drain.kill_reason(),
+        status: Some(StatusOverride {
+            reason: "Terminated".into(),
+            message: MESSAGE.into(),
+            disruption_message: Some(MESSAGE.into()),
+        }),
+        started,
+        budget,
+        recorder: order.recorder,
+        progress: order.progress.clone(),
+    };
+    let run = run_plan(killer, plan, &run_order, cancel).await;
+    order.progress.phase(match run.stop {
+        RunStop::Cancelled => ProgressPhase::Cancelled,
+        _ => ProgressPhase::Ended,
+    });
+    let ended = Ended { at: order.clock.now(), took: started.elapsed() };
+    ShutdownReport::new(header, run, ended)
+}
+
+fn halves(time: Duration) -> Policy {
+    let seconds = i64::try_from(time.as_secs() / 2).unwrap_or(0);
+    let group = |priority| GroupPeriod { priority, shutdown_grace_period_seconds: seconds };
+    Policy::by_priority([group(0), group(crate::CRITICAL_PRIORITY)])
+        .unwrap_or_else(|_| Policy::disabled())
+}

@@ -1,0 +1,35 @@
+//! Dividing seconds fairly.
+
+/// Gives each of `wants` its wish or, where the wishes exceed `total`, cuts the largest to a common
+/// level. Seconds that the level leaves over go to the last ones that were cut.
+///
+/// The sum of the answer is `total` or the sum of the wishes, whichever is less. Raising `total`
+/// by one adds one to exactly one share, so no share ever falls.
+pub(super) fn level(wants: &[u64], total: u64) -> Vec<u64> {
+    let mut ascending = wants.to_vec();
+    ascending.sort_unstable();
+    let mut level = u64::MAX;
+    let mut left = total;
+    let mut sharers = wants.len() as u64;
+    for want in ascending {
+        if want.saturating_mul(sharers) > left {
+            level = left / sharers;
+            left %= sharers;
+            break;
+        }
+        left -= want;
+        sharers -= 1;
+    }
+
+    let mut shares: Vec<u64> = wants.iter().map(|want| (*want).min(level)).collect();
+    for (share, want) in shares.iter_mut().zip(wants).rev() {
+        if left == 0 {
+            break;
+        }
+        if want > share {
+            *share += 1;
+            left -= 1;
+        }
+    }
+    shares
+}

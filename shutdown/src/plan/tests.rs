@@ -1,0 +1,264 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use winddown_shared::Pod;
+
+use super::{Plan, PlanWarning, Shrink, plan, share};
+use crate::test_pods::{period, pod, secs};
+use crate::{CRITICAL_PRIORITY, Policy};
+
+fn two_fields(total: u64, critical: u64) -> Policy {
+    Policy::from_periods(secs(total), secs(critical)).unwrap()
+}
+
+fn by_priority(groups: &[(i32, i64)]) -> Policy {
+    Policy::by_priority(groups.iter().map(|&(priority, seconds)| period(priority, seconds)))
+        .unwrap()
+}
+
+fn names(plan: &Plan) -> Vec<Vec<&str>> {
+    plan.groups.iter().map(|g| g.pods.iter().map(|p| &**p.pod.name()).collect()).collect()
+}
+
+fn allowed(plan: &Plan) -> Vec<u64> {
+    plan.groups.iter().map(|group| group.allowed.as_secs()).collect()
+}
+
+fn ends(plan: &Plan) -> Vec<u64> {
+    plan.groups.iter().map(|group| group.latest_end.as_secs()).collect()
+}
+
+fn graces(plan: &Plan) -> Vec<u64> {
+    plan.groups.iter().flat_map(|g| &g.pods).map(|p| p.grace.as_secs()).collect()
+}
+
+// Test_groupByPriority of the reference.
+
+#[test]
+fn with_the_migrated_config_only_system_critical_pods_are_in_the_second_group() {
+    let pods = [
+        pod("p0", Some(0), None),
+        pod("p1", Some(1_000_000_000), None),
+        pod("p2", Some(CRITICAL_PRIORITY), None),
+    ];
+    assert_eq!(names(&plan(&pods, &two_fields(300, 120), None)), [vec!["p0", "p1"], vec!["p2"]]);
+}
+
+#[test]
+fn a_pod_belongs_to_the_highest_group_not_above_it_or_to_the_lowest() {
+    let pods: Vec<Pod> = (0..6).map(|p| pod(&format!("p{p}"), Some(p), None)).collect();
+    let policy = by_priority(&[(4, 1), (3, 1), (2, 1), (1, 1)]);
+    assert_eq!(
+        names(&plan(&pods, &policy, None)),
+        [vec!["p0", "p1"], vec!["p2"], vec!["p3"], vec!["p4", "p5"]]
+    );
+}
+
+#[test]
+fn a_pod_without_priority_counts_as_zero() {
+    let policy = by_priority(&[(-5, 1), (0, 1), (5, 1)]);
+    assert_eq!(
+        names(&plan(&[pod("p", None, None)], &policy, None)),
+        [vec![], vec!["p"], Vec::<&str>::new()]
+    );
+}
+
+#[test]
+fn a_pod_gets_its_own_grace_but_not_more_than_its_group() {
+    let pods = [
+        pod("none", None, None),
+        pod("zero", None, Some(0)),
+        pod("short", None, Some(2)),
+        pod("equal", None, Some(20)),
+        pod("long", None, Some(1000)),
+    ];
+    assert_eq!(graces(&plan(&pods, &two_fields(30, 10), None)), [20, 0, 2, 20, 20]);
+}
+
+#[test]
+fn a_disabled_policy_plans_nothing() {
+    let plan = plan(&[pod("p", None, None)], &Policy::disabled(), Some(secs(5)));
+    assert!(plan.groups.is_empty());
+    assert_eq!(plan.deadline, Duration::ZERO);
+    assert_eq!(plan.shrunk, None);
+}
+
+// Latest ends: where spare time goes.
+
+#[test]
+fn a_group_may_use_what_empty_groups_after_it_do_not_need() {
+    let policy = by_priority(&[(0, 20), (10, 5), (20, 10)]);
+    let pods = [pod("app", None, Some(60)), pod("last", Some(20), Some(60))];
+    let plan = plan(&pods, &policy, None);
+    assert_eq!(allowed(&plan), [20, 5, 10]);
+    assert_eq!(ends(&plan), [25, 25, 35]);
+    let PlanWarning::GraceCut { gets, at_most, .. } = &plan.warnings()[1] else { panic!() };
+    assert_eq!((*gets, *at_most), (secs(10), secs(35)));
+}
+
+#[test]
+fn a_longer_deadline_moves_every_latest_end() {
+    let pods = [pod("app", None, None), pod("last", Some(CRITICAL_PRIORITY), None)];
+    let mut plan = plan(&pods, &two_fields(30, 10), None);
+    plan.extend_to(secs(300));
+    assert_eq!(ends(&plan), [290, 300]);
+    plan.extend_to(secs(10));
+    assert_eq!(ends(&plan), [290, 300]);
+}
+
+// Shrinking.
+
+#[test]
+fn enough_time_shrinks_nothing() {
+    let pods = [pod("app", None, Some(60)), pod("last", Some(CRITICAL_PRIORITY), None)];
+    let plan = plan(&pods, &two_fields(30, 10), Some(secs(30)));
+    assert_eq!((plan.shrunk, allowed(&plan)), (None, vec![20, 10]));
+}
+
+#[test]
+fn the_time_of_groups_without_pods_goes_first() {
+    let plan = plan(&[pod("app", None, Some(60))], &two_fields(30, 10), Some(secs(20)));
+    assert_eq!(plan.shrunk, Some(Shrink { requested: secs(30), available: secs(20) }));
+    assert_eq!(allowed(&plan), [20, 0]);
+}
+
+#[test]
+fn time_that_no_pod_asks_for_goes_second() {
+    let pods = [pod("app", None, Some(5)), pod("last", Some(CRITICAL_PRIORITY), Some(60))];
+    let plan = plan(&pods, &two_fields(30, 10), Some(secs(15)));
+    assert_eq!(allowed(&plan), [5, 10]);
+    assert_eq!(graces(&plan), [5, 10]);
+}
+
+#[test]
+fn then_the_longest_group_is_cut_and_the_critical_one_keeps_an_equal_share() {
+    let pods = [pod("app", None, Some(60)), pod("last", Some(CRITICAL_PRIORITY), Some(60))];
+    let policy = two_fields(30, 10);
+    let at = |seconds| allowed(&plan(&pods, &policy, Some(secs(seconds))));
+    assert_eq!(at(25), [15, 10]);
+    assert_eq!(at(19), [9, 10]);
+    assert_eq!(at(5), [2, 3]);
+    assert_eq!(at(1), [0, 1]);
+    assert_eq!(at(0), [0, 0]);
+}
+
+#[test]
+fn a_fraction_of_a_second_is_kept_for_the_deadline() {
+    let pods = [pod("app", None, Some(60)), pod("last", Some(CRITICAL_PRIORITY), Some(60))];
+    let plan = plan(&pods, &two_fields(30, 10), Some(Duration::from_millis(4500)));
+    assert_eq!(allowed(&plan), [2, 2]);
+    assert_eq!(plan.deadline, Duration::from_millis(4500));
+    assert_eq!(plan.groups[0].latest_end, Duration::from_millis(2500));
+}
+
+#[test]
+fn the_warnings_read_well() {
+    let pods = [pod("app", None, Some(60)), pod("last", Some(CRITICAL_PRIORITY), Some(60))];
+    let plan = plan(&pods, &two_fields(30, 10), Some(secs(10)));
+    let texts: Vec<String> = plan.warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "the groups ask for 30s but only 10s is available: the plan is shortened",
+            "pod default/app asks for 60s and gets 5s",
+            "pod default/last asks for 60s and is sure of 5s (up to 10s if the groups before it \
+             end sooner)",
+        ]
+    );
+}
+
+#[test]
+fn a_hundred_times_the_pods_take_about_a_hundred_times_as_long() {
+    let policy = by_priority(&(0..20).map(|p| (p, 10)).collect::<Vec<_>>());
+    let pods: Vec<Pod> =
+        (0..100_000).map(|i| pod(&format!("p{i}"), Some(i % 25), Some(30))).collect();
+    // Two orders of magnitude above what it takes unoptimised: this fails on something quadratic.
+    let begun = tokio::time::Instant::now();
+    let plan = plan(&pods, &policy, Some(secs(100)));
+    assert_eq!(plan.pod_count(), pods.len());
+    assert!(begun.elapsed() < secs(10), "{:?}", begun.elapsed());
+}
+
+fn any_policy() -> impl Strategy<Value = Policy> {
+    let priority = prop_oneof![-3..6i32, Just(CRITICAL_PRIORITY), any::<i32>()];
+    proptest::collection::btree_map(priority, 0..60i64, 1..6)
+        .prop_map(|groups| by_priority(&groups.into_iter().collect::<Vec<_>>()))
+}
+
+fn any_pods() -> impl Strategy<Value = Vec<Pod>> {
+    let priority =
+        proptest::option::of(prop_oneof![-3..6i32, Just(CRITICAL_PRIORITY), any::<i32>()]);
+    let grace = proptest::option::of(0..120i64);
+    proptest::collection::vec((priority, grace), 0..12).prop_map(|pods| {
+        let named = |(i, (priority, grace))| pod(&format!("p{i}"), priority, grace);
+        pods.into_iter().enumerate().map(named).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_pod_is_in_exactly_one_group_and_groups_ascend(pods in any_pods(), policy in any_policy()) {
+        let plan = plan(&pods, &policy, None);
+        let mut planned: Vec<&str> =
+            plan.groups.iter().flat_map(|g| &g.pods).map(|p| &**p.pod.name()).collect();
+        planned.sort_unstable();
+        let mut expected: Vec<&str> = pods.iter().map(|p| &**p.name()).collect();
+        expected.sort_unstable();
+        prop_assert_eq!(planned, expected);
+        prop_assert!(plan.groups.windows(2).all(|pair| pair[0].priority < pair[1].priority));
+        for (index, group) in plan.groups.iter().enumerate() {
+            let next = plan.groups.get(index + 1).map_or(i64::MAX, |next| next.priority.into());
+            for planned in &group.pods {
+                let priority = i64::from(planned.pod.spec.as_ref().unwrap().priority.unwrap_or(0));
+                prop_assert!(priority < next);
+                prop_assert!(index == 0 || priority >= group.priority.into());
+            }
+        }
+    }
+
+    #[test]
+    fn no_plan_exceeds_its_deadline(
+        pods in any_pods(), policy in any_policy(), available in 0..400u64,
+    ) {
+        let available = secs(available);
+        let plan = plan(&pods, &policy, Some(available));
+        prop_assert!(plan.deadline <= available && plan.deadline <= plan.requested);
+        let mut end = Duration::ZERO;
+        for group in plan.groups.iter().filter(|group| !group.pods.is_empty()) {
+            end += group.allowed;
+            prop_assert!(group.allowed <= group.configured);
+            // Ending as late as it may, a group still leaves the later ones what they are allowed.
+            prop_assert!(end <= group.latest_end && group.latest_end <= plan.deadline);
+            prop_assert!(group.pods.iter().all(|planned| planned.grace <= group.allowed));
+        }
+        prop_assert!(plan.groups.windows(2).all(|pair| pair[0].latest_end <= pair[1].latest_end));
+    }
+
+    #[test]
+    fn more_time_never_harms_a_pod(
+        pods in any_pods(), policy in any_policy(), less in 0..400u64, more in 0..50u64,
+    ) {
+        let tight = plan(&pods, &policy, Some(secs(less)));
+        let loose = plan(&pods, &policy, Some(secs(less + more)));
+        for (tight, loose) in tight.groups.iter().zip(&loose.groups) {
+            if !tight.pods.is_empty() {
+                prop_assert!(tight.allowed <= loose.allowed);
+                prop_assert!(tight.latest_end <= loose.latest_end);
+            }
+            for (tight, loose) in tight.pods.iter().zip(&loose.pods) {
+                prop_assert!(tight.grace <= loose.grace);
+            }
+        }
+    }
+
+    #[test]
+    fn one_more_second_goes_to_exactly_one_share(
+        wants in proptest::collection::vec(0..50u64, 0..8), total in 0..300u64,
+    ) {
+        let before = share::level(&wants, total);
+        let after = share::level(&wants, total + 1);
+        prop_assert_eq!(before.iter().sum::<u64>(), total.min(wants.iter().sum()));
+        let raised: u64 = before.iter().zip(&after).map(|(b, a)| a.checked_sub(*b).unwrap()).sum();
+        prop_assert_eq!(raised, u64::from(total < wants.iter().sum()));
+    }
+}

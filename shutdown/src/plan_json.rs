@@ -1,0 +1,167 @@
+//! Plans from JSON lines: a configuration and pods in, groups out. For checking a configuration
+//! without a node, and for comparing with other implementations.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use serde::{Deserialize, Serialize};
+use winddown_shared::{GoDuration, IdentityError, Pod};
+
+use crate::policy::go_text;
+use crate::{GroupPeriod, Plan, Policy, PolicyError, plan};
+
+/// Why a line could not be planned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanLineError {
+    /// Not JSON, or not of the expected shape.
+    #[error(
+        "not a plan request; expected an object with \"config\" and \"pods\" as in \
+         {{\"id\":\"a\",\"config\":{{\"shutdownGracePeriod\":\"30s\"}},\"pods\":[]}}"
+    )]
+    Syntax(#[source] serde_json::Error),
+    /// A period that is not a duration, or a negative one.
+    #[error("config.{field}: {value:?} is not a duration of zero or more; write it like \"1m30s\"")]
+    Period {
+        /// The field.
+        field: &'static str,
+        /// What is there.
+        value: String,
+    },
+    /// The configuration contradicts itself.
+    #[error("config")]
+    Policy(#[source] PolicyError),
+    /// A pod without an identity.
+    #[error("pods[{index}]")]
+    Pod {
+        /// Its place in the list, from 0.
+        index: usize,
+        /// What it lacks.
+        #[source]
+        source: IdentityError,
+    },
+    /// The answer could not be written; not expected to happen.
+    #[error("the plan could not be written as JSON")]
+    Output(#[source] serde_json::Error),
+}
+
+/// Plans one line: `{"id", "config", "pods"}` in, `{"id", "groups", "periodRequested"}` out.
+///
+/// `config` holds the shutdown fields of the configuration file, `pods` full pod objects. Other
+/// fields are ignored. A pod without a namespace is in `default`; one without a UID is named by its
+/// place.
+///
+/// # Errors
+/// The line is not such a request, or its configuration is refused.
+pub fn plan_json_line(line: &str) -> Result<String, PlanLineError> {
+    let request: Request = serde_json::from_str(line).map_err(PlanLineError::Syntax)?;
+    let policy = request.config.policy()?;
+    let pods = request
+        .pods
+        .into_iter()
+        .enumerate()
+        .map(|(index, object)| {
+            identified(object, index).map_err(|source| PlanLineError::Pod { index, source })
+        })
+        .collect::<Result<Vec<Pod>, _>>()?;
+    let plan = plan(&pods, &policy, None);
+    serde_json::to_string(&Answer::new(request.id, &plan)).map_err(PlanLineError::Output)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    #[serde(default)]
+    id: Option<serde_json::Value>,
+    config: Config,
+    pods: Vec<api::Pod>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Config {
+    shutdown_grace_period: Option<String>,
+    shutdown_grace_period_critical_pods: Option<String>,
+    shutdown_grace_period_by_pod_priority: Option<Vec<GroupPeriod>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<serde_json::Value>,
+    groups: Vec<AnswerGroup<'a>>,
+    period_requested: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerGroup<'a> {
+    priority: i32,
+    shutdown_grace_period_seconds: u64,
+    pods: Vec<AnswerPod<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerPod<'a> {
+    name: &'a str,
+    grace_seconds: u64,
+}
+
+// === impl Config ===
+
+impl Config {
+    fn policy(self) -> Result<Policy, PlanLineError> {
+        let total = period("shutdownGracePeriod", self.shutdown_grace_period)?;
+        let critical =
+            period("shutdownGracePeriodCriticalPods", self.shutdown_grace_period_critical_pods)?;
+        match self.shutdown_grace_period_by_pod_priority {
+            Some(groups) if !groups.is_empty() => {
+                if !total.is_zero() || !critical.is_zero() {
+                    return Err(PlanLineError::Policy(PolicyError::BothForms));
+                }
+                Policy::by_priority(groups)
+            }
+            _ => Policy::from_periods(total, critical),
+        }
+        .map_err(PlanLineError::Policy)
+    }
+}
+
+// === impl Answer ===
+
+impl<'a> Answer<'a> {
+    fn new(id: Option<serde_json::Value>, plan: &'a Plan) -> Self {
+        let pods = |group: &'a crate::Group| {
+            let pod = |planned: &'a crate::PlannedPod| AnswerPod {
+                name: planned.pod.name(),
+                grace_seconds: planned.grace.as_secs(),
+            };
+            group.pods.iter().map(pod).collect()
+        };
+        let groups = plan
+            .groups
+            .iter()
+            .map(|group| AnswerGroup {
+                priority: group.priority,
+                shutdown_grace_period_seconds: group.allowed.as_secs(),
+                pods: pods(group),
+            })
+            .collect();
+        Self { id, groups, period_requested: go_text(plan.requested) }
+    }
+}
+
+fn period(field: &'static str, text: Option<String>) -> Result<Duration, PlanLineError> {
+    let Some(value) = text else { return Ok(Duration::ZERO) };
+    let parsed = value.parse::<GoDuration>().ok().and_then(|go| Duration::try_from(go).ok());
+    parsed.ok_or(PlanLineError::Period { field, value })
+}
+
+fn identified(mut object: api::Pod, index: usize) -> Result<Pod, IdentityError> {
+    let metadata = &mut object.metadata;
+    metadata.namespace.get_or_insert_with(|| "default".into());
+    metadata.uid.get_or_insert_with(|| format!("pods[{index}]"));
+    Pod::new(object)
+}

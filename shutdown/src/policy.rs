@@ -1,0 +1,199 @@
+//! What the operator configured: which priorities form a group, and how long each group gets.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+#[cfg(test)]
+mod tests;
+
+/// Where the critical group of the two-field form begins: `system-cluster-critical`.
+pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
+
+/// The most that all groups together may ask for.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The time kept back at the end of a shutdown, unless configured otherwise.
+const DEFAULT_RESERVE: Duration = Duration::from_secs(2);
+
+/// One entry of `shutdownGracePeriodByPodPriority`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupPeriod {
+    /// The lowest priority of the group's pods.
+    pub priority: i32,
+    /// The time the group's pods get, in seconds.
+    pub shutdown_grace_period_seconds: i64,
+}
+
+/// The groups in ascending priority, and the reserve. Valid by construction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    groups: Vec<GroupPolicy>,
+    reserve: Duration,
+}
+
+/// One group of a [`Policy`]; whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupPolicy {
+    pub(crate) priority: i32,
+    pub(crate) period: Duration,
+}
+
+/// A shutdown configuration that contradicts itself.
+///
+/// The first two texts are the kubelet's, because they are what people search for.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// The critical pods' part is longer than the whole.
+    #[error(
+        "invalid configuration: shutdownGracePeriodCriticalPods {{{critical}}} must be <= \
+         shutdownGracePeriod {{{total}}}"
+    )]
+    CriticalLongerThanTotal {
+        /// `shutdownGracePeriod`, as Go writes it.
+        total: String,
+        /// `shutdownGracePeriodCriticalPods`, as Go writes it.
+        critical: String,
+    },
+    /// A period between zero and one second.
+    #[error("invalid configuration: {field} {{{value}}} must be either zero or otherwise >= 1 sec")]
+    BelowOneSecond {
+        /// The field.
+        field: &'static str,
+        /// Its value, as Go writes it.
+        value: String,
+    },
+    /// Both forms are given.
+    #[error(
+        "invalid configuration: Cannot specify both shutdownGracePeriodByPodPriority and \
+         shutdownGracePeriod at the same time"
+    )]
+    BothForms,
+    /// A group would get less than no time.
+    #[error(
+        "shutdownGracePeriodByPodPriority: priority {priority}: shutdownGracePeriodSeconds is \
+         {seconds}; give 0 or more"
+    )]
+    Negative {
+        /// The group's priority.
+        priority: i32,
+        /// What was configured.
+        seconds: i64,
+    },
+    /// Two groups begin at the same priority.
+    #[error("shutdownGracePeriodByPodPriority: priority {priority} is listed twice; keep one")]
+    Duplicate {
+        /// The priority.
+        priority: i32,
+    },
+    /// All groups together ask for more than a year.
+    #[error("the shutdown grace periods add up to more than a year; shorten them")]
+    TooLong,
+}
+
+impl Policy {
+    /// A policy that ends no pods: a shutdown is not delayed.
+    pub fn disabled() -> Self {
+        Self { groups: Vec::new(), reserve: DEFAULT_RESERVE }
+    }
+
+    /// The two-field form: `shutdownGracePeriod` and `shutdownGracePeriodCriticalPods`.
+    ///
+    /// Two groups of whole seconds, each cut off separately: priority 0 gets `total - critical`,
+    /// priority 2000000000 gets `critical`. A total of zero disables.
+    ///
+    /// # Errors
+    /// `critical` exceeds `total`, either is between zero and one second, or more than a year.
+    pub fn from_periods(total: Duration, critical: Duration) -> Result<Self, PolicyError> {
+        for (field, value) in
+            [("shutdownGracePeriod", total), ("shutdownGracePeriodCriticalPods", critical)]
+        {
+            if !value.is_zero() && value < Duration::from_secs(1) {
+                return Err(PolicyError::BelowOneSecond { field, value: go_text(value) });
+            }
+        }
+        if total > LONGEST {
+            return Err(PolicyError::TooLong);
+        }
+        let Some(ordinary) = total.checked_sub(critical) else {
+            return Err(PolicyError::CriticalLongerThanTotal {
+                total: go_text(total),
+                critical: go_text(critical),
+            });
+        };
+        if total.is_zero() {
+            return Ok(Self::disabled());
+        }
+        let group = |priority, period| GroupPolicy {
+            priority,
+            period: crate::budget::whole_seconds(period),
+        };
+        Ok(Self {
+            groups: vec![group(0, ordinary), group(CRITICAL_PRIORITY, critical)],
+            ..Self::disabled()
+        })
+    }
+
+    /// The list form: `shutdownGracePeriodByPodPriority`, in any order. An empty list disables.
+    ///
+    /// # Errors
+    /// A group's time is negative, a priority is listed twice, or the sum is more than a year.
+    pub fn by_priority(groups: impl IntoIterator<Item = GroupPeriod>) -> Result<Self, PolicyError> {
+        let mut sorted = Vec::new();
+        let mut total = Duration::ZERO;
+        for GroupPeriod { priority, shutdown_grace_period_seconds: seconds } in groups {
+            let Ok(whole) = u64::try_from(seconds) else {
+                return Err(PolicyError::Negative { priority, seconds });
+            };
+            let period = Duration::from_secs(whole);
+            total = total.saturating_add(period);
+            sorted.push(GroupPolicy { priority, period });
+        }
+        if total > LONGEST {
+            return Err(PolicyError::TooLong);
+        }
+        sorted.sort_unstable_by_key(|group| group.priority);
+        if let Some(twice) = sorted.windows(2).find(|pair| pair[0].priority == pair[1].priority) {
+            return Err(PolicyError::Duplicate { priority: twice[0].priority });
+        }
+        Ok(Self { groups: sorted, ..Self::disabled() })
+    }
+
+    /// Keeps `reserve` back at the end of a shutdown for the report and the last status (2 s unless
+    /// changed). It is taken in full only when the login manager gives ten times as much.
+    pub fn with_reserve(self, reserve: Duration) -> Self {
+        Self { reserve: reserve.min(LONGEST), ..self }
+    }
+
+    /// Whether a shutdown ends pods at all.
+    pub fn is_enabled(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    /// The time all groups ask for together, populated or not.
+    pub fn requested(&self) -> Duration {
+        self.groups.iter().map(|group| group.period).sum()
+    }
+
+    /// The delay to ask the login manager for: the groups' time and the reserve.
+    pub fn delay_wanted(&self) -> Duration {
+        if self.is_enabled() { self.requested() + self.reserve } else { Duration::ZERO }
+    }
+
+    /// The time kept back at the end, as configured.
+    pub fn reserve(&self) -> Duration {
+        self.reserve
+    }
+
+    pub(crate) fn groups(&self) -> &[GroupPolicy] {
+        &self.groups
+    }
+}
+
+/// A duration as Go prints it, for texts that people search for.
+pub(crate) fn go_text(duration: Duration) -> String {
+    winddown_shared::GoDuration::try_from(duration)
+        .map_or_else(|_| format!("{}s", duration.as_secs()), |go| go.to_string())
+}

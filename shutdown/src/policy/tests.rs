@@ -1,0 +1,106 @@
+use std::time::Duration;
+
+use super::{CRITICAL_PRIORITY, GroupPeriod, GroupPolicy, Policy};
+use crate::test_pods::period;
+
+fn group(priority: i32, seconds: u64) -> GroupPolicy {
+    GroupPolicy { priority, period: Duration::from_secs(seconds) }
+}
+
+fn from_seconds(total: f64, critical: f64) -> Result<Policy, String> {
+    let duration = Duration::from_secs_f64;
+    Policy::from_periods(duration(total), duration(critical)).map_err(|error| error.to_string())
+}
+
+// Test_migrateConfig of the reference.
+
+#[test]
+fn the_two_periods_become_two_groups() {
+    let policy = from_seconds(300.0, 120.0).unwrap();
+    assert_eq!(policy.groups(), [group(0, 180), group(CRITICAL_PRIORITY, 120)]);
+    assert_eq!(policy.requested(), Duration::from_secs(300));
+}
+
+#[test]
+fn no_time_for_critical_pods_still_makes_them_a_group() {
+    let policy = from_seconds(100.0, 0.0).unwrap();
+    assert_eq!(policy.groups(), [group(0, 100), group(CRITICAL_PRIORITY, 0)]);
+}
+
+#[test]
+fn a_total_of_zero_disables() {
+    let policy = from_seconds(0.0, 0.0).unwrap();
+    assert!(!policy.is_enabled());
+    assert_eq!(policy.delay_wanted(), Duration::ZERO);
+}
+
+#[test]
+fn a_critical_period_longer_than_the_total_is_refused_with_the_kubelets_text() {
+    assert_eq!(
+        from_seconds(1.0, 100.0).unwrap_err(),
+        "invalid configuration: shutdownGracePeriodCriticalPods {1m40s} must be <= \
+         shutdownGracePeriod {1s}"
+    );
+}
+
+#[test]
+fn each_group_is_cut_to_whole_seconds_separately() {
+    let policy = from_seconds(30.5, 10.2).unwrap();
+    assert_eq!(policy.groups(), [group(0, 20), group(CRITICAL_PRIORITY, 10)]);
+    let policy = from_seconds(30.0, 10.5).unwrap();
+    assert_eq!(policy.groups(), [group(0, 19), group(CRITICAL_PRIORITY, 10)]);
+    assert_eq!(policy.requested(), Duration::from_secs(29));
+}
+
+#[test]
+fn a_period_below_a_second_is_refused_with_the_kubelets_text() {
+    assert_eq!(
+        from_seconds(0.001, 0.0).unwrap_err(),
+        "invalid configuration: shutdownGracePeriod {1ms} must be either zero or otherwise >= 1 sec"
+    );
+    assert_eq!(
+        from_seconds(5.0, 0.5).unwrap_err(),
+        "invalid configuration: shutdownGracePeriodCriticalPods {500ms} must be either zero or \
+         otherwise >= 1 sec"
+    );
+}
+
+#[test]
+fn the_list_is_sorted_by_priority() {
+    let policy = Policy::by_priority([period(5, 1), period(-1, 2), period(0, 3)]).unwrap();
+    assert_eq!(policy.groups(), [group(-1, 2), group(0, 3), group(5, 1)]);
+}
+
+#[test]
+fn an_empty_list_disables() {
+    assert!(!Policy::by_priority([]).unwrap().is_enabled());
+}
+
+#[test]
+fn a_negative_time_a_double_priority_and_an_absurd_sum_are_refused() {
+    let text = |groups: &[GroupPeriod]| {
+        Policy::by_priority(groups.iter().copied()).unwrap_err().to_string()
+    };
+    assert_eq!(
+        text(&[period(0, -1)]),
+        "shutdownGracePeriodByPodPriority: priority 0: shutdownGracePeriodSeconds is -1; give 0 or \
+         more"
+    );
+    assert_eq!(
+        text(&[period(7, 1), period(0, 1), period(7, 2)]),
+        "shutdownGracePeriodByPodPriority: priority 7 is listed twice; keep one"
+    );
+    assert_eq!(
+        text(&[period(0, i64::MAX), period(1, i64::MAX), period(2, i64::MAX)]),
+        "the shutdown grace periods add up to more than a year; shorten them"
+    );
+    assert!(Policy::from_periods(Duration::MAX, Duration::ZERO).is_err());
+}
+
+#[test]
+fn the_login_manager_is_asked_for_the_groups_and_the_reserve() {
+    let policy = from_seconds(30.0, 10.0).unwrap();
+    assert_eq!(policy.delay_wanted(), Duration::from_secs(32));
+    let policy = policy.with_reserve(Duration::from_secs(5));
+    assert_eq!(policy.delay_wanted(), Duration::from_secs(35));
+}

@@ -1,0 +1,108 @@
+//! How far a run is, for status and progress bars.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::Plan;
+
+/// How far a run is. Published through a watch channel; updated in place, once per pod and step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// What is going on.
+    pub phase: ProgressPhase,
+    /// When the signal came; none before the first run.
+    pub started: Option<Instant>,
+    /// When the last group's time is over.
+    pub deadline: Option<Instant>,
+    /// The groups of the current or last run.
+    pub groups: Vec<GroupProgress>,
+}
+
+/// What is going on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProgressPhase {
+    /// No run yet.
+    #[default]
+    Idle,
+    /// Groups are being ended.
+    Ending,
+    /// The pods are ended or the time is over; what is left is the report.
+    Ended,
+    /// The node may go down.
+    Released,
+    /// The run was called off.
+    Cancelled,
+}
+
+/// How far a group is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupProgress {
+    /// The group's priority.
+    pub priority: i32,
+    /// Its pods.
+    pub pods: usize,
+    /// Those whose containers are gone.
+    pub ended: usize,
+    /// Those of `ended` that needed SIGKILL.
+    pub forced: usize,
+    /// Those whose end could not be confirmed.
+    pub failed: usize,
+    /// When it was asked to end.
+    pub started: Option<Instant>,
+    /// When its pods were gone or its time over.
+    pub finished: Option<Instant>,
+}
+
+/// The writing end of a [`Progress`]; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct ProgressSender(Arc<watch::Sender<Progress>>);
+
+// === impl ProgressSender ===
+
+impl ProgressSender {
+    /// A channel nobody reads yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The reading end: where things stand, and every change.
+    pub fn subscribe(&self) -> watch::Receiver<Progress> {
+        self.0.subscribe()
+    }
+
+    pub(crate) fn begin(&self, plan: &Plan, started: Instant) {
+        let groups = plan
+            .groups
+            .iter()
+            .map(|group| GroupProgress {
+                priority: group.priority,
+                pods: group.pods.len(),
+                ended: 0,
+                forced: 0,
+                failed: 0,
+                started: None,
+                finished: None,
+            })
+            .collect();
+        self.0.send_replace(Progress {
+            phase: ProgressPhase::Ending,
+            started: Some(started),
+            deadline: started.checked_add(plan.deadline),
+            groups,
+        });
+    }
+
+    pub(crate) fn phase(&self, phase: ProgressPhase) {
+        self.0.send_modify(|progress| progress.phase = phase);
+    }
+
+    pub(crate) fn group(&self, index: usize, change: impl FnOnce(&mut GroupProgress)) {
+        self.0.send_modify(|progress| {
+            if let Some(group) = progress.groups.get_mut(index) {
+                change(group);
+            }
+        });
+    }
+}

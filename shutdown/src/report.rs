@@ -1,0 +1,355 @@
+//! How a shutdown or a drain went, pod by pod. Written before the node goes, read after it is back.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use winddown_shared::{KillReason, Pod, ShutdownKind, WallTime};
+
+use crate::{Budget, RunReport};
+
+mod store;
+#[cfg(test)]
+mod tests;
+mod text;
+mod units;
+
+pub(crate) use store::write_atomically;
+pub use store::{Listing, ReportStore, StoreError};
+pub use text::render_text;
+
+/// The version of the report's shape; goes up when a reader of the old one would be misled.
+const VERSION: u32 = 1;
+
+/// Keeps a report. Called on a thread where blocking is fine; the run goes on without the answer
+/// if it takes too long.
+pub trait ReportSink: Send + Sync + 'static {
+    /// Keeps `report`; when this returns it survives a power cut.
+    ///
+    /// # Errors
+    /// It could not be kept. The run goes on.
+    fn keep(&self, report: &ShutdownReport) -> Result<(), StoreError>;
+}
+
+/// How a shutdown or a drain went.
+///
+/// Offsets count from the signal. Numbers ending in `Seconds` are seconds with three decimals,
+/// those ending in `Ms` are whole milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShutdownReport {
+    /// `winddown.dev/v1alpha1`.
+    pub api_version: String,
+    /// `ShutdownReport`.
+    pub kind: String,
+    /// Version of this shape.
+    pub version: u32,
+    /// What began the run.
+    pub trigger: Trigger,
+    /// How the node goes down: `powerOff`, `reboot`, `kexec`, `softReboot`; absent if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_action: Option<String>,
+    /// The kernel's boot id during the run.
+    pub boot_id: String,
+    /// Wall time of the signal.
+    pub started_at: WallTime,
+    /// Wall time of the end: everything but this report was done.
+    pub ended_at: WallTime,
+    /// From the signal to the end, by a clock that does not jump.
+    #[serde(rename = "tookSeconds", with = "units::seconds")]
+    pub took: Duration,
+    /// The time there was.
+    pub budget: BudgetReport,
+    /// In one word.
+    pub outcome: Outcome,
+    /// In ascending priority, which is the order of their end.
+    pub groups: Vec<GroupReport>,
+    /// What went wrong with the run itself, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// What began a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum Trigger {
+    /// The login manager announced the node's shutdown.
+    #[default]
+    LoginManager,
+    /// A rehearsal with a stand-in for the login manager.
+    Drill,
+    /// An operator empties the node, which stays up.
+    Drain,
+    /// The unit was stopped while the machine went down without the login manager.
+    UnitStop,
+    /// Somebody outside gave notice (spot instance, maintenance, battery).
+    Notice,
+}
+
+/// How a run went, in one word. The worst that is true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Every pod ended by itself in its grace.
+    Clean,
+    /// Every pod ended; at least one needed SIGKILL.
+    Forced,
+    /// At least one pod was not seen to end.
+    Left,
+    /// Called off; groups not started were spared.
+    Cancelled,
+    /// The agent itself was stopped in the middle.
+    Interrupted,
+}
+
+/// The time a run had.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetReport {
+    /// What the configured groups ask for.
+    #[serde(rename = "requestedSeconds", with = "units::seconds")]
+    pub requested: Duration,
+    /// What the pods got.
+    #[serde(rename = "podsSeconds", with = "units::seconds")]
+    pub pods: Duration,
+    /// What was kept back for the end.
+    #[serde(rename = "reserveSeconds", with = "units::seconds")]
+    pub reserve: Duration,
+    /// The login manager's limit, where known.
+    #[serde(
+        rename = "delaySeconds",
+        with = "units::optional_seconds",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub delay: Option<Duration>,
+    /// The file that set that limit, when it is less than what was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_set_by: Option<String>,
+}
+
+/// How a group's end went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupReport {
+    /// The group's priority.
+    pub priority: i32,
+    /// What the policy gives.
+    #[serde(rename = "configuredSeconds", with = "units::seconds")]
+    pub configured: Duration,
+    /// What it was guaranteed.
+    #[serde(rename = "allowedSeconds", with = "units::seconds")]
+    pub allowed: Duration,
+    /// When its time was over at the latest.
+    #[serde(rename = "latestEndSeconds", with = "units::seconds")]
+    pub latest_end: Duration,
+    /// When it was asked to end; absent when it had no pods or was spared.
+    #[serde(
+        rename = "startedMs",
+        with = "units::optional_millis",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub started: Option<Duration>,
+    /// When its pods were gone or its time over.
+    #[serde(
+        rename = "endedMs",
+        with = "units::optional_millis",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub ended: Option<Duration>,
+    /// Its pods.
+    pub pods: Vec<PodReport>,
+}
+
+/// How a pod's end went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodReport {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `spec.priority`; absent counts as 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// The grace it was given; for a spared pod the one it would have got.
+    #[serde(rename = "graceSeconds", with = "units::seconds")]
+    pub grace: Duration,
+    /// Its own grace, when that is longer than what it was given.
+    #[serde(
+        rename = "wantedGraceSeconds",
+        with = "units::optional_seconds",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub wanted_grace: Option<Duration>,
+    /// When it was asked to end.
+    #[serde(
+        rename = "askedMs",
+        with = "units::optional_millis",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub asked: Option<Duration>,
+    /// When its first container got SIGTERM.
+    #[serde(
+        rename = "sigtermMs",
+        with = "units::optional_millis",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub sigterm: Option<Duration>,
+    /// When its last container was gone.
+    #[serde(
+        rename = "exitMs",
+        with = "units::optional_millis",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub exit: Option<Duration>,
+    /// How it ended.
+    pub end: PodEnd,
+    /// Containers that needed SIGKILL, or that still ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<String>,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// How a pod ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum PodEnd {
+    /// Its group was not started.
+    Spared,
+    /// By itself, within its grace.
+    Exited,
+    /// SIGKILL was needed.
+    Killed,
+    /// It was asked, and was still ending when the run was called off.
+    Ending,
+    /// It was not seen to end.
+    Left,
+}
+
+/// What is known of a run before it begins.
+pub(crate) struct ReportHeader {
+    pub(crate) trigger: Trigger,
+    pub(crate) node_action: ShutdownKind,
+    pub(crate) boot_id: String,
+    pub(crate) started_at: WallTime,
+    pub(crate) budget: BudgetReport,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// When a run ended.
+pub(crate) struct Ended {
+    pub(crate) at: WallTime,
+    pub(crate) took: Duration,
+}
+
+// === impl ShutdownReport ===
+
+impl ShutdownReport {
+    /// Every pod with its group.
+    pub fn pods(&self) -> impl Iterator<Item = (&GroupReport, &PodReport)> {
+        self.groups.iter().flat_map(|group| group.pods.iter().map(move |pod| (group, pod)))
+    }
+
+    /// How many pods ended as `end`.
+    pub fn count(&self, end: PodEnd) -> usize {
+        self.pods().filter(|(_, pod)| pod.end == end).count()
+    }
+
+    /// The name the report is kept under: the wall time of the signal, sortable as text.
+    pub fn id(&self) -> String {
+        self.started_at.strftime("%Y%m%dT%H%M%S.%3fZ").to_string()
+    }
+
+    /// Puts together what a run did and what was known about it.
+    pub(crate) fn new(header: ReportHeader, run: RunReport, ended: Ended) -> Self {
+        Self {
+            api_version: "winddown.dev/v1alpha1".into(),
+            kind: "ShutdownReport".into(),
+            version: VERSION,
+            trigger: header.trigger,
+            node_action: node_action(header.node_action),
+            boot_id: header.boot_id,
+            started_at: header.started_at,
+            ended_at: ended.at,
+            took: ended.took,
+            budget: header.budget,
+            outcome: run.outcome(),
+            groups: run.groups,
+            warnings: header.warnings,
+        }
+    }
+}
+
+// === impl PodReport ===
+
+impl PodReport {
+    /// A pod that nobody has asked to end.
+    pub(crate) fn spared(pod: &Pod, grace: Duration) -> Self {
+        Self {
+            namespace: pod.namespace().to_string(),
+            name: pod.name().to_string(),
+            uid: pod.uid().to_string(),
+            priority: pod.spec.as_ref().and_then(|spec| spec.priority),
+            grace,
+            wanted_grace: pod.own_grace().filter(|own| *own > grace),
+            asked: None,
+            sigterm: None,
+            exit: None,
+            end: PodEnd::Spared,
+            containers: Vec::new(),
+            error: None,
+        }
+    }
+}
+
+// === impl BudgetReport ===
+
+impl BudgetReport {
+    /// The report of `budget`.
+    pub fn new(budget: Budget, delay_set_by: Option<&str>) -> Self {
+        let Budget { requested, pods, reserve, delay } = budget;
+        Self { requested, pods, reserve, delay, delay_set_by: delay_set_by.map(Into::into) }
+    }
+
+    /// Whether the pods got less than the policy asks for.
+    pub fn is_short(&self) -> bool {
+        self.pods < self.requested
+    }
+}
+
+// === impl Trigger ===
+
+impl Trigger {
+    /// The reason given to the pod workers.
+    pub fn kill_reason(self) -> KillReason {
+        match self {
+            Self::Drain => KillReason::Drain,
+            _ => KillReason::Shutdown,
+        }
+    }
+}
+
+/// The report's word for a way down.
+fn node_action(kind: ShutdownKind) -> Option<String> {
+    let word = match kind {
+        ShutdownKind::Unknown => return None,
+        ShutdownKind::PowerOff => "powerOff",
+        ShutdownKind::Reboot => "reboot",
+        ShutdownKind::Kexec => "kexec",
+        ShutdownKind::SoftReboot => "softReboot",
+    };
+    Some(word.into())
+}

@@ -1,0 +1,367 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use winddown_shared::fake::{FakeKiller, FakeRecorder};
+use winddown_shared::{
+    Event, KillError, KillReason, KillRequest, Pod, PodKiller, PodStopped, StatusOverride,
+};
+
+use super::{RunOrder, RunReport, RunStop, run_plan};
+use crate::test_pods::{period, pod, secs};
+use crate::{Budget, CRITICAL_PRIORITY, Outcome, PodEnd, PodReport, Policy, ProgressSender, plan};
+
+const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
+
+struct Scene<K> {
+    killer: Arc<K>,
+    policy: Policy,
+    recorder: FakeRecorder,
+    progress: ProgressSender,
+    cancel: CancellationToken,
+}
+
+impl<K: PodKiller> Scene<K> {
+    fn new(killer: K, policy: Policy) -> Self {
+        Self {
+            killer: Arc::new(killer),
+            policy,
+            recorder: FakeRecorder::default(),
+            progress: ProgressSender::new(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    async fn run(&self) -> RunReport {
+        let budget = Budget::new(&self.policy, None);
+        let order = RunOrder {
+            reason: KillReason::Shutdown,
+            status: Some(StatusOverride {
+                reason: "Terminated".into(),
+                message: "gone".into(),
+                disruption_message: None,
+            }),
+            started: Instant::now(),
+            budget,
+            recorder: Arc::new(self.recorder.clone()),
+            progress: self.progress.clone(),
+        };
+        let plan = plan(&self.killer.active_pods(), &self.policy, Some(budget.pods));
+        run_plan(&self.killer, plan, &order, &self.cancel).await
+    }
+}
+
+fn two_fields(total: u64, critical: u64) -> Policy {
+    Policy::from_periods(secs(total), secs(critical)).unwrap()
+}
+
+fn ms(millis: u64) -> Option<Duration> {
+    Some(Duration::from_millis(millis))
+}
+
+fn of<'a>(report: &'a RunReport, name: &str) -> &'a PodReport {
+    report.groups.iter().flat_map(|group| &group.pods).find(|pod| pod.name == name).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_group_end_together_and_the_next_group_starts_when_the_last_is_gone() {
+    let pods = [pod("a", None, Some(30)), pod("b", None, Some(30)), pod("c", CRITICAL, Some(30))];
+    let killer = FakeKiller::with(pods.clone());
+    killer.takes(pods[0].uid(), secs(1));
+    killer.takes(pods[1].uid(), secs(3));
+    killer.takes(pods[2].uid(), secs(2));
+    let scene = Scene::new(killer.clone(), two_fields(30, 10));
+
+    let report = scene.run().await;
+
+    assert_eq!((report.outcome(), report.left()), (Outcome::Clean, 0));
+    assert_eq!((of(&report, "a").asked, of(&report, "a").exit), (ms(0), ms(1000)));
+    assert_eq!((of(&report, "b").asked, of(&report, "b").exit), (ms(0), ms(3000)));
+    assert_eq!((of(&report, "c").asked, of(&report, "c").exit), (ms(3000), ms(5000)));
+    assert_eq!((report.groups[1].started, report.groups[1].ended), (ms(3000), ms(5000)));
+    let progress = scene.progress.subscribe().borrow().clone();
+    assert_eq!((progress.groups[0].pods, progress.groups[0].ended), (2, 2));
+    assert_eq!((progress.groups[1].pods, progress.groups[1].ended), (1, 1));
+    assert!(killer.calls().iter().all(|call| !call.request.evict));
+    assert_eq!(
+        scene.recorder.events(),
+        [
+            Event::GroupStarted { priority: 0, pods: 2, allowed: secs(20) },
+            Event::GroupEnded { priority: 0, took: secs(3), left: 0 },
+            Event::GroupStarted { priority: CRITICAL_PRIORITY, pods: 1, allowed: secs(27) },
+            Event::GroupEnded { priority: CRITICAL_PRIORITY, took: secs(2), left: 0 },
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn spare_time_rolls_on_to_pods_that_ask_for_more_than_their_group_has() {
+    let pods = [
+        pod("quick", None, Some(30)),
+        pod("patient", CRITICAL, Some(25)),
+        pod("endless", CRITICAL, Some(1000)),
+        pod("unset", CRITICAL, None),
+    ];
+    let killer = FakeKiller::with(pods.clone());
+    for stubborn in &pods[1..] {
+        killer.takes(stubborn.uid(), secs(1000));
+    }
+    killer.takes(pods[0].uid(), secs(3));
+
+    let report = Scene::new(killer, two_fields(30, 10)).run().await;
+
+    let ends: Vec<_> = ["patient", "endless", "unset"]
+        .map(|name| {
+            (of(&report, name).grace.as_secs(), of(&report, name).exit, of(&report, name).end)
+        })
+        .into();
+    assert_eq!(
+        ends,
+        [
+            (25, ms(28_000), PodEnd::Killed),
+            (27, ms(30_000), PodEnd::Killed),
+            (10, ms(13_000), PodEnd::Killed),
+        ]
+    );
+    assert_eq!(of(&report, "endless").wanted_grace, Some(secs(1000)));
+    assert_eq!(of(&report, "patient").wanted_grace, None);
+    assert_eq!(report.outcome(), Outcome::Forced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_killed_at_its_groups_last_moment_does_not_cost_the_next_group_a_second() {
+    let pods = [pod("app", None, Some(60)), pod("last", CRITICAL, Some(60))];
+    let killer = FakeKiller::with(pods.clone());
+    killer.hangs(pods[0].uid(), Duration::from_millis(20_080));
+    killer.takes(pods[1].uid(), secs(60));
+
+    let report = Scene::new(killer, two_fields(30, 10)).run().await;
+
+    assert_eq!(of(&report, "last").asked, ms(20_080));
+    assert_eq!(of(&report, "last").grace, secs(10));
+    assert_eq!(of(&report, "last").exit, ms(30_080));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_without_time_is_asked_and_the_next_one_starts_at_once() {
+    let policy = two_fields(5, 5);
+    let pods = [pod("app", None, None), pod("last", CRITICAL, None)];
+    let killer = FakeKiller::with(pods.clone());
+    killer.takes(pods[0].uid(), secs(9));
+    killer.takes(pods[1].uid(), secs(4));
+
+    let report = Scene::new(killer.clone(), policy).run().await;
+
+    let asked: Vec<_> = killer.calls().iter().map(|c| c.request.grace.unwrap().as_secs()).collect();
+    assert_eq!(asked, [0, 5]);
+    assert_eq!(of(&report, "last").asked, ms(0));
+    // The pod workers give at least a second; the run sees the end of it.
+    assert_eq!((of(&report, "app").exit, of(&report, "last").exit), (ms(1000), ms(4000)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_critical_group_without_time_of_its_own_may_use_spare_time() {
+    let pods = [pod("app", None, None), pod("last", CRITICAL, Some(7))];
+    let killer = FakeKiller::with(pods.clone());
+    killer.takes(pods[0].uid(), secs(2));
+    killer.takes(pods[1].uid(), secs(5));
+
+    let report = Scene::new(killer, two_fields(30, 0)).run().await;
+
+    assert_eq!(of(&report, "last").grace, secs(7));
+    assert_eq!((of(&report, "last").exit, report.outcome()), (ms(7000), Outcome::Clean));
+}
+
+// Test_managerImpl_processShutdownEvent/kill pod func take too long.
+#[tokio::test(start_paused = true)]
+async fn kills_that_take_too_long_do_not_stop_the_next_group() {
+    let policy = Policy::by_priority([period(1, 10), period(2, 20)]).unwrap();
+    let pods = [pod("one", Some(1), None), pod("two", Some(2), None)];
+    let killer = FakeKiller::with(pods.clone());
+    for pod in &pods {
+        killer.hangs(pod.uid(), secs(60));
+    }
+    let scene = Scene::new(killer, policy);
+
+    let report = scene.run().await;
+
+    assert_eq!(of(&report, "two").asked, ms(10_100));
+    assert_eq!((report.outcome(), report.left()), (Outcome::Left, 2));
+    let left = of(&report, "one");
+    assert_eq!((left.end, left.containers.as_slice()), (PodEnd::Left, &["main".to_string()][..]));
+    assert!(left.error.as_ref().unwrap().starts_with("pod default/one still runs after 31s"));
+    assert!(scene.recorder.events().contains(&Event::GroupEnded {
+        priority: 1,
+        took: Duration::from_millis(10_100),
+        left: 1
+    }));
+}
+
+// Test_processShutdownEvent_VolumeUnmountTimeout: what follows the containers' end is not waited
+// for between groups; the kill resolves when the containers are gone.
+#[tokio::test(start_paused = true)]
+async fn a_group_is_done_when_its_containers_are_gone() {
+    let pods = [pod("app", None, None), pod("last", CRITICAL, None)];
+    let killer = FakeKiller::with(pods.clone());
+    killer.takes(pods[0].uid(), Duration::from_millis(10));
+    let report = Scene::new(killer, two_fields(4, 2)).run().await;
+    assert_eq!(of(&report, "last").asked, ms(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_pod_is_waited_for_after_the_last_group() {
+    let pods = [pod("app", None, None), pod("last", CRITICAL, None)];
+    let killer = FakeKiller::with(pods.clone());
+    killer.hangs(pods[0].uid(), secs(25));
+    killer.takes(pods[1].uid(), secs(2));
+    let scene = Scene::new(killer, two_fields(30, 10));
+
+    let report = scene.run().await;
+
+    assert_eq!(of(&report, "last").exit, ms(22_100));
+    assert_eq!((of(&report, "app").exit, of(&report, "app").end), (ms(25_000), PodEnd::Killed));
+    assert_eq!(report.outcome(), Outcome::Forced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_spares_the_groups_not_started() {
+    let pods = [pod("app", None, None), pod("last", CRITICAL, None)];
+    let killer = FakeKiller::with(pods.clone());
+    killer.takes(pods[0].uid(), secs(10));
+    let scene = Scene::new(killer.clone(), two_fields(30, 10));
+    let (report, ()) = tokio::join!(scene.run(), async {
+        sleep(secs(2)).await;
+        scene.cancel.cancel();
+    });
+
+    assert_eq!((report.stop, report.outcome()), (RunStop::Cancelled, Outcome::Cancelled));
+    assert_eq!((of(&report, "app").end, of(&report, "last").end), (PodEnd::Ending, PodEnd::Spared));
+    assert_eq!((report.spared_groups(), report.left()), (1, 1));
+    // The kill that was asked for goes on without the run.
+    assert_eq!(killer.active_pods().len(), 2);
+    sleep(secs(9)).await;
+    assert_eq!(killer.active_pods().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_cancelled_before_it_began_asks_nobody() {
+    let killer = FakeKiller::with([pod("app", None, None)]);
+    let scene = Scene::new(killer.clone(), two_fields(30, 10));
+    scene.cancel.cancel();
+    let report = scene.run().await;
+    assert!(killer.calls().is_empty());
+    assert_eq!(of(&report, "app").end, PodEnd::Spared);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_pods_take_no_time() {
+    let begun = Instant::now();
+    let report = Scene::new(FakeKiller::default(), two_fields(30, 10)).run().await;
+    assert_eq!((begun.elapsed(), report.outcome()), (Duration::ZERO, Outcome::Clean));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_pods_end_in_one_second() {
+    let pods: Vec<Pod> = (0..1000).map(|i| pod(&format!("p{i}"), None, Some(30))).collect();
+    let killer = FakeKiller::with(pods.clone());
+    pods.iter().for_each(|pod| killer.takes(pod.uid(), secs(1)));
+    let begun = Instant::now();
+    let report = Scene::new(killer, two_fields(30, 10)).run().await;
+    assert_eq!((begun.elapsed(), report.outcome()), (secs(1), Outcome::Clean));
+}
+
+/// What a [`Scripted`] killer does with a pod, by its name.
+#[derive(Default)]
+struct Scripted {
+    active: Mutex<Vec<Pod>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl PodKiller for Scripted {
+    async fn kill_pod(&self, pod: Pod, request: KillRequest) -> Result<Arc<PodStopped>, KillError> {
+        self.asked.lock().unwrap().push(pod.name().to_string());
+        match &**pod.name() {
+            "panics" => panic!("as told"),
+            "fails" => Err(KillError::WorkersGone { pod: pod.label().to_string().into() }),
+            "deaf" => {
+                sleep_until(request.deadline.unwrap() + secs(600)).await;
+                Ok(Arc::default())
+            }
+            name => {
+                if let Some(priority) = name.strip_prefix("brings-") {
+                    let priority = priority.parse().unwrap();
+                    let late = crate::test_pods::pod(&format!("late-{name}"), Some(priority), None);
+                    self.active.lock().unwrap().push(late);
+                }
+                sleep(secs(1)).await;
+                Ok(Arc::default())
+            }
+        }
+    }
+
+    fn active_pods(&self) -> Vec<Pod> {
+        self.active.lock().unwrap().clone()
+    }
+}
+
+fn scripted(pods: impl IntoIterator<Item = Pod>) -> Scripted {
+    Scripted { active: Mutex::new(pods.into_iter().collect()), ..Scripted::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_and_panics_of_a_kill_are_reported_and_stop_nothing() {
+    let pods = ["panics", "fails", "fine"].map(|name| pod(name, None, None));
+    let last = pod("last", CRITICAL, None);
+    let report =
+        Scene::new(scripted(pods.into_iter().chain([last])), two_fields(30, 10)).run().await;
+
+    let end = |name| (of(&report, name).end, of(&report, name).error.as_deref());
+    assert_eq!(end("fine"), (PodEnd::Exited, None));
+    assert_eq!(
+        end("fails"),
+        (PodEnd::Left, Some("pod default/fails was not ended: the pod workers have shut down"))
+    );
+    assert_eq!(
+        end("panics"),
+        (PodEnd::Left, Some("the attempt to end it panicked, which is a bug: see the agent's log"))
+    );
+    assert_eq!((end("last"), of(&report, "last").asked), ((PodEnd::Exited, None), ms(1000)));
+    assert_eq!(report.outcome(), Outcome::Left);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killer_that_forgets_its_deadline_is_given_up() {
+    let begun = Instant::now();
+    let killer = scripted([pod("deaf", CRITICAL, None)]);
+    let report = Scene::new(killer, two_fields(30, 10)).run().await;
+    // 30 s, half of the 2 s reserve for SIGKILL to show, an eighth for an answer.
+    assert_eq!(begun.elapsed(), Duration::from_millis(31_250));
+    assert_eq!(
+        (of(&report, "deaf").end, of(&report, "deaf").error.as_deref()),
+        (PodEnd::Left, Some("no answer from the pod workers at the deadline"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_slipped_in_ends_with_its_group_or_with_the_current_one() {
+    let killer = scripted([
+        pod("brings-0", None, None),
+        pod("brings-7", Some(7), None),
+        pod("brings-9", Some(9), None),
+    ]);
+    let policy = Policy::by_priority([period(0, 10), period(7, 10), period(9, 10)]).unwrap();
+    let scene = Scene::new(killer, policy);
+
+    let report = scene.run().await;
+
+    assert_eq!(
+        *scene.killer.asked.lock().unwrap(),
+        // Seen after group 0 and ended with group 7; after group 7, with group 9; after the last.
+        ["brings-0", "late-brings-0", "brings-7", "late-brings-7", "brings-9", "late-brings-9"]
+    );
+    assert_eq!(of(&report, "late-brings-0").asked, ms(1000));
+    assert_eq!(of(&report, "late-brings-9").asked, ms(3000));
+    assert_eq!((report.groups[0].pods.len(), report.outcome()), (2, Outcome::Clean));
+    assert_eq!(scene.progress.subscribe().borrow().groups[2].pods, 2);
+}

@@ -1,0 +1,37 @@
+//! Pods for this crate's tests.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::Pod;
+
+use crate::GroupPeriod;
+
+/// A pod in `default` whose UID is its name.
+pub(crate) fn pod(name: &str, priority: Option<i32>, grace: Option<i64>) -> Pod {
+    let object = api::Pod {
+        metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+            name: Some(name.into()),
+            namespace: Some("default".into()),
+            uid: Some(name.into()),
+            ..Default::default()
+        },
+        spec: Some(api::PodSpec {
+            priority,
+            termination_grace_period_seconds: grace,
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    Pod::new(object).unwrap()
+}
+
+/// So many seconds.
+pub(crate) fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// An entry of the list form.
+pub(crate) fn period(priority: i32, seconds: i64) -> GroupPeriod {
+    GroupPeriod { priority, shutdown_grace_period_seconds: seconds }
+}

@@ -1,0 +1,79 @@
+//! Every row of the reference's shutdown corpus: same groups, same grace, same period requested.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+use winddown_shutdown::plan_json_line;
+
+const ROWS: usize = 400;
+
+fn corpus() -> impl Iterator<Item = String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/corpus/shutdown-kubelet-1.36.jsonl.gz");
+    BufReader::new(GzDecoder::new(File::open(path).unwrap())).lines().map(Result::unwrap)
+}
+
+#[test]
+fn every_row_of_the_shutdown_corpus_is_planned_as_the_kubelet_does() {
+    let mut rows = 0;
+    for line in corpus() {
+        let expected: Value = serde_json::from_str(&line).unwrap();
+        let planned: Value = serde_json::from_str(&plan_json_line(&line).unwrap()).unwrap();
+        let expected = json!({
+            "id": expected["id"],
+            "groups": expected["groups"],
+            "periodRequested": expected["periodRequested"],
+        });
+        assert_eq!(planned, expected);
+        rows += 1;
+    }
+    assert_eq!(rows, ROWS);
+}
+
+#[test]
+fn the_answer_has_the_corpus_shape_byte_for_byte() {
+    let line = r#"{"id":"a","config":{"shutdownGracePeriodByPodPriority":[{"priority":5,
+        "shutdownGracePeriodSeconds":7},{"priority":0,"shutdownGracePeriodSeconds":90}]},
+        "pods":[{"metadata":{"name":"p"},"spec":{"containers":[],"priority":9}}]}"#;
+    assert_eq!(
+        plan_json_line(line).unwrap(),
+        r#"{"id":"a","groups":[{"priority":0,"shutdownGracePeriodSeconds":90,"pods":[]},{"priority":5,"shutdownGracePeriodSeconds":7,"pods":[{"name":"p","graceSeconds":7}]}],"periodRequested":"1m37s"}"#
+    );
+}
+
+#[test]
+fn a_disabled_config_has_no_groups() {
+    let line = r#"{"id":1,"config":{},"pods":[{"metadata":{"name":"p"}}]}"#;
+    assert_eq!(plan_json_line(line).unwrap(), r#"{"id":1,"groups":[],"periodRequested":"0s"}"#);
+}
+
+#[test]
+fn a_bad_line_is_an_error_that_names_the_field() {
+    let chain = |line: &str| {
+        let error = plan_json_line(line).unwrap_err();
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        format!("{error}: {}", source.unwrap_or_default())
+    };
+    let config = |config: &str| chain(&format!(r#"{{"config":{config},"pods":[]}}"#));
+    assert_eq!(
+        config(r#"{"shutdownGracePeriod":"-1s"}"#),
+        "config.shutdownGracePeriod: \"-1s\" is not a duration of zero or more; write it like \
+         \"1m30s\": "
+    );
+    assert_eq!(
+        config(
+            r#"{"shutdownGracePeriod":"1s","shutdownGracePeriodByPodPriority":[{"priority":0,"shutdownGracePeriodSeconds":1}]}"#
+        ),
+        "config: invalid configuration: Cannot specify both shutdownGracePeriodByPodPriority and \
+         shutdownGracePeriod at the same time"
+    );
+    assert_eq!(
+        chain(r#"{"config":{},"pods":[{"metadata":{"name":"a"}},{"metadata":{}}]}"#),
+        "pods[1]: metadata.name: a pod needs one"
+    );
+    assert!(chain("{").starts_with("not a plan request; expected an object"));
+    assert!(chain("").starts_with("not a plan request"));
+}

@@ -1,0 +1,49 @@
+//! logind's configuration files: who sets `InhibitDelayMaxSec`, and winddown's own drop-in.
+//!
+//! logind waits for a delay lock at most `InhibitDelayMaxSec` (5 s unless configured). The value is
+//! merged over the main file and drop-ins in four directories, by file *name*, the last name wins.
+//! Other packages set it too (`unattended-upgrades-logind-maxdelay.conf` for one), so raising it
+//! means having the last name, and when that fails the file that won must be told
+//! (kubernetes/kubernetes#102818).
+
+mod merge;
+mod time_span;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use merge::{Content, Source, effective, inhibit_delay};
+pub use time_span::parse_time_span;
+pub use write::{WriteError, Written, content, write};
+
+/// The name of winddown's drop-in. It sorts after what packages are known to install; who names a
+/// file to sort after it means to win, and does.
+pub const NAME: &str = "zz-winddown.conf";
+
+/// Where systemd looks, the strongest first: a name found in one hides the same name in the later
+/// ones. The order does not decide between different names.
+pub const DIRECTORIES: [&str; 4] = ["/etc", "/run", "/usr/local/lib", "/usr/lib"];
+
+/// The assignment that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The file, as it is called on the node (without the root that was searched).
+    pub file: PathBuf,
+    /// What it says; [`Duration::MAX`] for `infinity`.
+    pub value: Duration,
+}
+
+/// Finds the assignment of `InhibitDelayMaxSec` that logind uses, in the tree below `root`.
+///
+/// `None`: no file sets it, so logind's own default (5 s) holds. What cannot be
+/// read sets nothing, for logind as for us. Blocks on the file system.
+pub fn find(root: &Path) -> Option<Setting> {
+    let (main, drop_ins) = merge::scan(root);
+    effective(&main, &drop_ins)
+}
+
+/// Joins an absolute path of the node to the root that stands for `/`.
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}

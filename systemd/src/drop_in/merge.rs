@@ -1,0 +1,128 @@
+//! Which of several files decides.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{DIRECTORIES, Setting, below, parse_time_span};
+
+/// One configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its path on the node.
+    pub file: PathBuf,
+    /// What is in it.
+    pub content: Content,
+}
+
+/// What is in a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Text.
+    Text(String),
+    /// Empty, unreadable, or a link to /dev/null: sets nothing, but hides files of this name in weaker directories.
+    Mask,
+}
+
+/// Tells which file sets `InhibitDelayMaxSec`.
+///
+/// `main` are the main files (`logind.conf`), the strongest directory first; the first is used.
+/// `drop_ins` are the drop-ins of all directories, the strongest directory first, in any order
+/// within one.
+pub fn effective(main: &[Source], drop_ins: &[Source]) -> Option<Setting> {
+    let mut by_name: BTreeMap<&[u8], &Source> = BTreeMap::new();
+    for source in drop_ins {
+        let name = source.file.file_name().map_or(&[][..], OsStrExt::as_bytes);
+        by_name.entry(name).or_insert(source);
+    }
+    let setting = |source: &Source| match &source.content {
+        Content::Text(text) => {
+            inhibit_delay(text).map(|value| Setting { file: source.file.clone(), value })
+        }
+        Content::Mask => None,
+    };
+    by_name.values().rev().find_map(|source| setting(source)).or_else(|| setting(main.first()?))
+}
+
+/// The value that one file's text gives to `InhibitDelayMaxSec` in `[Login]`: the last valid one.
+pub fn inhibit_delay(text: &str) -> Option<Duration> {
+    let mut in_login = false;
+    let mut value = None;
+    let mut carried = String::new();
+    for line in text.lines() {
+        let line = line.trim_ascii();
+        // Comments are skipped even between continued lines, and are never continued.
+        if line.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(start) = line.strip_suffix('\\') {
+            carried.push_str(start);
+            carried.push(' ');
+            continue;
+        }
+        carried.push_str(line);
+        let whole = std::mem::take(&mut carried);
+        let whole = whole.trim_ascii();
+        if whole.starts_with('[') {
+            in_login = whole == "[Login]";
+        } else if in_login && let Some((key, given)) = whole.split_once('=') {
+            if key.trim_ascii_end() == "InhibitDelayMaxSec" {
+                value = parse_time_span(given.trim_ascii()).or(value);
+            }
+        }
+    }
+    value
+}
+
+/// Reads the main files and the drop-ins below `root`, the strongest directory first.
+pub(super) fn scan(root: &Path) -> (Vec<Source>, Vec<Source>) {
+    let mut main = Vec::new();
+    let mut drop_ins = Vec::new();
+    for directory in DIRECTORIES {
+        let systemd = Path::new(directory).join("systemd");
+        main.extend(read(root, systemd.join("logind.conf")));
+        let directory = systemd.join("logind.conf.d");
+        for name in names(&below(root, &directory)) {
+            drop_ins.extend(read(root, directory.join(name)));
+        }
+    }
+    (main, drop_ins)
+}
+
+/// Names that systemd looks at: `*.conf`, not hidden.
+fn names(directory: &Path) -> Vec<OsString> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    entries
+        .filter_map(|entry| Some(entry.ok()?.file_name()))
+        .filter(|name| name.as_bytes().ends_with(b".conf") && !name.as_bytes().starts_with(b"."))
+        .collect()
+}
+
+/// `None`: there is no such file.
+fn read(root: &Path, file: PathBuf) -> Option<Source> {
+    let path = below(root, &file);
+    // A link to /dev/null masks; below another root its target may not exist, so look at the link.
+    let masked = fs::read_link(&path).is_ok_and(|target| target == Path::new("/dev/null"));
+    let content = if masked {
+        Content::Mask
+    } else {
+        match fs::read(&path) {
+            Ok(bytes) if bytes.is_empty() => Content::Mask,
+            Ok(bytes) => Content::Text(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => return None,
+            // It sets nothing, but its name still hides the same name in weaker directories.
+            Err(error) => {
+                tracing::debug!(file = %path.display(), %error, "cannot read");
+                Content::Mask
+            }
+        }
+    };
+    Some(Source { file, content })
+}
+
+#[cfg(test)]
+mod tests;

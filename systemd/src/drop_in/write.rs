@@ -1,0 +1,109 @@
+//! Writing winddown's own drop-in.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{NAME, below};
+
+/// The file `winddown install` puts in place; the agent writes the same.
+const TEMPLATE: &str = include_str!("../../units/logind.conf.d/zz-winddown.conf");
+
+/// Where the drop-in may go: the second one is lost at reboot and serves nodes whose /etc cannot
+/// be written.
+const PLACES: [&str; 2] = ["/etc/systemd/logind.conf.d", "/run/systemd/logind.conf.d"];
+
+/// What [`write`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The file has a new content.
+    Changed {
+        /// Its path on the node.
+        file: PathBuf,
+    },
+    /// It says so already.
+    Unchanged {
+        /// Its path on the node.
+        file: PathBuf,
+    },
+}
+
+/// Why the drop-in could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// An administrator said that winddown must not set the delay.
+    #[error("{} is linked to /dev/null, so winddown does not set logind's delay", file.display())]
+    Masked {
+        /// Its path on the node.
+        file: PathBuf,
+    },
+    /// Neither place can be written.
+    #[error("cannot write {} (nor the same name in /etc); make one of them writable", file.display())]
+    Failed {
+        /// The path tried last, on the node.
+        file: PathBuf,
+        /// What the system said about it.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The drop-in that gives `delay`, in whole seconds, rounded up.
+pub fn content(delay: Duration) -> String {
+    TEMPLATE.replace("@DELAY@", &whole_seconds(delay).to_string())
+}
+
+/// Puts the drop-in for `delay` in place below `root`, in /etc or, if that is read-only, in /run.
+///
+/// The change is atomic and on disk when this returns: logind, or a node that loses power, sees the
+/// old file or the new one. Blocks on the file system.
+///
+/// # Errors
+/// [`WriteError`]. The old file, if there was one, is unharmed.
+pub fn write(root: &Path, delay: Duration) -> Result<Written, WriteError> {
+    let text = content(delay);
+    let [first, second] = PLACES;
+    match write_in(root, first, &text) {
+        Err(WriteError::Failed { file, source }) => {
+            tracing::debug!(file = %file.display(), error = %source, "trying /run instead");
+            write_in(root, second, &text)
+        }
+        done => done,
+    }
+}
+
+fn write_in(root: &Path, place: &str, text: &str) -> Result<Written, WriteError> {
+    let file = Path::new(place).join(NAME);
+    let path = below(root, &file);
+    if fs::read_link(&path).is_ok_and(|target| target == Path::new("/dev/null")) {
+        return Err(WriteError::Masked { file });
+    }
+    if fs::read(&path).is_ok_and(|old| old == text.as_bytes()) {
+        return Ok(Written::Unchanged { file });
+    }
+    match replace(&path, text) {
+        Ok(()) => Ok(Written::Changed { file }),
+        Err(source) => Err(WriteError::Failed { file, source }),
+    }
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+    // Hidden, so that logind never reads it half written.
+    let mut draft = tempfile::Builder::new().prefix(".zz-winddown-").tempfile_in(directory)?;
+    draft.write_all(text.as_bytes())?;
+    draft.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+    draft.as_file().sync_all()?;
+    draft.persist(path)?;
+    fs::File::open(directory)?.sync_all()
+}
+
+fn whole_seconds(delay: Duration) -> u64 {
+    delay.as_secs().saturating_add(u64::from(delay.subsec_nanos() > 0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{TEMPLATE, WriteError, Written, content, write};
+use crate::drop_in::{find, inhibit_delay};
+
+const FILE: &str = "/etc/systemd/logind.conf.d/zz-winddown.conf";
+const SECOND_FILE: &str = "/run/systemd/logind.conf.d/zz-winddown.conf";
+
+fn file_of(written: Result<Written, WriteError>) -> PathBuf {
+    match written.expect("written") {
+        Written::Changed { file } => file,
+        Written::Unchanged { file } => panic!("{} was unchanged", file.display()),
+    }
+}
+
+#[test]
+fn the_content_is_what_install_puts_in_place_with_whole_seconds_rounded_up() {
+    assert_eq!(TEMPLATE.matches("@DELAY@").count(), 1);
+    let cases = [(30_000, 30), (30_001, 31), (0, 0), (90_000, 90), (500, 1)];
+    for (millis, seconds) in cases {
+        let text = content(Duration::from_millis(millis));
+        assert_eq!(inhibit_delay(&text), Some(Duration::from_secs(seconds)), "{millis} ms");
+        assert!(text.contains("[Login]\nInhibitDelayMaxSec="), "{text}");
+        assert!(text.ends_with('\n'));
+    }
+}
+
+#[test]
+fn it_is_written_once_replaced_when_it_differs_and_leaves_no_draft() {
+    let root = tempfile::tempdir().expect("a directory");
+    let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
+    assert_eq!(file_of(write(root.path(), minute)), PathBuf::from(FILE));
+    let again = write(root.path(), minute).expect("written");
+    assert_eq!(again, Written::Unchanged { file: FILE.into() });
+    assert_eq!(file_of(write(root.path(), hour)), PathBuf::from(FILE));
+    assert_eq!(find(root.path()).map(|setting| setting.value), Some(hour));
+    let directory = root.path().join("etc/systemd/logind.conf.d");
+    let names: Vec<_> = fs::read_dir(&directory)
+        .expect("a list")
+        .map(|e| e.expect("an entry").file_name())
+        .collect();
+    assert_eq!(names, ["zz-winddown.conf"]);
+    let mode = |path| fs::metadata(path).expect("its mode").permissions().mode() & 0o7777;
+    assert_eq!((mode(directory.join("zz-winddown.conf")), mode(directory)), (0o644, 0o755));
+}
+
+#[test]
+fn what_cannot_be_written_in_etc_goes_to_run_and_the_old_file_is_unharmed() {
+    let root = tempfile::tempdir().expect("a directory");
+    // A file where the directory should be: refused also for root, whom no mode stops.
+    fs::create_dir_all(root.path().join("etc/systemd")).expect("a directory");
+    fs::write(root.path().join("etc/systemd/logind.conf.d"), "kept").expect("a file");
+    assert_eq!(file_of(write(root.path(), Duration::from_secs(60))), PathBuf::from(SECOND_FILE));
+    let kept = fs::read_to_string(root.path().join("etc/systemd/logind.conf.d"));
+    assert_eq!(kept.expect("a file"), "kept");
+}
+
+#[test]
+fn when_no_place_can_be_written_the_error_names_the_file_and_says_what_to_do() {
+    let root = tempfile::tempdir().expect("a directory");
+    for place in ["etc", "run"] {
+        fs::write(root.path().join(place), "").expect("a file");
+    }
+    let error = write(root.path(), Duration::from_secs(60)).expect_err("nowhere to write");
+    assert_eq!(
+        error.to_string(),
+        "cannot write /run/systemd/logind.conf.d/zz-winddown.conf (nor the same name in /etc); \
+         make one of them writable"
+    );
+    assert!(std::error::Error::source(&error).is_some());
+}
+
+#[test]
+fn a_link_to_dev_null_is_an_administrators_no() {
+    let root = tempfile::tempdir().expect("a directory");
+    let directory = root.path().join("etc/systemd/logind.conf.d");
+    fs::create_dir_all(&directory).expect("a directory");
+    symlink("/dev/null", directory.join("zz-winddown.conf")).expect("a link");
+    let error = write(root.path(), Duration::from_secs(60)).expect_err("masked");
+    assert_eq!(
+        error.to_string(),
+        "/etc/systemd/logind.conf.d/zz-winddown.conf is linked to /dev/null, so winddown does not \
+         set logind's delay"
+    );
+    assert!(!root.path().join("run").exists());
+}

@@ -1,0 +1,192 @@
+//! logind's delay lock, kept against all odds.
+
+mod bus;
+mod plan;
+mod raise;
+mod session;
+mod supervisor;
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use winddown_shared::{Inhibitor, InhibitorState, LockState};
+
+pub use self::bus::Bus;
+use self::bus::BusLogin;
+#[cfg(feature = "stand-in")]
+pub use self::bus::PeerConnector;
+use self::session::LoginManager;
+use self::supervisor::{Keeper, supervise};
+use crate::notify::{LockStore, NoStore};
+
+/// How to hold the lock.
+pub struct InhibitorConfig {
+    /// The delay that the shutdown plan needs. If logind gives less, a drop-in asks for this much.
+    /// Zero takes the lock and asks for nothing.
+    pub wanted_delay: Duration,
+    /// What stands for `/` when logind's configuration is read and written.
+    pub root: PathBuf,
+    /// Who holds the lock, as `systemd-inhibit --list` shows it.
+    pub who: String,
+    /// Why, in the same place.
+    pub why: String,
+    /// How long one call may take; also bounds the connecting. A call that takes longer makes the
+    /// connection be opened anew.
+    pub method_timeout: Duration,
+    /// How often to look whether the lock is still listed and what delay logind gives, without a
+    /// signal that something changed.
+    pub recheck: Duration,
+    /// Where logind is.
+    pub bus: Bus,
+    /// A lock taken by an earlier process of this agent. It is used while no new one can be had,
+    /// and dropped as soon as one is.
+    pub inherited_lock: Option<OwnedFd>,
+    /// Keeps a copy of the lock across a crash.
+    pub store: Arc<dyn LockStore>,
+}
+
+/// Holds logind's delay lock for shutdown and tells when the node goes down.
+///
+/// A task of its own does the work; dropping the last clone ends it and closes the lock (a copy
+/// in the [`LockStore`] stays). Nothing of what logind or the bus do ends it: it connects again,
+/// with pauses of 100 ms to 5 s, for as long as it lives.
+#[derive(Clone)]
+pub struct LogindInhibitor(Arc<Handle>);
+
+struct Handle {
+    state: watch::Receiver<InhibitorState>,
+    requests: mpsc::UnboundedSender<Request>,
+    refused: Arc<AtomicU64>,
+    supervisor: JoinHandle<()>,
+}
+
+/// What the owner of the inhibitor asks of the supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request {
+    /// Close the lock, if the shutdown of this epoch is still under way.
+    Release { epoch: u64 },
+    /// The plan needs another delay.
+    WantDelay(Duration),
+}
+
+// === impl InhibitorConfig ===
+
+impl InhibitorConfig {
+    /// The node's own logind, with everything else as a service would have it.
+    pub fn new(wanted_delay: Duration) -> Self {
+        Self {
+            wanted_delay,
+            root: PathBuf::from("/"),
+            who: "winddown".to_owned(),
+            why: "Ends the pods of this node in order before it goes down".to_owned(),
+            method_timeout: Duration::from_secs(5),
+            recheck: Duration::from_secs(60),
+            bus: Bus::System,
+            inherited_lock: None,
+            store: Arc::new(NoStore),
+        }
+    }
+}
+
+impl fmt::Debug for InhibitorConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InhibitorConfig")
+            .field("wanted_delay", &self.wanted_delay)
+            .field("root", &self.root)
+            .field("who", &self.who)
+            .field("method_timeout", &self.method_timeout)
+            .field("bus", &self.bus)
+            .field("inherited_lock", &self.inherited_lock)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl LogindInhibitor ===
+
+impl LogindInhibitor {
+    /// Starts holding the lock. Returns at once; [`state`](Inhibitor::state) tells how it goes.
+    ///
+    /// Must be called inside a tokio runtime with I/O and time enabled.
+    pub fn start(config: InhibitorConfig) -> Self {
+        let refused = Arc::new(AtomicU64::new(0));
+        let login = BusLogin {
+            bus: config.bus.clone(),
+            method_timeout: config.method_timeout,
+            refused: Arc::clone(&refused),
+        };
+        Self::start_with(login, config, refused)
+    }
+
+    fn start_with(
+        login: impl LoginManager,
+        config: InhibitorConfig,
+        refused: Arc<AtomicU64>,
+    ) -> Self {
+        let (state_tx, state) = watch::channel(InhibitorState::unknown());
+        let (requests, requests_rx) = mpsc::unbounded_channel();
+        let keeper = Keeper::new(config, state_tx, requests_rx, Arc::clone(&refused));
+        let supervisor = tokio::spawn(supervise(login, keeper));
+        Self(Arc::new(Handle { state, requests, refused, supervisor }))
+    }
+
+    /// Asks for another delay, as after a reload of the configuration. Applied as soon as logind
+    /// can be reached and no shutdown is under way.
+    pub fn set_wanted_delay(&self, wanted: Duration) {
+        // The supervisor is gone only when this handle is.
+        let _ = self.0.requests.send(Request::WantDelay(wanted));
+    }
+
+    /// How many shutdown signals were not believed so far: the sender was not logind, the body was
+    /// malformed, or logind's own state said otherwise.
+    pub fn refused_signals(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
+    }
+}
+
+impl Inhibitor for LogindInhibitor {
+    fn state(&self) -> watch::Receiver<InhibitorState> {
+        self.0.state.clone()
+    }
+
+    async fn release(&self) {
+        let mut state = self.0.state.clone();
+        let epoch = {
+            let now = state.borrow();
+            if !now.preparing || now.lock == LockState::Released {
+                return;
+            }
+            now.epoch
+        };
+        if self.0.requests.send(Request::Release { epoch }).is_err() {
+            return;
+        }
+        // The supervisor answers each release of a running shutdown with `Released`. An error:
+        // the supervisor is gone, and the lock with it.
+        let _ = state
+            .wait_for(|now| !now.preparing || now.epoch != epoch || now.lock == LockState::Released)
+            .await;
+    }
+}
+
+impl fmt::Debug for LogindInhibitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LogindInhibitor").field(&*self.0.state.borrow()).finish()
+    }
+}
+
+// === impl Handle ===
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.supervisor.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests;

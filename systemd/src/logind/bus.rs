@@ -1,0 +1,281 @@
+//! The login manager behind a D-Bus connection.
+
+mod hearing;
+mod proxies;
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use zbus::connection::Builder;
+use zbus::proxy::CacheProperties;
+use zbus::{Connection, MessageStream, fdo};
+
+use self::proxies::{LoginProxy, SystemdProxy};
+use super::session::{CallError, Listed, LoginCalls, LoginManager, Session};
+
+/// The well-known name of logind.
+pub(super) const LOGIN1: &str = "org.freedesktop.login1";
+/// Events that may wait for the supervisor; only the owner of the name can add to them.
+const QUEUE: usize = 32;
+
+/// Where logind is reached.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub enum Bus {
+    /// The system bus: `DBUS_SYSTEM_BUS_ADDRESS`, or the well-known socket.
+    #[default]
+    System,
+    /// The bus at this D-Bus address.
+    Address(String),
+    /// A login manager at the other end of a socket, without a bus. Asked for a new socket at each
+    /// attempt. Whoever is at the other end is believed.
+    #[cfg(feature = "stand-in")]
+    Peer(PeerConnector),
+}
+
+/// Opens one socket to a login manager of one's own.
+#[cfg(feature = "stand-in")]
+pub type PeerConnector =
+    Arc<dyn Fn() -> std::io::Result<std::os::unix::net::UnixStream> + Send + Sync>;
+
+/// Opens connections to logind.
+pub(super) struct BusLogin {
+    pub(super) bus: Bus,
+    pub(super) method_timeout: Duration,
+    /// Signals that were not believed.
+    pub(super) refused: Arc<AtomicU64>,
+}
+
+/// Calls on one connection.
+pub(super) struct BusCalls {
+    login: LoginProxy<'static>,
+    systemd: SystemdProxy<'static>,
+    /// Our process id as the bus (and so logind) sees it: it differs from our own in a container.
+    pid: u32,
+    timeout: Duration,
+    /// Reads the connection; ends with the session.
+    _reader: AbortOnDrop,
+}
+
+// === impl Bus ===
+
+impl fmt::Debug for Bus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bus::System => f.write_str("System"),
+            Bus::Address(address) => write!(f, "Address({address:?})"),
+            #[cfg(feature = "stand-in")]
+            Bus::Peer(_) => f.write_str("Peer"),
+        }
+    }
+}
+
+// === impl BusLogin ===
+
+impl BusLogin {
+    async fn open(&self) -> Result<Session<BusCalls>, CallError> {
+        let builder = match &self.bus {
+            Bus::System => Builder::system(),
+            Bus::Address(address) => Builder::address(address.as_str()),
+            #[cfg(feature = "stand-in")]
+            Bus::Peer(connect) => {
+                let stream = connect().map_err(|error| CallError::Connection {
+                    call: "connect",
+                    detail: error.to_string(),
+                })?;
+                Builder::unix_stream(stream).p2p()
+            }
+        };
+        let connection = builder
+            .method_timeout(self.method_timeout)
+            .build()
+            .await
+            .map_err(|error| self.translate("connect", &error))?;
+        // All messages in one stream: the order of signals and owner changes is what tells whether
+        // a signal came from the owner. It also shows the forgeries, which are worth a log line.
+        let messages = MessageStream::from(&connection);
+        let (tx, heard) = mpsc::channel(QUEUE);
+        let (owner_tx, owner_rx) = oneshot::channel();
+        let reader = AbortOnDrop(tokio::spawn(hearing::hear(
+            messages,
+            hearing::Judge::new(connection.is_bus()),
+            owner_rx,
+            tx,
+            hearing::Refusals::new(connection.clone(), Arc::clone(&self.refused)),
+        )));
+        let (owner, pid) = if connection.is_bus() {
+            self.subscribe(&connection).await?
+        } else {
+            (None, std::process::id())
+        };
+        // An error: the connection broke, which the first call will find out.
+        let _ = owner_tx.send(owner);
+        let calls = BusCalls::new(&connection, pid, self.method_timeout, reader)
+            .await
+            .map_err(|error| self.translate("connect", &error))?;
+        Ok(Session { calls, heard })
+    }
+
+    /// Subscribes to the signals and to changes of the name's owner, then asks who owns it now.
+    async fn subscribe(&self, connection: &Connection) -> Result<(hearing::Owner, u32), CallError> {
+        let driver = fdo::DBusProxy::builder(connection)
+            .cache_properties(CacheProperties::No)
+            .build()
+            .await
+            .map_err(|error| self.translate("connect", &error))?;
+        for rule in hearing::rules() {
+            let rule = rule.map_err(|error| self.translate("AddMatch", &error))?;
+            driver
+                .add_match_rule(rule)
+                .await
+                .map_err(|error| self.translate("AddMatch", &error.into()))?;
+        }
+        let name = zbus::names::BusName::try_from(LOGIN1)
+            .map_err(|error| self.translate("GetNameOwner", &error.into()))?;
+        let owner = match driver.get_name_owner(name).await {
+            Ok(owner) => Some(owner),
+            // Not started yet; the first call starts it.
+            Err(fdo::Error::NameHasNoOwner(_)) => None,
+            Err(error) => return Err(self.translate("GetNameOwner", &error.into())),
+        };
+        let Some(own_name) = connection.unique_name() else {
+            return Ok((owner, std::process::id()));
+        };
+        let pid = driver
+            .get_connection_unix_process_id(own_name.as_ref().into())
+            .await
+            .map_err(|error| self.translate("GetConnectionUnixProcessID", &error.into()))?;
+        Ok((owner, pid))
+    }
+
+    fn translate(&self, call: &'static str, error: &zbus::Error) -> CallError {
+        translate(call, error, self.method_timeout)
+    }
+}
+
+impl LoginManager for BusLogin {
+    type Calls = BusCalls;
+
+    async fn connect(&self) -> Result<Session<BusCalls>, CallError> {
+        // The handshake has no time limit of its own.
+        tokio::time::timeout(self.method_timeout, self.open())
+            .await
+            .unwrap_or(Err(CallError::Timeout { call: "connect", after: self.method_timeout }))
+    }
+}
+
+// === impl BusCalls ===
+
+impl BusCalls {
+    async fn new(
+        connection: &Connection,
+        pid: u32,
+        timeout: Duration,
+        reader: AbortOnDrop,
+    ) -> zbus::Result<Self> {
+        let login =
+            LoginProxy::builder(connection).cache_properties(CacheProperties::No).build().await?;
+        let systemd =
+            SystemdProxy::builder(connection).cache_properties(CacheProperties::No).build().await?;
+        Ok(Self { login, systemd, pid, timeout, _reader: reader })
+    }
+
+    fn translate(&self, call: &'static str) -> impl Fn(zbus::Error) -> CallError {
+        let timeout = self.timeout;
+        move |error| translate(call, &error, timeout)
+    }
+}
+
+impl LoginCalls for BusCalls {
+    async fn preparing(&self) -> Result<bool, CallError> {
+        let call = "PreparingForShutdown";
+        self.login.preparing_for_shutdown().await.map_err(self.translate(call))
+    }
+
+    async fn delay(&self) -> Result<Duration, CallError> {
+        let call = "InhibitDelayMaxUSec";
+        let micros = self.login.inhibit_delay_max_usec().await.map_err(self.translate(call))?;
+        // The largest number is systemd's "infinity".
+        Ok(if micros == u64::MAX { Duration::MAX } else { Duration::from_micros(micros) })
+    }
+
+    async fn inhibit(&self, who: &str, why: &str) -> Result<OwnedFd, CallError> {
+        let lock = self.login.inhibit("shutdown", who, why, "delay").await;
+        lock.map(OwnedFd::from).map_err(self.translate("Inhibit"))
+    }
+
+    async fn listed(&self, who: &str) -> Result<Listed, CallError> {
+        let list = match self.login.list_inhibitors().await {
+            Err(zbus::Error::FDO(error)) if matches!(*error, fdo::Error::UnknownMethod(_)) => {
+                return Ok(Listed::Unknown);
+            }
+            list => list.map_err(self.translate("ListInhibitors"))?,
+        };
+        let mut found = Listed::No;
+        for (what, by, _why, mode, _uid, pid) in list {
+            if by == who && mode == "delay" && what.split(':').any(|what| what == "shutdown") {
+                if pid == self.pid {
+                    return Ok(Listed::Ours);
+                }
+                found = Listed::UnderAnotherPid;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn reload(&self) -> Result<(), CallError> {
+        let kill = self.systemd.kill_unit("systemd-logind.service", "all", nix::libc::SIGHUP);
+        kill.await.map_err(self.translate("KillUnit"))
+    }
+}
+
+/// Ends the reader, which holds the connection.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Sorts an error by what can be done about it.
+fn translate(call: &'static str, error: &zbus::Error, after: Duration) -> CallError {
+    let detail = error.to_string();
+    match error {
+        zbus::Error::InputOutput(io) if io.kind() == std::io::ErrorKind::TimedOut => {
+            CallError::Timeout { call, after }
+        }
+        zbus::Error::InputOutput(io) if io.kind() == std::io::ErrorKind::NotFound => {
+            CallError::Absent { call, detail }
+        }
+        zbus::Error::Connection(io, ..) if io.kind() == std::io::ErrorKind::NotFound => {
+            CallError::Absent { call, detail }
+        }
+        zbus::Error::FDO(fdo) => match &**fdo {
+            fdo::Error::ServiceUnknown(_) | fdo::Error::NameHasNoOwner(_) => {
+                CallError::Absent { call, detail }
+            }
+            fdo::Error::NoReply(_) | fdo::Error::Timeout(_) | fdo::Error::TimedOut(_) => {
+                CallError::Timeout { call, after }
+            }
+            fdo::Error::Disconnected(_) => CallError::Connection { call, detail },
+            fdo::Error::ZBus(inner) => translate(call, inner, after),
+            _ => CallError::Refused { call, detail },
+        },
+        zbus::Error::MethodError(name, ..)
+            if name.as_str() == "org.freedesktop.login1.OperationInProgress" =>
+        {
+            CallError::InProgress { call }
+        }
+        zbus::Error::MethodError(..) => CallError::Refused { call, detail },
+        zbus::Error::InputOutput(_) | zbus::Error::Connection(..) | zbus::Error::Handshake(_) => {
+            CallError::Connection { call, detail }
+        }
+        _ => CallError::Malformed { call, detail },
+    }
+}

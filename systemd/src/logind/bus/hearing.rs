@@ -1,0 +1,245 @@
+//! Who said it? Any process on the bus may send a signal that looks like logind's.
+//!
+//! The stock policy of the system bus lets everyone send signals, and one addressed to us arrives
+//! whatever our match rules say. So each message is judged by its sender, which the bus sets and
+//! nobody can choose: it must be the present owner of logind's name.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use winddown_shared::ShutdownKind;
+use zbus::message::{Header, Type};
+use zbus::names::{OwnedUniqueName, UniqueName};
+use zbus::{Connection, MatchRule, Message, MessageStream, Variant, fdo};
+
+use super::super::session::Heard;
+use super::LOGIN1;
+
+const LOGIN_PATH: &str = "/org/freedesktop/login1";
+const LOGIN_INTERFACE: &str = "org.freedesktop.login1.Manager";
+const DRIVER: &str = "org.freedesktop.DBus";
+const PLAIN: &str = "PrepareForShutdown";
+const WITH_METADATA: &str = "PrepareForShutdownWithMetadata";
+/// A forger can send faster than anyone reads: one log line in this time, with a count.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// The match rules. Without a sender on purpose: the forgeries are to be seen, and logged.
+pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 3] {
+    let prepare = |member: &'static str| {
+        MatchRule::builder()
+            .msg_type(Type::Signal)
+            .path(LOGIN_PATH)
+            .interface(LOGIN_INTERFACE)
+            .member(member)
+            .build()
+    };
+    let owner = MatchRule::builder()
+        .msg_type(Type::Signal)
+        .sender(DRIVER)
+        .path("/org/freedesktop/DBus")
+        .interface(DRIVER)
+        .member("NameOwnerChanged")
+        .arg(0, LOGIN1)
+        .build();
+    [prepare(PLAIN), prepare(WITH_METADATA), owner]
+}
+
+/// Tells signals of the login manager from others.
+#[derive(Debug)]
+pub(super) struct Judge {
+    on_bus: bool,
+    /// `None`: not known yet.
+    owner: Option<Owner>,
+}
+
+/// The owner of logind's name; `None`: nobody owns it.
+pub(super) type Owner = Option<OwnedUniqueName>;
+
+/// What a message is.
+#[derive(Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// None of our business.
+    Other,
+    /// To be believed, as far as a signal is.
+    Believed(Heard),
+    /// It looks like a signal of the login manager and is not one.
+    Refused(&'static str),
+}
+
+impl Judge {
+    /// Does not know the owner yet. Without a bus there is only one peer, and it is believed.
+    pub(super) fn new(on_bus: bool) -> Self {
+        Self { on_bus, owner: None }
+    }
+
+    /// Takes the answer to the question who owns the name, unless a change was heard since, which
+    /// then is at least as new.
+    fn owner_is(&mut self, owner: Owner) {
+        self.owner.get_or_insert(owner);
+    }
+
+    /// Judges a message that arrived at `at`. Never panics on any content.
+    pub(super) fn judge(&mut self, message: &Message, at: Instant) -> Verdict {
+        let header = message.header();
+        if header.message_type() != Type::Signal {
+            return Verdict::Other;
+        }
+        let member = header.member().map_or("", |member| member.as_str());
+        match member {
+            PLAIN | WITH_METADATA => self.judge_prepare(message, &header, at),
+            "NameOwnerChanged" => self.judge_owner(message, &header),
+            _ => Verdict::Other,
+        }
+    }
+
+    fn judge_prepare(&self, message: &Message, header: &Header<'_>, at: Instant) -> Verdict {
+        if self.on_bus {
+            // Before the owner is known nothing can be told; the state is read right after.
+            let Some(owner) = &self.owner else { return Verdict::Other };
+            match (header.sender(), owner) {
+                (Some(sender), Some(owner)) if *sender == *owner => {}
+                _ => return Verdict::Refused("the sender does not own org.freedesktop.login1"),
+            }
+        }
+        if header.path().is_none_or(|path| path.as_str() != LOGIN_PATH)
+            || header.interface().is_none_or(|interface| interface.as_str() != LOGIN_INTERFACE)
+        {
+            return Verdict::Refused("wrong object path or interface");
+        }
+        let body = message.body();
+        let plain = header.member().is_some_and(|member| member.as_str() == PLAIN);
+        let read = if plain {
+            body.deserialize::<bool>().map(|begins| (begins, ShutdownKind::Unknown))
+        } else {
+            body.deserialize::<(bool, HashMap<String, Variant<'_>>)>()
+                .map(|(begins, metadata)| (begins, kind(&metadata)))
+        };
+        match read {
+            Ok((begins, kind)) => Verdict::Believed(Heard::Prepare { begins, kind, at }),
+            Err(_) => Verdict::Refused("malformed body"),
+        }
+    }
+
+    fn judge_owner(&mut self, message: &Message, header: &Header<'_>) -> Verdict {
+        // Only the bus itself sends under this name; it is not a name a client can have.
+        if !self.on_bus || header.sender().is_none_or(|sender| sender.as_str() != DRIVER) {
+            return Verdict::Other;
+        }
+        let body = message.body();
+        let Ok((name, _old, new)) = body.deserialize::<(&str, &str, &str)>() else {
+            return Verdict::Other;
+        };
+        if name != LOGIN1 {
+            return Verdict::Other;
+        }
+        let owner: Owner = UniqueName::try_from(new).ok().map(|name| name.to_owned().into());
+        let event = if owner.is_some() { Heard::Back } else { Heard::Gone };
+        self.owner = Some(owner);
+        Verdict::Believed(event)
+    }
+}
+
+/// The kind of shutdown in the signal's metadata.
+fn kind(metadata: &HashMap<String, Variant<'_>>) -> ShutdownKind {
+    let named = metadata.get("type").and_then(|value| value.downcast_ref::<&str>().ok());
+    match named {
+        Some("power-off" | "halt") => ShutdownKind::PowerOff,
+        Some("reboot") => ShutdownKind::Reboot,
+        Some("kexec") => ShutdownKind::Kexec,
+        Some("soft-reboot") => ShutdownKind::SoftReboot,
+        _ => ShutdownKind::Unknown,
+    }
+}
+
+/// Counts what was refused and tells about it, seldom enough.
+pub(super) struct Refusals {
+    connection: Connection,
+    count: Arc<AtomicU64>,
+    told_at: Option<Instant>,
+}
+
+impl Refusals {
+    /// Counts in `count`, asks `connection` for the sender's user.
+    pub(super) fn new(connection: Connection, count: Arc<AtomicU64>) -> Self {
+        Self { connection, count, told_at: None }
+    }
+
+    fn take(&mut self, message: &Message, why: &'static str, now: Instant) {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.told_at.is_some_and(|told| now.duration_since(told) < QUIET) {
+            return;
+        }
+        self.told_at = Some(now);
+        let connection = self.connection.clone();
+        let sender =
+            message.header().sender().map(|sender| OwnedUniqueName::from(sender.to_owned()));
+        // Beside the reader: the answer must not hold up the signals behind this one.
+        tokio::spawn(async move {
+            let uid = match &sender {
+                Some(sender) if connection.is_bus() => user_of(&connection, sender).await,
+                _ => None,
+            };
+            tracing::warn!(
+                sender = sender.as_ref().map_or("unknown", |sender| sender.as_str()),
+                uid,
+                refused_so_far = count,
+                "ignored a shutdown signal: {why}"
+            );
+        });
+    }
+}
+
+async fn user_of(connection: &Connection, sender: &OwnedUniqueName) -> Option<u32> {
+    let driver = fdo::DBusProxy::builder(connection);
+    let driver = driver.cache_properties(zbus::proxy::CacheProperties::No).build().await.ok()?;
+    driver.get_connection_unix_user(sender.as_ref().into()).await.ok()
+}
+
+/// Reads the connection until it ends, and passes on what is believed.
+///
+/// Reads from the beginning, also while the connection is being set up: a peer that floods us could
+/// otherwise fill the queue and keep the answers out.
+pub(super) async fn hear(
+    mut messages: MessageStream,
+    mut judge: Judge,
+    owner: oneshot::Receiver<Owner>,
+    heard: mpsc::Sender<Heard>,
+    mut refusals: Refusals,
+) {
+    let mut owner = pin!(owner);
+    let mut asked = true;
+    loop {
+        let message = tokio::select! {
+            biased;
+            known = &mut owner, if asked => {
+                asked = false;
+                // An error: the set-up failed, and this task is about to be ended.
+                if let Ok(known) = known {
+                    judge.owner_is(known);
+                }
+                continue;
+            }
+            message = messages.next() => message,
+        };
+        let at = Instant::now();
+        let Some(Ok(message)) = message else { break };
+        match judge.judge(&message, at) {
+            Verdict::Other => {}
+            Verdict::Believed(event) => {
+                if heard.send(event).await.is_err() {
+                    break;
+                }
+            }
+            Verdict::Refused(why) => refusals.take(&message, why, at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+//! The methods and properties we use of logind and systemd, written by hand: both have over a
+//! hundred, and generated proxies cache properties that logind wrongly declares constant.
+
+/// One row of `ListInhibitors`: what, who, why, mode, uid, pid.
+pub(super) type Inhibitor = (String, String, String, String, u32, u32);
+
+#[zbus::proxy(
+    interface = "org.freedesktop.login1.Manager",
+    default_service = "org.freedesktop.login1",
+    default_path = "/org/freedesktop/login1"
+)]
+pub(super) trait Login {
+    fn inhibit(&self, what: &str, who: &str, why: &str, mode: &str) -> zbus::Result<zbus::OwnedFd>;
+
+    fn list_inhibitors(&self) -> zbus::Result<Vec<Inhibitor>>;
+
+    #[zbus(property, name = "InhibitDelayMaxUSec")]
+    fn inhibit_delay_max_usec(&self) -> zbus::Result<u64>;
+
+    #[zbus(property)]
+    fn preparing_for_shutdown(&self) -> zbus::Result<bool>;
+}
+
+#[zbus::proxy(
+    interface = "org.freedesktop.systemd1.Manager",
+    default_service = "org.freedesktop.systemd1",
+    default_path = "/org/freedesktop/systemd1"
+)]
+pub(super) trait Systemd {
+    fn kill_unit(&self, unit: &str, who: &str, signal: i32) -> zbus::Result<()>;
+}

@@ -1,0 +1,280 @@
+//! What to do next, and what an answer means. No I/O, no clock.
+//!
+//! The order is fixed by what can be missed: the signals are heard before the state is read, the
+//! state is read before and after the lock is taken, and the delay is raised last, with the lock
+//! already held. `PrepareForShutdown` only makes the state be read; `PreparingForShutdown` decides.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::ShutdownKind;
+
+use super::session::{Heard, Listed};
+
+/// One call, or one sequence of calls, to the login manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Read `PreparingForShutdown`.
+    ReadPreparing,
+    /// Read `InhibitDelayMaxUSec`.
+    ReadDelay,
+    /// Take a lock.
+    Inhibit,
+    /// Look for the new lock in the list.
+    VerifyNew,
+    /// Look for the lock we already had in the list.
+    VerifyHeld,
+    /// Write the drop-in, reload, read the delay until it settles.
+    RaiseDelay,
+}
+
+impl Step {
+    /// What a person reads while this step is under way.
+    pub(super) fn waits_for(self) -> &'static str {
+        match self {
+            Step::ReadPreparing => "waiting for logind to say whether a shutdown is under way",
+            Step::ReadDelay | Step::RaiseDelay => "waiting for logind to tell InhibitDelayMaxSec",
+            Step::Inhibit => "waiting for logind to grant the lock",
+            Step::VerifyNew | Step::VerifyHeld => "waiting for logind to list the lock",
+        }
+    }
+}
+
+/// A signal whose confirmation is outstanding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hint {
+    begins: bool,
+    kind: ShutdownKind,
+    at: Instant,
+}
+
+/// What is known. Survives reconnects.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// `PreparingForShutdown` must be read.
+    pub(super) unread: bool,
+    /// The signal that makes it be read, if one does.
+    pub(super) hint: Option<Hint>,
+    /// A shutdown is under way.
+    pub(super) preparing: bool,
+    /// Shutdowns seen.
+    pub(super) epoch: u64,
+    /// When this one began.
+    pub(super) since: Option<Instant>,
+    /// How the node goes down.
+    pub(super) kind: ShutdownKind,
+    /// A lock is held.
+    pub(super) held: bool,
+    /// It is in the login manager's list.
+    pub(super) held_listed: bool,
+    /// The list must be read again, although nothing speaks against the lock.
+    pub(super) verify_due: bool,
+    /// It was taken by an earlier process of this agent.
+    pub(super) inherited: bool,
+    /// A lock was granted and is not verified yet.
+    pub(super) fresh: bool,
+    /// A new lock is due even if one is held.
+    pub(super) retake: bool,
+    /// The lock was given back in this shutdown.
+    pub(super) released: bool,
+    /// `InhibitDelayMaxSec`, once read in this session.
+    pub(super) delay: Option<Duration>,
+    /// The delay to have.
+    pub(super) wanted: Duration,
+    /// Raising the delay was tried since logind, its delay or the wish last changed.
+    pub(super) raised: bool,
+    /// The login manager left the bus. It is not called, as that would start it behind the back
+    /// of whoever stopped it.
+    pub(super) gone: bool,
+}
+
+/// What an answer turned out to mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// Nothing new.
+    Same,
+    /// A shutdown begins.
+    Begins,
+    /// The shutdown was called off.
+    Ends,
+    /// A signal said what the property denies.
+    Contradicted,
+}
+
+impl Facts {
+    /// Nothing known; `inherited` says that a lock came with the process.
+    pub(super) fn new(wanted: Duration, inherited: bool) -> Self {
+        Self {
+            unread: true,
+            hint: None,
+            preparing: false,
+            epoch: 0,
+            since: None,
+            kind: ShutdownKind::Unknown,
+            held: inherited,
+            held_listed: false,
+            verify_due: false,
+            inherited,
+            fresh: false,
+            // The inherited lock carries the old process's id; one of our own replaces it.
+            retake: inherited,
+            released: false,
+            delay: None,
+            wanted,
+            raised: false,
+            gone: false,
+        }
+    }
+
+    /// A new connection, or a new login manager: what was read before may no longer hold.
+    pub(super) fn forget_session(&mut self) {
+        self.unread = true;
+        self.held_listed = false;
+        self.fresh = false;
+        self.delay = None;
+        self.raised = false;
+        self.gone = false;
+    }
+
+    /// Time to look whether everything still is as it was.
+    pub(super) fn recheck(&mut self) {
+        self.unread = true;
+        self.verify_due = true;
+        self.delay = None;
+        self.gone = false;
+    }
+
+    /// Takes what was heard.
+    pub(super) fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Prepare { begins, kind, at } => {
+                // Newer login managers send two signals for one event, the one with the kind
+                // first: keep its kind and its earlier arrival.
+                let earlier = self.hint.filter(|hint| hint.begins == begins);
+                self.hint = Some(Hint {
+                    begins,
+                    kind: match earlier {
+                        Some(hint) if kind == ShutdownKind::Unknown => hint.kind,
+                        _ => kind,
+                    },
+                    at: earlier.map_or(at, |hint| hint.at),
+                });
+                self.unread = true;
+            }
+            Heard::Gone => {
+                self.forget_session();
+                self.gone = true;
+            }
+            Heard::Back => self.forget_session(),
+        }
+    }
+
+    /// The next step, if anything is left to do.
+    pub(super) fn next_step(&self) -> Option<Step> {
+        if self.gone {
+            None
+        } else if self.unread {
+            Some(Step::ReadPreparing)
+        } else if self.delay.is_none() {
+            Some(Step::ReadDelay)
+        } else if self.fresh {
+            Some(Step::VerifyNew)
+        } else if !self.preparing && (!self.held || self.retake) {
+            Some(Step::Inhibit)
+        } else if self.held && (self.verify_due || !self.held_listed) {
+            Some(Step::VerifyHeld)
+        } else if !self.preparing && !self.raised {
+            Some(Step::RaiseDelay)
+        } else {
+            None
+        }
+    }
+
+    /// Takes the property's value, read at `now`.
+    pub(super) fn preparing_is(&mut self, value: bool, now: Instant) -> Meaning {
+        self.unread = false;
+        let hint = self.hint.take();
+        let agreeing = hint.filter(|hint| hint.begins == value);
+        match (self.preparing, value) {
+            (false, true) => {
+                self.preparing = true;
+                self.epoch += 1;
+                self.since = Some(agreeing.map_or(now, |hint| hint.at));
+                self.kind = agreeing.map_or(ShutdownKind::Unknown, |hint| hint.kind);
+                self.released = false;
+                Meaning::Begins
+            }
+            (true, false) => {
+                self.preparing = false;
+                self.since = None;
+                self.kind = ShutdownKind::Unknown;
+                self.released = false;
+                self.retake = true;
+                Meaning::Ends
+            }
+            _ if hint.is_some() && agreeing.is_none() => Meaning::Contradicted,
+            (true, true) => {
+                if let Some(hint) = agreeing.filter(|_| self.kind == ShutdownKind::Unknown) {
+                    self.kind = hint.kind;
+                }
+                Meaning::Same
+            }
+            (false, false) => {
+                // Called off before we knew it had begun: logind may have dropped the lock.
+                self.retake |= agreeing.is_some();
+                Meaning::Same
+            }
+        }
+    }
+
+    /// Takes the answer about the new lock. False: it is not there and must be dropped.
+    pub(super) fn new_lock_is(&mut self, listed: Listed) -> bool {
+        self.fresh = false;
+        let there = listed != Listed::No;
+        if there {
+            self.held = true;
+            self.held_listed = true;
+            self.verify_due = false;
+            self.inherited = false;
+            self.retake = false;
+            // A shutdown may have begun between the last read and the grant.
+            self.unread = true;
+        }
+        there
+    }
+
+    /// Takes the answer about the lock held before. False: it is not there and must be replaced.
+    pub(super) fn held_lock_is(&mut self, listed: Listed) -> bool {
+        let there = match listed {
+            Listed::Ours | Listed::Unknown => true,
+            // During a shutdown no new one is granted; what is there is all there will be.
+            Listed::UnderAnotherPid => self.inherited || self.preparing,
+            Listed::No => false,
+        };
+        self.held_listed = there;
+        self.verify_due = false;
+        self.retake |= !there;
+        if !there && self.preparing {
+            self.held = false;
+        }
+        there
+    }
+
+    /// The lock was given back.
+    pub(super) fn release(&mut self) {
+        self.released = true;
+        self.held = false;
+        self.held_listed = false;
+        self.inherited = false;
+        self.fresh = false;
+    }
+
+    /// The wish changed.
+    pub(super) fn want(&mut self, wanted: Duration) {
+        self.wanted = wanted;
+        self.raised = false;
+    }
+}
+
+#[cfg(test)]
+mod tests;

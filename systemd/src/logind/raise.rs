@@ -1,0 +1,118 @@
+//! Getting the delay that the pods' grace needs.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::session::{CallError, LoginCalls};
+use crate::drop_in::{self, Setting, WriteError, Written};
+
+/// How long logind may take to apply its configuration after a reload (kubernetes#133133: reading
+/// once is too early).
+const SETTLE: Duration = Duration::from_secs(5);
+/// The first pause between two reads; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause between two reads.
+const LONGEST_PAUSE: Duration = Duration::from_millis(800);
+/// What a hung disk may take.
+const DISK: Duration = Duration::from_secs(5);
+
+/// How it stands after trying.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Raised {
+    /// The delay logind gives now.
+    pub(super) delay: Duration,
+    /// Which file decided, when that is less than wanted.
+    pub(super) set_by: Option<Arc<str>>,
+    /// What stood in the way, for people.
+    pub(super) obstacle: Option<String>,
+}
+
+/// Writes the drop-in if it is needed, has logind reload, and reads the delay until it settles.
+///
+/// Dropping it half-way leaves a complete drop-in or none.
+///
+/// # Errors
+/// The delay could not be read. That it could not be raised is no error.
+pub(super) async fn raise(
+    calls: &impl LoginCalls,
+    root: &Path,
+    current: Duration,
+    wanted: Duration,
+) -> Result<Raised, CallError> {
+    let short = current < wanted;
+    let mut obstacle = None;
+    let written = on_disk(root, move |root| {
+        // A delay that is long enough is left alone, unless it is a longer one of our own making.
+        let ours = || drop_in::find(root).filter(|found| found.file.ends_with(drop_in::NAME));
+        let write = short || ours().is_some_and(|found| found.value > wanted);
+        write.then(|| drop_in::write(root, wanted))
+    })
+    .await;
+    match written {
+        Ok(None) => return Ok(Raised { delay: current, set_by: None, obstacle }),
+        Ok(Some(Ok(Written::Changed { file }))) => {
+            tracing::info!(file = %file.display(), delay = ?wanted, "wrote logind's drop-in");
+        }
+        Ok(Some(Ok(Written::Unchanged { .. }))) => {}
+        Ok(Some(Err(error))) => obstacle = Some(explain(&error)),
+        Err(error) => obstacle = Some(error),
+    }
+    // Also when nothing was written: logind may not have read yet what is there.
+    if let Err(error) = calls.reload().await {
+        obstacle = obstacle.or(Some(error.to_string()));
+    }
+    let predicted = on_disk(root, drop_in::find).await.ok().flatten();
+    let delay = settle(calls, wanted, predicted.as_ref()).await?;
+    if delay >= wanted {
+        return Ok(Raised { delay, set_by: None, obstacle: None });
+    }
+    let set_by = predicted.filter(|setting| setting.value < wanted).map(name);
+    Ok(Raised { delay, set_by, obstacle })
+}
+
+/// Reads the delay until it is what is wanted, or what the files say, or time is up.
+async fn settle(
+    calls: &impl LoginCalls,
+    wanted: Duration,
+    predicted: Option<&Setting>,
+) -> Result<Duration, CallError> {
+    let deadline = Instant::now() + SETTLE;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let delay = calls.delay().await?;
+        let final_word = predicted.is_some_and(|setting| setting.value == delay);
+        if delay >= wanted || final_word || Instant::now() + pause > deadline {
+            return Ok(delay);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn name(setting: Setting) -> Arc<str> {
+    setting.file.to_string_lossy().into()
+}
+
+fn explain(error: &WriteError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// Runs `work` where it may block.
+async fn on_disk<T: Send + 'static>(
+    root: &Path,
+    work: impl FnOnce(&Path) -> T + Send + 'static,
+) -> Result<T, String> {
+    let root = PathBuf::from(root);
+    let done = tokio::task::spawn_blocking(move || work(&root));
+    match tokio::time::timeout(DISK, done).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => Err(format!("looking for logind's drop-ins failed: {error}")),
+        Err(_) => Err(format!("the disk did not answer within {DISK:?}")),
+    }
+}

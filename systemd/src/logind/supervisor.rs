@@ -1,0 +1,401 @@
+//! Carries out the plan: one step at a time, interrupted by whatever is heard.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use winddown_shared::{InhibitorState, LockState};
+
+use super::plan::{Facts, Meaning, Step};
+use super::raise::{Raised, raise};
+use super::session::{CallError, Heard, Listed, LoginCalls, LoginManager, Session};
+use super::{InhibitorConfig, Request};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// So many failures in a row, 1.5 s, and a missing login manager is no longer taken for a late one.
+const ABSENT_AFTER: u32 = 5;
+
+/// Runs until aborted, or until nobody is left who could ask for anything.
+pub(super) async fn supervise(login: impl LoginManager, mut keeper: Keeper) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        keeper.facts.forget_session();
+        keeper.fresh = None;
+        keeper.publish();
+        let failure = match keeper.meanwhile(login.connect()).await {
+            None => return,
+            Some(Err(error)) => error,
+            Some(Ok(session)) => {
+                keeper.connected = true;
+                let ended = keeper.serve(session).await;
+                keeper.connected = false;
+                match ended {
+                    None => return,
+                    Some(error) => error,
+                }
+            }
+        };
+        if keeper.failures == 0 {
+            pause = FIRST_PAUSE;
+        }
+        keeper.failed(&failure);
+        if keeper.meanwhile(tokio::time::sleep(pause)).await.is_none() {
+            return;
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Owns the lock and everything known about it.
+pub(super) struct Keeper {
+    config: InhibitorConfig,
+    facts: Facts,
+    /// The lock in use.
+    held: Option<OwnedFd>,
+    /// A lock just granted, not yet seen in the list.
+    fresh: Option<OwnedFd>,
+    /// The store holds a copy.
+    stored: bool,
+    /// The delay last read; stays while it is read again.
+    delay: Option<Duration>,
+    delay_set_by: Option<Arc<str>>,
+    connected: bool,
+    /// Why there is no lock, or what is waited for.
+    why: Arc<str>,
+    absent: bool,
+    /// Failures in a row.
+    failures: u32,
+    /// Refusals of a lock in a row, while no shutdown is said to be under way.
+    refusals: u32,
+    state: watch::Sender<InhibitorState>,
+    requests: mpsc::UnboundedReceiver<Request>,
+    refused: Arc<AtomicU64>,
+}
+
+/// What a step brought.
+enum Answer {
+    Preparing(bool),
+    Delay(Duration),
+    Lock(OwnedFd),
+    Listed(Listed),
+    Raised(Raised),
+}
+
+/// What woke the supervisor.
+enum Woken {
+    Done(Step, Result<Answer, CallError>),
+    Heard(Option<Heard>),
+    Asked(Option<Request>),
+    Recheck,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        mut config: InhibitorConfig,
+        state: watch::Sender<InhibitorState>,
+        requests: mpsc::UnboundedReceiver<Request>,
+        refused: Arc<AtomicU64>,
+    ) -> Self {
+        let held = config.inherited_lock.take();
+        Self {
+            facts: Facts::new(config.wanted_delay, held.is_some()),
+            config,
+            // What came from the store is still in it.
+            stored: held.is_some(),
+            held,
+            fresh: None,
+            delay: None,
+            delay_set_by: None,
+            connected: false,
+            why: "connecting to logind".into(),
+            absent: false,
+            failures: 0,
+            refusals: 0,
+            state,
+            requests,
+            refused,
+        }
+    }
+
+    /// Waits for `work` and goes on answering requests. `None`: nobody is left to ask.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                asked = self.requests.recv() => self.answer(asked?).await,
+                done = &mut work => return Some(done),
+            }
+        }
+    }
+
+    /// Keeps the lock through one connection. Returns why the connection is of no use any more;
+    /// `None`: nobody is left to ask.
+    async fn serve<C: LoginCalls>(&mut self, session: Session<C>) -> Option<CallError> {
+        let Session { calls, mut heard } = session;
+        let mut recheck_at = Instant::now() + self.config.recheck;
+        loop {
+            let step = self.facts.next_step();
+            match step {
+                // After a failure its text says more, until everything is well again.
+                Some(step) if self.failures == 0 => self.why = step.waits_for().into(),
+                Some(_) => {}
+                None => self.settled(),
+            }
+            self.publish();
+            let woken = {
+                let work = carry_out(step, &calls, &self.config, &self.facts);
+                tokio::select! {
+                    biased;
+                    // First, so that a hung call does not keep a signal from being confirmed:
+                    // the call is dropped and made again later.
+                    event = heard.recv() => Woken::Heard(event),
+                    asked = self.requests.recv() => Woken::Asked(asked),
+                    (step, outcome) = work => Woken::Done(step, outcome),
+                    () = sleep_until(recheck_at), if step.is_none() => Woken::Recheck,
+                }
+            };
+            match woken {
+                Woken::Heard(Some(event)) => self.hear(event),
+                Woken::Heard(None) => {
+                    return Some(CallError::Connection {
+                        call: "listen",
+                        detail: "closed by the other side".to_owned(),
+                    });
+                }
+                Woken::Asked(asked) => self.answer(asked?).await,
+                Woken::Done(step, Ok(answer)) => {
+                    if let Some(error) = self.take(step, answer).await {
+                        return Some(error);
+                    }
+                }
+                // Once: a shutdown began since the state was read, and it will say so now.
+                Woken::Done(Step::Inhibit, Err(CallError::InProgress { .. }))
+                    if self.refusals == 0 =>
+                {
+                    self.refusals += 1;
+                    self.facts.unread = true;
+                }
+                Woken::Done(_, Err(error)) => return Some(error),
+                Woken::Recheck => {
+                    recheck_at = Instant::now() + self.config.recheck;
+                    self.facts.recheck();
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, event: Heard) {
+        match event {
+            Heard::Gone => tracing::warn!("logind left the bus"),
+            Heard::Back => tracing::info!("logind is a new process; looking at everything again"),
+            Heard::Prepare { begins, .. } => tracing::debug!(begins, "shutdown signal"),
+        }
+        self.facts.hear(event);
+        if !self.facts.fresh {
+            self.fresh = None;
+        }
+    }
+
+    /// Takes a step's answer. An error makes the connection useless.
+    async fn take(&mut self, step: Step, answer: Answer) -> Option<CallError> {
+        match answer {
+            Answer::Preparing(value) => self.take_preparing(value),
+            Answer::Delay(delay) => {
+                if self.delay != Some(delay) {
+                    self.facts.raised = false;
+                    self.delay_set_by = None;
+                }
+                self.facts.delay = Some(delay);
+                self.delay = Some(delay);
+            }
+            Answer::Lock(lock) => {
+                self.refusals = 0;
+                self.fresh = Some(lock);
+                self.facts.fresh = true;
+            }
+            Answer::Listed(listed) if step == Step::VerifyNew => {
+                return self.take_new_lock(listed).await;
+            }
+            Answer::Listed(listed) => {
+                if !self.facts.held_lock_is(listed) {
+                    tracing::warn!("logind no longer lists our lock");
+                }
+                if !self.facts.held {
+                    self.held = None;
+                    self.clear_store().await;
+                }
+            }
+            Answer::Raised(raised) => self.take_raised(raised),
+        }
+        None
+    }
+
+    fn take_preparing(&mut self, value: bool) {
+        match self.facts.preparing_is(value, Instant::now()) {
+            Meaning::Same => {}
+            Meaning::Begins => {
+                self.refusals = 0;
+                tracing::info!(
+                    epoch = self.facts.epoch,
+                    kind = ?self.facts.kind,
+                    locked = self.facts.held,
+                    "the node goes down"
+                );
+            }
+            Meaning::Ends => tracing::info!("the shutdown was called off; taking a new lock"),
+            Meaning::Contradicted => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(
+                    preparing = value,
+                    "ignored a shutdown signal: logind's PreparingForShutdown says otherwise"
+                );
+            }
+        }
+    }
+
+    async fn take_new_lock(&mut self, listed: Listed) -> Option<CallError> {
+        let fresh = self.fresh.take()?;
+        if !self.facts.new_lock_is(listed) {
+            return Some(CallError::Refused {
+                call: "ListInhibitors",
+                detail: "the lock just granted is not in it".to_owned(),
+            });
+        }
+        // Only now may the old one go, and its copy in the store with it.
+        let old = self.held.replace(fresh);
+        self.clear_store().await;
+        drop(old);
+        if let Some(lock) = &self.held {
+            match self.config.store.put(lock.as_fd()) {
+                Ok(()) => self.stored = true,
+                Err(error) => tracing::warn!(%error, "the lock will not survive a crash"),
+            }
+        }
+        tracing::info!(who = self.config.who, "holding logind's delay lock");
+        None
+    }
+
+    fn take_raised(&mut self, raised: Raised) {
+        self.facts.raised = true;
+        self.facts.delay = Some(raised.delay);
+        self.delay = Some(raised.delay);
+        if raised.delay < self.facts.wanted {
+            tracing::warn!(
+                wanted = ?self.facts.wanted,
+                given = ?raised.delay,
+                set_by = raised.set_by.as_deref(),
+                obstacle = raised.obstacle,
+                "logind gives less time than the configured grace needs; the plan must shrink"
+            );
+        }
+        self.delay_set_by = raised.set_by;
+    }
+
+    async fn answer(&mut self, request: Request) {
+        match request {
+            Request::WantDelay(wanted) => self.facts.want(wanted),
+            Request::Release { epoch } => {
+                if self.facts.preparing && self.facts.epoch == epoch && !self.facts.released {
+                    self.facts.release();
+                    self.held = None;
+                    self.fresh = None;
+                    self.clear_store().await;
+                    tracing::info!("released logind's delay lock");
+                }
+                self.publish();
+            }
+        }
+    }
+
+    async fn clear_store(&mut self) {
+        if std::mem::take(&mut self.stored)
+            && let Err(error) = self.config.store.clear().await
+        {
+            tracing::warn!(%error, "the service manager may still hold a copy of the lock");
+        }
+    }
+
+    /// Nothing is left to do.
+    fn settled(&mut self) {
+        self.failures = 0;
+        self.refusals = 0;
+        self.absent = false;
+        self.why = if self.facts.gone {
+            "logind left the bus; waiting for it to come back".into()
+        } else {
+            "a shutdown is under way, and logind grants no lock until it is called off".into()
+        };
+    }
+
+    fn failed(&mut self, error: &CallError) {
+        self.failures += 1;
+        self.refusals = 0;
+        self.absent = self.failures >= ABSENT_AFTER && matches!(error, CallError::Absent { .. });
+        let mut why = format!("{error}; trying again");
+        if self.held.is_some() {
+            why.push_str("; the lock taken before is kept, and looked for when logind answers");
+        }
+        if self.failures == 1 {
+            tracing::warn!("{why}");
+        } else {
+            tracing::debug!(failures = self.failures, "{why}");
+        }
+        self.why = why.into();
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let facts = &self.facts;
+        let lock = if facts.preparing && facts.released {
+            LockState::Released
+        } else if self.connected && facts.held && facts.held_listed {
+            LockState::Held
+        } else if self.absent {
+            LockState::Absent { why: Arc::clone(&self.why) }
+        } else {
+            LockState::Waiting { why: Arc::clone(&self.why) }
+        };
+        let new = InhibitorState {
+            lock,
+            preparing: facts.preparing,
+            epoch: facts.epoch,
+            since: facts.since,
+            kind: facts.kind,
+            delay: self.delay,
+            delay_set_by: self.delay_set_by.clone(),
+        };
+        self.state.send_if_modified(|state| {
+            let changed = *state != new;
+            if changed {
+                *state = new;
+            }
+            changed
+        });
+    }
+}
+
+/// Makes the calls of a step; never resolves without one.
+async fn carry_out(
+    step: Option<Step>,
+    calls: &impl LoginCalls,
+    config: &InhibitorConfig,
+    facts: &Facts,
+) -> (Step, Result<Answer, CallError>) {
+    let Some(step) = step else { return std::future::pending().await };
+    let outcome = match step {
+        Step::ReadPreparing => calls.preparing().await.map(Answer::Preparing),
+        Step::ReadDelay => calls.delay().await.map(Answer::Delay),
+        Step::Inhibit => calls.inhibit(&config.who, &config.why).await.map(Answer::Lock),
+        Step::VerifyNew | Step::VerifyHeld => calls.listed(&config.who).await.map(Answer::Listed),
+        Step::RaiseDelay => {
+            let current = facts.delay.unwrap_or_default();
+            raise(calls, &config.root, current, facts.wanted).await.map(Answer::Raised)
+        }
+    };
+    (step, outcome)
+}

@@ -1,0 +1,98 @@
+//! The supervisor in time, on a paused clock, against a scripted login manager.
+
+mod delay;
+mod faults;
+mod lock;
+mod scripted;
+mod shutdown;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use winddown_shared::{Inhibitor as _, InhibitorState, LockState};
+
+use self::scripted::Scripted;
+use super::{InhibitorConfig, LogindInhibitor};
+
+/// Longer than anything here may take, on a clock that costs nothing.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// A supervisor under test, with a directory for the drop-ins.
+struct Rig {
+    login: Scripted,
+    inhibitor: LogindInhibitor,
+    state: watch::Receiver<InhibitorState>,
+    root: tempfile::TempDir,
+}
+
+impl Rig {
+    fn start(login: &Scripted, wanted: Duration) -> Self {
+        Self::start_with(login, wanted, |_| {})
+    }
+
+    fn start_with(
+        login: &Scripted,
+        wanted: Duration,
+        change: impl FnOnce(&mut InhibitorConfig),
+    ) -> Self {
+        let root = tempfile::tempdir().expect("a directory");
+        let mut config = InhibitorConfig::new(wanted);
+        config.root = root.path().to_owned();
+        change(&mut config);
+        let refused = Arc::new(AtomicU64::new(0));
+        let inhibitor = LogindInhibitor::start_with(login.clone(), config, refused);
+        let state = inhibitor.state();
+        Self { login: login.clone(), inhibitor, state, root }
+    }
+
+    /// Started, with everything done that there is to do.
+    async fn settled(login: &Scripted, wanted: Duration) -> Self {
+        let mut rig = Self::start(login, wanted);
+        rig.until("held", |s| s.lock == LockState::Held).await;
+        rig.quiet().await;
+        rig
+    }
+
+    async fn until(
+        &mut self,
+        what: &str,
+        wanted: impl FnMut(&InhibitorState) -> bool,
+    ) -> InhibitorState {
+        let mut state = self.state.clone();
+        match tokio::time::timeout(LIMIT, state.wait_for(wanted)).await {
+            Ok(state) => state.expect("the supervisor lives").clone(),
+            Err(_) => panic!("never {what}: {:?}; {:?}", self.now(), self.login.trace()),
+        }
+    }
+
+    async fn until_held(&mut self) -> InhibitorState {
+        self.until("held", |s| s.lock == LockState::Held).await
+    }
+
+    /// Lets everything happen that needs no more than a moment.
+    async fn quiet(&self) {
+        tokio::time::sleep(Duration::from_secs(8)).await;
+    }
+
+    fn now(&self) -> InhibitorState {
+        self.state.borrow().clone()
+    }
+
+    fn why(&self) -> String {
+        match self.now().lock {
+            LockState::Waiting { why } | LockState::Absent { why } => why.to_string(),
+            other => panic!("not waiting: {other:?}"),
+        }
+    }
+
+    /// The directory the drop-in is in when it was written.
+    fn drop_in(&self) -> std::path::PathBuf {
+        self.root.path().join("etc/systemd/logind.conf.d/zz-winddown.conf")
+    }
+}
+
+const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}

@@ -1,0 +1,141 @@
+//! The delay logind gives, and the drop-in that raises it.
+
+use std::fs;
+use std::sync::Arc;
+
+use winddown_shared::LockState;
+
+use super::scripted::{Act, Scripted};
+use super::{Rig, secs};
+use crate::drop_in;
+
+#[tokio::test(start_paused = true)]
+async fn no_override_when_the_delay_is_more_than_the_total() {
+    let rig = Rig::settled(&Scripted::giving(secs(40)), secs(30)).await;
+    assert_eq!((rig.now().delay, rig.now().delay_set_by), (Some(secs(40)), None));
+    assert_eq!(rig.login.count("reload"), 0);
+    assert!(!rig.drop_in().exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_override_when_the_delay_equals_the_total_and_all_of_it_is_for_critical_pods() {
+    let rig = Rig::settled(&Scripted::giving(secs(5)), secs(5)).await;
+    assert_eq!(rig.now().delay, Some(secs(5)));
+    assert_eq!(rig.login.count("reload"), 0);
+    assert!(!rig.drop_in().exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn override_successful() {
+    let login = Scripted::giving(secs(5)).reloading_to(secs(30), secs(0));
+    let rig = Rig::settled(&login, secs(30)).await;
+    assert_eq!((rig.now().delay, rig.now().delay_set_by), (Some(secs(30)), None));
+    assert_eq!(rig.login.count("reload"), 1);
+    let text = fs::read_to_string(rig.drop_in()).expect("the drop-in");
+    assert_eq!(text, drop_in::content(secs(30)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn override_successful_although_logind_applies_it_three_seconds_late() {
+    let login = Scripted::giving(secs(5)).reloading_to(secs(30), secs(3));
+    let mut rig = Rig::start(&login, secs(30));
+    rig.until_held().await;
+    assert_eq!(rig.now().delay, Some(secs(5)), "the lock does not wait for the delay");
+    rig.until("raised", |s| s.delay == Some(secs(30))).await;
+    assert!(login.count("get InhibitDelayMaxUSec") < 12, "{:?}", login.trace());
+}
+
+#[tokio::test(start_paused = true)]
+async fn override_unsuccessful_keeps_the_lock_and_gives_what_there_is() {
+    let login = Scripted::giving(secs(5)).reloading_to(secs(5), secs(0));
+    let rig = Rig::settled(&login, secs(30)).await;
+    let state = rig.now();
+    assert_eq!((state.lock, state.delay), (LockState::Held, Some(secs(5))));
+    assert_eq!(state.delay_set_by, None, "no file says less than 30 s");
+    assert_eq!(login.count("reload"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn override_unsuccessful_with_zero_time() {
+    let login = Scripted::giving(secs(0)).reloading_to(secs(0), secs(0));
+    let rig = Rig::settled(&login, secs(5)).await;
+    assert_eq!((rig.now().lock, rig.now().delay), (LockState::Held, Some(secs(0))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn override_that_loses_to_a_later_name_tells_the_file_and_does_not_wait() {
+    let login = Scripted::giving(secs(3)).reloading_to(secs(3), secs(0));
+    let mut rig = Rig::start_with(&login, secs(30), |config| {
+        let directory = config.root.join("usr/lib/systemd/logind.conf.d");
+        fs::create_dir_all(&directory).expect("a directory");
+        let text = "[Login]\nInhibitDelayMaxSec=3\n";
+        fs::write(directory.join("zzz-site.conf"), text).expect("a file");
+    });
+    let winner: Arc<str> = "/usr/lib/systemd/logind.conf.d/zzz-site.conf".into();
+    let state = rig.until("told who won", |s| s.delay_set_by.is_some()).await;
+    assert_eq!((state.delay, state.delay_set_by), (Some(secs(3)), Some(winner)));
+    assert_eq!(state.lock, LockState::Held);
+    assert_eq!(login.count("get InhibitDelayMaxUSec"), 2, "what the files say is final");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_that_is_refused_shrinks_the_delay_and_keeps_the_lock() {
+    let login = Scripted::giving(secs(5));
+    login.act("reload", Act::Refuse);
+    let rig = Rig::settled(&login, secs(30)).await;
+    assert_eq!((rig.now().lock, rig.now().delay), (LockState::Held, Some(secs(5))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_wish_is_applied_while_running_and_can_go_down_again() {
+    let login = Scripted::giving(secs(5)).reloading_to(secs(30), secs(0));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+
+    let login = login.reloading_to(secs(60), secs(0));
+    rig.inhibitor.set_wanted_delay(secs(60));
+    rig.until("raised again", |s| s.delay == Some(secs(60))).await;
+
+    // Our own file asks for more than is wanted now: it must not bind every other inhibitor.
+    let login = login.reloading_to(secs(20), secs(0));
+    rig.inhibitor.set_wanted_delay(secs(20));
+    rig.until("lowered", |s| s.delay == Some(secs(20))).await;
+    let text = fs::read_to_string(rig.drop_in()).expect("the drop-in");
+    assert_eq!(drop_in::inhibit_delay(&text), Some(secs(20)));
+    assert_eq!(login.count("reload"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_longer_delay_that_others_set_is_left_alone() {
+    let rig = Rig::settled(&Scripted::giving(secs(300)), secs(30)).await;
+    rig.inhibitor.set_wanted_delay(secs(10));
+    rig.quiet().await;
+    assert_eq!(rig.login.count("reload"), 0);
+    assert!(!rig.drop_in().exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_delay_is_not_touched_while_a_shutdown_is_under_way() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.prepare(true).await;
+    rig.until("preparing", |s| s.preparing).await;
+    rig.inhibitor.set_wanted_delay(secs(60));
+    rig.quiet().await;
+    assert_eq!(login.count("reload"), 0);
+
+    let login = login.reloading_to(secs(60), secs(0));
+    login.prepare(false).await;
+    rig.until("raised after the cancel", |s| s.delay == Some(secs(60))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_was_lowered_behind_our_back_is_found_by_the_recheck() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.set_delay(secs(5));
+    let login = login.reloading_to(secs(30), secs(0));
+    rig.until("found", |s| s.delay == Some(secs(5))).await;
+    rig.until("raised", |s| s.delay == Some(secs(30))).await;
+    assert_eq!(login.count("reload"), 1);
+    assert_eq!(rig.now().lock, LockState::Held);
+}

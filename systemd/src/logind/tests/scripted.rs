@@ -1,0 +1,264 @@
+//! A login manager that does what the test says and notes what it is asked.
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, PipeReader, Read as _};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use winddown_shared::ShutdownKind;
+
+use crate::logind::session::{CallError, Heard, Listed, LoginCalls, LoginManager, Session};
+
+/// What a call does when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// No answer, ever; the caller's own time limit has to end it.
+    Hang,
+    /// An answer after this time.
+    After(Duration),
+    /// No answer within the time limit of the connection (5 s).
+    TimeOut,
+    /// An error reply.
+    Refuse,
+    /// `OperationInProgress`, whatever the property says.
+    InProgress,
+    /// `ServiceUnknown`.
+    Absent,
+    /// A shutdown begins, with its signal, right before the answer.
+    ShutDownFirst,
+}
+
+#[derive(Clone)]
+pub(super) struct Scripted(Arc<Mutex<World>>);
+
+struct World {
+    preparing: bool,
+    delay: Duration,
+    /// What a reload makes of the delay, and how long that takes.
+    after_reload: Option<(Duration, Duration)>,
+    applies_at: Option<Instant>,
+    locks: Vec<PipeReader>,
+    listed: Vec<Listed>,
+    acts: HashMap<&'static str, Act>,
+    /// An act for the next call only.
+    once: HashMap<&'static str, Act>,
+    trace: Vec<String>,
+    times: Vec<(String, Instant)>,
+    sessions: Vec<mpsc::Sender<Heard>>,
+}
+
+pub(super) struct ScriptedCalls(Scripted);
+
+impl Scripted {
+    /// Gives `delay`, grants every lock and lists it.
+    pub(super) fn giving(delay: Duration) -> Self {
+        Self(Arc::new(Mutex::new(World {
+            preparing: false,
+            delay,
+            after_reload: None,
+            applies_at: None,
+            locks: Vec::new(),
+            listed: Vec::new(),
+            acts: HashMap::new(),
+            once: HashMap::new(),
+            trace: Vec::new(),
+            times: Vec::new(),
+            sessions: Vec::new(),
+        })))
+    }
+
+    /// Makes the delay `delay`, `takes` after a reload.
+    pub(super) fn reloading_to(self, delay: Duration, takes: Duration) -> Self {
+        self.world().after_reload = Some((delay, takes));
+        self
+    }
+
+    pub(super) fn act(&self, call: &'static str, act: Act) {
+        self.world().acts.insert(call, act);
+    }
+
+    pub(super) fn act_once(&self, call: &'static str, act: Act) {
+        self.world().once.insert(call, act);
+    }
+
+    pub(super) fn behave(&self, call: &'static str) {
+        self.world().acts.remove(call);
+    }
+
+    pub(super) fn set_preparing(&self, preparing: bool) {
+        self.world().preparing = preparing;
+    }
+
+    pub(super) fn set_delay(&self, delay: Duration) {
+        self.world().delay = delay;
+    }
+
+    /// What `ListInhibitors` shows for the next calls, then [`Listed::Ours`] again.
+    pub(super) fn list_as(&self, listed: &[Listed]) {
+        self.world().listed = listed.to_vec();
+    }
+
+    /// Property and signal, as the real one does it.
+    pub(super) async fn prepare(&self, begins: bool) {
+        self.set_preparing(begins);
+        self.say(begins, ShutdownKind::Unknown).await;
+    }
+
+    /// Signal only.
+    pub(super) async fn say(&self, begins: bool, kind: ShutdownKind) {
+        self.tell(Heard::Prepare { begins, kind, at: Instant::now() }).await;
+    }
+
+    pub(super) async fn tell(&self, heard: Heard) {
+        let last = self.world().sessions.last().cloned();
+        last.expect("a session").send(heard).await.expect("somebody listens");
+    }
+
+    /// Ends every connection.
+    pub(super) fn hang_up(&self) {
+        self.world().sessions.clear();
+    }
+
+    /// Connections whose other end is still alive.
+    pub(super) fn open_sessions(&self) -> usize {
+        self.world().sessions.iter().filter(|session| !session.is_closed()).count()
+    }
+
+    pub(super) fn trace(&self) -> Vec<String> {
+        self.world().trace.clone()
+    }
+
+    pub(super) fn clear_trace(&self) {
+        self.world().trace.clear();
+        self.world().times.clear();
+    }
+
+    pub(super) fn count(&self, call: &str) -> usize {
+        self.world().trace.iter().filter(|entry| *entry == call).count()
+    }
+
+    /// When `call` was made, each time.
+    pub(super) fn times(&self, call: &str) -> Vec<Instant> {
+        let world = self.world();
+        world.times.iter().filter(|(made, _)| made == call).map(|(_, at)| *at).collect()
+    }
+
+    /// For each lock ever granted, whether somebody still holds it.
+    pub(super) fn held(&self) -> Vec<bool> {
+        self.world().locks.iter_mut().map(is_held).collect()
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.0.lock().expect("not poisoned")
+    }
+
+    fn shut_down(&self) {
+        let mut world = self.world();
+        world.preparing = true;
+        let at = Instant::now();
+        for session in &world.sessions {
+            let kind = ShutdownKind::Unknown;
+            let _ = session.try_send(Heard::Prepare { begins: true, kind, at });
+        }
+    }
+
+    async fn called(&self, call: &'static str) -> Result<(), CallError> {
+        let act = {
+            let mut world = self.world();
+            world.trace.push(call.to_owned());
+            world.times.push((call.to_owned(), Instant::now()));
+            let once = world.once.remove(call);
+            once.or_else(|| world.acts.get(call).copied())
+        };
+        let after = Duration::from_secs(5);
+        let detail = "as the test says".to_owned();
+        match act {
+            None => Ok(()),
+            Some(Act::Hang) => std::future::pending().await,
+            Some(Act::After(time)) => {
+                tokio::time::sleep(time).await;
+                Ok(())
+            }
+            Some(Act::TimeOut) => {
+                tokio::time::sleep(after).await;
+                Err(CallError::Timeout { call, after })
+            }
+            Some(Act::Refuse) => Err(CallError::Refused { call, detail }),
+            Some(Act::InProgress) => Err(CallError::InProgress { call }),
+            Some(Act::Absent) => Err(CallError::Absent { call, detail }),
+            Some(Act::ShutDownFirst) => {
+                self.shut_down();
+                Ok(())
+            }
+        }
+    }
+}
+
+impl LoginManager for Scripted {
+    type Calls = ScriptedCalls;
+
+    async fn connect(&self) -> Result<Session<ScriptedCalls>, CallError> {
+        self.called("connect").await?;
+        let (tx, heard) = mpsc::channel(64);
+        self.world().sessions.push(tx);
+        Ok(Session { calls: ScriptedCalls(self.clone()), heard })
+    }
+}
+
+impl LoginCalls for ScriptedCalls {
+    async fn preparing(&self) -> Result<bool, CallError> {
+        self.0.called("get PreparingForShutdown").await?;
+        Ok(self.0.world().preparing)
+    }
+
+    async fn delay(&self) -> Result<Duration, CallError> {
+        self.0.called("get InhibitDelayMaxUSec").await?;
+        let mut world = self.0.world();
+        if world.applies_at.is_some_and(|at| at <= Instant::now()) {
+            world.applies_at = None;
+            if let Some((delay, _)) = world.after_reload {
+                world.delay = delay;
+            }
+        }
+        Ok(world.delay)
+    }
+
+    async fn inhibit(&self, who: &str, why: &str) -> Result<OwnedFd, CallError> {
+        assert_eq!(who, "winddown");
+        assert!(!why.is_empty());
+        self.0.called("inhibit").await?;
+        let mut world = self.0.world();
+        if world.preparing {
+            return Err(CallError::InProgress { call: "inhibit" });
+        }
+        let (ours, theirs) = std::io::pipe().expect("a pipe");
+        fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("a pipe that does not block");
+        world.locks.push(ours);
+        Ok(theirs.into())
+    }
+
+    async fn listed(&self, who: &str) -> Result<Listed, CallError> {
+        assert_eq!(who, "winddown");
+        self.0.called("list").await?;
+        let mut world = self.0.world();
+        if world.listed.is_empty() { Ok(Listed::Ours) } else { Ok(world.listed.remove(0)) }
+    }
+
+    async fn reload(&self) -> Result<(), CallError> {
+        self.0.called("reload").await?;
+        let mut world = self.0.world();
+        world.applies_at = world.after_reload.map(|(_, takes)| Instant::now() + takes);
+        Ok(())
+    }
+}
+
+fn is_held(lock: &mut PipeReader) -> bool {
+    match lock.read(&mut [0]) {
+        Ok(read) => read > 0,
+        Err(error) => error.kind() == ErrorKind::WouldBlock,
+    }
+}

@@ -1,0 +1,224 @@
+//! The node goes down, or was about to.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::{Inhibitor as _, LockState, ShutdownKind};
+
+use super::scripted::{Act, Scripted};
+use super::{Rig, secs};
+
+const READ: &str = "get PreparingForShutdown";
+
+#[tokio::test(start_paused = true)]
+async fn a_true_and_a_false_are_both_passed_on() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.prepare(true).await;
+    rig.until("preparing", |s| s.preparing).await;
+    login.prepare(false).await;
+    let state = rig.until("called off", |s| !s.preparing).await;
+    assert_eq!((state.epoch, state.since, state.kind), (1, None, ShutdownKind::Unknown));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_budget_counts_from_the_arrival_of_the_signal_not_from_its_confirmation() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.act(READ, Act::After(secs(2)));
+    let arrived = Instant::now();
+    login.prepare(true).await;
+    let state = rig.until("preparing", |s| s.preparing).await;
+    assert_eq!(state.since, Some(arrived));
+    assert_eq!(arrived.elapsed(), secs(2), "and it was not believed before");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_whose_confirmation_times_out_is_confirmed_on_a_new_connection_and_keeps_its_time()
+{
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.act_once(READ, Act::TimeOut);
+    let arrived = Instant::now();
+    login.prepare(true).await;
+    let state = rig.until("preparing", |s| s.preparing).await;
+    assert_eq!((state.since, login.count("connect")), (Some(arrived), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_that_the_property_denies_changes_nothing_and_is_counted() {
+    let login = Scripted::giving(secs(30));
+    let rig = Rig::settled(&login, secs(30)).await;
+    let before = rig.now();
+    login.say(true, ShutdownKind::PowerOff).await;
+    rig.quiet().await;
+    assert_eq!((rig.now(), rig.inhibitor.refused_signals()), (before, 1));
+    assert_eq!(login.held(), [true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_false_that_the_property_denies_does_not_stop_a_shutdown() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.prepare(true).await;
+    let before = rig.until("preparing", |s| s.preparing).await;
+    login.say(false, ShutdownKind::Unknown).await;
+    rig.quiet().await;
+    assert_eq!((rig.now(), rig.inhibitor.refused_signals()), (before, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kind_comes_from_the_first_of_the_two_signals_or_from_the_later_one() {
+    for kind_first in [true, false] {
+        let login = Scripted::giving(secs(30));
+        let mut rig = Rig::settled(&login, secs(30)).await;
+        login.set_preparing(true);
+        let arrived = Instant::now();
+        let (first, second) = match kind_first {
+            true => (ShutdownKind::Reboot, ShutdownKind::Unknown),
+            false => (ShutdownKind::Unknown, ShutdownKind::Reboot),
+        };
+        login.say(true, first).await;
+        if !kind_first {
+            rig.until("preparing", |s| s.preparing).await;
+        }
+        login.say(true, second).await;
+        let state = rig.until("preparing with its kind", |s| s.kind == ShutdownKind::Reboot).await;
+        assert_eq!((state.epoch, state.since), (1, Some(arrived)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_true_starts_nothing_anew() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.prepare(true).await;
+    let before = rig.until("preparing", |s| s.preparing).await;
+    tokio::time::sleep(secs(3)).await;
+    login.prepare(true).await;
+    rig.quiet().await;
+    assert_eq!((rig.now(), rig.inhibitor.refused_signals()), (before, 0));
+    assert_eq!((login.held(), login.count("inhibit")), (vec![true], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_cancel_a_new_lock_is_taken_before_the_old_one_is_dropped() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.prepare(true).await;
+    rig.until("preparing", |s| s.preparing).await;
+    login.clear_trace();
+    login.act("list", Act::After(secs(1)));
+    login.prepare(false).await;
+    rig.until("called off", |s| !s.preparing).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(login.held(), [true, true], "the new one is not verified yet");
+    rig.quiet().await;
+    assert_eq!(login.held(), [false, true]);
+    assert_eq!(login.trace(), [READ, "inhibit", "list", READ]);
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!((login.held(), rig.now().lock), (vec![false, true], LockState::Held));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_while_idle_takes_a_new_lock() {
+    let login = Scripted::giving(secs(30));
+    let rig = Rig::settled(&login, secs(30)).await;
+    login.clear_trace();
+    login.prepare(false).await;
+    rig.quiet().await;
+    assert_eq!(login.trace(), [READ, "inhibit", "list", READ]);
+    assert_eq!(login.held(), [false, true]);
+    assert_eq!((rig.now().lock, rig.now().epoch), (LockState::Held, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_release_and_a_cancel_the_lock_is_taken_again_at_once() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.prepare(true).await;
+    rig.until("preparing", |s| s.preparing).await;
+    rig.inhibitor.release().await;
+    assert_eq!((rig.now().lock, login.held()), (LockState::Released, vec![false]));
+    let cancelled = Instant::now();
+    login.prepare(false).await;
+    rig.until_held().await;
+    assert_eq!(cancelled.elapsed(), secs(0));
+    assert_eq!(login.held(), [false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inhibit_that_fails_after_a_cancel_is_tried_again() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.prepare(true).await;
+    rig.until("preparing", |s| s.preparing).await;
+    rig.inhibitor.release().await;
+    login.act("inhibit", Act::Refuse);
+    login.prepare(false).await;
+    tokio::time::sleep(secs(30)).await;
+    assert!(!rig.now().preparing, "the cancel is told at once");
+    login.behave("inhibit");
+    rig.until_held().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_done_once_and_only_in_a_shutdown() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    rig.inhibitor.release().await;
+    assert_eq!((rig.now().lock, login.held()), (LockState::Held, vec![true]));
+
+    login.prepare(true).await;
+    rig.until("preparing", |s| s.preparing).await;
+    // One that is given up half-way, and three at the same time.
+    drop(rig.inhibitor.release());
+    tokio::join!(rig.inhibitor.release(), rig.inhibitor.release(), rig.inhibitor.release());
+    rig.inhibitor.release().await;
+    assert_eq!((rig.now().lock, login.held()), (LockState::Released, vec![false]));
+    rig.quiet().await;
+    assert_eq!(login.count("inhibit"), 1, "and it is not taken again while the node goes down");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_without_a_connection_still_closes_the_lock() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.prepare(true).await;
+    rig.until("preparing", |s| s.preparing).await;
+    login.act("connect", Act::Hang);
+    login.hang_up();
+    rig.until("told", |s| s.lock != LockState::Held).await;
+    assert_eq!(login.held(), [true], "a lost connection does not lose the lock");
+    rig.inhibitor.release().await;
+    assert_eq!((rig.now().lock, login.held()), (LockState::Released, vec![false]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_started_in_a_shutdown_without_a_lock_says_so_and_takes_one_after_the_cancel() {
+    let login = Scripted::giving(secs(30));
+    login.set_preparing(true);
+    let mut rig = Rig::start(&login, secs(30));
+    let state = rig.until("preparing", |s| s.preparing).await;
+    assert_eq!(state.epoch, 1);
+    assert!(state.since.is_some());
+    rig.quiet().await;
+    assert_eq!(login.count("inhibit"), 0, "it would be refused");
+    assert!(rig.why().contains("grants no lock until it is called off"), "{}", rig.why());
+    assert_eq!(rig.now().delay, Some(secs(30)), "what time there is, is known");
+    rig.inhibitor.release().await;
+    assert_eq!(rig.now().lock, LockState::Released);
+    login.prepare(false).await;
+    rig.until_held().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_reader_ever_sees_a_held_lock_with_an_unread_shutdown_at_start() {
+    let login = Scripted::giving(secs(30));
+    login.act_once("inhibit", Act::ShutDownFirst);
+    let mut rig = Rig::start(&login, secs(30));
+    let state = rig.until("preparing", |s| s.preparing).await;
+    assert_eq!(state.epoch, 1);
+    rig.quiet().await;
+    assert_eq!(rig.now().epoch, 1);
+}

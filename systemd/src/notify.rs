@@ -1,0 +1,237 @@
+//! What a service tells its manager, and what the manager keeps for it.
+//!
+//! Everything is a no-op without `NOTIFY_SOCKET`, so the agent runs the same from a shell.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+use sd_notify::NotifyState;
+use tokio::net::unix::pipe;
+
+/// The lock's name in the service manager's file descriptor store (`FDNAME=`).
+pub const LOCK_NAME: &str = "winddown-inhibitor";
+
+/// How long the service manager may take to let go of a stored descriptor.
+const BARRIER: Duration = Duration::from_secs(2);
+
+/// Keeps a copy of the delay lock where a crash of the agent does not close it.
+pub trait LockStore: Send + Sync + 'static {
+    /// Keeps a copy of `lock`, beside what is kept already.
+    ///
+    /// # Errors
+    /// It could not be handed over; the lock then lives as long as this process only.
+    fn put(&self, lock: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Lets go of every copy kept. Resolves when they are closed, or after a time of its own.
+    /// Dropping the future abandons the wait only.
+    fn clear(&self) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>>;
+}
+
+/// Keeps nothing: a crash of the agent releases the lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoStore;
+
+/// The service manager's notification socket.
+///
+/// The methods send one datagram each. A failure is logged and otherwise ignored: nothing the agent
+/// does depends on being heard.
+#[derive(Clone, Debug)]
+pub struct Notifier {
+    enabled: bool,
+    watchdog: Option<Duration>,
+}
+
+/// Why a lock handed down by the service manager cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InheritedError {
+    /// The environment does not describe what was handed down.
+    #[error("LISTEN_FDS, LISTEN_FDNAMES: not as sd_listen_fds(3) describes them")]
+    Environment {
+        /// What is wrong.
+        #[source]
+        source: io::Error,
+    },
+    /// The descriptor cannot be taken over.
+    #[error("cannot take over file descriptor {fd} ({LOCK_NAME})")]
+    Descriptor {
+        /// Its number.
+        fd: i32,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+// === impl NoStore ===
+
+impl LockStore for NoStore {
+    fn put(&self, _lock: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn clear(&self) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+// === impl Notifier ===
+
+impl Notifier {
+    /// Reads `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
+    pub fn from_env() -> Self {
+        let enabled = std::env::var_os("NOTIFY_SOCKET").is_some_and(|path| !path.is_empty());
+        Self { enabled, watchdog: sd_notify::watchdog_enabled().filter(|_| enabled) }
+    }
+
+    /// Says nothing to nobody.
+    pub fn disabled() -> Self {
+        Self { enabled: false, watchdog: None }
+    }
+
+    /// Whether a service manager listens.
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// The service is up (`READY=1`), also after [`reloading`](Self::reloading).
+    pub fn ready(&self) {
+        self.send("READY=1", &[NotifyState::Ready]);
+    }
+
+    /// One line for `systemctl status` (`STATUS=`). Line breaks become spaces.
+    pub fn status(&self, text: &str) {
+        if self.enabled {
+            let line = text.replace(['\n', '\r'], " ");
+            self.send("STATUS=", &[NotifyState::Status(&line)]);
+        }
+    }
+
+    /// The service goes down (`STOPPING=1`).
+    pub fn stopping(&self) {
+        self.send("STOPPING=1", &[NotifyState::Stopping]);
+    }
+
+    /// The configuration is being read again (`RELOADING=1`, with the time that systemd 253 and
+    /// newer ask for). [`ready`](Self::ready) must follow.
+    pub fn reloading(&self) {
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => self.send("RELOADING=1", &[NotifyState::Reloading, now]),
+            Err(error) => tracing::warn!(%error, "cannot read the monotonic clock"),
+        }
+    }
+
+    /// How often the watchdog wants to hear from us: half of `WATCHDOG_USEC`. `None`: it is off.
+    pub fn watchdog_interval(&self) -> Option<Duration> {
+        self.watchdog.map(|limit| limit / 2)
+    }
+
+    /// The control loop is alive (`WATCHDOG=1`).
+    pub fn watchdog_ping(&self) {
+        self.send("WATCHDOG=1", &[NotifyState::Watchdog]);
+    }
+
+    /// Asks for `time` more, counted from now, to start, reload or stop (`EXTEND_TIMEOUT_USEC=`).
+    /// Must be repeated within that time. At most 71 minutes are asked for at once.
+    pub fn extend_timeout(&self, time: Duration) {
+        let micros = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        self.send("EXTEND_TIMEOUT_USEC=", &[NotifyState::ExtendTimeoutUsec(micros)]);
+    }
+
+    /// Takes the lock that an earlier process of this service left in the store.
+    ///
+    /// `None`: there is none. Must be called at most once, before anything else of the process
+    /// opens files, and only from the process that systemd started.
+    ///
+    /// # Errors
+    /// [`InheritedError`]. A descriptor that could not be taken over stays open, so that the lock
+    /// holds until the process ends: too late is better than too early here.
+    pub fn take_inherited_lock(&self) -> Result<Option<OwnedFd>, InheritedError> {
+        let listed = sd_notify::listen_fds_with_names()
+            .map_err(|source| InheritedError::Environment { source })?;
+        let mut taken = None;
+        for (fd, name) in listed {
+            if name != LOCK_NAME {
+                continue;
+            }
+            let lock = reopen(fd).map_err(|source| InheritedError::Descriptor { fd, source })?;
+            // Ours now; the number systemd gave must not keep a second copy open.
+            nix::unistd::close(fd)
+                .map_err(|errno| InheritedError::Descriptor { fd, source: errno.into() })?;
+            taken = lock.or(taken);
+        }
+        Ok(taken)
+    }
+
+    fn send(&self, what: &str, states: &[NotifyState<'_>]) {
+        if self.enabled
+            && let Err(error) = sd_notify::notify(states)
+        {
+            tracing::warn!(%error, "the service manager did not take {what}");
+        }
+    }
+}
+
+impl LockStore for Notifier {
+    fn put(&self, lock: BorrowedFd<'_>) -> io::Result<()> {
+        if !self.enabled {
+            return Ok(());
+        }
+        // Without FDPOLL=0 systemd drops the copy as soon as logind, restarting, closes its end.
+        let states =
+            [NotifyState::FdStore, NotifyState::FdName(LOCK_NAME), NotifyState::Custom("FDPOLL=0")];
+        sd_notify::notify_with_fds(&states, &[lock])
+    }
+
+    fn clear(&self) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>> {
+        Box::pin(async move {
+            if !self.enabled {
+                return Ok(());
+            }
+            sd_notify::notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(LOCK_NAME)])?;
+            barrier().await
+        })
+    }
+}
+
+/// Waits until the service manager has taken everything sent before: it closes the descriptor that
+/// comes with `BARRIER=1` when it gets there.
+async fn barrier() -> io::Result<()> {
+    let (ours, theirs) = io::pipe()?;
+    sd_notify::notify_with_fds(&[NotifyState::Custom("BARRIER=1")], &[theirs.as_fd()])?;
+    drop(theirs);
+    let ours = pipe::Receiver::from_owned_fd(ours.into())?;
+    let closed = async {
+        loop {
+            ours.readable().await?;
+            match ours.try_read(&mut [0]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+                Ok(_) => return Ok(()),
+            }
+        }
+    };
+    tokio::time::timeout(BARRIER, closed)
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+/// Opens again the fifo behind descriptor `fd`: the lock lives while any writer does. `None`: it is
+/// not a fifo, so it is no lock.
+///
+/// A descriptor known only by number cannot be adopted safely; opening what it refers to can.
+fn reopen(fd: i32) -> io::Result<Option<OwnedFd>> {
+    let path = PathBuf::from(format!("/proc/self/fd/{fd}"));
+    if !std::fs::metadata(&path)?.file_type().is_fifo() {
+        return Ok(None);
+    }
+    // Read-write, because opening a fifo for writing fails while logind, restarting, has no reader.
+    let flags = OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits()).open(path)?;
+    Ok(Some(file.into()))
+}

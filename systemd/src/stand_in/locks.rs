@@ -1,0 +1,83 @@
+//! The stand-in's locks: pipes whose other end notices when it is let go.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use tokio::net::unix::pipe;
+use tokio::time::Instant;
+
+use super::StandIn;
+
+/// One lock that was granted.
+#[derive(Clone, Debug)]
+pub struct LockRecord {
+    /// Counts the locks, from 0.
+    pub id: u64,
+    /// What it inhibits, joined by colons.
+    pub what: String,
+    /// Who took it.
+    pub who: String,
+    /// Why.
+    pub why: String,
+    /// `delay` or `block`.
+    pub mode: String,
+    /// The user that took it.
+    pub uid: u32,
+    /// The process that took it.
+    pub pid: u32,
+    /// When it was granted.
+    pub taken_at: Instant,
+    /// When its last descriptor was closed.
+    pub released_at: Option<Instant>,
+    pub(super) listed: bool,
+}
+
+impl LockRecord {
+    /// It is held, and a shutdown waits for it.
+    pub(super) fn delays_shutdown(&self) -> bool {
+        self.released_at.is_none() && self.mode == "delay" && self.inhibits("shutdown")
+    }
+
+    /// Whether it is about `what`.
+    pub(super) fn inhibits(&self, what: &str) -> bool {
+        self.what.split(':').any(|part| part == what)
+    }
+}
+
+impl StandIn {
+    /// Grants a lock: the writing end of a pipe.
+    pub(super) fn grant(&self, mut record: LockRecord) -> io::Result<OwnedFd> {
+        let (ours, theirs) = io::pipe()?;
+        let ours = pipe::Receiver::from_owned_fd(ours.into())?;
+        {
+            let mut inner = self.lock();
+            record.id = inner.locks.len() as u64;
+            inner.locks.push(record.clone());
+        }
+        self.changed();
+        let stand_in = self.clone();
+        tokio::spawn(async move {
+            closed(&ours).await;
+            for lock in stand_in.lock().locks.iter_mut().filter(|lock| lock.id == record.id) {
+                lock.released_at = Some(Instant::now());
+            }
+            stand_in.changed();
+        });
+        Ok(theirs.into())
+    }
+}
+
+/// Resolves when no writer is left.
+async fn closed(pipe: &pipe::Receiver) {
+    loop {
+        if pipe.readable().await.is_err() {
+            return;
+        }
+        match pipe.try_read(&mut [0; 16]) {
+            // Somebody wrote into the lock; that is not how it is given back.
+            Ok(1..) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(0) | Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The stand-in's D-Bus side.
+
+use std::os::unix::net::UnixStream;
+
+use tokio::time::Instant;
+use zbus::connection::Builder;
+use zbus::message::Header;
+use zbus::proxy::CacheProperties;
+use zbus::{Connection, Guid, fdo, interface};
+
+use super::locks::LockRecord;
+use super::{Behaviour, PATH, StandIn};
+
+/// In the order in which they are taken: who hears that logind is there can count on systemd.
+const NAMES: [&str; 2] = ["org.freedesktop.systemd1", "org.freedesktop.login1"];
+const SYSTEMD_PATH: &str = "/org/freedesktop/systemd1";
+
+/// The stand-in's presence on a bus. Dropping it gives the names back and closes the connection.
+#[derive(Debug)]
+pub struct OnBus {
+    connection: Connection,
+}
+
+/// Why the stand-in cannot serve.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot serve as logind on the bus at {address}")]
+pub struct StandInError {
+    address: String,
+    #[source]
+    source: zbus::Error,
+}
+
+// === impl OnBus ===
+
+impl OnBus {
+    /// Hands both names back, so that another connection can have them, and stays connected.
+    ///
+    /// # Errors
+    /// The bus did not answer.
+    pub async fn release_names(&self) -> Result<(), StandInError> {
+        for name in NAMES {
+            self.connection
+                .release_name(name)
+                .await
+                .map_err(|source| StandInError { address: "its own".into(), source })?;
+        }
+        Ok(())
+    }
+
+    /// The connection, to say things under logind's name that the stand-in would not.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Leaves the bus; resolves when the connection is closed.
+    pub async fn leave(self) {
+        // An error: it is closed already.
+        let _ = self.connection.clone().close().await;
+    }
+}
+
+impl Drop for OnBus {
+    fn drop(&mut self) {
+        let connection = self.connection.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(connection.close());
+        }
+    }
+}
+
+pub(super) async fn serve_on(stand_in: StandIn, address: &str) -> Result<OnBus, StandInError> {
+    let built = Builder::address(address)
+        .serve_at(PATH, Login(stand_in.clone()))
+        .serve_at(SYSTEMD_PATH, Systemd(stand_in.clone()))
+        .build();
+    let failed = |source| StandInError { address: address.to_owned(), source };
+    let connection = built.await.map_err(failed)?;
+    for name in NAMES {
+        connection.request_name(name).await.map_err(failed)?;
+    }
+    stand_in.lock().connections.push(connection.clone());
+    Ok(OnBus { connection })
+}
+
+/// Serves one peer until it hangs up.
+pub(super) async fn serve_peer(stand_in: StandIn, stream: UnixStream) {
+    let built = Builder::unix_stream(stream)
+        .server(Guid::generate())
+        .p2p()
+        .serve_at(PATH, Login(stand_in.clone()))
+        .serve_at(SYSTEMD_PATH, Systemd(stand_in.clone()))
+        .build();
+    match built.await {
+        Ok(connection) => {
+            stand_in.lock().connections.push(connection.clone());
+            connection.closed().await;
+            stand_in.lock().connections.retain(|other| !other.is_closed());
+        }
+        Err(error) => tracing::debug!(%error, "a peer of the stand-in went away"),
+    }
+}
+
+#[derive(Debug, zbus::DBusError)]
+#[zbus(prefix = "org.freedesktop.login1")]
+enum LoginError {
+    #[zbus(error)]
+    ZBus(zbus::Error),
+    OperationInProgress(String),
+}
+
+struct Login(StandIn);
+
+struct Systemd(StandIn);
+
+/// One row of `ListInhibitors`.
+type Row = (String, String, String, String, u32, u32);
+
+#[interface(name = "org.freedesktop.login1.Manager")]
+impl Login {
+    async fn inhibit(
+        &self,
+        what: String,
+        who: String,
+        why: String,
+        mode: String,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<zbus::OwnedFd, LoginError> {
+        self.0.called("Inhibit", &format!("{what:?}, {who:?}, {why:?}, {mode:?}")).await?;
+        let (uid, pid) = caller(&header, connection).await?;
+        let record = LockRecord {
+            id: 0,
+            what,
+            who,
+            why,
+            mode,
+            uid,
+            pid,
+            taken_at: Instant::now(),
+            released_at: None,
+            listed: true,
+        };
+        if self.0.lock().preparing && record.inhibits("shutdown") {
+            return Err(LoginError::OperationInProgress(
+                "The operation inhibition has been requested for is already running".to_owned(),
+            ));
+        }
+        let lock = self.0.grant(record).map_err(zbus::Error::from)?;
+        Ok(lock.into())
+    }
+
+    async fn list_inhibitors(&self) -> fdo::Result<Vec<Row>> {
+        self.0.called("ListInhibitors", "").await?;
+        let inner = self.0.lock();
+        let held = inner.locks.iter().filter(|lock| lock.listed && lock.released_at.is_none());
+        Ok(held
+            .map(|lock| {
+                let text = |text: &String| text.clone();
+                let (what, who) = (text(&lock.what), text(&lock.who));
+                (what, who, text(&lock.why), text(&lock.mode), lock.uid, lock.pid)
+            })
+            .collect())
+    }
+
+    #[zbus(property, name = "InhibitDelayMaxUSec")]
+    async fn inhibit_delay_max_usec(&self) -> fdo::Result<u64> {
+        self.0.called("InhibitDelayMaxUSec", "").await?;
+        Ok(u64::try_from(self.0.delay().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    #[zbus(property)]
+    async fn preparing_for_shutdown(&self) -> fdo::Result<bool> {
+        self.0.called("PreparingForShutdown", "").await?;
+        Ok(self.0.lock().preparing)
+    }
+}
+
+#[interface(name = "org.freedesktop.systemd1.Manager")]
+impl Systemd {
+    async fn kill_unit(&self, unit: String, who: String, signal: i32) -> fdo::Result<()> {
+        self.0.called("KillUnit", &format!("{unit:?}, {who:?}, {signal}")).await?;
+        if unit == "systemd-logind.service" && signal == nix::libc::SIGHUP {
+            self.0.reload();
+        }
+        Ok(())
+    }
+}
+
+impl StandIn {
+    /// Notes a call and does what was ordered for it.
+    async fn called(&self, member: &'static str, arguments: &str) -> zbus::Result<()> {
+        let behaviour = {
+            let mut inner = self.lock();
+            inner.calls.push(format!("{member}({arguments})"));
+            inner.behaviour.get(member).copied().unwrap_or_default()
+        };
+        match behaviour {
+            Behaviour::Answer => Ok(()),
+            Behaviour::Hang => std::future::pending().await,
+            Behaviour::Refuse => {
+                let refusal = fdo::Error::Failed(format!("{member} was told to refuse"));
+                Err(zbus::Error::FDO(Box::new(refusal)))
+            }
+        }
+    }
+}
+
+/// The user and the process that sent a call.
+async fn caller(header: &Header<'_>, connection: &Connection) -> zbus::Result<(u32, u32)> {
+    let Some(sender) = header.sender().filter(|_| connection.is_bus()) else {
+        return Ok((nix::unistd::getuid().as_raw(), std::process::id()));
+    };
+    let driver = fdo::DBusProxy::builder(connection).cache_properties(CacheProperties::No);
+    let driver = driver.build().await?;
+    let uid = driver.get_connection_unix_user(sender.clone().into()).await?;
+    let pid = driver.get_connection_unix_process_id(sender.clone().into()).await?;
+    Ok((uid, pid))
+}

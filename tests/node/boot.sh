@@ -1,0 +1,36 @@
+#!/bin/sh
+# Becomes the systemd-nspawn process of one disposable node.
+#
+#   boot.sh NAME BASE DIR
+#
+# It is started in mount and process namespaces of its own, so that everything mounted or started
+# here goes away with it, however it ends. DIR holds upper/ and work/ (an overlay over BASE) or a
+# finished root/.
+set -eu
+name=$1 base=$2 dir=$3
+
+# Two nodes in one control group would take each other's services for their own, so each gets a
+# group in every hierarchy. cpuset is left out: its new groups start without cpus, and systemd does
+# not use it. Where systemd runs the machine, it has handed out the group already.
+if [ ! -d /run/systemd/system ]; then
+    while read -r _ path type options _; do
+        case $type,$options in
+        cgroup,*cpuset*) ;;
+        cgroup,* | cgroup2,*)
+            mkdir -p "$path/$name"
+            echo $$ >"$path/$name/cgroup.procs"
+            ;;
+        esac
+    done </proc/mounts
+fi
+
+if [ -d "$dir/upper" ]; then
+    mkdir -p "$dir/root"
+    mount -t overlay overlay -o "lowerdir=$base,upperdir=$dir/upper,workdir=$dir/work" "$dir/root"
+fi
+
+# The three system calls are what container runtimes use for keyrings and device rules.
+exec systemd-nspawn --quiet --directory="$dir/root" --machine="$name" --boot \
+    --register=no --keep-unit --private-network --link-journal=no --resolv-conf=off \
+    --timezone=off --console=pipe --capability=all \
+    --system-call-filter="add_key keyctl request_key bpf"

@@ -1,0 +1,67 @@
+//! The node's journal, entry by entry.
+
+use serde_json::Value;
+
+use crate::{Node, NodeError};
+
+/// One entry of the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalEntry {
+    /// Nanoseconds since 1970, when the sender sent it.
+    pub at: u64,
+    /// The unit whose process sent it, or that systemd itself speaks about.
+    pub unit: String,
+    /// The sender's name for itself.
+    pub sender: String,
+    /// What it said.
+    pub message: String,
+}
+
+impl Node {
+    /// The journal's entries, oldest first, with further arguments for `journalctl`. Works on a
+    /// node that is off, too.
+    ///
+    /// # Errors
+    /// As [`Node::journal`].
+    pub async fn journal_entries(&self, args: &[&str]) -> Result<Vec<JournalEntry>, NodeError> {
+        let args = [&["--output=json"], args].concat();
+        Ok(self.journal(&args).await?.lines().filter_map(JournalEntry::parse).collect())
+    }
+}
+
+impl JournalEntry {
+    /// Reads one line of `journalctl --output=json`; nothing if it is not an entry.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Self> {
+        let entry: Value = serde_json::from_str(line).ok()?;
+        let field = |names: &[&str]| {
+            names.iter().find_map(|name| entry[name].as_str()).unwrap_or_default().to_owned()
+        };
+        let at = field(&["_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP"]);
+        Some(Self {
+            at: at.parse::<u64>().ok()? * 1000,
+            unit: field(&["UNIT", "_SYSTEMD_UNIT"]),
+            sender: field(&["SYSLOG_IDENTIFIER", "_COMM"]),
+            message: field(&["MESSAGE"]),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::JournalEntry;
+
+    #[test]
+    fn an_entry_has_the_senders_time_and_the_unit_that_systemd_speaks_about() {
+        let line = r#"{"__REALTIME_TIMESTAMP":"9","_SOURCE_REALTIME_TIMESTAMP":"7","_PID":"1",
+            "_SYSTEMD_UNIT":"init.scope","UNIT":"dbus.service","SYSLOG_IDENTIFIER":"systemd",
+            "MESSAGE":"Started"}"#;
+        let expected = JournalEntry {
+            at: 7000,
+            unit: "dbus.service".into(),
+            sender: "systemd".into(),
+            message: "Started".into(),
+        };
+        assert_eq!(JournalEntry::parse(line), Some(expected));
+    }
+}

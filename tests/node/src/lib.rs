@@ -1,0 +1,29 @@
+//! A disposable machine with systemd as its first process, for tests that need the real thing.
+//!
+//! # Behaviour
+//! [`Base::find`] makes or finds a Debian root outside git. [`Node::create`] lays a throw-away layer
+//! over it and [`Node::start`] boots it with `systemd-nspawn` in about 0.3 s: dbus, logind and
+//! journald are real, and so is a power-off. After it the node's files and journal can be read, and
+//! [`Node::start`] boots the same root again. Dropping a [`Node`] kills it and removes its files; if
+//! the test process is killed, the kernel kills the node and takes its mounts with it.
+//!
+//! # Limits
+//! Needs root, Linux, and the Debian packages `systemd-container` and `debootstrap`. The node
+//! shares the host's kernel and clocks, has a loopback device only, and no device of its own.
+//!
+//! # Design
+//! Nothing is registered with a `machined`: commands enter the namespaces of the node's first
+//! process. All mounts live in a mount namespace that ends with the node.
+
+mod base;
+mod cgroup;
+mod journal;
+mod node;
+mod pods;
+mod skip;
+
+pub use base::{Base, Unavailable, agent_binary};
+pub use journal::JournalEntry;
+pub use node::{Node, NodeError, Output};
+pub use pods::{PodLog, TestPod, install_pods, read_pod_log};
+pub use skip::{Skipped, base_or_skip};

@@ -1,0 +1,323 @@
+//! One node: made, booted, asked, powered off, booted again.
+
+mod error;
+mod layout;
+mod machine;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{Base, cgroup};
+
+pub use error::NodeError;
+use layout::{Layout, in_root};
+use machine::Machine;
+
+/// How long a boot may take: it needs 0.3 s on an idle machine.
+const BOOT: Duration = Duration::from_secs(30);
+/// How long one command in the node may take, unless the caller says otherwise.
+const COMMAND: Duration = Duration::from_secs(30);
+/// How often a condition is looked at again. Nothing outside can tell us that it changed.
+const POLL: Duration = Duration::from_millis(10);
+
+/// What a command in the node printed, and how it ended.
+#[derive(Debug)]
+pub struct Output {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// A disposable machine. See the crate's documentation.
+#[derive(Debug)]
+pub struct Node {
+    name: String,
+    base: Base,
+    dir: TempDir,
+    layout: Layout,
+    machine: Option<Machine>,
+}
+
+// === impl Node ===
+
+impl Node {
+    /// Lays out a node's files over `base`, without booting it.
+    ///
+    /// # Errors
+    /// [`NodeError::File`] when the temporary folder cannot be used.
+    pub async fn create(base: &Base) -> Result<Self, NodeError> {
+        let temp = std::env::temp_dir();
+        let dir = tempfile::Builder::new()
+            .prefix("winddown-node-")
+            .tempdir()
+            .map_err(|source| NodeError::File { path: temp, source })?;
+        // A machine name may hold letters, digits and dashes; tempfile's has letters and digits.
+        let name = dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let layout = Layout::prepare(base, dir.path()).await?;
+        Ok(Self { name, base: base.clone(), dir, layout, machine: None })
+    }
+
+    /// Lays out a node and boots it.
+    ///
+    /// # Errors
+    /// As [`Self::create`] and [`Self::start`].
+    pub async fn boot(base: &Base) -> Result<Self, NodeError> {
+        let mut node = Self::create(base).await?;
+        node.start().await?;
+        Ok(node)
+    }
+
+    /// Boots the node, for the first time or again after [`Self::wait_off`], and waits until
+    /// systemd has started everything.
+    ///
+    /// # Errors
+    /// [`NodeError::Died`] or [`NodeError::TimedOut`], each with the end of the console output.
+    pub async fn start(&mut self) -> Result<(), NodeError> {
+        let console = self.console_file();
+        let machine = Machine::start(&self.name, self.base.root(), self.dir.path(), &console)
+            .map_err(|source| NodeError::Start { program: "setpriv".to_owned(), source })?;
+        let machine = self.machine.insert(machine);
+        let deadline = Instant::now() + BOOT;
+        while machine.find_leader().is_none() {
+            let ended = machine.ended();
+            if ended.is_some() || Instant::now() > deadline {
+                return Err(self.boot_error(ended));
+            }
+            sleep(POLL).await;
+        }
+        loop {
+            let asked = self
+                .exec(&["systemctl", "is-system-running", "--wait"], BOOT)
+                .await
+                .map(|output| output.stdout);
+            match asked {
+                // "degraded" is a unit that failed, which is for the test to judge.
+                Ok(state) if matches!(state.trim(), "running" | "degraded") => return Ok(()),
+                _ if Instant::now() > deadline || !self.is_on() => {
+                    let ended = self.machine.as_mut().and_then(Machine::ended);
+                    return Err(self.boot_error(ended));
+                }
+                // The bus is not there yet.
+                _ => sleep(POLL).await,
+            }
+        }
+    }
+
+    /// Whether the node is switched on.
+    pub fn is_on(&mut self) -> bool {
+        self.machine.as_mut().is_some_and(|machine| machine.ended().is_none())
+    }
+
+    /// The node's name, unique on the host while it exists.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs a command in the node, to its end or `limit`, when it is killed.
+    ///
+    /// # Errors
+    /// [`NodeError::Off`], [`NodeError::TimedOut`]. A command that fails is not an error here.
+    pub async fn exec(&self, argv: &[&str], limit: Duration) -> Result<Output, NodeError> {
+        let child = self.command(argv)?.stdin(Stdio::null()).kill_on_drop(true).output();
+        let output = timeout(limit, child)
+            .await
+            .map_err(|_| NodeError::TimedOut { what: format!("`{}`", argv.join(" ")), limit })?
+            .map_err(|source| NodeError::Start { program: "nsenter".to_owned(), source })?;
+        Ok(Output {
+            status: output.status,
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+
+    /// Runs a command in the node that must succeed, and returns its standard output.
+    ///
+    /// # Errors
+    /// As [`Self::exec`], and [`NodeError::Command`] when it fails.
+    pub async fn run(&self, argv: &[&str]) -> Result<String, NodeError> {
+        let Output { status, stdout, stderr } = self.exec(argv, COMMAND).await?;
+        if status.success() {
+            return Ok(stdout);
+        }
+        Err(NodeError::Command { command: argv.join(" "), status, stdout, stderr })
+    }
+
+    /// A command that will run in all namespaces of the node, with a clean environment. The caller
+    /// starts it; its output is readable as it comes.
+    ///
+    /// # Errors
+    /// [`NodeError::Off`].
+    pub fn command(&self, argv: &[&str]) -> Result<Command, NodeError> {
+        let leader = self.machine.as_ref().and_then(Machine::leader).ok_or(NodeError::Off)?;
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--target={leader}"))
+            .args(["--all", "--root", "--wd", "--"])
+            .args(argv)
+            .env_clear()
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", "/root")
+            .env("LANG", "C.UTF-8");
+        Ok(command)
+    }
+
+    /// Waits until `condition` holds; `what` names it in the error.
+    ///
+    /// # Errors
+    /// [`NodeError::TimedOut`].
+    pub async fn wait_until(
+        &self,
+        what: &str,
+        limit: Duration,
+        mut condition: impl AsyncFnMut() -> bool,
+    ) -> Result<Duration, NodeError> {
+        let start = Instant::now();
+        while !condition().await {
+            if start.elapsed() > limit {
+                return Err(NodeError::TimedOut { what: what.to_owned(), limit });
+            }
+            sleep(POLL).await;
+        }
+        Ok(start.elapsed())
+    }
+
+    /// Waits until the node has switched itself off.
+    ///
+    /// # Errors
+    /// [`NodeError::TimedOut`] leaves the node as it is; [`NodeError::Off`] when it was off before.
+    pub async fn wait_off(&mut self, limit: Duration) -> Result<(), NodeError> {
+        let start = Instant::now();
+        let machine = self.machine.as_mut().ok_or(NodeError::Off)?;
+        while machine.ended().is_none() {
+            if start.elapsed() > limit {
+                return Err(NodeError::TimedOut { what: "the node to switch off".into(), limit });
+            }
+            sleep(POLL).await;
+        }
+        self.machine = None;
+        cgroup::remove_everywhere(&self.name);
+        Ok(())
+    }
+
+    /// Cuts the node's power: everything in it is gone at once. Does nothing to a node that is off.
+    pub fn kill(&mut self) {
+        if let Some(mut machine) = self.machine.take() {
+            machine.kill();
+            cgroup::remove_everywhere(&self.name);
+        }
+    }
+
+    /// Reads a file of the node, whether it is on or off. `path` is absolute and passes no
+    /// symbolic link.
+    ///
+    /// # Errors
+    /// [`NodeError::File`].
+    pub fn read(&self, path: &str) -> Result<String, NodeError> {
+        let path = self.host_path(path);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(source) => Err(NodeError::File { path, source }),
+        }
+    }
+
+    /// Writes a file of the node with the given mode, making its folders.
+    ///
+    /// # Errors
+    /// [`NodeError::File`].
+    pub fn write(&self, path: &str, text: impl AsRef<[u8]>, mode: u32) -> Result<(), NodeError> {
+        let root = self.machine.as_ref().and_then(Machine::root);
+        let path = in_root(&root.unwrap_or_else(|| self.layout.written(self.dir.path())), path);
+        let written = path
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&path, text))
+            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)));
+        written.map_err(|source| NodeError::File { path, source })
+    }
+
+    /// Copies a file of the host into the node, executable.
+    ///
+    /// # Errors
+    /// [`NodeError::File`].
+    pub fn install(&self, host: &Path, path: &str) -> Result<(), NodeError> {
+        let bytes =
+            fs::read(host).map_err(|source| NodeError::File { path: host.to_owned(), source })?;
+        self.write(path, bytes, 0o755)
+    }
+
+    /// What `journalctl` prints of the node's journal, on or off, with further arguments.
+    ///
+    /// # Errors
+    /// [`NodeError::Start`] or [`NodeError::Command`] when the journal cannot be read.
+    pub async fn journal(&self, args: &[&str]) -> Result<String, NodeError> {
+        let journal = self.host_path("/var/log/journal");
+        let output = Command::new("journalctl")
+            .arg("--directory")
+            .arg(journal)
+            .args(["--no-pager", "--quiet"])
+            .args(args)
+            .output()
+            .await
+            .map_err(|source| NodeError::Start { program: "journalctl".to_owned(), source })?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(NodeError::Command {
+            command: format!("journalctl {}", args.join(" ")),
+            status: output.status,
+            stdout: String::new(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+
+    /// What the node printed on its console since it was created.
+    #[must_use]
+    pub fn console(&self) -> String {
+        fs::read(self.console_file())
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    fn console_file(&self) -> PathBuf {
+        self.dir.path().join("console")
+    }
+
+    fn boot_error(&mut self, ended: Option<ExitStatus>) -> NodeError {
+        self.kill();
+        let console = self.console();
+        let tail = console.lines().rev().take(20).collect::<Vec<_>>();
+        let console = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
+        match ended {
+            Some(status) => NodeError::Died { status, console },
+            None => NodeError::TimedOut {
+                what: format!("the node to boot; its console said: {console}"),
+                limit: BOOT,
+            },
+        }
+    }
+
+    /// Where the host finds a file of the node.
+    fn host_path(&self, path: &str) -> PathBuf {
+        match self.machine.as_ref().and_then(Machine::root) {
+            Some(root) => in_root(&root, path),
+            None => self.layout.find(&self.base, self.dir.path(), path),
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

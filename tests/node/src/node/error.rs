@@ -1,0 +1,60 @@
+//! What can go wrong with a node.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// Why something with a node went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// A file of the node could not be read or written.
+    #[error("{}", path.display())]
+    File {
+        /// The file, as the host sees it.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A program could not be started on the host.
+    #[error("{program} could not be started")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The node is not running, and the call needs it to.
+    #[error("the node is not running")]
+    Off,
+    /// The node ended while it booted.
+    #[error("the node ended while it booted ({status}); its console said: {console}")]
+    Died {
+        /// How `systemd-nspawn` ended.
+        status: ExitStatus,
+        /// The end of the console output.
+        console: String,
+    },
+    /// A condition did not come true in time.
+    #[error("{what}: not within {limit:?}")]
+    TimedOut {
+        /// What was waited for, and what was last seen where the caller told.
+        what: String,
+        /// How long.
+        limit: Duration,
+    },
+    /// A command in the node failed.
+    #[error("`{command}` failed ({status}): {stderr}{stdout}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// Its standard output.
+        stdout: String,
+        /// Its standard error.
+        stderr: String,
+    },
+}

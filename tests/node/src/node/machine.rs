@@ -1,0 +1,113 @@
+//! The processes of a node that is switched on.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+/// How long a killed node may take to be gone before nspawn is killed as well.
+const END: Duration = Duration::from_secs(10);
+
+/// A node that is switched on. Dropping it does not end it.
+#[derive(Debug)]
+pub(super) struct Machine {
+    /// Ends when nspawn does, with its exit status.
+    unshare: Child,
+    /// The node's first process, by the host's count; `None` until nspawn has made it.
+    leader: Option<Pid>,
+}
+
+impl Machine {
+    /// Starts nspawn for the node `name`, which is laid out in `dir` over `base`.
+    pub(super) fn start(name: &str, base: &Path, dir: &Path, console: &Path) -> io::Result<Self> {
+        let open = || fs::File::options().create(true).append(true).open(console);
+        // Should the test be killed, the kernel kills unshare, therefore nspawn, and with it the
+        // whole process namespace that nspawn is the first of. nspawn's own children do not follow
+        // it in death.
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        if Path::new("/run/systemd/system").exists() {
+            // The host's systemd owns the control groups; it is asked for one. (It becomes the
+            // command that follows, so the process stays the same.)
+            command.args(["systemd-run", "--quiet", "--scope", "--property=Delegate=yes"]);
+            command.arg(format!("--unit={name}"));
+        }
+        let unshare = command
+            .args(["unshare", "--mount", "--propagation", "private", "--pid", "--fork"])
+            .args(["--kill-child=KILL", "--mount-proc", "sh"])
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("boot.sh"))
+            .arg(name)
+            .arg(base)
+            .arg(dir)
+            .stdin(Stdio::null())
+            .stdout(open()?)
+            .stderr(open()?)
+            .spawn()?;
+        Ok(Self { unshare, leader: None })
+    }
+
+    /// Looks for the node's first process.
+    pub(super) fn find_leader(&mut self) -> Option<Pid> {
+        if self.leader.is_none() {
+            let nspawn = first_of_namespace(self.unshare.id())?;
+            self.leader = first_of_namespace(nspawn)
+                .and_then(|pid| i32::try_from(pid).ok())
+                .and_then(Pid::from_raw);
+        }
+        self.leader
+    }
+
+    /// The node's first process, once it was found.
+    pub(super) fn leader(&self) -> Option<Pid> {
+        self.leader
+    }
+
+    /// The node's root folder, as the host sees it.
+    pub(super) fn root(&self) -> Option<PathBuf> {
+        self.leader.map(|leader| PathBuf::from(format!("/proc/{leader}/root")))
+    }
+
+    /// How nspawn ended; `None` while the node is on.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.unshare.try_wait().ok().flatten()
+    }
+
+    /// Ends everything in the node at once. Blocks for as long as the kernel needs for that,
+    /// because it serves `Drop`.
+    pub(super) fn kill(&mut self) {
+        // The first process of a process namespace takes all others with it. nspawn collects it,
+        // cleans up behind it and ends by itself.
+        if let Some(leader) = self.leader {
+            let _ = kill_process(leader, Signal::KILL);
+            self.wait_for_unshare(END);
+        }
+        let _ = self.unshare.kill();
+        let _ = self.unshare.wait();
+    }
+
+    fn wait_for_unshare(&self, limit: Duration) {
+        let pid = i32::try_from(self.unshare.id()).ok().and_then(Pid::from_raw);
+        let opened = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        if let (Some(Ok(pidfd)), Ok(limit)) = (opened, limit.try_into()) {
+            let _ = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&limit));
+        }
+    }
+}
+
+/// The child of `parent` that is process 1 of its namespace. The short-lived helper that nspawn
+/// starts first is not.
+fn first_of_namespace(parent: u32) -> Option<u32> {
+    let parent = parent.to_string();
+    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let status = fs::read_to_string(entry.path().join("status")).ok()?;
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
+        let is_child = field("PPid:")?.trim() == parent;
+        let is_first = field("NSpid:")?.split_whitespace().next_back() == Some("1");
+        (is_child && is_first).then_some(pid)
+    })
+}

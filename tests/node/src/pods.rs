@@ -1,0 +1,146 @@
+//! Pods that write down when they were started, asked to stop, and gone.
+
+use std::collections::BTreeMap;
+
+use crate::{Node, NodeError};
+
+/// The folder in the node, on its disk, that holds one file of times per pod.
+const LOGS: &str = "/var/log/pods-under-test";
+const SCRIPT: &str = "/usr/local/bin/pod-under-test";
+
+/// What runs in every pod: it needs a while to stop, and says when it was asked and when it went.
+/// Each line is flushed to the file at once, so a kill loses nothing.
+const POD: &str = r#"#!/bin/sh
+log=/var/log/pods-under-test/$1 stop=$2
+say() { echo "$1 $(date +%s%N) $$" >>"$log"; }
+trap 'say TERM; kill $child; sleep "$stop"; say EXIT; exit 0' TERM
+say START
+while :; do
+    sleep 3600 &
+    child=$!
+    wait $child
+done
+"#;
+
+/// One pod for a test.
+#[derive(Debug, Clone)]
+pub struct TestPod {
+    /// Its name; also the manifest's and the log's.
+    pub name: String,
+    /// `spec.priority`.
+    pub priority: i32,
+    /// How long it takes to stop once asked, in milliseconds.
+    pub stop_ms: u32,
+    /// `spec.terminationGracePeriodSeconds`.
+    pub grace_seconds: u32,
+}
+
+/// What a pod wrote down. Times are nanoseconds since 1970, by the clock that node and host share.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodLog {
+    /// Each start: time and process id as the node counts.
+    pub starts: Vec<(u64, u32)>,
+    /// Each SIGTERM.
+    pub terms: Vec<u64>,
+    /// Each exit of its own accord; a pod that was killed has fewer of these than of the others.
+    pub exits: Vec<u64>,
+}
+
+// === impl TestPod ===
+
+impl TestPod {
+    /// A pod that stops in `stop_ms`, well inside its own grace of 30 s.
+    #[must_use]
+    pub fn new(name: impl Into<String>, priority: i32, stop_ms: u32) -> Self {
+        Self { name: name.into(), priority, stop_ms, grace_seconds: 30 }
+    }
+
+    /// Its manifest, as JSON, which is YAML too.
+    #[must_use]
+    pub fn manifest(&self) -> String {
+        let seconds = f64::from(self.stop_ms) / 1000.0;
+        serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": { "name": self.name },
+            "spec": {
+                "hostNetwork": true,
+                "priority": self.priority,
+                "terminationGracePeriodSeconds": self.grace_seconds,
+                "containers": [{
+                    "name": "main",
+                    "image": "host",
+                    "command": ["/bin/sh", SCRIPT, self.name, seconds.to_string()],
+                }],
+            },
+        })
+        .to_string()
+    }
+}
+
+// === impl PodLog ===
+
+impl PodLog {
+    fn parse(text: &str) -> Self {
+        let mut log = Self::default();
+        for line in text.lines() {
+            let mut fields = line.split(' ');
+            let (Some(what), Some(Ok(at))) = (fields.next(), fields.next().map(str::parse)) else {
+                continue;
+            };
+            match what {
+                "START" => {
+                    let pid = fields.next().and_then(|pid| pid.parse().ok()).unwrap_or(0);
+                    log.starts.push((at, pid));
+                }
+                "TERM" => log.terms.push(at),
+                "EXIT" => log.exits.push(at),
+                _ => {}
+            }
+        }
+        log
+    }
+}
+
+/// Puts the pods' script into the node and a manifest for each into its manifests folder.
+///
+/// # Errors
+/// [`NodeError::File`].
+pub fn install_pods(node: &Node, pods: &[TestPod]) -> Result<(), NodeError> {
+    node.write(SCRIPT, POD, 0o755)?;
+    node.write(&format!("{LOGS}/.keep"), "", 0o644)?;
+    for pod in pods {
+        let path = format!("/etc/winddown/pods/{}.json", pod.name);
+        node.write(&path, pod.manifest(), 0o644)?;
+    }
+    Ok(())
+}
+
+/// What each pod has written down so far, by name. A pod that never started has an empty log.
+#[must_use]
+pub fn read_pod_log(node: &Node, pods: &[TestPod]) -> BTreeMap<String, PodLog> {
+    let read = |pod: &TestPod| {
+        let text = node.read(&format!("{LOGS}/{}", pod.name)).unwrap_or_default();
+        (pod.name.clone(), PodLog::parse(&text))
+    };
+    pods.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PodLog, TestPod};
+
+    #[test]
+    fn a_log_is_read_and_a_torn_line_is_passed_over() {
+        let log = PodLog::parse("START 5 17\nTERM 7 17\nSTART 9 18\nEXIT 10 18\nEXI");
+        assert_eq!(log, PodLog { starts: vec![(5, 17), (9, 18)], terms: vec![7], exits: vec![10] });
+    }
+
+    #[test]
+    fn a_manifest_holds_the_priority_and_the_time_to_stop() {
+        let manifest: serde_json::Value =
+            serde_json::from_str(&TestPod::new("web", 1000, 1500).manifest()).unwrap();
+        assert_eq!(manifest["spec"]["priority"], 1000);
+        assert_eq!(manifest["spec"]["containers"][0]["command"][3], "1.5");
+    }
+}

@@ -1,0 +1,53 @@
+//! A power-off that logind announces.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::setup::{SOON, Scenario, TestResult};
+
+#[tokio::test]
+async fn a_power_off_ends_all_pods_in_order_then_releases_the_lock_and_leaves_a_report()
+-> TestResult {
+    let test = "a_power_off_ends_all_pods_in_order_then_releases_the_lock_and_leaves_a_report";
+    let Some(mut scenario) = Scenario::running(test).await? else { return Ok(()) };
+    let asked = scenario.power_off().await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
+
+    let (first_term, last_exit) = scenario.assert_ended_in_order()?;
+    let until_first = Duration::from_nanos(first_term - asked);
+    println!("`systemctl poweroff` to first SIGTERM: {until_first:?}");
+    assert!(until_first < Duration::from_secs(1), "{until_first:?} until the first SIGTERM");
+
+    // logind says this when no delay lock is left, and not before.
+    let released = scenario
+        .node
+        .journal_entries(&["--unit=systemd-logind"])
+        .await?
+        .into_iter()
+        .find(|entry| entry.message.starts_with("System is powering down"))
+        .ok_or("logind never powered the node down")?
+        .at;
+    assert!(released >= last_exit, "the lock was released before the last pod's exit");
+    let kept = Duration::from_nanos(released - last_exit);
+    println!("last exit to lock released: {kept:?}");
+    assert!(kept < Duration::from_millis(1500), "the lock was held for {kept:?} for nothing");
+    scenario.assert_systemd_killed_nothing().await?;
+
+    scenario.node.start().await?;
+    scenario
+        .node
+        .wait_until("the report", SOON, async || scenario.text(&["report"]).await.is_ok())
+        .await?;
+    let report: Value = serde_json::from_str(&scenario.text(&["report", "-o", "json"]).await?)?;
+    assert_eq!(report["outcome"], "clean", "{report}");
+    assert_eq!(report["trigger"], "loginManager");
+    let pods = report["groups"].as_array().into_iter().flatten();
+    let pods = pods.map(|group| group["pods"].as_array().map_or(0, Vec::len));
+    assert_eq!(pods.collect::<Vec<_>>(), [10, 6, 4], "{report}");
+    let text = scenario.text(&["report"]).await?;
+    for pod in &scenario.pods {
+        assert!(text.contains(&pod.name), "{} is missing in:\n{text}", pod.name);
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Restarts of the agent and of what it leans on, while the node is up.
+
+use std::time::Duration;
+
+use crate::setup::{LOCK_BACK, SOON, Scenario, TestResult};
+
+#[tokio::test]
+async fn a_restart_of_the_agent_keeps_the_pods_and_the_lock() -> TestResult {
+    let test = "a_restart_of_the_agent_keeps_the_pods_and_the_lock";
+    let Some(scenario) = Scenario::running(test).await? else { return Ok(()) };
+    let before = scenario.untouched_pids().await?;
+    let old = scenario.status().await?["node"]["pid"].clone();
+    scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+    let took = scenario.lock_is_back().await?;
+    println!("lock back after a restart: {took:?}");
+    assert!(took < LOCK_BACK, "the lock was away for {took:?}");
+    assert_ne!(scenario.status().await?["node"]["pid"], old);
+    assert_eq!(scenario.untouched_pids().await?, before);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_killed_agent_comes_back_to_the_same_pods_and_the_lock() -> TestResult {
+    let test = "a_killed_agent_comes_back_to_the_same_pods_and_the_lock";
+    let Some(scenario) = Scenario::running(test).await? else { return Ok(()) };
+    let before = scenario.untouched_pids().await?;
+    let old = scenario.status().await?["node"]["pid"].clone();
+    scenario
+        .node
+        .run(&["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "winddown"])
+        .await?;
+    let changed = async || {
+        let status = scenario.status().await;
+        status.is_ok_and(|status| status["node"]["pid"] != old && status["lock"]["state"] == "held")
+    };
+    let took = scenario.node.wait_until("a new agent with the lock", SOON, changed).await?;
+    println!("lock back after kill -9: {took:?}");
+    assert!(took < LOCK_BACK, "the lock was away for {took:?}");
+    assert!(scenario.lock_is_listed().await);
+    assert_eq!(scenario.untouched_pids().await?, before);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_restart_of_dbus_leaves_the_pods_alone_and_the_node_protected() -> TestResult {
+    survives_restart_of(
+        "a_restart_of_dbus_leaves_the_pods_alone_and_the_node_protected",
+        "dbus.service",
+    )
+    .await
+}
+
+#[tokio::test]
+async fn a_restart_of_logind_leaves_the_pods_alone_and_the_node_protected() -> TestResult {
+    survives_restart_of(
+        "a_restart_of_logind_leaves_the_pods_alone_and_the_node_protected",
+        "systemd-logind.service",
+    )
+    .await
+}
+
+#[tokio::test]
+async fn an_agent_killed_in_the_middle_of_a_shutdown_comes_back_and_finishes_it() -> TestResult {
+    let test = "an_agent_killed_in_the_middle_of_a_shutdown_comes_back_and_finishes_it";
+    let Some(mut scenario) = Scenario::running(test).await? else { return Ok(()) };
+    scenario.power_off().await?;
+    let asked = async || scenario.logs().values().any(|log| !log.terms.is_empty());
+    scenario.node.wait_until("the first pod to be asked", SOON, asked).await?;
+    scenario
+        .node
+        .run(&["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "winddown"])
+        .await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
+    scenario.assert_ended_within(LOCK_BACK + Duration::from_secs(1))?;
+    scenario.assert_systemd_killed_nothing().await
+}
+
+async fn survives_restart_of(test: &str, unit: &str) -> TestResult {
+    let Some(mut scenario) = Scenario::running(test).await? else { return Ok(()) };
+    let before = scenario.untouched_pids().await?;
+    scenario.node.run(&["systemctl", "restart", unit]).await?;
+    // logind itself is back before it can be asked.
+    let answers = async || scenario.node.run(&["loginctl", "list-sessions"]).await.is_ok();
+    scenario.node.wait_until("logind to answer", SOON, answers).await?;
+    let took = scenario.lock_is_back().await?;
+    println!("lock back after a restart of {unit}: {took:?}");
+    assert!(took < LOCK_BACK, "the lock was away for {took:?}");
+    assert_eq!(scenario.untouched_pids().await?, before);
+
+    // Being listed is one thing; what counts is that the next power-off is still heard.
+    scenario.power_off().await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
+    scenario.assert_ended_in_order()?;
+    scenario.assert_systemd_killed_nothing().await
+}

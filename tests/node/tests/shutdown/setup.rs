@@ -1,0 +1,206 @@
+//! A node with winddown and twenty pods, and the questions that all tests ask of it.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::time::Duration;
+
+use serde_json::Value;
+use winddown_node_tests::{
+    Node, PodLog, TestPod, agent_binary, base_or_skip, install_pods, read_pod_log,
+};
+
+pub(crate) type TestResult<T = ()> = Result<T, Box<dyn Error>>;
+
+/// Generous, for a busy machine: what is promised is asserted apart from waiting for it.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+/// How long the lock may be away.
+pub(crate) const LOCK_BACK: Duration = Duration::from_secs(1);
+/// How far apart the pods of one group may be asked: each writes it down with a program of its own.
+const SPREAD: Duration = Duration::from_millis(500);
+/// The priorities of the pods' three groups, in the order in which they end.
+pub(crate) const GROUPS: [i32; 3] = [0, 1000, 2_000_000_000];
+
+const CONFIG: &str = "\
+apiVersion: winddown.dev/v1alpha1
+kind: Configuration
+shutdownGracePeriodByPodPriority:
+- priority: 0
+  shutdownGracePeriodSeconds: 6
+- priority: 1000
+  shutdownGracePeriodSeconds: 4
+- priority: 2000000000
+  shutdownGracePeriodSeconds: 4
+";
+
+/// A node with winddown installed and pods to run.
+pub(crate) struct Scenario {
+    pub(crate) node: Node,
+    pub(crate) pods: Vec<TestPod>,
+}
+
+impl Scenario {
+    /// Boots a node and installs winddown and the pods, as an operator would. The agent is not
+    /// started. Nothing, after saying so, where no node can be booted.
+    pub(crate) async fn installed(test: &str) -> TestResult<Option<Self>> {
+        let Some(base) = base_or_skip(test).await? else { return Ok(None) };
+        let agent = agent_binary().await?;
+        let node = Node::boot(&base).await?;
+        let pods = twenty_pods();
+        node.write("/etc/winddown/config.yaml", CONFIG, 0o644)?;
+        install_pods(&node, &pods)?;
+        node.install(&agent, "/opt/winddown")?;
+        node.run(&["/opt/winddown", "install", "--runtime", "process"]).await?;
+        Ok(Some(Self { node, pods }))
+    }
+
+    /// As [`Self::installed`], with the agent and all pods running and the lock held.
+    pub(crate) async fn running(test: &str) -> TestResult<Option<Self>> {
+        let Some(scenario) = Self::installed(test).await? else { return Ok(None) };
+        scenario.start().await?;
+        Ok(Some(scenario))
+    }
+
+    /// Starts the agent and waits for its pods and its lock.
+    pub(crate) async fn start(&self) -> TestResult {
+        if let Err(error) = self.node.run(&["systemctl", "start", "winddown"]).await {
+            let journal = self.node.journal(&["--unit=winddown"]).await.unwrap_or_default();
+            return Err(format!("{error}\n{journal}").into());
+        }
+        let waited = self
+            .node
+            .wait_until("all pods to run", SOON, async || {
+                self.logs().values().all(|log| !log.starts.is_empty())
+            })
+            .await;
+        if let Err(error) = waited {
+            let status = self.text(&["status"]).await.unwrap_or_else(|error| error.to_string());
+            let journal = self.node.journal(&["--unit=winddown"]).await.unwrap_or_default();
+            return Err(format!("{error}\n{status}\n{journal}").into());
+        }
+        self.lock_is_back().await?;
+        Ok(())
+    }
+
+    /// What each pod wrote down.
+    pub(crate) fn logs(&self) -> BTreeMap<String, PodLog> {
+        read_pod_log(&self.node, &self.pods)
+    }
+
+    /// What a `winddown` command prints.
+    pub(crate) async fn text(&self, args: &[&str]) -> TestResult<String> {
+        Ok(self.node.run(&[&["winddown"], args].concat()).await?)
+    }
+
+    /// `winddown status -o json`.
+    pub(crate) async fn status(&self) -> TestResult<Value> {
+        Ok(serde_json::from_str(&self.text(&["status", "--output", "json"]).await?)?)
+    }
+
+    /// Waits until logind lists the lock and a running agent says that it holds it. Returns how
+    /// long that took.
+    pub(crate) async fn lock_is_back(&self) -> TestResult<Duration> {
+        let held = async || {
+            self.lock_is_listed().await
+                && self.status().await.is_ok_and(|status| status["lock"]["state"] == "held")
+        };
+        let waited = self.node.wait_until("the lock to be held", SOON, held).await;
+        match waited {
+            Ok(took) => Ok(took),
+            Err(error) => {
+                let status = self.text(&["status"]).await.unwrap_or_else(|e| e.to_string());
+                let journal = self.node.journal(&["--unit=winddown"]).await?;
+                Err(format!("{error}\n{status}\n{journal}").into())
+            }
+        }
+    }
+
+    /// Whether logind itself lists a lock of winddown's.
+    pub(crate) async fn lock_is_listed(&self) -> bool {
+        let listed = self.node.run(&["systemd-inhibit", "--list", "--no-legend"]).await;
+        listed.is_ok_and(|text| text.lines().any(|line| line.contains("winddown")))
+    }
+
+    /// The process id of each pod, by its own count; each pod was started once and never asked to
+    /// stop, and its process is there.
+    pub(crate) async fn untouched_pids(&self) -> TestResult<Vec<u32>> {
+        let mut pids = Vec::new();
+        for (name, log) in self.logs() {
+            let [(_, pid)] = log.starts[..] else {
+                return Err(format!("{name} was started {} times", log.starts.len()).into());
+            };
+            if !log.terms.is_empty() {
+                return Err(format!("{name} was asked to stop").into());
+            }
+            pids.push(pid);
+        }
+        let alive = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        self.node.run(&["sh", "-c", &format!("kill -0 {alive}")]).await?;
+        Ok(pids)
+    }
+
+    /// The logs of one group's pods.
+    pub(crate) fn group(&self, priority: i32) -> Vec<PodLog> {
+        let logs = self.logs();
+        let of_group = self.pods.iter().filter(|pod| pod.priority == priority);
+        of_group.map(|pod| logs[&pod.name].clone()).collect()
+    }
+
+    /// As [`Self::assert_ended_within`], with no time to speak of between the groups.
+    pub(crate) fn assert_ended_in_order(&self) -> TestResult<(u64, u64)> {
+        self.assert_ended_within(Duration::from_millis(500))
+    }
+
+    /// Fails unless every pod was asked once, ended by itself, and every group waited for the one
+    /// before it and then for no longer than `gap`. Returns the first request and the last exit,
+    /// in nanoseconds since 1970.
+    pub(crate) fn assert_ended_within(&self, gap: Duration) -> TestResult<(u64, u64)> {
+        for (name, log) in self.logs() {
+            assert_eq!(log.terms.len(), 1, "{name}: {log:?}");
+            assert_eq!(log.exits.len(), 1, "{name} did not end by itself: {log:?}");
+        }
+        let mut spans = Vec::new();
+        for priority in GROUPS {
+            let group = self.group(priority);
+            let terms = group.iter().flat_map(|log| log.terms.iter().copied());
+            let first = terms.clone().min().ok_or("an empty group")?;
+            let spread = Duration::from_nanos(terms.max().unwrap_or(first) - first);
+            assert!(spread < SPREAD.max(gap), "group {priority} was asked over {spread:?}");
+            let exit = group.iter().flat_map(|log| log.exits.iter().copied()).max();
+            spans.push((first, exit.ok_or("nobody exited")?));
+        }
+        for (before, after) in spans.iter().zip(&spans[1..]) {
+            assert!(after.0 >= before.1, "a group began before the one before it had ended");
+            let waited = Duration::from_nanos(after.0 - before.1);
+            println!("gap between groups: {waited:?}");
+            assert!(waited < gap, "{waited:?} passed between two groups");
+        }
+        Ok((spans[0].0, spans[2].1))
+    }
+
+    /// Fails if systemd had to use force on anything, or waited for something in vain.
+    pub(crate) async fn assert_systemd_killed_nothing(&self) -> TestResult {
+        for entry in self.node.journal_entries(&["_PID=1"]).await? {
+            let forced = ["Killing process", "SIGKILL", "timed out", "Failed with result"]
+                .iter()
+                .any(|sign| entry.message.contains(sign));
+            assert!(!forced, "systemd said of {}: {}", entry.unit, entry.message);
+        }
+        Ok(())
+    }
+
+    /// Asks logind to power the node off. Returns the time just before, in nanoseconds since 1970.
+    pub(crate) async fn power_off(&self) -> TestResult<u64> {
+        let now = self.node.run(&["date", "+%s%N"]).await?.trim().parse()?;
+        self.node.run(&["systemctl", "poweroff"]).await?;
+        Ok(now)
+    }
+}
+
+/// Ten ordinary pods, six of a higher priority, four critical ones. The slowest of each group
+/// decides how long the group takes: 1.2 s, 0.5 s, 0.4 s.
+fn twenty_pods() -> Vec<TestPod> {
+    let ordinary = (0..10).map(|n| TestPod::new(format!("web-{n}"), 0, 300 + 100 * n));
+    let queues = (0..6).map(|n| TestPod::new(format!("queue-{n}"), 1000, 500));
+    let critical = (0..4).map(|n| TestPod::new(format!("agent-{n}"), 2_000_000_000, 400));
+    ordinary.chain(queues).chain(critical).collect()
+}

@@ -1,0 +1,25 @@
+//! Somebody on the bus who is not logind says that the node goes down.
+
+use crate::setup::{SOON, Scenario, TestResult};
+
+#[tokio::test]
+async fn a_shutdown_signal_from_an_unprivileged_user_touches_no_pod_and_is_logged() -> TestResult {
+    let test = "a_shutdown_signal_from_an_unprivileged_user_touches_no_pod_and_is_logged";
+    let Some(scenario) = Scenario::running(test).await? else { return Ok(()) };
+    let before = scenario.untouched_pids().await?;
+    let spoof = "setpriv --reuid=65534 --clear-groups dbus-send --system --type=signal \
+                 /org/freedesktop/login1 org.freedesktop.login1.Manager.PrepareForShutdown \
+                 boolean:true";
+    scenario.node.run(&["sh", "-c", spoof]).await?;
+
+    let warned = async || {
+        let said = scenario.node.journal_entries(&["--unit=winddown"]).await.unwrap_or_default();
+        said.iter().any(|entry| entry.message.contains("PrepareForShutdown"))
+    };
+    scenario.node.wait_until("the attempt to be logged", SOON, warned).await?;
+    let status = scenario.status().await?;
+    assert_eq!(status["shutdown"]["phase"], "idle", "{status}");
+    assert_eq!(status["lock"]["state"], "held", "{status}");
+    assert_eq!(scenario.untouched_pids().await?, before);
+    Ok(())
+}

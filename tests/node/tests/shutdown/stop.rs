@@ -1,0 +1,29 @@
+//! The unit is stopped: on a machine that stays up, and on one that goes down without logind.
+
+use std::time::Duration;
+
+use crate::setup::{Scenario, TestResult};
+
+#[tokio::test]
+async fn stopping_the_unit_on_a_running_machine_leaves_the_pods_and_a_start_finds_them()
+-> TestResult {
+    let test = "stopping_the_unit_on_a_running_machine_leaves_the_pods_and_a_start_finds_them";
+    let Some(scenario) = Scenario::running(test).await? else { return Ok(()) };
+    let before = scenario.untouched_pids().await?;
+    scenario.node.run(&["systemctl", "stop", "winddown"]).await?;
+    assert_eq!(scenario.untouched_pids().await?, before);
+    assert!(!scenario.lock_is_listed().await, "nobody is left who would release the lock");
+    scenario.start().await?;
+    assert_eq!(scenario.untouched_pids().await?, before);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_machine_that_goes_down_without_logind_still_ends_its_pods_in_order() -> TestResult {
+    let test = "a_machine_that_goes_down_without_logind_still_ends_its_pods_in_order";
+    let Some(mut scenario) = Scenario::running(test).await? else { return Ok(()) };
+    scenario.node.run(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
+    scenario.node.wait_off(Duration::from_secs(60)).await?;
+    scenario.assert_ended_in_order()?;
+    scenario.assert_systemd_killed_nothing().await
+}
