@@ -14,6 +14,7 @@ mod event;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod go_duration;
+mod grace;
 mod inhibitor;
 mod intake;
 mod kill;
@@ -31,19 +32,19 @@ pub use event::{Event, PodLabel, Recorder};
 pub use go_duration::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, parse_duration,
 };
+pub use grace::{Grace, GraceSender};
 pub use inhibitor::{Inhibitor, InhibitorState, LockState, ShutdownKind};
 pub use intake::Intake;
 pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, StatusOverride, StoppedContainer,
 };
 pub use pod::{
-    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, QosClass,
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, PodUidMap, UidHasher, QosClass,
     QosClassError, Requests, ResourceName, SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY,
 };
 pub use quantity::{Quantity, QuantityError, QuantityFormat};
 pub use runtime::{
-    ContainerExit, ContainerKind, ContainerState, ContainerStatus, Grace, GraceSender,
-    PodRuntimeStatus, Runtime, RuntimeError, RuntimePod, SyncedPod,
+    ContainerExit, ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
 pub use runtime_syncer::RuntimeSyncer;
 pub use syncer::{PodSyncer, Retry, Stop, SyncError, SyncUpdate, Synced, UpdateKind};

@@ -14,42 +14,15 @@ mod priority;
 mod qos;
 mod requests;
 mod totals;
+mod uid;
 
 pub use priority::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, SYSTEM_CRITICAL_PRIORITY,
     SYSTEM_NODE_CRITICAL_PRIORITY,
 };
+pub use uid::{PodUid, PodUidMap, UidHasher};
 pub use qos::{QosClass, QosClassError};
 pub use requests::{Requests, ResourceName};
-
-/// `metadata.uid`: the identity of a pod. Cheap to clone.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(transparent)]
-pub struct PodUid(Arc<str>);
-
-impl PodUid {
-    /// Takes a UID as the API server or a manifest's hash gives it.
-    pub fn new(uid: impl Into<Arc<str>>) -> Self {
-        Self(uid.into())
-    }
-
-    /// The text of it.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for PodUid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for PodUid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PodUid({})", self.0)
-    }
-}
 
 /// A pod object with the identity every part of the agent relies on. Cheap to clone; read-only.
 ///
@@ -87,7 +60,7 @@ impl Pod {
         };
         let name = named(&object.metadata.name, "metadata.name")?;
         let namespace = named(&object.metadata.namespace, "metadata.namespace")?;
-        let uid = PodUid(named(&object.metadata.uid, "metadata.uid")?);
+        let uid = PodUid::new(named(&object.metadata.uid, "metadata.uid")?);
         let full_name = Arc::from(format!("{name}_{namespace}"));
         let label = PodLabel { namespace, name, uid };
         Ok(Self(Arc::new(Inner {

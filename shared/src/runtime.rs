@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{broadcast, watch};
-use tokio::time::Instant;
+use tokio::sync::broadcast;
 
-use crate::{Pod, PodStopped, PodUid, WallTime};
+use crate::{Grace, Pod, PodStopped, PodUid, WallTime};
 
 /// What the pod workers need of a container runtime.
 ///
@@ -225,76 +224,3 @@ pub enum RuntimeError {
         after: Duration,
     },
 }
-
-/// The time a stop may take, which can only shrink while the stop is under way.
-///
-/// Holds the instant at which SIGKILL is due. A stop waits on both the containers and
-/// [`changed`](Self::changed).
-#[derive(Clone, Debug)]
-pub struct Grace(watch::Receiver<Instant>);
-
-/// The pod worker's end of a [`Grace`].
-#[derive(Debug)]
-pub struct GraceSender(watch::Sender<Instant>);
-
-impl Grace {
-    /// A grace that ends at `kill_at`, with the sender that can shorten it.
-    pub fn until(kill_at: Instant) -> (GraceSender, Grace) {
-        let (tx, rx) = watch::channel(kill_at);
-        (GraceSender(tx), Grace(rx))
-    }
-
-    /// A grace of `length` from now that nobody will shorten.
-    pub fn fixed(length: Duration) -> Grace {
-        let now = Instant::now();
-        Self::until(now.checked_add(length).unwrap_or_else(|| now + FAR)).1
-    }
-
-    /// When SIGKILL is due.
-    pub fn kill_at(&self) -> Instant {
-        *self.0.borrow()
-    }
-
-    /// What is left of the grace; zero once it is over.
-    pub fn remaining(&self) -> Duration {
-        self.kill_at().saturating_duration_since(Instant::now())
-    }
-
-    /// Resolves when SIGKILL is due, following every shortening. Cancel-safe.
-    pub async fn over(&mut self) {
-        loop {
-            let kill_at = *self.0.borrow_and_update();
-            tokio::select! {
-                () = tokio::time::sleep_until(kill_at) => return,
-                changed = self.0.changed() => if changed.is_err() {
-                    // The worker no longer shortens it; the last word stands.
-                    tokio::time::sleep_until(kill_at).await;
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Resolves when the grace was shortened; never if the sender is gone. Cancel-safe.
-    pub async fn changed(&mut self) {
-        if self.0.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-impl GraceSender {
-    /// Moves the end to `kill_at` if that is earlier.
-    pub fn shorten_to(&self, kill_at: Instant) {
-        self.0.send_if_modified(|at| {
-            let earlier = kill_at < *at;
-            if earlier {
-                *at = kill_at;
-            }
-            earlier
-        });
-    }
-}
-
-/// Stands for "never" where an instant is needed: 30 years, which every clock can add.
-const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);

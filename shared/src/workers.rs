@@ -34,6 +34,8 @@ mod record;
 mod state;
 mod static_names;
 mod task;
+mod timetable;
+mod waiters;
 #[cfg(test)]
 mod tests;
 
@@ -176,17 +178,14 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
     async fn kill_pod(&self, pod: Pod, request: KillRequest) -> Result<Arc<PodStopped>, KillError> {
         let begun = Instant::now();
         let label = pod.label().clone();
-        let (mut done, grace) = match self.inner.begin_kill(pod, &request) {
+        let (done, grace) = match self.inner.begin_kill(pod, &request) {
             KillWait::Done(stopped) => return Ok(stopped),
             KillWait::Ending { done, grace, .. } => (done, grace),
         };
         let deadline = request.deadline.unwrap_or_else(|| default_deadline(begun, grace));
         tokio::select! {
             biased;
-            // A closed channel means that the record is gone: nothing runs under this UID.
-            stopped = done.wait_for(Option::is_some) => {
-                Ok(stopped.ok().and_then(|s| s.clone()).unwrap_or_default())
-            }
+            stopped = done.wait() => Ok(stopped),
             () = self.inner.root.cancelled() => {
                 Err(KillError::WorkersGone { pod: label.to_string().into() })
             }
@@ -243,5 +242,5 @@ impl<S: PodSyncer> Inner<S> {
 /// The grace, half as much again, and never less than ten seconds; saturating.
 fn default_deadline(begun: Instant, grace: Duration) -> Instant {
     let wait = grace.saturating_add(grace / 2).max(Duration::from_secs(10));
-    begun.checked_add(wait).unwrap_or_else(|| begun + grace::FAR)
+    crate::grace::after(begun, wait)
 }

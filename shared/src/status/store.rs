@@ -1,12 +1,11 @@
 //! The statuses of all pods, for everyone who shows or sends them.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::watch;
 
-use crate::{Pod, PodUid, Rejection};
+use crate::{Pod, PodUid, PodUidMap, Rejection};
 
 /// The last status of every pod. Cheap to clone; clones share one memory.
 ///
@@ -17,7 +16,7 @@ pub struct StatusStore(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    entries: Mutex<HashMap<PodUid, StatusEntry>>,
+    entries: Mutex<PodUidMap<StatusEntry>>,
     version: watch::Sender<u64>,
 }
 
@@ -90,7 +89,7 @@ impl StatusStore {
         self.0.version.subscribe()
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<PodUid, StatusEntry>> {
+    fn entries(&self) -> MutexGuard<'_, PodUidMap<StatusEntry>> {
         self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -28,6 +28,3 @@ pub(super) fn effective(
         .unwrap_or(SHORTEST)
         .max(SHORTEST)
 }
-
-/// Stands for "never" where an instant is needed: 30 years, which every clock can add.
-pub(super) const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::kill::PodStopped;
-use crate::runtime::GraceSender;
 use crate::syncer::UpdateKind;
-use crate::{KillReason, Pod, RuntimePod, StatusOverride};
+use super::waiters::EndTeller;
+use crate::grace::after;
+use crate::{GraceSender, KillReason, Pod, RuntimePod, StatusOverride};
 
 /// Where a pod stands. It moves down this list and never back; leaving `Finished` means that the
 /// record is removed and the UID is unknown again.
@@ -59,9 +59,12 @@ pub(super) struct Record {
     pub(super) runtime_pod: Option<RuntimePod>,
     pub(super) ending: Option<Box<Ending>>,
     /// Cancels the sync call in flight.
-    pub(super) cancel: Option<CancellationToken>,
-    /// Key of this record in the timetable.
+    pub(super) cancel: Option<Arc<Notify>>,
+    /// Key of this record in the timetable. It may be earlier than what is wanted: moving it with
+    /// every sync would cost more than looking once too often.
     pub(super) due: Option<(Instant, u64)>,
+    /// When to look again, if nothing comes before.
+    pub(super) again_at: Option<Instant>,
     /// Failures in a row of the current step.
     pub(super) failures: u32,
     /// The pod was asked to end because it was deleted or its source dropped it.
@@ -93,9 +96,8 @@ pub(super) struct Ending {
     pub(super) acknowledged: bool,
     /// Reaches the stop call in flight.
     pub(super) in_flight: Option<GraceSender>,
-    /// Everyone who waits for the end watches this. Dropping it (the record is removed) resolves
-    /// the wait as well, so no path can forget a caller.
-    pub(super) done: watch::Sender<Option<Arc<PodStopped>>>,
+    /// Everyone who waits for the end.
+    pub(super) done: EndTeller,
 }
 
 impl Record {
@@ -113,6 +115,7 @@ impl Record {
             ending: None,
             cancel: None,
             due: None,
+            again_at: None,
             failures: 0,
             deleted: false,
             evicted: false,
@@ -142,10 +145,10 @@ impl Record {
             status: None,
             acknowledged: false,
             in_flight: None,
-            done: watch::Sender::new(None),
+            done: EndTeller::new(),
         }));
         if let Some(cancel) = self.cancel.take() {
-            cancel.cancel();
+            cancel.notify_one();
         }
     }
 
@@ -154,10 +157,8 @@ impl Record {
         let Some(ending) = self.ending.as_mut() else { return };
         let shorter = ending.grace.is_none_or(|g| grace < g);
         ending.grace = Some(grace);
-        if let (true, Some(in_flight), Some(end)) =
-            (shorter, &ending.in_flight, now.checked_add(grace))
-        {
-            in_flight.shorten_to(end);
+        if let (true, Some(in_flight)) = (shorter, &ending.in_flight) {
+            in_flight.shorten_to(after(now, grace));
         }
     }
 
@@ -167,7 +168,7 @@ impl Record {
         self.failures = 0;
         if let Some(ending) = self.ending.as_mut() {
             ending.in_flight = None;
-            ending.done.send_replace(Some(stopped));
+            ending.done.tell(stopped);
         }
     }
 

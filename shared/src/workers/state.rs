@@ -1,28 +1,32 @@
 //! All records, and every transition between their states. Synchronous and without a clock: the
 //! time is an argument, and what has to be done is returned.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::grace;
 use super::record::{Lifecycle, Pending, Record};
 use super::static_names::StaticNames;
+use super::timetable::Timetable;
+use super::waiters::EndWaiter;
 use crate::kill::PodStopped;
 use crate::syncer::{Stop, SyncUpdate, UpdateKind};
-use crate::{Grace, KillReason, KillRequest, Pod, PodUid, RuntimePod};
+use crate::{Grace, KillReason, KillRequest, Pod, PodUid, PodUidMap, RuntimePod};
+
+mod steps;
+
+pub(super) use steps::Outcome;
 
 /// Everything the pod workers know. Guarded by one lock that is never held across an await.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) records: HashMap<PodUid, Record>,
+    pub(super) records: PodUidMap<Record>,
     pub(super) names: StaticNames,
-    /// When to look at which pod again.
-    timetable: BTreeMap<(Instant, u64), PodUid>,
+    timetable: Timetable,
     /// The desired set was seen once: from now on an unknown UID is one that may be torn down.
     pub(super) known_pods_synced: bool,
     counter: u64,
@@ -37,13 +41,13 @@ pub(super) enum KillWait {
     /// It has ended already.
     Done(Arc<PodStopped>),
     /// It ends; the grace is the one that applies.
-    Ending { done: watch::Receiver<Option<Arc<PodStopped>>>, grace: Duration, began: bool },
+    Ending { done: EndWaiter, grace: Duration, began: bool },
 }
 
 /// One step for a task to carry out.
 #[derive(Debug)]
 pub(super) enum Work {
-    Sync { update: SyncUpdate, cancel: CancellationToken },
+    Sync { update: SyncUpdate, cancel: Arc<Notify> },
     Terminate { pod: Pod, stop: Stop, since: Instant },
     TerminateRuntime { pod: RuntimePod, grace: Grace },
     Finish { pod: Pod },
@@ -206,149 +210,6 @@ impl State {
     }
 }
 
-// === steps of a task ===
-
-impl State {
-    /// The next step for the task of `uid`, or `None`: the task ends and another one is spawned when
-    /// there is something to do again.
-    pub(super) fn next_work(
-        &mut self,
-        uid: &PodUid,
-        generation: u64,
-        now: Instant,
-    ) -> Option<Work> {
-        let record = self.records.get_mut(uid).filter(|r| r.generation == generation)?;
-        let Some(pending) = record.pending.take() else {
-            record.busy = false;
-            return None;
-        };
-        if let Some(due) = record.due.take() {
-            self.timetable.remove(&due);
-        }
-        if record.lifecycle == Lifecycle::Waiting {
-            if record.is_static && !self.names.try_start(&record.full_name, uid) {
-                record.pending = Some(pending);
-                record.busy = false;
-                return None;
-            }
-            record.lifecycle = Lifecycle::Syncing;
-        }
-        if record.lifecycle == Lifecycle::Syncing || record.active.is_none() {
-            if let Some(pod) = pending.pod {
-                record.active = Some(pod);
-            }
-        }
-        if pending.mirror.is_some() {
-            record.mirror.clone_from(&pending.mirror);
-        }
-        let work = match record.lifecycle {
-            Lifecycle::Waiting | Lifecycle::Syncing => sync_work(record, pending.kind),
-            Lifecycle::Terminating => terminate_work(record, now),
-            Lifecycle::Terminated => record.active.clone().map(|pod| Work::Finish { pod }),
-            Lifecycle::Finished => None,
-        };
-        if work.is_none() {
-            record.busy = false;
-        }
-        work
-    }
-
-    /// The pod runs; `again_in` says when to look again.
-    pub(super) fn synced(
-        &mut self,
-        uid: &PodUid,
-        generation: u64,
-        again_at: Option<Instant>,
-    ) -> bool {
-        let Some(record) = self.current(uid, generation) else { return false };
-        record.cancel = None;
-        record.failures = 0;
-        again_at.is_some_and(|at| self.schedule(uid, at))
-    }
-
-    /// The pod came to its end by itself: stop what is left of it (sidecars), then free it.
-    pub(super) fn completed(&mut self, uid: &PodUid, generation: u64, now: Instant) {
-        let Some(record) = self.current(uid, generation) else { return };
-        record.cancel = None;
-        if !record.is_ending() {
-            record.begin_ending(now, None);
-        }
-        record.replay();
-    }
-
-    /// No container of the pod runs any more.
-    pub(super) fn stopped(&mut self, uid: &PodUid, generation: u64, stopped: Arc<PodStopped>) {
-        let Some(record) = self.current(uid, generation) else { return };
-        record.mark_stopped(Lifecycle::Terminated, stopped);
-        record.replay();
-    }
-
-    /// Nothing runs any more of a pod that only the runtime knew. A real pod that came under the
-    /// same UID meanwhile is torn down as well before the UID can be used again.
-    pub(super) fn runtime_pod_stopped(
-        &mut self,
-        uid: &PodUid,
-        generation: u64,
-        stopped: Arc<PodStopped>,
-    ) -> Option<Wake> {
-        let record = self.current(uid, generation)?;
-        record.runtime_pod = None;
-        if record.pending.as_ref().is_some_and(|p| p.pod.is_some()) {
-            record.restart_requested = true;
-            return None;
-        }
-        record.mark_stopped(Lifecycle::Finished, stopped);
-        self.remove(uid)
-    }
-
-    /// All that the pod held is freed. Returns the pod that waited for its name.
-    pub(super) fn finished(&mut self, uid: &PodUid, generation: u64) -> Option<Wake> {
-        let record = self.current(uid, generation)?;
-        record.lifecycle = Lifecycle::Finished;
-        record.failures = 0;
-        record.pending = None;
-        record.mirror = None;
-        record.busy = false;
-        let (is_static, name) = (record.is_static, record.full_name.clone());
-        if is_static { self.leave_name(&name, uid) } else { None }
-    }
-
-    /// The step failed; it is tried again at `again_at`, or at once if an update waits. Returns
-    /// whether the timetable's first entry changed.
-    pub(super) fn failed(&mut self, uid: &PodUid, generation: u64, again_at: Instant) -> bool {
-        let Some(record) = self.current(uid, generation) else { return false };
-        record.cancel = None;
-        record.failures = record.failures.saturating_add(1);
-        record.pending.is_none() && self.schedule(uid, again_at)
-    }
-
-    /// How often the current step has failed in a row.
-    pub(super) fn failures(&self, uid: &PodUid) -> u32 {
-        self.records.get(uid).map_or(0, |r| r.failures)
-    }
-
-    /// The pods whose time has come.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<Wake> {
-        let mut wakes = Vec::new();
-        while let Some(entry) = self.timetable.first_entry() {
-            if entry.key().0 > now {
-                break;
-            }
-            let uid = entry.remove();
-            if let Some(record) = self.records.get_mut(&uid) {
-                record.due = None;
-                wakes.extend(self.look_again(&uid));
-            }
-        }
-        wakes
-    }
-
-    /// When the next pod is due.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.timetable.first_key_value().map(|((at, _), _)| *at)
-    }
-}
-
 // === private ===
 
 impl State {
@@ -412,61 +273,22 @@ impl State {
 
     fn remove(&mut self, uid: &PodUid) -> Option<Wake> {
         let record = self.records.remove(uid)?;
-        if let Some(due) = record.due {
-            self.timetable.remove(&due);
-        }
+        self.timetable.remove(record.due);
         if record.is_static { self.leave_name(&record.full_name, uid) } else { None }
     }
-
-    /// Puts the pod into the timetable; returns whether it is now the first entry.
-    fn schedule(&mut self, uid: &PodUid, at: Instant) -> bool {
-        let key = (at, self.next());
-        let Some(record) = self.records.get_mut(uid) else { return false };
-        if let Some(old) = record.due.replace(key) {
-            self.timetable.remove(&old);
-        }
-        self.timetable.insert(key, uid.clone());
-        self.timetable.first_key_value().is_some_and(|(first, _)| *first == key)
-    }
-}
-
-fn sync_work(record: &mut Record, kind: UpdateKind) -> Option<Work> {
-    let pod = record.active.clone()?;
-    let cancel = CancellationToken::new();
-    record.cancel = Some(cancel.clone());
-    Some(Work::Sync { update: SyncUpdate { kind, pod, mirror: record.mirror.clone() }, cancel })
-}
-
-fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
-    let ending = record.ending.as_mut()?;
-    ending.acknowledged = true;
-    let length = ending
-        .grace
-        .or_else(|| record.active.as_ref().and_then(Pod::own_grace))
-        .unwrap_or(grace::SHORTEST)
-        .max(grace::SHORTEST);
-    let end = now.checked_add(length).unwrap_or_else(|| now + grace::FAR);
-    let (sender, until) = Grace::until(end);
-    ending.in_flight = Some(sender);
-    if let Some(pod) = record.active.clone() {
-        let stop = Stop { grace: ending.grace, until, status: ending.status.clone() };
-        return Some(Work::Terminate { pod, stop, since: ending.since });
-    }
-    let pod = record.runtime_pod.clone()?;
-    Some(Work::TerminateRuntime { pod, grace: until })
 }
 
 fn already_stopped(record: &Record) -> Option<KillWait> {
     if record.lifecycle < Lifecycle::Terminated {
         return None;
     }
-    let stopped = record.ending.as_ref().and_then(|e| e.done.borrow().clone());
+    let stopped = record.ending.as_ref().and_then(|e| e.done.stopped());
     Some(KillWait::Done(stopped.unwrap_or_default()))
 }
 
 fn ending_wait(record: &Record, grace: Duration, began: bool) -> KillWait {
     match &record.ending {
-        Some(ending) => KillWait::Ending { done: ending.done.subscribe(), grace, began },
+        Some(ending) => KillWait::Ending { done: ending.done.waiter(), grace, began },
         None => nothing_ran(),
     }
 }

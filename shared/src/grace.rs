@@ -1,0 +1,170 @@
+//! The time a stop may take.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Stands for "never" where an instant is needed: 30 years, which every clock can add.
+pub(crate) const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+/// The time a stop may take, which can only shrink while the stop is under way.
+///
+/// Holds the instant at which SIGKILL is due. A stop waits on both the containers and
+/// [`over`](Self::over). Small: there is one for every pod that ends.
+#[derive(Clone, Debug)]
+pub struct Grace {
+    shared: Arc<Shared>,
+    /// The end that [`changed`](Self::changed) compares with.
+    seen: Instant,
+}
+
+/// The pod worker's end of a [`Grace`].
+#[derive(Debug)]
+pub struct GraceSender(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    kill_at: Mutex<Instant>,
+    shortened: Notify,
+}
+
+// === impl Grace ===
+
+impl Grace {
+    /// A grace that ends at `kill_at`, with the sender that can shorten it.
+    pub fn until(kill_at: Instant) -> (GraceSender, Grace) {
+        let shared = Arc::new(Shared { kill_at: Mutex::new(kill_at), shortened: Notify::new() });
+        (GraceSender(Arc::clone(&shared)), Grace { shared, seen: kill_at })
+    }
+
+    /// A grace of `length` from now that nobody will shorten.
+    pub fn fixed(length: Duration) -> Grace {
+        Self::until(after(Instant::now(), length)).1
+    }
+
+    /// When SIGKILL is due.
+    pub fn kill_at(&self) -> Instant {
+        *self.shared.lock()
+    }
+
+    /// What is left of the grace; zero once it is over.
+    pub fn remaining(&self) -> Duration {
+        self.kill_at().saturating_duration_since(Instant::now())
+    }
+
+    /// Resolves when SIGKILL is due, following every shortening. Cancel-safe.
+    pub async fn over(&mut self) {
+        loop {
+            let end = self.kill_at();
+            self.seen = end;
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(end) => return,
+                () = self.changed() => {}
+            }
+        }
+    }
+
+    /// Resolves when the grace was shortened since this handle last looked (was made, or returned
+    /// from here or from [`over`](Self::over)). Cancel-safe.
+    pub async fn changed(&mut self) {
+        loop {
+            let shortened = self.shared.shortened.notified();
+            tokio::pin!(shortened);
+            // From here on no shortening is missed, also one between the look and the wait.
+            shortened.as_mut().enable();
+            let end = *self.shared.lock();
+            if end != self.seen {
+                self.seen = end;
+                return;
+            }
+            shortened.await;
+        }
+    }
+}
+
+// === impl GraceSender ===
+
+impl GraceSender {
+    /// Moves the end to `kill_at` if that is earlier.
+    pub fn shorten_to(&self, kill_at: Instant) {
+        let mut end = self.0.lock();
+        if kill_at < *end {
+            *end = kill_at;
+            drop(end);
+            self.0.shortened.notify_waiters();
+        }
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Instant> {
+        self.kill_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `at` plus `length`, as far as the clock goes.
+pub(crate) fn after(at: Instant, length: Duration) -> Instant {
+    at.checked_add(length).unwrap_or_else(|| at + FAR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secs(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_over_at_its_end() {
+        let begun = Instant::now();
+        Grace::fixed(secs(5)).over().await;
+        assert_eq!(begun.elapsed(), secs(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_handle_follows_a_shortening_and_none_follows_a_lengthening() {
+        let begun = Instant::now();
+        let (sender, grace) = Grace::until(begun + secs(100));
+        let waits: Vec<_> = (0..3)
+            .map(|_| {
+                let mut grace = grace.clone();
+                tokio::spawn(async move { grace.over().await })
+            })
+            .collect();
+        tokio::time::sleep(secs(10)).await;
+        sender.shorten_to(begun + secs(200));
+        sender.shorten_to(begun + secs(20));
+        for wait in waits {
+            wait.await.unwrap();
+        }
+        assert_eq!(begun.elapsed(), secs(20));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shortening_before_the_wait_is_seen() {
+        let (sender, mut grace) = Grace::until(Instant::now() + secs(100));
+        sender.shorten_to(Instant::now() + secs(1));
+        grace.changed().await;
+        assert_eq!(grace.remaining(), secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_grace_whose_sender_is_gone_still_ends() {
+        let (sender, mut grace) = Grace::until(Instant::now() + secs(3));
+        drop(sender);
+        let begun = Instant::now();
+        grace.over().await;
+        assert_eq!(begun.elapsed(), secs(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endless_grace_does_not_overflow() {
+        assert!(Grace::fixed(Duration::MAX).remaining() > secs(1_000_000));
+    }
+}
