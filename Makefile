@@ -22,7 +22,7 @@ build: ## Build the agent: target/release/winddown
 demo: ## Rehearse a shutdown on this machine: real agent, real pods, stand-in for logind
 	@tests/node/packages.sh build
 	@$(CARGO) build --quiet --package winddown
-	@target/debug/winddown drill examples/node
+	@target/debug/winddown drill examples/node --config examples/node-config.yaml
 
 demo-node: ## The same in a disposable systemd node: real logind, real power-off (needs root)
 	@tests/node/packages.sh test
