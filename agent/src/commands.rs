@@ -1,6 +1,7 @@
 //! The commands that need no running agent, joined to what carries them out.
 
 use std::path::Path;
+use std::time::Duration;
 
 use winddown_runtimes::process::shim;
 use winddown_shutdown::{Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line, render_text};
@@ -19,6 +20,9 @@ use crate::node::{plan_view, policy_of, reports};
 use crate::logging;
 use crate::service::{self, ServiceOptions, StartError};
 
+/// How long threads that wait for a disk may take when the process ends.
+const LAST_THREADS: Duration = Duration::from_millis(500);
+
 /// What the binary does without asking a running agent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Commands;
@@ -31,7 +35,7 @@ impl Offline for Commands {
             socket: Some(global.socket.clone()).filter(|s| *s != Path::new(crate::cli::DEFAULT_SOCKET)),
             root: args.root.clone().unwrap_or_else(|| "/".into()),
         };
-        match runtime()?.block_on(service::run(options)) {
+        match on_runtime(service::run(options))? {
             Ok(()) => Ok(Exit::Success),
             Err(error @ (StartError::Config(_) | StartError::NoSuchRuntime { .. })) => {
                 Err(CommandError::new(Exit::ConfigInvalid, error))
@@ -54,7 +58,7 @@ impl Offline for Commands {
         logging::start_at("error");
         let config = match &global.config {
             Some(file) => load(file)?,
-            None => Config::default(),
+            None => drill::default_config(args.directory.as_deref()).map_err(invalid)?,
         };
         let options = DrillOptions {
             directory: args.directory.clone(),
@@ -63,7 +67,7 @@ impl Offline for Commands {
             keep: args.keep,
             json: args.output == TextFormat::Json,
         };
-        match runtime()?.block_on(drill::run(options, out)) {
+        match on_runtime(drill::run(options, out))? {
             Ok(Outcome::Clean) => Ok(Exit::Success),
             Ok(_) => Ok(Exit::PodsLeft),
             Err(drill::DrillError::Output(error)) => Err(error),
@@ -153,14 +157,18 @@ impl Offline for Commands {
     }
 }
 
-/// The runtime of the commands that are whole agents. Two threads: one slow moment of one task must
-/// not hold up a shutdown.
-fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
-    tokio::runtime::Builder::new_multi_thread()
+/// Runs a command that is a whole agent. Two threads: one slow moment of one task must not hold up
+/// a shutdown.
+fn on_runtime<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(failure)
+        .map_err(failure)?;
+    let result = runtime.block_on(work);
+    // A thread that waits for a dead disk must not keep the process.
+    runtime.shutdown_timeout(LAST_THREADS);
+    Ok(result)
 }
 
 fn load(file: &Path) -> Result<Config, CommandError> {

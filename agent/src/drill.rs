@@ -20,7 +20,7 @@ use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
 use crate::api::{PodState, Status};
 use crate::cli::{CommandError, Output};
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::control::AgentApi;
 use crate::manifests::{DesiredManifests, ManifestDirectory};
 use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
@@ -48,6 +48,19 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("web-1.yaml", include_str!("../../examples/node/web-1.yaml")),
     ("web-2.yaml", include_str!("../../examples/node/web-2.yaml")),
 ];
+
+/// The configuration of a rehearsal that names none: the built-in pods come with one that has a group
+/// for each of their priorities, a directory of one's own is rehearsed with the defaults.
+///
+/// # Errors
+/// Never in a build that passed its tests.
+pub fn default_config(directory: Option<&Path>) -> Result<Config, ConfigError> {
+    if directory.is_some() {
+        return Ok(Config::default());
+    }
+    let text = include_bytes!("../../examples/node-config.yaml");
+    Config::parse(Path::new("examples/node-config.yaml"), text).map(|(config, _)| config)
+}
 
 /// What to rehearse.
 #[derive(Clone, Debug)]

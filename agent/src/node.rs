@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
@@ -99,7 +99,8 @@ struct Inner<R: Runtime, I: Inhibitor> {
     started_at: WallTime,
     held_since: watch::Sender<Option<WallTime>>,
     changes: watch::Sender<u64>,
-    draining: tokio::sync::Semaphore,
+    /// One drain at a time.
+    draining: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
@@ -147,7 +148,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             configuration: RwLock::new(parts.configuration),
             held_since: watch::Sender::new(None),
             changes: watch::Sender::new(0),
-            draining: tokio::sync::Semaphore::new(1),
+            draining: Arc::new(Semaphore::new(1)),
             stop: CancellationToken::new(),
         });
         let node = Self(inner);

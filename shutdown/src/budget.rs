@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::Policy;
 
+#[cfg(test)]
+mod tests;
+
 /// One deadline, counted from the signal, and what comes after it.
 ///
 /// ```text

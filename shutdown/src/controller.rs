@@ -10,7 +10,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{
-    Event, Inhibitor, InhibitorState, PodKiller, Recorder, StatusOverride, WallClock,
+    Event, Inhibitor, InhibitorState, PodKiller, Recorder, StatusOverride, WallClock, WallTime,
 };
 
 use crate::report::{Ended, ReportHeader};
@@ -131,14 +131,15 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         let policy = Arc::clone(&self.parts.policy.borrow());
         if !policy.is_enabled() {
             self.parts.inhibitor.release().await;
+            self.parts.progress.phase(ProgressPhase::Released);
             return Left::Finished;
         }
         self.parts.gate.shut();
         let now = Instant::now();
         let started = state.since.unwrap_or(now).min(now);
         let budget = Budget::new(&policy, state.delay);
-        let noted = self.note_start();
-        let header = self.header(state, budget);
+        let header = self.header(state, budget, started);
+        let noted = self.note_start(header.started_at);
 
         let running = CancellationToken::new();
         let run = self.end_pods(&policy, budget, started, header, &running);
@@ -247,21 +248,22 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         plan(&pods, policy, Some(budget.pods.saturating_sub(late))).begun_after(late)
     }
 
-    fn header(&self, state: &InhibitorState, budget: Budget) -> ReportHeader {
+    fn header(&self, state: &InhibitorState, budget: Budget, started: Instant) -> ReportHeader {
+        let now = self.parts.clock.now();
         ReportHeader {
             trigger: self.parts.trigger,
             node_action: state.kind,
             boot_id: self.parts.boot_id.clone(),
-            started_at: self.parts.clock.now(),
+            started_at: now.checked_sub(started.elapsed()).unwrap_or(now),
             budget: BudgetReport::new(budget, state.delay_set_by.as_deref()),
             warnings: Vec::new(),
         }
     }
 
     /// Writes the start into the state file, beside the run: no pod waits for the disk.
-    fn note_start(&self) -> JoinHandle<StateTimes> {
+    fn note_start(&self, at: WallTime) -> JoinHandle<StateTimes> {
         let file = self.parts.state_file.clone();
-        let times = StateTimes { start: Some(self.parts.clock.now()), end: None };
+        let times = StateTimes { start: Some(at), end: None };
         spawn_blocking(move || {
             store_times(file.as_ref(), times);
             times

@@ -5,13 +5,19 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{PodKiller, Recorder, ShutdownKind, StatusOverride, WallClock};
+use winddown_shared::{Pod, PodKiller, Recorder, ShutdownKind, StatusOverride, WallClock};
 
 use crate::report::{Ended, ReportHeader};
 use crate::{
-    Budget, BudgetReport, GroupPeriod, Policy, ProgressPhase, ProgressSender, RunOrder, RunStop,
-    ShutdownReport, Trigger, plan, run_plan,
+    Budget, BudgetReport, GroupPeriod, Plan, Policy, ProgressPhase, ProgressSender, RunOrder,
+    RunStop, ShutdownReport, Trigger, plan, run_plan,
 };
+
+#[cfg(test)]
+mod tests;
+
+/// The time of a drain where neither the policy nor the operator gives one.
+const UNCONFIGURED: Duration = Duration::from_secs(60);
 
 const MESSAGE: &str = "Pod was ended because an operator drained the node.";
 
@@ -34,8 +40,8 @@ pub struct DrainOrder {
 
 /// Ends all active pods in shutdown order and tells how it went.
 ///
-/// Touches neither a login manager nor the admission gate: whoever drains decides whether pods may
-/// come back. With a disabled policy, ordinary and critical pods get half of the time each (of
+/// Touches neither a login manager nor the admission gate: whoever drains shuts the gate first, or
+/// the drain follows pods that come back until its time is over. With a disabled policy, ordinary and critical pods get half of the time each (of
 /// 60 s, if `time` is none). Firing `cancel` spares the pods not asked yet. The report is
 /// not kept anywhere.
 pub async fn drain<K: PodKiller>(
@@ -45,15 +51,8 @@ pub async fn drain<K: PodKiller>(
 ) -> ShutdownReport {
     let started = Instant::now();
     let started_at = order.clock.now();
-    let policy = if order.policy.is_enabled() {
-        Arc::clone(&order.policy)
-    } else {
-        Arc::new(halves(order.time.unwrap_or(Duration::from_secs(60))))
-    };
-    let time = order.time.unwrap_or(policy.requested());
-    let mut plan = plan(&killer.active_pods(), &policy, Some(time));
-    plan.extend_to(time);
-    let budget = Budget::of_drain(&policy, time);
+    let plan = order.plan(&killer.active_pods());
+    let budget = Budget::of_drain(&order.policy, plan.deadline);
     let header = ReportHeader {
         trigger: Trigger::Drain,
         node_action: ShutdownKind::Unknown,
@@ -81,6 +80,25 @@ pub async fn drain<K: PodKiller>(
     });
     let ended = Ended { at: order.clock.now(), took: started.elapsed() };
     ShutdownReport::new(header, run, ended)
+}
+
+// === impl DrainOrder ===
+
+impl DrainOrder {
+    /// What the drain will do with `pods`; its deadline is the time that the drain may take.
+    pub fn plan(&self, pods: &[Pod]) -> Plan {
+        let halved;
+        let policy = if self.policy.is_enabled() {
+            &*self.policy
+        } else {
+            halved = halves(self.time.unwrap_or(UNCONFIGURED));
+            &halved
+        };
+        let time = self.time.unwrap_or(policy.requested());
+        let mut plan = plan(pods, policy, Some(time));
+        plan.extend_to(time);
+        plan
+    }
 }
 
 fn halves(time: Duration) -> Policy {

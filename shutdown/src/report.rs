@@ -250,6 +250,7 @@ pub(crate) struct ReportHeader {
 }
 
 /// When a run ended.
+#[derive(Clone, Copy)]
 pub(crate) struct Ended {
     pub(crate) at: WallTime,
     pub(crate) took: Duration,
@@ -268,7 +269,7 @@ impl ShutdownReport {
         self.pods().filter(|(_, pod)| pod.end == end).count()
     }
 
-    /// The name the report is kept under: the wall time of the signal, sortable as text.
+    /// The wall time of the signal, to the millisecond, as it stands in the file's name.
     pub fn id(&self) -> String {
         self.started_at.strftime("%Y%m%dT%H%M%S.%3fZ").to_string()
     }

@@ -13,8 +13,10 @@ use winddown_shared::{
 };
 
 use crate::budget::whole_seconds;
-use crate::{Budget, GroupReport, Outcome, Plan, PodEnd, PodReport, ProgressSender};
+use crate::{Budget, GroupReport, Plan, PodEnd, PodReport, ProgressSender};
+use outcome::Failure;
 
+mod outcome;
 #[cfg(test)]
 mod tests;
 
@@ -95,12 +97,6 @@ pub async fn run_plan<K: PodKiller>(
 
 struct Cancelled;
 
-/// Why a pod was not seen to end.
-struct Failure {
-    error: String,
-    still_running: Vec<String>,
-}
-
 /// Where a pod stands in the report.
 #[derive(Clone, Copy)]
 struct Place {
@@ -121,34 +117,6 @@ struct Run<'a, K> {
     asked: HashMap<Id, Place>,
     /// Kills of earlier groups that were not answered in their group's time.
     overdue: HashSet<Id>,
-}
-
-// === impl RunReport ===
-
-impl RunReport {
-    /// The run in one word.
-    pub fn outcome(&self) -> Outcome {
-        let any = |end| self.groups.iter().flat_map(|group| &group.pods).any(|pod| pod.end == end);
-        match self.stop {
-            RunStop::Cancelled => Outcome::Cancelled,
-            RunStop::Panicked => Outcome::Left,
-            RunStop::Finished if any(PodEnd::Left) => Outcome::Left,
-            RunStop::Finished if any(PodEnd::Killed) => Outcome::Forced,
-            RunStop::Finished => Outcome::Clean,
-        }
-    }
-
-    /// Pods that were not seen to end.
-    pub fn left(&self) -> usize {
-        let pods = self.groups.iter().flat_map(|group| &group.pods);
-        pods.filter(|pod| matches!(pod.end, PodEnd::Left | PodEnd::Ending)).count()
-    }
-
-    /// Groups with pods of which none was asked.
-    pub fn spared_groups(&self) -> usize {
-        let spared = |group: &&GroupReport| !group.pods.is_empty() && group.started.is_none();
-        self.groups.iter().filter(spared).count()
-    }
 }
 
 // === impl Run ===
@@ -382,25 +350,5 @@ impl<'a, K: PodKiller> Run<'a, K> {
 
     fn elapsed(&self) -> Duration {
         self.order.started.elapsed()
-    }
-}
-
-// === impl Failure ===
-
-impl Failure {
-    fn panicked() -> Self {
-        let error = "the attempt to end it panicked, which is a bug: see the agent's log";
-        Self { error: error.into(), still_running: Vec::new() }
-    }
-}
-
-impl From<KillError> for Failure {
-    fn from(error: KillError) -> Self {
-        let text = error.to_string();
-        let still_running = match error {
-            KillError::Deadline { still_running, .. } => still_running,
-            _ => Vec::new(),
-        };
-        Self { error: text, still_running }
     }
 }

@@ -111,7 +111,9 @@ impl StateFile {
         let raw: Raw = serde_json::from_slice(&bytes).map_err(syntax)?;
         let time = |text: &str| match text {
             UNSET => Ok(None),
-            text => text.parse().map(Some).map_err(|e| syntax(serde::de::Error::custom(e))),
+            text => text.parse().map(Some).map_err(|_| {
+                syntax(serde::de::Error::custom(format_args!("{text:?} is not a time")))
+            }),
         };
         Ok(StateTimes { start: time(&raw.start_time)?, end: time(&raw.end_time)? })
     }

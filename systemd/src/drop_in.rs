@@ -25,12 +25,16 @@ pub const NAME: &str = "zz-winddown.conf";
 /// ones. The order does not decide between different names.
 pub const DIRECTORIES: [&str; 4] = ["/etc", "/run", "/usr/local/lib", "/usr/lib"];
 
+/// What `infinity` is: 584 thousand years, systemd's largest time span. Unlike [`Duration::MAX`] it
+/// can be added to any instant.
+pub const INFINITY: Duration = Duration::from_micros(u64::MAX);
+
 /// The assignment that holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The file, as it is called on the node (without the root that was searched).
     pub file: PathBuf,
-    /// What it says; [`Duration::MAX`] for `infinity`.
+    /// What it says; [`INFINITY`] for `infinity`.
     pub value: Duration,
 }
 

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
@@ -145,13 +146,16 @@ impl Notifier {
 
     /// Takes the lock that an earlier process of this service left in the store.
     ///
-    /// `None`: there is none. Must be called at most once, before anything else of the process
-    /// opens files, and only from the process that systemd started.
+    /// `None`: there is none, or it was taken before: the numbers that systemd gave are good once.
     ///
     /// # Errors
     /// [`InheritedError`]. A descriptor that could not be taken over stays open, so that the lock
     /// holds until the process ends: too late is better than too early here.
     pub fn take_inherited_lock(&self) -> Result<Option<OwnedFd>, InheritedError> {
+        static TAKEN: AtomicBool = AtomicBool::new(false);
+        if TAKEN.swap(true, Ordering::Relaxed) {
+            return Ok(None);
+        }
         let listed = sd_notify::listen_fds_with_names()
             .map_err(|source| InheritedError::Environment { source })?;
         let mut taken = None;

@@ -86,6 +86,8 @@ struct Inner {
     reload: Option<(PathBuf, Duration)>,
     metadata: bool,
     preparing: bool,
+    /// systemd's own idea: the units are being stopped.
+    stopping: bool,
     locks: Vec<LockRecord>,
     connections: Vec<Connection>,
     behaviour: HashMap<&'static str, Behaviour>,
@@ -103,6 +105,7 @@ impl StandIn {
             reload: None,
             metadata: false,
             preparing: false,
+            stopping: false,
             locks: Vec::new(),
             connections: Vec::new(),
             behaviour: HashMap::new(),
@@ -146,7 +149,7 @@ impl StandIn {
     /// Goes down as logind does: announces the shutdown, waits until every delay lock for it is
     /// given back or `InhibitDelayMaxSec` is over, and says which it was.
     ///
-    /// Without any lock it does not wait, and like logind never reports to be preparing.
+    /// Without any lock, or with a delay of zero, it does not wait.
     pub async fn shutdown(&self, kind: ShutdownKind) -> ShutdownOutcome {
         let began = Instant::now();
         let mut changes = self.0.changes.subscribe();
@@ -154,7 +157,7 @@ impl StandIn {
             let mut inner = self.lock();
             let waited_for: Vec<u64> =
                 inner.locks.iter().filter(|lock| lock.delays_shutdown()).map(|l| l.id).collect();
-            inner.preparing = !waited_for.is_empty();
+            inner.preparing = true;
             (waited_for, inner.delay)
         };
         self.emit(true, kind).await;
@@ -173,7 +176,7 @@ impl StandIn {
             .filter(|lock| waited_for.contains(&lock.id))
             .cloned()
             .partition(|lock| lock.released_at.is_some());
-        let cancelled = !inner.preparing && !waited_for.is_empty();
+        let cancelled = !inner.preparing;
         ShutdownOutcome { took, released, late, cancelled }
     }
 
@@ -192,6 +195,12 @@ impl StandIn {
     pub fn set_preparing(&self, preparing: bool) {
         self.lock().preparing = preparing;
         self.changed();
+    }
+
+    /// Makes systemd's `SystemState` be `stopping` or `running`. logind knows nothing of it, as when
+    /// a machine is taken down by starting `poweroff.target`.
+    pub fn set_stopping(&self, stopping: bool) {
+        self.lock().stopping = stopping;
     }
 
     /// Sends the signal without setting the property. Connections that broke are forgotten.
@@ -295,7 +304,7 @@ impl std::fmt::Debug for StandIn {
 
 fn kind_name(kind: ShutdownKind) -> &'static str {
     match kind {
-        ShutdownKind::Unknown | ShutdownKind::PowerOff => "power-off",
+        ShutdownKind::Unknown | ShutdownKind::PowerOff => "poweroff",
         ShutdownKind::Reboot => "reboot",
         ShutdownKind::Kexec => "kexec",
         ShutdownKind::SoftReboot => "soft-reboot",

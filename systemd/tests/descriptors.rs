@@ -1,5 +1,7 @@
 //! Descriptors of the whole process, counted; alone in its binary so that nothing else opens any.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "the helpers of tests are tests too")]
+
 use std::time::Duration;
 
 use winddown_shared::{Inhibitor as _, LockState};

@@ -1,5 +1,7 @@
 //! The inhibitor against the stand-in over a socket pair: real D-Bus messages, no bus.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "the helpers of tests are tests too")]
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -92,4 +94,94 @@ async fn a_login_manager_that_hangs_never_hides_the_state() {
     logind.set_behaviour("Inhibit", Behaviour::Answer);
     until(&mut state, "held", |s| s.lock == LockState::Held).await;
     assert_eq!(logind.held(), 1, "late grants to dropped calls were closed");
+}
+
+/// Takes no part in the shutdown: only the stand-in's own conduct is looked at.
+async fn holding(logind: &StandIn, root: &Path) -> LogindInhibitor {
+    let inhibitor = start(logind, Duration::from_secs(1), root);
+    until(&mut inhibitor.state(), "held", |s| s.lock == LockState::Held).await;
+    inhibitor
+}
+
+#[tokio::test]
+async fn the_stand_in_goes_on_without_the_locks_that_are_late_and_names_them() {
+    let root = tempfile::tempdir().expect("a directory");
+    let logind = StandIn::new(Duration::from_secs(1));
+    let _inhibitor = holding(&logind, root.path()).await;
+    let outcome = logind.shutdown(ShutdownKind::PowerOff).await;
+    assert_eq!((outcome.released.len(), outcome.late.len()), (0, 1));
+    assert_eq!(outcome.late[0].who, "winddown");
+    assert!(outcome.took >= Duration::from_secs(1), "it waited the whole delay");
+    assert!(!outcome.cancelled);
+}
+
+#[tokio::test]
+async fn the_stand_in_does_not_wait_without_locks_or_without_a_delay() {
+    let outcome = StandIn::new(Duration::from_secs(600)).shutdown(ShutdownKind::Kexec).await;
+    assert_eq!((outcome.released.len(), outcome.late.len()), (0, 0));
+    let root = tempfile::tempdir().expect("a directory");
+    let logind = StandIn::new(Duration::from_secs(1));
+    let _inhibitor = holding(&logind, root.path()).await;
+    logind.set_delay(Duration::ZERO);
+    let outcome = logind.shutdown(ShutdownKind::PowerOff).await;
+    assert_eq!(outcome.late.len(), 1);
+}
+
+#[tokio::test]
+async fn the_stand_in_refuses_locks_in_a_shutdown_and_grants_them_again_after_its_cancel() {
+    let root = tempfile::tempdir().expect("a directory");
+    let logind = StandIn::new(Duration::from_secs(600));
+    let first = holding(&logind, root.path()).await;
+    let down = tokio::spawn({
+        let logind = logind.clone();
+        async move { logind.shutdown(ShutdownKind::PowerOff).await }
+    });
+    until(&mut first.state(), "preparing", |s| s.preparing).await;
+    let second = start(&logind, Duration::from_secs(1), root.path());
+    let mut state = second.state();
+    let told = until(&mut state, "preparing", |s| s.preparing).await;
+    assert!(matches!(told.lock, LockState::Waiting { .. }), "{:?}", told.lock);
+    assert_eq!(logind.held(), 1);
+    logind.cancel().await;
+    let outcome = down.await.expect("it ends");
+    assert!(outcome.cancelled);
+    until(&mut state, "held", |s| s.lock == LockState::Held && !s.preparing).await;
+    logind.until_locks(|locks| locks.iter().filter(|l| l.released_at.is_none()).count() == 2).await;
+}
+
+#[tokio::test]
+async fn a_lock_that_the_login_manager_lost_is_taken_again() {
+    let root = tempfile::tempdir().expect("a directory");
+    let logind = StandIn::new(Duration::from_secs(1));
+    let mut config = InhibitorConfig::new(Duration::from_secs(1));
+    config.bus = logind.peer();
+    config.root = root.path().to_owned();
+    config.recheck = Duration::from_millis(50);
+    let inhibitor = LogindInhibitor::start(config);
+    until(&mut inhibitor.state(), "held", |s| s.lock == LockState::Held).await;
+    logind.forget_locks();
+    logind.until_locks(|locks| locks.len() == 2 && locks[0].released_at.is_some()).await;
+    until(&mut inhibitor.state(), "held", |s| s.lock == LockState::Held).await;
+}
+
+#[tokio::test]
+async fn a_method_that_is_refused_is_told_with_its_error() {
+    let root = tempfile::tempdir().expect("a directory");
+    let logind = StandIn::new(Duration::from_secs(1));
+    logind.set_behaviour("PreparingForShutdown", Behaviour::Refuse);
+    let inhibitor = start(&logind, Duration::from_secs(1), root.path());
+    let mut state = inhibitor.state();
+    let told = until(
+        &mut state,
+        "told",
+        |s| matches!(&s.lock, LockState::Waiting { why } if why.contains("PreparingForShutdown")),
+    );
+    let LockState::Waiting { why } = told.await.lock else { panic!("not waiting") };
+    assert_eq!(
+        &*why,
+        "PreparingForShutdown: org.freedesktop.DBus.Error.Failed: PreparingForShutdown was told to \
+         refuse; trying again"
+    );
+    logind.set_behaviour("PreparingForShutdown", Behaviour::Answer);
+    until(&mut state, "held", |s| s.lock == LockState::Held).await;
 }

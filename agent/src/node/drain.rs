@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Event, Inhibitor, Recorder, Runtime};
+use winddown_shared::{Event, Inhibitor, PodKiller, Recorder, Runtime};
 use winddown_shutdown::{
-    Budget, DrainOrder, PodEnd, ProgressPhase, ProgressSender, ShutdownReport, drain, plan,
+    DrainOrder, PodEnd, ProgressPhase, ProgressSender, ShutdownReport, drain,
 };
 
 use super::{Decisions, Node};
@@ -23,42 +23,36 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         if self.0.progress.subscribe().borrow().phase == ProgressPhase::Ending {
             return Err(ApiError::new(ErrorCode::Conflict, "the node is shutting down already"));
         }
-        let node = self.clone();
-        let Ok(permit) = self.0.draining.try_acquire().map(tokio::sync::SemaphorePermit::forget)
-        else {
+        let Ok(turn) = Arc::clone(&self.0.draining).try_acquire_owned() else {
             return Err(ApiError::new(ErrorCode::Conflict, "a drain is under way already")
                 .with_hint("follow it with: winddown status --watch"));
         };
-        let () = permit;
         self.0.gate.shut();
+        let node = self.clone();
         let (tx, rx) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             node.run_drain(request, tx).await;
-            node.0.draining.add_permits(1);
+            drop(turn);
         });
         Ok(rx)
     }
 
     async fn run_drain(&self, request: DrainRequest, events: mpsc::UnboundedSender<DrainEvent>) {
-        use winddown_shared::PodKiller;
-        let policy = Arc::clone(&self.0.policy.borrow());
-        let time = request.timeout_seconds.map(Duration::from_secs);
-        let budget = Budget::of_drain(&policy, time.unwrap_or(policy.requested()));
-        let planned = plan(&self.0.workers.active_pods(), &policy, Some(budget.pods));
-        // Nobody listening any more is fine: the drain goes on.
-        let _ = events.send(DrainEvent::Started {
-            groups: planned.groups.iter().filter(|g| !g.pods.is_empty()).count(),
-            pods: planned.pod_count(),
-            seconds: budget.pods.as_secs_f64(),
-        });
         let order = DrainOrder {
-            policy,
-            time,
+            policy: Arc::clone(&self.0.policy.borrow()),
+            time: request.timeout_seconds.map(Duration::from_secs),
             recorder: Arc::new(Tell { decisions: self.0.decisions.clone(), events: events.clone() }),
             progress: ProgressSender::new(),
             clock: self.0.wall.clone(),
             boot_id: self.0.identity.boot_id.clone(),
         };
+        let planned = order.plan(&self.0.workers.active_pods());
+        // Nobody listening any more is fine: the drain goes on.
+        let _ = events.send(DrainEvent::Started {
+            groups: planned.groups.iter().filter(|g| !g.pods.is_empty()).count(),
+            pods: planned.pod_count(),
+            seconds: planned.deadline.as_secs_f64(),
+        });
         let told = tokio::spawn(tell_pods(self.0.decisions.listen(), events.clone()));
         let cancel = CancellationToken::new();
         let report = drain(&Arc::new(self.0.workers.clone()), order, &cancel).await;

@@ -67,8 +67,7 @@ impl ControlLoop {
     }
 
     fn watchdog(&self) -> tokio::time::Interval {
-        // Twice per interval, as sd_watchdog_enabled(3) recommends.
-        let every = self.notifier.watchdog_interval().map_or(IDLE_TICK, |interval| interval / 2);
+        let every = self.notifier.watchdog_interval().unwrap_or(IDLE_TICK);
         let mut ticks = tokio::time::interval_at(Instant::now() + every, every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::fake::{FakeInhibitor, FakeKiller, FakeRecorder};
-use winddown_shared::{Event, Inhibitor, InhibitorState, Pod, PodKiller, WallClock};
+use winddown_shared::{Inhibitor, InhibitorState, Pod, PodKiller, WallClock};
 
 use super::{ShutdownController, ShutdownParts};
 use crate::report::StoreError;
@@ -166,7 +166,9 @@ impl Node {
 
     async fn reach(&self, phase: ProgressPhase) -> Progress {
         let mut progress = self.progress.subscribe();
-        progress.wait_for(|progress| progress.phase == phase).await.unwrap().clone()
+        let reached = progress.wait_for(|progress| progress.phase == phase);
+        let reached = timeout(secs(86_400), reached).await.expect("the phase was never reached");
+        reached.unwrap().clone()
     }
 
     /// Until the node may go; how long that took.
@@ -195,10 +197,6 @@ impl Node {
 
     fn releases(&self) -> usize {
         self.login.releases.load(Ordering::SeqCst)
-    }
-
-    fn events(&self) -> Vec<Event> {
-        self.recorder.events()
     }
 }
 

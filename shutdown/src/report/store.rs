@@ -88,9 +88,11 @@ impl ReportStore {
     /// # Errors
     /// The report is not on disk. Failing to drop old ones is not an error.
     pub fn write(&self, report: &ShutdownReport) -> Result<PathBuf, StoreError> {
-        let path = self.directory.join(format!("{PREFIX}{}{SUFFIX}", report.id()));
         fs::create_dir_all(&self.directory)
             .map_err(|source| io_error("create", &self.directory, source))?;
+        // Numbered, so that the order survives a clock that was set back between two boots.
+        let number = self.files()?.last().map_or(1, |(number, _)| number.saturating_add(1));
+        let path = self.directory.join(format!("{PREFIX}{number:06}-{}{SUFFIX}", report.id()));
         let mut text = serde_json::to_vec_pretty(report)
             .map_err(|source| StoreError::NotAReport { path: path.clone(), source })?;
         text.push(b'\n');
@@ -106,7 +108,7 @@ impl ReportStore {
     /// The directory cannot be read. A broken file is not an error but part of the listing.
     pub fn list(&self) -> Result<Listing, StoreError> {
         let mut listing = Listing::default();
-        for path in self.files()?.into_iter().rev() {
+        for (_, path) in self.files()?.into_iter().rev() {
             match read(&path) {
                 Ok(report) => listing.reports.push(report),
                 Err(error) => listing.broken.push(error),
@@ -120,33 +122,44 @@ impl ReportStore {
     /// # Errors
     /// The directory cannot be read.
     pub fn latest(&self) -> Result<Option<ShutdownReport>, StoreError> {
-        Ok(self.files()?.iter().rev().find_map(|path| read(path).ok()))
+        Ok(self.files()?.iter().rev().find_map(|(_, path)| read(path).ok()))
     }
 
-    /// The report files, oldest first: their names sort by time.
-    fn files(&self) -> Result<Vec<PathBuf>, StoreError> {
-        let entries = match fs::read_dir(&self.directory) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(source) => return Err(io_error("read", &self.directory, source)),
-        };
-        let mut files: Vec<PathBuf> = entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| {
-                path.file_name()
-                    .and_then(|name| name.to_str())
-                    .is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX))
+    /// The report files with their numbers, oldest first.
+    fn files(&self) -> Result<Vec<(u64, PathBuf)>, StoreError> {
+        let mut files: Vec<(u64, PathBuf)> = self
+            .entries()?
+            .filter_map(|path| {
+                let name = path.file_name()?.to_str()?;
+                let rest = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+                let number = rest.split_once('-').and_then(|(number, _)| number.parse().ok());
+                Some((number.unwrap_or(0), path))
             })
             .collect();
         files.sort_unstable();
         Ok(files)
     }
 
+    fn entries(&self) -> Result<impl Iterator<Item = PathBuf>, StoreError> {
+        let entries = match fs::read_dir(&self.directory) {
+            Ok(entries) => Some(entries),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(source) => return Err(io_error("read", &self.directory, source)),
+        };
+        Ok(entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())))
+    }
+
+    /// Drops the oldest reports beyond the limit, and what a power cut left half-written.
     fn prune(&self) {
         let files = self.files().unwrap_or_default();
-        for old in files.iter().rev().skip(self.keep) {
-            if let Err(error) = fs::remove_file(old) {
-                tracing::warn!(path = %old.display(), %error, "cannot remove an old shutdown report");
+        let old = files.into_iter().rev().skip(self.keep).map(|(_, path)| path);
+        let half_written = self.entries().into_iter().flatten().filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with(TEMPORARY))
+        });
+        for path in old.chain(half_written) {
+            if let Err(error) = fs::remove_file(&path) {
+                tracing::warn!(path = %path.display(), %error, "cannot remove an old report");
             }
         }
     }

@@ -69,10 +69,11 @@ pub fn inhibit_delay(text: &str) -> Option<Duration> {
         let whole = whole.trim_ascii();
         if whole.starts_with('[') {
             in_login = whole == "[Login]";
-        } else if in_login && let Some((key, given)) = whole.split_once('=') {
-            if key.trim_ascii_end() == "InhibitDelayMaxSec" {
-                value = parse_time_span(given.trim_ascii()).or(value);
-            }
+        } else if in_login
+            && let Some((key, given)) = whole.split_once('=')
+            && key.trim_ascii_end() == "InhibitDelayMaxSec"
+        {
+            value = parse_time_span(given.trim_ascii()).or(value);
         }
     }
     value

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::INFINITY;
+
 const SECOND: u64 = 1_000_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
@@ -40,14 +42,14 @@ const UNITS: [(&str, u64); 29] = [
     ("µs", 1),
 ];
 
-/// Reads a time span; a number without a unit is seconds. `infinity` gives [`Duration::MAX`].
+/// Reads a time span; a number without a unit is seconds. `infinity` gives [`INFINITY`].
 ///
 /// `None` where systemd ignores the assignment: no number, a negative one, an unknown unit, more
 /// microseconds than 64 bits hold.
 pub fn parse_time_span(text: &str) -> Option<Duration> {
     let mut rest = text.trim_ascii_start();
     if let Some(after) = rest.strip_prefix("infinity") {
-        return after.trim_ascii().is_empty().then_some(Duration::MAX);
+        return after.trim_ascii().is_empty().then_some(INFINITY);
     }
     let mut total: u64 = 0;
     let mut something = false;

@@ -15,7 +15,7 @@ const TEMPLATE: &str = include_str!("../../units/logind.conf.d/zz-winddown.conf"
 /// be written.
 const PLACES: [&str; 2] = ["/etc/systemd/logind.conf.d", "/run/systemd/logind.conf.d"];
 
-/// What [`write`] did.
+/// What [`write()`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
     /// The file has a new content.

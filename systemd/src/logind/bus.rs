@@ -136,7 +136,7 @@ impl BusLogin {
                 .map_err(|error| self.translate("AddMatch", &error.into()))?;
         }
         let name = zbus::names::BusName::try_from(LOGIN1)
-            .map_err(|error| self.translate("GetNameOwner", &error.into()))?;
+            .map_err(|error| self.translate("GetNameOwner", &error))?;
         let owner = match driver.get_name_owner(name).await {
             Ok(owner) => Some(owner),
             // Not started yet; the first call starts it.
@@ -200,8 +200,8 @@ impl LoginCalls for BusCalls {
     async fn delay(&self) -> Result<Duration, CallError> {
         let call = "InhibitDelayMaxUSec";
         let micros = self.login.inhibit_delay_max_usec().await.map_err(self.translate(call))?;
-        // The largest number is systemd's "infinity".
-        Ok(if micros == u64::MAX { Duration::MAX } else { Duration::from_micros(micros) })
+        // The largest number is systemd's "infinity", here as there.
+        Ok(Duration::from_micros(micros))
     }
 
     async fn inhibit(&self, who: &str, why: &str) -> Result<OwnedFd, CallError> {

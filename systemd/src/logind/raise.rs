@@ -56,6 +56,9 @@ pub(super) async fn raise(
         Ok(Some(Ok(Written::Changed { file }))) => {
             tracing::info!(file = %file.display(), delay = ?wanted, "wrote logind's drop-in");
         }
+        Ok(Some(Ok(Written::Unchanged { .. }))) if !short => {
+            return Ok(Raised { delay: current, set_by: None, obstacle });
+        }
         Ok(Some(Ok(Written::Unchanged { .. }))) => {}
         Ok(Some(Err(error))) => obstacle = Some(explain(&error)),
         Err(error) => obstacle = Some(error),
@@ -65,18 +68,20 @@ pub(super) async fn raise(
         obstacle = obstacle.or(Some(error.to_string()));
     }
     let predicted = on_disk(root, drop_in::find).await.ok().flatten();
-    let delay = settle(calls, wanted, predicted.as_ref()).await?;
+    // What is long enough already settles when it has become shorter, as the file says.
+    let enough = if short { wanted } else { Duration::MAX };
+    let delay = settle(calls, enough, predicted.as_ref()).await?;
     if delay >= wanted {
         return Ok(Raised { delay, set_by: None, obstacle: None });
     }
-    let set_by = predicted.filter(|setting| setting.value < wanted).map(name);
+    let set_by = predicted.filter(|setting| setting.value < wanted).as_ref().map(name);
     Ok(Raised { delay, set_by, obstacle })
 }
 
-/// Reads the delay until it is what is wanted, or what the files say, or time is up.
+/// Reads the delay until it is enough, or what the files say, or time is up.
 async fn settle(
     calls: &impl LoginCalls,
-    wanted: Duration,
+    enough: Duration,
     predicted: Option<&Setting>,
 ) -> Result<Duration, CallError> {
     let deadline = Instant::now() + SETTLE;
@@ -84,7 +89,7 @@ async fn settle(
     loop {
         let delay = calls.delay().await?;
         let final_word = predicted.is_some_and(|setting| setting.value == delay);
-        if delay >= wanted || final_word || Instant::now() + pause > deadline {
+        if delay >= enough || final_word || Instant::now() + pause > deadline {
             return Ok(delay);
         }
         tokio::time::sleep(pause).await;
@@ -92,7 +97,7 @@ async fn settle(
     }
 }
 
-fn name(setting: Setting) -> Arc<str> {
+fn name(setting: &Setting) -> Arc<str> {
     setting.file.to_string_lossy().into()
 }
 

@@ -1,5 +1,7 @@
 //! Carries out the plan: one step at a time, interrupted by whatever is heard.
 
+mod steps;
+
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +11,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{InhibitorState, LockState};
 
+use self::steps::{Answer, carry_out};
 use super::plan::{Facts, Meaning, Step};
-use super::raise::{Raised, raise};
+use super::raise::Raised;
 use super::session::{CallError, Heard, Listed, LoginCalls, LoginManager, Session};
 use super::{InhibitorConfig, Request};
 
@@ -74,15 +77,6 @@ pub(super) struct Keeper {
     state: watch::Sender<InhibitorState>,
     requests: mpsc::UnboundedReceiver<Request>,
     refused: Arc<AtomicU64>,
-}
-
-/// What a step brought.
-enum Answer {
-    Preparing(bool),
-    Delay(Duration),
-    Lock(OwnedFd),
-    Listed(Listed),
-    Raised(Raised),
 }
 
 /// What woke the supervisor.
@@ -259,8 +253,9 @@ impl Keeper {
     }
 
     async fn take_new_lock(&mut self, listed: Listed) -> Option<CallError> {
+        let there = self.facts.new_lock_is(listed);
         let fresh = self.fresh.take()?;
-        if !self.facts.new_lock_is(listed) {
+        if !there {
             return Some(CallError::Refused {
                 call: "ListInhibitors",
                 detail: "the lock just granted is not in it".to_owned(),
@@ -377,25 +372,4 @@ impl Keeper {
             changed
         });
     }
-}
-
-/// Makes the calls of a step; never resolves without one.
-async fn carry_out(
-    step: Option<Step>,
-    calls: &impl LoginCalls,
-    config: &InhibitorConfig,
-    facts: &Facts,
-) -> (Step, Result<Answer, CallError>) {
-    let Some(step) = step else { return std::future::pending().await };
-    let outcome = match step {
-        Step::ReadPreparing => calls.preparing().await.map(Answer::Preparing),
-        Step::ReadDelay => calls.delay().await.map(Answer::Delay),
-        Step::Inhibit => calls.inhibit(&config.who, &config.why).await.map(Answer::Lock),
-        Step::VerifyNew | Step::VerifyHeld => calls.listed(&config.who).await.map(Answer::Listed),
-        Step::RaiseDelay => {
-            let current = facts.delay.unwrap_or_default();
-            raise(calls, &config.root, current, facts.wanted).await.map(Answer::Raised)
-        }
-    };
-    (step, outcome)
 }

@@ -1,4 +1,17 @@
 //! The supervisor in time, on a paused clock, against a scripted login manager.
+//!
+//! Where the kubelet tests the same thing, this is its counterpart here:
+//!
+//! | kubelet | here |
+//! |---|---|
+//! | `TestManager/no_override` | `delay::no_override_when_the_delay_is_more_than_the_total` |
+//! | `TestManager/no override, all time to critical pods` | `delay::no_override_when_the_delay_equals_…` |
+//! | `TestManager/override successful` | `delay::override_successful…` |
+//! | `TestManager/override unsuccessful` | `delay::override_unsuccessful_keeps_the_lock_…` |
+//! | `TestManager/override unsuccessful, zero time` | `delay::override_unsuccessful_with_zero_time` |
+//! | `TestRestart` | `lock::event_stream_closed_three_times_connects_anew_each_time` |
+//! | `TestCurrentInhibitDelay`, `TestInhibitShutdown`, `TestReloadLogindConf` | `tests/bus`: `the_calls_have_the_arguments_…` |
+//! | `TestMonitorShutdown` | `shutdown::a_true_and_a_false_are_both_passed_on` |
 
 mod delay;
 mod faults;

@@ -177,6 +177,12 @@ impl Login {
 
 #[interface(name = "org.freedesktop.systemd1.Manager")]
 impl Systemd {
+    #[zbus(property)]
+    async fn system_state(&self) -> fdo::Result<&'static str> {
+        self.0.called("SystemState", "").await?;
+        Ok(if self.0.lock().stopping { "stopping" } else { "running" })
+    }
+
     async fn kill_unit(&self, unit: String, who: String, signal: i32) -> fdo::Result<()> {
         self.0.called("KillUnit", &format!("{unit:?}, {who:?}, {signal}")).await?;
         if unit == "systemd-logind.service" && signal == nix::libc::SIGHUP {
@@ -185,6 +191,8 @@ impl Systemd {
         Ok(())
     }
 }
+
+// === impl StandIn ===
 
 impl StandIn {
     /// Notes a call and does what was ordered for it.

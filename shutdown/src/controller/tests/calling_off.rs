@@ -76,7 +76,6 @@ async fn cancelling_after_the_end_opens_the_gate_and_the_next_shutdown_works() {
     assert!(node.recorder.events().contains(&Event::ShutdownCancelled { spared_groups: 0 }));
 
     node.prepare();
-    node.reach(ProgressPhase::Ending).await;
     node.released().await;
     assert_eq!((node.reports().len(), node.releases()), (2, 2));
 }

@@ -143,14 +143,16 @@ async fn the_policy_at_the_time_of_the_signal_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn admission_is_shut_before_the_first_pod_is_asked_with_the_kubelets_words() {
-    let mut node = Setup::with([pod("app", None, None)]).start();
+    let pods = [pod("app", None, None)];
+    let mut node = Setup::with(pods.clone()).start();
+    node.killer.takes(pods[0].uid(), secs(5));
     settle().await;
     node.prepare();
     node.reach(ProgressPhase::Ending).await;
     let rejection = node.gate.check().unwrap_err();
-    assert_eq!(rejection.reason, "NodeShutdown");
-    assert_eq!(rejection.message, "Pod was rejected as the node is shutting down.");
-    assert_eq!(rejection.to_string(), rejection.message);
+    assert_eq!(&*rejection.reason, "NodeShutdown");
+    assert_eq!(&*rejection.message, "Pod was rejected as the node is shutting down.");
+    assert!(rejection.passing);
 }
 
 #[tokio::test(start_paused = true)]

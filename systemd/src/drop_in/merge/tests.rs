@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Content, Source, effective, inhibit_delay};
-use crate::drop_in::{Setting, find};
+use crate::drop_in::{INFINITY, Setting, find};
 
 fn text(file: &str, text: &str) -> Source {
     Source { file: file.into(), content: Content::Text(text.to_owned()) }
@@ -33,7 +33,8 @@ fn the_last_name_wins_wherever_it_is() {
     let kubelet = at(ETC, "99-kubelet.conf");
     let ours = at(ETC, "zz-winddown.conf");
     let site = at(RUN, "zzz-site.conf");
-    let cases: [(&[Source], &[Source], Option<(&str, u64)>); 9] = [
+    type Case<'a> = (&'a [Source], &'a [Source], Option<(&'a str, u64)>);
+    let cases: [Case<'_>; 9] = [
         (&[], &[], None),
         (&[sets(MAIN, 7)], &[], Some((MAIN, 7))),
         (&[sets(MAIN, 7)], &[sets(&kubelet, 40)], Some((&kubelet, 40))),
@@ -90,7 +91,7 @@ fn a_files_text_is_read_as_systemd_reads_it() {
         ("[Other]\n[Login]\nInhibitDelayMaxSec=60\n", minute),
         ("[Login]\nInhibitDelayMaxSec=\\\n60\n", minute),
         ("[Login]\nInhibitDelayMaxSec=\\\n# not this one\n60\n", minute),
-        ("[Login]\nInhibitDelayMaxSec=infinity\n", Some(Duration::MAX)),
+        ("[Login]\nInhibitDelayMaxSec=infinity\n", Some(INFINITY)),
         ("InhibitDelayMaxSec=60\n", None),
         ("[Login]\n#InhibitDelayMaxSec=60\n;InhibitDelayMaxSec=60\n", None),
         ("[login]\nInhibitDelayMaxSec=60\n", None),

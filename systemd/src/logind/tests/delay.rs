@@ -96,7 +96,7 @@ async fn a_changed_wish_is_applied_while_running_and_can_go_down_again() {
     rig.until("raised again", |s| s.delay == Some(secs(60))).await;
 
     // Our own file asks for more than is wanted now: it must not bind every other inhibitor.
-    let login = login.reloading_to(secs(20), secs(0));
+    let login = login.reloading_to(secs(20), secs(2));
     rig.inhibitor.set_wanted_delay(secs(20));
     rig.until("lowered", |s| s.delay == Some(secs(20))).await;
     let text = fs::read_to_string(rig.drop_in()).expect("the drop-in");

@@ -1,211 +1,23 @@
 //! The inhibitor on a real message bus: a dbus-daemon of the test's own, with the system bus'
 //! policy on signals, which lets everyone send them.
 
-use std::io;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+#![allow(clippy::expect_used, clippy::panic, reason = "the helpers of tests are tests too")]
+
+mod private;
+
+use std::path::Path;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
-use tokio::sync::watch;
-use winddown_shared::{Inhibitor as _, InhibitorState, LockState, ShutdownKind};
-use winddown_systemd::stand_in::{OnBus, StandIn};
-use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor, drop_in};
-use zbus::Connection;
-use zbus::connection::Builder;
+use winddown_shared::Inhibitor as _;
+use winddown_shared::{LockState, ShutdownKind};
+use winddown_systemd::stand_in::StandIn;
+use winddown_systemd::{InhibitorConfig, LogindInhibitor, drop_in, is_going_down};
 
-/// Longer than anything here takes; only a failure waits for it.
-const LIMIT: Duration = Duration::from_secs(20);
+use self::private::{inhibitors_name, private_bus, read_after_the_grant, secs};
+
 const PATH: &str = "/org/freedesktop/login1";
 const INTERFACE: &str = "org.freedesktop.login1.Manager";
 const SIGNAL: &str = "PrepareForShutdown";
-
-/// As /usr/share/dbus-1/system.conf has it, without its services, and with the two names free.
-const CONFIG: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
- "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig>
-  <type>system</type>
-  <listen>unix:path=@SOCKET@</listen>
-  <auth>EXTERNAL</auth>
-  <policy context="default">
-    <allow user="*"/>
-    <deny own="*"/>
-    <deny send_type="method_call"/>
-    <allow send_type="signal"/>
-    <allow send_requested_reply="true" send_type="method_return"/>
-    <allow send_requested_reply="true" send_type="error"/>
-    <allow receive_type="method_call"/>
-    <allow receive_type="method_return"/>
-    <allow receive_type="error"/>
-    <allow receive_type="signal"/>
-    <allow send_destination="org.freedesktop.DBus"/>
-    <allow own="org.freedesktop.login1"/>
-    <allow own="org.freedesktop.systemd1"/>
-    <allow send_destination="org.freedesktop.login1"/>
-    <allow send_destination="org.freedesktop.systemd1"/>
-  </policy>
-</busconfig>
-"#;
-
-/// A bus, a directory for everything, and the daemon while it runs.
-struct PrivateBus {
-    directory: tempfile::TempDir,
-    daemon: Option<Child>,
-}
-
-/// `None` when the daemon is not installed.
-async fn private_bus(test: &str) -> Option<PrivateBus> {
-    let mut bus = PrivateBus { directory: tempfile::tempdir().expect("a directory"), daemon: None };
-    let config = CONFIG.replace("@SOCKET@", &bus.socket().display().to_string());
-    std::fs::write(bus.config(), config).expect("the configuration");
-    match bus.run().await {
-        Ok(()) => Some(bus),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            skip(test, "dbus-daemon is not installed (Debian package dbus)");
-            None
-        }
-        Err(error) => panic!("cannot start dbus-daemon: {error}"),
-    }
-}
-
-fn skip(test: &str, why: &str) {
-    assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test} may not be skipped: {why}");
-    println!("SKIPPED: {test}: {why}");
-}
-
-impl PrivateBus {
-    fn socket(&self) -> PathBuf {
-        self.directory.path().join("bus")
-    }
-
-    fn config(&self) -> PathBuf {
-        self.directory.path().join("bus.conf")
-    }
-
-    fn address(&self) -> String {
-        format!("unix:path={}", self.socket().display())
-    }
-
-    /// What stands for `/` in the test.
-    fn root(&self) -> PathBuf {
-        self.directory.path().join("root")
-    }
-
-    async fn run(&mut self) -> io::Result<()> {
-        let mut daemon = Command::new("dbus-daemon")
-            .arg(format!("--config-file={}", self.config().display()))
-            .args(["--nofork", "--nopidfile", "--nosyslog", "--print-address"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()?;
-        // The address is printed when it listens.
-        let mut lines = BufReader::new(daemon.stdout.take().expect("piped")).lines();
-        let line = tokio::time::timeout(LIMIT, lines.next_line()).await.expect("it starts")?;
-        assert!(line.is_some(), "dbus-daemon ended at once");
-        self.daemon = Some(daemon);
-        Ok(())
-    }
-
-    async fn kill(&mut self) {
-        self.daemon.take().expect("it runs").kill().await.expect("it dies");
-    }
-
-    async fn serve(&self, logind: &StandIn) -> OnBus {
-        logind.serve_on(&self.address()).await.expect("the names are free")
-    }
-
-    async fn connect(&self) -> Connection {
-        Builder::address(self.address().as_str()).build().await.expect("a connection")
-    }
-
-    fn start(&self, wanted: Duration) -> Node {
-        let mut config = InhibitorConfig::new(wanted);
-        config.bus = Bus::Address(self.address());
-        config.root = self.root();
-        config.method_timeout = Duration::from_secs(2);
-        // Only what is heard counts here.
-        config.recheck = Duration::from_secs(3600);
-        let inhibitor = LogindInhibitor::start(config);
-        let state = inhibitor.state();
-        Node { inhibitor, state }
-    }
-
-    /// With a lock that logind lists, and nothing left to ask.
-    async fn holding(&self, logind: &StandIn) -> Node {
-        let mut node = self.start(logind.delay());
-        node.until_held().await;
-        let reads =
-            || logind.calls().iter().filter(|call| *call == "PreparingForShutdown()").count();
-        let read_again = async {
-            while reads() < 2 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(LIMIT, read_again).await.expect("the read after the grant");
-        node
-    }
-}
-
-struct Node {
-    inhibitor: LogindInhibitor,
-    state: watch::Receiver<InhibitorState>,
-}
-
-impl Node {
-    async fn until(
-        &mut self,
-        what: &str,
-        wanted: impl FnMut(&InhibitorState) -> bool,
-    ) -> InhibitorState {
-        let now = self.state.clone();
-        match tokio::time::timeout(LIMIT, self.state.wait_for(wanted)).await {
-            Ok(state) => state.expect("the inhibitor lives").clone(),
-            Err(_) => panic!("never {what}; the state is {:?}", *now.borrow()),
-        }
-    }
-
-    async fn until_held(&mut self) -> InhibitorState {
-        self.until("held", |s| s.lock == LockState::Held).await
-    }
-
-    async fn until_refused(&self, count: u64) {
-        let counted = async {
-            while self.inhibitor.refused_signals() < count {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let refused = tokio::time::timeout(LIMIT, counted).await;
-        assert!(refused.is_ok(), "{} refused", self.inhibitor.refused_signals());
-        assert_eq!(self.inhibitor.refused_signals(), count);
-    }
-
-    fn now(&self) -> InhibitorState {
-        self.state.borrow().clone()
-    }
-}
-
-/// The unique name of the inhibitor's connection: the one that took the lock.
-async fn inhibitors_name(bus: &PrivateBus) -> String {
-    let asker = bus.connect().await;
-    let driver = zbus::fdo::DBusProxy::new(&asker).await.expect("the bus");
-    let own = asker.unique_name().expect("a name").to_string();
-    let login1 = zbus::names::BusName::try_from("org.freedesktop.login1").expect("a name");
-    let owner = driver.get_name_owner(login1).await.expect("an owner").to_string();
-    let names = driver.list_names().await.expect("names");
-    let mut others = names
-        .into_iter()
-        .map(|name| name.to_string())
-        .filter(|name| name.starts_with(':') && *name != own && *name != owner);
-    let found = others.next().expect("the inhibitor is connected");
-    assert_eq!(others.next(), None, "and nobody else");
-    found
-}
-
-fn secs(seconds: u64) -> Duration {
-    Duration::from_secs(seconds)
-}
 
 #[tokio::test]
 async fn only_the_owner_of_the_name_is_believed_whatever_an_impostor_sends() {
@@ -287,6 +99,7 @@ async fn when_the_name_changes_hands_the_new_owner_is_believed_and_the_old_one_i
     new.until_locks(|locks| locks.len() == 1).await;
     old.until_locks(|locks| locks.iter().all(|lock| lock.released_at.is_some())).await;
     node.until_held().await;
+    read_after_the_grant(&new).await;
 
     new.set_preparing(true);
     old.emit(true, ShutdownKind::Unknown).await;
@@ -420,4 +233,65 @@ async fn a_foreign_drop_in_that_sorts_later_wins_and_is_named() {
     assert_eq!(state.delay, Some(secs(3)));
     assert_eq!(state.delay_set_by.as_deref(), Some("/run/systemd/logind.conf.d/zzz-site.conf"));
     assert_eq!(state.lock, LockState::Held);
+}
+
+#[tokio::test]
+async fn a_flood_of_forged_signals_delays_neither_the_lock_nor_the_true_signal() {
+    let test = "a_flood_of_forged_signals_delays_neither_the_lock_nor_the_true_signal";
+    let Some(bus) = private_bus(test).await else { return };
+    let logind = StandIn::new(secs(30));
+    let _served = bus.serve(&logind).await;
+    let impostor = bus.connect().await;
+    let flood = async {
+        for _ in 0..5000 {
+            let sent = impostor.emit_signal(None::<&str>, PATH, INTERFACE, SIGNAL, &true);
+            sent.await.expect("the bus takes it");
+        }
+    };
+    let shutdown = async {
+        let mut node = bus.holding(&logind).await;
+        logind.set_preparing(true);
+        logind.emit(true, ShutdownKind::Unknown).await;
+        let told = node.until("preparing", |s| s.preparing).await;
+        assert_eq!((told.epoch, told.lock), (1, LockState::Held));
+        node.inhibitor.release().await;
+        node
+    };
+    let ((), node) = tokio::join!(flood, shutdown);
+    node.until_refused_at_least(1).await;
+    assert_eq!(logind.held(), 0);
+}
+
+#[tokio::test]
+async fn the_system_bus_is_the_one_that_the_environment_names() {
+    let test = "the_system_bus_is_the_one_that_the_environment_names";
+    // The environment belongs to a process: this binary is started again with another one.
+    if let Ok(root) = std::env::var("WINDDOWN_TEST_ROOT") {
+        return look_at_the_system_bus(Path::new(&root)).await;
+    }
+    let Some(bus) = private_bus(test).await else { return };
+    let logind = StandIn::new(secs(30));
+    logind.set_stopping(true);
+    let _served = bus.serve(&logind).await;
+    let looking = tokio::process::Command::new(std::env::current_exe().expect("this binary"))
+        .args(["--exact", test, "--nocapture"])
+        .env("DBUS_SYSTEM_BUS_ADDRESS", bus.address())
+        .env("WINDDOWN_TEST_ROOT", bus.root())
+        .kill_on_drop(true)
+        .output();
+    let output = looking.await.expect("this binary");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    logind.until_locks(|locks| locks.iter().all(|lock| lock.released_at.is_some())).await;
+    assert_eq!(logind.locks().len(), 1);
+    assert_ne!(logind.locks()[0].pid, std::process::id());
+}
+
+async fn look_at_the_system_bus(root: &Path) {
+    let mut config = InhibitorConfig::new(secs(30));
+    config.root = root.to_owned();
+    let inhibitor = LogindInhibitor::start(config);
+    let mut state = inhibitor.state();
+    let held = state.wait_for(|s| s.lock == LockState::Held);
+    tokio::time::timeout(secs(20), held).await.expect("in time").expect("the inhibitor lives");
+    assert!(is_going_down(secs(5)).await.expect("systemd answers"));
 }

@@ -1,0 +1,47 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::Budget;
+use crate::test_pods::secs;
+use crate::{Policy, test_pods::period};
+
+fn policy(total: u64) -> Policy {
+    Policy::from_periods(secs(total), secs(total / 3)).unwrap()
+}
+
+#[test]
+fn a_login_manager_that_waits_long_enough_cuts_nothing() {
+    let policy = policy(30);
+    for delay in [None, Some(policy.delay_wanted()), Some(secs(3600))] {
+        assert_eq!(Budget::new(&policy, delay).pods, secs(30), "{delay:?}");
+    }
+}
+
+#[test]
+fn a_delay_that_is_just_the_groups_time_pays_for_the_reserve() {
+    let budget = Budget::new(&policy(30), Some(secs(30)));
+    assert_eq!((budget.pods, budget.reserve), (secs(28), secs(2)));
+}
+
+#[test]
+fn a_short_delay_keeps_a_tenth() {
+    let budget = Budget::new(&policy(30), Some(secs(5)));
+    assert_eq!((budget.pods, budget.reserve), (Duration::from_millis(4500), secs(5) / 10));
+}
+
+proptest! {
+    #[test]
+    fn every_step_is_in_order_and_within_the_delay(
+        period_seconds in 1..1000i64, reserve in 0..10_000u64, delay in 0..2_000_000u64,
+    ) {
+        let policy = Policy::by_priority([period(0, period_seconds)]).unwrap();
+        let policy = policy.with_reserve(Duration::from_millis(reserve));
+        let delay = Duration::from_millis(delay);
+        let budget = Budget::new(&policy, Some(delay));
+        prop_assert!(budget.pods <= budget.kills_until());
+        prop_assert!(budget.kills_until() <= budget.abandon_at());
+        prop_assert!(budget.abandon_at() <= budget.report_until());
+        prop_assert!(budget.report_until() <= delay);
+    }
+}

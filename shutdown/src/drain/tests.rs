@@ -1,0 +1,84 @@
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use winddown_shared::fake::{FakeKiller, FakeRecorder};
+use winddown_shared::{KillReason, WallClock};
+
+use super::{DrainOrder, drain};
+use crate::test_pods::{pod, secs};
+use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, Policy, ProgressPhase, ProgressSender, Trigger};
+
+const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
+
+fn order(policy: Policy, time: Option<u64>) -> DrainOrder {
+    DrainOrder {
+        policy: Arc::new(policy),
+        time: time.map(secs),
+        recorder: Arc::new(FakeRecorder::default()),
+        progress: ProgressSender::new(),
+        clock: WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),
+        boot_id: "boot".into(),
+    }
+}
+
+fn two_fields() -> Policy {
+    Policy::from_periods(secs(30), secs(10)).unwrap()
+}
+
+fn stubborn() -> Arc<FakeKiller> {
+    let pods = [pod("app", None, Some(300)), pod("critical", CRITICAL, Some(300))];
+    let killer = FakeKiller::with(pods.clone());
+    pods.iter().for_each(|pod| killer.takes(pod.uid(), secs(999)));
+    Arc::new(killer)
+}
+
+/// The grace of the ordinary and of the critical pod, both of which need SIGKILL.
+async fn graces(order: DrainOrder) -> Vec<u64> {
+    let killer = stubborn();
+    let report = drain(&killer, order, &CancellationToken::new()).await;
+    assert_eq!((report.trigger, report.outcome), (Trigger::Drain, Outcome::Forced));
+    killer.calls().iter().map(|call| call.request.grace.unwrap().as_secs()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_takes_the_policys_time_unless_told_otherwise() {
+    assert_eq!(graces(order(two_fields(), None)).await, [20, 10]);
+    assert_eq!(graces(order(two_fields(), Some(12))).await, [6, 6]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_time_than_the_policys_goes_to_the_pods_own_grace() {
+    assert_eq!(graces(order(two_fields(), Some(310))).await, [300, 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_shutdown_periods_can_be_drained() {
+    assert_eq!(graces(order(Policy::disabled(), None)).await, [30, 30]);
+    assert_eq!(graces(order(Policy::disabled(), Some(20))).await, [10, 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pods_are_told_that_it_is_a_drain() {
+    let killer = stubborn();
+    let order = order(two_fields(), None);
+    let progress = order.progress.subscribe();
+    drain(&killer, order, &CancellationToken::new()).await;
+    let request = killer.calls()[0].request.clone();
+    assert_eq!(request.reason, KillReason::Drain);
+    let status = request.status.unwrap();
+    assert_eq!(&*status.reason, "Terminated");
+    assert_eq!(&*status.message, "Pod was ended because an operator drained the node.");
+    assert_eq!(progress.borrow().phase, ProgressPhase::Ended);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_is_called_off_spares_the_rest() {
+    let (killer, cancel) = (stubborn(), CancellationToken::new());
+    let run = drain(&killer, order(two_fields(), None), &cancel);
+    let (report, ()) = tokio::join!(run, async {
+        tokio::time::sleep(secs(1)).await;
+        cancel.cancel();
+    });
+    assert_eq!(report.outcome, Outcome::Cancelled);
+    assert_eq!((report.count(PodEnd::Ending), report.count(PodEnd::Spared)), (1, 1));
+}

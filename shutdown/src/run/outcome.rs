@@ -1,0 +1,60 @@
+//! What became of the pods, in the report's words.
+
+use winddown_shared::KillError;
+
+use super::{RunReport, RunStop};
+use crate::{GroupReport, Outcome, PodEnd};
+
+/// Why a pod was not seen to end.
+pub(super) struct Failure {
+    pub(super) error: String,
+    pub(super) still_running: Vec<String>,
+}
+
+// === impl RunReport ===
+
+impl RunReport {
+    /// The run in one word.
+    pub fn outcome(&self) -> Outcome {
+        let any = |end| self.groups.iter().flat_map(|group| &group.pods).any(|pod| pod.end == end);
+        match self.stop {
+            RunStop::Cancelled => Outcome::Cancelled,
+            RunStop::Panicked => Outcome::Left,
+            RunStop::Finished if any(PodEnd::Left) => Outcome::Left,
+            RunStop::Finished if any(PodEnd::Killed) => Outcome::Forced,
+            RunStop::Finished => Outcome::Clean,
+        }
+    }
+
+    /// Pods that were not seen to end.
+    pub fn left(&self) -> usize {
+        let pods = self.groups.iter().flat_map(|group| &group.pods);
+        pods.filter(|pod| matches!(pod.end, PodEnd::Left | PodEnd::Ending)).count()
+    }
+
+    /// Groups with pods of which none was asked.
+    pub fn spared_groups(&self) -> usize {
+        let spared = |group: &&GroupReport| !group.pods.is_empty() && group.started.is_none();
+        self.groups.iter().filter(spared).count()
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    pub(super) fn panicked() -> Self {
+        let error = "the attempt to end it panicked, which is a bug: see the agent's log";
+        Self { error: error.into(), still_running: Vec::new() }
+    }
+}
+
+impl From<KillError> for Failure {
+    fn from(error: KillError) -> Self {
+        let text = error.to_string();
+        let still_running = match error {
+            KillError::Deadline { still_running, .. } => still_running,
+            _ => Vec::new(),
+        };
+        Self { error: text, still_running }
+    }
+}

@@ -1,0 +1,37 @@
+//! Holds logind's delay lock, tells what happens, and lets the node go down two seconds after it
+//! wants to. As a service with `Type=notify` and `FileDescriptorStoreMax=1` the lock survives its
+//! death.
+//!
+//! ```text
+//! cargo run -p winddown-systemd --example hold
+//! systemd-inhibit --list
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_shared::Inhibitor as _;
+use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let notifier = Notifier::from_env();
+    let mut config = InhibitorConfig::new(Duration::from_secs(30));
+    config.inherited_lock = notifier.take_inherited_lock()?;
+    println!("inherited: {}", config.inherited_lock.is_some());
+    config.store = Arc::new(notifier.clone());
+    let inhibitor = LogindInhibitor::start(config);
+    notifier.ready();
+    let mut state = inhibitor.state();
+    loop {
+        let now = state.borrow_and_update().clone();
+        println!("{now:?}");
+        notifier.status(&format!("{:?}", now.lock));
+        if now.preparing {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            inhibitor.release().await;
+            println!("released after {:?}", now.since.map(|since| since.elapsed()));
+        }
+        state.changed().await?;
+    }
+}

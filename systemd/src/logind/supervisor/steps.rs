@@ -1,0 +1,39 @@
+//! The calls of each step.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use super::super::InhibitorConfig;
+use super::super::plan::{Facts, Step};
+use super::super::raise::{Raised, raise};
+use super::super::session::{CallError, Listed, LoginCalls};
+
+/// What a step brought.
+pub(super) enum Answer {
+    Preparing(bool),
+    Delay(Duration),
+    Lock(OwnedFd),
+    Listed(Listed),
+    Raised(Raised),
+}
+
+/// Makes the calls of a step; never resolves without one.
+pub(super) async fn carry_out(
+    step: Option<Step>,
+    calls: &impl LoginCalls,
+    config: &InhibitorConfig,
+    facts: &Facts,
+) -> (Step, Result<Answer, CallError>) {
+    let Some(step) = step else { return std::future::pending().await };
+    let outcome = match step {
+        Step::ReadPreparing => calls.preparing().await.map(Answer::Preparing),
+        Step::ReadDelay => calls.delay().await.map(Answer::Delay),
+        Step::Inhibit => calls.inhibit(&config.who, &config.why).await.map(Answer::Lock),
+        Step::VerifyNew | Step::VerifyHeld => calls.listed(&config.who).await.map(Answer::Listed),
+        Step::RaiseDelay => {
+            let current = facts.delay.unwrap_or_default();
+            raise(calls, &config.root, current, facts.wanted).await.map(Answer::Raised)
+        }
+    };
+    (step, outcome)
+}
