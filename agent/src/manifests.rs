@@ -29,7 +29,8 @@ use crate::document::Problems;
 /// What the manifests directory asks for.
 #[derive(Clone, Debug, Default)]
 pub struct DesiredManifests {
-    /// Counts the changes. 0: the directory has not been looked at yet, nothing is known.
+    /// Counts the changes. 0: the directory has not been looked at yet, nothing is known. The first
+    /// state has every file that was there and can be read.
     pub generation: u64,
     /// Every manifest is known. While it is false, some could not be read yet, or are wrong and were
     /// so when the agent started: a pod that was found running and is not in `pods` may be theirs,

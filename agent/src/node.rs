@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    Admission, Inhibitor, Intake, LockState, Pod, PodWorkers, Recorder, Runtime, RuntimeSyncer,
+    Admission, DesiredPods, Inhibitor, Intake, LockState, PodWorkers, Recorder, Runtime, RuntimeSyncer,
     WallClock, WallTime, WorkerTimes,
 };
 use winddown_shutdown::{
@@ -249,14 +249,15 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     }
 
     /// The desired pods as the intake reads them: nothing until the directory was read once.
-    fn desired(&self) -> watch::Receiver<Option<Arc<Vec<Pod>>>> {
+    fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
         let (tx, rx) = watch::channel(None);
         let mut manifests = self.0.manifests.clone();
         tokio::spawn(async move {
             loop {
                 let now = Arc::clone(&manifests.borrow_and_update());
                 if now.generation > 0 {
-                    tx.send_replace(Some(Arc::new(now.pods.clone())));
+                    let (pods, complete) = (now.pods.clone(), now.complete);
+                    tx.send_replace(Some(Arc::new(DesiredPods { pods, complete })));
                 }
                 tokio::select! {
                     changed = manifests.changed() => if changed.is_err() { return },

@@ -4,6 +4,8 @@
 //! change of a text, `WINDDOWN_BLESS=1 cargo test -p winddown --test bad_input` writes the new ones;
 //! read the difference before it is committed.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's helpers fail the test")]
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -92,4 +94,18 @@ fn nesting_that_is_too_deep_is_refused_with_its_place() {
     assert_eq!(error, "web.yaml:1:67: nested deeper than 64 levels");
     let text = format!("a: {}\n", "[".repeat(200_000));
     assert!(manifest_error(text.as_bytes()).is_some());
+}
+
+#[test]
+fn a_file_that_is_wrong_everywhere_is_answered_with_the_first_fifty() {
+    let labels: String = (0..40_000).map(|n| format!("    k{n}/: v\n")).collect();
+    let text = format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels:\n{labels}");
+    let error = manifest_error(text.as_bytes()).unwrap();
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 51);
+    let last = lines[50].split_once(": ").unwrap().1;
+    assert_eq!(last, "there is more after this: mend these first");
+    let fields: String = (0..40_000).map(|n| format!("k{n}: v\n")).collect();
+    let text = format!("apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n{fields}");
+    assert_eq!(config_error(text.as_bytes()).unwrap().lines().count(), 51);
 }

@@ -34,6 +34,16 @@ pub struct Intake<R: Runtime> {
     passes: watch::Sender<u64>,
 }
 
+/// What a source wants on this node: all of it, as state.
+#[derive(Clone, Debug, Default)]
+pub struct DesiredPods {
+    /// The pods. An unchanged pod is the same object as before.
+    pub pods: Vec<Pod>,
+    /// The source could be read whole. While it could not, a pod that runs and is not listed may be
+    /// wanted all the same (its manifest is broken, its directory away): it is left alone.
+    pub complete: bool,
+}
+
 struct Desired {
     pod: Pod,
     refused: Option<Rejection>,
@@ -79,14 +89,14 @@ impl<R: Runtime> Intake<R> {
     /// again, pods that were refused for it are asked again and static pods that it ended come back.
     pub async fn run(
         mut self,
-        mut desired: watch::Receiver<Option<Arc<Vec<Pod>>>>,
+        mut desired: watch::Receiver<Option<Arc<DesiredPods>>>,
         mut closed: watch::Receiver<bool>,
     ) {
         self.find_running().await;
         loop {
             let wanted = desired.borrow_and_update().clone();
-            if let Some(pods) = wanted {
-                self.apply(&pods).await;
+            if let Some(wanted) = wanted {
+                self.apply(&wanted).await;
                 self.passes.send_modify(|n| *n += 1);
             }
             tokio::select! {
@@ -123,15 +133,15 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    async fn apply(&mut self, pods: &[Pod]) {
-        let uids: HashSet<PodUid> = pods.iter().map(|p| p.uid().clone()).collect();
+    async fn apply(&mut self, wanted: &DesiredPods) {
+        let uids: HashSet<PodUid> = wanted.pods.iter().map(|p| p.uid().clone()).collect();
         self.drop_undesired(&uids);
-        for pod in pods {
+        for pod in &wanted.pods {
             self.take(pod);
         }
         let tracked = self.workers.sync_known_pods(&uids);
         self.start_again(&tracked);
-        self.tear_down_unknown(&tracked).await;
+        self.tear_down_unknown(&tracked, wanted.complete).await;
     }
 
     /// Ends the pods that left their source.
@@ -200,7 +210,11 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Ends what runs under UIDs that nobody wants, and removes the remains of pods that are gone.
-    async fn tear_down_unknown(&mut self, tracked: &HashMap<PodUid, Lifecycle>) {
+    async fn tear_down_unknown(
+        &mut self,
+        tracked: &HashMap<PodUid, Lifecycle>,
+        complete: bool,
+    ) {
         let unknown: Vec<(PodUid, Found)> = self
             .found
             .iter()
@@ -210,6 +224,7 @@ impl<R: Runtime> Intake<R> {
         let mut running = Vec::new();
         for (uid, found) in unknown {
             match found {
+                Found::Running if !complete => {}
                 Found::Running => running.push(uid),
                 Found::Remains => self.forget(uid).await,
             }
@@ -233,7 +248,7 @@ impl<R: Runtime> Intake<R> {
                 self.found.remove(&uid);
             }
             Err(error) => {
-                tracing::warn!(%uid, %error, "could not remove a pod's remains; will retry")
+                tracing::warn!(%uid, %error, "could not remove a pod's remains; will retry");
             }
         }
     }
@@ -262,7 +277,10 @@ impl<R: Runtime> Intake<R> {
 
     /// Whether something still ends or is to be removed.
     fn has_leftovers(&self) -> bool {
-        self.found.keys().any(|uid| !self.desired.contains_key(uid))
+        let ending = |(uid, found): (&PodUid, &Found)| {
+            *found == Found::Remains && !self.desired.contains_key(uid)
+        };
+        self.found.iter().any(ending)
             || self.workers.has_restart_requests()
     }
 }

@@ -34,7 +34,7 @@ pub use go_duration::{
 };
 pub use grace::{Grace, GraceSender};
 pub use inhibitor::{Inhibitor, InhibitorState, LockState, ShutdownKind};
-pub use intake::Intake;
+pub use intake::{DesiredPods, Intake};
 pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, StatusOverride, StoppedContainer,
 };

@@ -134,7 +134,8 @@ fn signals<'n, T>(
 ) -> Option<Entries<T>> {
     let found: Located<&'n Node> = fields.node(key)?;
     let Value::Map(entries) = &found.value.value else {
-        let what = format!("needs a mapping from signals to values, this is {}", found.value.describe());
+        let what =
+            format!("needs a mapping from signals to values, this is {}", found.value.describe());
         fields.fail(key, found.at, what);
         return None;
     };
@@ -219,7 +220,8 @@ fn check_soft(
     for (signal, entry) in soft {
         let (text, amount) = &entry.value;
         // 0% and 100% switch the threshold off.
-        let off = matches!(amount, Amount::Percent(percent) if *percent == 0.0 || *percent == 100.0);
+        let off =
+            matches!(amount, Amount::Percent(percent) if *percent == 0.0 || *percent == 100.0);
         if !off && !grace.contains_key(signal) && !fields.has_below(GRACE, signal) {
             let what = format!("needs a grace period: add {GRACE}[{signal}], for example 1m30s");
             fields.fail_below(SOFT, signal, entry.at, what);

@@ -68,7 +68,8 @@ impl Config {
             ("stateDirectory", path(&self.state_directory)),
             ("controlSocket", path(&self.control_socket)),
         ]);
-        entries.extend(self.control_socket_group.as_ref().map(|g| ("controlSocketGroup", json!(g))));
+        entries
+            .extend(self.control_socket_group.as_ref().map(|g| ("controlSocketGroup", json!(g))));
         entries.extend(self.metrics_address.map(|a| ("metricsAddress", json!(a.to_string()))));
         entries
     }
@@ -80,9 +81,7 @@ impl Config {
                 ("shutdownGracePeriodCriticalPods", json!(go(*critical))),
             ],
             ShutdownPeriods::ByPriority(groups) => {
-                let group = |g: &super::PriorityPeriod| {
-                    json!({"priority": g.priority, "shutdownGracePeriodSeconds": g.period.as_secs()})
-                };
+                let group = |g: &super::PriorityPeriod| json!({"priority": g.priority, "shutdownGracePeriodSeconds": g.period.as_secs()});
                 let groups = groups.iter().map(group).collect();
                 vec![("shutdownGracePeriodByPodPriority", Value::Array(groups))]
             }
@@ -126,13 +125,17 @@ fn scalar(value: &Value) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/.-_%:".contains(&b);
     // What YAML would take for a number, a bool or null has to be in quotes.
     let starts_as_text = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');
-    let duration_like = text.starts_with(|c: char| c.is_ascii_digit())
-        && text.ends_with(|c: char| matches!(c, 's' | 'm' | 'h' | 'i' | '%'));
+    let duration_like =
+        text.starts_with(|c: char| c.is_ascii_digit()) && text.ends_with(['s', 'm', 'h', 'i', '%']);
     let word = matches!(
         text.to_ascii_lowercase().as_str(),
         "true" | "false" | "yes" | "no" | "on" | "off" | "null" | "y" | "n"
     );
-    match text.bytes().all(plain) && (starts_as_text || duration_like) && !word && !text.ends_with(':') {
+    match text.bytes().all(plain)
+        && (starts_as_text || duration_like)
+        && !word
+        && !text.ends_with(':')
+    {
         true => text.clone(),
         false => value.to_string(),
     }

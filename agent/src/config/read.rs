@@ -85,7 +85,7 @@ fn origin(fields: &mut Fields<'_, '_>) -> Option<Origin> {
 }
 
 fn unused(fields: &Fields<'_, '_>) -> Option<Problem> {
-    let unknown: Vec<_> = fields.unknown().into_iter().map(|problem| problem.field).collect();
+    let unknown: Vec<&str> = fields.unknown().map(|key| &*key.text).collect();
     if unknown.is_empty() {
         return None;
     }
@@ -108,8 +108,7 @@ fn all(fields: &mut Fields<'_, '_>, origin: Origin, warnings: &mut Vec<Problem>)
             .unwrap_or(defaults.file_check_frequency),
         shutdown,
         eviction: EvictionSettings::read(fields, warnings),
-        container_runtime_endpoint: endpoint(fields)
-            .unwrap_or(defaults.container_runtime_endpoint),
+        container_runtime_endpoint: endpoint(fields).unwrap_or(defaults.container_runtime_endpoint),
         system_reserved: reserved(fields, "systemReserved"),
         kube_reserved: reserved(fields, "kubeReserved"),
         max_pods: fields.integer("maxPods", 1, 10_000).map_or(defaults.max_pods, |n| n.value),
@@ -168,7 +167,8 @@ fn path(fields: &mut Fields<'_, '_>, key: &'static str) -> Option<PathBuf> {
 fn absolute(fields: &mut Fields<'_, '_>, key: &str, text: &Located<&str>) -> PathBuf {
     let path = Path::new(text.value);
     if !path.is_absolute() || text.value.contains('\0') {
-        let what = format!("`{}` is not an absolute path: write one that starts with /", text.value);
+        let what =
+            format!("`{}` is not an absolute path: write one that starts with /", text.value);
         fields.fail(key, text.at, what);
     } else if path.components().any(|part| part == Component::ParentDir) {
         fields.fail(key, text.at, format!("`{}` has a `..` in it: write it out", text.value));
@@ -297,7 +297,8 @@ fn reserved(fields: &mut Fields<'_, '_>, key: &'static str) -> BTreeMap<String, 
 /// Two things in one directory would take each other's files for their own.
 fn check_directories(fields: &mut Fields<'_, '_>, config: &Config) {
     let Some(pods) = &config.static_pod_path else { return };
-    let others = [("stateDirectory", &config.state_directory), ("podLogsDir", &config.pod_logs_dir)];
+    let others =
+        [("stateDirectory", &config.state_directory), ("podLogsDir", &config.pod_logs_dir)];
     for (key, directory) in others {
         if pods == directory {
             let what = format!(

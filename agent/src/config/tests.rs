@@ -123,7 +123,9 @@ fn a_kubelets_configuration_is_accepted_and_what_is_not_used_is_listed_once() {
     assert_eq!(config.max_pods, 250);
     assert_eq!(
         warnings,
-        ["config.yaml:1: fields of the kubelet that are not used here: authentication, cgroupDriver"]
+        [
+            "config.yaml:1: fields of the kubelet that are not used here: authentication, cgroupDriver"
+        ]
     );
 }
 
@@ -154,7 +156,8 @@ fn hard_thresholds_replace_the_defaults_unless_they_are_merged() {
 
 #[test]
 fn a_soft_threshold_that_is_switched_off_needs_no_grace() {
-    let config = ours("evictionHard: {nodefs.available: 10%}\nevictionSoft: {nodefs.available: 0%}");
+    let config =
+        ours("evictionHard: {nodefs.available: 10%}\nevictionSoft: {nodefs.available: 0%}");
     assert_eq!(config.eviction.soft["nodefs.available"], "0%");
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::problem::MOST_PROBLEMS;
 use super::{Node, Path, Position, Problem, Value};
 
 /// Knows which field is looked at and notes what is wrong with it.
@@ -53,6 +54,11 @@ impl<'n> Check<'n> {
 
     /// Notes that something is wrong here.
     pub(crate) fn fail(&mut self, message: impl fmt::Display) {
+        // One more than is shown, so that it can be said that there is more. Finding a place takes
+        // time in a long file; a file that is wrong everywhere must not take all day.
+        if self.problems.len() > MOST_PROBLEMS {
+            return;
+        }
         let at = self.position();
         let problem = Problem::new(at, self.field(), message);
         self.problems.push(problem);

@@ -12,6 +12,7 @@ use serde::forward_to_deserialize_any;
 use self::access::{Entries, Items};
 use self::error::DecodeError;
 use super::path::Path;
+use super::problem::MOST_PROBLEMS;
 use super::{Meaning, Node, Position, Problem, Scalar, Value};
 
 /// What could be read from a tree, and what is wrong with the rest.
@@ -233,7 +234,10 @@ impl<'de> serde::Deserializer<'de> for Decoder<'_> {
 
     /// A type that does not know a field skips its value: that is how unknown fields are found.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        self.run.unknown.borrow_mut().push(error::unknown(&self));
+        let mut unknown = self.run.unknown.borrow_mut();
+        if unknown.len() <= MOST_PROBLEMS {
+            unknown.push(error::unknown(&self));
+        }
         visitor.visit_unit()
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use winddown_shared::parse_duration;
 
+use super::problem::MOST_PROBLEMS;
 use super::{Meaning, Node, Path, Position, Problem, Value};
 
 /// A mapping that is being read. What was not asked for by the end is unknown.
@@ -132,20 +133,22 @@ impl<'n, 'p> Fields<'n, 'p> {
         self.problems.push(Problem::new(at, self.path.key(key), message));
     }
 
-    /// The keys that nobody asked for, each with its place and what could have been meant.
-    pub(crate) fn unknown(&self) -> Vec<Problem> {
-        let Value::Map(entries) = &self.node.value else { return Vec::new() };
-        let strange = entries.iter().filter(|(key, _)| !self.known.contains(&&*key.text));
-        let problem = |key: &super::Key| {
-            let what = format!("unknown field{}", suggestion(&key.text, &self.known));
-            Problem::new(key.at, self.path.key(&key.text), what)
+    /// The keys that nobody asked for.
+    pub(crate) fn unknown(&self) -> impl Iterator<Item = &'n super::Key> {
+        let entries = match &self.node.value {
+            Value::Map(entries) => entries.as_slice(),
+            _ => &[],
         };
-        strange.map(|(key, _)| problem(key)).collect()
+        entries.iter().map(|(key, _)| key).filter(|key| !self.known.contains(&&*key.text))
     }
 
     /// Ends the reading: unknown keys are problems.
     pub(crate) fn finish(self) {
-        let unknown = self.unknown();
+        let problem = |key: &super::Key| {
+            let what = format!("unknown field{}", suggestion(&key.text, &self.known));
+            Problem::new(key.at, self.path.key(&key.text), what)
+        };
+        let unknown: Vec<Problem> = self.unknown().take(MOST_PROBLEMS + 1).map(problem).collect();
         self.problems.extend(unknown);
     }
 

@@ -60,7 +60,12 @@ struct Open {
 
 enum Holds {
     List(Vec<Rc<Node>>),
-    Map { entries: Vec<(Key, Rc<Node>)>, seen: HashSet<Rc<str>>, key: Option<Key>, merge: Vec<Rc<Node>> },
+    Map {
+        entries: Vec<(Key, Rc<Node>)>,
+        seen: HashSet<Rc<str>>,
+        key: Option<Key>,
+        merge: Vec<Rc<Node>>,
+    },
 }
 
 // === impl Tree ===
@@ -104,7 +109,12 @@ impl Tree {
         }
     }
 
-    fn open(&mut self, at: Position, anchor: usize, holds: Holds) -> Result<Option<Rc<Node>>, Problem> {
+    fn open(
+        &mut self,
+        at: Position,
+        anchor: usize,
+        holds: Holds,
+    ) -> Result<Option<Rc<Node>>, Problem> {
         if self.open.len() >= MAX_DEPTH {
             return Err(too_deep(at));
         }
@@ -210,7 +220,9 @@ fn merge_into(
 
 fn key_of(node: &Node, at: Position) -> Result<Key, Problem> {
     match &node.value {
-        Value::Scalar(scalar) if !node.is_null() => Ok(Key { text: scalar.text.as_str().into(), at }),
+        Value::Scalar(scalar) if !node.is_null() => {
+            Ok(Key { text: scalar.text.as_str().into(), at })
+        }
         _ => {
             let what = format!("a key has to be a text, this is {}", node.describe());
             Err(Problem::new(at, "", what))

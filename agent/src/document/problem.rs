@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use super::Position;
 
+/// As many problems of one file are shown.
+pub(crate) const MOST_PROBLEMS: usize = 50;
+
 /// One thing that is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -62,6 +65,13 @@ impl Problems {
     pub(crate) fn new(file: impl Into<PathBuf>, mut list: Vec<Problem>) -> Self {
         list.sort_by_key(|p| (p.line, p.column));
         list.dedup();
+        if list.len() > MOST_PROBLEMS {
+            list.truncate(MOST_PROBLEMS);
+            let last = list.last().map(|problem| (problem.line, problem.column));
+            let (line, column) = last.unwrap_or_default();
+            let message = "there is more after this: mend these first".to_owned();
+            list.push(Problem { line, column, field: String::new(), message });
+        }
         Self { file: file.into().into(), list }
     }
 

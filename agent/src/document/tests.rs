@@ -97,7 +97,8 @@ fn nesting_through_aliases_is_limited_too() {
 
 #[test]
 fn json_is_read_as_it_is() {
-    let text = "{\n\t\"a\": \"x\\/y \\u00e9 \\ud83d\\ude00\",\n\t\"b\": [1, true, null, -2.5e3]\n}\n";
+    let text =
+        "{\n\t\"a\": \"x\\/y \\u00e9 \\ud83d\\ude00\",\n\t\"b\": [1, true, null, -2.5e3]\n}\n";
     let root = root(text);
     assert_eq!(root.get("a").unwrap().describe(), "the text `x/y é 😀`");
     let Value::List(items) = &root.get("b").unwrap().value else { panic!("{root:?}") };

@@ -63,7 +63,9 @@ pub enum InstallError {
         path: PathBuf,
     },
     /// The files are in place and systemd did not do what it was asked.
-    #[error("the files are in place, but systemd does not use them yet: run the same command again")]
+    #[error(
+        "the files are in place, but systemd does not use them yet: run the same command again"
+    )]
     Systemd {
         /// The command that did not succeed.
         source: CommandError,

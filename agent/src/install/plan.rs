@@ -171,7 +171,7 @@ fn file(
         Found::File { .. } | Found::Link(_) if force => {
             Ok((Action::Replaced, write(true), Some(entry)))
         }
-        Found::File { signed: true, .. } => {
+        Found::File { signed, .. } if *signed || record.entries.contains_key(path) => {
             Err("it was edited; --force replaces it and keeps the old one beside it")
         }
         Found::File { .. } | Found::Link(_) => {

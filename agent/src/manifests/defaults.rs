@@ -89,7 +89,9 @@ fn fill_http(action: Option<&mut api::HTTPGetAction>) {
 }
 
 fn request_what_is_limited(resources: &mut api::ResourceRequirements) {
-    let Some(limits) = resources.limits.as_ref().filter(|limits| !limits.is_empty()) else { return };
+    let Some(limits) = resources.limits.as_ref().filter(|limits| !limits.is_empty()) else {
+        return;
+    };
     let requests: &mut BTreeMap<String, Quantity> = resources.requests.get_or_insert_default();
     for (resource, limit) in limits {
         requests.entry(resource.clone()).or_insert_with(|| limit.clone());

@@ -21,6 +21,9 @@ const DEBOUNCE: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_millis(200);
 /// A file system that takes longer than this to answer is reported.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The first state waits for files that have yet to settle, for at most this many looks. A file
+/// that somebody keeps writing to does not hold up the others for ever.
+const FIRST_LOOKS: u32 = 4;
 
 /// Watches a directory of manifests and publishes what it asks for.
 ///
@@ -59,14 +62,18 @@ impl ManifestDirectory {
         let mut watch = Watch::open();
         let mut closed = HashSet::new();
         let (mut due, mut earliest) = (Instant::now(), Instant::now());
+        let mut looks = 0_u32;
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
                 () = sleep_until(due) => {
+                    looks = looks.saturating_add(1);
+                    let may_hold = looks < FIRST_LOOKS;
                     let unsettled = tokio::select! {
                         () = stop.cancelled() => return,
-                        unsettled = self.look(&mut watch, std::mem::take(&mut closed)) => unsettled,
+                        unsettled = self.look(&mut watch, std::mem::take(&mut closed), may_hold) =>
+                            unsettled,
                     };
                     let now = Instant::now();
                     earliest = now + PAUSE;
@@ -83,7 +90,10 @@ impl ManifestDirectory {
     }
 
     /// One look, and its publication. Says whether another one is due soon.
-    async fn look(&self, watch: &mut Watch, closed: HashSet<OsString>) -> bool {
+    ///
+    /// `may_hold` allows to publish nothing yet, when this would be the first state and files have
+    /// yet to settle: their pods may run already, and would seem unwanted.
+    async fn look(&self, watch: &mut Watch, closed: HashSet<OsString>, may_hold: bool) -> bool {
         let (scanner, watches) = (Arc::clone(&self.scanner), watch.watches());
         let wall = self.wall.now();
         let now = Instant::now();
@@ -104,7 +114,10 @@ impl ManifestDirectory {
         match done {
             Ok((attached, unsettled, desired)) => {
                 watch.attached(attached.unwrap_or_default());
-                self.publish(desired);
+                let first = self.desired.borrow().generation == 0;
+                if !(first && unsettled && may_hold) {
+                    self.publish(desired);
+                }
                 unsettled
             }
             Err(error) => {

@@ -62,7 +62,12 @@ impl Scanner {
     ///
     /// Says whether something has yet to settle, so that another look is due after [`SETTLE`].
     /// Reads only files that are not as they were.
-    pub(super) fn scan(&mut self, closed: &HashSet<OsString>, now: Instant, wall: WallTime) -> bool {
+    pub(super) fn scan(
+        &mut self,
+        closed: &HashSet<OsString>,
+        now: Instant,
+        wall: WallTime,
+    ) -> bool {
         let names = match self.list() {
             Ok(names) => {
                 self.failure = None;
@@ -153,7 +158,8 @@ impl Scanner {
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            "does not exist: create it; pods that came from it are kept until it is there".to_owned()
+            "does not exist: create it; pods that came from it are kept until it is there"
+                .to_owned()
         }
         io::ErrorKind::NotADirectory => {
             "is not a directory: pods that came from it are kept until it is one".to_owned()

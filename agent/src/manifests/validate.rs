@@ -147,11 +147,10 @@ fn spec(check: &mut Check<'_>, spec: &api::PodSpec, node_name: &str) {
         let what = format!("is `{}`, this node is `{node_name}`: remove it", Shortened(name));
         check.fail_at("nodeName", what);
     }
-    if let Some(name) = spec.hostname.as_deref().filter(|n| !n.is_empty()) {
-        if !names::is_dns_label(name) {
-            let what = format!("`{}` is no host name: {LABEL_RULE}", Shortened(name));
-            check.fail_at("hostname", what);
-        }
+    let bad = |name: &&str| !name.is_empty() && !names::is_dns_label(name);
+    if let Some(name) = spec.hostname.as_deref().filter(bad) {
+        let what = format!("`{}` is no host name: {LABEL_RULE}", Shortened(name));
+        check.fail_at("hostname", what);
     }
     if spec.ephemeral_containers.as_ref().is_some_and(|list| !list.is_empty()) {
         check.fail_at("ephemeralContainers", "can only be added to a running pod: remove it");

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::sync::watch;
 
-use super::Intake;
+use super::{DesiredPods, Intake};
 use crate::fake::{FakeRecorder, FakeRuntime};
 use crate::status::StatusStore;
 use crate::{
@@ -17,7 +17,7 @@ struct Node {
     runtime: FakeRuntime,
     workers: PodWorkers<RuntimeSyncer<FakeRuntime>>,
     statuses: StatusStore,
-    desired: watch::Sender<Option<Arc<Vec<Pod>>>>,
+    desired: watch::Sender<Option<Arc<DesiredPods>>>,
     closed: watch::Sender<bool>,
 }
 
@@ -57,7 +57,12 @@ fn node(runtime: FakeRuntime) -> Node {
 
 impl Node {
     async fn want(&self, pods: &[&Pod]) {
-        self.desired.send_replace(Some(Arc::new(pods.iter().copied().cloned().collect())));
+        self.want_of(pods, true).await;
+    }
+
+    async fn want_of(&self, pods: &[&Pod], complete: bool) {
+        let pods = pods.iter().copied().cloned().collect();
+        self.desired.send_replace(Some(Arc::new(DesiredPods { pods, complete })));
         settle().await;
     }
 
@@ -232,4 +237,22 @@ async fn a_runtime_that_fails_at_the_start_is_asked_until_it_answers() {
     node.runtime.fail(false);
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(node.said(&web).0, "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_manifest_cannot_be_read_after_a_restart_is_left_alone_until_it_can() {
+    let runtime = FakeRuntime::default();
+    let (kept, hidden) = (pod("kept", "Always"), pod("hidden", "Always"));
+    runtime.sync_pod(&kept).await.unwrap();
+    runtime.sync_pod(&hidden).await.unwrap();
+    let node = node(runtime);
+    node.want_of(&[&kept], false).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(node.runtime.stops().is_empty());
+    node.want(&[&kept, &hidden]).await;
+    assert_eq!(node.said(&hidden).0, "Running");
+    assert_eq!(node.runtime.starts().len(), 2, "neither was started again");
+    node.want(&[&kept]).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(node.runtime.stops(), [hidden.uid().clone()]);
 }

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, value::StrDeserializer};
 
-use super::error::DecodeError;
 use super::Decoder;
+use super::error::DecodeError;
 use crate::document::{Key, Node};
 
 pub(super) struct Items<'a> {
@@ -41,7 +41,9 @@ impl<'de> SeqAccess<'de> for Items<'_> {
             if !run.left_out.is_empty() && run.left_out.contains(&path.to_string()) {
                 continue;
             }
-            return seed.deserialize(Decoder { node, key_at: node.at, path, known: &[], run }).map(Some);
+            return seed
+                .deserialize(Decoder { node, key_at: node.at, path, known: &[], run })
+                .map(Some);
         }
         Ok(None)
     }
@@ -79,7 +81,10 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         Ok(None)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeError> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(
+        &mut self,
+        seed: V,
+    ) -> Result<V::Value, DecodeError> {
         let Some((key, node)) = self.value.take() else {
             return Err(serde::de::Error::custom("a value was asked for before its key"));
         };

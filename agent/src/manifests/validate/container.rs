@@ -10,7 +10,7 @@ use crate::document::{Check, Shortened, names};
 /// Names seen so far, each container's with the field it was in.
 type Names<'a> = std::collections::BTreeMap<&'a str, String>;
 
-pub(super) fn all<'a>(check: &mut Check<'_>, spec: &'a api::PodSpec, volumes: &BTreeSet<&str>) {
+pub(super) fn all(check: &mut Check<'_>, spec: &api::PodSpec, volumes: &BTreeSet<&str>) {
     if spec.containers.is_empty() {
         check.fail_at("containers", "is missing: a pod needs at least one container");
     }
@@ -52,12 +52,7 @@ fn name<'a>(
     }
 }
 
-fn one(
-    check: &mut Check<'_>,
-    container: &api::Container,
-    is_init: bool,
-    volumes: &BTreeSet<&str>,
-) {
+fn one(check: &mut Check<'_>, container: &api::Container, is_init: bool, volumes: &BTreeSet<&str>) {
     let image = container.image.as_deref().unwrap_or_default();
     if image.is_empty() && container.command.as_ref().is_none_or(Vec::is_empty) {
         check.fail("has neither `image` nor `command`: write what it runs");
@@ -118,7 +113,8 @@ fn environment(check: &mut Check<'_>, container: &api::Container) {
                 check.fail_at(key, super::volume::NEEDS_API_SERVER);
             }
             let sources = [from.field_ref.is_some(), from.resource_field_ref.is_some()];
-            let count = sources.iter().chain(api.iter().map(|(_, set)| set)).filter(|s| **s).count();
+            let count =
+                sources.iter().chain(api.iter().map(|(_, set)| set)).filter(|s| **s).count();
             if count != 1 {
                 check.fail("needs exactly one of fieldRef and resourceFieldRef");
             }
@@ -141,7 +137,8 @@ fn mounts(check: &mut Check<'_>, container: &api::Container, volumes: &BTreeSet<
         if mount.mount_path.is_empty() {
             check.fail_at("mountPath", "is missing: write where in the container it goes");
         } else if !paths.insert(mount.mount_path.as_str()) {
-            let what = format!("`{}` is mounted twice: write another", Shortened(&mount.mount_path));
+            let what =
+                format!("`{}` is mounted twice: write another", Shortened(&mount.mount_path));
             check.fail_at("mountPath", what);
         }
         for (key, path) in [("subPath", &mount.sub_path), ("subPathExpr", &mount.sub_path_expr)] {

@@ -23,7 +23,8 @@ pub(super) fn all(check: &mut Check<'_>, container: &api::Container, runs_once: 
     }
     let Some(lifecycle) = &container.lifecycle else { return };
     check.key("lifecycle", |check| {
-        for (key, hook) in [("postStart", &lifecycle.post_start), ("preStop", &lifecycle.pre_stop)] {
+        for (key, hook) in [("postStart", &lifecycle.post_start), ("preStop", &lifecycle.pre_stop)]
+        {
             let Some(hook) = hook else { continue };
             match runs_once {
                 true => check.fail_at(key, "is not for init containers: remove it"),

@@ -52,7 +52,8 @@ fn source(check: &mut Check<'_>, volume: &api::Volume) {
             }
         });
     }
-    let projected = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+    let projected =
+        volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
     check.key("projected", |check| {
         check.each("sources", projected, |check, source| {
             let api = [

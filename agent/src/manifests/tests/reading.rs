@@ -1,0 +1,112 @@
+use std::path::Path;
+
+use winddown_shared::Pod;
+
+use super::manifest;
+use crate::manifests::read_manifest;
+
+const PATH: &str = "/etc/winddown/pods/web.yaml";
+
+fn read(text: &str) -> Pod {
+    read_manifest(Path::new(PATH), text.as_bytes(), "node1").unwrap()
+}
+
+fn with_spec(extra: &str) -> Pod {
+    read(&manifest("web", "ls").replace("spec:\n", &format!("spec:\n  {extra}\n")))
+}
+
+#[test]
+fn a_pod_gets_what_the_kubelet_and_the_api_server_would_give_it() {
+    let pod = read(include_str!("../../../tests/data/good.yaml"));
+    let got = serde_json::to_value(pod.object()).unwrap();
+    let wanted = include_str!("../../../tests/data/good.json");
+    let wanted: serde_json::Value = serde_json::from_str(wanted).unwrap();
+    assert_eq!(got, wanted, "{got:#}");
+}
+
+#[test]
+fn a_short_manifest_is_filled_in() {
+    let pod = read(&manifest("web", "ls"));
+    assert_eq!(pod.label().to_string(), "default/web-node1");
+    assert_eq!(&**pod.full_name(), "web-node1_default");
+    let annotations = pod.metadata.annotations.as_ref().unwrap();
+    assert_eq!(annotations["kubernetes.io/config.source"], "file");
+    assert_eq!(annotations["kubernetes.io/config.hash"], pod.uid().as_str());
+    let spec = pod.spec.as_ref().unwrap();
+    assert_eq!(spec.node_name.as_deref(), Some("node1"));
+    assert_eq!(spec.restart_policy.as_deref(), Some("Always"));
+    assert_eq!(spec.termination_grace_period_seconds, Some(30));
+    assert_eq!(spec.priority, None);
+    assert_eq!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Pending"));
+}
+
+#[test]
+fn the_uid_follows_content_node_and_path_and_nothing_else() {
+    let uid = |path: &str, text: &str, node: &str| {
+        read_manifest(Path::new(path), text.as_bytes(), node).unwrap().uid().clone()
+    };
+    let text = manifest("web", "ls");
+    let first = uid(PATH, &text, "node1");
+    assert_eq!(first.as_str().len(), 32);
+    assert_eq!(first, uid(PATH, &text, "node1"));
+    assert_eq!(first, uid(PATH, &format!("# a comment\n{text}\n"), "node1"));
+    assert_ne!(first, uid(PATH, &manifest("web", "ps"), "node1"));
+    assert_ne!(first, uid(PATH, &text, "node2"));
+    assert_ne!(first, uid("/etc/winddown/pods/other.yaml", &text, "node1"));
+}
+
+#[test]
+fn the_uid_does_not_change_between_versions() {
+    // A new UID ends a running pod: an update of the agent must not do that.
+    assert_eq!(read(&manifest("web", "ls")).uid().as_str(), "8ab6c3d4bce4beb7c9cd330ed169dc8b");
+}
+
+#[test]
+fn a_uid_in_the_manifest_is_taken() {
+    let text = manifest("web", "ls").replace("name: web", "name: web\n  uid: abc-1");
+    assert_eq!(read(&text).uid().as_str(), "abc-1");
+}
+
+#[test]
+fn json_and_yaml_give_the_same_pod() {
+    let json = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"containers": [{"name": "main", "command": ["ls"]}]}}"#;
+    assert_eq!(read(json).object(), read(&manifest("web", "ls")).object());
+}
+
+#[test]
+fn the_two_classes_every_cluster_has_give_their_priority() {
+    let priority = |extra: &str| with_spec(extra).spec.as_ref().unwrap().priority;
+    assert_eq!(priority("priorityClassName: system-node-critical"), Some(2_000_001_000));
+    assert_eq!(priority("priorityClassName: system-cluster-critical"), Some(2_000_000_000));
+    assert_eq!(priority("priorityClassName: gold\n  priority: 7"), Some(7));
+}
+
+#[test]
+fn a_manifest_from_kubectl_dry_run_is_accepted() {
+    let text = manifest("web", "ls")
+        .replace("metadata:\n", "metadata:\n  creationTimestamp: null\n")
+        .replace("      command", "      resources: {}\n      command");
+    read(&format!("{text}status: {{}}\n"));
+}
+
+#[test]
+fn a_toleration_that_is_there_is_not_added_again() {
+    let pod = with_spec("tolerations: [{operator: Exists, effect: NoExecute}]");
+    assert_eq!(pod.spec.as_ref().unwrap().tolerations.as_ref().unwrap().len(), 1);
+}
+
+#[test]
+fn every_example_is_a_good_manifest() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/node");
+    let mut names = std::collections::BTreeSet::new();
+    for entry in std::fs::read_dir(examples).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "yaml") {
+            let pod = read_manifest(&path, &std::fs::read(&path).unwrap(), "node1");
+            let pod = pod.unwrap_or_else(|error| panic!("{error}"));
+            assert!(names.insert(pod.full_name().to_string()), "{} is there twice", pod.label());
+        }
+    }
+    assert!(!names.is_empty());
+}

@@ -1,0 +1,351 @@
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tempfile::TempDir;
+use tokio::time::Instant;
+use winddown_shared::WallTime;
+
+use super::{manifest, put};
+use crate::manifests::DesiredManifests;
+use crate::manifests::scan::{SETTLE, Scanner};
+
+/// A directory, its scanner, and a clock that the test moves.
+struct Bench {
+    root: TempDir,
+    scanner: Scanner,
+    now: Instant,
+    wall: WallTime,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("pods")).unwrap();
+        let scanner = Scanner::new(root.path().join("pods"), "node1".to_owned());
+        // Far behind the files' own times: none of them rests, each has to settle.
+        Self { root, scanner, now: Instant::now(), wall: Timestamp::UNIX_EPOCH }
+    }
+
+    fn pods(&self) -> PathBuf {
+        self.root.path().join("pods")
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        put(&self.pods(), name, text);
+    }
+
+    /// Looks, with a hint that these files were closed.
+    fn look(&mut self, closed: &[&str]) -> DesiredManifests {
+        let closed: HashSet<OsString> = closed.iter().map(OsString::from).collect();
+        self.scanner.scan(&closed, self.now, self.wall);
+        self.scanner.desired(self.wall)
+    }
+
+    /// Looks twice, so that everything has settled.
+    fn settle(&mut self) -> DesiredManifests {
+        self.look(&[]);
+        self.wait(SETTLE);
+        self.look(&[])
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+        self.wall += SignedDuration::try_from(time).unwrap();
+    }
+}
+
+fn names(desired: &DesiredManifests) -> Vec<String> {
+    desired.pods.iter().map(|pod| pod.name().to_string()).collect()
+}
+
+fn errors(bench: &Bench, desired: &DesiredManifests) -> Vec<String> {
+    let root = format!("{}/", bench.root.path().display());
+    desired.errors.iter().map(|error| error.to_string().replace(&root, "")).collect()
+}
+
+#[test]
+fn pods_come_in_the_order_of_their_files() {
+    let mut bench = Bench::new();
+    bench.put("b.yaml", &manifest("one", "ls"));
+    bench.put("a.json", &manifest("two", "ls"));
+    bench.put("c.yml", &manifest("three", "ls"));
+    let desired = bench.settle();
+    assert_eq!(names(&desired), ["two-node1", "one-node1", "three-node1"]);
+    assert!(desired.complete);
+}
+
+#[test]
+fn a_file_is_read_when_it_has_settled_and_not_before() {
+    let mut bench = Bench::new();
+    bench.put("a.yaml", &manifest("web", "ls"));
+    let desired = bench.look(&[]);
+    assert_eq!((names(&desired).len(), desired.complete), (0, false));
+    bench.wait(SETTLE / 2);
+    bench.put("a.yaml", &manifest("web", "ls, -l"));
+    bench.look(&[]);
+    bench.wait(SETTLE / 2);
+    assert_eq!(names(&bench.look(&[])), [""; 0]);
+    bench.wait(SETTLE / 2);
+    let desired = bench.look(&[]);
+    assert_eq!((names(&desired), desired.complete), (vec!["web-node1".to_owned()], true));
+}
+
+#[test]
+fn a_file_that_its_writer_closed_is_read_at_once() {
+    let mut bench = Bench::new();
+    bench.put("a.yaml", &manifest("web", "ls"));
+    assert_eq!(names(&bench.look(&["a.yaml"])), ["web-node1"]);
+}
+
+#[test]
+fn a_file_that_nobody_touched_for_a_while_is_read_at_once() {
+    let mut bench = Bench::new();
+    bench.put("a.yaml", &manifest("web", "ls"));
+    bench.wall = Timestamp::MAX;
+    assert_eq!(names(&bench.look(&[])), ["web-node1"]);
+}
+
+#[test]
+fn an_unchanged_file_stays_the_same_object() {
+    let mut bench = Bench::new();
+    bench.put("a.yaml", &manifest("web", "ls"));
+    let before = bench.settle().pods[0].clone();
+    assert!(before.is_same_object(&bench.look(&["a.yaml"]).pods[0]));
+    bench.put("a.yaml", &format!("# why\n{}", manifest("web", "ls")));
+    assert!(before.is_same_object(&bench.settle().pods[0]));
+}
+
+#[test]
+fn a_change_gives_a_new_uid_under_the_same_name() {
+    let mut bench = Bench::new();
+    bench.put("a.yaml", &manifest("web", "ls"));
+    let before = bench.settle().pods[0].clone();
+    bench.put("a.yaml", &manifest("web", "ps"));
+    let after = bench.settle().pods[0].clone();
+    assert_ne!(before.uid(), after.uid());
+    assert_eq!(before.full_name(), after.full_name());
+}
+
+#[test]
+fn a_change_within_the_clocks_resolution_is_seen_when_its_writer_closes_it() {
+    let mut bench = Bench::new();
+    let path = bench.pods().join("a.yaml");
+    std::fs::write(&path, manifest("web", "ls")).unwrap();
+    let before = bench.look(&["a.yaml"]).pods[0].clone();
+    std::fs::write(&path, manifest("web", "ps")).unwrap();
+    assert_ne!(before.uid(), bench.look(&["a.yaml"]).pods[0].uid());
+}
+
+#[test]
+fn a_broken_edit_keeps_the_running_pod_and_touches_no_other() {
+    let mut bench = Bench::new();
+    bench.put("a.yaml", &manifest("web", "ls"));
+    bench.put("b.yaml", &manifest("db", "ls"));
+    let before = bench.settle();
+    bench.put("a.yaml", &manifest("web", "ls").replace("command", "comand"));
+    let after = bench.settle();
+    assert!(after.pods.iter().zip(&before.pods).all(|(a, b)| a.is_same_object(b)));
+    assert!(after.complete);
+    assert_eq!(
+        errors(&bench, &after),
+        [
+            "pods/a.yaml:7:7: spec.containers[0]: has neither `image` nor `command`: write what \
+             it runs",
+            "pods/a.yaml:8:7: spec.containers[0].comand: unknown field: did you mean `command`?",
+        ]
+    );
+    let since = after.errors[0].since;
+    assert!(after.errors[0].kept);
+    bench.wait(Duration::from_secs(60));
+    assert_eq!(bench.look(&[]).errors[0].since, since);
+    bench.put("a.yaml", &manifest("web", "ps"));
+    let mended = bench.settle();
+    assert_eq!(errors(&bench, &mended), [""; 0]);
+    assert_ne!(mended.pods[0].uid(), before.pods[0].uid());
+}
+
+#[test]
+fn a_manifest_that_was_broken_from_the_start_makes_the_set_incomplete() {
+    let mut bench = Bench::new();
+    bench.put("a.yaml", "kind: Pod\n");
+    bench.put("b.yaml", &manifest("db", "ls"));
+    let desired = bench.settle();
+    assert_eq!((names(&desired), desired.complete), (vec!["db-node1".to_owned()], false));
+    assert!(!desired.errors[0].kept);
+}
+
+#[test]
+fn an_empty_file_in_place_of_a_manifest_is_a_broken_edit() {
+    let mut bench = Bench::new();
+    bench.put("a.yaml", &manifest("web", "ls"));
+    bench.settle();
+    bench.put("a.yaml", "");
+    let desired = bench.settle();
+    assert_eq!(names(&desired), ["web-node1"]);
+    assert_eq!(
+        errors(&bench, &desired),
+        ["pods/a.yaml: the file is empty: nothing but comments and blanks"]
+    );
+}
+
+#[test]
+fn a_removed_file_takes_its_pod_along_once_it_stays_away() {
+    let mut bench = Bench::new();
+    bench.put("a.yaml", &manifest("web", "ls"));
+    bench.settle();
+    std::fs::remove_file(bench.pods().join("a.yaml")).unwrap();
+    assert_eq!(names(&bench.look(&[])), ["web-node1"]);
+    bench.wait(SETTLE);
+    let desired = bench.look(&[]);
+    assert_eq!((names(&desired).len(), desired.complete), (0, true));
+}
+
+#[test]
+fn a_file_that_an_editor_removes_and_writes_anew_keeps_its_pod() {
+    let mut bench = Bench::new();
+    bench.put("a.yaml", &manifest("web", "ls"));
+    let before = bench.settle().pods[0].clone();
+    std::fs::rename(bench.pods().join("a.yaml"), bench.pods().join("a.yaml~")).unwrap();
+    bench.look(&[]);
+    bench.wait(SETTLE / 2);
+    bench.put("a.yaml", &manifest("web", "ls"));
+    let desired = bench.settle();
+    assert!(desired.pods[0].is_same_object(&before));
+    assert_eq!(desired.ignored, Vec::<PathBuf>::new());
+}
+
+#[test]
+fn two_files_with_the_same_pod_are_an_error_that_names_both() {
+    let mut bench = Bench::new();
+    bench.put("b.yaml", &manifest("web", "ps"));
+    let first = bench.settle().pods[0].clone();
+    bench.put("c.yaml", &manifest("web", "ls"));
+    let desired = bench.settle();
+    assert!(desired.pods[0].is_same_object(&first));
+    let message = "pods/c.yaml: metadata.name: the pod default/web-node1 is in pods/b.yaml \
+                   already: remove one of the two files, or rename its pod";
+    assert_eq!(errors(&bench, &desired), [message]);
+    let since = desired.errors[0].since;
+    bench.wait(SETTLE);
+    assert_eq!(bench.look(&[]).errors[0].since, since);
+
+    std::fs::remove_file(bench.pods().join("b.yaml")).unwrap();
+    let desired = bench.settle();
+    assert_eq!((desired.pods.len(), desired.errors.len()), (1, 0));
+    assert_ne!(desired.pods[0].uid(), first.uid());
+}
+
+#[test]
+fn two_pods_of_the_same_uid_are_an_error_too() {
+    let mut bench = Bench::new();
+    let with_uid = |name: &str| manifest(name, "ls").replace("spec:", "  uid: same\nspec:");
+    bench.put("a.yaml", &with_uid("one"));
+    bench.put("b.yaml", &with_uid("two"));
+    let desired = bench.settle();
+    assert_eq!(names(&desired), ["one-node1"]);
+    assert_eq!(desired.errors[0].field, "metadata.uid");
+}
+
+#[test]
+fn hidden_and_half_written_files_are_passed_over_and_others_are_named() {
+    let mut bench = Bench::new();
+    let text = manifest("web", "ls");
+    for name in [".a.yaml", ".a.yaml.swp", "a.yaml~", "#a.yaml#", "a.yaml.tmp", "4913"] {
+        std::fs::write(bench.pods().join(name), &text).unwrap();
+    }
+    for name in ["README.md", "a.yaml.bak", "a"] {
+        std::fs::write(bench.pods().join(name), &text).unwrap();
+    }
+    std::fs::create_dir(bench.pods().join("more")).unwrap();
+    let desired = bench.settle();
+    assert_eq!((desired.pods.len(), desired.errors.len()), (0, 0));
+    let ignored: Vec<_> = desired.ignored.iter().map(|p| p.file_name().unwrap()).collect();
+    assert_eq!(ignored, ["README.md", "a", "a.yaml.bak", "more"]);
+}
+
+#[test]
+fn pipes_directories_and_dead_links_are_errors_and_never_waited_for() {
+    let mut bench = Bench::new();
+    let at = |name: &str| bench.pods().join(name);
+    nix::unistd::mkfifo(&at("a.yaml"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::fs::create_dir(at("b.yaml")).unwrap();
+    symlink("nowhere", at("c.yaml")).unwrap();
+    symlink("d.yaml", at("d.yaml")).unwrap();
+    symlink("/dev/null", at("e.yaml")).unwrap();
+    let desired = bench.settle();
+    let said = errors(&bench, &desired);
+    let special = |name: &str, kind: &str| {
+        format!("pods/{name}.yaml: is {kind}: only regular files and links to them are manifests")
+    };
+    assert_eq!(said[0], special("a", "a named pipe"));
+    assert_eq!(said[1], special("b", "a directory"));
+    assert_eq!(said[2], special("c", "a link that leads nowhere"));
+    assert!(said[3].starts_with("pods/d.yaml: cannot be read: "), "{}", said[3]);
+    assert_eq!(said[4], special("e", "a device"));
+}
+
+#[test]
+fn links_that_are_swapped_together_are_followed() {
+    // As Kubernetes' tools lay out a mounted ConfigMap.
+    let mut bench = Bench::new();
+    let pods = bench.pods();
+    let version = |name: &str, command: &str| {
+        std::fs::create_dir(pods.join(name)).unwrap();
+        std::fs::write(pods.join(name).join("web.yaml"), manifest("web", command)).unwrap();
+        symlink(name, pods.join("..data_tmp")).unwrap();
+        std::fs::rename(pods.join("..data_tmp"), pods.join("..data")).unwrap();
+    };
+    version("..1", "ls");
+    symlink("..data/web.yaml", pods.join("web.yaml")).unwrap();
+    let before = bench.settle().pods[0].clone();
+    version("..2", "ps");
+    let desired = bench.settle();
+    assert_ne!(desired.pods[0].uid(), before.uid());
+    assert_eq!((desired.errors.len(), desired.ignored.len()), (0, 0));
+}
+
+#[test]
+fn a_directory_that_goes_away_keeps_its_pods() {
+    let mut bench = Bench::new();
+    bench.put("a.yaml", &manifest("web", "ls"));
+    let before = bench.settle().pods[0].clone();
+    let moved = bench.root.path().join("moved");
+    std::fs::rename(bench.pods(), &moved).unwrap();
+    let desired = bench.settle();
+    assert!(desired.pods[0].is_same_object(&before));
+    assert!(!desired.complete);
+    assert_eq!(
+        errors(&bench, &desired),
+        ["pods: does not exist: create it; pods that came from it are kept until it is there"]
+    );
+    std::fs::rename(&moved, bench.pods()).unwrap();
+    let desired = bench.settle();
+    assert!(desired.pods[0].is_same_object(&before));
+    assert!(desired.complete && desired.errors.is_empty());
+}
+
+#[test]
+fn a_directory_that_was_never_there_is_no_reason_to_end_a_pod() {
+    let mut bench = Bench::new();
+    std::fs::remove_dir(bench.pods()).unwrap();
+    assert!(!bench.settle().complete);
+    std::fs::write(bench.pods(), "").unwrap();
+    let desired = bench.settle();
+    assert_eq!(
+        errors(&bench, &desired),
+        ["pods: is not a directory: pods that came from it are kept until it is one"]
+    );
+}
+
+#[test]
+fn a_file_that_is_too_large_is_an_error() {
+    let mut bench = Bench::new();
+    std::fs::write(bench.pods().join("a.yaml"), vec![b' '; 3 << 20]).unwrap();
+    let desired = bench.settle();
+    let message = "pods/a.yaml: the file is larger than 1048576 bytes";
+    assert_eq!(errors(&bench, &desired), [message]);
+}

@@ -1,0 +1,256 @@
+//! The joined node on a paused clock: in-memory containers, a scripted login manager, real reports.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as kube;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
+use winddown_shared::{LockState, Pod, Runtime, WallClock, WallTime};
+use winddown_shutdown::{Outcome, PodEnd, ShutdownReport, Trigger};
+
+use super::{Configuration, Identity, Node, NodeParts};
+use crate::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
+use crate::config::{Config, ShutdownPeriods};
+use crate::control::AgentApi;
+use crate::manifests::DesiredManifests;
+
+struct Bench {
+    node: Node<FakeRuntime, FakeInhibitor>,
+    runtime: FakeRuntime,
+    login: FakeInhibitor,
+    manifests: watch::Sender<Arc<DesiredManifests>>,
+    state: tempfile::TempDir,
+}
+
+fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+/// A node with 30 s, 10 of them for critical pods, on a login manager that gives 40 s.
+fn bench(runtime: FakeRuntime, login: FakeInhibitor) -> Bench {
+    let state = tempfile::tempdir().unwrap();
+    let manifests = watch::Sender::new(Arc::new(DesiredManifests::default()));
+    let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+    let node = Node::start(NodeParts {
+        configuration: configuration(&state, secs(30)),
+        runtime: Arc::new(runtime.clone()),
+        inhibitor: Arc::new(login.clone()),
+        manifests: manifests.subscribe(),
+        identity: Identity { name: "n1".into(), boot_id: "boot".into() },
+        trigger: Trigger::LoginManager,
+        wall,
+    });
+    Bench { node, runtime, login, manifests, state }
+}
+
+fn configuration(state: &tempfile::TempDir, total: Duration) -> Configuration {
+    let config = Config {
+        state_directory: state.path().to_owned(),
+        shutdown: ShutdownPeriods::Total { total, critical: secs(10) },
+        ..Config::default()
+    };
+    Configuration {
+        config: Arc::new(config),
+        file: None,
+        warnings: Vec::new(),
+        loaded_at: WallTime::UNIX_EPOCH,
+    }
+}
+
+impl Bench {
+    async fn want(&self, pods: &[&Pod]) {
+        self.manifests.send_modify(|now| {
+            let generation = now.generation + 1;
+            let pods = pods.iter().copied().cloned().collect();
+            *now = Arc::new(DesiredManifests {
+                generation,
+                complete: true,
+                pods,
+                ..DesiredManifests::default()
+            });
+        });
+        tokio::time::sleep(secs(1)).await;
+    }
+
+    async fn released(&self) {
+        use winddown_shared::Inhibitor;
+        let mut state = self.login.state();
+        let held = state.wait_for(|s| s.lock == LockState::Released);
+        tokio::time::timeout(secs(300), held).await.unwrap().unwrap();
+    }
+
+    fn report(&self) -> ShutdownReport {
+        self.node.reports().latest().unwrap().unwrap()
+    }
+}
+
+fn pod(name: &str, priority: i32, grace: i64) -> Pod {
+    let source = ("kubernetes.io/config.source".to_owned(), "file".to_owned());
+    Pod::new(kube::Pod {
+        metadata: ObjectMeta {
+            name: Some(name.into()),
+            namespace: Some("default".into()),
+            uid: Some(format!("uid-{name}")),
+            annotations: Some([source].into()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(kube::PodSpec {
+            containers: vec![kube::Container { name: "main".into(), ..kube::Container::default() }],
+            priority: Some(priority),
+            termination_grace_period_seconds: Some(grace),
+            ..kube::PodSpec::default()
+        }),
+        status: None,
+    })
+    .unwrap()
+}
+
+fn held() -> FakeInhibitor {
+    FakeInhibitor::holding(secs(40))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_the_pods_in_order_and_leaves_a_report_before_the_lock_goes() {
+    let b = bench(FakeRuntime::default(), held());
+    let (web, dns) = (pod("web", 0, 30), pod("dns", 2_000_000_000, 30));
+    b.runtime.stop_takes(web.uid(), secs(4));
+    b.runtime.stop_takes(dns.uid(), secs(2));
+    b.want(&[&web, &dns]).await;
+    let begun = Instant::now();
+    b.login.prepare();
+    b.released().await;
+    assert_eq!(begun.elapsed().as_secs(), 6);
+    assert_eq!(b.runtime.stops(), [web.uid().clone(), dns.uid().clone()]);
+    let report = b.report();
+    assert_eq!(report.outcome, Outcome::Clean);
+    assert_eq!(report.groups.len(), 2);
+    assert!(b.state.path().join("graceful_node_shutdown_state").exists());
+    let status = b.node.status();
+    let said = status.pods.iter().find(|p| p.name == "web").unwrap();
+    assert_eq!(said.reason, "Terminated");
+    assert_eq!(said.phase, "Failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_started_in_the_middle_of_a_shutdown_ends_what_runs_and_admits_nothing() {
+    let runtime = FakeRuntime::default();
+    let (running, new) = (pod("running", 0, 30), pod("new", 0, 30));
+    runtime.sync_pod(&running).await.unwrap();
+    let login = held();
+    login.prepare();
+    let b = bench(runtime, login);
+    b.want(&[&running, &new]).await;
+    b.released().await;
+    assert_eq!(b.runtime.stops(), [running.uid().clone()]);
+    assert_eq!(b.runtime.starts(), [running.uid().clone()], "the new pod was not started");
+    let report = b.report();
+    let pods: Vec<_> = report.groups.iter().flat_map(|g| &g.pods).collect();
+    assert_eq!(pods.len(), 1);
+    assert_eq!(pods[0].end, PodEnd::Exited);
+    assert_eq!(b.node.status().rejected[0].reason, "NodeShutdown");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_shutdown_leaves_a_node_that_works_as_before() {
+    let b = bench(FakeRuntime::default(), held());
+    let (web, dns) = (pod("web", 0, 30), pod("dns", 2_000_000_000, 30));
+    b.runtime.stop_takes(web.uid(), secs(10));
+    b.want(&[&web, &dns]).await;
+    b.login.prepare();
+    tokio::time::sleep(secs(2)).await;
+    b.login.cancel();
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(b.runtime.stops(), [web.uid().clone()], "the critical pod was spared");
+    assert!(b.login.is_held());
+    let status = b.node.status();
+    assert!(status.pods.iter().all(|p| p.state == PodState::Syncing), "{:?}", status.pods);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_held_back_until_the_login_manager_has_said_something_or_is_silent_for_long() {
+    let login = held();
+    login.modify(|s| s.lock = LockState::Waiting { why: "slow".into() });
+    let b = bench(FakeRuntime::default(), login);
+    let web = pod("web", 0, 30);
+    b.want(&[&web]).await;
+    assert!(b.runtime.starts().is_empty());
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(b.runtime.starts().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kill_ends_one_pod_and_says_how() {
+    let b = bench(FakeRuntime::default(), held());
+    let (web, other) = (pod("web", 0, 30), pod("other", 0, 30));
+    b.runtime.stop_takes(web.uid(), secs(100));
+    b.want(&[&web, &other]).await;
+    let body = KillBody { grace_seconds: Some(3), uid: None };
+    let answer = b.node.kill("default", "web", body).await.unwrap();
+    assert_eq!(answer.took_seconds.round(), 3.0);
+    assert_eq!(answer.forced, ["main"]);
+    assert_eq!(b.runtime.stops(), [web.uid().clone()]);
+    let missing = b.node.kill("default", "nobody", KillBody::default()).await.unwrap_err();
+    assert_eq!(missing.code, ErrorCode::NotFound);
+    let wrong = KillBody { uid: Some("else".into()), ..KillBody::default() };
+    assert_eq!(b.node.kill("default", "other", wrong).await.unwrap_err().code, ErrorCode::NotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_tells_every_step_and_lets_no_pod_in_after_it() {
+    let b = bench(FakeRuntime::default(), held());
+    let (web, dns) = (pod("web", 0, 30), pod("dns", 2_000_000_000, 30));
+    b.want(&[&web, &dns]).await;
+    let mut events = b.node.drain(DrainRequest::default()).await.unwrap();
+    assert_eq!(b.node.drain(DrainRequest::default()).await.unwrap_err().code, ErrorCode::Conflict);
+    let mut told = Vec::new();
+    while let Some(event) = events.recv().await {
+        told.push(event);
+    }
+    assert!(matches!(told[0], DrainEvent::Started { groups: 2, pods: 2, .. }), "{told:?}");
+    let ended = told.iter().filter(|e| matches!(e, DrainEvent::PodEnded { .. })).count();
+    assert_eq!(ended, 2, "{told:?}");
+    assert!(matches!(told.last(), Some(DrainEvent::Finished { ended: 2, left: 0, .. })));
+    b.want(&[&web, &dns, &pod("late", 0, 30)]).await;
+    assert_eq!(b.node.status().rejected[0].name, "late");
+    assert!(b.login.is_held(), "the node stays up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_changes_the_plan_at_once() {
+    let b = bench(FakeRuntime::default(), held());
+    b.want(&[&pod("web", 0, 300)]).await;
+    assert_eq!(b.node.shutdown_plan().requested_seconds, 30.0);
+    b.node.reconfigure(configuration(&b.state, secs(20)));
+    assert_eq!(b.node.shutdown_plan().requested_seconds, 20.0);
+    assert_eq!(b.node.shutdown_plan().groups[0].pods[0].grace_seconds, 10.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_plan_and_the_status_say_when_logind_gives_less() {
+    let login = FakeInhibitor::holding(secs(3));
+    login.modify(|s| s.delay_set_by = Some("/etc/systemd/logind.conf.d/zzz-site.conf".into()));
+    let b = bench(FakeRuntime::default(), login);
+    b.want(&[&pod("web", 0, 30)]).await;
+    let plan = b.node.shutdown_plan();
+    let shrunk = plan.shrunk.unwrap();
+    assert_eq!(shrunk.set_by.as_deref(), Some("/etc/systemd/logind.conf.d/zzz-site.conf"));
+    assert!(shrunk.available_seconds < 3.0);
+    assert_eq!(b.node.status().lock.delay_seconds, Some(3.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_follows_the_lock_and_the_change_counter_follows_everything() {
+    let b = bench(FakeRuntime::default(), held());
+    b.want(&[&pod("web", 0, 30)]).await;
+    assert!(b.node.readiness().ok());
+    let mut changes = b.node.changes();
+    changes.borrow_and_update();
+    b.login.modify(|s| s.lock = LockState::Waiting { why: "logind went away".into() });
+    tokio::time::timeout(secs(5), changes.changed()).await.unwrap().unwrap();
+    let readiness = b.node.readiness();
+    assert!(!readiness.ok());
+    assert!(readiness.text("readyz", true).contains("logind went away"));
+}
