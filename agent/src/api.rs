@@ -12,20 +12,20 @@ mod pods;
 mod report;
 mod request;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub use decision::Decision;
 pub use health::{Check, Health};
-pub use plan::{PlannedGroup, PlannedPod, PlanShrink, ShutdownPlan};
-pub use pods::{
-    ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus, RejectedPod,
-};
+pub use plan::{PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan};
+pub use pods::{ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus, RejectedPod};
 pub use report::{ReportEntry, ReportList};
 pub use request::{
     ConfigView, DrainEvent, DrainRequest, ErrorBody, ErrorCode, KillAnswer, KillBody,
 };
 pub use status::{
-    ConfigStatus, GroupProgress, GroupSummary, LockState, LockStatus, NodeStatus, Phase, PlanSummary,
-    RuntimeStatus, ShutdownProgress, Status,
+    ConfigStatus, GroupProgress, GroupSummary, LockState, LockStatus, NodeStatus, Phase,
+    PlanSummary, RuntimeStatus, ShutdownProgress, Status,
 };
 
 /// The version every answer carries in `apiVersion`.

@@ -103,41 +103,42 @@ pub struct GlobalArgs {
 pub enum Command {
     /// Run the agent (what the systemd unit runs)
     ///
-    /// It takes the logind delay lock, runs the pods of the manifests directory and ends them in order
-    /// when the node shuts down. SIGHUP reads the configuration again. SIGTERM ends the agent; the pods
-    /// go on, unless the machine itself is going down.
+    /// It takes the logind delay lock, runs the pods of the manifests directory and ends them in
+    /// order when the node shuts down. SIGHUP reads the configuration again. SIGTERM ends the
+    /// agent; the pods go on, unless the machine itself is going down.
     Agent(AgentArgs),
     /// Show the node, the lock, the pods and the last decisions
     ///
-    /// The answer comes from the agent's memory: it works while the runtime, logind or the disk hangs.
+    /// The answer comes from the agent's memory: it works while the runtime, logind or the disk
+    /// hangs.
     Status(StatusArgs),
     /// Show what would happen; nothing is touched
     Plan(PlanArgs),
     /// Rehearse a shutdown with real pods; the machine stays up
     ///
-    /// The machine stays up and the installed agent is not touched: the signal comes from a stand-in
-    /// for logind on a private connection, and the pods run in a temporary directory.
+    /// The machine stays up and the installed agent is not touched: the signal comes from a stand-
+    /// in for logind on a private connection, and the pods run in a temporary directory.
     Drill(DrillArgs),
     /// Show how the last shutdown went, pod by pod
     ///
-    /// The report is written before the node goes down. It is read from the running agent, or from the
-    /// state directory when no agent answers.
+    /// The report is written before the node goes down. It is read from the running agent, or from
+    /// the state directory when no agent answers.
     Report(ReportArgs),
     /// End this node's pods in shutdown order; the node stays up
     ///
-    /// Progress is shown per group. Interrupting this command does not interrupt the drain: the agent
-    /// goes on. Manifests stay in place, and the pods stay ended until the agent is started again or
-    /// their manifests change.
+    /// Progress is shown per group. Interrupting this command does not interrupt the drain: the
+    /// agent goes on. Manifests stay in place, and the pods stay ended until the agent is started
+    /// again or their manifests change.
     Drain(DrainArgs),
     /// End one pod
     ///
-    /// The agent remembers that the pod was ended; its manifest stays in place, and the pod stays ended
-    /// until the manifest changes.
+    /// preStop, SIGTERM, grace, SIGKILL; answers when the pod is gone. Its manifest stays in place:
+    /// the pod stays ended until the manifest changes or the agent is started again.
     Kill(KillArgs),
     /// Put units, drop-ins, default configuration and directories in place
     ///
-    /// Can be repeated: what is in place already is kept, a configuration is never overwritten. On a
-    /// running system the unit is enabled; inside --root or a chroot no systemd is asked.
+    /// Can be repeated: what is in place already is kept, a configuration is never overwritten. On
+    /// a running system the unit is enabled; inside --root or a chroot no systemd is asked.
     Install(InstallArgs),
     /// Take away what install put in place
     Uninstall(UninstallArgs),

@@ -87,6 +87,8 @@ impl Offline for Commands {
                 RuntimeChoice::Process => install::Runtime::Process,
                 RuntimeChoice::Cri => install::Runtime::Cri,
             },
+            config: args.from.clone(),
+            bin_dir: args.bin_dir.clone(),
             enable: !args.no_enable,
             start: args.start,
             dry_run: args.dry_run,
@@ -107,8 +109,8 @@ impl Offline for Commands {
         let options = UninstallOptions {
             root: args.root.clone(),
             purge: args.purge,
+            force: args.force,
             dry_run: args.dry_run,
-            ..UninstallOptions::default()
         };
         let report = install::uninstall(&options).map_err(failure)?;
         out.text(&report.to_string())?;

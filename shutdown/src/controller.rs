@@ -239,7 +239,9 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     }
 
     fn plan(&self, policy: &Policy, budget: Budget, started: Instant) -> Plan {
-        let pods = self.parts.killer.active_pods();
+        let mut pods = self.parts.killer.active_pods();
+        // For the report's readers: the snapshot has no order of its own.
+        pods.sort_unstable_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
         let late = started.elapsed();
         if late < LATE {
             return plan(&pods, policy, Some(budget.pods));

@@ -37,7 +37,11 @@ impl Decision {
             }
             Event::KillRequested { pod, by, grace } => {
                 let why = reason_text(*by);
-                told.pod("killRequested", pod, &format!("asked to end within {} ({why})", secs(*grace)));
+                told.pod(
+                    "killRequested",
+                    pod,
+                    &format!("asked to end within {} ({why})", secs(*grace)),
+                );
                 told.field("by", serde_json::to_value(by).unwrap_or_default())
                     .field("graceSeconds", grace.as_secs_f64());
             }
@@ -56,7 +60,11 @@ impl Decision {
                 told.field("error", error.as_str()).field("againInSeconds", again_in.as_secs_f64());
             }
             Event::ExceededGracePeriod { pod } => {
-                told.pod("exceededGracePeriod", pod, "still runs after its grace; the kill goes on");
+                told.pod(
+                    "exceededGracePeriod",
+                    pod,
+                    "still runs after its grace; the kill goes on",
+                );
             }
             other => told.node_event(other),
         }

@@ -26,10 +26,10 @@ pub struct ReportEntry {
     /// When the signal came.
     #[serde(default)]
     pub started_at: Option<WallTime>,
-    /// What set it off: `shutdown`, `drain`, `drill`.
+    /// What set it off: `loginManager`, `drill`, `drain`, `unitStop`, `notice`.
     #[serde(default)]
     pub trigger: String,
-    /// How it went: `clean`, `forced`, `left`, `cancelled`.
+    /// How it went: `clean`, `forced`, `left`, `cancelled`, `interrupted`.
     #[serde(default)]
     pub outcome: String,
     /// Pods it ended or tried to end.

@@ -34,6 +34,9 @@ pub struct Status {
     /// The configuration in force.
     #[serde(default)]
     pub config: ConfigStatus,
+    /// No new pod is let in: a shutdown is under way, or the node was drained.
+    #[serde(default)]
+    pub admission_closed: bool,
     /// The pods that hold a place on the node, those that are ending included.
     #[serde(default)]
     pub pods: Vec<PodStatus>,
@@ -231,6 +234,7 @@ impl Status {
             shutdown_plan: PlanSummary::default(),
             runtime: RuntimeStatus::default(),
             config: ConfigStatus::default(),
+            admission_closed: false,
             pods: Vec::new(),
             rejected: Vec::new(),
             manifests: Manifests::default(),

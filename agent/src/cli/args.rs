@@ -61,7 +61,14 @@ pub struct AgentArgs {
 #[command(after_help = EXAMPLES_STATUS)]
 pub struct StatusArgs {
     /// Form of the answer: text, wide (more columns), json or yaml (both are stable interfaces)
-    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub output: OutputFormat,
     /// Stay, and show every change: redraws a terminal, prints a line per change elsewhere
     #[arg(short, long)]
@@ -89,8 +96,8 @@ pub struct PlanArgs {
 pub enum PlanCommand {
     /// Show which pods a shutdown would end, in which order, with how much time
     ///
-    /// Without -f it asks the running agent about the pods that run now, within the time logind really
-    /// gives. With -f no agent is needed.
+    /// Without -f it asks the running agent about the pods that run now, within the time logind
+    /// really gives. With -f no agent is needed.
     Shutdown(PlanShutdownArgs),
 }
 
@@ -103,7 +110,14 @@ pub struct PlanShutdownArgs {
     #[arg(short, long, value_name = "DIR|FILE|-")]
     pub file: Option<PathBuf>,
     /// Form of the answer: text, wide, json or yaml (both are stable interfaces)
-    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub output: OutputFormat,
 }
 
@@ -135,7 +149,14 @@ pub struct DrillArgs {
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     pub delay: Option<Duration>,
     /// Form of the report: text, or json, which prints nothing else
-    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub output: TextFormat,
     /// Keep the pods' logs and state, and say where they are
     #[arg(long)]
@@ -172,7 +193,14 @@ pub struct ReportArgs {
     #[arg(long)]
     pub check: bool,
     /// Form of the report: text, or json, a stable interface
-    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub output: TextFormat,
 }
 
@@ -192,7 +220,14 @@ pub struct DrainArgs {
     #[arg(long, value_name = "DURATION", value_parser = values::grace)]
     pub timeout: Option<Duration>,
     /// Form of the progress: text, or json, one object per line
-    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub output: TextFormat,
 }
 
@@ -216,7 +251,14 @@ pub struct KillArgs {
     #[arg(long, value_name = "UID")]
     pub uid: Option<String>,
     /// Form of the answer: text or json
-    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub output: TextFormat,
 }
 
@@ -241,6 +283,12 @@ pub struct InstallArgs {
         hide_possible_values = true
     )]
     pub runtime: RuntimeChoice,
+    /// Start with this configuration instead of the default one; an existing one is never touched
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// The directory the program goes to, below --root
+    #[arg(long, value_name = "DIR", default_value = "/usr/bin")]
+    pub bin_dir: PathBuf,
     /// Do not enable the unit
     #[arg(long)]
     pub no_enable: bool,
@@ -255,7 +303,8 @@ pub struct InstallArgs {
     pub dry_run: bool,
 }
 
-/// Takes away what install put in place. Configuration, manifests and state stay, unless --purge.
+/// Takes away what install put in place. Manifests always stay; configuration, state and logs stay
+/// unless --purge.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -265,9 +314,12 @@ pub struct UninstallArgs {
     /// Uninstall from this directory tree instead of the running system
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
-    /// Remove configuration, manifests, state and logs as well
+    /// Remove configuration, state and logs as well
     #[arg(long)]
     pub purge: bool,
+    /// Remove files that were edited since they were installed, too
+    #[arg(long)]
+    pub force: bool,
     /// Only say what would be done
     #[arg(long)]
     pub dry_run: bool,
@@ -329,7 +381,14 @@ pub struct CompletionsArgs {
 #[derive(Clone, Debug, Args)]
 pub struct VersionArgs {
     /// Form of the answer: text or json
-    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub output: TextFormat,
 }
 

@@ -1,10 +1,49 @@
 //! Waits for the agent's answer.
 
-use super::{CommandError, Exit};
+use std::time::Duration;
+
+use tokio::time::{Instant, interval_at};
+
+use super::{CommandError, Exit, Output};
+use crate::render::seconds;
+
+/// After this long a wait is told, and told again.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Runs a command that talks to the agent on a runtime of one thread.
 pub(super) fn block_on(
     command: impl Future<Output = Result<Exit, CommandError>>,
 ) -> Result<Exit, CommandError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
+}
+
+/// Waits for `answer`; says what for when it takes more than a second: once a second on a terminal,
+/// once and for all elsewhere.
+pub(super) async fn patiently<T>(
+    out: &mut Output,
+    waiting_for: &str,
+    answer: impl Future<Output = T>,
+) -> T {
+    let mut answer = std::pin::pin!(answer);
+    let start = Instant::now();
+    let mut tick = interval_at(start + TICK, TICK);
+    let mut told = false;
+    loop {
+        tokio::select! {
+            answer = &mut answer => {
+                out.progress_over("");
+                return answer;
+            }
+            _ = tick.tick() => {
+                let past = seconds(start.elapsed().as_secs_f64().floor());
+                let line = format!("{waiting_for}, {past}");
+                if out.progress_terminal {
+                    out.progress_over(&line);
+                } else if !told {
+                    out.progress(&line);
+                }
+                told = true;
+            }
+        }
+    }
 }

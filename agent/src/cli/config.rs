@@ -1,7 +1,8 @@
 //! `winddown config`.
 
 use super::{
-    CommandError, ConfigArgs, ConfigCommand, DEFAULT_CONFIG, Exit, GlobalArgs, Offline, Output, ask,
+    CommandError, ConfigArgs, ConfigCommand, DEFAULT_CONFIG, Exit, GlobalArgs, Offline, Output,
+    ask, status,
 };
 use crate::api::ConfigView;
 use crate::control::Client;
@@ -29,7 +30,7 @@ pub(super) fn run(
         ConfigCommand::Show { running: true } => {
             let client = Client::new(&global.socket);
             return ask::block_on(async {
-                let view = client.config().await?;
+                let view = ask::patiently(out, status::WAITING, client.config()).await?;
                 warn(&view, out);
                 out.text(&view.yaml)?;
                 Ok(Exit::Success)

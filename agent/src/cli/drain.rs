@@ -79,7 +79,8 @@ fn told_as(event: &DrainEvent) -> Option<String> {
     Some(match event {
         DrainEvent::Started { pods: 0, .. } => "no pods to end".to_owned(),
         DrainEvent::Started { groups, pods: count, seconds: limit } => {
-            let groups = if *groups == 1 { "1 group".to_owned() } else { format!("{groups} groups") };
+            let groups =
+                if *groups == 1 { "1 group".to_owned() } else { format!("{groups} groups") };
             format!("{} in {groups}, at most {}", pods(*count), seconds(*limit))
         }
         DrainEvent::GroupStarted { priority, pods: count, seconds: limit } => {

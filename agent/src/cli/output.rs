@@ -35,6 +35,8 @@ pub struct Output {
     pub color: bool,
     /// Errors are coloured.
     pub error_color: bool,
+    /// A progress line stands on the terminal and is to be drawn over.
+    drawn: bool,
 }
 
 impl Output {
@@ -56,6 +58,7 @@ impl Output {
             progress_terminal: std::io::stderr().is_terminal(),
             color,
             error_color,
+            drawn: false,
         }
     }
 
@@ -68,6 +71,7 @@ impl Output {
             progress_terminal: false,
             color: false,
             error_color: false,
+            drawn: false,
         }
     }
 
@@ -143,7 +147,8 @@ impl Output {
 
     /// Draws a line over the last one, on a terminal; an empty line takes it away.
     pub fn progress_over(&mut self, line: &str) {
-        if self.progress_terminal {
+        if self.progress_terminal && (self.drawn || !line.is_empty()) {
+            self.drawn = !line.is_empty();
             let _ = write!(self.err, "\r\x1b[2K{line}");
             let _ = self.err.flush();
         }
@@ -151,6 +156,7 @@ impl Output {
 
     /// Prints the error, if there is one, and says how the process ends.
     pub fn finish(&mut self, result: Result<Exit, CommandError>) -> Exit {
+        self.progress_over("");
         match result {
             Ok(exit) => exit,
             Err(error) if error.is_broken_pipe() => Exit::Success,

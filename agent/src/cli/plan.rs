@@ -20,7 +20,9 @@ pub(super) fn run(
     let Some(file) = args.file.as_deref() else {
         let client = Client::new(&global.socket);
         return ask::block_on(async {
-            print(&client.shutdown_plan().await?, args.output, out)?;
+            let asked = client.shutdown_plan();
+            let plan = ask::patiently(out, status::WAITING, asked).await?;
+            print(&plan, args.output, out)?;
             Ok(Exit::Success)
         });
     };

@@ -1,8 +1,6 @@
 //! `winddown report`.
 
-use super::{
-    CommandError, Exit, GlobalArgs, Offline, Output, ReportArgs, TextFormat, ask, status,
-};
+use super::{CommandError, Exit, GlobalArgs, Offline, Output, ReportArgs, TextFormat, ask, status};
 use crate::api::{ReportEntry, ReportList};
 use crate::control::{Client, ClientError};
 use crate::render;
@@ -15,15 +13,15 @@ pub(super) fn run(
 ) -> Result<Exit, CommandError> {
     let source = Source { client: Client::new(&global.socket), global, offline };
     if args.list {
-        let list = source.list()?;
+        let list = source.list(out)?;
         return print_list(&list, args.output, out);
     }
     let id = match (&args.id, args.boot) {
         (Some(id), _) => checked_id(id)?.to_owned(),
-        (None, Some(boot)) => of_boot(&source.list()?, boot)?,
+        (None, Some(boot)) => of_boot(&source.list(out)?, boot)?,
         (None, None) => "latest".to_owned(),
     };
-    let report = source.report(&id)?;
+    let report = source.report(&id, out)?;
     match args.output {
         TextFormat::Json => out.json(&report)?,
         TextFormat::Text => {
@@ -32,7 +30,8 @@ pub(super) fn run(
         }
     }
     let outcome = report.get("outcome").and_then(serde_json::Value::as_str).unwrap_or_default();
-    let graceful = !matches!(outcome, "forced" | "left");
+    // A word this version does not know is no proof that all went well.
+    let graceful = matches!(outcome, "clean" | "cancelled");
     Ok(if args.check && !graceful { Exit::PodsLeft } else { Exit::Success })
 }
 
@@ -44,15 +43,15 @@ struct Source<'a, O> {
 }
 
 impl<O: Offline> Source<'_, O> {
-    fn list(&self) -> Result<ReportList, CommandError> {
-        match in_runtime(self.client.reports())? {
+    fn list(&self, out: &mut Output) -> Result<ReportList, CommandError> {
+        match in_runtime(out, self.client.reports())? {
             Err(error) if asks_disk(&error) => self.offline.reports(self.global),
             answer => Ok(answer?),
         }
     }
 
-    fn report(&self, id: &str) -> Result<serde_json::Value, CommandError> {
-        match in_runtime(self.client.report(id))? {
+    fn report(&self, id: &str, out: &mut Output) -> Result<serde_json::Value, CommandError> {
+        match in_runtime(out, self.client.report(id))? {
             Err(error) if asks_disk(&error) => self.offline.report(self.global, id),
             answer => Ok(answer?),
         }
@@ -64,11 +63,12 @@ fn asks_disk(error: &ClientError) -> bool {
 }
 
 fn in_runtime<T>(
+    out: &mut Output,
     answer: impl Future<Output = Result<T, ClientError>>,
 ) -> Result<Result<T, ClientError>, CommandError> {
     let mut got = None;
     ask::block_on(async {
-        got = Some(answer.await);
+        got = Some(ask::patiently(out, status::WAITING, answer).await);
         Ok(Exit::Success)
     })?;
     got.ok_or_else(|| CommandError::message(Exit::Failure, "the agent was not asked"))
@@ -76,7 +76,8 @@ fn in_runtime<T>(
 
 /// An id becomes part of a path here and there; it never has a slash or a leading dot.
 fn checked_id(id: &str) -> Result<&str, CommandError> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
+    let plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
     if !id.is_empty() && id.len() <= 128 && id.bytes().all(plain) && !id.starts_with('.') {
         return Ok(id);
     }
@@ -103,11 +104,7 @@ fn of_boot(list: &ReportList, boot: i32) -> Result<String, CommandError> {
     })
 }
 
-fn print_list(
-    list: &ReportList,
-    form: TextFormat,
-    out: &mut Output,
-) -> Result<Exit, CommandError> {
+fn print_list(list: &ReportList, form: TextFormat, out: &mut Output) -> Result<Exit, CommandError> {
     match form {
         TextFormat::Json => out.json(list)?,
         TextFormat::Text => {

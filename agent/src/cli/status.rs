@@ -1,9 +1,12 @@
 //! `winddown status`.
 
-use super::{CommandError, Exit, GlobalArgs, Output, OutputFormat, StatusArgs, watch};
+use super::{CommandError, Exit, GlobalArgs, Output, OutputFormat, StatusArgs, ask, watch};
 use crate::api::Status;
 use crate::control::Client;
 use crate::render::{self, View};
+
+/// What is said while the agent does not answer.
+pub(super) const WAITING: &str = "waiting for the agent's answer";
 
 pub(super) async fn run(
     global: &GlobalArgs,
@@ -14,7 +17,8 @@ pub(super) async fn run(
     if args.watch {
         return watch::run(&client, args.output, out).await;
     }
-    print(&client.status().await?, args.output, out)?;
+    let status = ask::patiently(out, WAITING, client.status()).await?;
+    print(&status, args.output, out)?;
     Ok(Exit::Success)
 }
 

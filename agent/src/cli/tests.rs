@@ -1,10 +1,12 @@
 mod commands;
 mod world;
 
+pub(super) use world::Sink;
+
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser};
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use unicode_width::UnicodeWidthStr;
 
 use super::exit::CommandError;
@@ -37,9 +39,9 @@ fn every_help_fits_an_80_column_screen_and_shows_examples() {
         let hidden = page.is_hide_set() || path.contains(" help");
         let told = ["version", "shim"].iter().any(|plain| path.ends_with(plain)) || hidden;
         assert!(!leaf || told || help.contains("Examples:"), "{path} has no examples:\n{help}");
-        pages.extend(page.get_subcommands().map(|sub| {
-            (format!("{path} {}", sub.get_name()), sub.clone())
-        }));
+        pages.extend(
+            page.get_subcommands().map(|sub| (format!("{path} {}", sub.get_name()), sub.clone())),
+        );
     }
 }
 
@@ -138,9 +140,14 @@ fn options_reach_the_command_with_their_meaning() {
 
 #[test]
 fn durations_are_go_and_systemd_style_and_never_ambiguous() {
-    for (text, millis) in
-        [("30s", 30_000), ("1m30s", 90_000), ("1min 30s", 90_000), ("1500ms", 1500), ("0", 0), ("2h", 7_200_000)]
-    {
+    for (text, millis) in [
+        ("30s", 30_000),
+        ("1m30s", 90_000),
+        ("1min 30s", 90_000),
+        ("1500ms", 1500),
+        ("0", 0),
+        ("2h", 7_200_000),
+    ] {
         assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
     }
     for (text, said) in [

@@ -117,3 +117,47 @@ impl Shown {
         out.text(&picture)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::NodeStatus;
+    use crate::cli::tests::Sink;
+
+    fn picture(revision: u64) -> Status {
+        let node = NodeStatus { name: format!("edge-{revision}"), ..NodeStatus::default() };
+        Status::new("2026-11-20T12:00:00Z".parse().unwrap(), node)
+    }
+
+    fn watch(form: OutputFormat, terminal: bool) -> String {
+        let sink = Sink::default();
+        let mut out = Output::plain(sink.clone(), std::io::sink());
+        out.terminal = terminal;
+        let mut shown = Shown { form, last: None, cleared: false };
+        for revision in 1..=2 {
+            shown.show(picture(revision), &mut out).unwrap();
+        }
+        sink.text()
+    }
+
+    #[test]
+    fn a_terminal_is_cleared_once_and_then_drawn_over() {
+        let text = watch(OutputFormat::Text, true);
+        assert!(text.starts_with("\x1b[2J\x1b[Hnode       edge-1,"), "{text:?}");
+        assert_eq!(text.matches("\x1b[2J").count(), 1, "{text:?}");
+        assert!(text.contains("\x1b[J\x1b[Hnode       edge-2,"), "{text:?}");
+        assert!(text.ends_with("\x1b[K\n\x1b[J"), "{text:?}");
+    }
+
+    #[test]
+    fn a_pipe_gets_one_json_object_per_line_or_one_yaml_document_per_change() {
+        let text = watch(OutputFormat::Json, false);
+        let read: Vec<Status> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(read, [picture(1), picture(2)]);
+        let text = watch(OutputFormat::Yaml, false);
+        assert_eq!(text.matches("---\n").count(), 2, "{text}");
+        let text = watch(OutputFormat::Text, false);
+        assert!(!text.contains('\x1b'), "{text:?}");
+    }
+}

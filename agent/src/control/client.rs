@@ -1,5 +1,7 @@
 //! Asks the running agent.
 
+mod error;
+
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,8 @@ use crate::api::{
     ConfigView, DrainRequest, ErrorBody, KillAnswer, KillBody, ReportList, ShutdownPlan, Status,
 };
 
+pub use error::ClientError;
+
 /// How long the agent may take to answer what it knows by heart.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -26,75 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
-}
-
-/// Why the agent could not be asked, or what it answered instead.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ClientError {
-    /// There is no socket.
-    #[error("{}: no agent listens here, there is no such socket", socket.display())]
-    Missing {
-        /// The socket's path.
-        socket: PathBuf,
-    },
-    /// There is a socket and nobody behind it.
-    #[error("{}: no agent listens here, the one that did is gone", socket.display())]
-    NotListening {
-        /// The socket's path.
-        socket: PathBuf,
-    },
-    /// The socket is not for this user.
-    #[error("{}: no permission to talk to the agent", socket.display())]
-    Denied {
-        /// The socket's path.
-        socket: PathBuf,
-        /// The group that may, if it could be found out.
-        group: Option<String>,
-    },
-    /// The agent does not answer.
-    #[error("{}: the agent has not answered within {after:?}", socket.display())]
-    Silent {
-        /// The socket's path.
-        socket: PathBuf,
-        /// How long it was given.
-        after: Duration,
-    },
-    /// The agent went away before it had answered in full.
-    #[error("{}: the agent closed the connection before it had answered", socket.display())]
-    Closed {
-        /// The socket's path.
-        socket: PathBuf,
-    },
-    /// The connection failed for another reason.
-    #[error("{}: cannot talk to the agent", socket.display())]
-    Io {
-        /// The socket's path.
-        socket: PathBuf,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-    /// The agent refused, or failed.
-    #[error("{}", body.error)]
-    Agent {
-        /// The HTTP status.
-        status: u16,
-        /// What it said.
-        body: ErrorBody,
-    },
-    /// The answer is not understood.
-    #[error(
-        "the agent's answer is not understood (agent {agent}, this command {})",
-        env!("CARGO_PKG_VERSION")
-    )]
-    Skew {
-        /// The agent's version, `unknown` if it did not say.
-        agent: String,
-        /// What is not understood.
-        #[source]
-        source: serde_json::Error,
-    },
 }
 
 /// JSON objects that arrive one per line.
@@ -243,10 +178,9 @@ impl Client {
         match serde_json::from_slice::<ErrorBody>(&bytes) {
             Ok(body) => ClientError::Agent { status: status.as_u16(), body },
             // hyper itself answers what is no HTTP with an empty body.
-            Err(_) if bytes.is_empty() => ClientError::Agent {
-                status: status.as_u16(),
-                body: bare(status),
-            },
+            Err(_) if bytes.is_empty() => {
+                ClientError::Agent { status: status.as_u16(), body: bare(status) }
+            }
             Err(source) => ClientError::Skew { agent, source },
         }
     }
@@ -290,38 +224,6 @@ impl Client {
 
     fn io(&self, source: io::Error) -> ClientError {
         ClientError::Io { socket: self.socket.clone(), source }
-    }
-}
-
-// === impl ClientError ===
-
-impl ClientError {
-    /// What to do next, for people; empty when there is nothing to add.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Missing { .. } | Self::NotListening { .. } => {
-                "is the agent running? `systemctl status winddown` tells, \
-                 `systemctl start winddown` starts it"
-            }
-            Self::Denied { group: Some(group), .. } => {
-                return format!("run the command as root or as a member of group {group}");
-            }
-            Self::Denied { .. } => "run the command as root, or as a member of the socket's group",
-            Self::Silent { .. } | Self::Closed { .. } => {
-                "`journalctl -u winddown -e` shows what the agent is doing"
-            }
-            Self::Agent { body, .. } => return body.hint.clone(),
-            Self::Skew { .. } => {
-                "after an upgrade: `systemctl restart winddown` (pods keep running)"
-            }
-            Self::Io { .. } => "",
-        }
-        .to_owned()
-    }
-
-    /// Whether the agent is not there, now or any more; it may come back.
-    pub fn is_gone(&self) -> bool {
-        matches!(self, Self::Missing { .. } | Self::NotListening { .. } | Self::Closed { .. })
     }
 }
 

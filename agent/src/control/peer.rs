@@ -46,6 +46,16 @@ impl Peer {
     }
 }
 
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Local { uid, pid: Some(pid), .. } => write!(f, "uid {uid}, pid {pid}"),
+            Self::Local { uid, pid: None, .. } => write!(f, "uid {uid}"),
+            Self::Network => f.write_str("the network"),
+        }
+    }
+}
+
 /// Whether the process has `gid` among its supplementary groups.
 ///
 /// The kernel's credentials name the primary group only. The process id may have been used again

@@ -51,11 +51,8 @@ pub(super) fn json_lines<T: Serialize>(
 }
 
 pub(super) fn failure(error: &ApiError) -> Response<Body> {
-    let body = ErrorBody {
-        code: error.code,
-        error: error.message.clone(),
-        hint: error.hint.clone(),
-    };
+    let body =
+        ErrorBody { code: error.code, error: error.message.clone(), hint: error.hint.clone() };
     let bytes = serde_json::to_vec(&body).unwrap_or_default();
     respond(status_of(error.code), "application/json", full(bytes))
 }

@@ -81,11 +81,14 @@ async fn kill<A: AgentApi>(
     if body.grace_seconds == Some(0) {
         return Err(ApiError::new(ErrorCode::BadRequest, "graceSeconds: at least 1"));
     }
-    tracing::info!(?peer, namespace, name, grace_seconds = body.grace_seconds, "pod to be ended");
+    tracing::info!(%peer, namespace, name, grace_seconds = body.grace_seconds, "pod to be ended");
     tokio::select! {
         answer = shared.api.kill(namespace, name, body) => match answer {
-            Err(error) if error.code == ErrorCode::NotFound && error.hint.is_empty() => {
-                Err(error.with_hint(similar(&shared.api.status(), namespace, name)))
+            Err(error) if error.code == ErrorCode::NotFound => {
+                Err(match similar(&shared.api.status(), namespace, name) {
+                    Some(hint) => error.with_hint(hint),
+                    None => error,
+                })
             }
             answer => Ok(respond::json(&answer?)),
         },
@@ -103,7 +106,7 @@ async fn drain<A: AgentApi>(
     }
     may_change(peer)?;
     let body: DrainRequest = body(shared, request).await?;
-    tracing::info!(?peer, timeout_seconds = body.timeout_seconds, "node to be drained");
+    tracing::info!(%peer, timeout_seconds = body.timeout_seconds, "node to be drained");
     let events = shared.api.drain(body).await?;
     Ok(respond::json_lines(drain_lines(events, shared.stop.clone())))
 }
@@ -228,7 +231,7 @@ fn stopping(what: &str) -> ApiError {
 }
 
 /// A static pod's name ends in the node's name, which is easily forgotten; so is the namespace.
-fn similar(status: &Status, namespace: &str, name: &str) -> String {
+fn similar(status: &Status, namespace: &str, name: &str) -> Option<String> {
     let alike: Vec<String> = status
         .pods
         .iter()
@@ -237,8 +240,5 @@ fn similar(status: &Status, namespace: &str, name: &str) -> String {
         .take(3)
         .map(|pod| format!("{}/{}", pod.namespace, pod.name))
         .collect();
-    match alike.is_empty() {
-        true => "`winddown status` lists the pods".to_owned(),
-        false => format!("did you mean {}?", alike.join(" or ")),
-    }
+    (!alike.is_empty()).then(|| format!("did you mean {}?", alike.join(" or ")))
 }

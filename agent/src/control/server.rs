@@ -83,7 +83,7 @@ struct Slot<A> {
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// How long to wait when the system has no descriptor for another connection.
-const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
 impl<A> Clone for Server<A> {
     fn clone(&self) -> Self {
@@ -143,7 +143,8 @@ impl<A: AgentApi> Server<A> {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Some(slot) = Slot::take(&self.shared, peer) else {
-            tracing::warn!(?peer, "too many control connections, one was closed");
+            // Not louder: a local user could fill the journal with it.
+            tracing::debug!(%peer, "too many control connections, one was closed");
             return;
         };
         let abort = abort.clone();
@@ -181,7 +182,7 @@ where
         .serve_connection(io, service)
         .await;
     if let Err(error) = result {
-        tracing::debug!(%error, ?peer, "a control connection ended early");
+        tracing::debug!(%error, %peer, "a control connection ended early");
     }
 }
 

@@ -57,7 +57,17 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let cancel = CancellationToken::new();
         let report = drain(&Arc::new(self.0.workers.clone()), order, &cancel).await;
         told.abort();
+        self.keep(report.clone()).await;
         tell_end(&report, &events);
+    }
+
+    /// Keeps the report beside those of shutdowns; a disk that refuses costs only the report.
+    async fn keep(&self, report: ShutdownReport) {
+        let store = self.0.reports.clone();
+        let written = tokio::task::spawn_blocking(move || store.write(&report)).await;
+        if let Ok(Err(error)) = written {
+            tracing::warn!("the report of the drain is lost: {}", super::chain(&error));
+        }
     }
 }
 

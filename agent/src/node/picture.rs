@@ -35,6 +35,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             loaded_at: Some(loaded_at),
             warnings,
         };
+        status.admission_closed = inner.gate.is_shut();
         status.pods = pods;
         status.rejected = rejected;
         status.manifests = self.manifests(config.static_pod_path.as_deref());
@@ -104,7 +105,9 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     pub(super) fn planned(&self) -> (Plan, Budget) {
         let policy = Arc::clone(&self.0.policy.borrow());
         let budget = Budget::new(&policy, self.0.inhibitor.state().borrow().delay);
-        (plan(&self.0.workers.active_pods(), &policy, Some(budget.pods)), budget)
+        let mut pods = self.0.workers.active_pods();
+        pods.sort_unstable_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
+        (plan(&pods, &policy, Some(budget.pods)), budget)
     }
 
     fn plan_summary(&self) -> api::PlanSummary {

@@ -18,7 +18,7 @@ pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
 
 impl Paint {
     pub(super) fn with(self, style: Style, text: &str) -> String {
-        if self.color && !text.is_empty() {
+        if self.color && !text.trim().is_empty() {
             format!("{style}{text}{style:#}")
         } else {
             text.to_owned()

@@ -144,8 +144,10 @@ impl Page<'_> {
                 (true, false) => "ending".to_owned(),
                 (false, false) => "waits".to_owned(),
             };
-            let line =
-                format!("priority {}+: {how}, {} of {} ended", group.priority, group.ended, group.pods);
+            let line = format!(
+                "priority {}+: {how}, {} of {} ended",
+                group.priority, group.ended, group.pods
+            );
             self.labelled("", &line, None);
         }
     }
@@ -247,8 +249,7 @@ impl Page<'_> {
     }
 
     fn line(&mut self, text: &str, style: Option<Style>) {
-        let painted =
-            style.map_or_else(|| text.to_owned(), |style| self.paint.with(style, text));
+        let painted = style.map_or_else(|| text.to_owned(), |style| self.paint.with(style, text));
         self.text.push_str(&painted);
         self.text.push('\n');
     }
@@ -279,7 +280,7 @@ fn pod_row(pod: &PodStatus, now: WallTime, wide: bool) -> Vec<(String, Option<St
     let state = pod_state(pod);
     let style = match state.as_str() {
         "Running" | "Completed" => None,
-        "Terminating" | "Waiting" | "Pending" | "Ended" => Some(WARN),
+        "Terminating" | "Terminated" | "Waiting" | "Pending" | "Ended" => Some(WARN),
         _ => Some(BAD),
     };
     let ready = format!("{}/{}", pod.ready_containers, pod.wanted_containers);

@@ -96,10 +96,9 @@ impl Table {
                 let width = widths.get(index).copied().unwrap_or(0);
                 let shown = fit(&cell.text, width);
                 let blank = " ".repeat(width.saturating_sub(shown.width()));
-                let painted = cell.style.map_or_else(
-                    || shown.clone().into_owned(),
-                    |style| paint.with(style, &shown),
-                );
+                let painted = cell
+                    .style
+                    .map_or_else(|| shown.clone().into_owned(), |style| paint.with(style, &shown));
                 if index > 0 {
                     line.push_str(GAP);
                 }

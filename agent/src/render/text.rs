@@ -83,16 +83,21 @@ pub fn wrap(text: &str, width: Option<usize>, indent: usize) -> Vec<String> {
     lines
 }
 
+/// Characters that move the cursor, reorder the line, or are not seen.
 fn is_harmful(c: char) -> bool {
     c.is_control()
-        || matches!(c,
+        // A mark without a width of its own would draw over what stands before it.
+        || c.width() == Some(0)
+        || matches!(
+            c,
             // Line and paragraph separators; direction marks, embeddings, overrides, isolates.
             '\u{2028}' | '\u{2029}' | '\u{61c}' | '\u{200e}' | '\u{200f}'
             | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-            // Invisible ones: soft hyphen, zero-width characters, fillers, variation selectors, tags.
-            | '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}'
-            | '\u{feff}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
-        // A combining mark would draw over what stands before it, one after the other.
-        || (c.width() == Some(0))
+            // Soft hyphen, zero-width characters, fillers, annotations.
+            | '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}'
+            | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{115f}' | '\u{1160}' | '\u{3164}'
+            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}'
+            // Variation selectors and tags.
+            | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}'
+        )
 }

@@ -19,7 +19,9 @@ const NOBODY: &str = "--socket /nonexistent/winddown.sock";
 
 #[test]
 fn without_an_agent_a_command_says_so_what_to_do_and_ends_with_4() {
-    for command in ["status", "status --watch", "kill web", "drain", "plan shutdown", "config show --running"] {
+    for command in
+        ["status", "status --watch", "kill web", "drain", "plan shutdown", "config show --running"]
+    {
         let ran = run(&format!("winddown {NOBODY} {command}"));
         assert_eq!(ran.exit, Exit::AgentUnreachable, "{command}");
         assert_eq!(
@@ -54,7 +56,9 @@ fn json_lines_are_planned_one_by_one_and_a_bad_one_does_not_stop_the_rest() {
     let directory = tempfile::TempDir::new().unwrap();
     let file = directory.path().join("cases.jsonl");
     let case = |id: &str| {
-        format!("{{\"id\":\"{id}\",\"config\":{{}},\"pods\":[{{\"metadata\":{{\"name\":\"p\"}}}}]}}\n")
+        format!(
+            "{{\"id\":\"{id}\",\"config\":{{}},\"pods\":[{{\"metadata\":{{\"name\":\"p\"}}}}]}}\n"
+        )
     };
     std::fs::write(&file, format!("{}\n{{\"pods\":\n{}", case("one"), case("two"))).unwrap();
     let ran = run(&format!("winddown plan shutdown -o json -f {}", file.display()));
@@ -111,7 +115,11 @@ fn reports_are_read_from_disk_when_no_agent_answers() {
     assert_eq!(ran.exit, Exit::Failure);
     assert!(ran.err.contains("no report of boot -3: only 3 boots left reports"), "{}", ran.err);
     let ran = run("--list");
-    assert!(ran.out.starts_with("ID  STARTED  TRIGGER  OUTCOME  PODS  TOOK  BOOT\n"), "{}", ran.out);
+    assert!(
+        ran.out.starts_with("ID  STARTED  TRIGGER  OUTCOME  PODS  TOOK  BOOT\n"),
+        "{}",
+        ran.out
+    );
     assert_eq!(ran.err, "note: x.json: empty\n");
     assert_eq!(run("").exit, Exit::Success);
     assert_eq!(run("--check").exit, Exit::PodsLeft);
@@ -127,7 +135,8 @@ fn completions_and_the_version_are_printed() {
     }
     let ran = run("winddown version");
     assert_eq!(ran.out, format!("winddown {}\n", env!("CARGO_PKG_VERSION")));
-    let json: serde_json::Value = serde_json::from_str(&run("winddown version -o json").out).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&run("winddown version -o json").out).unwrap();
     assert_eq!(json["apiVersion"], "winddown.dev/v1alpha1");
 }
 
@@ -161,11 +170,8 @@ fn a_full_disk_under_the_output_is_a_failure() {
 fn with_agent(test: impl FnOnce(&str)) {
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("s");
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let stop = CancellationToken::new();
     let socket = runtime.block_on(ControlSocket::bind(&path, None)).unwrap();
     let server = Server::new(Arc::new(Agent), Limits::default(), stop.clone());
@@ -197,7 +203,10 @@ fn a_kill_says_how_the_pod_ended_and_5_when_it_did_not() {
         assert_eq!((ran.exit, ran.out.as_str()), (Exit::Success, "default/web: ended in 1.5s\n"));
         let ran = run(&format!("winddown {socket} kill stubborn --grace 1s"));
         assert_eq!(ran.exit, Exit::PodsLeft);
-        assert_eq!(ran.out, "default/stubborn: still runs after 11s (c: in D state); the kill goes on\n");
+        assert_eq!(
+            ran.out,
+            "default/stubborn: still runs after 11s (c: in D state); the kill goes on\n"
+        );
     });
 }
 

@@ -33,10 +33,10 @@ pub(super) fn run_with(line: &str, world: &World) -> Ran {
 }
 
 #[derive(Clone, Default)]
-pub(super) struct Sink(Arc<Mutex<Vec<u8>>>);
+pub(in crate::cli) struct Sink(Arc<Mutex<Vec<u8>>>);
 
 impl Sink {
-    fn text(&self) -> String {
+    pub(in crate::cli) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 }

@@ -1,6 +1,7 @@
 //! A scripted agent that writes down what it is asked.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -12,6 +13,7 @@ use crate::control::{AgentApi, ApiError};
 
 pub(super) struct FakeAgent {
     changes: watch::Sender<u64>,
+    asked_to_watch: AtomicUsize,
     pub(super) status: Mutex<Status>,
     pub(super) ready: Mutex<Health>,
     pub(super) kills: Mutex<Vec<String>>,
@@ -34,6 +36,7 @@ impl FakeAgent {
         }
         Self {
             changes: watch::Sender::new(0),
+            asked_to_watch: AtomicUsize::new(0),
             status: Mutex::new(status),
             ready: Mutex::default(),
             kills: Mutex::default(),
@@ -52,6 +55,12 @@ impl FakeAgent {
         self.changes.send_replace(revision);
     }
 
+    /// How often a watch began.
+    pub(super) fn asked_to_watch(&self) -> usize {
+        self.asked_to_watch.load(Ordering::SeqCst)
+    }
+
+    /// Watches under way.
     pub(super) fn watchers(&self) -> usize {
         self.changes.receiver_count()
     }
@@ -63,6 +72,7 @@ impl AgentApi for FakeAgent {
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
+        self.asked_to_watch.fetch_add(1, Ordering::SeqCst);
         self.changes.subscribe()
     }
 
@@ -107,7 +117,8 @@ impl AgentApi for FakeAgent {
             return Err(error.with_hint("`winddown status --watch` shows it"));
         }
         let (events, receiver) = mpsc::unbounded_channel();
-        let seconds = request.timeout_seconds.map_or(40.0, |s| f64::from(u32::try_from(s).unwrap()));
+        let seconds =
+            request.timeout_seconds.map_or(40.0, |s| f64::from(u32::try_from(s).unwrap()));
         let _ = events.send(DrainEvent::Started { groups: 1, pods: 2, seconds });
         drains.push(events);
         Ok(receiver)

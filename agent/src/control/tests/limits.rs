@@ -39,7 +39,8 @@ async fn what_is_no_http_is_refused_and_the_next_client_is_served() {
         b"GET\r\n\r\n".to_vec(),
         b"GET / HTTP/9.9\r\n\r\n".to_vec(),
         b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n".to_vec(),
-        b"POST /v1/drain HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nzz".to_vec(),
+        b"POST /v1/drain HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nzz"
+            .to_vec(),
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
         huge_head,
         many_headers.into_bytes(),
@@ -70,24 +71,37 @@ async fn a_client_that_sends_nothing_or_half_a_request_is_cut_off() {
     assert!(running.agent.drains.lock().unwrap().is_empty(), "nothing was begun");
 }
 
-#[tokio::test]
-async fn a_watcher_that_does_not_read_is_cut_off_and_its_place_is_free_again() {
-    let running = serve(strict()).await;
-    // More than a socket's buffers hold, so that the answer must wait for the reader.
+/// A client that asks for the watch and never reads. The first picture is more than a socket's
+/// buffers hold, so that the answer must wait for it.
+async fn stuck_watcher(running: &Running) -> UnixStream {
     running.agent.change(|status| status.config.warnings = vec!["w".repeat(1 << 20)]);
-    let mut stuck = Vec::new();
-    for _ in 0..2 {
-        let mut stream = UnixStream::connect(&running.path).await.unwrap();
-        stream.write_all(b"GET /v1/status?watch HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-        stuck.push(stream);
-    }
+    let mut stream = UnixStream::connect(&running.path).await.unwrap();
+    stream.write_all(b"GET /v1/status?watch HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn watchers_that_do_not_read_hold_up_neither_commands_nor_more_places_than_there_are() {
+    let running = serve(Limits { write: Duration::from_secs(3600), ..strict() }).await;
+    let stuck = [stuck_watcher(&running).await, stuck_watcher(&running).await];
     until("both watch", || running.agent.watchers() == 2).await;
     let error = running.client.watch().await.unwrap_err();
     assert_eq!(error.to_string(), "too many clients watch the status already");
     assert!(running.client.status().await.is_ok(), "others are served meanwhile");
-    until("both are cut off", || running.agent.watchers() == 0).await;
+    drop(stuck);
+    until("both are forgotten", || running.agent.watchers() == 0).await;
     let mut lines = running.client.watch().await.unwrap();
     assert!(lines.next::<Status>().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_watcher_that_does_not_read_is_cut_off_and_its_place_is_free_again() {
+    let running = serve(strict()).await;
+    let stuck = stuck_watcher(&running).await;
+    until("it watches and is cut off", || {
+        running.agent.asked_to_watch() == 1 && running.agent.watchers() == 0
+    })
+    .await;
     drop(stuck);
 }
 

@@ -165,7 +165,8 @@ async fn a_body_that_is_not_understood_is_named_and_nothing_is_done() {
         ("[[[[", "invalid type"),
     ] {
         let request = format!(
-            "POST /v1/pods/default/web-edge-1/kill HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /v1/pods/default/web-edge-1/kill HTTP/1.1\r\nHost: x\r\n\
+             Content-Length: {}\r\n\r\n{body}",
             body.len()
         );
         let answer = running.raw(request.as_bytes()).await;

@@ -210,7 +210,12 @@ fn let_in(path: &Path, mode: u32) {
 }
 
 /// Asks as user 65534 with these groups; only root can become somebody else.
-async fn ask(perl: &'static str, groups: &'static str, socket: &Path, request: &'static str) -> String {
+async fn ask(
+    perl: &'static str,
+    groups: &'static str,
+    socket: &Path,
+    request: &'static str,
+) -> String {
     let script = format!(
         "use Socket; use POSIX (); $) = '{groups}'; POSIX::setgid(65534); POSIX::setuid(65534); \
          socket(S, PF_UNIX, SOCK_STREAM, 0); \

@@ -1,7 +1,7 @@
 //! What an operator should know and can mend.
 
 use super::pod_state;
-use crate::api::{LockState, ManifestProblem, PodState, Status};
+use crate::api::{LockState, ManifestProblem, Phase, PodState, Status};
 use crate::render::{clean, seconds};
 
 /// One problem: what it is, and what to do next. Both are safe to print.
@@ -34,7 +34,10 @@ pub(super) fn of(status: &Status) -> Vec<Problem> {
     for pod in &status.pods {
         let state = pod_state(pod);
         let crashing = pod.state != PodState::Terminating
-            && matches!(state.as_str(), "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError");
+            && matches!(
+                state.as_str(),
+                "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError"
+            );
         if crashing {
             let said = pod.containers.iter().find(|c| c.reason == state && !c.message.is_empty());
             let why = said.map(|c| format!(": {}", clean(&c.message))).unwrap_or_default();
@@ -52,12 +55,19 @@ pub(super) fn of(status: &Status) -> Vec<Problem> {
 }
 
 fn node(status: &Status, found: &mut Vec<Problem>) {
+    if status.admission_closed && matches!(status.shutdown.phase, Phase::Idle | Phase::Cancelled) {
+        found.push(Problem {
+            text: "the node was drained: its pods are ended and no new one is let in".to_owned(),
+            next: "`systemctl restart winddown` brings the pods back".to_owned(),
+        });
+    }
     let (lock, plan) = (&status.lock, &status.shutdown_plan);
     match lock.state {
         LockState::Waiting => found.push(Problem {
             text: "a shutdown now would not wait for the pods: the lock is not held".to_owned(),
-            next: "`journalctl -u winddown -e` shows the attempts; it is tried again until it works"
-                .to_owned(),
+            next:
+                "`journalctl -u winddown -e` shows the attempts; it is tried again until it works"
+                    .to_owned(),
         }),
         LockState::Absent => found.push(Problem {
             text: "a shutdown cannot be delayed on this node: there is no login manager".to_owned(),
@@ -76,7 +86,9 @@ fn node(status: &Status, found: &mut Vec<Problem>) {
                 format!(", set by {}", clean(file)),
                 format!("raise InhibitDelayMaxSec= there to {wanted}"),
             ),
-            None => (String::new(), format!("raise InhibitDelayMaxSec= in logind.conf to {wanted}")),
+            None => {
+                (String::new(), format!("raise InhibitDelayMaxSec= in logind.conf to {wanted}"))
+            }
         };
         found.push(Problem {
             text: format!("logind waits {delay} of the {wanted} wanted{by}: pods get less time"),

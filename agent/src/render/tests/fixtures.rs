@@ -104,7 +104,8 @@ pub(super) fn lock_waiting() -> Status {
     status.lock.held_since = None;
     status.lock.delay_seconds = None;
     status.lock.why = Some(
-        "the system bus does not answer: /run/dbus/system_bus_socket: connection refused".to_owned(),
+        "the system bus does not answer: /run/dbus/system_bus_socket: connection refused"
+            .to_owned(),
     );
     status
 }

@@ -1,0 +1,181 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as core;
+use winddown_shared::{Event, KillReason, Pod};
+
+use super::{
+    Check, Decision, DrainEvent, ErrorBody, ErrorCode, Health, LockState, PodState, Status,
+};
+
+const TIME: &str = "2026-11-20T12:00:00Z";
+
+fn pod() -> Pod {
+    let mut object = core::Pod::default();
+    object.metadata.name = Some("web".to_owned());
+    object.metadata.namespace = Some("shop".to_owned());
+    object.metadata.uid = Some("u1".to_owned());
+    Pod::new(object).unwrap()
+}
+
+#[test]
+fn a_status_of_a_newer_agent_is_read_as_far_as_it_is_known() {
+    let newer = serde_json::json!({
+        "apiVersion": "winddown.dev/v1alpha1",
+        "kind": "Status",
+        "time": TIME,
+        "weather": "fine",
+        "node": { "name": "edge-1", "mood": "good" },
+        "lock": { "state": "borrowed" },
+        "pods": [{ "namespace": "a", "name": "b", "uid": "c", "state": "levitating" }],
+    });
+    let status: Status = serde_json::from_value(newer).unwrap();
+    assert_eq!(status.lock.state, LockState::Unknown);
+    assert_eq!(status.pods.first().map(|pod| pod.state), Some(PodState::Unknown));
+    let event: DrainEvent =
+        serde_json::from_str("{\"event\":\"coffeeBreak\",\"minutes\":5}").unwrap();
+    assert_eq!(event, DrainEvent::Unknown);
+    let error: ErrorBody = serde_json::from_str("{\"code\":\"tired\",\"error\":\"x\"}").unwrap();
+    assert_eq!(error.code, ErrorCode::Internal);
+}
+
+#[test]
+fn names_on_the_wire_are_camel_case_and_absent_values_are_absent() {
+    let event = DrainEvent::PodEnded {
+        namespace: "a".to_owned(),
+        name: "b".to_owned(),
+        took_seconds: 1.5,
+        forced: false,
+    };
+    assert_eq!(
+        serde_json::to_string(&event).unwrap(),
+        "{\"event\":\"podEnded\",\"namespace\":\"a\",\"name\":\"b\",\"tookSeconds\":1.5,\
+         \"forced\":false}"
+    );
+    let node = super::NodeStatus::default();
+    let json = serde_json::to_value(Status::new(TIME.parse().unwrap(), node)).unwrap();
+    let lock = serde_json::json!({ "state": "unknown", "wantedSeconds": 0.0 });
+    assert_eq!(json["lock"], lock);
+    for key in [
+        "apiVersion",
+        "kind",
+        "time",
+        "node",
+        "lock",
+        "shutdown",
+        "shutdownPlan",
+        "runtime",
+        "config",
+        "pods",
+        "rejected",
+        "manifests",
+        "decisions",
+    ] {
+        assert!(json.get(key).is_some(), "{key}");
+    }
+}
+
+#[test]
+fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
+    let label = pod().label().clone();
+    let second = Duration::from_secs(1);
+    let name: Arc<str> = "c".into();
+    let table = [
+        (Event::PodAdmitted { pod: label.clone() }, "podAdmitted", "shop/web admitted"),
+        (
+            Event::PodRejected {
+                pod: label.clone(),
+                reason: "NodeShutdown".into(),
+                message: "no".into(),
+            },
+            "podRejected",
+            "shop/web rejected, NodeShutdown: no",
+        ),
+        (
+            Event::KillRequested {
+                pod: label.clone(),
+                by: KillReason::Shutdown,
+                grace: 20 * second,
+            },
+            "killRequested",
+            "shop/web asked to end within 20s (the node goes down)",
+        ),
+        (
+            Event::PodStopped { pod: label.clone(), took: second / 2, forced: vec![] },
+            "podStopped",
+            "shop/web ended in 500ms",
+        ),
+        (
+            Event::PodStopped { pod: label.clone(), took: second, forced: vec![name] },
+            "podStopped",
+            "shop/web ended in 1s, SIGKILL for c",
+        ),
+        (
+            Event::SyncFailed {
+                pod: label.clone(),
+                error: "no fork".to_owned(),
+                again_in: 10 * second,
+            },
+            "syncFailed",
+            "shop/web no fork; again in 10s",
+        ),
+        (
+            Event::ExceededGracePeriod { pod: label },
+            "exceededGracePeriod",
+            "shop/web still runs after its grace; the kill goes on",
+        ),
+        (
+            Event::ShutdownStarted { pods: 1, budget: 90 * second },
+            "shutdownStarted",
+            "shutdown began: 1 pod to end within 1m30s",
+        ),
+        (
+            Event::GroupStarted { priority: 0, pods: 2, allowed: 20 * second },
+            "groupStarted",
+            "group 0: 2 pods asked to end within 20s",
+        ),
+        (
+            Event::GroupEnded { priority: 0, took: second, left: 0 },
+            "groupEnded",
+            "group 0: ended in 1s",
+        ),
+        (
+            Event::GroupEnded { priority: 0, took: second, left: 2 },
+            "groupEnded",
+            "group 0: 2 pods left after 1s",
+        ),
+        (
+            Event::ShutdownCancelled { spared_groups: 1 },
+            "shutdownCancelled",
+            "shutdown called off, groups not started: 1",
+        ),
+        (
+            Event::ShutdownEnded { took: second, left: 0 },
+            "shutdownEnded",
+            "all pods ended in 1s, lock released",
+        ),
+        (
+            Event::ShutdownEnded { took: second, left: 1 },
+            "shutdownEnded",
+            "lock released after 1s with 1 pod left",
+        ),
+    ];
+    for (event, kind, text) in table {
+        let told = Decision::of(TIME.parse().unwrap(), &event);
+        assert_eq!((told.kind.as_str(), told.text.as_str()), (kind, text));
+        let about_a_pod = text.starts_with("shop/web");
+        assert_eq!(told.pod == "shop/web", about_a_pod, "{text}");
+        assert_eq!(told.fields.contains_key("uid"), about_a_pod, "{text}");
+    }
+}
+
+#[test]
+fn checks_read_as_those_of_kubernetes_components() {
+    let mut health = Health { checks: vec![Check::passed("dbus")] };
+    assert_eq!(health.text("readyz", false), "ok");
+    assert_eq!(health.text("readyz", true), "[+]dbus ok\nreadyz check passed\n");
+    health.checks.push(Check::failed("lock", "refused"));
+    let failed = "[+]dbus ok\n[-]lock failed: refused\nreadyz check failed\n";
+    assert_eq!(health.text("readyz", false), failed);
+    assert!(Health::default().ok());
+}

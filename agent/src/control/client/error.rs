@@ -1,0 +1,106 @@
+//! Why the agent could not be asked, and what to do then.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::api::ErrorBody;
+
+/// Why the agent could not be asked, or what it answered instead.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// There is no socket.
+    #[error("{}: no agent listens here, there is no such socket", socket.display())]
+    Missing {
+        /// The socket's path.
+        socket: PathBuf,
+    },
+    /// There is a socket and nobody behind it.
+    #[error("{}: no agent listens here, the one that did is gone", socket.display())]
+    NotListening {
+        /// The socket's path.
+        socket: PathBuf,
+    },
+    /// The socket is not for this user.
+    #[error("{}: no permission to talk to the agent", socket.display())]
+    Denied {
+        /// The socket's path.
+        socket: PathBuf,
+        /// The group that may, if it could be found out.
+        group: Option<String>,
+    },
+    /// The agent does not answer.
+    #[error("{}: the agent has not answered within {after:?}", socket.display())]
+    Silent {
+        /// The socket's path.
+        socket: PathBuf,
+        /// How long it was given.
+        after: Duration,
+    },
+    /// The agent went away before it had answered in full.
+    #[error("{}: the agent closed the connection before it had answered", socket.display())]
+    Closed {
+        /// The socket's path.
+        socket: PathBuf,
+    },
+    /// The connection failed for another reason.
+    #[error("{}: cannot talk to the agent", socket.display())]
+    Io {
+        /// The socket's path.
+        socket: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The agent refused, or failed.
+    #[error("{}", body.error)]
+    Agent {
+        /// The HTTP status.
+        status: u16,
+        /// What it said.
+        body: ErrorBody,
+    },
+    /// The answer is not understood.
+    #[error(
+        "the agent's answer is not understood (agent {agent}, this command {})",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Skew {
+        /// The agent's version, `unknown` if it did not say.
+        agent: String,
+        /// What is not understood.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl ClientError {
+    /// What to do next, for people; empty when there is nothing to add.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Missing { .. } | Self::NotListening { .. } => {
+                "is the agent running? `systemctl status winddown` tells, \
+                 `systemctl start winddown` starts it"
+            }
+            Self::Denied { group: Some(group), .. } => {
+                return format!("run the command as root or as a member of group {group}");
+            }
+            Self::Denied { .. } => "run the command as root, or as a member of the socket's group",
+            Self::Silent { .. } | Self::Closed { .. } => {
+                "`journalctl -u winddown -e` shows what the agent is doing"
+            }
+            Self::Agent { body, .. } => return body.hint.clone(),
+            Self::Skew { .. } => {
+                "after an upgrade: `systemctl restart winddown` (pods keep running)"
+            }
+            Self::Io { .. } => "",
+        }
+        .to_owned()
+    }
+
+    /// Whether the agent is not there, now or any more; it may come back.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::NotListening { .. } | Self::Closed { .. })
+    }
+}

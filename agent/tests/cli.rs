@@ -1,0 +1,103 @@
+//! The built program: what only a process can show. Everything else about the command line is
+//! tested in `src/cli/tests.rs`.
+
+#![allow(clippy::expect_used, reason = "clippy does not see that helpers here are tests, too")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
+
+fn winddown(arguments: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("winddown"));
+    command.args(arguments).env_remove("WINDDOWN_SOCKET").env_remove("WINDDOWN_CONFIG");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    winddown(arguments).stdin(Stdio::null()).output().expect("the program runs")
+}
+
+#[test]
+fn exit_codes_are_the_documented_ones() {
+    let nobody = "--socket=/nonexistent/s";
+    for (arguments, code) in [
+        (["--help", nobody].as_slice(), 0),
+        (&["version"], 0),
+        (&["config", "default"], 0),
+        (&["report", "--boot", "-1", "--id", "x"], 2),
+        (&["frobnicate"], 2),
+        (&[], 2),
+        (&["config", "check", "/dev/null"], 3),
+        (&[nobody, "status"], 4),
+        (&[nobody, "kill", "web"], 4),
+    ] {
+        let output = run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn what_is_piped_has_no_colour_unless_it_is_asked_for() {
+    let plain = run(&["--socket=/nonexistent/s", "status"]);
+    assert!(!plain.stderr.contains(&0x1b), "{:?}", String::from_utf8_lossy(&plain.stderr));
+    let coloured = run(&["--socket=/nonexistent/s", "--color=always", "status"]);
+    assert!(coloured.stderr.contains(&0x1b));
+}
+
+#[test]
+fn a_reader_that_closes_the_pipe_early_is_no_failure() {
+    let mut child = winddown(&["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut first = String::new();
+    let mut reader = BufReader::with_capacity(1, child.stdout.take().expect("piped"));
+    reader.read_line(&mut first).expect("a line");
+    drop(reader);
+    let mut said = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+    assert!(child.wait().expect("it ends").success(), "{said}");
+    assert_eq!(said, "");
+}
+
+#[test]
+fn cases_on_standard_input_are_planned_as_they_come() {
+    use std::io::Write;
+    let mut child = winddown(&["plan", "shutdown", "-f", "-", "-o", "json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut cases = child.stdin.take().expect("piped");
+    let mut plans = BufReader::new(child.stdout.take().expect("piped"));
+    for id in ["one", "two"] {
+        let case = serde_json::json!({
+            "id": id,
+            "config": { "shutdownGracePeriodByPodPriority":
+                [{ "priority": 1000, "shutdownGracePeriodSeconds": 79 }] },
+            "pods": [{
+                "metadata": { "name": "p", "namespace": "default", "uid": "u" },
+                "spec": { "containers": [], "terminationGracePeriodSeconds": 33, "priority": 7 },
+            }],
+        });
+        writeln!(cases, "{case}").expect("it reads");
+        cases.flush().expect("it reads");
+        // The answer comes before the next case is asked: nothing waits for the end of the input.
+        let mut line = String::new();
+        plans.read_line(&mut line).expect("a plan");
+        let plan: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(plan["id"], id);
+        assert_eq!(
+            plan["groups"],
+            serde_json::json!([{
+                "priority": 1000,
+                "shutdownGracePeriodSeconds": 79,
+                "pods": [{ "name": "p", "graceSeconds": 33 }],
+            }])
+        );
+    }
+    drop(cases);
+    assert!(child.wait().expect("it ends").success());
+}
