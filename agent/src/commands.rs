@@ -205,7 +205,7 @@ fn read_pods(
     } else {
         vec![path.to_owned()]
     };
-    let node = config.node_name_or("localhost");
+    let node = config.node_name_or(&service::host_name());
     let mut pods = Vec::new();
     for file in files {
         let bytes = std::fs::read(&file)

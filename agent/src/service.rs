@@ -21,7 +21,7 @@ use crate::control::{ControlSocket, Limits, Server, SocketError};
 use crate::manifests::{DesiredManifests, ManifestDirectory};
 use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
 
-pub use host::wall_clock;
+pub use host::{host_name, wall_clock};
 
 /// Who holds the lock, as `systemd-inhibit --list` shows it.
 const WHO: &str = "winddown";

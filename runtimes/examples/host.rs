@@ -1,15 +1,17 @@
-//! The smallest host of the process runtime: runs one pod from a JSON file until it is killed.
+//! The smallest host of the process runtime: runs pods from JSON files until it is killed.
 //!
 //! ```text
-//! cargo run --example host -- run STATE_DIR LOG_DIR POD.json
+//! cargo run --example host -- run STATE_DIR LOG_DIR POD.json...
 //! ```
 //!
 //! Pods outlive it: start it again with the same directories and it goes on with them. The crate's
 //! tests use it as the supervisor (`host shim …`) and as an agent that they can kill.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+use futures_util::future::try_join_all;
 use k8s_openapi::api::core::v1 as api;
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand, shim};
 use winddown_shared::{Pod, Runtime as _, WallClock};
@@ -22,7 +24,9 @@ fn main() -> ExitCode {
     match args.next() {
         Some(word) if word == "shim" => shim::run(args, &wall),
         Some(word) if word == "run" => match args.collect::<Vec<_>>().as_slice() {
-            [state, logs, pod] => host(state.as_ref(), logs.as_ref(), pod.as_ref(), wall),
+            [state, logs, pods @ ..] if !pods.is_empty() => {
+                host(state.as_ref(), logs.as_ref(), pods, wall)
+            }
             _ => usage(),
         },
         _ => usage(),
@@ -30,13 +34,14 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: host run STATE_DIR LOG_DIR POD.json");
+    eprintln!("usage: host run STATE_DIR LOG_DIR POD.json...");
     ExitCode::from(2)
 }
 
-fn host(state: &Path, logs: &Path, pod: &Path, wall: WallClock) -> ExitCode {
+fn host(state: &Path, logs: &Path, pods: &[OsString], wall: WallClock) -> ExitCode {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let outcome = built.map_err(Into::into).and_then(|rt| rt.block_on(run(state, logs, pod, wall)));
+    let outcome =
+        built.map_err(Into::into).and_then(|rt| rt.block_on(run(state, logs, pods, wall)));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -46,30 +51,35 @@ fn host(state: &Path, logs: &Path, pod: &Path, wall: WallClock) -> ExitCode {
     }
 }
 
-async fn run(
-    state: &Path,
-    logs: &Path,
-    pod: &Path,
-    wall: WallClock,
-) -> Result<(), Box<dyn std::error::Error>> {
-    let object: api::Pod = serde_json::from_slice(&std::fs::read(pod)?)?;
-    let pod = Pod::new(object)?;
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+async fn run(state: &Path, logs: &Path, pods: &[OsString], wall: WallClock) -> Outcome {
     let config = ProcessConfig::new(state, logs, ShimCommand::subcommand("shim"), wall);
     let runtime = ProcessRuntime::open(config).await?;
+    let pods = pods.iter().map(|file| follow(&runtime, file));
+    try_join_all(pods).await.map(drop)
+}
+
+/// Runs one pod as a pod worker would: again after every change, and when a back-off ends.
+async fn follow(runtime: &ProcessRuntime, file: &OsString) -> Outcome {
+    let object: api::Pod = serde_json::from_slice(&std::fs::read(file)?)?;
+    let pod = Pod::new(object)?;
     let mut changes = runtime.changes();
     loop {
         let synced = runtime.sync_pod(&pod).await?;
-        for container in &synced.status.containers {
-            println!("{} {:?} attempt {}", container.name, container.state, container.restart_count);
+        for one in &synced.status.containers {
+            println!("{} {:?} attempt {}", one.name, one.state, one.restart_count);
         }
+        let due = async {
+            match synced.again_in {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => std::future::pending().await,
+            }
+        };
+        let changed = async { while changes.recv().await.is_ok_and(|uid| uid != *pod.uid()) {} };
         tokio::select! {
-            changed = changes.recv() => drop(changed?),
-            () = async {
-                match synced.again_in {
-                    Some(wait) => tokio::time::sleep(wait).await,
-                    None => std::future::pending().await,
-                }
-            } => {}
+            () = changed => {}
+            () = due => {}
         }
     }
 }

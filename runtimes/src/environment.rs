@@ -146,9 +146,12 @@ fn field_value(pod: &Pod, node: &NodeFacts, path: &str) -> Result<String, Enviro
         "spec.serviceAccountName" => {
             Ok(spec.and_then(|s| s.service_account_name.clone()).unwrap_or_default())
         }
-        "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => match node.address {
+        "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => match node.address
+        {
             Some(address) => Ok(address.to_string()),
-            None => Err(refused(format!("{path} is not known: the node's address is not configured"))),
+            None => {
+                Err(refused(format!("{path} is not known: the node's address is not configured")))
+            }
         },
         _ => Err(refused(format!("{path} is not a field a container can be told"))),
     }
@@ -178,7 +181,8 @@ fn resource_value(
         text.parse::<Quantity>().map_err(|e| refused(field, format!("{text}: {e}")))
     };
     let given = map.and_then(|m| m.get(name)).map(|q| parse("resource", &q.0)).transpose()?;
-    let divisor = selector.divisor.as_ref().map(|q| q.0.as_str()).filter(|d| !matches!(*d, "" | "0"));
+    let divisor =
+        selector.divisor.as_ref().map(|q| q.0.as_str()).filter(|d| !matches!(*d, "" | "0"));
     let divisor = parse("divisor", divisor.unwrap_or("1"))?;
     let (amount, unit) = if name == "cpu" {
         let fallback = if unlimited { node.cpu_milli } else { 0 };

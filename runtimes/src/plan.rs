@@ -92,10 +92,11 @@ pub fn rules(pod: &Pod) -> Vec<ContainerRule> {
     };
     // An init container runs to success once, whatever it may do afterwards.
     let once = if restart == Restart::Never { Restart::Never } else { Restart::OnFailure };
-    let init = spec.init_containers.iter().flatten().map(|container| match kind_of_init(container) {
-        ContainerKind::Sidecar => rule(container, ContainerKind::Sidecar, Restart::Always),
-        kind => rule(container, kind, once),
-    });
+    let init =
+        spec.init_containers.iter().flatten().map(|container| match kind_of_init(container) {
+            ContainerKind::Sidecar => rule(container, ContainerKind::Sidecar, Restart::Always),
+            kind => rule(container, kind, once),
+        });
     let regular = spec.containers.iter().map(|c| rule(c, ContainerKind::Regular, restart));
     init.chain(regular).collect()
 }
@@ -186,12 +187,7 @@ impl Plan {
     }
 
     /// Restarts the sidecars from `from` on that had been started before.
-    fn keep_sidecars(
-        &mut self,
-        rules: &[ContainerRule],
-        from: usize,
-        at: &impl Fn(usize) -> Seen,
-    ) {
+    fn keep_sidecars(&mut self, rules: &[ContainerRule], from: usize, at: &impl Fn(usize) -> Seen) {
         for (i, rule) in rules.iter().enumerate().skip(from) {
             if rule.kind == ContainerKind::Sidecar && at(i) != Seen::Never {
                 self.consider(i, rule, at(i));

@@ -35,7 +35,9 @@ mod launch;
 mod order;
 mod paths;
 mod pod;
+mod probe;
 mod procfs;
+mod reach;
 mod record;
 pub mod shim;
 mod start;
@@ -166,7 +168,7 @@ impl Runtime for ProcessRuntime {
     }
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
-        Ok(self.pods().values().filter_map(|entry| entry.lock().summary(entry.uid())).collect())
+        Ok(self.pods().values().map(|entry| entry.lock().summary(entry.uid())).collect())
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use winddown_shared::{WallClock, WallTime};
 
 /// The host's name, as the kernel has it; `localhost` if it has none that can be read.
-pub(super) fn host_name() -> String {
+pub fn host_name() -> String {
     let name = nix::unistd::gethostname().ok().and_then(|n| n.into_string().ok());
     name.filter(|n| !n.is_empty()).unwrap_or_else(|| "localhost".to_owned())
 }

@@ -1,1 +1,274 @@
-//! x
+use serde_json::json;
+
+use super::*;
+
+mod properties;
+
+fn rule(name: &str, kind: ContainerKind, restart: Restart) -> ContainerRule {
+    ContainerRule { name: name.into(), kind, restart }
+}
+
+const UP: Seen = Seen::Running { started: true, failing: false };
+const STARTING: Seen = Seen::Running { started: false, failing: false };
+
+fn ended(exit_code: i32) -> Seen {
+    Seen::Ended { exit_code, wait: Duration::ZERO }
+}
+
+fn ended_wait(exit_code: i32, seconds: u64) -> Seen {
+    Seen::Ended { exit_code, wait: Duration::from_secs(seconds) }
+}
+
+/// init-a, sidecar, init-b, main-a, main-b.
+fn full(restart: Restart) -> Vec<ContainerRule> {
+    let once = if restart == Restart::Never { Restart::Never } else { Restart::OnFailure };
+    vec![
+        rule("init-a", ContainerKind::Init, once),
+        rule("sidecar", ContainerKind::Sidecar, Restart::Always),
+        rule("init-b", ContainerKind::Init, once),
+        rule("main-a", ContainerKind::Regular, restart),
+        rule("main-b", ContainerKind::Regular, restart),
+    ]
+}
+
+/// What it shows, policy, what is seen; expected: start, stop, seconds to wait, done.
+type Row<'a> = (&'a str, Restart, [Seen; 5], &'a [usize], &'a [usize], Option<u64>, bool);
+
+#[test]
+fn containers_start_in_the_order_their_kinds_ask_for() {
+    use Seen::Never;
+    let table: &[Row<'_>] = &[
+        ("nothing yet", Restart::Always, [Never; 5], &[0], &[], None, false),
+        ("init runs", Restart::Always, [UP, Never, Never, Never, Never], &[], &[], None, false),
+        (
+            "init done",
+            Restart::Always,
+            [ended(0), Never, Never, Never, Never],
+            &[1],
+            &[],
+            None,
+            false,
+        ),
+        (
+            "sidecar not started",
+            Restart::Always,
+            [ended(0), STARTING, Never, Never, Never],
+            &[],
+            &[],
+            None,
+            false,
+        ),
+        (
+            "sidecar started",
+            Restart::Always,
+            [ended(0), UP, Never, Never, Never],
+            &[2],
+            &[],
+            None,
+            false,
+        ),
+        (
+            "sidecar ended during init",
+            Restart::Always,
+            [ended(0), ended(0), Never, Never, Never],
+            &[1],
+            &[],
+            None,
+            false,
+        ),
+        (
+            "all init done",
+            Restart::Always,
+            [ended(0), UP, ended(0), Never, Never],
+            &[3, 4],
+            &[],
+            None,
+            false,
+        ),
+        ("all up", Restart::Always, [ended(0), UP, ended(0), UP, UP], &[], &[], None, false),
+        (
+            "init failed, again",
+            Restart::Always,
+            [ended(1), Never, Never, Never, Never],
+            &[0],
+            &[],
+            None,
+            false,
+        ),
+        (
+            "init in back-off",
+            Restart::Always,
+            [ended_wait(1, 7), Never, Never, Never, Never],
+            &[],
+            &[],
+            Some(7),
+            false,
+        ),
+        (
+            "init failed for good",
+            Restart::Never,
+            [ended(1), Never, Never, Never, Never],
+            &[],
+            &[],
+            None,
+            true,
+        ),
+        (
+            "late init failed for good",
+            Restart::Never,
+            [ended(0), UP, ended(2), Never, Never],
+            &[],
+            &[],
+            None,
+            true,
+        ),
+        (
+            "main ended, sidecar ended",
+            Restart::Always,
+            [ended(0), ended(1), ended(0), ended(0), UP],
+            &[1, 3],
+            &[],
+            None,
+            false,
+        ),
+        (
+            "init records gone once begun",
+            Restart::Always,
+            [Never, UP, Never, UP, UP],
+            &[],
+            &[],
+            None,
+            false,
+        ),
+        (
+            "shortest wait counts",
+            Restart::Always,
+            [ended(0), ended_wait(1, 9), ended(0), ended_wait(0, 4), UP],
+            &[],
+            &[],
+            Some(4),
+            false,
+        ),
+        (
+            "on failure: success stays",
+            Restart::OnFailure,
+            [ended(0), UP, ended(0), ended(0), UP],
+            &[],
+            &[],
+            None,
+            false,
+        ),
+        (
+            "on failure: failure again",
+            Restart::OnFailure,
+            [ended(0), UP, ended(0), ended(3), UP],
+            &[3],
+            &[],
+            None,
+            false,
+        ),
+        (
+            "all succeeded",
+            Restart::OnFailure,
+            [ended(0), UP, ended(0), ended(0), ended(0)],
+            &[],
+            &[],
+            None,
+            true,
+        ),
+        (
+            "never: all ended",
+            Restart::Never,
+            [ended(0), ended(1), ended(0), ended(1), ended(0)],
+            &[],
+            &[],
+            None,
+            true,
+        ),
+        (
+            "never: one runs, sidecar again",
+            Restart::Never,
+            [ended(0), ended(1), ended(0), ended(1), UP],
+            &[1],
+            &[],
+            None,
+            false,
+        ),
+        (
+            "failing main is ended",
+            Restart::Always,
+            [ended(0), UP, ended(0), Seen::Running { started: true, failing: true }, UP],
+            &[],
+            &[3],
+            None,
+            false,
+        ),
+        (
+            "failing sidecar is ended during init",
+            Restart::Always,
+            [ended(0), Seen::Running { started: false, failing: true }, Never, Never, Never],
+            &[],
+            &[1],
+            None,
+            false,
+        ),
+        (
+            "earlier init runs again, later sidecar is kept",
+            Restart::Always,
+            [UP, ended(1), Never, Never, Never],
+            &[1],
+            &[],
+            None,
+            false,
+        ),
+    ];
+    for (what, restart, seen, start, stop, wait, done) in table {
+        let got = plan(&full(*restart), seen);
+        let expected = Plan {
+            start: start.to_vec(),
+            stop: stop.to_vec(),
+            again_in: wait.map(Duration::from_secs),
+            done: *done,
+        };
+        assert_eq!(got, expected, "{what}");
+    }
+}
+
+#[test]
+fn the_rules_follow_the_spec() {
+    let object = json!({
+        "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+        "spec": {"restartPolicy": "Never",
+            "initContainers": [{"name": "a"}, {"name": "b", "restartPolicy": "Always"}],
+            "containers": [{"name": "c"}]}});
+    let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+    assert_eq!(
+        rules(&pod),
+        [
+            rule("a", ContainerKind::Init, Restart::Never),
+            rule("b", ContainerKind::Sidecar, Restart::Always),
+            rule("c", ContainerKind::Regular, Restart::Never),
+        ]
+    );
+}
+
+#[test]
+fn the_back_off_is_none_then_ten_seconds_doubling_to_five_minutes() {
+    let backoff = Backoff::default();
+    let (mut due, mut waits) = (Duration::ZERO, Vec::new());
+    for _ in 0..9 {
+        let waited = backoff.after(due, Duration::from_secs(1));
+        waits.push(waited.as_secs());
+        due = backoff.next(waited);
+    }
+    assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300, 300]);
+}
+
+#[test]
+fn a_run_of_ten_minutes_clears_the_back_off() {
+    let backoff = Backoff::default();
+    let due = Duration::from_secs(300);
+    assert_eq!(backoff.after(due, Duration::from_secs(599)), due);
+    assert_eq!(backoff.after(due, Duration::from_secs(600)), Duration::ZERO);
+    assert_eq!(backoff.next(Duration::ZERO), Duration::from_secs(10));
+}

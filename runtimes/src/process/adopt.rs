@@ -26,6 +26,9 @@ use crate::ready::Ready;
 /// How often a supervisor that is only just starting is looked at again, every 20 ms.
 const STARTING_ROUNDS: usize = 100;
 
+/// How long the lock of the state directory may take to become free.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Why the process runtime cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -51,6 +54,8 @@ pub enum OpenError {
 struct FoundPod {
     uid: PodUid,
     pod: Option<Pod>,
+    /// When its record was written, which is when it was first started.
+    started_at: Option<WallTime>,
     containers: Vec<FoundContainer>,
 }
 
@@ -71,13 +76,13 @@ struct FoundAttempt {
 }
 
 pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenError> {
+    let lock = take_in_time(&config).await?;
     let search = config.clone();
-    let found = tokio::task::spawn_blocking(move || {
-        let lock = take(&search)?;
+    let (found, boot) = off_thread(move || {
         let boot = procfs::boot_id(&search.proc_root);
-        Ok((lock, find_pods(&search, &boot)?, boot))
-    });
-    let (lock, found, boot) = found.await.map_err(|_| OpenError::Ending)??;
+        Ok((find_pods(&search, &boot)?, boot))
+    })
+    .await?;
     let (alive_end, alive) = watch::channel(());
     let context = Arc::new(Context {
         cgroups: Cgroups::new(config.cgroup_root.as_deref()),
@@ -95,6 +100,27 @@ pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenEr
         pods.insert(entry.uid().clone(), entry);
     }
     Ok(ProcessRuntime::assemble(context, pods, lock, alive_end))
+}
+
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
+) -> Result<T, OpenError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| OpenError::Ending)?
+}
+
+/// Takes the lock, patiently: an agent that was killed while it forked leaves a child that holds a
+/// copy of it until it has run its program.
+async fn take_in_time(config: &ProcessConfig) -> Result<File, OpenError> {
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        let config = config.clone();
+        match off_thread(move || take(&config)).await {
+            Err(OpenError::InUse(_)) if Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Makes the directories and takes the lock on the state directory.
@@ -140,7 +166,9 @@ fn find_pod(config: &ProcessConfig, dir: &Path, boot: &str) -> Option<FoundPod> 
         .filter_map(|entry| find_container(config, &uid, &entry.path(), boot))
         .collect();
     containers.sort_by(|a, b| a.name.cmp(&b.name));
-    Some(FoundPod { uid, pod, containers })
+    let written = std::fs::metadata(dir.join(record::POD)).and_then(|m| m.modified());
+    let started_at = written.ok().and_then(|at| WallTime::try_from(at).ok());
+    Some(FoundPod { uid, pod, started_at, containers })
 }
 
 fn find_container(
@@ -160,8 +188,8 @@ fn find_container(
         numbers.into_iter().filter_map(|number| find_attempt(config, dir, number)).collect();
     let newest = attempts.last()?;
     let is_orphaned = newest.supervisor.is_none()
-        && newest.exit.is_none()
-        && newest.started.boot_id == boot;
+        && newest.started.boot_id == boot
+        && !record::is_cleaned_up(&newest.dir);
     if is_orphaned && !watcher::end_leftovers(config, uid, &name) {
         tracing::error!(pod = %uid, container = %name, "processes left by a dead supervisor survive SIGKILL");
     }
@@ -222,6 +250,7 @@ fn adopt(context: &Arc<Context>, found: FoundPod, boot: &str) -> Arc<PodEntry> {
             }
             state.containers.push(adopted);
         }
+        state.started_at = found.started_at;
         if let Some(pod) = &found.pod {
             state.take_pod(pod);
         }
@@ -255,7 +284,9 @@ fn resume(
         cgroup: found.record.cgroup.clone(),
         started: true,
         ready: true,
+        probed: false,
         failing: false,
+        ending: false,
         signalled_at: None,
         forced: false,
         end: None,
@@ -286,7 +317,11 @@ impl Past {
     fn end(&self, config: &ProcessConfig, started_at: WallTime, exit: Option<ExitRecord>) -> End {
         let Some(record) = exit else {
             let exit = watcher::unknown_exit(Some(started_at), self.now);
-            return End { exit, ran: Duration::ZERO, restart_at: self.due(config, Duration::ZERO, None) };
+            return End {
+                exit,
+                ran: Duration::ZERO,
+                restart_at: self.due(config, Duration::ZERO, None),
+            };
         };
         let ran = Duration::from_millis(record.ran_ms);
         let restart_at = self.due(config, ran, Some(record.finished_at));

@@ -1,7 +1,7 @@
 //! One cgroup v2 per container, where a delegated one is there.
 //!
-//! `ROOT/pod-UID/CONTAINER`. Limits are applied with the controllers that the root has; which are
-//! missing is said, and the pod runs without those limits.
+//! `ROOT/pod-UID/CONTAINER.ATTEMPT`. Limits are applied if the root has the controllers for CPU and
+//! memory; otherwise it is said that they are not, and the cgroup serves to end its processes at once.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,23 +18,42 @@ const PERIOD: i64 = 100_000;
 
 /// The cgroups below one delegated directory.
 #[derive(Debug)]
-pub(crate) struct Cgroups(Result<PathBuf, String>);
+pub(crate) struct Cgroups {
+    /// None if there is no cgroup to use.
+    root: Option<PathBuf>,
+    controllers: Vec<String>,
+    /// Whether limits are applied; if not, why.
+    limits: Result<(), String>,
+}
 
 impl Cgroups {
-    /// Looks at what was delegated.
+    /// Looks at what was delegated, and makes `root` if only its parent is there.
     pub(crate) fn new(root: Option<&Path>) -> Self {
-        let Some(root) = root else {
-            return Self(Err("no cgroup is configured".to_owned()));
+        let without = |why: String| Self { root: None, controllers: Vec::new(), limits: Err(why) };
+        let Some(root) = root else { return without("no cgroup is configured".to_owned()) };
+        let named = |why: String| format!("{}: {why}", root.display());
+        if let Err(why) = make_root(root) {
+            return without(named(why));
+        }
+        let controllers = available(root);
+        let is_missing = |name: &&str| !controllers.iter().any(|c| c == name);
+        let missing: Vec<&str> = ["cpu", "memory"].into_iter().filter(is_missing).collect();
+        let limits = match enable(root, &controllers) {
+            _ if !missing.is_empty() => {
+                Err(named(format!("the controllers {} are not delegated", missing.join(", "))))
+            }
+            Err(e) => Err(named(format!("controllers cannot be enabled: {e}"))),
+            Ok(()) => Ok(()),
         };
-        Self(check(root).map(|()| root.to_owned()).map_err(|why| format!("{}: {why}", root.display())))
+        Self { root: Some(root.to_owned()), controllers, limits }
     }
 
     /// Whether limits are applied; if not, why.
     pub(crate) fn enforced(&self) -> Result<(), String> {
-        self.0.as_ref().map(|_| ()).map_err(Clone::clone)
+        self.limits.clone()
     }
 
-    /// Makes the container's cgroup and sets its limits; none without a delegated root.
+    /// Makes the cgroup of one attempt and sets its limits; none without a delegated root.
     ///
     /// # Errors
     /// The kernel refused.
@@ -42,14 +61,16 @@ impl Cgroups {
         &self,
         pod: &Pod,
         container: &api::Container,
+        attempt: u32,
     ) -> Result<Option<PathBuf>, RuntimeError> {
-        let Ok(root) = &self.0 else { return Ok(None) };
+        let Some(root) = &self.root else { return Ok(None) };
         let of_pod = pod_dir(root, pod.uid());
-        let dir = of_pod.join(&container.name);
+        // One for each attempt: the kernel's count of out-of-memory kills is never taken back.
+        let dir = of_pod.join(format!("{}.{attempt}", container.name));
         let made = make_dir(&of_pod)
-            .and_then(|()| enable(&of_pod, &available(root)))
+            .and_then(|()| enable(&of_pod, &self.controllers))
             .and_then(|()| make_dir(&dir))
-            .and_then(|()| limit(&dir, container));
+            .and_then(|()| if self.limits.is_ok() { limit(&dir, container) } else { Ok(()) });
         made.map_err(|e| caused(format!("cannot make cgroup {}", dir.display()), e))?;
         Ok(Some(dir))
     }
@@ -59,7 +80,7 @@ impl Cgroups {
     /// # Errors
     /// A process is still in one of them.
     pub(crate) fn remove_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
-        let Ok(root) = &self.0 else { return Ok(()) };
+        let Some(root) = &self.root else { return Ok(()) };
         let dir = pod_dir(root, uid);
         let inner = std::fs::read_dir(&dir).into_iter().flatten().flatten();
         let inner = inner.map(|entry| entry.path()).filter(|path| path.is_dir());
@@ -79,18 +100,18 @@ fn pod_dir(root: &Path, uid: &PodUid) -> PathBuf {
     root.join(format!("pod-{uid}"))
 }
 
-fn check(root: &Path) -> Result<(), String> {
-    let kind = rustix::fs::statfs(root).map_err(|e| e.to_string())?.f_type;
-    if kind != CGROUP2 {
-        return Err("not a cgroup v2 directory".to_owned());
+fn make_root(root: &Path) -> Result<(), String> {
+    let parent = root.parent().unwrap_or(root);
+    for dir in [parent, root] {
+        if dir == root {
+            make_dir(root).map_err(|e| e.to_string())?;
+        }
+        let kind = rustix::fs::statfs(dir).map_err(|e| e.to_string())?.f_type;
+        if kind != CGROUP2 {
+            return Err("not a cgroup v2 directory".to_owned());
+        }
     }
-    let controllers = available(root);
-    let missing: Vec<&str> =
-        ["cpu", "memory"].into_iter().filter(|c| !controllers.iter().any(|a| a == c)).collect();
-    if !missing.is_empty() {
-        return Err(format!("the controllers {} are not delegated", missing.join(", ")));
-    }
-    enable(root, &controllers).map_err(|e| format!("controllers cannot be enabled: {e}"))
+    Ok(())
 }
 
 fn available(root: &Path) -> Vec<String> {
@@ -100,6 +121,9 @@ fn available(root: &Path) -> Vec<String> {
 }
 
 fn enable(dir: &Path, controllers: &[String]) -> io::Result<()> {
+    if controllers.is_empty() {
+        return Ok(());
+    }
     let line = controllers.iter().map(|c| format!("+{c}")).collect::<Vec<_>>().join(" ");
     std::fs::write(dir.join("cgroup.subtree_control"), line)
 }
@@ -143,7 +167,8 @@ mod tests {
 
     #[test]
     fn cpu_requests_map_to_weights_as_the_kubelet_maps_them() {
-        for (milli, expected) in [(0, 1), (100, 4), (500, 20), (1000, 39), (4000, 157), (i64::MAX, 10_000)]
+        for (milli, expected) in
+            [(0, 1), (100, 4), (500, 20), (1000, 39), (4000, 157), (i64::MAX, 10_000)]
         {
             assert_eq!(weight(milli), expected, "{milli} m");
         }

@@ -1,9 +1,10 @@
-//! preStop and postStart handlers, and exec probes.
+//! preStop and postStart handlers, and what probes ask.
 //!
 //! A command runs under a supervisor of its own, so that whatever it forks ends with it. The agent
 //! holds the supervisor's stdin: letting go of it, or dying, ends the command.
 
 use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,9 @@ use tokio::sync::oneshot;
 
 use super::order::{Command, Order};
 use super::procfs::Process;
+use super::reach::{Endpoint, HttpGet};
 use super::{Context, ProcessConfig};
+use crate::environment::NodeFacts;
 use crate::ready::Ready;
 
 /// What a lifecycle handler does.
@@ -23,6 +26,10 @@ pub(crate) enum Handler {
     Exec(Vec<String>),
     /// Waits.
     Sleep(Duration),
+    /// Asks over HTTP.
+    Http(HttpGet),
+    /// Connects.
+    Tcp(Endpoint),
 }
 
 /// Why a hook did not do its work.
@@ -38,13 +45,26 @@ pub(crate) enum HookError {
         #[source]
         source: io::Error,
     },
+    /// The container does not answer as it should.
+    #[error("the container does not answer")]
+    NoAnswer(#[source] io::Error),
 }
 
 impl Handler {
     /// What a spec's handler asks for; none for kinds that are refused beforehand.
-    pub(crate) fn of(handler: &api::LifecycleHandler) -> Option<Self> {
+    pub(crate) fn of(
+        handler: &api::LifecycleHandler,
+        container: &api::Container,
+        node: &NodeFacts,
+    ) -> Option<Self> {
         if let Some(exec) = &handler.exec {
             return Some(Self::Exec(exec.command.clone().unwrap_or_default()));
+        }
+        if let Some(get) = &handler.http_get {
+            return HttpGet::of(get, container, node).map(Self::Http);
+        }
+        if let Some(socket) = &handler.tcp_socket {
+            return Endpoint::of(socket, container, node).map(Self::Tcp);
         }
         let seconds = handler.sleep.as_ref()?.seconds;
         Some(Self::Sleep(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))))
@@ -66,6 +86,8 @@ pub(crate) async fn run(
             tokio::time::sleep(*length).await;
             Ok(())
         }
+        Handler::Http(get) => get.ask().await.map_err(HookError::NoAnswer),
+        Handler::Tcp(endpoint) => endpoint.connect().await.map_err(HookError::NoAnswer),
         Handler::Exec(argv) => exec(context, Command { argv: argv.clone(), ..as_container }).await,
     }
 }
@@ -116,15 +138,27 @@ impl Hook {
         let mut json = serde_json::to_vec(&order)?;
         json.push(b'\n');
         let mut shim = std::process::Command::new(&config.shim.program);
+        // A name that people find in a list of processes.
+        shim.arg0("winddown-supervisor");
         shim.args(&config.shim.args).arg("hook").env_clear().stdin(Stdio::piped());
         let mut child = shim.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        match Self::hold(&mut child, &json) {
+            Ok((process, stdin)) => Ok(Self { child, stdin, process }),
+            Err(error) => {
+                let _ = child.kill().and_then(|()| child.wait());
+                Err(error)
+            }
+        }
+    }
+
+    fn hold(child: &mut Child, order: &[u8]) -> io::Result<(Process, Option<ChildStdin>)> {
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
         let process = Process::open_any(pid)?.ok_or(io::ErrorKind::NotFound)?;
         let mut stdin = child.stdin.take();
         if let Some(stdin) = &mut stdin {
-            stdin.write_all(&json)?;
+            stdin.write_all(order)?;
         }
-        Ok(Self { child, stdin, process })
+        Ok((process, stdin))
     }
 
     /// Resolves with the exit code when nothing of the command runs. Ends it when `let_go` closes.

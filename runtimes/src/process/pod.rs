@@ -28,6 +28,8 @@ pub(crate) struct PodEntry {
 pub(crate) struct PodState {
     /// The pod as last handed in, or as its record has it.
     pub(crate) pod: Option<Pod>,
+    /// When the first container of the pod started.
+    pub(crate) started_at: Option<WallTime>,
     /// It is being stopped, or was: nothing may be started.
     pub(crate) stopping: bool,
     /// Starts under way. A stop waits for them: it could not end what it does not see yet.
@@ -76,8 +78,12 @@ pub(crate) struct Run {
     pub(crate) started: bool,
     /// Its readiness probe passed.
     pub(crate) ready: bool,
+    /// Its probes are being asked, or it has none.
+    pub(crate) probed: bool,
     /// A probe or its postStart hook wants it restarted.
     pub(crate) failing: bool,
+    /// It is being ended because it fails.
+    pub(crate) ending: bool,
     /// When it was asked to end.
     pub(crate) signalled_at: Option<Instant>,
     /// SIGKILL was needed.
@@ -180,15 +186,11 @@ impl PodState {
         self.starting > 0 || self.containers.iter().any(Container::is_running)
     }
 
-    /// The pod for a listing; none if nothing of it is left and nobody named it.
-    pub(crate) fn summary(&self, uid: &PodUid) -> Option<RuntimePod> {
-        let empty = || Arc::<str>::from("");
-        if self.containers.iter().all(|c| c.run.is_none()) && self.starting == 0 {
-            return None;
-        }
+    /// The pod for a listing. One whose record is damaged has no name.
+    pub(crate) fn summary(&self, uid: &PodUid) -> RuntimePod {
         let named = self.pod.as_ref().map(|p| (p.name().clone(), p.namespace().clone()));
-        let (name, namespace) = named.unwrap_or_else(|| (empty(), empty()));
-        Some(RuntimePod { uid: uid.clone(), name, namespace, running: self.any_running() })
+        let (name, namespace) = named.unwrap_or_else(|| ("".into(), "".into()));
+        RuntimePod { uid: uid.clone(), name, namespace, running: self.any_running() }
     }
 
     /// The directories to remove with the pod; none while it runs.
@@ -218,12 +220,16 @@ impl Container {
         self.run.as_ref().is_some_and(|run| run.end.is_none())
     }
 
+    /// It runs since an earlier agent, and nobody asks its probes yet.
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.end.is_none() && run.started && !run.probed)
+    }
+
     /// The number of the next attempt, the wait that precedes it, and the back-off to follow it.
     pub(crate) fn next(&self, backoff: &crate::plan::Backoff) -> (u32, Duration) {
         let Some(run) = &self.run else { return (0, Duration::ZERO) };
-        let waited = run.end.as_ref().map_or(Duration::ZERO, |end| {
-            backoff.after(run.backoff, end.ran)
-        });
+        let waited =
+            run.end.as_ref().map_or(Duration::ZERO, |end| backoff.after(run.backoff, end.ran));
         (run.attempt.saturating_add(1), backoff.next(waited))
     }
 

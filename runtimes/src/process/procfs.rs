@@ -89,8 +89,10 @@ impl Process {
     /// Blocks until the process has ended, at most `for_ms` milliseconds; false if it still runs.
     pub(crate) fn ended_within(&self, for_ms: u16) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let timeout =
-            Timespec { tv_sec: i64::from(for_ms / 1000), tv_nsec: i64::from(for_ms % 1000) * 1_000_000 };
+        let timeout = Timespec {
+            tv_sec: i64::from(for_ms / 1000),
+            tv_nsec: i64::from(for_ms % 1000) * 1_000_000,
+        };
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         matches!(poll(&mut fds, Some(&timeout)), Ok(n) if n > 0)
     }

@@ -30,6 +30,8 @@ pub(crate) const EXIT: &str = "exit.json";
 /// Room for the exit record, taken before the command runs so that a full disk cannot refuse it.
 pub(crate) const EXIT_RESERVE: &str = "exit.reserve";
 pub(crate) const SUPERVISOR: &str = "supervisor";
+/// What the supervisor writes into its own file once nothing of the container is left.
+pub(crate) const ENDED: &str = "ended";
 pub(crate) const START_ERROR: &str = "start-error";
 pub(crate) const TERMINATION_LOG: &str = "termination-log";
 
@@ -127,7 +129,11 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
 ///
 /// # Errors
 /// No room, or the directory is gone or read-only.
-pub(crate) fn write<T: Serialize>(path: &Path, record: &T, durable: bool) -> Result<(), RecordError> {
+pub(crate) fn write<T: Serialize>(
+    path: &Path,
+    record: &T,
+    durable: bool,
+) -> Result<(), RecordError> {
     let beside = path.with_extension("tmp");
     let written = (|| {
         let bytes = serde_json::to_vec(record)?;
@@ -142,6 +148,13 @@ pub(crate) fn write<T: Serialize>(path: &Path, record: &T, durable: bool) -> Res
         let _ = std::fs::remove_file(&beside);
         RecordError { action: "write", path: path.to_owned(), source }
     })
+}
+
+/// Whether the supervisor of this attempt ended everything before it ended itself. If not, it was
+/// killed, and processes may be left although the exit is recorded.
+pub(crate) fn is_cleaned_up(dir: &Path) -> bool {
+    std::fs::read_to_string(dir.join(SUPERVISOR))
+        .is_ok_and(|said| said.ends_with(&format!("{ENDED}\n")))
 }
 
 /// Makes the names in a directory durable.

@@ -14,11 +14,12 @@
 //!   that is left, also those that changed session (they are reparented to the subreaper).
 //! * The end of its stdout tells the agent that nothing of the container runs. Making the exit
 //!   record durable comes after that, off the path of whoever waits for the container.
-//! * A full disk costs log lines, never the container: see [`log`].
+//! * A full disk costs log lines, never the container.
 //!
 //! `hook` is the same supervisor for a preStop, postStart or probe command: no records and no log,
 //! and it ends the command when the agent closes the pipe (the grace is over, or the agent is gone).
 
+mod exit;
 mod launcher;
 pub(crate) mod log;
 mod supervise;
@@ -30,20 +31,35 @@ use std::process::ExitCode;
 
 use winddown_shared::WallClock;
 
-/// Runs the hidden subcommand. `args` is what follows its name: `run DIR`, `hook` or `launch`.
+/// Runs the hidden subcommand. `args` is what follows its name: `run DIR`, `hook` or `launch PID`.
 ///
 /// Call it first in `main`, before any thread or async runtime exists: it must stay small and
 /// single-threaded. Returns when the container and everything it left behind have ended.
 pub fn run(args: impl IntoIterator<Item = OsString>, wall: &WallClock) -> ExitCode {
+    close_inherited();
     let mut args = args.into_iter();
     let mode = args.next();
     match (mode.as_deref().and_then(|m| m.to_str()), args.next()) {
         (Some("run"), Some(dir)) => supervise::container(&PathBuf::from(dir), wall),
         (Some("hook"), None) => supervise::hook(wall),
-        (Some("launch"), None) => launcher::launch(),
+        (Some("launch"), Some(supervisor)) => launcher::launch(&supervisor),
         _ => {
             eprintln!("this subcommand is started by the agent, not by hand");
             ExitCode::from(2)
         }
+    }
+}
+
+/// Closes everything above stderr.
+///
+/// systemd hands descriptors to the agent without close-on-exec, among them the inhibitor lock from
+/// the fd store. A supervisor outlives the agent and must not hold that lock, nor may a container.
+fn close_inherited() {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers =
+        open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    // Collected first: reading the directory needs a descriptor of its own, which is closed by then.
+    for fd in numbers.filter(|&fd| fd > 2).collect::<Vec<_>>() {
+        let _ = nix::unistd::close(fd);
     }
 }

@@ -9,6 +9,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -69,6 +70,9 @@ impl<'a> Attempt<'a> {
         let config = &context.config;
         let (number, backoff) = {
             let mut state = starting.entry().lock();
+            if state.stopping {
+                return Ok(None);
+            }
             match state.container(name) {
                 Some(container) if !container.is_running() => container.next(&config.backoff),
                 _ => return Ok(None),
@@ -78,12 +82,11 @@ impl<'a> Attempt<'a> {
         let logs = paths::logs(config, pod.namespace(), pod.name(), pod.uid());
         let log = paths::log_file(&logs, name, number);
         let dir = paths::container(config, pod.uid(), name).join(number.to_string());
-        let cgroup = context.cgroups.make(pod, container)?;
+        let cgroup = context.cgroups.make(pod, container, number)?;
         let place = (container, field.as_str());
         let order = launch::order(config, pod, place, &dir, log.clone(), cgroup.clone())?;
         let backoff_ms = record::millis(backoff);
-        let record =
-            AttemptRecord { created_at: config.wall.now(), backoff_ms, log, cgroup };
+        let record = AttemptRecord { created_at: config.wall.now(), backoff_ms, log, cgroup };
         let attempt = Self { context, starting, name, number, dir, record, order };
         attempt.write(pod).map_err(|e| {
             caused(format!("cannot prepare container {name} of pod {}", pod.label()), e)
@@ -107,7 +110,10 @@ impl<'a> Attempt<'a> {
         }
         fault::point("agent-before-attempt-dir");
         // Fails if it exists: one attempt is never started twice.
-        DirBuilder::new().mode(0o711).create(&self.dir).map_err(RecordError::new("create", &self.dir))?;
+        DirBuilder::new()
+            .mode(0o711)
+            .create(&self.dir)
+            .map_err(RecordError::new("create", &self.dir))?;
         fault::point("agent-after-attempt-dir");
         let written = record::write(&self.dir.join(record::ATTEMPT), &self.record, true)
             .and_then(|()| self.make_termination_log())
@@ -173,6 +179,8 @@ impl<'a> Attempt<'a> {
         }
         let shim = &self.context.config.shim;
         let mut command = Command::new(&shim.program);
+        // A name that people find in a list of processes.
+        command.arg0("winddown-supervisor");
         command.args(&shim.args).arg("run").arg(&self.dir).env_clear();
         command.stdin(Stdio::piped()).stdout(report_end).stderr(Stdio::from(lock));
         #[cfg(feature = "fault-points")]
@@ -181,11 +189,15 @@ impl<'a> Attempt<'a> {
         let mut child = command.spawn().map_err(broken("cannot start the supervisor"))?;
         fault::point("agent-after-supervisor");
         let pid = i32::try_from(child.id()).unwrap_or(0);
-        let process = Process::open_any(pid).map_err(broken("cannot watch the supervisor"))?;
-        let Some(process) = process else {
-            return Err(failed(format!("the supervisor of container {} is gone", self.name)));
+        // It is our child and not reaped yet: the pidfd is its own.
+        let opened = Process::open_any(pid).and_then(|p| p.ok_or(io::ErrorKind::NotFound.into()));
+        let process = match opened {
+            Ok(process) => process,
+            Err(error) => {
+                let _ = child.kill().and_then(|()| child.wait());
+                return Err(broken("cannot watch the supervisor")(error));
+            }
         };
-        // It is our child and cannot have been reaped: the pidfd is its own.
         let order = serde_json::to_vec(&self.order).map_err(|e| broken("the order")(e.into()))?;
         if let Some(mut stdin) = child.stdin.take() {
             // EPIPE: it has failed and says why on the other pipe.
@@ -238,6 +250,7 @@ impl<'a> Attempt<'a> {
 
     fn enter(&self, supervisor: &Arc<Process>, main: Option<Arc<Process>>) {
         let mut state = self.starting.entry().lock();
+        state.started_at.get_or_insert(self.record.created_at);
         let Some(container) = state.container(self.name) else { return };
         let run = Run {
             attempt: self.number,
@@ -248,7 +261,9 @@ impl<'a> Attempt<'a> {
             cgroup: self.record.cgroup.clone(),
             started: false,
             ready: false,
+            probed: false,
             failing: false,
+            ending: false,
             signalled_at: None,
             forced: false,
             end: None,
@@ -261,6 +276,9 @@ impl<'a> Attempt<'a> {
     /// Takes back an attempt that never ran, so that its number is free again.
     fn withdraw(&self) {
         let _ = std::fs::remove_dir_all(&self.dir);
+        if let Some(cgroup) = &self.record.cgroup {
+            let _ = std::fs::remove_dir(cgroup);
+        }
     }
 }
 

@@ -24,9 +24,7 @@ pub(crate) fn status(state: &PodState) -> PodRuntimeStatus {
             one(state, container, restart, seen.get(i).copied(), initialized)
         })
         .collect();
-    let started_at =
-        state.containers.iter().filter_map(|c| c.run.as_ref()).map(|r| r.started_at).min();
-    PodRuntimeStatus { containers, started_at, ips: Vec::new() }
+    PodRuntimeStatus { containers, started_at: state.started_at, ips: Vec::new() }
 }
 
 fn one(
@@ -89,9 +87,7 @@ fn is_initialized(state: &PodState) -> bool {
     state.containers.iter().all(|c| match (c.kind, &c.run) {
         (ContainerKind::Regular, _) => true,
         (ContainerKind::Sidecar, Some(run)) => run.started,
-        (ContainerKind::Init, Some(run)) => {
-            run.end.as_ref().is_some_and(|e| e.exit.exit_code == 0)
-        }
+        (ContainerKind::Init, Some(run)) => run.end.as_ref().is_some_and(|e| e.exit.exit_code == 0),
         (_, None) => false,
     })
 }

@@ -17,15 +17,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep_until, timeout};
-use winddown_shared::{
-    ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer,
-};
+use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer};
 
 use super::hook::{self, Handler};
 use super::order::Command;
 use super::pod::{PodEntry, PodState, StopRecord};
 use super::procfs::{self, Process};
-use super::{Context, failed, launch, watcher};
+use super::{Context, failed, launch};
 
 /// The longest time before the end at which a sidecar that still waits is asked to end.
 const LAST_CALL: Duration = Duration::from_secs(2);
@@ -46,15 +44,16 @@ pub(crate) async fn stop(
             state.take_pod(pod);
         }
     }
-    starts_settled(entry).await;
+    // What runs is asked at once; what is only just starting is asked when it can be seen.
+    begin(context, &mut entry.lock());
+    starts_settled(context, entry).await?;
     let targets = begin(context, &mut entry.lock());
     let last_call = grace.remaining() / 4;
     let ends = targets.into_iter().map(|target| {
         let last_call = last_call.min(LAST_CALL);
         end_one(context, entry, target, grace.clone(), last_call)
     });
-    let outcomes = join_all(ends).await;
-    outcomes.into_iter().collect::<Result<Vec<()>, RuntimeError>>()?;
+    join_all(ends).await.into_iter().collect::<Result<(), RuntimeError>>()?;
     Ok(finish(&mut entry.lock()))
 }
 
@@ -71,7 +70,7 @@ pub(crate) async fn stop_to_restart(
         targets.retain(|t| &*t.name == name);
         let Some(mut target) = targets.pop() else { return Ok(()) };
         let Some(run) = state.run(name, target.attempt) else { return Ok(()) };
-        if run.signalled_at.is_some() {
+        if run.signalled_at.is_some() || std::mem::replace(&mut run.ending, true) {
             return Ok(());
         }
         target.waits_for_others = false;
@@ -96,13 +95,20 @@ struct Target {
 }
 
 /// Resolves when no start is under way. A supervisor that does not answer is killed.
-async fn starts_settled(entry: &PodEntry) {
+async fn starts_settled(context: &Context, entry: &PodEntry) -> Result<(), RuntimeError> {
+    let after = context.config.kill_timeout;
+    let deadline = Instant::now() + after;
     let settled = || entry.wait_for(|state| (state.starting == 0).then_some(()));
     while timeout(START_PATIENCE, settled()).await.is_err() {
+        if Instant::now() >= deadline {
+            let what = format!("waiting for a start under way of pod {}", entry.uid());
+            return Err(RuntimeError::Timeout { what, after });
+        }
         for supervisor in &entry.lock().launching {
             let _ = supervisor.signal(Signal::KILL);
         }
     }
+    Ok(())
 }
 
 /// Notes what runs, and asks at once what need not wait for a hook or for its turn.
@@ -130,8 +136,11 @@ fn targets(context: &Context, state: &PodState) -> Vec<Target> {
             let run = container.run.as_ref()?;
             let found = pod.and_then(|pod| launch::find(pod, &container.name));
             let spec = found.as_ref().map(|(spec, _)| *spec);
-            let handler = spec.and_then(|c| c.lifecycle.as_ref()?.pre_stop.as_ref());
-            let pre_stop = handler.and_then(Handler::of).map(|handler| {
+            let handler = spec.and_then(|c| {
+                let pre_stop = c.lifecycle.as_ref()?.pre_stop.as_ref()?;
+                Handler::of(pre_stop, c, &context.config.node)
+            });
+            let pre_stop = handler.map(|handler| {
                 let command = pod.zip(found.as_ref()).and_then(|(pod, (spec, field))| {
                     launch::command(&context.config, pod, spec, field).ok()
                 });
@@ -278,18 +287,15 @@ fn kill(entry: &PodEntry, target: &Target) {
 /// Finds and kills what is left by all other means: the supervisor may be stopped or hung. The
 /// supervisor itself is spared. Returns the pids that are still there.
 async fn kill_by_search(context: &Arc<Context>, entry: &PodEntry, target: &Target) -> Vec<i32> {
-    let (context, uid, name) =
-        (Arc::clone(context), entry.uid().clone(), Arc::clone(&target.name));
+    let (context, uid, name) = (Arc::clone(context), entry.uid().clone(), Arc::clone(&target.name));
     let supervisor = Arc::clone(&target.supervisor);
     let search = move || {
-        let config = &context.config;
         let _ = supervisor.signal(Signal::CONT);
-        for pid in procfs::descendants(&config.proc_root, supervisor.pid()) {
+        for pid in remaining(&context, &supervisor, uid.as_str(), &name) {
             if let Ok(Some(process)) = Process::open_any(pid) {
                 let _ = process.signal(Signal::KILL);
             }
         }
-        watcher::end_leftovers(config, &uid, &name);
         remaining(&context, &supervisor, uid.as_str(), &name)
     };
     tokio::task::spawn_blocking(search).await.unwrap_or_default()
@@ -305,19 +311,16 @@ fn remaining(context: &Context, supervisor: &Process, uid: &str, name: &str) -> 
 }
 
 async fn survivors(context: &Arc<Context>, entry: &PodEntry, target: &Target) -> RuntimeError {
-    let (context, uid, name) =
-        (Arc::clone(context), entry.uid().clone(), Arc::clone(&target.name));
+    let (context, uid, name) = (Arc::clone(context), entry.uid().clone(), Arc::clone(&target.name));
     let supervisor = Arc::clone(&target.supervisor);
     let describe = move || {
         let mut left = remaining(&context, &supervisor, uid.as_str(), &name);
         if left.is_empty() {
             left.push(supervisor.pid());
         }
-        let named = left.iter().map(|&pid| {
-            match procfs::stat(&context.config.proc_root, pid) {
-                Ok(Some(stat)) => format!("{pid} (state {})", stat.state),
-                _ => pid.to_string(),
-            }
+        let named = left.iter().map(|&pid| match procfs::stat(&context.config.proc_root, pid) {
+            Ok(Some(stat)) => format!("{pid} (state {})", stat.state),
+            _ => pid.to_string(),
         });
         let named = named.collect::<Vec<_>>().join(", ");
         failed(format!("container {name} of pod {uid} survives SIGKILL: process {named}"))

@@ -3,7 +3,8 @@
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, RuntimeError};
 
-use super::{launch, paths};
+use super::{launch, paths, reach};
+use crate::environment::{NodeFacts, environment};
 
 /// A field that asks for something this runtime does not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,10 +22,13 @@ pub struct Unsupported {
 /// gates), or is listed here. Pure; use it in admission and to show what would happen.
 pub fn check_supported(pod: &Pod) -> Vec<Unsupported> {
     let mut found = Findings::default();
-    for (field, text) in
-        [("metadata.uid", pod.uid().as_str()), ("metadata.name", pod.name()), ("metadata.namespace", pod.namespace())]
-    {
-        found.refuse_if(!paths::is_safe(text), field, || "cannot be the name of a directory".into());
+    for (field, text) in [
+        ("metadata.uid", pod.uid().as_str()),
+        ("metadata.name", pod.name()),
+        ("metadata.namespace", pod.namespace()),
+    ] {
+        found
+            .refuse_if(!paths::is_safe(text), field, || "cannot be the name of a directory".into());
     }
     let Some(spec) = pod.spec.as_ref() else {
         found.refuse("spec", "a pod needs one");
@@ -42,7 +46,9 @@ pub fn check_supported(pod: &Pod) -> Vec<Unsupported> {
     for (list, containers) in lists {
         for (i, one) in containers.iter().enumerate() {
             let is_init = list == "initContainers";
-            container(spec, one, is_init, &mut found.below(&format!("spec.{list}[{i}]")));
+            let mut found = found.below(&format!("spec.{list}[{i}]"));
+            container(spec, one, is_init, &mut found);
+            variables(pod, one, &mut found);
         }
     }
     found.0
@@ -79,11 +85,14 @@ fn pod_network(spec: &api::PodSpec, found: &mut Findings) {
 fn pod_isolation(spec: &api::PodSpec, found: &mut Findings) {
     for (i, volume) in spec.volumes.iter().flatten().enumerate() {
         let token = volume.name.starts_with("kube-api-access-");
-        found.refuse(format!("spec.volumes[{i}]"), if token {
-            "volumes are not mounted: write `automountServiceAccountToken: false`"
-        } else {
-            "volumes are not mounted: use paths of the host in the command"
-        });
+        found.refuse(
+            format!("spec.volumes[{i}]"),
+            if token {
+                "volumes are not mounted: write `automountServiceAccountToken: false`"
+            } else {
+                "volumes are not mounted: use paths of the host in the command"
+            },
+        );
     }
     let list = spec.ephemeral_containers.as_ref().is_some_and(|e| !e.is_empty());
     found.refuse_if(list, "spec.ephemeralContainers", || "they are not run".into());
@@ -106,10 +115,7 @@ fn pod_security(security: &api::PodSecurityContext, found: &mut Findings) {
     found.refuse_if(security.fs_group.is_some(), "fsGroup", "there are no volumes: leave it out");
     let sysctls = security.sysctls.as_ref().is_some_and(|s| !s.is_empty());
     found.refuse_if(sysctls, "sysctls", "they would change the host: set them there");
-    found.ids(&[
-        ("runAsUser", security.run_as_user),
-        ("runAsGroup", security.run_as_group),
-    ]);
+    found.ids(&[("runAsUser", security.run_as_user), ("runAsGroup", security.run_as_group)]);
     profiles(
         security.seccomp_profile.as_ref(),
         security.app_armor_profile.as_ref(),
@@ -136,7 +142,8 @@ fn container(spec: &api::PodSpec, one: &api::Container, is_init: bool, found: &m
     found.refuse_if(devices, "volumeDevices", "devices are not passed: use the host's");
     let from = one.env_from.as_ref().is_some_and(|e| !e.is_empty());
     found.refuse_if(from, "envFrom", "there is no API server to read it from: write `env`");
-    let claims = one.resources.as_ref().and_then(|r| r.claims.as_ref()).is_some_and(|c| !c.is_empty());
+    let claims =
+        one.resources.as_ref().and_then(|r| r.claims.as_ref()).is_some_and(|c| !c.is_empty());
     found.refuse_if(claims, "resources.claims", "devices are not allocated");
     let path = one.termination_message_path.as_deref().unwrap_or_default();
     found.refuse_if(
@@ -155,17 +162,28 @@ fn container(spec: &api::PodSpec, one: &api::Container, is_init: bool, found: &m
     container_security(spec, one, found);
 }
 
+/// What the environment asks for must be known; the node's own address is taken to be.
+fn variables(pod: &Pod, one: &api::Container, found: &mut Below<'_>) {
+    let node = NodeFacts {
+        name: String::new(),
+        address: Some(std::net::Ipv4Addr::LOCALHOST.into()),
+        cpu_milli: 1000,
+        memory_bytes: 1 << 30,
+    };
+    if let Err(error) = environment(pod, one, &node) {
+        found.refuse_if(true, error.field, &error.why);
+    }
+}
+
 fn lifecycle(one: &api::Container, found: &mut Below<'_>) {
     let Some(lifecycle) = &one.lifecycle else { return };
     let hooks = [("postStart", &lifecycle.post_start), ("preStop", &lifecycle.pre_stop)];
-    for (name, handler) in hooks {
-        let Some(handler) = handler else { continue };
-        let at = |kind: &str| format!("lifecycle.{name}.{kind}");
-        let instead = "only `exec` and `sleep` are done: use a command";
-        found.refuse_if(handler.http_get.is_some(), at("httpGet"), instead);
-        found.refuse_if(handler.tcp_socket.is_some(), at("tcpSocket"), instead);
-        let empty = handler.exec.as_ref().is_some_and(|e| e.command.as_deref().unwrap_or_default().is_empty());
-        found.refuse_if(empty, at("exec.command"), "there is nothing to run");
+    for (name, hook) in hooks {
+        let Some(hook) = hook else { continue };
+        let path = format!("lifecycle.{name}");
+        handler(one, &path, (&hook.exec, &hook.http_get, &hook.tcp_socket), found);
+        let nothing = hook.exec.is_none() && hook.http_get.is_none() && hook.tcp_socket.is_none();
+        found.refuse_if(nothing && hook.sleep.is_none(), path, "says nothing to do");
     }
     if let Some(name) = &lifecycle.stop_signal {
         let known = launch::parse_signal(name).is_some();
@@ -180,7 +198,47 @@ fn probes(one: &api::Container, found: &mut Below<'_>) {
         ("startupProbe", &one.startup_probe),
     ];
     for (name, probe) in all {
-        found.refuse_if(probe.is_some(), name, "probes are not done: leave it out");
+        let Some(probe) = probe else { continue };
+        handler(one, name, (&probe.exec, &probe.http_get, &probe.tcp_socket), found);
+        let grpc = "gRPC is not spoken: use `exec`, `httpGet` or `tcpSocket`";
+        found.refuse_if(probe.grpc.is_some(), format!("{name}.grpc"), grpc);
+        found.refuse_if(
+            probe.termination_grace_period_seconds.is_some(),
+            format!("{name}.terminationGracePeriodSeconds"),
+            "the pod's own grace is used: leave it out",
+        );
+        let nothing =
+            probe.exec.is_none() && probe.http_get.is_none() && probe.tcp_socket.is_none();
+        found.refuse_if(nothing && probe.grpc.is_none(), name, "says nothing to ask");
+    }
+}
+
+/// What lifecycle handlers and probes have in common.
+fn handler(
+    one: &api::Container,
+    path: &str,
+    (exec, http, tcp): (
+        &Option<api::ExecAction>,
+        &Option<api::HTTPGetAction>,
+        &Option<api::TCPSocketAction>,
+    ),
+    found: &mut Below<'_>,
+) {
+    let is_empty = |e: &api::ExecAction| e.command.as_deref().unwrap_or_default().is_empty();
+    let at = |field: &str| format!("{path}.{field}");
+    found.refuse_if(
+        exec.as_ref().is_some_and(is_empty),
+        at("exec.command"),
+        "there is nothing to run",
+    );
+    let no_port = "is neither a port number nor the name of a port of this container";
+    if let Some(http) = http {
+        let is_tls = http.scheme.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("https"));
+        found.refuse_if(is_tls, at("httpGet.scheme"), "HTTPS is not spoken: use `exec`");
+        found.refuse_if(reach::port(&http.port, one).is_none(), at("httpGet.port"), no_port);
+    }
+    if let Some(tcp) = tcp {
+        found.refuse_if(reach::port(&tcp.port, one).is_none(), at("tcpSocket.port"), no_port);
     }
 }
 
@@ -196,10 +254,7 @@ fn container_security(spec: &api::PodSpec, one: &api::Container, found: &mut Bel
     );
     let Some(security) = own else { return };
     let mut found = found.all.below(&format!("{}.securityContext", found.path));
-    found.ids(&[
-        ("runAsUser", security.run_as_user),
-        ("runAsGroup", security.run_as_group),
-    ]);
+    found.ids(&[("runAsUser", security.run_as_user), ("runAsGroup", security.run_as_group)]);
     found.refuse_if(
         security.read_only_root_filesystem == Some(true),
         "readOnlyRootFilesystem",

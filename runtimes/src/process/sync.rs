@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use tokio::time::Instant;
 use winddown_shared::{Grace, Pod, RuntimeError, SyncedPod};
 
 use super::hook::{self, Handler};
 use super::pod::{PodEntry, Starting};
-use super::{Context, launch, start, status, stop};
+use super::{Context, launch, probe, start, status, stop};
 use crate::plan;
 
 /// The grace of a pod that does not name one, as the API server sets it.
@@ -28,6 +28,13 @@ pub(crate) async fn sync(
         state.stop = None;
         state.take_pod(pod);
     }
+    // Adopted containers have nobody who asks their probes yet.
+    for rule in &rules {
+        let is_adopted = entry.lock().container(&rule.name).is_some_and(|c| c.is_adopted());
+        if is_adopted {
+            probe::begin(context, entry, pod, &rule.name, true)?;
+        }
+    }
     let mut tried = vec![false; rules.len()];
     let again_in = loop {
         let next = plan::plan(&rules, &entry.lock().seen(rules.len(), Instant::now()));
@@ -44,7 +51,7 @@ pub(crate) async fn sync(
         }
         let starts = fresh.iter().map(|&i| start_one(context, entry, pod, &rules[i].name));
         // All are awaited also when one fails: a container does not suffer for another.
-        try_join_all(join_all(starts).await.into_iter().map(std::future::ready)).await?;
+        join_all(starts).await.into_iter().collect::<Result<(), RuntimeError>>()?;
     };
     Ok(SyncedPod { status: status::status(&entry.lock()), again_in })
 }
@@ -59,20 +66,18 @@ async fn start_one(
     start::start(context, starting, pod, name).await?;
     let Some((container, field)) = launch::find(pod, name) else { return Ok(()) };
     let post_start = container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
-    let well = match post_start.and_then(Handler::of) {
+    let well = match post_start.and_then(|h| Handler::of(h, container, &context.config.node)) {
         Some(handler) => {
             let command = launch::command(&context.config, pod, container, &field)?;
-            hook::run(context, &handler, command).await.is_ok()
+            let outcome = hook::run(context, &handler, command).await;
+            if let Err(error) = &outcome {
+                tracing::warn!(pod = %pod.label(), container = %name, %error, "the postStart hook failed");
+            }
+            outcome.is_ok()
         }
         None => true,
     };
-    let mut state = entry.lock();
-    if let Some(run) = state.container(name).and_then(|c| c.run.as_mut()) {
-        run.failing = !well;
-        run.started = well;
-        run.ready = well;
-    }
-    Ok(())
+    probe::begin(context, entry, pod, name, well)
 }
 
 /// Ends a container that is to be restarted, with its pod's grace, without holding up the pod.

@@ -12,7 +12,7 @@ use super::Context;
 use super::config::ProcessConfig;
 use super::pod::{End, PodEntry};
 use super::procfs::{self, Process};
-use super::record::{self, ExitRecord};
+use super::record::{self, AttemptRecord, ExitRecord};
 use crate::ready::Ready;
 
 /// How long killed processes may take to be gone before they are looked for again, in ms.
@@ -32,12 +32,7 @@ pub(crate) struct Watched {
 /// supervisor's pipe, or the pidfd of an adopted one.
 ///
 /// Costs one small task and two descriptors, and nothing while the container runs.
-pub(crate) fn watch(
-    context: &Arc<Context>,
-    entry: &Arc<PodEntry>,
-    watched: Watched,
-    ended: Ready,
-) {
+pub(crate) fn watch(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched, ended: Ready) {
     let (context, entry) = (Arc::clone(context), Arc::clone(entry));
     let mut alive = context.alive.clone();
     tokio::spawn(async move {
@@ -101,14 +96,10 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
     }
     drop(ended);
     // Small, local and just written: read from the page cache, cheaper than handing it to a thread.
+    if !record::is_cleaned_up(&watched.dir) {
+        end_unsupervised(context, entry, &watched).await;
+    }
     let record = record::read::<ExitRecord>(&watched.dir.join(record::EXIT));
-    let record = match record {
-        Some(record) => Some(record),
-        None => {
-            end_unsupervised(context, entry, &watched).await;
-            None
-        }
-    };
     enter_end(context, entry, &watched, record);
     entry.announce();
     let Ok(supervisor) = watched.supervisor.duplicate().and_then(Ready::new) else { return };
@@ -116,10 +107,17 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
         watched.supervisor.reap();
     }
     let dir = watched.dir;
-    let _ = tokio::task::spawn_blocking(move || prune(&dir)).await;
+    let _ = tokio::task::spawn_blocking(move || {
+        let attempt: Option<AttemptRecord> = record::read(&dir.join(record::ATTEMPT));
+        if let Some(cgroup) = attempt.and_then(|attempt| attempt.cgroup) {
+            let _ = std::fs::remove_dir(cgroup);
+        }
+        prune(&dir);
+    })
+    .await;
 }
 
-/// The supervisor died without a word: what it supervised is ended by its marks. Resolves when
+/// The supervisor was killed: what it supervised is ended by its marks. Resolves when
 /// nothing is left, however long that takes: until then the container does run.
 async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: &Watched) {
     let mut wait = Duration::from_secs(1);
@@ -153,7 +151,11 @@ fn enter_end(context: &Context, entry: &PodEntry, watched: &Watched, record: Opt
     };
     run.main = None;
     run.ready = false;
-    run.end = Some(End { exit, ran, restart_at: Instant::now() + config.backoff.after(run.backoff, ran) });
+    run.end = Some(End {
+        exit,
+        ran,
+        restart_at: Instant::now() + config.backoff.after(run.backoff, ran),
+    });
 }
 
 /// Removes the records of all but the last two attempts of the container whose attempt `dir` is.
@@ -161,8 +163,10 @@ fn prune(dir: &std::path::Path) {
     let Some((parent, number)) = dir.parent().zip(number(dir)) else { return };
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
-        let Some(old) = self::number(&path).filter(|n| n.saturating_add(1) < number) else { continue };
-        let log = record::read::<record::AttemptRecord>(&path.join(record::ATTEMPT)).map(|r| r.log);
+        let Some(old) = self::number(&path).filter(|n| n.saturating_add(1) < number) else {
+            continue;
+        };
+        let log = record::read::<AttemptRecord>(&path.join(record::ATTEMPT)).map(|r| r.log);
         if std::fs::remove_dir_all(&path).is_ok() {
             tracing::debug!(attempt = old, path = %path.display(), "removed the records of an old attempt");
         }

@@ -117,6 +117,22 @@ async fn the_back_off_survives_a_restart_of_the_agent() {
 }
 
 #[tokio::test]
+async fn signals_sent_to_the_supervisor_by_mistake_do_not_end_the_container() {
+    use nix::sys::signal::Signal;
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let pod = bed.pod("trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done");
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    let supervisor = nix::unistd::Pid::from_raw(bed.supervisors()[0]);
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1] {
+        nix::sys::signal::kill(supervisor, signal).unwrap();
+    }
+    assert!(!stop(&runtime, &pod, 10_000).await.forced());
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
 async fn a_second_agent_is_refused_the_state_directory() {
     let bed = Bed::new();
     let first = bed.open().await;
@@ -139,7 +155,12 @@ async fn a_damaged_record_costs_only_what_it_said() {
     std::fs::create_dir_all(bed.path("state/pods/other/main/0")).unwrap();
     std::fs::write(bed.path("state/pods/other/main/0/attempt.json"), "{").unwrap();
     let second = bed.open().await;
-    assert_eq!(second.list_pods().await.unwrap().len(), 1);
+    let mut listed = second.list_pods().await.unwrap();
+    listed.sort_by_key(|pod| pod.running);
+    let seen: Vec<_> = listed.iter().map(|pod| (pod.uid.as_str(), pod.running)).collect();
+    assert_eq!(seen, [("other", false), (pod.uid().as_str(), true)]);
+    second.forget_pod(&listed[0].uid).await.unwrap();
+    assert!(!bed.path("state/pods/other").exists());
     stop(&second, &pod, 10_000).await;
     bed.nothing_left().await;
 }

@@ -49,6 +49,23 @@ impl Bed {
         self.pod_of(&json!({"containers": [sh("main", script)]}))
     }
 
+    /// A second pod of this bed.
+    pub(crate) fn pod_named(&self, name: &str, script: &str) -> Pod {
+        let mut object = self.pod(script).object().clone();
+        object.metadata.uid = object.metadata.uid.map(|uid| format!("{uid}-{name}"));
+        object.metadata.name = Some(name.to_owned());
+        Pod::new(object).unwrap()
+    }
+
+    /// Waits until the attempt's supervisor has come and gone.
+    pub(crate) async fn settled(&self, container: &str, attempt: u32) {
+        let uid = self.pod("true").uid().to_string();
+        let dir = self.path("state/pods").join(uid).join(container).join(attempt.to_string());
+        let came = || dir.join("started.json").exists();
+        eventually("the supervisor came and went", || came() && self.supervisors().is_empty())
+            .await;
+    }
+
     /// A pod with this spec, on the host's network, named after the directory.
     pub(crate) fn pod_of(&self, spec: &Value) -> Pod {
         let mut spec = spec.clone();
@@ -91,8 +108,10 @@ impl Bed {
 
     /// Waits until none of the pod's processes is left, nor a supervisor.
     pub(crate) async fn nothing_left(&self) {
-        eventually("no process left", || self.processes().is_empty() && self.supervisors().is_empty())
-            .await;
+        eventually("no process left", || {
+            self.processes().is_empty() && self.supervisors().is_empty()
+        })
+        .await;
     }
 }
 

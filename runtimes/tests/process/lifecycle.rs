@@ -126,8 +126,12 @@ async fn a_container_runs_as_the_user_and_group_it_asks_for() {
     }
     let bed = Bed::new();
     let runtime = bed.open().await;
-    let mut container = sh("main", "id -u; id -g; id -G; echo $WINDDOWN_TERMINATION_LOG; echo -n me > $WINDDOWN_TERMINATION_LOG");
-    container["securityContext"] = json!({"runAsUser": 65534, "runAsGroup": 65533, "allowPrivilegeEscalation": false});
+    let mut container = sh(
+        "main",
+        "id -u; id -g; id -G; echo $WINDDOWN_TERMINATION_LOG; echo -n me > $WINDDOWN_TERMINATION_LOG",
+    );
+    container["securityContext"] =
+        json!({"runAsUser": 65534, "runAsGroup": 65533, "allowPrivilegeEscalation": false});
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [container],
         "securityContext": {"supplementalGroups": [4, 5]}}));
     // The temporary directory itself is closed to others.
@@ -151,17 +155,18 @@ async fn a_signal_mask_or_open_file_of_the_supervisor_does_not_reach_the_contain
     let log = bed.log("main", 0);
     assert!(log.contains("SigBlk:\t0000000000000000"), "{log}");
     // stdin, stdout, stderr, and the directory that ls reads.
-    assert!(log.contains("F 0 1 2 3 \n") || log.contains("F 0 1 2 3 "), "{log}");
-    assert!(!log.contains(" 4 "), "{log}");
+    assert!(log.ends_with("F 0 1 2 3 \n"), "{log}");
 }
 
 #[tokio::test]
 async fn what_is_not_supported_refuses_the_pod_and_names_the_field() {
     let bed = Bed::new();
     let runtime = bed.open().await;
-    let pod = bed.pod_of(&json!({"containers": [sh("main", "true")], "volumes": [{"name": "data"}]}));
+    let pod =
+        bed.pod_of(&json!({"containers": [sh("main", "true")], "volumes": [{"name": "data"}]}));
     let error = runtime.sync_pod(&pod).await.unwrap_err();
-    let named = matches!(&error, RuntimeError::Unsupported { field, .. } if field == "spec.volumes[0]");
+    let named =
+        matches!(&error, RuntimeError::Unsupported { field, .. } if field == "spec.volumes[0]");
     assert!(named, "{error}");
     assert_eq!(runtime.pod_status(pod.uid()).await.unwrap().containers, vec![]);
 }

@@ -1,7 +1,13 @@
 //! Real containers as real processes: what the process runtime promises, seen from outside.
 
+#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
 mod adoption;
 mod bed;
+mod cgroups;
+mod faults;
 mod lifecycle;
+mod logs;
+mod probes;
 mod restarts;
 mod stopping;

@@ -29,9 +29,7 @@ async fn a_container_in_back_off_says_so_and_keeps_its_last_exit() {
     config.backoff.max = Duration::from_secs(60);
     let runtime = winddown_runtimes::process::ProcessRuntime::open(config).await.unwrap();
     let pod = bed.pod("exit 4");
-    let in_back_off = |state: &ContainerState| {
-        matches!(state, ContainerState::Waiting { reason, .. } if &**reason == "CrashLoopBackOff")
-    };
+    let in_back_off = |state: &ContainerState| matches!(state, ContainerState::Waiting { reason, .. } if &**reason == "CrashLoopBackOff");
     let seen = sync_until(&runtime, &pod, |c| in_back_off(&c[0].state)).await;
     assert_eq!(seen[0].last_exit.as_ref().unwrap().exit_code, 4);
     assert_eq!(seen[0].restart_count, 1);
@@ -46,7 +44,8 @@ async fn on_failure_restarts_a_failure_and_leaves_a_success() {
     let mark = bed.path("mark").display().to_string();
     let pod = bed.pod_of(&json!({"restartPolicy": "OnFailure", "containers": [
         sh("main", &format!("if [ -e {mark} ]; then exit 0; fi; touch {mark}; exit 1"))]}));
-    let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some_and(|e| e.exit_code == 0)).await;
+    let seen =
+        sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some_and(|e| e.exit_code == 0)).await;
     assert_eq!(seen[0].restart_count, 1);
     let again = winddown_shared::Runtime::sync_pod(&runtime, &pod).await.unwrap();
     assert_eq!((again.again_in, again.status.containers[0].restart_count), (None, 1));
@@ -92,5 +91,8 @@ async fn only_the_last_two_attempts_of_a_container_keep_their_records_and_logs()
     let count = |dir: std::path::PathBuf| std::fs::read_dir(dir).map_or(0, Iterator::count);
     let records = bed.path("state/pods").join(pod.uid().as_str()).join("main");
     let logs = bed.path("logs").join(format!("default_web_{}", pod.uid())).join("main");
-    crate::bed::eventually("two attempts left", || count(records.clone()) <= 2 && count(logs.clone()) <= 2).await;
+    crate::bed::eventually("two attempts left", || {
+        count(records.clone()) <= 2 && count(logs.clone()) <= 2
+    })
+    .await;
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use winddown_shared::{Grace, Runtime as _};
 
-use crate::bed::{Bed, eventually, is_running, sh, stop, sync_until};
+use crate::bed::{Bed, eventually, is_running, sh, skip, stop, sync_until};
 
 /// Ignores SIGTERM and says when it may be asked.
 const STUBBORN: &str = "trap '' TERM; echo up; while :; do sleep 0.05; done";
@@ -66,15 +66,17 @@ async fn a_process_that_forked_and_changed_session_does_not_outlive_its_containe
     let bed = Bed::new();
     let runtime = bed.open().await;
     let pid_file = bed.path("orphan");
-    // A daemon: its own session, parent gone, environment wiped, every signal but KILL ignored.
+    // A daemon ($$$$ is a shell's $$ in a pod): its own session, parent gone, environment wiped, every signal but KILL ignored.
     let daemon = format!(
-        "env -i setsid sh -c 'trap \"\" TERM HUP INT; echo $$ > {}; while :; do sleep 1; done' & ",
+        "env -i setsid sh -c 'trap \"\" TERM HUP INT; echo $$$$ > {}; while :; do sleep 1; done' & ",
         pid_file.display()
     );
-    let pod = bed.pod(&format!("({daemon}) ; trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done"));
+    let pod =
+        bed.pod(&format!("({daemon}) ; trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done"));
     runtime.sync_pod(&pod).await.unwrap();
     bed.logged("main", 0, "up").await;
-    let orphan = || std::fs::read_to_string(&pid_file).unwrap_or_default().trim().parse().unwrap_or(0);
+    let orphan =
+        || std::fs::read_to_string(&pid_file).unwrap_or_default().trim().parse().unwrap_or(0);
     eventually("the daemon", || orphan() > 0).await;
     assert!(crate::bed::is_alive(orphan()));
     let stopped = stop(&runtime, &pod, 10_000).await;
@@ -134,7 +136,8 @@ async fn a_sidecar_whose_turn_does_not_come_is_asked_before_it_is_killed() {
     let runtime = bed.open().await;
     let mut sidecar = sh("side", POLITE);
     sidecar["restartPolicy"] = json!("Always");
-    let pod = bed.pod_of(&json!({"initContainers": [sidecar], "containers": [sh("main", STUBBORN)]}));
+    let pod =
+        bed.pod_of(&json!({"initContainers": [sidecar], "containers": [sh("main", STUBBORN)]}));
     sync_until(&runtime, &pod, |c| c.iter().all(is_running)).await;
     bed.logged("side", 0, "up").await;
     bed.logged("main", 0, "up").await;
@@ -150,7 +153,10 @@ async fn the_pre_stop_hook_runs_as_the_container_before_sigterm() {
     let bed = Bed::new();
     let runtime = bed.open().await;
     let file = bed.path("hook").display().to_string();
-    let mut container = sh("main", &format!("trap 'cat {file}; exit 0' TERM; echo up; while :; do sleep 0.02; done"));
+    let mut container = sh(
+        "main",
+        &format!("trap 'cat {file}; exit 0' TERM; echo up; while :; do sleep 0.02; done"),
+    );
     container["env"] = json!([{"name": "WHO", "value": "hook"}]);
     container["lifecycle"] = json!({"preStop": {"exec": {"command":
         ["/bin/sh", "-c", format!("sleep 0.1; echo the $WHO was first > {file}")]}}});
@@ -203,7 +209,8 @@ async fn a_pre_stop_sleep_is_slept_inside_the_grace() {
 async fn a_container_may_choose_the_signal_that_ends_it() {
     let bed = Bed::new();
     let runtime = bed.open().await;
-    let mut container = sh("main", "trap 'exit 5' USR1; trap '' TERM; echo up; while :; do sleep 0.02; done");
+    let mut container =
+        sh("main", "trap 'exit 5' USR1; trap '' TERM; echo up; while :; do sleep 0.02; done");
     container["lifecycle"] = json!({"stopSignal": "SIGUSR1"});
     let pod = bed.pod_of(&json!({"containers": [container]}));
     runtime.sync_pod(&pod).await.unwrap();
@@ -252,4 +259,57 @@ async fn a_supervisor_that_is_suspended_does_not_save_its_container() {
     let stopped = stop(&runtime, &pod, 100).await;
     assert!(stopped.forced());
     bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_container_that_survives_sigkill_is_an_error_that_names_it_and_the_next_stop_ends_it() {
+    let bed = Bed::new();
+    let Some(freezer) = Freezer::new(&bed) else {
+        return skip("a container that survives SIGKILL", "needs a cgroup v1 freezer");
+    };
+    let mut config = bed.config();
+    config.kill_timeout = Duration::from_secs(1);
+    let runtime = winddown_runtimes::process::ProcessRuntime::open(config).await.unwrap();
+    let pod = bed.pod("echo up; exec sleep 1000");
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    let pid = bed.processes()[0];
+    freezer.freeze(pid);
+    let grace = Grace::fixed(Duration::from_millis(100));
+    let error = runtime.stop_pod(pod.uid(), Some(&pod), grace).await.unwrap_err().to_string();
+    assert!(error.contains("container main") && error.contains("survives SIGKILL"), "{error}");
+    assert!(error.contains(&format!("process {pid} (state D)")), "{error}");
+    assert!(runtime.pod_status(pod.uid()).await.unwrap().any_running());
+    freezer.thaw();
+    let stopped = stop(&runtime, &pod, 1000).await;
+    assert!(stopped.forced());
+    bed.nothing_left().await;
+}
+
+/// A frozen process of cgroup v1 is in uninterruptible sleep: SIGKILL waits until it is thawed.
+struct Freezer(std::path::PathBuf);
+
+impl Freezer {
+    fn new(bed: &Bed) -> Option<Self> {
+        let name = bed.dir.path().file_name()?.to_str()?.trim_start_matches('.').to_owned();
+        let dir = std::path::Path::new("/sys/fs/cgroup/freezer").join(format!("winddown-{name}"));
+        std::fs::create_dir(&dir).ok()?;
+        dir.join("freezer.state").exists().then_some(Self(dir))
+    }
+
+    fn freeze(&self, pid: i32) {
+        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
+        std::fs::write(self.0.join("freezer.state"), "FROZEN").unwrap();
+    }
+
+    fn thaw(&self) {
+        let _ = std::fs::write(self.0.join("freezer.state"), "THAWED");
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        self.thaw();
+        let _ = std::fs::remove_dir(&self.0);
+    }
 }

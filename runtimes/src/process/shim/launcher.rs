@@ -4,6 +4,7 @@
 //! cgroup, user and signal mask are set here, in the process itself, because setting them between
 //! fork and exec of a parent would need unsafe code.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -19,8 +20,9 @@ use crate::process::record;
 /// Exit code Kubernetes shows for a container whose program could not be started.
 pub(super) const START_ERROR_CODE: u8 = 128;
 
-/// Reads a [`Command`] from stdin and becomes it. Returns only if that failed.
-pub(super) fn launch() -> ExitCode {
+/// Reads a [`Command`] from stdin and becomes it, as a child of the process `supervisor`. Returns only
+/// if that failed.
+pub(super) fn launch(supervisor: &OsStr) -> ExitCode {
     let mut json = Vec::new();
     if io::stdin().lock().read_to_end(&mut json).is_err() {
         return ExitCode::from(START_ERROR_CODE);
@@ -31,14 +33,14 @@ pub(super) fn launch() -> ExitCode {
     };
     // Opened while we may still write there; closed by a successful exec.
     let mut report = command.error_file.as_deref().and_then(|path| record::create(path).ok());
-    let failure = become_it(&command);
+    let failure = become_it(&command, supervisor);
     report_failure(report.as_mut(), &failure);
     ExitCode::from(START_ERROR_CODE)
 }
 
 /// Never returns but with the reason why it could not.
-fn become_it(command: &Command) -> String {
-    let prepared = prepare(command);
+fn become_it(command: &Command, supervisor: &OsStr) -> String {
+    let prepared = prepare(command, supervisor);
     let Err((what, source)) = prepared else {
         let Some((program, args)) = command.argv.split_first() else {
             return "there is no command to run".to_owned();
@@ -52,7 +54,7 @@ fn become_it(command: &Command) -> String {
     format!("{what}: {source}")
 }
 
-fn prepare(command: &Command) -> Result<(), (String, io::Error)> {
+fn prepare(command: &Command, supervisor: &OsStr) -> Result<(), (String, io::Error)> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: nix::Error| (what, io::Error::from(error))
@@ -60,7 +62,8 @@ fn prepare(command: &Command) -> Result<(), (String, io::Error)> {
     nix::unistd::setsid().map_err(failed("cannot begin a session"))?;
     if let Some(cgroup) = &command.cgroup {
         let procs = cgroup.join("cgroup.procs");
-        std::fs::write(&procs, b"0").map_err(|e| (format!("cannot enter {}", procs.display()), e))?;
+        std::fs::write(&procs, b"0")
+            .map_err(|e| (format!("cannot enter {}", procs.display()), e))?;
     }
     if let Some(adj) = command.oom_score_adj {
         // Lowering it needs a right that the agent may lack; the container runs all the same.
@@ -74,6 +77,10 @@ fn prepare(command: &Command) -> Result<(), (String, io::Error)> {
     // lose its output and its exit code. Set after the user changed, which clears it.
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
         .map_err(failed("cannot tie the container to its supervisor"))?;
+    // It may have died before that took effect: then nobody would.
+    if nix::unistd::getppid().to_string() != supervisor.to_string_lossy() {
+        return Err(("the supervisor is gone".to_owned(), io::ErrorKind::BrokenPipe.into()));
+    }
     let cwd = command.cwd.as_deref().unwrap_or(Path::new("/"));
     std::env::set_current_dir(cwd).map_err(|e| (format!("workingDir {}", cwd.display()), e))?;
     SigSet::empty().thread_set_mask().map_err(failed("cannot clear the signal mask"))
@@ -101,5 +108,6 @@ fn report_failure(file: Option<&mut File>, why: &str) {
     if let Some(file) = file {
         let _ = file.write_all(why.as_bytes());
     }
-    eprintln!("{why}");
+    // Not `eprintln!`, which panics when the log is gone.
+    let _ = writeln!(io::stderr(), "{why}");
 }

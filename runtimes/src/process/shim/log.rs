@@ -74,17 +74,17 @@ impl Lines {
         let mut lines = 0;
         while !bytes.is_empty() {
             let room = MAX_LINE - self.pending.len();
-            let window = &bytes[..bytes.len().min(room)];
+            // One byte more: a line of exactly the limit is whole if it ends right there.
+            let window = &bytes[..bytes.len().min(room + 1)];
             if let Some(end) = window.iter().position(|&b| b == b'\n') {
                 self.emit(&bytes[..end], b'F', at, out);
                 bytes = &bytes[end + 1..];
                 lines += 1;
-            } else if bytes.len() > room || bytes.len() == room && self.pending.len() == MAX_LINE {
+            } else if bytes.len() > room {
                 self.emit(&bytes[..room], b'P', at, out);
                 bytes = &bytes[room..];
                 lines += 1;
             } else {
-                // A full buffer stays until the next byte shows whether the line ends right here.
                 self.pending.extend_from_slice(bytes);
                 bytes = &[];
             }

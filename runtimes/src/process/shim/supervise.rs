@@ -1,11 +1,10 @@
 //! The supervisor's life.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -16,19 +15,17 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use tokio::time::Instant;
 use winddown_shared::{WallClock, WallTime};
 
-use super::log::{LogFile, Lines, Stream};
-use super::{launcher, tree};
+use super::log::{Lines, LogFile, Stream};
+use super::{exit, launcher, tree};
 use crate::fault;
-use crate::process::order::{MessageSource, Order};
-use crate::process::procfs;
-use crate::process::record::{self, ExitRecord, Identity, StartedRecord};
+use crate::process::order::Order;
+use crate::process::procfs::{self, CONTAINER_MARK, POD_MARK};
+use crate::process::record::{self, Identity, StartedRecord};
 
-/// Bytes taken on disk for the exit record before the command runs.
-const RESERVE: usize = 8 * 1024;
-/// Longest termination message, in bytes.
-const MAX_MESSAGE: usize = 4096;
-/// Output read at once, in bytes: what a pipe holds.
-const CHUNK: usize = 64 * 1024;
+/// Output read at once, in bytes.
+const CHUNK: usize = 16 * 1024;
+/// Chunks read of each pipe after the end: the most that a pipe can be made to hold, 1 MiB.
+const LAST_CHUNKS: usize = 64;
 
 /// Supervises the container whose attempt directory is `dir`.
 pub(super) fn container(dir: &Path, wall: &WallClock) -> ExitCode {
@@ -64,7 +61,7 @@ pub(super) fn hook(wall: &WallClock) -> ExitCode {
     let stdin = io::stdin();
     let status = running.supervise(Some(stdin.as_fd()));
     tree::end_all(&order.proc_root, None);
-    let code = status.map_or(137, |s| exit_code(s).0);
+    let code = status.map_or(137, |s| exit::code(s).0);
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
@@ -94,7 +91,7 @@ fn start_container<'a>(dir: &Path, wall: &'a WallClock) -> Result<(Order, Runnin
     io::stdin().lock().read_to_end(&mut json).map_err(|e| format!("cannot read the order: {e}"))?;
     let order: Order =
         serde_json::from_slice(&json).map_err(|e| format!("the order is not complete: {e}"))?;
-    reserve(&dir.join(record::EXIT_RESERVE)).map_err(|e| format!("{}: {e}", dir.display()))?;
+    exit::reserve(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     fault::point("supervisor-before-launch");
     let (child, out) = spawn_launcher(&order)?;
     let mut running = Running::new(child, out, &order, signals, wall)?;
@@ -145,7 +142,10 @@ fn spawn_launcher(order: &Order) -> Result<(Child, Vec<Source>), String> {
         return Err("the order names no launcher".to_owned());
     };
     let mut command = Command::new(program);
-    command.args(args).env_clear().stdin(Stdio::piped());
+    // It must be found as the container's and must know whose child it is from its first moment on.
+    let marks = order.command.env.iter().filter(|(n, _)| n == POD_MARK || n == CONTAINER_MARK);
+    command.args(args).arg(std::process::id().to_string());
+    command.env_clear().envs(marks.map(|(n, v)| (n, v))).stdin(Stdio::piped());
     let mut sources = Vec::new();
     if order.log.is_some() {
         let pipe = || io::pipe().map_err(|e| format!("cannot make a pipe: {e}"));
@@ -168,24 +168,11 @@ fn start_time(proc_root: &Path, pid: i32) -> Result<u64, String> {
     }
 }
 
-fn reserve(path: &Path) -> io::Result<()> {
-    record::create(path)?.write_all(&[b' '; RESERVE])
-}
-
 /// One line to the agent. It may be gone, which changes nothing.
 fn announce(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}");
     let _ = out.flush();
-}
-
-/// 128 + signal for a signal's victim.
-fn exit_code(status: WaitStatus) -> (i32, Option<i32>) {
-    match status {
-        WaitStatus::Signaled(_, signal, _) => (128 + signal as i32, Some(signal as i32)),
-        WaitStatus::Exited(_, code) => (code, None),
-        _ => (137, None),
-    }
 }
 
 // === impl Source ===
@@ -289,17 +276,21 @@ impl<'a> Running<'a> {
     fn end_container(mut self, dir: &Path, order: &Order, status: Option<WaitStatus>) {
         let (finished_at, ran) = (self.wall.now(), self.started.elapsed());
         // What it wrote before it ended, bounded: a descendant may write forever.
-        self.copy(4);
-        let exit = self.exit_record(dir, order, status, finished_at, ran);
+        self.copy(LAST_CHUNKS);
+        let log_tail = self.log.as_ref().map(LogFile::tail).unwrap_or_default();
+        let started_at = self.started_at;
+        let seen = exit::Seen { status, started_at, finished_at, ran, log_tail };
+        let record = exit::describe(dir, order, seen);
         fault::point("supervisor-before-exit-record");
-        let path = dir.join(record::EXIT);
         // If even the reserved room does not do, the agent reports an unknown exit.
-        let written = write_exit(&dir.join(record::EXIT_RESERVE), &path, exit);
+        let written = exit::write(dir, record);
         fault::point("supervisor-before-end-all");
         tree::end_all(&order.proc_root, order.command.cgroup.as_deref());
-        self.copy(usize::MAX);
+        self.copy(LAST_CHUNKS);
         self.finish_lines();
-        // Nothing of the container runs any more: the agent may go on while the disk works.
+        // Nothing of the container runs any more: the agent may go on while the disk works. If this
+        // cannot be written, the agent looks for leftovers and finds none.
+        let _ = writeln!(io::stderr(), "{}", record::ENDED);
         if let Ok(null) = File::open("/dev/null") {
             let _ = rustix::stdio::dup2_stdout(&null);
         }
@@ -318,81 +309,4 @@ impl<'a> Running<'a> {
             log.write(&self.text, lines, at);
         }
     }
-
-    fn exit_record(
-        &self,
-        dir: &Path,
-        order: &Order,
-        status: Option<WaitStatus>,
-        finished_at: WallTime,
-        ran: Duration,
-    ) -> ExitRecord {
-        let (exit_code, signal) = status.map_or((137, None), exit_code);
-        let start_error = std::fs::read_to_string(dir.join(record::START_ERROR)).unwrap_or_default();
-        let (reason, message) = if !start_error.is_empty() {
-            ("StartError", start_error)
-        } else {
-            let reason = match exit_code {
-                0 => "Completed",
-                137 if was_out_of_memory(order.command.cgroup.as_deref()) => "OOMKilled",
-                _ => "Error",
-            };
-            (reason, self.message(order.message.as_ref(), exit_code != 0))
-        };
-        ExitRecord {
-            exit_code,
-            signal,
-            reason: reason.to_owned(),
-            message,
-            started_at: self.started_at,
-            finished_at,
-            ran_ms: record::millis(ran),
-            boot_id: procfs::boot_id(&order.proc_root),
-        }
-    }
-
-    fn message(&self, source: Option<&MessageSource>, failed: bool) -> String {
-        let Some(source) = source else { return String::new() };
-        let written = read_message(&source.file);
-        match &self.log {
-            Some(log) if written.is_empty() && failed && source.fall_back_to_log => log.tail(),
-            _ => written,
-        }
-    }
-}
-
-/// The first 4096 bytes of what the container wrote.
-fn read_message(path: &Path) -> String {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|f| f.take(MAX_MESSAGE as u64).read_to_end(&mut bytes));
-    if read.is_err() {
-        return String::new();
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn was_out_of_memory(cgroup: Option<&Path>) -> bool {
-    let Some(cgroup) = cgroup else { return false };
-    std::fs::read_to_string(cgroup.join("memory.events")).is_ok_and(|events| {
-        events.lines().any(|l| l.strip_prefix("oom_kill ").is_some_and(|n| n.trim() != "0"))
-    })
-}
-
-/// Writes the record into the room taken for it and gives it its name. A message that does not fit
-/// on a full disk is left out.
-fn write_exit(reserve: &Path, path: &Path, mut exit: ExitRecord) -> io::Result<File> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(reserve)?;
-    let mut attempt = |exit: &ExitRecord| {
-        let mut json = serde_json::to_vec(exit)?;
-        json.resize(json.len().max(RESERVE), b' ');
-        file.rewind()?;
-        file.write_all(&json)?;
-        file.set_len(json.len() as u64)
-    };
-    if attempt(&exit).is_err() {
-        exit.message.clear();
-        attempt(&exit)?;
-    }
-    std::fs::rename(reserve, path)?;
-    Ok(file)
 }

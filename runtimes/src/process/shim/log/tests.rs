@@ -1,1 +1,161 @@
-//! x
+use proptest::prelude::*;
+
+use super::*;
+
+fn at() -> WallTime {
+    "2026-01-02T15:04:05.999999999Z".parse().unwrap()
+}
+
+fn lines_of(chunks: &[&[u8]]) -> String {
+    let (mut lines, mut out) = (Lines::new(Stream::Out), Vec::new());
+    for chunk in chunks {
+        lines.take(chunk, at(), &mut out);
+    }
+    lines.finish(at(), &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+fn log_in(dir: &Path, max_bytes: u64, max_files: u32) -> LogFile {
+    LogFile::open(LogTarget { path: dir.join("0.log"), max_bytes, max_files })
+}
+
+#[test]
+fn a_line_has_time_stream_and_tag() {
+    let expected = "2026-01-02T15:04:05.999999999Z stdout F hello\n";
+    assert_eq!(lines_of(&[b"hello\n"]), expected);
+    assert_eq!(lines_of(&[b"hel", b"lo\n"]), expected);
+    assert_eq!(lines_of(&[b"hello"]), expected, "the last line needs no newline");
+}
+
+#[test]
+fn an_empty_line_is_a_line() {
+    let text = lines_of(&[b"\n\na\n"]);
+    let tails: Vec<&str> = text.lines().map(|l| l.split_once(' ').unwrap().1).collect();
+    assert_eq!(tails, ["stdout F ", "stdout F ", "stdout F a"]);
+}
+
+#[test]
+fn a_long_line_comes_in_pieces_of_which_the_last_is_full() {
+    let long = vec![b'x'; MAX_LINE * 2 + 5];
+    let text = lines_of(&[&long, b"\n"]);
+    let tags: Vec<(&str, usize)> =
+        text.lines().map(|l| (&l[38..39], l.splitn(4, ' ').nth(3).unwrap().len())).collect();
+    assert_eq!(tags, [("P", MAX_LINE), ("P", MAX_LINE), ("F", 5)]);
+}
+
+#[test]
+fn a_line_of_exactly_the_limit_is_one_full_line() {
+    let mut line = vec![b'x'; MAX_LINE];
+    line.push(b'\n');
+    for chunks in [vec![&line[..]], vec![&line[..MAX_LINE], b"\n"], vec![&line[..7], &line[7..]]] {
+        let text = lines_of(&chunks);
+        assert_eq!((text.lines().count(), &text[38..39]), (1, "F"));
+    }
+}
+
+#[test]
+fn a_log_turns_before_it_passes_its_limit_and_keeps_that_many_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = log_in(dir.path(), 100, 3);
+    for n in 0..20 {
+        log.write(format!("{n:049}\n").as_bytes(), 1, at());
+    }
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap_or_default();
+    let ends = |text: String| text.lines().map(|l| l[47..].to_owned()).collect::<Vec<_>>();
+    assert_eq!(ends(read("0.log")), ["18", "19"]);
+    assert_eq!(ends(read("0.log.1")), ["16", "17"]);
+    assert_eq!(ends(read("0.log.2")), ["14", "15"]);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn one_file_is_emptied_when_only_one_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = log_in(dir.path(), 10, 1);
+    for n in 0..3 {
+        log.write(format!("line {n}\n").as_bytes(), 1, at());
+    }
+    assert_eq!(std::fs::read_to_string(dir.path().join("0.log")).unwrap(), "line 2\n");
+}
+
+#[test]
+fn lines_that_cannot_be_written_are_counted_and_said_once_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let inner = dir.path().join("logs");
+    let mut log = log_in(&inner, 1000, 3);
+    log.write(b"lost 1\nlost 2\n", 2, at());
+    log.write(b"lost 3\n", 1, at());
+    std::fs::create_dir(&inner).unwrap();
+    log.write(b"kept\n", 1, at());
+    log.write(b"kept too\n", 1, at());
+    let text = std::fs::read_to_string(inner.join("0.log")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(
+        lines[0].contains("stderr F winddown: 3 lines (21 bytes) of output are missing here: ")
+    );
+    assert_eq!(lines[1..], ["kept", "kept too"]);
+}
+
+#[test]
+fn the_tail_is_the_last_80_lines_without_their_heads() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = log_in(dir.path(), 1 << 20, 3);
+    let mut lines = Lines::new(Stream::Err);
+    let mut out = Vec::new();
+    for n in 0..200 {
+        lines.take(format!("{n}\n").as_bytes(), at(), &mut out);
+    }
+    log.write(&out, 200, at());
+    let tail = log.tail();
+    assert_eq!((tail.lines().count(), tail.lines().next()), (80, Some("120")));
+    assert_eq!(tail.lines().last(), Some("199"));
+}
+
+#[test]
+fn the_tail_of_long_lines_is_2048_bytes_at_a_character_boundary() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = log_in(dir.path(), 1 << 20, 3);
+    let (mut lines, mut out) = (Lines::new(Stream::Out), Vec::new());
+    lines.take("ü".repeat(4000).as_bytes(), at(), &mut out);
+    lines.finish(at(), &mut out);
+    log.write(&out, 1, at());
+    assert!(log.tail().len() <= TAIL_BYTES && log.tail().chars().all(|c| c == 'ü'));
+}
+
+proptest! {
+    /// However the output is cut into reads, the bytes of each line are the same.
+    #[test]
+    fn how_the_output_is_cut_into_reads_does_not_change_it(
+        text in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'a'), Just(b'b')], 0..60),
+        cuts in proptest::collection::vec(0usize..60, 0..8),
+        scale in 1usize..2000,
+    ) {
+        // Long runs of the same byte reach the limit of a line.
+        let text: Vec<u8> = text
+            .into_iter()
+            .flat_map(|b| std::iter::repeat_n(b, if b == b'\n' { 1 } else { scale }))
+            .collect();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|c| (c * scale).min(text.len())).collect();
+        cuts.extend([0, text.len()]);
+        cuts.sort_unstable();
+        let chunks: Vec<&[u8]> = cuts.windows(2).map(|w| &text[w[0]..w[1]]).collect();
+        let logged = lines_of(&chunks);
+        let mut back = Vec::new();
+        for line in logged.lines() {
+            let mut parts = line.splitn(4, ' ').skip(2);
+            let full = parts.next() == Some("F");
+            let content = parts.next().unwrap();
+            prop_assert!(content.len() <= MAX_LINE);
+            back.extend_from_slice(content.as_bytes());
+            if full {
+                back.push(b'\n');
+            }
+        }
+        let mut expected = text;
+        if expected.last().is_some_and(|&b| b != b'\n') {
+            expected.push(b'\n');
+        }
+        prop_assert_eq!(back, expected);
+    }
+}

@@ -1,0 +1,236 @@
+//! An agent or a supervisor that dies between any two steps: nothing runs twice, nothing is lost.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+use winddown_shared::{Pod, Runtime as _};
+
+use crate::bed::{Bed, eventually, exit_of, host, is_running, sh, skip, stop, sync_until};
+
+/// An agent in a process of its own. Killed when dropped, so that a failed test leaves none.
+struct Agent(Child);
+
+impl Agent {
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Waits until it has ended by itself.
+    async fn ended(mut self) {
+        eventually("the agent ends", || self.0.try_wait().unwrap().is_some()).await;
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+/// Starts an agent which ends at the named step.
+fn agent(bed: &Bed, pod: &Pod, fault: &str) -> Agent {
+    let file = bed.path("pod.json");
+    std::fs::write(&file, serde_json::to_vec(pod.object()).unwrap()).unwrap();
+    Command::new(host())
+        .arg("run")
+        .args([bed.path("state"), bed.path("logs"), file])
+        .env("WINDDOWN_FAULT", fault)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map(Agent)
+        .unwrap()
+}
+
+fn lines(path: &Path) -> usize {
+    std::fs::read_to_string(path).unwrap_or_default().lines().count()
+}
+
+#[tokio::test]
+async fn an_agent_that_dies_at_any_step_of_a_start_leaves_a_pod_that_runs_exactly_once() {
+    for fault in [
+        "agent-before-attempt-dir",
+        "agent-after-attempt-dir",
+        "agent-after-attempt-record",
+        "agent-before-supervisor",
+        "agent-after-supervisor",
+        "agent-after-order",
+    ] {
+        let bed = Bed::new();
+        let runs = bed.path("runs");
+        let pod = bed.pod(&format!("echo run >> {}; exec sleep 1000", runs.display()));
+        agent(&bed, &pod, fault).ended().await;
+        let runtime = bed.open().await;
+        let seen = sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+        assert_eq!(seen[0].restart_count, 0, "{fault}");
+        eventually("it runs", || lines(&runs) > 0).await;
+        assert_eq!((lines(&runs), bed.supervisors().len()), (1, 1), "{fault}");
+        stop(&runtime, &pod, 5000).await;
+        bed.nothing_left().await;
+        assert_eq!(lines(&runs), 1, "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_supervisor_that_dies_while_it_starts_a_container_leaves_nothing_and_the_next_start_works()
+ {
+    for fault in
+        ["supervisor-before-launch", "supervisor-before-handover", "supervisor-after-handover"]
+    {
+        let bed = Bed::new();
+        let pod = bed.pod("exec sleep 1000");
+        // The agent reports that it could not start the container, and gives up.
+        agent(&bed, &pod, fault).ended().await;
+        bed.nothing_left().await;
+        let runtime = bed.open().await;
+        let listed = runtime.list_pods().await.unwrap();
+        assert!(listed.len() == 1 && !listed[0].running, "{fault}: {listed:?}");
+        sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+        assert_eq!(bed.supervisors().len(), 1, "{fault}");
+        stop(&runtime, &pod, 5000).await;
+        bed.nothing_left().await;
+    }
+}
+
+#[tokio::test]
+async fn a_supervisor_that_dies_at_the_end_of_its_container_leaves_no_process() {
+    for (fault, code) in [("supervisor-before-exit-record", 137), ("supervisor-before-end-all", 3)]
+    {
+        let bed = Bed::new();
+        let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
+            sh("main", "(setsid sleep 1000 &); exit 3")]}));
+        let agent = agent(&bed, &pod, fault);
+        bed.settled("main", 0).await;
+        bed.nothing_left().await;
+        agent.kill();
+        let runtime = bed.open().await;
+        let status = runtime.pod_status(pod.uid()).await.unwrap();
+        assert_eq!(exit_of(&status.containers[0]).unwrap().exit_code, code, "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_killed_while_its_pod_runs_is_followed_by_one_that_adopts_it() {
+    let bed = Bed::new();
+    let runs = bed.path("runs");
+    let pod = bed.pod(&format!("echo run >> {}; exec sleep 1000", runs.display()));
+    let agent = agent(&bed, &pod, "none");
+    eventually("it runs", || lines(&runs) > 0).await;
+    agent.kill();
+    let before = bed.processes();
+    let runtime = bed.open().await;
+    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    assert_eq!((bed.processes(), lines(&runs)), (before, 1));
+    let stopped = stop(&runtime, &pod, 5000).await;
+    assert_eq!(stopped.containers[0].exit_code, 143);
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_costs_log_lines_and_not_the_container_nor_its_exit_code() {
+    let bed = Bed::new();
+    let Some(_small) = SmallDisk::mount(&bed) else {
+        return skip("a full disk", "cannot mount a tmpfs");
+    };
+    let runtime = bed.open().await;
+    let (gate, filler) = (bed.path("gate"), bed.path("state/filler"));
+    // Far more output than a pipe holds: it would block if nobody read it.
+    let script = format!(
+        "echo before; while [ ! -e {gate} ]; do sleep 0.01; done; \
+         i=0; while [ $i -lt 20000 ]; do echo a line of output that is lost $i; i=$((i+1)); done; \
+         touch {gate}.done; while [ ! -e {gate}.more ]; do sleep 0.01; done; \
+         echo after; while [ ! -e {gate}.exit ]; do sleep 0.01; done; exit 42",
+        gate = gate.display()
+    );
+    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [sh("main", &script)]}));
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "before").await;
+    fill(&filler);
+    std::fs::write(&gate, "").unwrap();
+    let touch = |suffix: &str| {
+        let mut path = gate.clone().into_os_string();
+        path.push(suffix);
+        std::fs::write(path, "").unwrap();
+    };
+    let done = gate.with_extension("done");
+    eventually("the container went on", || done.exists()).await;
+    std::fs::remove_file(&filler).unwrap();
+    touch(".more");
+    bed.logged("main", 0, "after").await;
+    let log = bed.log("main", 0);
+    assert!(log.contains("of output are missing here: No space left"), "{}", &log[..300]);
+    fill(&filler);
+    touch(".exit");
+    let seen = crate::bed::status_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+    assert_eq!(exit_of(&seen[0]).unwrap().exit_code, 42, "the room for the record was kept");
+    bed.nothing_left().await;
+    let error = {
+        let other = bed.pod_named("other", "exec sleep 1000");
+        runtime.sync_pod(&other).await.unwrap_err()
+    };
+    let text = format!("{error}: {}", std::error::Error::source(&error).unwrap());
+    assert!(text.contains("cannot prepare container main of pod default/other"), "{text}");
+}
+
+fn fill(path: &Path) {
+    let mut file = std::fs::File::create(path).unwrap();
+    for size in [65536, 4096, 512, 1] {
+        while std::io::Write::write_all(&mut file, &vec![0; size]).is_ok() {}
+    }
+}
+
+/// A tmpfs on `state`, with the logs in it too.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(bed: &Bed) -> Option<Self> {
+        let at = bed.path("state");
+        std::fs::create_dir_all(&at).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=2m", "winddown-test"]).arg(&at);
+        let mounted = mount.stderr(Stdio::null()).status().is_ok_and(|s| s.success());
+        if !mounted {
+            return None;
+        }
+        std::fs::create_dir_all(at.join("logs")).unwrap();
+        std::os::unix::fs::symlink(at.join("logs"), bed.path("logs")).unwrap();
+        Some(Self(at))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_pods_are_asked_to_end_within_milliseconds() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let pods: Vec<Pod> =
+        (0..100).map(|i| bed.pod_named(&format!("p{i}"), "exec sleep 1000")).collect();
+    let began = tokio::time::Instant::now();
+    futures_util::future::try_join_all(pods.iter().map(|p| runtime.sync_pod(p))).await.unwrap();
+    println!("100 pods started in {:?}", began.elapsed());
+    let supervisors = bed.supervisors();
+    assert_eq!(supervisors.len(), 100);
+    let asked = tokio::time::Instant::now();
+    let stops = pods.iter().map(|pod| stop(&runtime, pod, 20_000));
+    let stopped = futures_util::future::join_all(stops).await;
+    let after = |at: Option<tokio::time::Instant>| at.unwrap().duration_since(asked);
+    let first = stopped.iter().map(|s| after(s.signalled_at)).min().unwrap();
+    let last = stopped.iter().map(|s| after(s.signalled_at)).max().unwrap();
+    let gone = stopped.iter().map(|s| after(s.stopped_at)).max().unwrap();
+    println!(
+        "first SIGTERM after {first:?}, the hundredth after {last:?}, all gone after {gone:?}"
+    );
+    assert!(last < Duration::from_millis(500), "{last:?}");
+    assert!(stopped.iter().all(|s| !s.forced()));
+    bed.nothing_left().await;
+    let is_there = |pid: &i32| Path::new(&format!("/proc/{pid}")).exists();
+    eventually("no zombie", || !supervisors.iter().any(is_there)).await;
+}

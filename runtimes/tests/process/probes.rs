@@ -1,0 +1,126 @@
+use serde_json::{Value, json};
+use winddown_shared::Pod;
+
+use crate::bed::{Bed, is_running, sh, status_until, stop, sync_until};
+
+fn file_probe(path: &str, more: &Value) -> Value {
+    let mut probe = json!({"exec": {"command": ["test", "-e", path]}, "periodSeconds": 1,
+        "failureThreshold": 1});
+    probe.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    probe
+}
+
+fn probed(bed: &Bed, kind: &str, probe: &Value) -> Pod {
+    let mut container = sh("main", "exec sleep 1000");
+    container[kind] = probe.clone();
+    bed.pod_of(&json!({"containers": [container]}))
+}
+
+#[tokio::test]
+async fn a_container_is_ready_when_its_readiness_probe_passes_and_not_before() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let mark = bed.path("ready");
+    let pod = probed(&bed, "readinessProbe", &file_probe(mark.to_str().unwrap(), &json!({})));
+    let seen = sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    assert!(seen[0].started && !seen[0].ready);
+    std::fs::write(&mark, "").unwrap();
+    status_until(&runtime, &pod, |c| c[0].ready).await;
+    std::fs::remove_file(&mark).unwrap();
+    status_until(&runtime, &pod, |c| !c[0].ready).await;
+    stop(&runtime, &pod, 5000).await;
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_container_whose_liveness_probe_fails_is_restarted() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let pod = probed(&bed, "livenessProbe", &file_probe("/no/such/file", &json!({})));
+    let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
+    assert_eq!(seen[0].last_exit.as_ref().unwrap().exit_code, 143);
+    stop(&runtime, &pod, 5000).await;
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_startup_probe_holds_up_what_comes_after_a_sidecar() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let mark = bed.path("up");
+    let mut sidecar = sh("side", "exec sleep 1000");
+    sidecar["restartPolicy"] = json!("Always");
+    sidecar["startupProbe"] = file_probe(mark.to_str().unwrap(), &json!({"failureThreshold": 100}));
+    let pod = bed.pod_of(
+        &json!({"initContainers": [sidecar], "containers": [sh("main", "exec sleep 1000")]}),
+    );
+    let seen = sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    assert!(!seen[0].started && !is_running(&seen[1]));
+    std::fs::write(&mark, "").unwrap();
+    let seen = sync_until(&runtime, &pod, |c| is_running(&c[1])).await;
+    assert!(seen[0].started && seen[0].ready);
+    stop(&runtime, &pod, 5000).await;
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn an_http_probe_takes_the_status_for_an_answer() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let answers = ["503 Busy", "200 OK", "200 OK"];
+    let server = tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        for answer in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 1024];
+            let n = stream.read(&mut request).await.unwrap();
+            assert!(request[..n].starts_with(b"GET /health HTTP/1.1\r\n"));
+            stream.write_all(format!("HTTP/1.1 {answer}\r\n\r\n").as_bytes()).await.unwrap();
+        }
+    });
+    let probe = json!({"httpGet": {"port": port, "path": "/health"}, "periodSeconds": 1,
+        "successThreshold": 2});
+    let pod = probed(&bed, "readinessProbe", &probe);
+    sync_until(&runtime, &pod, |c| is_running(&c[0]) && !c[0].ready).await;
+    status_until(&runtime, &pod, |c| c[0].ready).await;
+    server.await.unwrap();
+    stop(&runtime, &pod, 5000).await;
+}
+
+#[tokio::test]
+async fn a_container_whose_post_start_hook_fails_is_restarted() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let mark = bed.path("second");
+    let mut container = sh("main", "exec sleep 1000");
+    let hook = format!("if [ -e {m} ]; then exit 0; fi; touch {m}; exit 1", m = mark.display());
+    container["lifecycle"] = json!({"postStart": {"exec": {"command": ["/bin/sh", "-c", hook]}}});
+    let pod = bed.pod_of(&json!({"containers": [container]}));
+    let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && c[0].started).await;
+    assert!(seen[0].ready);
+    stop(&runtime, &pod, 5000).await;
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn an_adopted_container_stays_ready_and_is_probed_again() {
+    let bed = Bed::new();
+    let mark = bed.path("ready");
+    std::fs::write(&mark, "").unwrap();
+    let pod = probed(&bed, "readinessProbe", &file_probe(mark.to_str().unwrap(), &json!({})));
+    let first = bed.open().await;
+    sync_until(&first, &pod, |c| c[0].ready).await;
+    drop(first);
+    let second = bed.open().await;
+    let synced = winddown_shared::Runtime::sync_pod(&second, &pod).await.unwrap();
+    assert!(
+        synced.status.containers[0].ready,
+        "an agent's restart does not take it out of service"
+    );
+    std::fs::remove_file(&mark).unwrap();
+    status_until(&second, &pod, |c| !c[0].ready).await;
+    stop(&second, &pod, 5000).await;
+    bed.nothing_left().await;
+}
