@@ -190,6 +190,9 @@ pub(crate) fn failed(what: String) -> RuntimeError {
     RuntimeError::Failed { what, source: None }
 }
 
+/// How often a directory that somebody still writes into is removed again.
+const REMOVALS: usize = 8;
+
 pub(crate) fn caused(
     what: String,
     source: impl std::error::Error + Send + Sync + 'static,
@@ -197,9 +200,19 @@ pub(crate) fn caused(
     RuntimeError::Failed { what, source: Some(Arc::new(source)) }
 }
 
+/// Removes a directory. What a supervisor or a watcher still writes into it in the meantime (the last
+/// words of an attempt) is removed with it: each writes once more at most.
 fn remove_all(path: &PathBuf) -> Result<(), RuntimeError> {
-    match std::fs::remove_dir_all(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+    use std::io::ErrorKind::{DirectoryNotEmpty, NotFound};
+    let mut result = std::fs::remove_dir_all(path);
+    for _ in 0..REMOVALS {
+        match &result {
+            Err(e) if e.kind() == DirectoryNotEmpty => result = std::fs::remove_dir_all(path),
+            _ => break,
+        }
+    }
+    match result {
+        Err(e) if e.kind() != NotFound => {
             Err(caused(format!("cannot remove {}", path.display()), e))
         }
         _ => Ok(()),

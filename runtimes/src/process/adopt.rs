@@ -299,7 +299,8 @@ fn resume(
         ended.ok().map(|ended| (Watched { name, attempt, dir, supervisor }, ended))
     });
     if watched.is_none() {
-        let past = Past { backoff, is_of_this_boot, now };
+        let asked = found.dir.join(record::ASKED).exists();
+        let past = Past { backoff, is_of_this_boot, asked, now };
         run.end = Some(past.end(config, started_at, found.exit));
         run.main = None;
     }
@@ -310,6 +311,7 @@ fn resume(
 struct Past {
     backoff: Duration,
     is_of_this_boot: bool,
+    asked: bool,
     now: WallTime,
 }
 
@@ -320,18 +322,19 @@ impl Past {
             return End {
                 exit,
                 ran: Duration::ZERO,
+                asked: self.asked,
                 restart_at: self.due(config, Duration::ZERO, None),
             };
         };
         let ran = Duration::from_millis(record.ran_ms);
         let restart_at = self.due(config, ran, Some(record.finished_at));
-        End { exit: watcher::recorded_exit(record), ran, restart_at }
+        End { exit: watcher::recorded_exit(record), ran, asked: self.asked, restart_at }
     }
 
     /// When it may be started again. The wall clock may have jumped: never later than its back-off
     /// from now. A restart of the machine is not a crash of the container.
     fn due(&self, config: &ProcessConfig, ran: Duration, finished: Option<WallTime>) -> Instant {
-        if !self.is_of_this_boot {
+        if !self.is_of_this_boot || self.asked {
             return Instant::now();
         }
         let wait = config.backoff.after(self.backoff, ran);

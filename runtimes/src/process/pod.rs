@@ -97,6 +97,8 @@ pub(crate) struct End {
     pub(crate) exit: ContainerExit,
     /// How long it ran.
     pub(crate) ran: Duration,
+    /// The agent had asked for it, so it says nothing against the container: it is no crash.
+    pub(crate) asked: bool,
     /// When it may be started again.
     pub(crate) restart_at: Instant,
 }
@@ -228,6 +230,9 @@ impl Container {
     /// The number of the next attempt, the wait that precedes it, and the back-off to follow it.
     pub(crate) fn next(&self, backoff: &crate::plan::Backoff) -> (u32, Duration) {
         let Some(run) = &self.run else { return (0, Duration::ZERO) };
+        if run.end.as_ref().is_some_and(|end| end.asked) {
+            return (run.attempt.saturating_add(1), Duration::ZERO);
+        }
         let waited =
             run.end.as_ref().map_or(Duration::ZERO, |end| backoff.after(run.backoff, end.ran));
         (run.attempt.saturating_add(1), backoff.next(waited))

@@ -126,8 +126,15 @@ fn isolate() -> Result<SignalFd, String> {
     let _ = std::env::set_current_dir("/");
     let mut heard = SigSet::empty();
     heard.add(Signal::SIGCHLD);
+    heard.add(Signal::SIGTERM);
     SignalFd::with_flags(&heard, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
         .map_err(step("cannot listen for SIGCHLD"))
+}
+
+/// The machine's first process ends everything: the machine goes down and no agent is there to end
+/// the pods. Nobody else's SIGTERM means anything to a supervisor.
+fn is_farewell(signal: u32, sender: u32) -> bool {
+    i32::try_from(signal) == Ok(Signal::SIGTERM as i32) && sender == 1
 }
 
 /// A hook's order is one line, since its pipe stays open.
@@ -240,7 +247,11 @@ impl<'a> Running<'a> {
                 return None;
             }
             if ready[0] {
-                while let Ok(Some(_)) = self.signals.read_signal() {}
+                while let Ok(Some(signal)) = self.signals.read_signal() {
+                    if is_farewell(signal.ssi_signo, signal.ssi_pid) {
+                        let _ = nix::sys::signal::kill(main, Signal::SIGTERM);
+                    }
+                }
                 if let Some(status) = tree::reap(main) {
                     return Some(status);
                 }
