@@ -8,6 +8,10 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::values::{self, PodName};
 
+mod install;
+
+pub use install::{InstallArgs, UninstallArgs};
+
 /// Forms a command's result can have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
@@ -260,69 +264,6 @@ pub struct KillArgs {
         hide_possible_values = true
     )]
     pub output: TextFormat,
-}
-
-/// Puts the binary, units, drop-ins, default configuration and directories in place.
-#[derive(Clone, Debug, Args)]
-#[command(after_help = "\
-Examples:
-  winddown install --runtime process
-  winddown install --start
-  winddown install --root /mnt/image
-  winddown install --dry-run")]
-pub struct InstallArgs {
-    /// Install into this directory tree instead of the running system
-    #[arg(long, value_name = "DIR", default_value = "/")]
-    pub root: PathBuf,
-    /// What will run the containers: process (this host's own processes) or cri (containerd, CRI-O)
-    #[arg(
-        long,
-        value_enum,
-        value_name = "RUNTIME",
-        default_value_t = RuntimeChoice::Process,
-        hide_possible_values = true
-    )]
-    pub runtime: RuntimeChoice,
-    /// Start with this configuration instead of the default one; an existing one is never touched
-    #[arg(long, value_name = "FILE")]
-    pub from: Option<PathBuf>,
-    /// The directory the program goes to, below --root
-    #[arg(long, value_name = "DIR", default_value = "/usr/bin")]
-    pub bin_dir: PathBuf,
-    /// Do not enable the unit
-    #[arg(long)]
-    pub no_enable: bool,
-    /// Start the agent when everything is in place
-    #[arg(long, conflicts_with = "no_enable")]
-    pub start: bool,
-    /// Overwrite files of the same names that winddown did not put there
-    #[arg(long)]
-    pub force: bool,
-    /// Only say what would be done
-    #[arg(long)]
-    pub dry_run: bool,
-}
-
-/// Takes away what install put in place. Manifests always stay; configuration, state and logs stay
-/// unless --purge.
-#[derive(Clone, Debug, Args)]
-#[command(after_help = "\
-Examples:
-  winddown uninstall
-  winddown uninstall --root /mnt/image --purge")]
-pub struct UninstallArgs {
-    /// Uninstall from this directory tree instead of the running system
-    #[arg(long, value_name = "DIR", default_value = "/")]
-    pub root: PathBuf,
-    /// Remove configuration, state and logs as well
-    #[arg(long)]
-    pub purge: bool,
-    /// Remove files that were edited since they were installed, too
-    #[arg(long)]
-    pub force: bool,
-    /// Only say what would be done
-    #[arg(long)]
-    pub dry_run: bool,
 }
 
 /// Checks or shows the configuration.
