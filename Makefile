@@ -22,7 +22,8 @@ build: ## Build the agent: target/release/winddown
 demo: ## Rehearse a shutdown on this machine: real agent, real pods, stand-in for logind
 	@tests/node/packages.sh build
 	@$(CARGO) build --quiet --package winddown
-	@target/debug/winddown drill examples/node --config examples/node-config.yaml
+	@# 5: a pod needed SIGKILL. One of the examples ignores SIGTERM on purpose.
+	@target/debug/winddown drill examples/node --config examples/node-config.yaml || [ $$? = 5 ]
 
 demo-node: ## The same in a disposable systemd node: real logind, real power-off (needs root)
 	@tests/node/packages.sh test

@@ -21,6 +21,10 @@ use std::time::Duration;
 use node::{BenchError, TestNode};
 use table::Table;
 
+const USAGE: &str = "\
+usage: winddown-bench [--pods N] [--critical N] [--stop-ms MS] [--idle SECONDS]
+Measures the agent that was built beside it (or WINDDOWN_BIN). Defaults: 100, 20, 1000, 30.";
+
 /// What to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Options {
@@ -41,6 +45,10 @@ async fn main() -> ExitCode {
         && command == "pod"
     {
         return pod::run(log.as_ref(), stop_ms.parse().unwrap_or(0)).await;
+    }
+    if args.iter().any(|arg| arg == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
     }
     let options = match Options::parse(&args) {
         Ok(options) => options,
@@ -83,7 +91,7 @@ impl Options {
             pods: 100,
             critical: 20,
             stop: Duration::from_secs(1),
-            idle: Duration::from_secs(20),
+            idle: Duration::from_secs(30),
         };
         let mut args = args.iter();
         while let Some(name) = args.next() {

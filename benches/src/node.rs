@@ -126,9 +126,9 @@ impl TestNode {
         self.agent.id().ok_or_else(|| BenchError::AgentEnded(self.agent_log()))
     }
 
-    /// The agent's program, as its command line has it.
-    pub(crate) fn agent_program(&self) -> String {
-        self.program.display().to_string()
+    /// The agent's program.
+    pub(crate) fn agent_program(&self) -> &Path {
+        &self.program
     }
 
     /// What the ordinary and the critical pods wrote down.
@@ -191,6 +191,7 @@ async fn private_bus(dir: &Path) -> Result<(Child, String), BenchError> {
         .args(["--nofork", "--nopidfile", "--print-address"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
         .map_err(|source| BenchError::Start { program: "dbus-daemon".to_owned(), source })?;

@@ -1,9 +1,11 @@
 //! What the kernel says about a process: memory, time on a processor, wake-ups.
 
+use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-/// What a process has used since its start.
+/// What processes use while they are watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     /// On a processor, all threads together.
@@ -12,19 +14,55 @@ pub(crate) struct Used {
     pub(crate) wake_ups: u64,
 }
 
-/// Reads what the process has used; zero for one that is gone.
-pub(crate) fn used(pid: u32) -> Used {
-    let threads = fs::read_dir(format!("/proc/{pid}/task"));
-    threads.into_iter().flatten().flatten().fold(Used::default(), |sum, thread| {
-        let read = |name| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
-        // The first number is the time on a processor in nanoseconds; /proc/PID/stat would round
-        // to hundredths of a second.
-        let cpu = read("schedstat").split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-        Used {
-            cpu: sum.cpu + Duration::from_nanos(cpu),
-            wake_ups: sum.wake_ups + number(&read("status"), "voluntary_ctxt_switches:"),
+/// Adds up what the threads of some processes use. The kernel keeps these numbers per thread and
+/// drops them with it, so they are looked at again and again.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pids: Vec<u32>,
+    last: HashMap<u32, Used>,
+    sum: Used,
+}
+
+impl Watch {
+    /// Starts to watch `pids`.
+    pub(crate) fn new(pids: Vec<u32>) -> Self {
+        let mut watch = Self { pids, last: HashMap::new(), sum: Used::default() };
+        watch.look();
+        watch.sum = Used::default();
+        watch
+    }
+
+    /// Adds what was used since the last look.
+    pub(crate) fn look(&mut self) {
+        let now: HashMap<u32, Used> = self.pids.iter().copied().flat_map(threads).collect();
+        for (thread, used) in &now {
+            let before = self.last.get(thread).copied().unwrap_or_default();
+            self.sum.cpu += used.cpu.saturating_sub(before.cpu);
+            self.sum.wake_ups += used.wake_ups.saturating_sub(before.wake_ups);
         }
-    })
+        self.last = now;
+    }
+
+    /// What was used between the start and the last look.
+    pub(crate) fn used(&self) -> Used {
+        self.sum
+    }
+}
+
+/// What each thread of a process has used since its start; nothing for a process that is gone.
+fn threads(pid: u32) -> Vec<(u32, Used)> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads
+        .filter_map(|thread| {
+            let read = |name| fs::read_to_string(thread.path().join(name)).ok();
+            // The first number is the time on a processor in nanoseconds; /proc/PID/stat would
+            // round to hundredths of a second.
+            let cpu = read("schedstat")?.split(' ').next()?.parse().ok()?;
+            let wake_ups = number(&read("status")?, "voluntary_ctxt_switches:");
+            let id = thread.file_name().to_str()?.parse().ok()?;
+            Some((id, Used { cpu: Duration::from_nanos(cpu), wake_ups }))
+        })
+        .collect()
 }
 
 /// Memory of a process in bytes.
@@ -42,14 +80,15 @@ pub(crate) fn memory(pid: u32) -> Memory {
     Memory { resident: number(&rollup, "Rss:") * 1024, share: number(&rollup, "Pss:") * 1024 }
 }
 
-/// All running processes whose first two words are the given ones.
-pub(crate) fn with_words(program: &str, command: &str) -> Vec<u32> {
+/// All running processes of the given program whose first argument is `command`.
+pub(crate) fn running(program: &Path, command: &str) -> Vec<u32> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let line = fs::read_to_string(entry.path().join("cmdline")).ok()?;
-        let mut words = line.split('\0');
-        (words.next()? == program && words.next()? == command).then_some(pid)
+        let is_it = line.split('\0').nth(1) == Some(command)
+            && fs::read_link(entry.path().join("exe")).ok()? == program;
+        is_it.then_some(pid)
     })
     .collect()
 }
@@ -61,13 +100,27 @@ fn number(text: &str, field: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{memory, number, used};
+    use super::{Watch, memory, number};
 
     #[test]
-    fn our_own_process_uses_something() {
-        let pid = std::process::id();
-        assert!(used(pid).cpu.as_nanos() > 0);
-        assert!(memory(pid).resident >= memory(pid).share);
+    fn a_thread_that_comes_and_goes_takes_nothing_away() {
+        let mut watch = Watch::new(vec![std::process::id()]);
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || ended.recv().is_ok());
+        watch.look();
+        let with_it = watch.used();
+        end.send(()).unwrap();
+        assert!(thread.join().unwrap());
+        watch.look();
+        assert!(watch.used().cpu >= with_it.cpu);
+        assert!(watch.used().wake_ups >= with_it.wake_ups);
+        assert!(watch.used().cpu.as_nanos() > 0);
+    }
+
+    #[test]
+    fn our_own_memory_is_at_least_our_share() {
+        let memory = memory(std::process::id());
+        assert!(memory.share > 0 && memory.resident >= memory.share);
     }
 
     #[test]

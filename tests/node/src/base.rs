@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::process::Command;
+use tokio::sync::OnceCell;
 
 /// Programs that booting and inspecting a node takes, each with the Debian package that has it.
 const PROGRAMS: [(&str, &str); 5] = [
@@ -96,14 +97,19 @@ impl Base {
 }
 
 /// The path of the `winddown` binary to try: `WINDDOWN_BIN` if set, else the workspace's own,
-/// built first so that a test never runs yesterday's agent.
+/// built first (once per process) so that a test never runs yesterday's agent.
 ///
 /// # Errors
 /// [`Unavailable::Build`] when it does not compile.
 pub async fn agent_binary() -> Result<PathBuf, Unavailable> {
-    if let Some(path) = std::env::var_os("WINDDOWN_BIN") {
-        return Ok(PathBuf::from(path));
+    static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
+    match std::env::var_os("WINDDOWN_BIN") {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => BUILT.get_or_try_init(build_agent).await.cloned(),
     }
+}
+
+async fn build_agent() -> Result<PathBuf, Unavailable> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut build = Command::new(cargo);
     build

@@ -11,7 +11,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{Base, cgroup};
@@ -156,6 +156,10 @@ impl Node {
     /// A command that will run in all namespaces of the node, with a clean environment. The caller
     /// starts it; its output is readable as it comes.
     ///
+    /// It must have ended when the node goes down: systemd stops all processes before it ends them,
+    /// nsenter stops itself along with its child, nobody outside wakes it up, and so systemd waits
+    /// its 90 s for a child that nobody collects.
+    ///
     /// # Errors
     /// [`NodeError::Off`].
     pub fn command(&self, argv: &[&str]) -> Result<Command, NodeError> {
@@ -279,6 +283,25 @@ impl Node {
             stdout: String::new(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         })
+    }
+
+    /// The journal's entries from now on, as JSON lines on the standard output of a process that
+    /// runs until it is dropped. The node must be on.
+    ///
+    /// # Errors
+    /// [`NodeError::Start`].
+    pub fn follow_journal(&self, args: &[&str]) -> Result<Child, NodeError> {
+        Command::new("journalctl")
+            .arg("--directory")
+            .arg(self.host_path("/var/log/journal"))
+            .args(["--quiet", "--follow", "--lines=0", "--output=json"])
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|source| NodeError::Start { program: "journalctl".to_owned(), source })
     }
 
     /// What the node printed on its console since it was created.

@@ -4,12 +4,12 @@ use std::error::Error;
 use std::fs;
 use std::io::{Write as _, stdout};
 use std::path::Path;
-use std::process::{ExitCode, Stdio};
+use std::pin::pin;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::time::timeout;
 use winddown_node_tests::{Base, JournalEntry, Node, agent_binary};
 
 /// How long the pods may take to start. The slowest of the examples has an init container.
@@ -19,7 +19,12 @@ const POWER_OFF: Duration = Duration::from_secs(120);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    match demo().await {
+    // Interrupted or not, the node and its files are gone afterwards.
+    let ended = tokio::select! {
+        ended = demo() => ended,
+        _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let mut text = error.to_string();
@@ -42,10 +47,13 @@ async fn demo() -> Result<(), Box<dyn Error>> {
 
     let mut node = Node::boot(&base).await?;
     step("The node is up. Installing winddown in it:");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let config = fs::read(examples.join("node-config.yaml"))?;
+    node.write("/etc/winddown/config.yaml", config, 0o644)?;
     node.install(&agent, "/opt/winddown")?;
     print(&node.run(&["/opt/winddown", "install", "--runtime", "process"]).await?);
 
-    let pods = copy_examples(&node)?;
+    let pods = copy_pods(&node, &examples.join("node"))?;
     step(&format!("{pods} pods from examples/node, and `systemctl start winddown`:"));
     node.run(&["systemctl", "start", "winddown"]).await?;
     node.wait_until("all pods to run", START, async || running(&node).await == Some(pods)).await?;
@@ -60,11 +68,10 @@ async fn demo() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Copies the example pods into the node and returns how many there are.
-fn copy_examples(node: &Node) -> Result<usize, Box<dyn Error>> {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/node");
+/// Copies the manifests in `examples` into the node and returns how many there are.
+fn copy_pods(node: &Node, examples: &Path) -> Result<usize, Box<dyn Error>> {
     let mut pods = 0;
-    for entry in fs::read_dir(&examples)? {
+    for entry in fs::read_dir(examples)? {
         let path = entry?.path();
         if path.extension().is_some_and(|ext| ext == "yaml") {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -75,50 +82,47 @@ fn copy_examples(node: &Node) -> Result<usize, Box<dyn Error>> {
     Ok(pods)
 }
 
-/// How many pods run with all their containers ready.
+/// How many pods run with all their containers ready, or have done their work.
 async fn running(node: &Node) -> Option<usize> {
     let status = node.run(&["winddown", "status", "--output", "json"]).await.ok()?;
     let status: Value = serde_json::from_str(&status).ok()?;
     let ready = |pod: &&Value| {
-        pod["phase"] == "Running" && pod["readyContainers"] == pod["wantedContainers"]
+        pod["phase"] == "Succeeded"
+            || pod["phase"] == "Running" && pod["readyContainers"] == pod["wantedContainers"]
     };
     Some(status["pods"].as_array()?.iter().filter(ready).count())
 }
 
 /// Powers the node off and shows what logind and the agent say about it, as they say it.
 async fn power_off(node: &mut Node) -> Result<(), Box<dyn Error>> {
-    let mut journal = node
-        .command(&[
-            "journalctl",
-            "--follow",
-            "--lines=0",
-            "--output=json",
-            "--unit=winddown",
-            "--unit=systemd-logind",
-        ])?
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()?;
+    let mut journal = node.follow_journal(&["--unit=winddown", "--unit=systemd-logind"])?;
     let output = journal.stdout.take().ok_or("journalctl has no output")?;
+    let mut lines = BufReader::new(output).lines();
     let started: u64 = node.run(&["date", "+%s%N"]).await?.trim().parse()?;
     node.run(&["systemctl", "poweroff"]).await?;
-
-    // The pipe ends when the node's power-off ends journalctl.
-    let mut lines = BufReader::new(output).lines();
-    let shown = timeout(POWER_OFF, async {
-        while let Some(line) = lines.next_line().await? {
-            if let Some(entry) = JournalEntry::parse(&line) {
-                let since = Duration::from_nanos(entry.at.saturating_sub(started)).as_secs_f64();
-                say(&format!("  {since:7.3}  {:<15}  {}", entry.sender, entry.message));
+    let mut off = pin!(node.wait_off(POWER_OFF));
+    loop {
+        tokio::select! {
+            biased;
+            line = lines.next_line() => match line? {
+                Some(line) => show(&line, started),
+                None => break,
+            },
+            ended = &mut off => {
+                ended?;
+                return Ok(());
             }
         }
-        std::io::Result::Ok(())
-    });
-    shown.await.map_err(|_| format!("the node was still up after {POWER_OFF:?}"))??;
-    node.wait_off(POWER_OFF).await?;
+    }
+    off.await?;
     Ok(())
+}
+
+fn show(line: &str, started: u64) {
+    if let Some(entry) = JournalEntry::parse(line) {
+        let since = Duration::from_nanos(entry.at.saturating_sub(started)).as_secs_f64();
+        say(&format!("  {since:7.3}  {:<15}  {}", entry.sender, entry.message));
+    }
 }
 
 fn step(text: &str) {

@@ -14,7 +14,7 @@ async fn a_shutdown_signal_from_an_unprivileged_user_touches_no_pod_and_is_logge
 
     let warned = async || {
         let said = scenario.node.journal_entries(&["--unit=winddown"]).await.unwrap_or_default();
-        said.iter().any(|entry| entry.message.contains("PrepareForShutdown"))
+        said.iter().any(|entry| entry.message.contains("ignored a shutdown signal"))
     };
     scenario.node.wait_until("the attempt to be logged", SOON, warned).await?;
     let status = scenario.status().await?;
