@@ -28,6 +28,7 @@ use winddown_shared::{
 };
 
 mod adopt;
+mod asked;
 mod cgroup;
 mod config;
 mod hook;
@@ -77,6 +78,7 @@ pub(crate) struct Context {
     pub(crate) starts: Arc<Semaphore>,
     pub(crate) cgroups: cgroup::Cgroups,
     pub(crate) alive: watch::Receiver<()>,
+    pub(crate) asked: asked::Notes,
 }
 
 impl ProcessRuntime {

@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, WallTime};
 
+use super::asked::{self, Notes};
 use super::cgroup::Cgroups;
 use super::config::ProcessConfig;
 use super::pod::{Container, End, PodEntry, Run, kind_of};
@@ -89,6 +90,7 @@ pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenEr
         changes: broadcast::Sender::new(CHANGES),
         starts: Arc::new(Semaphore::new(config.parallel_starts.max(1))),
         alive,
+        asked: Notes::start(),
         config,
     });
     if let Err(why) = context.cgroups.enforced() {
@@ -273,6 +275,7 @@ fn resume(
     let started_at = found.started.started_at;
     let backoff = Duration::from_millis(found.record.backoff_ms);
     let is_of_this_boot = found.started.boot_id == boot;
+    let asked = asked::was_asked(&found.dir);
     let id = found.started.main;
     let main = Process::open(&config.proc_root, id.pid, id.start_time).ok().flatten();
     let mut run = Run {
@@ -287,7 +290,8 @@ fn resume(
         probed: false,
         failing: false,
         ending: false,
-        signalled_at: None,
+        // When exactly is not known any more, but it was: it is not asked twice.
+        signalled_at: asked.then(Instant::now),
         forced: false,
         end: None,
     };
@@ -299,7 +303,6 @@ fn resume(
         ended.ok().map(|ended| (Watched { name, attempt, dir, supervisor }, ended))
     });
     if watched.is_none() {
-        let asked = found.dir.join(record::ASKED).exists();
         let past = Past { backoff, is_of_this_boot, asked, now };
         run.end = Some(past.end(config, started_at, found.exit));
         run.main = None;

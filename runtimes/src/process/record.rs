@@ -7,7 +7,7 @@
 //! STATE/pods/UID/NAME/ATTEMPT/attempt.json         written by the agent before anything is started
 //! STATE/pods/UID/NAME/ATTEMPT/started.json         written by the supervisor before the command runs
 //! STATE/pods/UID/NAME/ATTEMPT/exit.json            written by the supervisor when the command ended
-//! STATE/pods/UID/NAME/ATTEMPT/asked                there if the agent had asked the command to end
+//! STATE/pods/UID/NAME/ATTEMPT/asked                there if the agent has asked the command to end
 //! STATE/pods/UID/NAME/ATTEMPT/termination-log      for the container to write
 //! ```
 //!
@@ -33,8 +33,6 @@ pub(crate) const EXIT_RESERVE: &str = "exit.reserve";
 pub(crate) const SUPERVISOR: &str = "supervisor";
 /// What the supervisor writes into its own file once nothing of the container is left.
 pub(crate) const ENDED: &str = "ended";
-/// An empty file: the agent had asked the attempt to end.
-pub(crate) const ASKED: &str = "asked";
 pub(crate) const START_ERROR: &str = "start-error";
 pub(crate) const TERMINATION_LOG: &str = "termination-log";
 

@@ -17,13 +17,15 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep_until, timeout};
-use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer};
+use winddown_shared::{
+    ContainerKind, Grace, Pod, PodStopped, PodUid, RuntimeError, StoppedContainer,
+};
 
 use super::hook::{self, Handler};
 use super::order::Command;
 use super::pod::{PodEntry, PodState, StopRecord};
 use super::procfs::{self, Process};
-use super::{Context, failed, launch};
+use super::{Context, failed, launch, paths};
 
 /// The longest time before the end at which a sidecar that still waits is asked to end.
 const LAST_CALL: Duration = Duration::from_secs(2);
@@ -163,7 +165,14 @@ fn targets(context: &Context, state: &PodState) -> Vec<Target> {
 /// Asks a container to end, once.
 fn signal(state: &mut PodState, target: &Target) {
     let Some(run) = state.run(&target.name, target.attempt) else { return };
-    if run.end.is_some() || run.signalled_at.is_some() {
+    if run.end.is_some() {
+        return;
+    }
+    if let Some(asked) = run.signalled_at {
+        // By an earlier stop, or by the agent before this one.
+        if let Some(record) = &mut state.stop {
+            record.signalled_at.get_or_insert(asked);
+        }
         return;
     }
     if let Some(main) = &run.main {
@@ -175,6 +184,10 @@ fn signal(state: &mut PodState, target: &Target) {
     if let Some(record) = &mut state.stop {
         record.signalled_at.get_or_insert(now);
     }
+}
+
+fn attempt_dir(context: &Context, uid: &PodUid, target: &Target) -> PathBuf {
+    paths::container(&context.config, uid, &target.name).join(target.attempt.to_string())
 }
 
 async fn end_one(
@@ -198,6 +211,7 @@ async fn end_one(
             }
         }
         signal(&mut entry.lock(), &target);
+        context.asked.take(attempt_dir(context, entry.uid(), &target));
         grace.over().await;
     };
     tokio::select! {

@@ -100,7 +100,7 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
         end_unsupervised(context, entry, &watched).await;
     }
     let record = record::read::<ExitRecord>(&watched.dir.join(record::EXIT));
-    let asked = enter_end(context, entry, &watched, record);
+    enter_end(context, entry, &watched, record);
     entry.announce();
     let Ok(supervisor) = watched.supervisor.duplicate().and_then(Ready::new) else { return };
     if supervisor.readable().await.is_ok() {
@@ -109,10 +109,6 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
     let dir = watched.dir;
     let _ = tokio::task::spawn_blocking(move || {
         let attempt: Option<AttemptRecord> = record::read(&dir.join(record::ATTEMPT));
-        if asked {
-            // Lost with a crash of the machine, which clears the back-off anyway.
-            let _ = record::create(&dir.join(record::ASKED));
-        }
         if let Some(cgroup) = attempt.and_then(|attempt| attempt.cgroup) {
             let _ = std::fs::remove_dir(cgroup);
         }
@@ -139,19 +135,13 @@ async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched
     }
 }
 
-/// Says whether the agent had asked for the end.
-fn enter_end(
-    context: &Context,
-    entry: &PodEntry,
-    watched: &Watched,
-    record: Option<ExitRecord>,
-) -> bool {
+fn enter_end(context: &Context, entry: &PodEntry, watched: &Watched, record: Option<ExitRecord>) {
     let config = &context.config;
     let mut state = entry.lock();
     let stopping = state.stop.is_some();
-    let Some(run) = state.run(&watched.name, watched.attempt) else { return false };
-    if let Some(end) = &run.end {
-        return end.asked;
+    let Some(run) = state.run(&watched.name, watched.attempt) else { return };
+    if run.end.is_some() {
+        return;
     }
     let asked = stopping && run.signalled_at.is_some();
     let (exit, ran) = match record {
@@ -165,7 +155,6 @@ fn enter_end(
     run.ready = false;
     let wait = if asked { Duration::ZERO } else { config.backoff.after(run.backoff, ran) };
     run.end = Some(End { exit, ran, asked, restart_at: Instant::now() + wait });
-    asked
 }
 
 /// Removes the records of all but the last two attempts of the container whose attempt `dir` is.

@@ -169,3 +169,30 @@ fn kill(pid: i32) {
     let pid = nix::unistd::Pid::from_raw(pid);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
 }
+
+#[tokio::test]
+async fn a_container_that_was_asked_to_end_is_not_asked_again_by_the_next_agent() {
+    let bed = Bed::new();
+    let pod = bed.pod("trap 'echo asked' TERM; echo up; while :; do sleep 0.02; done");
+    let first = bed.open().await;
+    first.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    let long = Grace::fixed(Duration::from_secs(60));
+    let stop = first.stop_pod(pod.uid(), Some(&pod), long);
+    let asked = async {
+        bed.logged("main", 0, "asked").await;
+        let mark = bed.path(&format!("state/pods/{}/main/0/asked", pod.uid()));
+        eventually("the mark is on disk", || mark.exists()).await;
+    };
+    tokio::select! {
+        stopped = stop => panic!("the container ignores SIGTERM: {stopped:?}"),
+        () = asked => {}
+    }
+    drop(first);
+    let second = bed.open().await;
+    let stopped = second.stop_pod(pod.uid(), None, Grace::fixed(Duration::from_millis(300))).await;
+    assert!(stopped.unwrap().forced());
+    assert_eq!(bed.log("main", 0).matches("asked").count(), 1);
+    second.forget_pod(pod.uid()).await.unwrap();
+    bed.nothing_left().await;
+}

@@ -82,7 +82,7 @@ async fn a_hung_runtime_delays_its_own_pod_only_and_the_report_names_it() {
         .collect();
     assert_eq!(left, ["hung"]);
     let exits: Vec<_> = report.pods().map(|(_, pod)| pod.exit).collect();
-    assert_eq!(exits, [None, Some(secs(1)), Some(Duration::from_millis(21_100))]);
+    assert_eq!(exits, [Some(secs(1)), None, Some(Duration::from_millis(21_100))]);
     assert_eq!(node.releases(), 1);
 }
 

@@ -1,0 +1,247 @@
+//! Containers of a runtime that speaks the Container Runtime Interface v1: containerd, CRI-O.
+//!
+//! # Behaviour
+//! * The runtime need not be there when the agent starts, and may be restarted at any moment: calls
+//!   fail with an error that says what to do, and the pod workers try again. Each call has a deadline,
+//!   so a hung runtime delays a pod and stops nobody else.
+//! * Everything this agent makes has a label of its own ([`CriRuntime`] never touches the rest, for
+//!   example a kubelet's pods) and the labels of the kubelet, so that `crictl pods` reads well. The
+//!   labels are the only record: an agent that was restarted or killed lists, adopts and goes on. A
+//!   name that carries the attempt's number can be taken only once, so nothing is made twice.
+//! * What runs is known in memory. Exits are heard through `GetContainerEvents` where the runtime has
+//!   it and through a pidfd of the container's first process elsewhere; a listing of everything, once
+//!   a minute, is the safety net.
+//! * A stop sends its first `StopContainer` without asking the runtime anything.
+//!
+//! # Limits
+//! * The cgroup of a whole pod gets no limits of its own; those of its containers are applied.
+//! * Volumes are `hostPath` and `emptyDir`; what else a pod may ask for and does not get is refused by
+//!   name ([`check_supported`]).
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Semaphore, broadcast, watch};
+use winddown_shared::{
+    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, PodUidMap, Runtime, RuntimeError, RuntimePod,
+    SyncedPod,
+};
+
+mod action;
+mod api;
+mod client;
+mod config;
+mod dirs;
+mod exits;
+#[cfg(feature = "fake-cri")]
+pub mod fake;
+mod garbage;
+mod health;
+mod image;
+mod labels;
+mod list;
+mod logs;
+mod mounts;
+mod observe;
+mod open;
+mod pod;
+mod probe;
+mod sandbox;
+mod spec;
+mod start;
+mod status;
+mod stop;
+mod support;
+mod sync;
+mod volumes;
+
+pub use client::EndpointError;
+pub use config::{CgroupDriver, CriConfig, CriTimes};
+pub use health::CriHealth;
+pub use open::CriOpenError;
+pub use support::{Unsupported, check_supported};
+
+use client::Client;
+use pod::PodEntry;
+
+/// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
+const CHANGES: usize = 1024;
+
+/// Runs pods as containers of a CRI runtime. See the [module](self).
+///
+/// Dropping it stops nothing: the containers go on, and the next [`open`](Self::open) finds them.
+#[derive(Debug)]
+pub struct CriRuntime {
+    context: Arc<Context>,
+    /// Held for as long as this agent uses the state directory.
+    _lock: File,
+    /// Its end tells the tasks that the runtime is gone.
+    _alive: watch::Sender<()>,
+}
+
+/// What every part of the runtime needs.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) config: CriConfig,
+    pub(crate) client: Client,
+    pub(crate) changes: broadcast::Sender<PodUid>,
+    pub(crate) health: watch::Sender<CriHealth>,
+    pub(crate) starts: Semaphore,
+    pub(crate) pulls: Semaphore,
+    pub(crate) driver: sandbox::Driver,
+    /// The runtime tells exits by itself.
+    pub(crate) events_live: AtomicBool,
+    pub(crate) alive: watch::Receiver<()>,
+    pods: Mutex<PodUidMap<Arc<PodEntry>>>,
+    adopted: AtomicBool,
+    adopting: tokio::sync::Mutex<()>,
+}
+
+impl CriRuntime {
+    /// Takes the state directory and prepares the connection; the runtime need not be there yet.
+    ///
+    /// Must be called inside a tokio runtime with I/O and time.
+    ///
+    /// # Errors
+    /// The endpoint is no socket, the directories cannot be made, or another agent uses them.
+    pub fn open(config: CriConfig) -> Result<Self, CriOpenError> {
+        open::open(config)
+    }
+
+    /// How the runtime is, and its changes.
+    pub fn health(&self) -> watch::Receiver<CriHealth> {
+        self.context.health.subscribe()
+    }
+
+    fn assemble(context: Arc<Context>, lock: File, alive: watch::Sender<()>) -> Self {
+        Self { context, _lock: lock, _alive: alive }
+    }
+}
+
+impl Runtime for CriRuntime {
+    async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
+        self.context.ensure_adopted().await?;
+        let entry = self.context.entry_for(pod.uid());
+        sync::sync(&self.context, &entry, pod).await
+    }
+
+    async fn stop_pod(
+        &self,
+        uid: &PodUid,
+        pod: Option<&Pod>,
+        grace: Grace,
+    ) -> Result<PodStopped, RuntimeError> {
+        self.context.ensure_adopted().await?;
+        match self.context.entry(uid) {
+            Some(entry) => stop::stop(&self.context, &entry, pod, grace).await,
+            None => Ok(PodStopped::default()),
+        }
+    }
+
+    async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        self.context.ensure_adopted().await?;
+        match self.context.entry(uid) {
+            Some(entry) => garbage::clean(&self.context, &entry).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        self.context.ensure_adopted().await?;
+        let Some(entry) = self.context.entry(uid) else { return Ok(()) };
+        garbage::forget(&self.context, &entry).await?;
+        self.context.pods().remove(uid);
+        Ok(())
+    }
+
+    async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
+        self.context.ensure_adopted().await?;
+        let entry = self.context.entry(uid);
+        Ok(entry.map(|entry| status::status(&entry.lock())).unwrap_or_default())
+    }
+
+    async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
+        list::list_all(&self.context).await?;
+        Ok(self.context.pods().values().map(|entry| entry.lock().summary(entry.uid())).collect())
+    }
+
+    fn changes(&self) -> broadcast::Receiver<PodUid> {
+        self.context.changes.subscribe()
+    }
+}
+
+impl Context {
+    fn new(config: CriConfig, client: Client, alive: watch::Receiver<()>) -> Self {
+        Self {
+            starts: Semaphore::new(config.parallel_starts.max(1)),
+            pulls: Semaphore::new(config.parallel_pulls.max(1)),
+            changes: broadcast::Sender::new(CHANGES),
+            health: watch::Sender::new(CriHealth::unknown()),
+            driver: sandbox::Driver::default(),
+            events_live: AtomicBool::new(false),
+            alive,
+            pods: Mutex::default(),
+            adopted: AtomicBool::new(false),
+            adopting: tokio::sync::Mutex::new(()),
+            config,
+            client,
+        }
+    }
+
+    pub(crate) fn pods(&self) -> MutexGuard<'_, PodUidMap<Arc<PodEntry>>> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn entry(&self, uid: &PodUid) -> Option<Arc<PodEntry>> {
+        self.pods().get(uid).cloned()
+    }
+
+    pub(crate) fn entry_for(&self, uid: &PodUid) -> Arc<PodEntry> {
+        let mut pods = self.pods();
+        let fresh = || Arc::new(PodEntry::new(uid.clone(), self.changes.clone()));
+        Arc::clone(pods.entry(uid.clone()).or_insert_with(fresh))
+    }
+
+    /// Looks once at what an earlier agent left: before that, nothing may be started or be said to be
+    /// stopped.
+    async fn ensure_adopted(self: &Arc<Self>) -> Result<(), RuntimeError> {
+        if self.adopted.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _only_one = self.adopting.lock().await;
+        if self.adopted.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        list::list_all(self).await
+    }
+
+    pub(crate) fn set_adopted(&self) {
+        self.adopted.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.adopted.load(Ordering::Acquire)
+    }
+}
+
+/// Runs blocking work off the async threads. Cancel-safe, but the work goes on.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
+) -> Result<T, RuntimeError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(error) => Err(caused("waiting for a file operation", error)),
+    }
+}
+
+pub(crate) fn failed(what: impl Into<String>) -> RuntimeError {
+    RuntimeError::Failed { what: what.into(), source: None }
+}
+
+pub(crate) fn caused(
+    what: impl Into<String>,
+    source: impl std::error::Error + Send + Sync + 'static,
+) -> RuntimeError {
+    RuntimeError::Failed { what: what.into(), source: Some(Arc::new(source)) }
+}

@@ -1,0 +1,196 @@
+//! Calls to the runtime: one connection, a deadline for each call, errors that say what to do.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status};
+
+use super::api;
+use super::api::image_service_client::ImageServiceClient;
+use super::api::runtime_service_client::RuntimeServiceClient;
+use super::config::CriTimes;
+
+mod error;
+
+pub(crate) use error::CallError;
+pub use error::EndpointError;
+
+/// Largest answer that is read, in bytes; a listing of many containers is long.
+const MAX_MESSAGE: usize = 16 * 1024 * 1024;
+
+/// A connection to the runtime. It is made when it is first needed and again after it broke.
+#[derive(Debug)]
+pub(crate) struct Client {
+    runtime: RuntimeServiceClient<Channel>,
+    images: ImageServiceClient<Channel>,
+    /// As people write it.
+    endpoint: String,
+    times: CriTimes,
+    /// Calls that the runtime answered with "unimplemented".
+    lacks: AtomicU8,
+}
+
+/// Calls that older runtimes do not have, and for which there is another way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Optional {
+    Events = 1,
+    RuntimeConfig = 2,
+}
+
+impl Client {
+    /// Prepares the connection; nothing is sent yet.
+    ///
+    /// # Errors
+    /// The endpoint is not a Unix socket's.
+    pub(crate) fn new(endpoint: &str, times: CriTimes) -> Result<Self, EndpointError> {
+        let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
+        if !path.starts_with('/') {
+            return Err(EndpointError { endpoint: endpoint.to_owned() });
+        }
+        let uri = format!("unix://{path}");
+        let channel = Endpoint::from_shared(uri.clone())
+            .map_err(|_| EndpointError { endpoint: endpoint.to_owned() })?
+            .connect_timeout(times.ask)
+            .connect_lazy();
+        Ok(Self {
+            runtime: RuntimeServiceClient::new(channel.clone())
+                .max_decoding_message_size(MAX_MESSAGE),
+            images: ImageServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE),
+            endpoint: uri,
+            times,
+            lacks: AtomicU8::new(0),
+        })
+    }
+
+    /// Whether the runtime was found to lack the call.
+    pub(crate) fn lacks(&self, what: Optional) -> bool {
+        self.lacks.load(Ordering::Relaxed) & what as u8 != 0
+    }
+
+    /// Forgets what the runtime was found to lack: it may be another version now.
+    pub(crate) fn try_all_again(&self) {
+        self.lacks.store(0, Ordering::Relaxed);
+    }
+
+    fn note_lack<T>(&self, what: Optional, answer: Result<T, CallError>) -> Result<T, CallError> {
+        if answer.as_ref().is_err_and(CallError::is_unimplemented) {
+            self.lacks.fetch_or(what as u8, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    /// Carries out one call. Dropping the future gives the call up.
+    async fn call<T>(
+        &self,
+        name: &'static str,
+        after: Duration,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, CallError> {
+        match tokio::time::timeout(after, call).await {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(status)) => Err(CallError::of(name, status, &self.endpoint)),
+            Err(_) => Err(CallError::Timeout { call: name, after }),
+        }
+    }
+}
+
+/// Defines a method for a call whose request is passed as it is.
+macro_rules! calls {
+    ($($service:ident $method:ident ($request:ident) -> $answer:ident, $name:literal, $time:ident;)*) => {
+        impl Client {
+            $(
+                #[doc = concat!("`", $name, "`.\n\n# Errors\nAs [`CallError`].")]
+                pub(crate) async fn $method(
+                    &self,
+                    request: api::$request,
+                ) -> Result<api::$answer, CallError> {
+                    // A clone is a handle of the same connection.
+                    let mut service = self.$service.clone();
+                    self.call($name, self.times.$time, service.$method(request)).await
+                }
+            )*
+        }
+    };
+}
+
+calls! {
+    runtime version(VersionRequest) -> VersionResponse, "Version", ask;
+    runtime status(StatusRequest) -> StatusResponse, "Status", ask;
+    runtime run_pod_sandbox(RunPodSandboxRequest) -> RunPodSandboxResponse, "RunPodSandbox", change;
+    runtime stop_pod_sandbox(StopPodSandboxRequest) -> StopPodSandboxResponse, "StopPodSandbox", change;
+    runtime remove_pod_sandbox(RemovePodSandboxRequest) -> RemovePodSandboxResponse, "RemovePodSandbox", change;
+    runtime pod_sandbox_status(PodSandboxStatusRequest) -> PodSandboxStatusResponse, "PodSandboxStatus", ask;
+    runtime list_pod_sandbox(ListPodSandboxRequest) -> ListPodSandboxResponse, "ListPodSandbox", ask;
+    runtime create_container(CreateContainerRequest) -> CreateContainerResponse, "CreateContainer", change;
+    runtime start_container(StartContainerRequest) -> StartContainerResponse, "StartContainer", change;
+    runtime remove_container(RemoveContainerRequest) -> RemoveContainerResponse, "RemoveContainer", change;
+    runtime list_containers(ListContainersRequest) -> ListContainersResponse, "ListContainers", ask;
+    runtime container_status(ContainerStatusRequest) -> ContainerStatusResponse, "ContainerStatus", ask;
+    runtime reopen_container_log(ReopenContainerLogRequest) -> ReopenContainerLogResponse, "ReopenContainerLog", ask;
+    images image_status(ImageStatusRequest) -> ImageStatusResponse, "ImageStatus", ask;
+    images pull_image(PullImageRequest) -> PullImageResponse, "PullImage", pull;
+}
+
+impl Client {
+    /// `RuntimeConfig`.
+    ///
+    /// # Errors
+    /// As [`CallError`]; "unimplemented" is remembered.
+    pub(crate) async fn runtime_config(&self) -> Result<api::RuntimeConfigResponse, CallError> {
+        let mut service = self.runtime.clone();
+        let call = service.runtime_config(api::RuntimeConfigRequest {});
+        let answer = self.call("RuntimeConfig", self.times.ask, call).await;
+        self.note_lack(Optional::RuntimeConfig, answer)
+    }
+
+    /// `StopContainer`: the stop signal, and SIGKILL `timeout` (whole seconds) later. Resolves when
+    /// the container is gone.
+    ///
+    /// # Errors
+    /// As [`CallError`]; no answer within the timeout and the time a killed container may take.
+    pub(crate) async fn stop_container(&self, id: &str, timeout: Duration) -> Result<(), CallError> {
+        let seconds = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
+        let request = api::StopContainerRequest { container_id: id.to_owned(), timeout: seconds };
+        let mut service = self.runtime.clone();
+        let call = service.stop_container(request);
+        let after = timeout.saturating_add(self.times.kill);
+        self.call("StopContainer", after, call).await.map(drop)
+    }
+
+    /// `ExecSync`: runs a command in a container; SIGKILL after `timeout` (whole seconds, 0 never).
+    ///
+    /// # Errors
+    /// As [`CallError`]; the command's own exit code is none.
+    pub(crate) async fn exec_sync(
+        &self,
+        id: &str,
+        command: Vec<String>,
+        timeout: Duration,
+    ) -> Result<api::ExecSyncResponse, CallError> {
+        let seconds = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
+        let request = api::ExecSyncRequest {
+            container_id: id.to_owned(),
+            cmd: command,
+            timeout: i64::try_from(seconds).unwrap_or(i64::MAX),
+        };
+        let mut service = self.runtime.clone();
+        let call = service.exec_sync(request);
+        let after = Duration::from_secs(seconds).saturating_add(self.times.ask);
+        self.call("ExecSync", after, call).await
+    }
+
+    /// `GetContainerEvents`: what happens to containers from now on.
+    ///
+    /// # Errors
+    /// As [`CallError`]; "unimplemented" is remembered.
+    pub(crate) async fn events(
+        &self,
+    ) -> Result<tonic::Streaming<api::ContainerEventResponse>, CallError> {
+        let mut service = self.runtime.clone();
+        let call = service.get_container_events(api::GetEventsRequest {});
+        let answer = self.call("GetContainerEvents", self.times.ask, call).await;
+        self.note_lack(Optional::Events, answer)
+    }
+}

@@ -1,0 +1,120 @@
+//! Why a call to the runtime failed, and what to do about it.
+
+use std::error::Error as _;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use winddown_shared::RuntimeError;
+
+/// An endpoint that is not a Unix socket's.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("containerRuntimeEndpoint: {endpoint:?} is not a socket: write unix:///path/to/socket")]
+pub struct EndpointError {
+    /// As it was given.
+    pub(super) endpoint: String,
+}
+
+/// Why a call to the runtime failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    /// The runtime cannot be reached, or went away during the call.
+    #[error("{call}: {endpoint}: {hint}")]
+    Unreachable { call: &'static str, endpoint: String, hint: String },
+    /// The runtime answered with an error.
+    #[error("{call}: {} ({:?})", .status.message(), .status.code())]
+    Refused { call: &'static str, status: Box<Status> },
+    /// The runtime is there and does not speak CRI.
+    #[error(
+        "{call}: {endpoint} does not offer the CRI v1 service: the plugin is off or failed to load; \
+         take \"cri\" out of disabled_plugins in /etc/containerd/config.toml and restart containerd"
+    )]
+    NoCri { call: &'static str, endpoint: String },
+    /// The runtime did not answer in time.
+    #[error("{call}: no answer within {after:?}: the runtime hangs or is overloaded")]
+    Timeout { call: &'static str, after: Duration },
+}
+
+impl CallError {
+    pub(super) fn of(call: &'static str, status: Status, endpoint: &str) -> Self {
+        let endpoint = || endpoint.to_owned();
+        match status.code() {
+            Code::Unimplemented if status.message().contains("unknown service runtime.") => {
+                Self::NoCri { call, endpoint: endpoint() }
+            }
+            Code::Unavailable => {
+                Self::Unreachable { call, endpoint: endpoint(), hint: hint(&status) }
+            }
+            // A connection that broke during the call.
+            Code::Unknown | Code::Internal | Code::Cancelled if status.source().is_some() => {
+                Self::Unreachable { call, endpoint: endpoint(), hint: hint(&status) }
+            }
+            _ => Self::Refused { call, status: Box::new(status) },
+        }
+    }
+
+    fn code(&self) -> Option<Code> {
+        match self {
+            Self::Refused { status, .. } => Some(status.code()),
+            _ => None,
+        }
+    }
+
+    /// The runtime does not know the container or sandbox.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.code() == Some(Code::NotFound)
+    }
+
+    /// The runtime does not have the call.
+    pub(crate) fn is_unimplemented(&self) -> bool {
+        self.code() == Some(Code::Unimplemented)
+    }
+
+    /// The runtime says that its own work took too long.
+    pub(crate) fn is_deadline_of_the_runtime(&self) -> bool {
+        self.code() == Some(Code::DeadlineExceeded)
+    }
+
+    /// It is not known whether the call had its effect.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        !matches!(self, Self::Refused { .. })
+    }
+
+    /// For the pod workers, with what was attempted.
+    pub(crate) fn during(self, what: impl Into<String>) -> RuntimeError {
+        let what = what.into();
+        match self {
+            Self::Timeout { call, after } => {
+                RuntimeError::Timeout { what: format!("{what} ({call})"), after }
+            }
+            other => RuntimeError::Failed { what, source: Some(Arc::new(other)) },
+        }
+    }
+}
+
+/// What stands in the way, and what to do about it.
+fn hint(status: &Status) -> String {
+    let mut source = status.source();
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return match error.kind() {
+                io::ErrorKind::NotFound => {
+                    "there is no such socket: start the container runtime, or correct \
+                     containerRuntimeEndpoint"
+                        .to_owned()
+                }
+                io::ErrorKind::PermissionDenied => {
+                    "the socket may not be opened: run as root or as a member of the socket's group"
+                        .to_owned()
+                }
+                io::ErrorKind::ConnectionRefused => {
+                    "nobody listens at the socket: start the container runtime".to_owned()
+                }
+                _ => format!("the connection broke: {error}"),
+            };
+        }
+        source = error.source();
+    }
+    format!("the connection broke: {}", status.message())
+}

@@ -1,0 +1,84 @@
+//! Where a pod's files are. Names come from users, so each is checked before it becomes a path.
+//!
+//! ```text
+//! STATE/cri.lock                                     held by the one agent that uses STATE
+//! STATE/pods/UID/etc-hosts                           the pod's hosts file
+//! STATE/pods/UID/volumes/NAME                        an emptyDir
+//! STATE/pods/UID/subpaths/CONTAINER/INDEX            a part of a volume, bound in place
+//! STATE/pods/UID/messages/CONTAINER/ATTEMPT          a run's termination message
+//! LOGS/NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log      a run's log
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use winddown_shared::{Pod, PodUid};
+
+use super::config::CriConfig;
+
+/// Whether a name may be one component of a path. Kubernetes' own names always may; this is what
+/// stands between a forged UID and somebody else's files.
+pub(crate) fn is_safe(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 253
+        && name != "."
+        && name != ".."
+        && !name.bytes().any(|b| b == b'/' || b == 0)
+}
+
+/// A pod's own directory.
+pub(crate) fn pod(config: &CriConfig, uid: &PodUid) -> PathBuf {
+    config.state_dir.join("pods").join(uid.as_str())
+}
+
+/// The pod's hosts file.
+pub(crate) fn hosts(config: &CriConfig, uid: &PodUid) -> PathBuf {
+    pod(config, uid).join("etc-hosts")
+}
+
+/// An emptyDir of the pod.
+pub(crate) fn volume(config: &CriConfig, uid: &PodUid, name: &str) -> PathBuf {
+    pod(config, uid).join("volumes").join(name)
+}
+
+/// Where a part of a volume is bound for a container's mount.
+pub(crate) fn sub_path(config: &CriConfig, uid: &PodUid, container: &str, mount: usize) -> PathBuf {
+    pod(config, uid).join("subpaths").join(container).join(mount.to_string())
+}
+
+/// The file that a run of a container writes its termination message into.
+pub(crate) fn termination_log(
+    config: &CriConfig,
+    uid: &PodUid,
+    container: &str,
+    attempt: u32,
+) -> PathBuf {
+    pod(config, uid).join("messages").join(container).join(attempt.to_string())
+}
+
+/// A pod's logs, as `/var/log/pods` has them.
+pub(crate) fn logs(config: &CriConfig, namespace: &str, name: &str, uid: &PodUid) -> PathBuf {
+    config.log_dir.join(format!("{namespace}_{name}_{uid}"))
+}
+
+/// The same for a pod at hand.
+pub(crate) fn logs_of(config: &CriConfig, pod: &Pod) -> PathBuf {
+    logs(config, pod.namespace(), pod.name(), pod.uid())
+}
+
+/// A run's log below its pod's logs.
+pub(crate) fn log_file(container: &str, attempt: u32) -> PathBuf {
+    Path::new(container).join(format!("{attempt}.log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_safe;
+
+    #[test]
+    fn names_that_would_leave_their_directory_are_refused() {
+        for name in ["", ".", "..", "a/b", "../x", "/etc", "a\0b", &"x".repeat(254)] {
+            assert!(!is_safe(name), "{name:?}");
+        }
+        assert!(is_safe("web-0") && is_safe("...") && is_safe("a_b"));
+    }
+}

@@ -1,0 +1,174 @@
+//! Hears that a container ended.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::time::{Instant, sleep};
+use winddown_shared::PodUid;
+
+use super::client::Optional;
+use super::pod::PodEntry;
+use super::{Context, api, labels, list, observe};
+use crate::ready::Ready;
+
+/// The first wait for a runtime that has not noticed an exit yet; it doubles up to [`LONGEST`].
+const SHORTEST: Duration = Duration::from_millis(2);
+const LONGEST: Duration = Duration::from_secs(1);
+/// How long the runtime is given to notice an exit that the kernel has told.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Follows the runtime's own events where it has them.
+pub(super) async fn follow_events(context: Arc<Context>) {
+    let mut health = context.health.subscribe();
+    loop {
+        let Ok(epoch) = health.wait_for(|h| h.reachable).await.map(|h| h.epoch) else { return };
+        if !context.client.lacks(Optional::Events)
+            && let Ok(stream) = context.client.events().await
+        {
+            context.events_live.store(true, Ordering::Release);
+            // What happened before the stream began is in the listing.
+            relist(&context).await;
+            read_events(&context, stream).await;
+            context.events_live.store(false, Ordering::Release);
+            // From now on the kernel tells; what was missed is in the listing.
+            relist(&context).await;
+            if !context.client.lacks(Optional::Events) {
+                sleep(LONGEST).await;
+                continue;
+            }
+        }
+        if health.wait_for(|h| h.epoch != epoch).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn relist(context: &Arc<Context>) {
+    if let Err(error) = list::list_all(context).await {
+        tracing::debug!(%error, "cannot list what the container runtime has");
+    }
+}
+
+async fn read_events(
+    context: &Arc<Context>,
+    mut stream: tonic::Streaming<api::ContainerEventResponse>,
+) {
+    while let Ok(Some(event)) = stream.message().await {
+        if event.container_event_type() != api::ContainerEventType::ContainerStoppedEvent {
+            continue;
+        }
+        let Some(sandbox) = &event.pod_sandbox_status else { continue };
+        let Some(uid) = sandbox.labels.get(labels::POD_UID) else { continue };
+        let Some(entry) = context.entry(&PodUid::new(uid.as_str())) else { continue };
+        let known = entry.lock().containers.iter().find_map(|c| {
+            let run = c.run.as_ref().filter(|run| *run.id == *event.container_id)?;
+            Some((Arc::clone(&c.name), Arc::clone(&run.id)))
+        });
+        match known {
+            Some((name, id)) => {
+                let context = Arc::clone(context);
+                tokio::spawn(async move { settle(&context, &entry, &name, &id).await });
+            }
+            // The sandbox itself, or a container that is just being started.
+            None if *event.container_id == sandbox.id => {
+                entry.lock().unsure = true;
+                entry.announce();
+            }
+            None => {}
+        }
+    }
+}
+
+/// Waits for the end of the container's process `pid`, once for each run, unless the runtime tells
+/// exits by itself.
+///
+/// Costs one small task and one descriptor, and nothing while the container runs.
+pub(super) fn watch(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    name: &str,
+    id: &str,
+    pid: Option<i32>,
+) {
+    if context.events_live.load(Ordering::Acquire) {
+        return;
+    }
+    let Some(pid) = pid.and_then(Pid::from_raw) else { return };
+    let name: Arc<str> = {
+        let mut state = entry.lock();
+        let Some(container) = state.container(name) else { return };
+        let name = Arc::clone(&container.name);
+        let run = container.run.as_mut().filter(|run| &*run.id == id && run.end.is_none());
+        let Some(run) = run else { return };
+        if std::mem::replace(&mut run.watched, true) {
+            return;
+        }
+        name
+    };
+    let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(std::io::Error::from);
+    // An error is a process that has ended already, which is asked about at once, or a pid of
+    // another pid namespace, which the next listing covers.
+    let ended = ended.and_then(Ready::new);
+    let (context, entry, id) = (Arc::clone(context), Arc::clone(entry), Arc::<str>::from(id));
+    let mut alive = context.alive.clone();
+    tokio::spawn(async move {
+        let work = async {
+            if let Ok(ended) = ended {
+                let _ = ended.readable().await;
+            }
+            settle(&context, &entry, &name, &id).await;
+        };
+        tokio::select! {
+            () = work => {}
+            () = entry.ended(&name, &id) => {}
+            _ = alive.changed() => {}
+        }
+    });
+}
+
+/// Asks the runtime how a container ended that is known to have, until it says so; at most one asks
+/// at a time. Gives up after a while: then the next listing finds it.
+pub(super) async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>, name: &str, id: &str) {
+    let begun = {
+        let mut state = entry.lock();
+        let run = state.run(name, id).filter(|run| run.end.is_none());
+        run.is_some_and(|run| !std::mem::replace(&mut run.settling, true))
+    };
+    if !begun {
+        return;
+    }
+    let settling = Settling { entry, name, id };
+    let deadline = Instant::now() + PATIENCE;
+    let mut wait = SHORTEST;
+    while Instant::now() < deadline {
+        match observe::ask(context, entry, id, false).await {
+            Ok(seen) if observe::enter(context, entry, &seen) => break,
+            Err(error) if error.is_not_found() => {
+                observe::enter_lost(context, entry, name, id);
+                break;
+            }
+            _ => {}
+        }
+        sleep(wait).await;
+        wait = (wait * 2).min(LONGEST);
+    }
+    drop(settling);
+}
+
+/// Lets others ask again, also when the one who asks is dropped.
+struct Settling<'a> {
+    entry: &'a PodEntry,
+    name: &'a str,
+    id: &'a str,
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        if let Some(run) = self.entry.lock().run(self.name, self.id) {
+            run.settling = false;
+        }
+        self.entry.bump();
+    }
+}

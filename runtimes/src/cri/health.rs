@@ -1,0 +1,170 @@
+//! Whether the runtime is there and well.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::client::CallError;
+use super::{Context, api, list};
+
+/// How the runtime is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CriHealth {
+    /// It answers.
+    pub reachable: bool,
+    /// It says that containers can be run.
+    pub runtime_ready: bool,
+    /// It says that pods can have a network of their own.
+    pub network_ready: bool,
+    /// Its name and version; empty until it has answered once.
+    pub version: String,
+    /// What is wrong, for people; empty if nothing is.
+    pub message: String,
+    /// Counts how often it became reachable.
+    pub epoch: u64,
+}
+
+/// The shortest wait between two looks at a runtime that is not well; it doubles up to [`SLOWEST`].
+const FASTEST: Duration = Duration::from_millis(250);
+const SLOWEST: Duration = Duration::from_secs(5);
+
+impl CriHealth {
+    /// Nothing is known yet.
+    pub fn unknown() -> Self {
+        Self {
+            reachable: false,
+            runtime_ready: false,
+            network_ready: false,
+            version: String::new(),
+            message: "not asked yet".to_owned(),
+            epoch: 0,
+        }
+    }
+
+    /// Whether pods of any kind can be run.
+    pub fn is_well(&self) -> bool {
+        self.reachable && self.runtime_ready && self.network_ready
+    }
+}
+
+/// Looks at the runtime's health from time to time, and lists everything when it comes back.
+pub(super) async fn follow(context: Arc<Context>) {
+    let mut wait = FASTEST;
+    loop {
+        let before = context.health.borrow().clone();
+        let now = look(&context, &before).await;
+        let is_back = now.reachable && !before.reachable;
+        if now != before {
+            tell(&before, &now);
+            context.health.send_replace(now.clone());
+        }
+        if is_back {
+            // It may be another version, and things may have happened that nobody told.
+            context.client.try_all_again();
+            if let Err(error) = list::list_all(&context).await {
+                tracing::warn!(%error, "cannot list what the container runtime has");
+            }
+        }
+        wait = match now.is_well() {
+            true => context.config.times.health,
+            false if is_back => FASTEST,
+            false => (wait * 2).clamp(FASTEST, SLOWEST),
+        };
+        sleep(wait).await;
+    }
+}
+
+/// Tells the health loop's readers at once what a call found out: the runtime is gone.
+pub(super) fn note_unreachable(context: &Context, error: &CallError) {
+    if !matches!(error, CallError::Unreachable { .. } | CallError::NoCri { .. }) {
+        return;
+    }
+    context.health.send_if_modified(|health| {
+        let was = std::mem::replace(&mut health.reachable, false);
+        if was {
+            health.message = error.to_string();
+        }
+        was
+    });
+}
+
+async fn look(context: &Context, before: &CriHealth) -> CriHealth {
+    let answer = context.client.status(api::StatusRequest { verbose: false }).await;
+    match answer {
+        Ok(answer) => {
+            let conditions = answer.status.unwrap_or_default().conditions;
+            let mut now = read(&conditions);
+            let is_back = !before.reachable;
+            now.epoch = before.epoch + u64::from(is_back);
+            now.version = match is_back {
+                true => version(context).await.unwrap_or_default(),
+                false => before.version.clone(),
+            };
+            now
+        }
+        Err(error) => CriHealth {
+            version: before.version.clone(),
+            epoch: before.epoch,
+            message: error.to_string(),
+            ..CriHealth::unknown()
+        },
+    }
+}
+
+async fn version(context: &Context) -> Option<String> {
+    let answer = context.client.version(api::VersionRequest { version: "v1".to_owned() }).await;
+    answer.ok().map(|v| format!("{} {}", v.runtime_name, v.runtime_version))
+}
+
+/// What the conditions say. A condition that is not named counts as false.
+fn read(conditions: &[api::RuntimeCondition]) -> CriHealth {
+    let is = |name: &str| conditions.iter().any(|c| c.r#type == name && c.status);
+    let wrong = conditions.iter().filter(|c| !c.status);
+    let wrong: Vec<String> =
+        wrong.map(|c| format!("{} is false: {} {}", c.r#type, c.reason, c.message)).collect();
+    CriHealth {
+        reachable: true,
+        runtime_ready: is("RuntimeReady"),
+        network_ready: is("NetworkReady"),
+        message: wrong.join("; "),
+        ..CriHealth::unknown()
+    }
+}
+
+fn tell(before: &CriHealth, now: &CriHealth) {
+    if now.reachable != before.reachable || now.message != before.message {
+        if now.is_well() {
+            tracing::info!(version = %now.version, "the container runtime is ready");
+        } else {
+            tracing::warn!(message = %now.message, "the container runtime is not ready");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition(name: &str, status: bool) -> api::RuntimeCondition {
+        api::RuntimeCondition {
+            r#type: name.to_owned(),
+            status,
+            reason: "Because".to_owned(),
+            message: "of that".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_runtime_without_a_network_says_what_is_missing() {
+        let health = read(&[condition("RuntimeReady", true), condition("NetworkReady", false)]);
+        assert!(health.runtime_ready && !health.network_ready && !health.is_well());
+        assert_eq!(health.message, "NetworkReady is false: Because of that");
+    }
+
+    #[test]
+    fn a_condition_that_is_not_named_is_not_met() {
+        assert!(!read(&[]).runtime_ready);
+        assert!(read(&[condition("RuntimeReady", true), condition("NetworkReady", true)]).is_well());
+    }
+}

@@ -1,0 +1,206 @@
+//! Labels and annotations of sandboxes and containers: those of the kubelet, so that `crictl` and log
+//! collectors read well, and our own, by which an agent knows what is its own.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as k8s;
+use winddown_shared::{ContainerKind, Pod};
+
+/// Marks what this agent made. A kubelet's pods at the same runtime do not have it and are never
+/// touched.
+pub(crate) const MANAGED: &str = "io.winddown.managed";
+
+pub(crate) const POD_NAME: &str = "io.kubernetes.pod.name";
+pub(crate) const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
+pub(crate) const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+
+const HASH: &str = "io.kubernetes.container.hash";
+const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
+const MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
+const MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
+const PORTS: &str = "io.kubernetes.container.ports";
+const POD_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
+
+const KIND: &str = "io.winddown.container.kind";
+const PLACE: &str = "io.winddown.container.place";
+const BACKOFF: &str = "io.winddown.container.backoff-ms";
+
+/// How a termination message is taken when the file is empty and the container failed.
+pub(crate) const FALL_BACK_TO_LOGS: &str = "FallbackToLogsOnError";
+
+/// What a container's labels and annotations say of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ContainerFacts {
+    /// Its name in the pod's spec.
+    pub(crate) name: String,
+    pub(crate) kind: ContainerKind,
+    /// Its place in the pod: init containers first, then the regular ones.
+    pub(crate) place: usize,
+    /// The back-off to follow this run.
+    pub(crate) backoff: Duration,
+    /// What is needed to stop it although nobody knows its pod any more.
+    pub(crate) spec: k8s::Container,
+}
+
+/// The selector of everything this agent made.
+pub(crate) fn managed() -> HashMap<String, String> {
+    HashMap::from([(MANAGED.to_owned(), "true".to_owned())])
+}
+
+/// The selector of everything of one pod.
+pub(crate) fn of_pod(uid: &str) -> HashMap<String, String> {
+    let mut labels = managed();
+    labels.insert(POD_UID.to_owned(), uid.to_owned());
+    labels
+}
+
+/// A sandbox's labels: the pod's own, and the pod's identity.
+pub(crate) fn sandbox(pod: &Pod) -> HashMap<String, String> {
+    let mut labels: HashMap<String, String> =
+        pod.metadata.labels.clone().unwrap_or_default().into_iter().collect();
+    labels.extend(identity(pod));
+    labels
+}
+
+/// A sandbox's annotations: the pod's.
+pub(crate) fn sandbox_annotations(pod: &Pod) -> HashMap<String, String> {
+    pod.metadata.annotations.clone().unwrap_or_default().into_iter().collect()
+}
+
+/// A container's labels.
+pub(crate) fn container(pod: &Pod, name: &str) -> HashMap<String, String> {
+    let mut labels = identity(pod);
+    labels.insert(CONTAINER_NAME.to_owned(), name.to_owned());
+    labels
+}
+
+/// A container's annotations.
+pub(crate) fn container_annotations(
+    pod: &Pod,
+    container: &k8s::Container,
+    (kind, place): (ContainerKind, usize),
+    attempt: u32,
+    backoff: Duration,
+) -> HashMap<String, String> {
+    let mut all = HashMap::new();
+    let mut say = |key: &str, value: String| all.insert(key.to_owned(), value);
+    say(HASH, format!("{:x}", hash(container)));
+    say(RESTART_COUNT, attempt.to_string());
+    say(KIND, kind_text(kind).to_owned());
+    say(PLACE, place.to_string());
+    say(BACKOFF, backoff.as_millis().to_string());
+    let path = container.termination_message_path.as_deref().filter(|p| !p.is_empty());
+    say(MESSAGE_PATH, path.unwrap_or(super::spec::TERMINATION_MESSAGE_PATH).to_owned());
+    let policy = container.termination_message_policy.as_deref().filter(|p| !p.is_empty());
+    say(MESSAGE_POLICY, policy.unwrap_or("File").to_owned());
+    if let Some(grace) = pod.own_grace() {
+        say(POD_GRACE, grace.as_secs().to_string());
+    }
+    let pre_stop = container.lifecycle.as_ref().and_then(|l| l.pre_stop.as_ref());
+    if let Some(Ok(json)) = pre_stop.map(serde_json::to_string) {
+        say(PRE_STOP, json);
+    }
+    if let Some(Ok(json)) = container.ports.as_ref().map(serde_json::to_string) {
+        say(PORTS, json);
+    }
+    all
+}
+
+/// Reads back what [`container`] and [`container_annotations`] wrote. None without a name.
+pub(crate) fn read_container(
+    labels: &HashMap<String, String>,
+    annotations: &HashMap<String, String>,
+) -> Option<ContainerFacts> {
+    let name = labels.get(CONTAINER_NAME)?.clone();
+    let number = |key: &str| annotations.get(key).and_then(|text| text.parse::<u64>().ok());
+    let json = |key: &str| annotations.get(key).map(String::as_str).unwrap_or("null");
+    let pre_stop: Option<k8s::LifecycleHandler> =
+        serde_json::from_str(json(PRE_STOP)).unwrap_or_default();
+    let spec = k8s::Container {
+        name: name.clone(),
+        ports: serde_json::from_str(json(PORTS)).unwrap_or_default(),
+        lifecycle: pre_stop
+            .map(|hook| k8s::Lifecycle { pre_stop: Some(hook), ..k8s::Lifecycle::default() }),
+        termination_message_policy: annotations.get(MESSAGE_POLICY).cloned(),
+        ..k8s::Container::default()
+    };
+    Some(ContainerFacts {
+        kind: kind_of(annotations.get(KIND).map_or("", String::as_str)),
+        place: number(PLACE).and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX),
+        backoff: Duration::from_millis(number(BACKOFF).unwrap_or(0)),
+        name,
+        spec,
+    })
+}
+
+fn identity(pod: &Pod) -> HashMap<String, String> {
+    let mut labels = managed();
+    labels.insert(POD_NAME.to_owned(), pod.name().to_string());
+    labels.insert(POD_NAMESPACE.to_owned(), pod.namespace().to_string());
+    labels.insert(POD_UID.to_owned(), pod.uid().to_string());
+    labels
+}
+
+fn kind_text(kind: ContainerKind) -> &'static str {
+    match kind {
+        ContainerKind::Init => "init",
+        ContainerKind::Sidecar => "sidecar",
+        ContainerKind::Regular => "regular",
+    }
+}
+
+fn kind_of(text: &str) -> ContainerKind {
+    match text {
+        "init" => ContainerKind::Init,
+        "sidecar" => ContainerKind::Sidecar,
+        _ => ContainerKind::Regular,
+    }
+}
+
+/// FNV-1a of the container's JSON: tells two specs apart, and nothing more.
+fn hash(container: &k8s::Container) -> u32 {
+    let json = serde_json::to_vec(container).unwrap_or_default();
+    json.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_container_is_can_be_read_back_from_its_labels() {
+        let spec: k8s::Container = serde_json::from_value(json!({
+            "name": "main", "ports": [{"name": "web", "containerPort": 80}],
+            "lifecycle": {"preStop": {"exec": {"command": ["sync"]}}},
+        }))
+        .unwrap();
+        let object = json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"},
+            "spec": {"containers": [], "terminationGracePeriodSeconds": 7}});
+        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        let wait = Duration::from_secs(20);
+        let labels = container(&pod, "main");
+        let notes = container_annotations(&pod, &spec, (ContainerKind::Sidecar, 2), 3, wait);
+        assert_eq!(notes[RESTART_COUNT], "3");
+        assert_eq!(notes[POD_GRACE], "7");
+        let facts = read_container(&labels, &notes).unwrap();
+        assert_eq!((facts.kind, facts.place, facts.backoff), (ContainerKind::Sidecar, 2, wait));
+        assert_eq!(facts.spec.ports, spec.ports);
+        assert_eq!(facts.spec.lifecycle, spec.lifecycle);
+    }
+
+    #[test]
+    fn labels_that_somebody_else_wrote_are_read_without_harm() {
+        assert_eq!(read_container(&HashMap::new(), &HashMap::new()), None);
+        let labels = HashMap::from([(CONTAINER_NAME.to_owned(), "x".to_owned())]);
+        let odd = [(PLACE, "-1"), (BACKOFF, "soon"), (PRE_STOP, "{"), (PORTS, "[1]"), (KIND, "?")];
+        let odd = odd.map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let facts = read_container(&labels, &HashMap::from(odd)).unwrap();
+        assert_eq!((facts.kind, facts.place), (ContainerKind::Regular, usize::MAX));
+        assert_eq!((facts.spec.ports, facts.spec.lifecycle), (None, None));
+    }
+}

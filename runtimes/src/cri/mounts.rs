@@ -1,0 +1,164 @@
+//! Mounts below a pod's directory, and the safe way into a volume.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
+use rustix::mount::{UnmountFlags, mount_bind_recursive, unmount};
+
+/// The mount points at and below `path`, deepest first.
+///
+/// # Errors
+/// The kernel's list cannot be read.
+pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut points = read()?;
+    points.retain(|point| point.starts_with(path));
+    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
+    Ok(points)
+}
+
+/// Whether something is mounted at `path` itself.
+///
+/// # Errors
+/// The kernel's list cannot be read.
+pub(super) fn is_mount_point(path: &Path) -> io::Result<bool> {
+    Ok(read()?.iter().any(|point| point == path))
+}
+
+/// Takes away every mount at and below `path`. What is mounted there stays what it is.
+///
+/// # Errors
+/// One cannot be taken away.
+pub(super) fn unmount_below(path: &Path) -> io::Result<()> {
+    for point in below(path)? {
+        // Detached: a process that still has a file open there does not keep the pod.
+        unmount(&point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?;
+    }
+    Ok(())
+}
+
+/// Binds the part `sub` of the volume at `volume` to `target`, making it if it is not there.
+///
+/// What the volume holds is the container's to write, so a link in it may point anywhere: the kernel
+/// resolves the part without leaving the volume, and what it found is bound by its descriptor, so that
+/// nothing can be exchanged in between.
+///
+/// # Errors
+/// The part leads out of the volume, or cannot be made or bound.
+pub(super) fn bind_part(volume: &Path, sub: &Path, target: &Path) -> io::Result<()> {
+    if is_mount_point(target)? {
+        return Ok(());
+    }
+    let root = openat(CWD, volume, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let part = match resolve(&root, sub) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            make_part(&root, sub)?;
+            resolve(&root, sub)?
+        }
+        other => other?,
+    };
+    let source = format!("/proc/self/fd/{}", part.as_raw_fd());
+    let parent = target.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    DirBuilder::new().recursive(true).mode(0o711).create(parent)?;
+    if fs::metadata(&source)?.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o711).create(target)?;
+    } else {
+        OpenOptions::new().create(true).append(true).mode(0o600).open(target)?;
+    }
+    Ok(mount_bind_recursive(source, target)?)
+}
+
+fn resolve(root: &OwnedFd, sub: &Path) -> io::Result<OwnedFd> {
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let found = openat2(root, sub, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), how);
+    found.map_err(|errno| match errno {
+        rustix::io::Errno::XDEV => io::Error::other("it leads out of the volume"),
+        other => other.into(),
+    })
+}
+
+/// Makes the directories of `sub`, each below the one the kernel found for its parent.
+fn make_part(root: &OwnedFd, sub: &Path) -> io::Result<()> {
+    let mut done = PathBuf::new();
+    for part in sub.components() {
+        let Component::Normal(name) = part else { continue };
+        let parent = if done.as_os_str().is_empty() { Path::new(".") } else { &done };
+        let parent = resolve(root, parent)?;
+        match mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        done.push(name);
+    }
+    Ok(())
+}
+
+fn read() -> io::Result<Vec<PathBuf>> {
+    let text = fs::read("/proc/self/mountinfo")?;
+    Ok(text.split(|&b| b == b'\n').filter_map(mount_point).collect())
+}
+
+/// The fifth word of a line; blanks in it are written as octal numbers.
+fn mount_point(line: &[u8]) -> Option<PathBuf> {
+    let word = line.split(|&b| b == b' ').nth(4)?;
+    let mut path = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let octal = (byte == b'\\').then(|| tail.get(..3)).flatten();
+        let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                path.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                path.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    Some(OsString::from_vec(path).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_point_is_read_with_its_blanks() {
+        let line = br"36 35 98:0 /mnt1 /a\040b\134c rw,noatime master:1 - ext3 /dev/root rw";
+        assert_eq!(mount_point(line), Some(PathBuf::from("/a b\\c")));
+        assert_eq!(mount_point(b""), None);
+        assert_eq!(mount_point(br"1 2 3 4 /x\9"), Some(PathBuf::from("/x\\9")));
+    }
+
+    #[test]
+    fn a_part_that_leads_out_of_its_volume_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let volume = dir.path().join("volume");
+        fs::create_dir_all(volume.join("in")).unwrap();
+        fs::create_dir_all(dir.path().join("secret")).unwrap();
+        std::os::unix::fs::symlink("../secret", volume.join("link")).unwrap();
+        std::os::unix::fs::symlink("in", volume.join("inner")).unwrap();
+        let open = |flags| openat(CWD, &volume, flags, Mode::empty()).unwrap();
+        let root = open(OFlags::PATH | OFlags::DIRECTORY);
+        for out in ["link", "../secret", "in/../../secret", "link/x"] {
+            let error = resolve(&root, Path::new(out)).unwrap_err();
+            assert_eq!(error.to_string(), "it leads out of the volume", "{out}");
+        }
+        for inside in ["in", "inner", "in/../in", "."] {
+            resolve(&root, Path::new(inside)).unwrap();
+        }
+        make_part(&root, Path::new("a/b/c")).unwrap();
+        assert!(volume.join("a/b/c").is_dir());
+        make_part(&root, Path::new("inner/deep")).unwrap();
+        assert!(volume.join("in/deep").is_dir());
+        assert!(make_part(&root, Path::new("link/deep")).is_err());
+        assert!(!dir.path().join("secret/deep").exists());
+    }
+}

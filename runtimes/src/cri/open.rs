@@ -1,0 +1,89 @@
+//! Starts the runtime's parts.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, flock};
+use tokio::sync::watch;
+
+use super::client::{Client, EndpointError};
+use super::config::CriConfig;
+use super::{Context, CriRuntime, exits, health, list, logs};
+
+/// Why the CRI runtime cannot be used at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CriOpenError {
+    /// The endpoint is not a socket's.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// A directory cannot be made or used.
+    #[error("cannot use {}", .path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Another agent holds the state directory.
+    #[error("{} is held by another agent: stop it first", .path.display())]
+    InUse {
+        /// The lock file.
+        path: PathBuf,
+    },
+}
+
+/// Takes the directories and starts the tasks that follow the runtime.
+pub(super) fn open(config: CriConfig) -> Result<CriRuntime, CriOpenError> {
+    let client = Client::new(&config.endpoint, config.times)?;
+    make(&config.state_dir, 0o700)?;
+    make(&config.state_dir.join("pods"), 0o711)?;
+    make(&config.log_dir, 0o755)?;
+    let lock = lock(&config.state_dir.join("cri.lock"))?;
+    let (alive, dead) = watch::channel(());
+    let context = Arc::new(Context::new(config, client, dead));
+    spawn(&context, health::follow);
+    spawn(&context, exits::follow_events);
+    spawn(&context, list::follow);
+    spawn(&context, logs::follow);
+    Ok(CriRuntime::assemble(context, lock, alive))
+}
+
+/// Runs a task for as long as the runtime lives.
+fn spawn<F: Future<Output = ()> + Send + 'static>(
+    context: &Arc<Context>,
+    task: impl FnOnce(Arc<Context>) -> F,
+) {
+    let mut alive = context.alive.clone();
+    let task = task(Arc::clone(context));
+    tokio::spawn(async move {
+        tokio::select! {
+            () = task => {}
+            _ = alive.changed() => {}
+        }
+    });
+}
+
+fn make(path: &Path, mode: u32) -> Result<(), CriOpenError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(path)
+        .map_err(|source| CriOpenError::Directory { path: path.to_owned(), source })
+}
+
+fn lock(path: &Path) -> Result<File, CriOpenError> {
+    let unusable = |source| CriOpenError::Directory { path: path.to_owned(), source };
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).mode(0o600).open(path);
+    let file = file.map_err(unusable)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(CriOpenError::InUse { path: path.to_owned() }),
+        Err(errno) => Err(unusable(errno.into())),
+    }
+}

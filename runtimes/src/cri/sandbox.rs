@@ -1,0 +1,174 @@
+//! Makes a pod's sandbox.
+
+use std::sync::Arc;
+
+use tokio::sync::OnceCell;
+use winddown_shared::{Pod, RuntimeError};
+
+use super::client::{CallError, Optional};
+use super::config::CgroupDriver;
+use super::pod::{PodEntry, Sandbox};
+use super::spec::{self, HostFacts};
+use super::{Context, api, blocking, failed, health};
+
+/// Who manages cgroups at the runtime, found out once.
+#[derive(Debug, Default)]
+pub(crate) struct Driver(OnceCell<Option<CgroupDriver>>);
+
+/// Makes a new sandbox for the pod, with the attempt after the highest there is.
+///
+/// # Errors
+/// The runtime refused or did not answer; then it is not known whether the sandbox was made.
+pub(super) async fn make(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    pod: &Pod,
+) -> Result<(), RuntimeError> {
+    let health = context.health.borrow().clone();
+    if health.reachable && !health.network_ready && !spec::is_on_host_network(pod) {
+        return Err(failed(format!(
+            "pod {}: the container runtime's network is not ready ({}): install a CNI plugin and its \
+             configuration, or write `hostNetwork: true`",
+            pod.label(),
+            health.message
+        )));
+    }
+    let attempt = {
+        let state = entry.lock();
+        state.sandboxes.iter().map(|s| s.attempt + 1).max().unwrap_or(0)
+    };
+    let config = config(context, pod, attempt).await?;
+    let request = api::RunPodSandboxRequest {
+        config: Some(config),
+        runtime_handler: runtime_handler(pod),
+    };
+    let answer = context.client.run_pod_sandbox(request).await.map_err(|error| {
+        entry.lock().unsure = true;
+        health::note_unreachable(context, &error);
+        error.during(format!("making the sandbox of pod {}", pod.label()))
+    })?;
+    let sandbox = Sandbox { id: answer.pod_sandbox_id.as_str().into(), attempt, ready: true };
+    {
+        let mut state = entry.lock();
+        state.sandboxes.push(sandbox);
+        let now = context.config.wall.now();
+        state.started_at.get_or_insert(now);
+        state.ips.clear();
+    }
+    if !spec::is_on_host_network(pod) {
+        let id = answer.pod_sandbox_id;
+        let request = api::PodSandboxStatusRequest { pod_sandbox_id: id, verbose: false };
+        let answer = context.client.pod_sandbox_status(request).await;
+        let what = || format!("asking for the address of pod {}", pod.label());
+        let answer = answer.map_err(|error| error.during(what()))?;
+        entry.lock().ips = addresses(answer.status.as_ref());
+    }
+    Ok(())
+}
+
+/// What the runtime was asked to make of the pod: it wants to be told again with each container.
+///
+/// # Errors
+/// The node's files cannot be read, or the runtime does not say who manages cgroups.
+pub(super) async fn config(
+    context: &Arc<Context>,
+    pod: &Pod,
+    attempt: u32,
+) -> Result<api::PodSandboxConfig, RuntimeError> {
+    let path = context.config.resolv_conf.clone();
+    let host = blocking(move || {
+        // A node without the file resolves nothing, and neither do its pods.
+        Ok(HostFacts { resolv_conf: std::fs::read_to_string(path).unwrap_or_default() })
+    })
+    .await?;
+    let parent = match (&context.config.cgroup_parent, context.driver.get(context).await) {
+        (Some(root), Ok(Some(driver))) => {
+            spec::cgroup_parent(root, driver, pod.uid(), pod.qos())
+        }
+        (_, Ok(_)) => String::new(),
+        (_, Err(error)) => {
+            health::note_unreachable(context, &error);
+            return Err(error.during("asking the container runtime who manages cgroups"));
+        }
+    };
+    Ok(spec::sandbox(&context.config, pod, &host, parent, attempt))
+}
+
+/// The addresses in a sandbox's status.
+pub(super) fn addresses(status: Option<&api::PodSandboxStatus>) -> Vec<String> {
+    let Some(network) = status.and_then(|s| s.network.as_ref()) else { return Vec::new() };
+    let more = network.additional_ips.iter().map(|more| more.ip.clone());
+    std::iter::once(network.ip.clone()).chain(more).filter(|ip| !ip.is_empty()).collect()
+}
+
+fn runtime_handler(pod: &Pod) -> String {
+    pod.spec.as_ref().and_then(|s| s.runtime_class_name.clone()).unwrap_or_default()
+}
+
+// === impl Driver ===
+
+impl Driver {
+    /// The driver as configured, or as the runtime says; none if it does not say.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    pub(super) async fn get(&self, context: &Context) -> Result<Option<CgroupDriver>, CallError> {
+        self.0.get_or_try_init(|| ask(context)).await.copied()
+    }
+}
+
+async fn ask(context: &Context) -> Result<Option<CgroupDriver>, CallError> {
+    if let Some(driver) = context.config.cgroup_driver {
+        return Ok(Some(driver));
+    }
+    if !context.client.lacks(Optional::RuntimeConfig) {
+        match context.client.runtime_config().await {
+            Ok(answer) => return Ok(answer.linux.map(|linux| said(linux.cgroup_driver()))),
+            Err(error) if error.is_unimplemented() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let answer = context.client.status(api::StatusRequest { verbose: true }).await?;
+    Ok(answer.info.get("config").and_then(|json| of_containerd(json)))
+}
+
+fn said(driver: api::CgroupDriver) -> CgroupDriver {
+    match driver {
+        api::CgroupDriver::Systemd => CgroupDriver::Systemd,
+        api::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,
+    }
+}
+
+/// What containerd before 1.7 says in its verbose status: its own configuration.
+fn of_containerd(json: &str) -> Option<CgroupDriver> {
+    let config: serde_json::Value = serde_json::from_str(json).ok()?;
+    let containerd = config.get("containerd")?;
+    let name = containerd.get("defaultRuntimeName").and_then(|n| n.as_str()).unwrap_or("runc");
+    let options = containerd.get("runtimes")?.get(name)?.get("options")?;
+    // The option is left out when it is false.
+    match options.get("SystemdCgroup").and_then(serde_json::Value::as_bool) {
+        Some(true) => Some(CgroupDriver::Systemd),
+        _ => Some(CgroupDriver::Cgroupfs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cgroup_driver_is_read_from_containerds_configuration() {
+        let of = |options: &str| {
+            let runtimes = format!(r#"{{"runc":{{"options":{options}}}}}"#);
+            let json = format!(
+                r#"{{"containerd":{{"defaultRuntimeName":"runc","runtimes":{runtimes}}}}}"#
+            );
+            of_containerd(&json)
+        };
+        assert_eq!(of(r#"{"SystemdCgroup":true}"#), Some(CgroupDriver::Systemd));
+        assert_eq!(of(r#"{"SystemdCgroup":false}"#), Some(CgroupDriver::Cgroupfs));
+        assert_eq!(of("{}"), Some(CgroupDriver::Cgroupfs));
+        assert_eq!(of_containerd("{}"), None);
+        assert_eq!(of_containerd("nonsense"), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! Name servers and search domains.
+
+use k8s_openapi::api::core::v1 as k8s;
+use winddown_shared::Pod;
+
+use super::super::{CriConfig, api};
+use super::is_on_host_network;
+
+/// What the node's own files say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HostFacts {
+    /// The text of its resolver file.
+    pub(crate) resolv_conf: String,
+}
+
+/// What a pod resolves names with. None leaves the runtime's own file in place.
+pub(crate) fn dns(config: &CriConfig, pod: &Pod, host: &HostFacts) -> Option<api::DnsConfig> {
+    let spec = pod.spec.as_ref()?;
+    let of_cluster = match spec.dns_policy.as_deref() {
+        Some("None") => return Some(with_own(api::DnsConfig::default(), spec.dns_config.as_ref())),
+        Some("Default") => false,
+        Some("ClusterFirstWithHostNet") => true,
+        _ => !is_on_host_network(pod),
+    };
+    let host = parse(&host.resolv_conf);
+    // Without a cluster there is no name server of its own to ask first.
+    if !of_cluster || config.cluster_dns.is_empty() {
+        return Some(with_own(host, spec.dns_config.as_ref()));
+    }
+    let domain = &config.cluster_domain;
+    let mut searches = Vec::new();
+    if !domain.is_empty() {
+        searches.push(format!("{}.svc.{domain}", pod.namespace()));
+        searches.push(format!("svc.{domain}"));
+        searches.push(domain.clone());
+    }
+    searches.extend(host.searches);
+    let cluster = api::DnsConfig {
+        servers: config.cluster_dns.iter().map(ToString::to_string).collect(),
+        searches,
+        options: vec!["ndots:5".to_owned()],
+    };
+    Some(with_own(cluster, spec.dns_config.as_ref()))
+}
+
+/// Adds what the pod asks for. An option that the pod names replaces the one of the same name.
+fn with_own(mut base: api::DnsConfig, own: Option<&k8s::PodDNSConfig>) -> api::DnsConfig {
+    let Some(own) = own else { return base };
+    add(&mut base.servers, own.nameservers.iter().flatten().cloned());
+    add(&mut base.searches, own.searches.iter().flatten().cloned());
+    for option in own.options.iter().flatten() {
+        let Some(name) = option.name.as_deref() else { continue };
+        base.options.retain(|known| known.split(':').next() != Some(name));
+        base.options.push(match option.value.as_deref() {
+            Some(value) if !value.is_empty() => format!("{name}:{value}"),
+            _ => name.to_owned(),
+        });
+    }
+    base
+}
+
+fn add(list: &mut Vec<String>, more: impl Iterator<Item = String>) {
+    for one in more {
+        if !list.contains(&one) {
+            list.push(one);
+        }
+    }
+}
+
+/// Reads resolv.conf(5). The last `search` line counts; a lone dot searches nothing.
+fn parse(text: &str) -> api::DnsConfig {
+    let mut dns = api::DnsConfig::default();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let key = words.next().unwrap_or_default();
+        let values = || line.split_whitespace().skip(1).map(str::to_owned);
+        match key {
+            "nameserver" => dns.servers.extend(values().next()),
+            "search" => dns.searches = values().filter(|domain| domain != ".").collect(),
+            "options" => dns.options = values().collect(),
+            _ => {}
+        }
+    }
+    dns
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use winddown_shared::{WallClock, WallTime};
+
+    use super::*;
+
+    const HOST: &str = "# made by hand\nnameserver 192.0.2.1\nnameserver 192.0.2.2\n\
+                        search old.example\nsearch example.org .\noptions edns0\n";
+
+    fn of(spec: &Value, cluster: &[&str]) -> api::DnsConfig {
+        let clock = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let mut config = CriConfig::new("/s", "/state", "/logs", clock);
+        config.cluster_dns = cluster.iter().map(|ip| ip.parse().unwrap()).collect();
+        let meta = json!({"name": "p", "namespace": "shop", "uid": "u"});
+        let mut spec = spec.clone();
+        spec["containers"] = json!([]);
+        let object = json!({"metadata": meta, "spec": spec});
+        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        dns(&config, &pod, &HostFacts { resolv_conf: HOST.to_owned() }).unwrap()
+    }
+
+    #[test]
+    fn the_policy_decides_whom_a_pod_asks() {
+        let host = ["192.0.2.1", "192.0.2.2"];
+        for (spec, cluster, servers) in [
+            (json!({"dnsPolicy": "Default"}), &["10.0.0.10"][..], &host[..]),
+            (json!({}), &[], &host),
+            (json!({}), &["10.0.0.10"], &["10.0.0.10"]),
+            (json!({"hostNetwork": true}), &["10.0.0.10"], &host),
+            (
+                json!({"hostNetwork": true, "dnsPolicy": "ClusterFirstWithHostNet"}),
+                &["10.0.0.10"],
+                &["10.0.0.10"],
+            ),
+            (
+                json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["9.9.9.9"]}}),
+                &["10.0.0.10"],
+                &["9.9.9.9"],
+            ),
+        ] {
+            assert_eq!(of(&spec, cluster).servers, servers, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_pod_of_a_cluster_searches_its_namespace_first() {
+        let found = of(&json!({}), &["10.0.0.10"]);
+        let expected =
+            ["shop.svc.cluster.local", "svc.cluster.local", "cluster.local", "example.org"];
+        assert_eq!(found.searches, expected);
+        assert_eq!(found.options, ["ndots:5"]);
+    }
+
+    #[test]
+    fn what_the_pod_asks_for_is_added_and_its_options_win() {
+        let own = json!({"nameservers": ["192.0.2.1", "9.9.9.9"], "searches": ["a.example"],
+            "options": [{"name": "ndots", "value": "2"}, {"name": "rotate"}]});
+        let found = of(&json!({"dnsConfig": own}), &["10.0.0.10"]);
+        assert_eq!(found.servers, ["10.0.0.10", "192.0.2.1", "9.9.9.9"]);
+        assert_eq!(found.searches.last().unwrap(), "a.example");
+        assert_eq!(found.options, ["ndots:2", "rotate"]);
+    }
+}

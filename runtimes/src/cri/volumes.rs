@@ -1,0 +1,186 @@
+//! What a pod needs on disk: directories, volumes, its hosts file. Blocking.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
+use std::path::Path;
+
+use k8s_openapi::api::core::v1 as k8s;
+use rustix::mount::{MountFlags, mount};
+use winddown_shared::{Pod, Quantity, RuntimeError};
+
+use super::config::CriConfig;
+use super::{caused, dirs, failed, mounts, spec};
+
+/// Makes the pod's directories and volumes. What is there already stays.
+///
+/// # Errors
+/// Names what could not be made, or what a hostPath lacks.
+pub(super) fn prepare(config: &CriConfig, pod: &Pod) -> Result<(), RuntimeError> {
+    directory(&dirs::pod(config, pod.uid()), 0o711)?;
+    directory(&dirs::logs_of(config, pod), 0o755)?;
+    let Some(spec) = pod.spec.as_ref() else { return Ok(()) };
+    for volume in spec.volumes.iter().flatten() {
+        let what = || format!("volume {} of pod {}", volume.name, pod.label());
+        if let Some(empty) = &volume.empty_dir {
+            let path = dirs::volume(config, pod.uid(), &volume.name);
+            empty_dir(&path, empty, spec).map_err(|e| caused(what(), e))?;
+        }
+        if let Some(host) = &volume.host_path {
+            host_path(host).map_err(|e| caused(format!("{}: {}", what(), host.path), e))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes what one run of a container needs: its log's directory and its termination message file.
+///
+/// # Errors
+/// Names what could not be made.
+pub(super) fn prepare_run(
+    config: &CriConfig,
+    pod: &Pod,
+    container: &str,
+    attempt: u32,
+) -> Result<(), RuntimeError> {
+    directory(&dirs::logs_of(config, pod).join(container), 0o755)?;
+    let file = dirs::termination_log(config, pod.uid(), container, attempt);
+    if let Some(parent) = file.parent() {
+        directory(parent, 0o711)?;
+    }
+    let made = OpenOptions::new().create(true).append(true).mode(0o666).open(&file);
+    // Any user of the container may write it, whatever our umask is.
+    let made = made.and_then(|file| file.set_permissions(Permissions::from_mode(0o666)));
+    made.map_err(|e| caused(format!("cannot make {}", file.display()), e))
+}
+
+/// Writes the pod's hosts file: the node's for a pod on the node's network, one of its own else.
+///
+/// # Errors
+/// The file cannot be written.
+pub(super) fn write_hosts(config: &CriConfig, pod: &Pod, ips: &[String]) -> Result<(), RuntimeError> {
+    let path = dirs::hosts(config, pod.uid());
+    let node = match spec::is_on_host_network(pod) {
+        true => Some(fs::read_to_string(&config.hosts_file).unwrap_or_default()),
+        false => None,
+    };
+    let text = hosts(pod, ips, node.as_deref());
+    let written = || {
+        // In place: containers that run have the file itself mounted.
+        let mut file = File::create(&path)?;
+        file.write_all(text.as_bytes())?;
+        file.set_permissions(Permissions::from_mode(0o644))
+    };
+    written().map_err(|e| caused(format!("cannot write {}", path.display()), e))
+}
+
+/// The text of a pod's hosts file. `node` is that of the node, for pods on its network.
+fn hosts(pod: &Pod, ips: &[String], node: Option<&str>) -> String {
+    let mut text = match node {
+        Some(node) => format!("# Copied by winddown from the node's hosts file.\n{node}"),
+        None => "# Written by winddown.\n127.0.0.1\tlocalhost\n\
+                 ::1\tlocalhost ip6-localhost ip6-loopback\n"
+            .to_owned(),
+    };
+    if node.is_none() {
+        let name = spec::hostname(pod);
+        for ip in ips {
+            text.push_str(&format!("{ip}\t{name}\n"));
+        }
+    }
+    let aliases = pod.spec.iter().flat_map(|s| s.host_aliases.iter().flatten());
+    for alias in aliases {
+        let names = alias.hostnames.as_deref().unwrap_or_default();
+        if !names.is_empty() {
+            text.push_str(&format!("{}\t{}\n", alias.ip, names.join("\t")));
+        }
+    }
+    text
+}
+
+fn empty_dir(
+    path: &Path,
+    empty: &k8s::EmptyDirVolumeSource,
+    spec: &k8s::PodSpec,
+) -> io::Result<()> {
+    make(path, 0o777)?;
+    if empty.medium.as_deref() == Some("Memory") && !mounts::is_mount_point(path)? {
+        let size = empty.size_limit.as_ref().and_then(|q| q.0.parse::<Quantity>().ok());
+        let size = size.map(|q| format!("size={},", q.value())).unwrap_or_default();
+        let options = std::ffi::CString::new(format!("{size}mode=0777"))?;
+        mount("tmpfs", path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, &*options)?;
+    }
+    let group = spec.security_context.as_ref().and_then(|s| s.fs_group);
+    let group = group.and_then(|id| u32::try_from(id).ok());
+    if group.is_some() {
+        std::os::unix::fs::chown(path, None, group)?;
+    }
+    // Files made in it belong to the group.
+    let mode = if group.is_some() { 0o2777 } else { 0o777 };
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+/// Checks or makes what a hostPath volume asks for.
+fn host_path(host: &k8s::HostPathVolumeSource) -> io::Result<()> {
+    let path = Path::new(&host.path);
+    let kind = host.type_.as_deref().unwrap_or_default();
+    match kind {
+        "DirectoryOrCreate" if !path.exists() => return make(path, 0o755),
+        "FileOrCreate" if !path.exists() => {
+            return OpenOptions::new().create(true).append(true).mode(0o644).open(path).map(drop);
+        }
+        "" => return Ok(()),
+        _ => {}
+    }
+    let found = fs::metadata(path)?.file_type();
+    let (is_right, wanted) = match kind {
+        "Directory" | "DirectoryOrCreate" => (found.is_dir(), "directory"),
+        "File" | "FileOrCreate" => (found.is_file(), "file"),
+        "Socket" => (found.is_socket(), "socket"),
+        "CharDevice" => (found.is_char_device(), "character device"),
+        "BlockDevice" => (found.is_block_device(), "block device"),
+        _ => (false, "path of a known type"),
+    };
+    if is_right { Ok(()) } else { Err(io::Error::other(format!("it is not a {wanted}"))) }
+}
+
+fn directory(path: &Path, mode: u32) -> Result<(), RuntimeError> {
+    make(path, mode).map_err(|e| caused(format!("cannot make {}", path.display()), e))
+}
+
+fn make(path: &Path, mode: u32) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(mode).create(path)
+}
+
+/// Removes the pod's own directory with everything in it. Nothing may be mounted below it.
+///
+/// # Errors
+/// Something is still mounted there, or cannot be removed.
+pub(super) fn remove(config: &CriConfig, uid: &winddown_shared::PodUid) -> Result<(), RuntimeError> {
+    let path = dirs::pod(config, uid);
+    if !dirs::is_safe(uid.as_str()) {
+        return Err(failed(format!("{uid} cannot be the name of a directory")));
+    }
+    remove_all(&path)
+}
+
+/// Removes a directory tree in which nothing is mounted: what is bound there may be the node's own.
+///
+/// # Errors
+/// Something is still mounted there, or cannot be removed.
+pub(super) fn remove_all(path: &Path) -> Result<(), RuntimeError> {
+    let cannot = |e| caused(format!("cannot remove {}", path.display()), e);
+    if let Some(mounted) = mounts::below(path).map_err(cannot)?.first() {
+        let what = format!("cannot remove {}: something is mounted at {}", path.display(), mounted.display());
+        return Err(failed(what));
+    }
+    match fs::remove_dir_all(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(cannot(e)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
