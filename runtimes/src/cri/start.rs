@@ -1,0 +1,337 @@
+//! Starts one attempt of a container.
+//!
+//! The order of steps makes the death of the agent between any two of them safe: the container carries
+//! its labels and its attempt from the moment the runtime has it, its name with that attempt can be
+//! taken only once, and one that is found created is started instead of made again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_shared::{Pod, RuntimeError};
+
+use super::action::{self, Action};
+use super::client::CallError;
+use super::image::{self, ImageError};
+use super::pod::{PodEntry, PodState, Run};
+use super::spec::{self, Found, Start};
+use super::{Context, api, blocking, caused, health, observe, probe, sandbox, volumes};
+use crate::fault;
+
+/// Why a container was not started.
+enum StartError {
+    /// The pod is being stopped.
+    Stopping,
+    /// A reason for the container's status, and a message. It is tried again after a while.
+    Trouble(&'static str, String),
+    /// The runtime did not answer: the pod workers try again.
+    Runtime(RuntimeError),
+}
+
+/// Keeps count of one start under way.
+#[derive(Debug)]
+pub(super) struct Starting(Arc<PodEntry>);
+
+impl Starting {
+    /// None if the pod is being stopped.
+    pub(super) fn begin(entry: &Arc<PodEntry>) -> Option<Self> {
+        let mut state = entry.lock();
+        if state.stopping {
+            return None;
+        }
+        state.starting += 1;
+        state.starts_begun += 1;
+        Some(Self(Arc::clone(entry)))
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.starting -= 1;
+        state.starts_begun += 1;
+        drop(state);
+        self.0.bump();
+    }
+}
+
+/// Starts the next attempt of the pod's container `name`, its postStart hook and its probes.
+///
+/// Dropping the future does not end the start: it goes on, counted in `starting`, and a stop waits for
+/// it.
+///
+/// # Errors
+/// The runtime did not answer. What is wrong with the container itself goes to its status.
+pub(super) async fn start(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    pod: &Pod,
+    name: &Arc<str>,
+) -> Result<(), RuntimeError> {
+    let Some(starting) = Starting::begin(entry) else { return Ok(()) };
+    let work = {
+        let (context, entry) = (Arc::clone(context), Arc::clone(entry));
+        let (pod, name) = (pod.clone(), Arc::clone(name));
+        async move { carry_out(&context, &entry, &pod, &name, starting).await }
+    };
+    match tokio::spawn(work).await {
+        Ok(outcome) => outcome,
+        Err(error) => Err(caused(format!("starting container {name} of pod {}", pod.label()), error)),
+    }
+}
+
+async fn carry_out(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    pod: &Pod,
+    name: &Arc<str>,
+    starting: Starting,
+) -> Result<(), RuntimeError> {
+    let Some(found) = spec::find(pod, name) else { return Ok(()) };
+    let outcome = run(context, entry, pod, &found).await;
+    // From here on the container is seen by a stop, so a hook need not hold it up.
+    drop(starting);
+    match outcome {
+        Ok(id) => {
+            let well = post_start(context, entry, pod, &found, &id).await;
+            probe::begin(context, entry, pod, name, well);
+            Ok(())
+        }
+        Err(StartError::Stopping) => Ok(()),
+        Err(StartError::Runtime(error)) => Err(error),
+        Err(StartError::Trouble(reason, message)) => {
+            tracing::warn!(pod = %pod.label(), container = %name, reason, %message, "cannot start a container");
+            if let Some(container) = entry.lock().container(name) {
+                container.fail(reason, message, &context.config.retry);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Makes the container if it is not there yet, and starts it. Gives its id.
+async fn run(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    pod: &Pod,
+    found: &Found<'_>,
+) -> Result<Arc<str>, StartError> {
+    let name = &found.container.name;
+    let made = created(&mut entry.lock(), name);
+    let id = match made {
+        Some(id) => id,
+        None => make(context, entry, pod, found).await?,
+    };
+    fault::point("created");
+    if entry.lock().stopping {
+        return Err(StartError::Stopping);
+    }
+    let what = || format!("starting container {name} of pod {}", pod.label());
+    let request = api::StartContainerRequest { container_id: id.to_string() };
+    let started = patient(context, entry, context.client.start_container(request)).await;
+    match started {
+        Some(Ok(_)) => {}
+        Some(Err(error @ CallError::Refused { .. })) => {
+            // The runtime remembers the attempt as one that ended: the next one is numbered after it.
+            entry.lock().unsure = true;
+            return Err(StartError::Trouble("RunContainerError", error.to_string()));
+        }
+        Some(Err(error)) => return Err(unanswered(context, entry, error, what())),
+        None => return Err(StartError::Stopping),
+    }
+    fault::point("started");
+    if let Some(run) = entry.lock().run(name, &id) {
+        run.started_at.get_or_insert_with(|| context.config.wall.now());
+    }
+    entry.bump();
+    let with_pid = !context.events_live.load(std::sync::atomic::Ordering::Acquire);
+    match observe::ask(context, entry, &id, with_pid).await {
+        Ok(seen) => {
+            observe::enter(context, entry, &seen);
+        }
+        // It runs; when it ends is told by the next listing.
+        Err(error) => {
+            tracing::warn!(pod = %pod.label(), container = %name, %error, "cannot ask about a container that was started");
+            entry.lock().unsure = true;
+        }
+    }
+    Ok(id)
+}
+
+/// A container of the newest attempt that an earlier agent made and did not start.
+fn created(state: &mut PodState, name: &str) -> Option<Arc<str>> {
+    let sandbox = state.sandbox().map(|s| Arc::clone(&s.id))?;
+    let run = state.container(name)?.run.as_ref()?;
+    let is_here = run.sandbox == sandbox && run.end.is_none() && run.started_at.is_none();
+    is_here.then(|| Arc::clone(&run.id))
+}
+
+async fn make(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    pod: &Pod,
+    found: &Found<'_>,
+) -> Result<Arc<str>, StartError> {
+    let container = found.container;
+    let name = &container.name;
+    let plan = {
+        let mut state = entry.lock();
+        let sandbox = state.sandbox().map(|s| (Arc::clone(&s.id), s.attempt));
+        let next = state.container(name).map(|c| c.next(&context.config.backoff));
+        sandbox.zip(next).map(|(sandbox, next)| (sandbox, next, state.ips.clone()))
+    };
+    let Some(((sandbox_id, sandbox_attempt), (attempt, backoff), ips)) = plan else {
+        return Err(StartError::Stopping);
+    };
+    let sandbox_config = sandbox::config(context, pod, sandbox_attempt).await?;
+    let image = tokio::select! {
+        image = image::ensure(context, container, &sandbox_config) => image?,
+        () = entry.stopping() => return Err(StartError::Stopping),
+    };
+    spec::user_of_image(pod, container, &image)
+        .map_err(|why| StartError::Trouble("CreateContainerConfigError", why))?;
+    let field = &found.field;
+    let start = Start {
+        config: &context.config,
+        pod,
+        ips: &ips,
+        container,
+        field,
+        kind: found.kind,
+        place: found.place,
+        attempt,
+        backoff,
+        image: &image,
+    };
+    let mut config = spec::container(&start)?;
+    config.mounts = prepare(context, pod, container, attempt, &ips).await?;
+    let request = api::CreateContainerRequest {
+        pod_sandbox_id: sandbox_id.to_string(),
+        config: Some(config),
+        sandbox_config: Some(sandbox_config),
+    };
+    // Never closed.
+    let _turn = context.starts.acquire().await;
+    if entry.lock().stopping {
+        return Err(StartError::Stopping);
+    }
+    fault::point("creating");
+    let what = || format!("making container {name} of pod {}", pod.label());
+    let made = patient(context, entry, context.client.create_container(request)).await;
+    let answer = match made {
+        Some(Ok(answer)) => answer,
+        Some(Err(error @ CallError::Refused { .. })) => {
+            // Its name may be taken by an attempt nobody was told of: a listing shows it.
+            entry.lock().unsure = true;
+            return Err(StartError::Trouble("CreateContainerError", error.to_string()));
+        }
+        Some(Err(error)) => return Err(unanswered(context, entry, error, what())),
+        None => return Err(StartError::Stopping),
+    };
+    let run = Run::created(&answer.container_id, attempt, &sandbox_id, backoff);
+    let id = Arc::clone(&run.id);
+    if let Some(container) = entry.lock().container(name) {
+        container.begin(run);
+    }
+    Ok(id)
+}
+
+/// Makes the container's files and gives its mounts.
+async fn prepare(
+    context: &Arc<Context>,
+    pod: &Pod,
+    container: &k8s_openapi::api::core::v1::Container,
+    attempt: u32,
+    ips: &[String],
+) -> Result<Vec<api::Mount>, StartError> {
+    let (config, pod) = (context.config.clone(), pod.clone());
+    let (container, ips) = (container.clone(), ips.to_vec());
+    let work = move || {
+        volumes::prepare_run(&config, &pod, &container.name, attempt)?;
+        volumes::mounts(&config, &pod, &container, attempt, &ips)
+    };
+    blocking(work).await.map_err(|error| match error {
+        RuntimeError::Unsupported { .. } => StartError::Runtime(error),
+        other => StartError::Trouble("CreateContainerConfigError", chain(&other)),
+    })
+}
+
+/// Waits for a call that makes something; when the pod is asked to stop meanwhile, only for a short
+/// time: a stop must know whether the thing was made. None if it was given up.
+async fn patient<T>(
+    context: &Context,
+    entry: &PodEntry,
+    call: impl Future<Output = Result<T, CallError>>,
+) -> Option<Result<T, CallError>> {
+    let give_up = async {
+        entry.stopping().await;
+        tokio::time::sleep(context.config.times.start_patience).await;
+    };
+    tokio::select! {
+        answer = call => Some(answer),
+        () = give_up => {
+            entry.lock().unsure = true;
+            None
+        }
+    }
+}
+
+/// True if there is no hook or it did its work.
+async fn post_start(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    pod: &Pod,
+    found: &Found<'_>,
+    id: &str,
+) -> bool {
+    let hook = found.container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
+    let Some(hook) = hook else { return true };
+    let ips = entry.lock().ips.clone();
+    let node = action::address(context, Some(pod), &ips);
+    let Some(action) = Action::of_handler(hook, found.container, &node) else { return true };
+    let name = &found.container.name;
+    tokio::select! {
+        // As long as it takes, as with the kubelet: the container's life bounds it.
+        outcome = action.run(context, id, Duration::ZERO) => match outcome {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(pod = %pod.label(), container = %name, %error, "the postStart hook failed");
+                false
+            }
+        },
+        () = entry.ended(name, id) => true,
+        () = entry.stopping() => true,
+    }
+}
+
+fn unanswered(context: &Context, entry: &PodEntry, error: CallError, what: String) -> StartError {
+    entry.lock().unsure = true;
+    health::note_unreachable(context, &error);
+    StartError::Runtime(error.during(what))
+}
+
+/// An error with its causes, for a status.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+impl From<RuntimeError> for StartError {
+    fn from(error: RuntimeError) -> Self {
+        Self::Runtime(error)
+    }
+}
+
+impl From<ImageError> for StartError {
+    fn from(error: ImageError) -> Self {
+        match error {
+            ImageError::Trouble(reason, message) => Self::Trouble(reason, message),
+            ImageError::Runtime(error) => Self::Runtime(error),
+        }
+    }
+}
