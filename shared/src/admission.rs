@@ -4,6 +4,26 @@ use std::sync::Arc;
 
 use crate::Pod;
 
+mod affinity;
+mod failure;
+mod handler;
+mod metric_reason;
+mod node_fit;
+mod node_view;
+mod platform;
+mod ports;
+mod taints;
+#[cfg(test)]
+mod tests;
+
+pub use failure::{AdmissionFailure, FitFailures};
+pub use handler::{MakeRoom, NoPreemption, NodeFit, NodeSource, Room};
+pub use metric_reason::admission_metric_reason;
+pub use node_fit::{NodeUse, fit_failures};
+pub use node_view::{Allocatable, NodeView};
+pub use platform::platform_fits;
+pub use ports::HostPorts;
+
 /// One question a new pod is asked. Must answer at once.
 pub trait AdmitHandler: Send + Sync + 'static {
     /// Lets the pod in, or says why not.
@@ -14,6 +34,29 @@ pub trait AdmitHandler: Send + Sync + 'static {
     /// # Errors
     /// The reason and message that go into the pod's status.
     fn admit(&self, pod: &Pod, others: &dyn Fn() -> Vec<Pod>) -> Result<(), Rejection>;
+
+    /// The same question, for a caller that can let a pod wait. A handler that never lets one wait
+    /// has nothing to add.
+    fn decide(&self, pod: &Pod, others: &dyn Fn() -> Vec<Pod>) -> Verdict {
+        match self.admit(pod, others) {
+            Ok(()) => Verdict::Admitted,
+            Err(rejection) => Verdict::Refused(rejection),
+        }
+    }
+}
+
+/// What becomes of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may start.
+    Admitted,
+    /// Not yet: room is being made for it. It is asked about again and must not start before.
+    Waiting {
+        /// What it waits for, for people.
+        message: Arc<str>,
+    },
+    /// It may not start.
+    Refused(Rejection),
 }
 
 /// Why a pod is refused.
@@ -56,6 +99,12 @@ impl Admission {
     /// The first refusal.
     pub fn admit(&self, pod: &Pod, others: &dyn Fn() -> Vec<Pod>) -> Result<(), Rejection> {
         self.0.iter().try_for_each(|handler| handler.admit(pod, others))
+    }
+
+    /// Asks every handler; the first that does not let the pod in wins.
+    pub fn decide(&self, pod: &Pod, others: &dyn Fn() -> Vec<Pod>) -> Verdict {
+        let mut verdicts = self.0.iter().map(|handler| handler.decide(pod, others));
+        verdicts.find(|verdict| *verdict != Verdict::Admitted).unwrap_or(Verdict::Admitted)
     }
 }
 

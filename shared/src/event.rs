@@ -32,6 +32,18 @@ pub enum Event {
         /// For people, without the status prefix.
         message: Arc<str>,
     },
+    /// A pod that came back under the UID of one that has ended was started again.
+    PodRestarted {
+        /// Which pod.
+        pod: PodLabel,
+        /// The agent itself brought it in, from a manifest.
+        is_static: bool,
+    },
+    /// The runtime runs a pod that nobody wants and no worker knows; it is being ended.
+    OrphanFound {
+        /// Which pod, as the runtime names it.
+        pod: PodLabel,
+    },
     /// A pod was asked to end.
     KillRequested {
         /// Which pod.

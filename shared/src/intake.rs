@@ -5,23 +5,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::status::StatusStore;
 use crate::syncer::UpdateKind;
+use crate::workers::has_terminal_phase;
 use crate::{
     Admission, Event, KillReason, KillRequest, Lifecycle, Pod, PodKiller, PodUid, PodWorkers,
     Recorder, Rejection, Runtime, RuntimeSyncer,
 };
 
+mod leftovers;
 #[cfg(test)]
 mod tests;
 
-/// How often leftovers are looked at while there are any. Nothing ticks when there are none.
-const HOUSEKEEPING: Duration = Duration::from_secs(2);
+use leftovers::Found;
 
 /// Keeps the pod workers in step with the pods that a source wants on this node.
 ///
-/// One task owns it, so a pod is never admitted twice and no pod appears in the middle of a pass.
+/// A pod is *desired* while its source lists it, and *active* while it is desired, was not refused
+/// and may still run containers. One task owns the intake, so a pod is never admitted twice and no
+/// pod appears in the middle of a pass.
+///
+/// A pass is made when the source changed, when admission opens again, when a pod has finished that
+/// is to be forgotten or started anew, and when the runtime has something that nobody knows. Nothing
+/// ticks in between, but for the safety net of a pass every five minutes.
 pub struct Intake<R: Runtime> {
     runtime: Arc<R>,
     workers: PodWorkers<RuntimeSyncer<R>>,
@@ -29,8 +37,12 @@ pub struct Intake<R: Runtime> {
     admission: Admission,
     recorder: Arc<dyn Recorder>,
     desired: HashMap<PodUid, Desired>,
-    /// UIDs of which the runtime had something when the agent started.
+    /// What the runtime was found to hold beside what the workers know.
     found: HashMap<PodUid, Found>,
+    /// When the runtime is to be listed again.
+    list_at: Instant,
+    /// How long to wait before remains that could not be removed are tried again.
+    retry: Option<Duration>,
     passes: watch::Sender<u64>,
 }
 
@@ -47,12 +59,6 @@ pub struct DesiredPods {
 struct Desired {
     pod: Pod,
     refused: Option<Rejection>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
-    Running,
-    Remains,
 }
 
 impl<R: Runtime> Intake<R> {
@@ -72,6 +78,8 @@ impl<R: Runtime> Intake<R> {
             recorder,
             desired: HashMap::new(),
             found: HashMap::new(),
+            list_at: Instant::now(),
+            retry: None,
             passes: watch::Sender::new(0),
         }
     }
@@ -95,8 +103,8 @@ impl<R: Runtime> Intake<R> {
         self.find_running().await;
         loop {
             let wanted = desired.borrow_and_update().clone();
-            if let Some(wanted) = wanted {
-                self.apply(&wanted).await;
+            if let Some(wanted) = &wanted {
+                self.apply(wanted).await;
                 self.passes.send_modify(|n| *n += 1);
             }
             tokio::select! {
@@ -106,7 +114,7 @@ impl<R: Runtime> Intake<R> {
                         self.reopen();
                     }
                 }
-                () = tokio::time::sleep(HOUSEKEEPING), if self.has_leftovers() => {}
+                () = self.something_to_clear_up(), if wanted.is_some() => {}
             }
         }
     }
@@ -117,13 +125,7 @@ impl<R: Runtime> Intake<R> {
         let mut wait = Duration::from_millis(100);
         loop {
             match self.runtime.list_pods().await {
-                Ok(pods) => {
-                    self.found = pods
-                        .into_iter()
-                        .map(|p| (p.uid, if p.running { Found::Running } else { Found::Remains }))
-                        .collect();
-                    return;
-                }
+                Ok(pods) => return self.note(pods, &HashMap::new()),
                 Err(error) => {
                     tracing::warn!(%error, "the runtime does not say what runs; asking again");
                     tokio::time::sleep(wait).await;
@@ -141,7 +143,10 @@ impl<R: Runtime> Intake<R> {
         }
         let tracked = self.workers.sync_known_pods(&uids);
         self.start_again(&tracked);
-        self.tear_down_unknown(&tracked, wanted.complete).await;
+        if self.list_at <= Instant::now() {
+            self.list(&tracked).await;
+        }
+        self.clear_up(&tracked, wanted.complete).await;
     }
 
     /// Ends the pods that left their source.
@@ -150,7 +155,8 @@ impl<R: Runtime> Intake<R> {
             self.desired.keys().filter(|u| !uids.contains(*u)).cloned().collect();
         for uid in gone {
             let Some(desired) = self.desired.remove(&uid) else { continue };
-            if desired.refused.is_some() {
+            // A refused pod is known to a worker only if it was deleted as well.
+            if desired.refused.is_some() && self.workers.lifecycle(&uid).is_none() {
                 self.statuses.remove(&uid);
                 continue;
             }
@@ -165,15 +171,19 @@ impl<R: Runtime> Intake<R> {
             Some(known) if known.pod.is_same_object(pod) => {}
             Some(known) => {
                 known.pod = pod.clone();
-                if known.refused.is_none() {
+                // A refused pod that is deleted is taken to its end, so that its source can drop it.
+                if known.refused.is_none() || is_over(pod) {
                     self.workers.update(UpdateKind::Update, pod.clone(), None);
                 }
             }
             None => {
                 // What runs already was admitted before the agent restarted, and must be known to
                 // its worker even while admission is closed: a shutdown has to end it.
-                let runs = self.found.get(pod.uid()) == Some(&Found::Running);
-                let refused = if runs { None } else { self.ask(pod) };
+                let runs = matches!(self.found.get(pod.uid()), Some(Found::Running(_)));
+                // What ends needs no room; what is to start after its former self has ended is asked
+                // when that is so.
+                let ends = is_over(pod) || self.workers.is_termination_requested(pod.uid());
+                let refused = if runs || ends { None } else { self.ask(pod) };
                 if refused.is_none() {
                     self.workers.update(UpdateKind::Create, pod.clone(), None);
                 }
@@ -183,7 +193,11 @@ impl<R: Runtime> Intake<R> {
     }
 
     fn ask(&self, pod: &Pod) -> Option<Rejection> {
-        let others = || self.workers.active_pods();
+        let others = || {
+            let mut pods = self.workers.active_pods();
+            pods.retain(|p| p.uid() != pod.uid());
+            pods
+        };
         let Err(rejection) = self.admission.admit(pod, &others) else {
             self.recorder.record(&Event::PodAdmitted { pod: pod.label().clone() });
             return None;
@@ -198,57 +212,29 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Starts admitted pods that the workers do not know: a UID that came back while its former self
-    /// was still ending.
+    /// was still ending. It is asked like any other new pod: the node may be another one than when
+    /// its former self was let in.
     fn start_again(&mut self, tracked: &HashMap<PodUid, Lifecycle>) {
-        for (uid, desired) in &self.desired {
-            if desired.refused.is_none() && !tracked.contains_key(uid) {
-                // What was said of the former self must not decide about this one.
-                self.statuses.remove(uid);
-                self.workers.update(UpdateKind::Create, desired.pod.clone(), None);
-            }
-        }
-    }
-
-    /// Ends what runs under UIDs that nobody wants, and removes the remains of pods that are gone.
-    async fn tear_down_unknown(
-        &mut self,
-        tracked: &HashMap<PodUid, Lifecycle>,
-        complete: bool,
-    ) {
-        let unknown: Vec<(PodUid, Found)> = self
-            .found
-            .iter()
-            .filter(|(uid, _)| !tracked.contains_key(*uid) && !self.desired.contains_key(*uid))
-            .map(|(uid, found)| (uid.clone(), *found))
+        let unknown: Vec<Pod> = self
+            .desired
+            .values()
+            .filter(|d| d.refused.is_none() && !tracked.contains_key(d.pod.uid()))
+            .filter(|d| !has_terminal_phase(&d.pod))
+            .map(|d| d.pod.clone())
             .collect();
-        let mut running = Vec::new();
-        for (uid, found) in unknown {
-            match found {
-                Found::Running if !complete => {}
-                Found::Running => running.push(uid),
-                Found::Remains => self.forget(uid).await,
+        for pod in unknown {
+            // What was said of the former self must not decide about this one.
+            self.statuses.remove(pod.uid());
+            let refused = self.ask(&pod);
+            if refused.is_none() {
+                self.recorder.record(&Event::PodRestarted {
+                    pod: pod.label().clone(),
+                    is_static: pod.is_static(),
+                });
+                self.workers.update(UpdateKind::Create, pod.clone(), None);
             }
-        }
-        if running.is_empty() {
-            return;
-        }
-        let Ok(listed) = self.runtime.list_pods().await else { return };
-        for pod in listed.into_iter().filter(|p| running.contains(&p.uid)) {
-            tracing::info!(pod = %format_args!("{}/{}", pod.namespace, pod.name), uid = %pod.uid,
-                "ending a pod that runs but is no longer wanted");
-            self.found.insert(pod.uid.clone(), Found::Remains);
-            self.workers.kill_runtime_pod(pod);
-        }
-    }
-
-    async fn forget(&mut self, uid: PodUid) {
-        match self.runtime.forget_pod(&uid).await {
-            Ok(()) => {
-                self.statuses.remove(&uid);
-                self.found.remove(&uid);
-            }
-            Err(error) => {
-                tracing::warn!(%uid, %error, "could not remove a pod's remains; will retry");
+            if let Some(desired) = self.desired.get_mut(pod.uid()) {
+                desired.refused = refused;
             }
         }
     }
@@ -274,13 +260,9 @@ impl<R: Runtime> Intake<R> {
             self.workers.update(UpdateKind::Create, pod, None);
         }
     }
+}
 
-    /// Whether something still ends or is to be removed.
-    fn has_leftovers(&self) -> bool {
-        let ending = |(uid, found): (&PodUid, &Found)| {
-            *found == Found::Remains && !self.desired.contains_key(uid)
-        };
-        self.found.iter().any(ending)
-            || self.workers.has_restart_requests()
-    }
+/// Whether the pod only has to be ended and freed.
+fn is_over(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some() || has_terminal_phase(pod)
 }

@@ -10,6 +10,7 @@
 
 mod admission;
 mod clock;
+mod counts;
 mod event;
 #[cfg(feature = "fake")]
 pub mod fake;
@@ -21,13 +22,20 @@ mod kill;
 mod pod;
 mod quantity;
 mod runtime;
+mod runtime_cache;
 mod runtime_syncer;
 pub mod status;
+mod status_cache;
 mod syncer;
 mod workers;
 
-pub use admission::{Admission, AdmitHandler, Rejection};
+pub use admission::{
+    Admission, AdmissionFailure, AdmitHandler, Allocatable, FitFailures, HostPorts, MakeRoom,
+    NoPreemption, NodeFit, NodeSource, NodeUse, NodeView, Rejection, Room, Verdict,
+    admission_metric_reason, fit_failures, platform_fits,
+};
 pub use clock::{WallClock, WallTime};
+pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
 pub use event::{Event, PodLabel, Recorder};
 pub use go_duration::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, parse_duration,
@@ -46,6 +54,10 @@ pub use quantity::{Quantity, QuantityError, QuantityFormat};
 pub use runtime::{
     ContainerExit, ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
+pub use runtime_cache::RuntimeCache;
 pub use runtime_syncer::RuntimeSyncer;
-pub use syncer::{PodSyncer, Retry, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
-pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerTimes};
+pub use status_cache::{Cached, Inspected, PodStatusCache};
+pub use syncer::{
+    PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,
+};
+pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver, WorkerTimes};

@@ -1,22 +1,35 @@
 //! The pod workers' steps, carried out on a container runtime.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::status::{Phase, StatusInput, StatusStore, generate};
-use crate::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced};
+use crate::syncer::{PodSyncer, RuntimeView, Stop, SyncError, SyncUpdate, Synced};
 use crate::{
     Event, Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, PodWorkers, Recorder, Rejection,
-    Runtime, RuntimeError, RuntimePod, StatusOverride, WallClock,
+    Runtime, RuntimeError, RuntimePod, StatusOverride, UidHasher, WallClock,
 };
 
+type Uids = HashSet<PodUid, BuildHasherDefault<UidHasher>>;
+
 /// Runs pods on `R` and keeps their statuses.
+///
+/// Every step asks the runtime for what it needs to know, and for this pod only. A cache of statuses
+/// with a "newer than my last step" wait, as the kubelet has it, is not on the path: it would make
+/// each step wait for the next listing of all pods.
 pub struct RuntimeSyncer<R> {
     runtime: Arc<R>,
     statuses: StatusStore,
     recorder: Arc<dyn Recorder>,
     wall: WallClock,
+    /// The pods that ran when the runtime was last listed; none before that.
+    listed: Mutex<Option<Uids>>,
+    /// Something changed in the runtime that no worker knows of.
+    unknown: Notify,
 }
 
 impl<R: Runtime> RuntimeSyncer<R> {
@@ -27,7 +40,22 @@ impl<R: Runtime> RuntimeSyncer<R> {
         recorder: Arc<dyn Recorder>,
         wall: WallClock,
     ) -> Self {
-        Self { runtime, statuses, recorder, wall }
+        let (listed, unknown) = (Mutex::new(None), Notify::new());
+        Self { runtime, statuses, recorder, wall, listed, unknown }
+    }
+
+    /// Takes note of what the runtime answered when it was listed. A pod that its worker sees for
+    /// the first time is judged by it.
+    pub fn note_listed(&self, pods: &[RuntimePod]) {
+        let running = pods.iter().filter(|p| p.running).map(|p| p.uid.clone()).collect();
+        *self.listed() = Some(running);
+    }
+
+    /// Resolves when something changed in the runtime that no worker knows of, or changes were lost:
+    /// a reason to list it. Also when that happened since the last call. For one caller;
+    /// cancel-safe.
+    pub async fn unknown_changes(&self) {
+        self.unknown.notified().await;
     }
 
     /// Brings the runtime's own changes (exits, readiness) to the workers. Runs until the runtime is
@@ -36,11 +64,22 @@ impl<R: Runtime> RuntimeSyncer<R> {
         let mut changes = workers.syncer().runtime.changes();
         loop {
             match changes.recv().await {
-                Ok(uid) => workers.look_again(&uid),
-                Err(RecvError::Lagged(_)) => workers.look_at_all(),
+                Ok(uid) => {
+                    if !workers.look_again(&uid) {
+                        workers.syncer().unknown.notify_one();
+                    }
+                }
+                Err(RecvError::Lagged(_)) => {
+                    workers.look_at_all();
+                    workers.syncer().unknown.notify_one();
+                }
                 Err(RecvError::Closed) => return,
             }
         }
+    }
+
+    fn listed(&self) -> MutexGuard<'_, Option<Uids>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn say(
@@ -132,6 +171,14 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
             .clean_pod(pod.uid())
             .await
             .map_err(|e| SyncError::caused_by("freeing what the pod held", e))
+    }
+
+    fn runtime_view(&self, uid: &PodUid) -> RuntimeView {
+        match &*self.listed() {
+            None => RuntimeView::NotYetKnown,
+            Some(running) if running.contains(uid) => RuntimeView::Running,
+            Some(_) => RuntimeView::Stopped,
+        }
     }
 
     fn last_seen_running(&self, uid: &PodUid) -> Vec<String> {

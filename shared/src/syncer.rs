@@ -49,6 +49,28 @@ pub trait PodSyncer: Send + Sync + 'static {
     fn last_seen_running(&self, _uid: &PodUid) -> Vec<String> {
         Vec::new()
     }
+
+    /// What is known of a pod's containers without asking the runtime. Never blocks.
+    ///
+    /// Decides about pods that the workers see for the first time: one that is known to run nothing
+    /// has nothing to stop. Whoever does not know says so, and the pod is stopped to be sure.
+    fn runtime_view(&self, _uid: &PodUid) -> RuntimeView {
+        RuntimeView::NotYetKnown
+    }
+}
+
+/// What is known of a pod's containers.
+///
+/// Three answers on purpose: an empty answer before the runtime was listed once is not "stopped".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RuntimeView {
+    /// The runtime was not asked yet, or its answer is lost.
+    #[default]
+    NotYetKnown,
+    /// No container of the pod runs.
+    Stopped,
+    /// Containers of the pod run, or ran when last looked.
+    Running,
 }
 
 /// Why a sync was asked for.
@@ -84,7 +106,9 @@ pub struct SyncUpdate {
     pub kind: UpdateKind,
     /// The pod as last configured.
     pub pod: Pod,
-    /// The API's mirror of a static pod, if the update brought one.
+    /// The API's mirror of a static pod. A call that follows from an update has what that update
+    /// brought, so that a mirror that was deleted is seen to be gone; every other call has the last
+    /// one that was brought.
     pub mirror: Option<Pod>,
 }
 

@@ -11,6 +11,9 @@
 //! never held across an await; the tasks carry out the steps between them.
 //!
 //! # Limits
+//! No status cache stands between a step and the runtime: the syncer asks the runtime itself, so a
+//! step never waits for the next listing of all pods, and sees what its own calls did.
+//!
 //! Pods are identified by UID alone. Nothing here survives a restart of the agent: the runtime knows
 //! what runs, the source knows what should, and the first syncs bring the two together.
 
@@ -23,12 +26,14 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::syncer::{PodSyncer, UpdateKind};
+use crate::syncer::{PodSyncer, RuntimeView, UpdateKind};
 use crate::{
-    Event, KillError, KillRequest, Pod, PodKiller, PodStopped, PodUid, Recorder, RuntimePod,
+    Event, KillError, KillRequest, Pod, PodKiller, PodLabel, PodStopped, PodUid, Recorder,
+    RuntimePod,
 };
 
 mod grace;
+mod observer;
 mod queries;
 mod record;
 mod state;
@@ -39,8 +44,10 @@ mod waiters;
 #[cfg(test)]
 mod tests;
 
+pub use observer::WorkerObserver;
 pub use queries::PodSnapshot;
 pub use record::Lifecycle;
+pub(crate) use state::has_terminal_phase;
 use state::{KillWait, State, Wake};
 
 /// How often the workers try again and look again.
@@ -85,7 +92,10 @@ struct Inner<S> {
     state: Mutex<State>,
     syncer: S,
     recorder: Arc<dyn Recorder>,
+    observer: Arc<dyn WorkerObserver>,
     times: WorkerTimes,
+    /// A pod that may be forgotten or known anew is finished.
+    settled: Notify,
     /// Wakes the timer when its first entry changed.
     timer: Notify,
     tasks: TaskTracker,
@@ -97,12 +107,24 @@ struct Inner<S> {
 impl<S: PodSyncer> PodWorkers<S> {
     /// Workers that drive `syncer`. Must be called inside a tokio runtime.
     pub fn new(syncer: S, recorder: Arc<dyn Recorder>, times: WorkerTimes) -> Self {
+        Self::with_observer(syncer, recorder, times, Arc::new(observer::NoObserver))
+    }
+
+    /// The same, with `observer` told how long the steps take.
+    pub fn with_observer(
+        syncer: S,
+        recorder: Arc<dyn Recorder>,
+        times: WorkerTimes,
+        observer: Arc<dyn WorkerObserver>,
+    ) -> Self {
         let root = CancellationToken::new();
         let inner = Arc::new(Inner {
             state: Mutex::default(),
             syncer,
             recorder,
+            observer,
             times,
+            settled: Notify::new(),
             timer: Notify::new(),
             tasks: TaskTracker::new(),
             root: root.clone(),
@@ -126,15 +148,21 @@ impl<S: PodSyncer> PodWorkers<S> {
             self.request_kill(pod, &KillRequest::new(crate::KillReason::Removed));
             return;
         }
-        let wake = self.inner.lock().update(kind, pod, mirror, Instant::now());
+        let ends = pod.metadata.deletion_timestamp.is_some();
+        let view = self.inner.view(&pod, ends);
+        let wake = self.inner.lock().update(kind, pod, mirror, view, Instant::now());
         self.inner.spawn(wake);
     }
 
-    /// Something about the pod changed in the runtime: its worker looks again. Never blocks; a UID
-    /// that is not known is ignored.
-    pub fn look_again(&self, uid: &PodUid) {
-        let wake = self.inner.lock().look_again(uid);
+    /// Something about the pod changed in the runtime: its worker looks again. Never blocks. Says
+    /// whether the UID is known; one that is not is ignored.
+    pub fn look_again(&self, uid: &PodUid) -> bool {
+        let (known, wake) = {
+            let mut state = self.inner.lock();
+            (state.records.contains_key(uid), state.look_again(uid))
+        };
         self.inner.spawn(wake);
+        known
     }
 
     /// Looks at every pod again, after events were lost.
@@ -150,10 +178,36 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.inner.begin_kill(pod, request);
     }
 
-    /// Ends what the runtime runs under a UID that nobody configured, with the shortest grace.
+    /// Ends what the runtime runs under a UID that nobody configured, or whose pod has finished,
+    /// with the shortest grace. Never blocks.
     pub fn kill_runtime_pod(&self, pod: RuntimePod) {
-        let wake = self.inner.lock().kill_runtime_pod(pod, Instant::now());
+        let (_, wake) = self.inner.lock().kill_runtime_pod(pod, Instant::now());
         self.inner.spawn(wake);
+    }
+
+    /// The same, and resolves when none of its containers runs. Without a `deadline` the wait takes
+    /// ten seconds at most. Dropping the future abandons the wait, not the kill.
+    ///
+    /// # Errors
+    /// As [`PodKiller::kill_pod`].
+    pub async fn end_runtime_pod(
+        &self,
+        pod: RuntimePod,
+        deadline: Option<Instant>,
+    ) -> Result<Arc<PodStopped>, KillError> {
+        let begun = Instant::now();
+        let (name, namespace) = (pod.name.clone(), pod.namespace.clone());
+        let label = PodLabel { namespace, name, uid: pod.uid.clone() };
+        let (wait, wake) = self.inner.lock().kill_runtime_pod(pod, begun);
+        self.inner.spawn(wake);
+        self.inner.until_ended(&label, wait, deadline, begun).await
+    }
+
+    /// Resolves when a pod has finished that is not desired any more or is wanted anew, so that
+    /// [`sync_known_pods`](Self::sync_known_pods) has something to forget. Also when that happened
+    /// since the last call. For one caller; cancel-safe.
+    pub async fn settled(&self) {
+        self.inner.settled.notified().await;
     }
 
     /// Tells the workers everything that is desired now: what they track beyond that is ended, and
@@ -178,27 +232,8 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
     async fn kill_pod(&self, pod: Pod, request: KillRequest) -> Result<Arc<PodStopped>, KillError> {
         let begun = Instant::now();
         let label = pod.label().clone();
-        let (done, grace) = match self.inner.begin_kill(pod, &request) {
-            KillWait::Done(stopped) => return Ok(stopped),
-            KillWait::Ending { done, grace, .. } => (done, grace),
-        };
-        let deadline = request.deadline.unwrap_or_else(|| default_deadline(begun, grace));
-        tokio::select! {
-            biased;
-            stopped = done.wait() => Ok(stopped),
-            () = self.inner.root.cancelled() => {
-                Err(KillError::WorkersGone { pod: label.to_string().into() })
-            }
-            () = tokio::time::sleep_until(deadline) => {
-                let still_running = self.inner.syncer.last_seen_running(&label.uid);
-                self.inner.recorder.record(&Event::ExceededGracePeriod { pod: label.clone() });
-                Err(KillError::Deadline {
-                    pod: label.to_string().into(),
-                    waited: begun.elapsed(),
-                    still_running,
-                })
-            }
-        }
+        let wait = self.inner.begin_kill(pod, &request);
+        self.inner.until_ended(&label, wait, request.deadline, begun).await
     }
 
     fn active_pods(&self) -> Vec<Pod> {
@@ -206,7 +241,7 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
         state
             .records
             .values()
-            .filter(|r| r.lifecycle < Lifecycle::Terminated)
+            .filter(|r| r.may_run())
             .filter_map(|r| r.pod().cloned())
             .collect()
     }
@@ -223,13 +258,54 @@ impl<S: PodSyncer> Inner<S> {
 
     fn begin_kill(self: &Arc<Self>, pod: Pod, request: &KillRequest) -> KillWait {
         let label = pod.label().clone();
-        let (wait, wake) = self.lock().kill(pod, request, Instant::now());
+        let view = self.view(&pod, true);
+        let (wait, wake) = self.lock().kill(pod, request, view, Instant::now());
         if let KillWait::Ending { grace, began: true, .. } = &wait {
             let event = Event::KillRequested { pod: label, by: request.reason, grace: *grace };
             self.recorder.record(&event);
         }
         self.spawn(wake);
         wait
+    }
+
+    /// What is known of the pod's containers, where it matters: for a pod that is over when it is
+    /// first seen, and for a static one that is ended before it has started. Asked outside the lock.
+    fn view(&self, pod: &Pod, ends: bool) -> RuntimeView {
+        if (ends && pod.is_static()) || has_terminal_phase(pod) {
+            self.syncer.runtime_view(pod.uid())
+        } else {
+            RuntimeView::NotYetKnown
+        }
+    }
+
+    async fn until_ended(
+        &self,
+        pod: &PodLabel,
+        wait: KillWait,
+        deadline: Option<Instant>,
+        begun: Instant,
+    ) -> Result<Arc<PodStopped>, KillError> {
+        let (done, grace) = match wait {
+            KillWait::Done(stopped) => return Ok(stopped),
+            KillWait::Ending { done, grace, .. } => (done, grace),
+        };
+        let deadline = deadline.unwrap_or_else(|| default_deadline(begun, grace));
+        tokio::select! {
+            biased;
+            stopped = done.wait() => Ok(stopped),
+            () = self.root.cancelled() => {
+                Err(KillError::WorkersGone { pod: pod.to_string().into() })
+            }
+            () = tokio::time::sleep_until(deadline) => {
+                let still_running = self.syncer.last_seen_running(&pod.uid);
+                self.recorder.record(&Event::ExceededGracePeriod { pod: pod.clone() });
+                Err(KillError::Deadline {
+                    pod: pod.to_string().into(),
+                    waited: begun.elapsed(),
+                    still_running,
+                })
+            }
+        }
     }
 
     fn spawn(self: &Arc<Self>, wake: Option<Wake>) {

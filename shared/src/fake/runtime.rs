@@ -1,6 +1,6 @@
 //! Containers in memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +27,11 @@ struct State {
     pods: HashMap<PodUid, FakePod>,
     stop_takes: HashMap<PodUid, Duration>,
     exit_codes: HashMap<PodUid, i32>,
+    stop_fails: HashMap<PodUid, u32>,
+    refused: HashSet<PodUid>,
     failing: bool,
+    forget_fails: u32,
+    lists: usize,
     starts: Vec<PodUid>,
     stops: Vec<PodUid>,
     forgotten: Vec<PodUid>,
@@ -63,13 +67,52 @@ impl FakeRuntime {
         self.lock().failing = failing;
     }
 
+    /// So many stops of the pod fail before one succeeds.
+    pub fn stop_fails(&self, uid: &PodUid, times: u32) {
+        self.lock().stop_fails.insert(uid.clone(), times);
+    }
+
+    /// So many removals of remains fail before one succeeds.
+    pub fn forget_fails(&self, times: u32) {
+        self.lock().forget_fails = times;
+    }
+
+    /// The pod asks for what this runtime does not do.
+    pub fn refuse(&self, uid: &PodUid) {
+        self.lock().refused.insert(uid.clone());
+    }
+
+    /// The containers of a pod that had stopped run again, as if somebody else had started them.
+    pub fn revive(&self, uid: &PodUid) {
+        if let Some(pod) = self.lock().pods.get_mut(uid) {
+            for container in &mut pod.status.containers {
+                container.state = ContainerState::Running { started_at: epoch() };
+            }
+        }
+    }
+
+    /// Whether any container of the pod runs.
+    pub fn runs(&self, uid: &PodUid) -> bool {
+        self.lock().pods.get(uid).is_some_and(|p| p.status.any_running())
+    }
+
+    /// How often the runtime was listed.
+    pub fn lists(&self) -> usize {
+        self.lock().lists
+    }
+
+    /// Tells the listeners that something of a pod changed.
+    pub fn announce(&self, uid: &PodUid) {
+        // Nobody listening is fine: the next look finds it.
+        let _ = self.0.changes.send(uid.clone());
+    }
+
     /// The pod's containers exit by themselves.
     pub fn exit(&self, uid: &PodUid, exit_code: i32) {
         if let Some(pod) = self.lock().pods.get_mut(uid) {
             end_all(&mut pod.status, exit_code);
         }
-        // Nobody listening is fine: the next look finds it.
-        let _ = self.0.changes.send(uid.clone());
+        self.announce(uid);
     }
 
     /// UIDs of which containers were started, once for every time.
@@ -92,11 +135,7 @@ impl FakeRuntime {
     }
 
     fn check(&self) -> Result<(), RuntimeError> {
-        if self.lock().failing {
-            let what = "the runtime fails as scripted".to_owned();
-            return Err(RuntimeError::Failed { what, source: None });
-        }
-        Ok(())
+        if self.lock().failing { Err(failure()) } else { Ok(()) }
     }
 }
 
@@ -104,6 +143,10 @@ impl Runtime for FakeRuntime {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         self.check()?;
         let mut state = self.lock();
+        if state.refused.contains(pod.uid()) {
+            let why = "refused as scripted".to_owned();
+            return Err(RuntimeError::Unsupported { field: "spec.volumes".to_owned(), why });
+        }
         if !state.pods.contains_key(pod.uid()) {
             state.starts.push(pod.uid().clone());
             let fake = FakePod {
@@ -125,6 +168,10 @@ impl Runtime for FakeRuntime {
     ) -> Result<PodStopped, RuntimeError> {
         self.lock().stops.push(uid.clone());
         self.check()?;
+        if let Some(left @ 1..) = self.lock().stop_fails.get_mut(uid) {
+            *left -= 1;
+            return Err(failure());
+        }
         let begun = Instant::now();
         let names: Vec<Arc<str>> = {
             let state = self.lock();
@@ -162,6 +209,10 @@ impl Runtime for FakeRuntime {
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         self.check()?;
         let mut state = self.lock();
+        if state.forget_fails > 0 {
+            state.forget_fails -= 1;
+            return Err(failure());
+        }
         state.pods.remove(uid);
         state.forgotten.push(uid.clone());
         Ok(())
@@ -173,6 +224,7 @@ impl Runtime for FakeRuntime {
     }
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
+        self.lock().lists += 1;
         self.check()?;
         let state = self.lock();
         let pods = state.pods.iter().map(|(uid, pod)| RuntimePod {
@@ -187,6 +239,10 @@ impl Runtime for FakeRuntime {
     fn changes(&self) -> broadcast::Receiver<PodUid> {
         self.0.changes.subscribe()
     }
+}
+
+fn failure() -> RuntimeError {
+    RuntimeError::Failed { what: "the runtime fails as scripted".to_owned(), source: None }
 }
 
 /// The epoch: fakes have no wall clock.

@@ -1,12 +1,12 @@
 //! Steps that do what the test says, and remember that they were asked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
+use crate::syncer::{PodSyncer, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
 use crate::{Grace, Pod, PodStopped, PodUid, RuntimePod, StatusOverride, StoppedContainer};
 
 /// A [`PodSyncer`] without a runtime. A step succeeds at once unless the pod's [`Script`] says
@@ -18,8 +18,8 @@ pub struct FakeSyncer(Arc<Mutex<State>>);
 struct State {
     scripts: HashMap<PodUid, Script>,
     calls: Vec<SyncCall>,
-    in_flight: HashMap<PodUid, u64>,
-    counter: u64,
+    in_flight: HashSet<PodUid>,
+    views: HashMap<PodUid, RuntimeView>,
 }
 
 /// How the steps of one pod go.
@@ -52,6 +52,8 @@ pub struct SyncCall {
     pub name: Arc<str>,
     /// The step.
     pub step: Step,
+    /// UID of the mirror that a sync was given.
+    pub mirror: Option<PodUid>,
     /// When it began.
     pub at: Instant,
 }
@@ -90,18 +92,32 @@ impl FakeSyncer {
         self.calls().into_iter().filter(|c| c.uid == *uid).map(|c| c.step).collect()
     }
 
+    /// Sets what the workers are told of a pod's containers when they first see it. Otherwise a pod
+    /// that was never synced is stopped, and one that was is running until it is stopped.
+    pub fn set_runtime_view(&self, uid: &PodUid, view: RuntimeView) {
+        self.lock().views.insert(uid.clone(), view);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, uid: &PodUid, name: &Arc<str>, step: Step) -> (Script, InFlight) {
+    fn begin(
+        &self,
+        uid: &PodUid,
+        name: &Arc<str>,
+        step: Step,
+        mirror: Option<PodUid>,
+    ) -> (Script, InFlight) {
         let mut state = self.lock();
-        state.counter += 1;
-        let id = state.counter;
-        let other = state.in_flight.insert(uid.clone(), id);
-        assert!(other.is_none(), "two steps of {uid} at once");
-        let call = SyncCall { uid: uid.clone(), name: name.clone(), step, at: Instant::now() };
-        state.calls.push(call);
+        assert!(state.in_flight.insert(uid.clone()), "two steps of {uid} at once");
+        state.calls.push(SyncCall {
+            uid: uid.clone(),
+            name: name.clone(),
+            step,
+            mirror,
+            at: Instant::now(),
+        });
         let script = state.scripts.get(uid).cloned().unwrap_or_default();
         (script, InFlight { syncer: self.clone(), uid: uid.clone() })
     }
@@ -150,7 +166,10 @@ impl PodSyncer for FakeSyncer {
     #[allow(clippy::panic, reason = "the script asks for a panic, to see that it is contained")]
     async fn sync_pod(&self, update: SyncUpdate) -> Result<Synced, SyncError> {
         let uid = update.pod.uid();
-        let (script, _in_flight) = self.begin(uid, update.pod.name(), Step::Sync(update.kind));
+        self.set_runtime_view(uid, RuntimeView::Running);
+        let mirror = update.mirror.map(|m| m.uid().clone());
+        let step = Step::Sync(update.kind);
+        let (script, _in_flight) = self.begin(uid, update.pod.name(), step, mirror);
         tokio::time::sleep(script.sync_takes).await;
         if script.sync_panics {
             panic!("as scripted");
@@ -163,11 +182,13 @@ impl PodSyncer for FakeSyncer {
 
     async fn sync_terminating_pod(&self, pod: Pod, stop: Stop) -> Result<PodStopped, SyncError> {
         let step = Step::Terminate { grace: stop.grace, status: stop.status };
-        let (script, _in_flight) = self.begin(pod.uid(), pod.name(), step);
+        let (script, _in_flight) = self.begin(pod.uid(), pod.name(), step, None);
         if self.fails(pod.uid(), |s| &mut s.stop_fails) {
             return Err(SyncError::new("the stop fails as scripted"));
         }
-        Ok(self.stop(&script, stop.until).await)
+        let stopped = self.stop(&script, stop.until).await;
+        self.set_runtime_view(pod.uid(), RuntimeView::Stopped);
+        Ok(stopped)
     }
 
     async fn sync_terminating_runtime_pod(
@@ -175,15 +196,17 @@ impl PodSyncer for FakeSyncer {
         pod: RuntimePod,
         grace: Grace,
     ) -> Result<PodStopped, SyncError> {
-        let (script, _in_flight) = self.begin(&pod.uid, &pod.name, Step::TerminateRuntime);
+        let (script, _in_flight) = self.begin(&pod.uid, &pod.name, Step::TerminateRuntime, None);
         if self.fails(&pod.uid, |s| &mut s.stop_fails) {
             return Err(SyncError::new("the stop fails as scripted"));
         }
-        Ok(self.stop(&script, grace).await)
+        let stopped = self.stop(&script, grace).await;
+        self.set_runtime_view(&pod.uid, RuntimeView::Stopped);
+        Ok(stopped)
     }
 
     async fn sync_terminated_pod(&self, pod: Pod) -> Result<(), SyncError> {
-        let (_, _in_flight) = self.begin(pod.uid(), pod.name(), Step::Finish);
+        let (_, _in_flight) = self.begin(pod.uid(), pod.name(), Step::Finish, None);
         if self.fails(pod.uid(), |s| &mut s.finish_fails) {
             return Err(SyncError::new("the cleanup fails as scripted"));
         }
@@ -192,5 +215,9 @@ impl PodSyncer for FakeSyncer {
 
     fn last_seen_running(&self, _uid: &PodUid) -> Vec<String> {
         vec!["main".to_owned()]
+    }
+
+    fn runtime_view(&self, uid: &PodUid) -> RuntimeView {
+        self.lock().views.get(uid).copied().unwrap_or(RuntimeView::Stopped)
     }
 }

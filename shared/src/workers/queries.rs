@@ -67,12 +67,12 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Whether containers of the pod may run. Unknown UIDs: yes until the desired set was seen once,
     /// no after that.
     pub fn could_have_running_containers(&self, uid: &PodUid) -> bool {
-        self.ask(uid, true, false, |r| r.lifecycle < Lifecycle::Terminated)
+        self.ask(uid, true, false, Record::may_run)
     }
 
     /// Whether nothing is left to do for the pod. Unknown UIDs: yes once the desired set was seen.
     pub fn should_be_finished(&self, uid: &PodUid) -> bool {
-        self.ask(uid, false, true, |r| r.lifecycle == Lifecycle::Finished)
+        self.ask(uid, false, true, |r| r.lifecycle == Lifecycle::Finished && !r.may_run())
     }
 
     /// Whether the pod's containers are being stopped or are stopped. Unknown UIDs: yes once the
@@ -87,15 +87,13 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Whether what the runtime holds for the pod may be removed. Unknown UIDs: yes once the desired
     /// set was seen.
     pub fn should_runtime_be_removed(&self, uid: &PodUid) -> bool {
-        self.ask(uid, false, true, |r| r.lifecycle >= Lifecycle::Terminated)
+        self.ask(uid, false, true, |r| !r.may_run())
     }
 
     /// Whether the pod's logs and exit records may be removed: its containers are stopped, and it
     /// was evicted or has left its source. Unknown UIDs: yes once the desired set was seen.
     pub fn should_content_be_removed(&self, uid: &PodUid) -> bool {
-        self.ask(uid, false, true, |r| {
-            r.lifecycle >= Lifecycle::Terminated && (r.evicted || r.deleted)
-        })
+        self.ask(uid, false, true, |r| !r.may_run() && (r.evicted || r.deleted))
     }
 
     /// Whether the static pod that runs under this full name is ending.

@@ -60,6 +60,10 @@ pub(super) struct Record {
     pub(super) ending: Option<Box<Ending>>,
     /// Cancels the sync call in flight.
     pub(super) cancel: Option<Arc<Notify>>,
+    /// When the UID was first seen.
+    pub(super) first_seen: Instant,
+    /// The update that the step in flight answers, and when it came.
+    pub(super) answers: Option<(UpdateKind, Instant)>,
     /// Key of this record in the timetable. It may be earlier than what is wanted: moving it with
     /// every sync would cost more than looking once too often.
     pub(super) due: Option<(Instant, u64)>,
@@ -80,8 +84,11 @@ pub(super) struct Record {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pending {
     pub(super) kind: UpdateKind,
+    /// `None`: look again at what is known.
     pub(super) pod: Option<Pod>,
     pub(super) mirror: Option<Pod>,
+    /// When the first of the updates that this one stands for came; `None` for the workers' own.
+    pub(super) since: Option<Instant>,
 }
 
 /// What is known of a pod's end, from the first cause on.
@@ -100,10 +107,35 @@ pub(super) struct Ending {
     pub(super) done: EndTeller,
 }
 
+// === impl Ending ===
+
+impl Ending {
+    fn new(since: Instant, reason: Option<KillReason>) -> Self {
+        Self {
+            since,
+            reason,
+            grace: None,
+            status: None,
+            acknowledged: false,
+            in_flight: None,
+            done: EndTeller::new(),
+        }
+    }
+}
+
+// === impl Record ===
+
 impl Record {
-    pub(super) fn new(generation: u64, full_name: Arc<str>, is_static: bool) -> Self {
+    pub(super) fn new(
+        generation: u64,
+        full_name: Arc<str>,
+        is_static: bool,
+        first_seen: Instant,
+    ) -> Self {
         Self {
             generation,
+            first_seen,
+            answers: None,
             full_name,
             is_static,
             lifecycle: Lifecycle::Waiting,
@@ -134,19 +166,28 @@ impl Record {
         self.lifecycle >= Lifecycle::Terminating
     }
 
+    /// Whether containers were found of a pod that had finished, and are being stopped.
+    pub(super) fn has_leftover(&self) -> bool {
+        self.lifecycle == Lifecycle::Finished && self.runtime_pod.is_some()
+    }
+
+    /// Whether containers of the pod may run.
+    pub(super) fn may_run(&self) -> bool {
+        self.lifecycle < Lifecycle::Terminated || self.has_leftover()
+    }
+
+    /// Replaces the update that waits. The oldest time stays: durations count from the first one.
+    pub(super) fn set_pending(&mut self, mut update: Pending) {
+        let older = self.pending.as_ref().and_then(|p| p.since);
+        update.since = older.into_iter().chain(update.since).min();
+        self.pending = Some(update);
+    }
+
     /// Moves to `Terminating` and cancels the sync call in flight.
     pub(super) fn begin_ending(&mut self, now: Instant, reason: Option<KillReason>) {
         self.lifecycle = Lifecycle::Terminating;
         self.failures = 0;
-        self.ending = Some(Box::new(Ending {
-            since: now,
-            reason,
-            grace: None,
-            status: None,
-            acknowledged: false,
-            in_flight: None,
-            done: EndTeller::new(),
-        }));
+        self.ending = Some(Box::new(Ending::new(now, reason)));
         if let Some(cancel) = self.cancel.take() {
             cancel.notify_one();
         }
@@ -168,6 +209,7 @@ impl Record {
         self.failures = 0;
         if let Some(ending) = self.ending.as_mut() {
             ending.in_flight = None;
+            ending.acknowledged = true;
             ending.done.tell(stopped);
         }
     }
@@ -175,5 +217,14 @@ impl Record {
     /// Asks for another pass with what is known, unless an update already does.
     pub(super) fn replay(&mut self) {
         self.pending.get_or_insert_with(Pending::default);
+    }
+
+    /// The runtime runs something of a pod that has finished: stops it without leaving `Finished`.
+    pub(super) fn mop_up(&mut self, pod: RuntimePod, now: Instant) {
+        self.runtime_pod = Some(pod);
+        let ending = self.ending.get_or_insert_with(|| Box::new(Ending::new(now, None)));
+        // Who asks for the pod's end from now on waits for this.
+        ending.done = EndTeller::new();
+        self.replay();
     }
 }

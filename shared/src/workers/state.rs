@@ -1,7 +1,6 @@
 //! All records, and every transition between their states. Synchronous and without a clock: the
 //! time is an argument, and what has to be done is returned.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +13,10 @@ use super::static_names::StaticNames;
 use super::timetable::Timetable;
 use super::waiters::EndWaiter;
 use crate::kill::PodStopped;
-use crate::syncer::{Stop, SyncUpdate, UpdateKind};
+use crate::syncer::{RuntimeView, Stop, SyncUpdate, UpdateKind};
 use crate::{Grace, KillReason, KillRequest, Pod, PodUid, PodUidMap, RuntimePod};
 
+mod known;
 mod steps;
 
 pub(super) use steps::Outcome;
@@ -47,7 +47,8 @@ pub(super) enum KillWait {
 /// One step for a task to carry out.
 #[derive(Debug)]
 pub(super) enum Work {
-    Sync { update: SyncUpdate, cancel: Arc<Notify> },
+    /// `waited` is how long the pod waited for its first step, if this is it.
+    Sync { update: SyncUpdate, cancel: Arc<Notify>, waited: Option<Duration> },
     Terminate { pod: Pod, stop: Stop, since: Instant },
     TerminateRuntime { pod: RuntimePod, grace: Grace },
     Finish { pod: Pod },
@@ -56,17 +57,19 @@ pub(super) enum Work {
 // === updates from outside ===
 
 impl State {
-    /// Takes an update of a pod (PW: create, update, sync; kills go through [`Self::kill`]).
+    /// Takes an update of a pod: create, update, sync; kills go through [`Self::kill`].
     pub(super) fn update(
         &mut self,
         kind: UpdateKind,
         pod: Pod,
         mirror: Option<Pod>,
+        view: RuntimeView,
         now: Instant,
     ) -> Option<Wake> {
         let uid = pod.uid().clone();
-        let record = self.record_for(&pod);
-        if record.is_ending() && kind == UpdateKind::Create {
+        let (record, new) = self.record_for(&pod, view, now);
+        // A create for a pod that is known to have ended before is no request to start it anew.
+        if !new && record.is_ending() && kind == UpdateKind::Create {
             record.restart_requested = true;
             return None;
         }
@@ -76,19 +79,24 @@ impl State {
         if pod.metadata.deletion_timestamp.is_some() {
             record.deleted = true;
             let request = KillRequest::new(KillReason::Removed);
-            return self.kill(pod, &request, now).1;
+            return self.end(pod, mirror, &request, view, Some(now), now).1;
         }
         if has_terminal_phase(&pod) && !record.is_ending() {
             record.begin_ending(now, None);
         }
-        record.pending = Some(Pending { kind, pod: Some(pod), mirror });
+        if record.lifecycle == Lifecycle::Terminating {
+            let current = record.ending.as_ref().and_then(|e| e.grace);
+            record.shorten(grace::effective(current, Some(&pod), None), now);
+        }
+        record.set_pending(Pending { kind, pod: Some(pod), mirror, since: Some(now) });
         self.wake(&uid)
     }
 
-    /// Something about the pod changed in the runtime: look again. Unknown pods are ignored.
+    /// Something about the pod changed in the runtime: look again. Unknown and finished pods are
+    /// ignored.
     pub(super) fn look_again(&mut self, uid: &PodUid) -> Option<Wake> {
         let record = self.records.get_mut(uid)?;
-        if record.lifecycle == Lifecycle::Finished {
+        if record.lifecycle == Lifecycle::Finished && !record.has_leftover() {
             return None;
         }
         record.replay();
@@ -100,30 +108,45 @@ impl State {
         &mut self,
         pod: Pod,
         request: &KillRequest,
+        view: RuntimeView,
+        now: Instant,
+    ) -> (KillWait, Option<Wake>) {
+        self.end(pod, None, request, view, None, now)
+    }
+
+    fn end(
+        &mut self,
+        pod: Pod,
+        mirror: Option<Pod>,
+        request: &KillRequest,
+        view: RuntimeView,
+        since: Option<Instant>,
         now: Instant,
     ) -> (KillWait, Option<Wake>) {
         let uid = pod.uid().clone();
-        let record = self.record_for(&pod);
+        let (record, new) = self.record_for(&pod, view, now);
         record.evicted |= request.evict;
         if let Some(wait) = already_stopped(record) {
-            return (wait, None);
+            if !new {
+                return (wait, None);
+            }
+            record.set_pending(Pending { kind: UpdateKind::Kill, pod: Some(pod), mirror, since });
+            return (wait, self.wake(&uid));
         }
         let began = !record.is_ending();
-        let known = record.pod().cloned().unwrap_or_else(|| pod.clone());
         if began {
-            if self.cannot_have_started(&uid) {
-                return self.finish_unstarted(&uid);
+            if cannot_have_started(record, view) {
+                return self.finish_unstarted(&uid, request.reason, now);
             }
             self.begin(&uid, now, request.reason);
         }
         let Some(record) = self.records.get_mut(&uid) else { return (nothing_ran(), None) };
         let current = record.ending.as_ref().and_then(|e| e.grace);
         // The request's object may carry a newer deletion grace than the one that was consumed.
-        let grace = grace::effective(current, Some(&known), request.grace).min(grace::effective(
-            current,
-            Some(&pod),
-            request.grace,
-        ));
+        let known = record.pod().unwrap_or(&pod);
+        let by_known = grace::effective(current, Some(known), request.grace);
+        let by_asked = grace::effective(current, Some(&pod), request.grace);
+        let grace = by_known.min(by_asked);
         record.shorten(grace, now);
         if let Some(ending) = record.ending.as_mut() {
             if request.status.is_some() {
@@ -131,82 +154,56 @@ impl State {
             }
             ending.reason.get_or_insert(request.reason);
         }
-        record.pending = Some(Pending { kind: UpdateKind::Kill, pod: Some(pod), mirror: None });
+        record.set_pending(Pending { kind: UpdateKind::Kill, pod: Some(pod), mirror, since });
         let wait = ending_wait(record, grace, began);
         (wait, self.wake(&uid))
     }
 
     /// Takes a request to end a pod that only the runtime knows.
-    pub(super) fn kill_runtime_pod(&mut self, pod: RuntimePod, now: Instant) -> Option<Wake> {
+    pub(super) fn kill_runtime_pod(
+        &mut self,
+        pod: RuntimePod,
+        now: Instant,
+    ) -> (KillWait, Option<Wake>) {
         let uid = pod.uid.clone();
         if let Some(record) = self.records.get_mut(&uid) {
             record.observed_runtime = true;
+            match record.lifecycle {
+                // Nothing ran when it was marked so; what it holds is being freed.
+                Lifecycle::Terminated => return (nothing_ran(), None),
+                Lifecycle::Finished => {
+                    if !record.has_leftover() {
+                        record.mop_up(pod, now);
+                    }
+                    let wait = ending_wait(record, grace::SHORTEST, false);
+                    return (wait, self.wake(&uid));
+                }
+                Lifecycle::Waiting | Lifecycle::Syncing | Lifecycle::Terminating => {
+                    record.deleted = true;
+                }
+            }
             if let Some(real) = record.pod().cloned() {
                 let mut request = KillRequest::new(KillReason::Removed);
                 request.grace = Some(grace::SHORTEST);
-                record.deleted = true;
-                return self.kill(real, &request, now).1;
+                return self.kill(real, &request, RuntimeView::Running, now);
             }
         }
         let generation = self.next();
         let record = self.records.entry(uid.clone()).or_insert_with(|| {
-            Record::new(generation, format!("{}_{}", pod.name, pod.namespace).into(), false)
+            let full_name = format!("{}_{}", pod.name, pod.namespace).into();
+            Record::new(generation, full_name, false, now)
         });
         record.deleted = true;
         record.observed_runtime = true;
-        if !record.is_ending() {
+        let began = !record.is_ending();
+        if began {
             record.begin_ending(now, Some(KillReason::Removed));
         }
         record.shorten(grace::SHORTEST, now);
         record.runtime_pod = Some(pod);
         record.replay();
-        self.wake(&uid)
-    }
-
-    /// Compares what is tracked with what is desired; ends what is tracked and not desired, and
-    /// forgets what is finished. Returns what is tracked afterwards.
-    pub(super) fn sync_known_pods(
-        &mut self,
-        desired: &HashSet<PodUid>,
-        now: Instant,
-    ) -> (HashMap<PodUid, Lifecycle>, Vec<Wake>) {
-        self.known_pods_synced = true;
-        let mut wakes = Vec::new();
-        let tracked: Vec<PodUid> = self.records.keys().cloned().collect();
-        for uid in tracked {
-            self.reconcile_record(&uid, !desired.contains(&uid), now, &mut wakes);
-        }
-        let known = self.records.iter().map(|(uid, r)| (uid.clone(), r.lifecycle)).collect();
-        (known, wakes)
-    }
-
-    fn reconcile_record(
-        &mut self,
-        uid: &PodUid,
-        orphan: bool,
-        now: Instant,
-        wakes: &mut Vec<Wake>,
-    ) {
-        let Some(record) = self.records.get_mut(uid) else { return };
-        if !orphan && !record.restart_requested {
-            return;
-        }
-        let never_ran = record.lifecycle == Lifecycle::Waiting && !record.observed_runtime;
-        if record.lifecycle == Lifecycle::Finished || (orphan && never_ran) {
-            wakes.extend(self.remove(uid));
-            return;
-        }
-        if !orphan {
-            return;
-        }
-        record.deleted = true;
-        if !record.is_ending() {
-            record.begin_ending(now, Some(KillReason::Removed));
-            let grace = grace::effective(None, record.pod().cloned().as_ref(), None);
-            record.shorten(grace, now);
-        }
-        record.replay();
-        wakes.extend(self.wake(uid));
+        let wait = ending_wait(record, grace::SHORTEST, began);
+        (wait, self.wake(&uid))
     }
 }
 
@@ -218,15 +215,26 @@ impl State {
         self.counter
     }
 
-    fn record_for(&mut self, pod: &Pod) -> &mut Record {
+    /// The record of a pod, and whether it is new.
+    ///
+    /// A pod that is over when it is first seen, and of which nothing runs, has nothing to stop: it
+    /// counts as terminated from the start and is only freed.
+    fn record_for(&mut self, pod: &Pod, view: RuntimeView, now: Instant) -> (&mut Record, bool) {
         let generation = self.next();
         let names = &mut self.names;
-        self.records.entry(pod.uid().clone()).or_insert_with(|| {
-            if pod.is_static() {
-                names.enqueue(pod.full_name(), pod.uid());
+        let record = self.records.entry(pod.uid().clone()).or_insert_with(|| {
+            let is_static = pod.is_static();
+            let mut record = Record::new(generation, pod.full_name().clone(), is_static, now);
+            if view == RuntimeView::Stopped && has_terminal_phase(pod) {
+                record.begin_ending(now, None);
+                record.mark_stopped(Lifecycle::Terminated, Arc::default());
+            } else if is_static {
+                names.enqueue(pod.full_name(), pod.uid(), generation);
             }
-            Record::new(generation, pod.full_name().clone(), pod.is_static())
-        })
+            record
+        });
+        let new = record.generation == generation;
+        (record, new)
     }
 
     fn current(&mut self, uid: &PodUid, generation: u64) -> Option<&mut Record> {
@@ -243,21 +251,18 @@ impl State {
         Some((uid.clone(), record.generation))
     }
 
-    /// A static pod that waits for its name has no container, and must not get one.
-    fn cannot_have_started(&mut self, uid: &PodUid) -> bool {
-        let Some(record) = self.records.get(uid) else { return true };
-        record.lifecycle == Lifecycle::Waiting
-            && record.is_static
-            && !record.observed_runtime
-            && !self.names.try_start(&record.full_name, uid)
-    }
-
-    fn finish_unstarted(&mut self, uid: &PodUid) -> (KillWait, Option<Wake>) {
+    fn finish_unstarted(
+        &mut self,
+        uid: &PodUid,
+        reason: KillReason,
+        now: Instant,
+    ) -> (KillWait, Option<Wake>) {
         let Some(record) = self.records.get_mut(uid) else { return (nothing_ran(), None) };
-        record.lifecycle = Lifecycle::Finished;
+        record.begin_ending(now, Some(reason));
+        record.mark_stopped(Lifecycle::Finished, Arc::default());
         record.pending = None;
-        let name = record.full_name.clone();
-        (nothing_ran(), self.leave_name(&name, uid))
+        let (name, generation) = (record.full_name.clone(), record.generation);
+        (nothing_ran(), self.leave_name(&name, uid, generation))
     }
 
     fn begin(&mut self, uid: &PodUid, now: Instant, reason: KillReason) {
@@ -266,20 +271,38 @@ impl State {
         }
     }
 
-    fn leave_name(&mut self, name: &Arc<str>, uid: &PodUid) -> Option<Wake> {
-        let next = self.names.leave(name, uid)?;
+    fn leave_name(&mut self, name: &Arc<str>, uid: &PodUid, generation: u64) -> Option<Wake> {
+        let next = self.names.leave(name, uid, generation)?;
         self.wake(&next)
     }
 
     fn remove(&mut self, uid: &PodUid) -> Option<Wake> {
         let record = self.records.remove(uid)?;
         self.timetable.remove(record.due);
-        if record.is_static { self.leave_name(&record.full_name, uid) } else { None }
+        if !record.is_static {
+            return None;
+        }
+        self.leave_name(&record.full_name, uid, record.generation)
     }
 }
 
+/// Whether the source says that the pod is over.
+pub(crate) fn has_terminal_phase(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// A static pod that these workers have not started, and of which nothing is left from before, has
+/// nothing to stop and must not be started for it.
+fn cannot_have_started(record: &Record, view: RuntimeView) -> bool {
+    record.lifecycle == Lifecycle::Waiting
+        && record.is_static
+        && !record.observed_runtime
+        && view == RuntimeView::Stopped
+}
+
 fn already_stopped(record: &Record) -> Option<KillWait> {
-    if record.lifecycle < Lifecycle::Terminated {
+    if record.may_run() {
         return None;
     }
     let stopped = record.ending.as_ref().and_then(|e| e.done.stopped());
@@ -295,9 +318,4 @@ fn ending_wait(record: &Record, grace: Duration, began: bool) -> KillWait {
 
 fn nothing_ran() -> KillWait {
     KillWait::Done(Arc::default())
-}
-
-fn has_terminal_phase(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
 }

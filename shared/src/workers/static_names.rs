@@ -3,51 +3,56 @@
 //! Editing a static pod's manifest gives a new UID with the same full name. The new one waits until
 //! the old one is finished, and the pods that wait start in the order in which they came.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::PodUid;
 
+/// Who runs and who waits under every name. A name that nobody uses takes no memory.
 #[derive(Debug, Default)]
 pub(super) struct StaticNames(HashMap<Arc<str>, Slot>);
 
 #[derive(Debug, Default)]
 struct Slot {
     holder: Option<PodUid>,
-    waiting: VecDeque<PodUid>,
+    /// By the generation of their records, which is the order in which they came.
+    waiting: BTreeMap<u64, PodUid>,
 }
 
 impl StaticNames {
-    /// Notes that `uid` wants to run under `name`. Idempotent.
-    pub(super) fn enqueue(&mut self, name: &Arc<str>, uid: &PodUid) {
-        let slot = self.0.entry(name.clone()).or_default();
-        if slot.holder.as_ref() != Some(uid) && !slot.waiting.contains(uid) {
-            slot.waiting.push_back(uid.clone());
-        }
+    /// Notes that `uid`, whose record is new, wants to run under `name`.
+    pub(super) fn enqueue(&mut self, name: &Arc<str>, uid: &PodUid, generation: u64) {
+        self.0.entry(name.clone()).or_default().waiting.insert(generation, uid.clone());
     }
 
     /// Takes the name for `uid` if it is free and `uid` is first in line, or has it already.
     pub(super) fn try_start(&mut self, name: &Arc<str>, uid: &PodUid) -> bool {
         let Some(slot) = self.0.get_mut(name) else { return false };
-        match &slot.holder {
-            Some(holder) => holder == uid,
-            None if slot.waiting.front() == Some(uid) => {
-                slot.holder = slot.waiting.pop_front();
-                true
-            }
-            None => false,
+        if let Some(holder) = &slot.holder {
+            return holder == uid;
         }
+        let first = slot.waiting.first_entry().filter(|entry| entry.get() == uid);
+        slot.holder = first.map(|entry| entry.remove());
+        slot.holder.is_some()
     }
 
     /// `uid` is finished or gone. Returns who may try to start now.
-    pub(super) fn leave(&mut self, name: &Arc<str>, uid: &PodUid) -> Option<PodUid> {
+    pub(super) fn leave(
+        &mut self,
+        name: &Arc<str>,
+        uid: &PodUid,
+        generation: u64,
+    ) -> Option<PodUid> {
         let slot = self.0.get_mut(name)?;
-        slot.waiting.retain(|u| u != uid);
+        slot.waiting.remove(&generation);
         if slot.holder.as_ref() == Some(uid) {
             slot.holder = None;
         }
-        let next = if slot.holder.is_none() { slot.waiting.front().cloned() } else { None };
-        if slot.holder.is_none() && slot.waiting.is_empty() {
+        if slot.holder.is_some() {
+            return None;
+        }
+        let next = slot.waiting.first_key_value().map(|(_, uid)| uid.clone());
+        if next.is_none() {
             self.0.remove(name);
         }
         next

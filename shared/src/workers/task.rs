@@ -16,6 +16,9 @@ use crate::{Event, Grace, Pod, PodLabel, PodUid, RuntimePod};
 pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generation: u64) {
     let mut work = inner.lock().next_work(&uid, generation, Instant::now());
     while let Some(step) = work {
+        if let Work::Sync { update, waited: Some(waited), .. } = &step {
+            inner.observer.pod_started(&update.pod, *waited);
+        }
         let done = tokio::select! {
             biased;
             // First, so that a step that is done at once costs no registration with the other.
@@ -30,6 +33,12 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generat
             inner.timer.notify_one();
         }
         inner.spawn(followup.wake);
+        if followup.settled {
+            inner.settled.notify_one();
+        }
+        if let Some((operation, took)) = followup.answered {
+            inner.observer.step_ended(operation, took);
+        }
         match done.told {
             Some(Told::Event(event)) => inner.recorder.record(&event),
             Some(Told::Failure { pod, error }) => inner.recorder.record(&Event::SyncFailed {
@@ -83,7 +92,7 @@ enum Told {
 
 async fn carry_out<S: PodSyncer>(syncer: &S, work: Work) -> Done {
     match work {
-        Work::Sync { update, cancel } => sync(syncer, update, &cancel).await,
+        Work::Sync { update, cancel, .. } => sync(syncer, update, &cancel).await,
         Work::Terminate { pod, stop, since } => terminate(syncer, pod, stop, since).await,
         Work::TerminateRuntime { pod, grace } => terminate_runtime(syncer, pod, grace).await,
         Work::Finish { pod } => finish(syncer, pod).await,

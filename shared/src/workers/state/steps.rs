@@ -15,6 +15,10 @@ use crate::workers::grace;
 use crate::workers::record::{Lifecycle, Record};
 use crate::{Grace, Pod, PodUid};
 
+/// Nothing is looked at again sooner than this, whatever a step says: one that always says "at once"
+/// must not take a processor.
+const SOONEST: Duration = Duration::from_millis(10);
+
 /// How a step went.
 #[derive(Debug)]
 pub(in crate::workers) enum Outcome {
@@ -45,6 +49,10 @@ pub(in crate::workers) struct Followup {
     pub(in crate::workers) earlier: bool,
     /// When a failed step is tried again.
     pub(in crate::workers) again_in: Duration,
+    /// The update that the step answered, and how long that took.
+    pub(in crate::workers) answered: Option<(&'static str, Duration)>,
+    /// A pod that is to be forgotten, or known anew, has nothing left to do.
+    pub(in crate::workers) settled: bool,
 }
 
 impl State {
@@ -58,15 +66,21 @@ impl State {
         now: Instant,
     ) -> Followup {
         let mut followup = Followup::default();
+        let answers = self.current(uid, generation).and_then(|r| r.answers.take());
+        followup.answered = answers.map(|(kind, since)| {
+            let finished = matches!(outcome, Outcome::Finished);
+            let operation = if finished { "terminated" } else { kind.as_str() };
+            (operation, now.saturating_duration_since(since))
+        });
         match outcome {
             Outcome::Interrupted => {}
             Outcome::Synced { again_in } => {
                 let resync = self.jittered(times.resync);
-                let again_in = again_in.map_or(resync, |d| d.min(resync));
+                let again_in = again_in.map_or(resync, |d| d.min(resync).max(SOONEST));
                 followup.earlier = self.rest(uid, generation, 0, after(now, again_in));
             }
             Outcome::Failed(retry) => {
-                let failures = self.records.get(uid).map_or(0, |r| r.failures);
+                let failures = self.current(uid, generation).map_or(0, |r| r.failures);
                 followup.again_in = self.retry_in(retry, failures, times);
                 let at = after(now, followup.again_in);
                 followup.earlier = self.rest(uid, generation, failures.saturating_add(1), at);
@@ -74,9 +88,13 @@ impl State {
             Outcome::Completed => self.completed(uid, generation, now),
             Outcome::Stopped(stopped) => self.stopped(uid, generation, stopped),
             Outcome::RuntimePodStopped(stopped) => {
-                followup.wake = self.runtime_pod_stopped(uid, generation, stopped);
+                followup.settled = self.runtime_pod_stopped(uid, generation, stopped);
             }
-            Outcome::Finished => followup.wake = self.finished(uid, generation),
+            Outcome::Finished => {
+                followup.wake = self.finished(uid, generation);
+                let record = self.current(uid, generation);
+                followup.settled = record.is_some_and(|r| r.deleted || r.restart_requested);
+            }
         }
         followup.work = self.next_work(uid, generation, now);
         followup
@@ -96,7 +114,8 @@ impl State {
             return None;
         };
         record.again_at = None;
-        if record.lifecycle == Lifecycle::Waiting {
+        let starts = record.lifecycle == Lifecycle::Waiting;
+        if starts {
             if record.is_static && !self.names.try_start(&record.full_name, uid) {
                 record.pending = Some(pending);
                 record.busy = false;
@@ -104,19 +123,24 @@ impl State {
             }
             record.lifecycle = Lifecycle::Syncing;
         }
+        record.answers = pending.since.map(|since| (pending.kind, since));
+        if pending.mirror.is_some() {
+            record.mirror.clone_from(&pending.mirror);
+        }
+        let mirror = if pending.pod.is_some() { pending.mirror } else { record.mirror.clone() };
         // The spec that started the containers is the one that stops them.
         let may_change = record.lifecycle == Lifecycle::Syncing || record.active.is_none();
         if let (true, Some(pod)) = (may_change, pending.pod) {
             record.active = Some(pod);
         }
-        if pending.mirror.is_some() {
-            record.mirror = pending.mirror;
-        }
         let work = match record.lifecycle {
-            Lifecycle::Waiting | Lifecycle::Syncing => sync_work(record, pending.kind),
+            Lifecycle::Waiting | Lifecycle::Syncing => {
+                let waited = starts.then(|| now.saturating_duration_since(record.first_seen));
+                sync_work(record, pending.kind, mirror, waited)
+            }
             Lifecycle::Terminating => terminate_work(record, now),
             Lifecycle::Terminated => record.active.clone().map(|pod| Work::Finish { pod }),
-            Lifecycle::Finished => None,
+            Lifecycle::Finished => mop_up_work(record, now),
         };
         record.busy = work.is_some();
         work
@@ -150,7 +174,10 @@ impl State {
             return false;
         };
         record.cancel = None;
-        record.failures = failures;
+        // A sync that failed while the pod was asked to end says nothing of the stop to come.
+        if record.ending.as_ref().is_none_or(|e| e.acknowledged) {
+            record.failures = failures;
+        }
         if record.pending.is_some() {
             return false;
         }
@@ -170,25 +197,33 @@ impl State {
     fn stopped(&mut self, uid: &PodUid, generation: u64, stopped: Arc<PodStopped>) {
         let Some(record) = self.current(uid, generation) else { return };
         record.mark_stopped(Lifecycle::Terminated, stopped);
+        record.runtime_pod = None;
         record.replay();
     }
 
+    /// Returns whether the UID is unknown or may be forgotten now.
+    ///
     /// A real pod that came under the same UID meanwhile is torn down as well before the UID can be
-    /// used again.
+    /// used again; unless it came to be ended, it is known anew after that.
     fn runtime_pod_stopped(
         &mut self,
         uid: &PodUid,
         generation: u64,
         stopped: Arc<PodStopped>,
-    ) -> Option<Wake> {
-        let record = self.current(uid, generation)?;
+    ) -> bool {
+        let Some(record) = self.current(uid, generation) else { return false };
         record.runtime_pod = None;
-        if record.pending.as_ref().is_some_and(|p| p.pod.is_some()) {
-            record.restart_requested = true;
-            return None;
+        if record.lifecycle == Lifecycle::Finished {
+            record.mark_stopped(Lifecycle::Finished, stopped);
+            return record.deleted || record.restart_requested;
+        }
+        if let Some(pending) = record.pending.as_ref().filter(|p| p.pod.is_some()) {
+            record.restart_requested |= pending.kind != UpdateKind::Kill;
+            return false;
         }
         record.mark_stopped(Lifecycle::Finished, stopped);
-        self.remove(uid)
+        self.remove(uid);
+        true
     }
 
     /// Returns the pod that waited for this one's name.
@@ -198,14 +233,17 @@ impl State {
         record.failures = 0;
         record.pending = None;
         record.mirror = None;
-        let (is_static, name) = (record.is_static, record.full_name.clone());
-        if is_static { self.leave_name(&name, uid) } else { None }
+        if !record.is_static {
+            return None;
+        }
+        let name = record.full_name.clone();
+        self.leave_name(&name, uid, generation)
     }
 
     fn retry_in(&mut self, retry: Retry, failures: u32, times: &WorkerTimes) -> Duration {
         match retry {
             Retry::Transient => self.jittered(times.retry_transient),
-            Retry::After(wait) => wait.min(times.resync),
+            Retry::After(wait) => wait.min(times.resync).max(SOONEST),
             Retry::Backoff => {
                 let doubled = times.retry_first.saturating_mul(1 << failures.min(16));
                 self.jittered(doubled.min(times.retry_most))
@@ -224,11 +262,23 @@ impl State {
     }
 }
 
-fn sync_work(record: &mut Record, kind: UpdateKind) -> Option<Work> {
+fn sync_work(
+    record: &mut Record,
+    kind: UpdateKind,
+    mirror: Option<Pod>,
+    waited: Option<Duration>,
+) -> Option<Work> {
     let pod = record.active.clone()?;
     let cancel = Arc::new(Notify::new());
     record.cancel = Some(cancel.clone());
-    Some(Work::Sync { update: SyncUpdate { kind, pod, mirror: record.mirror.clone() }, cancel })
+    Some(Work::Sync { update: SyncUpdate { kind, pod, mirror }, cancel, waited })
+}
+
+fn mop_up_work(record: &mut Record, now: Instant) -> Option<Work> {
+    let pod = record.runtime_pod.clone()?;
+    let (sender, grace) = Grace::until(after(now, grace::SHORTEST));
+    record.ending.as_mut()?.in_flight = Some(sender);
+    Some(Work::TerminateRuntime { pod, grace })
 }
 
 fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {

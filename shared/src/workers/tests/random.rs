@@ -69,7 +69,9 @@ async fn run(ops: Vec<Op>) {
                 namespace: pod(p).namespace().clone(),
                 running: true,
             }),
-            Op::Look(p) => b.workers.look_again(pod(p).uid()),
+            Op::Look(p) => {
+                b.workers.look_again(pod(p).uid());
+            }
             Op::Sleep(ms) => tokio::time::sleep(Duration::from_millis(ms.into())).await,
             Op::Script(p, fails, stop_fails, takes) => b.syncer.script(
                 pod(p).uid(),

@@ -1,0 +1,188 @@
+//! Why a pod does not fit, typed, and what a rejection says of it.
+
+use std::borrow::Cow;
+
+use super::Rejection;
+use crate::{Pod, ResourceName};
+
+/// One reason why a pod does not fit on the node. The text is the kubelet's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdmissionFailure {
+    /// Other pods hold what this one asks for, or the node never had it.
+    #[error(
+        "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, \
+         capacity: {capacity}"
+    )]
+    InsufficientResource {
+        /// Which resource.
+        resource: ResourceName,
+        /// What the pod asks for: cpu in thousandths, `pods` always 1, all else in base units.
+        requested: i64,
+        /// What the other pods of the node ask for, in the same unit.
+        used: i64,
+        /// What the node has for pods, in the same unit.
+        capacity: i64,
+    },
+    /// The node is not one the pod may run on.
+    #[error("Predicate {name} failed: {description}")]
+    PredicateFailure {
+        /// `NodeAffinity`, `NodeName`, `NodePorts` or `TaintToleration`; becomes the reason.
+        name: Cow<'static, str>,
+        /// What does not hold.
+        description: Cow<'static, str>,
+    },
+    /// Anything else.
+    #[error("GeneralPredicates failed due to {0}, which is unexpected.")]
+    Other(String),
+}
+
+/// All reasons why a pod does not fit, in the order in which they are reported. Empty: it fits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FitFailures(Vec<AdmissionFailure>);
+
+// === impl AdmissionFailure ===
+
+impl AdmissionFailure {
+    /// The node's labels are not those the pod selects.
+    pub const NODE_AFFINITY: Self =
+        Self::predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector");
+    /// The pod names another node.
+    pub const NODE_NAME: Self =
+        Self::predicate("NodeName", "node(s) didn't match the requested node name");
+    /// Another pod has a port of the host that this one asks for.
+    pub const NODE_PORTS: Self =
+        Self::predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports");
+    /// The node has a `NoExecute` taint that the pod does not tolerate.
+    pub const TAINT_TOLERATION: Self =
+        Self::predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate");
+
+    /// A failed predicate.
+    #[must_use]
+    pub const fn predicate(name: &'static str, description: &'static str) -> Self {
+        Self::PredicateFailure {
+            name: Cow::Borrowed(name),
+            description: Cow::Borrowed(description),
+        }
+    }
+
+    /// `status.reason` of a pod rejected for this: `OutOfcpu`, `NodePorts`, …
+    #[must_use]
+    pub fn reason(&self) -> Cow<'_, str> {
+        match self {
+            Self::InsufficientResource { resource, .. } => Cow::Owned(format!("OutOf{resource}")),
+            Self::PredicateFailure { name, .. } => Cow::Borrowed(name),
+            Self::Other(_) => Cow::Borrowed("UnexpectedPredicateFailureType"),
+        }
+    }
+
+    /// In two or three words, as a scheduler counts failures: `Insufficient cpu`.
+    #[must_use]
+    pub fn summary(&self) -> Cow<'_, str> {
+        match self {
+            Self::InsufficientResource { resource, .. } => {
+                Cow::Owned(format!("Insufficient {resource}"))
+            }
+            Self::PredicateFailure { description, .. } => Cow::Borrowed(description),
+            Self::Other(what) => Cow::Borrowed(what),
+        }
+    }
+
+    /// The resource and how much of it other pods have to give back, always more than 0; `None` for
+    /// a failure that no amount mends.
+    #[must_use]
+    pub fn shortfall(&self) -> Option<(&ResourceName, i64)> {
+        let Self::InsufficientResource { resource, requested, used, capacity } = self else {
+            return None;
+        };
+        let free = capacity.saturating_sub(*used);
+        Some((resource, requested.saturating_sub(free)))
+    }
+
+    /// Whether it may pass without anybody changing the pod: other pods end, or the node's labels
+    /// and taints change. What the node is too small for, and a node's name, do not pass.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::InsufficientResource { requested, capacity, .. } => requested <= capacity,
+            Self::PredicateFailure { .. } => *self != Self::NODE_NAME,
+            Self::Other(_) => false,
+        }
+    }
+
+    /// The rejection of a pod for this.
+    #[must_use]
+    pub fn rejection(&self) -> Rejection {
+        Rejection {
+            reason: self.reason().into(),
+            message: self.to_string().into(),
+            passing: self.is_passing(),
+        }
+    }
+}
+
+// === impl FitFailures ===
+
+impl FitFailures {
+    /// Whether the pod fits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The failures, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &AdmissionFailure> {
+        self.0.iter()
+    }
+
+    /// The rejection of the pod, which reports the first failure. `None` if the pod fits.
+    ///
+    /// It is passing only if every failure is: one that stays keeps the pod out, whichever is
+    /// reported.
+    #[must_use]
+    pub fn rejection(&self) -> Option<Rejection> {
+        let mut rejection = self.0.first()?.rejection();
+        rejection.passing = self.0.iter().all(AdmissionFailure::is_passing);
+        Some(rejection)
+    }
+
+    /// Whether the node's labels are all that stands against the pod. They may have been changed
+    /// since the node was last read.
+    #[must_use]
+    pub fn is_node_affinity_only(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|f| *f == AdmissionFailure::NODE_AFFINITY)
+    }
+
+    /// What other pods must give back for this one: each resource once, in order, with an amount
+    /// above 0.
+    ///
+    /// # Errors
+    /// Ending pods does not help: the failures to report. All of them for a pod that is not
+    /// critical; for a critical one, those that are not about resources.
+    pub fn into_requirements(self, pod: &Pod) -> Result<Vec<(ResourceName, i64)>, Self> {
+        if !pod.is_critical() {
+            return Err(self);
+        }
+        if self.0.iter().any(|failure| failure.shortfall().is_none()) {
+            let others = self.0.into_iter().filter(|failure| failure.shortfall().is_none());
+            return Err(others.collect());
+        }
+        let lacking = self.0.iter().filter_map(AdmissionFailure::shortfall);
+        Ok(lacking.map(|(resource, amount)| (resource.clone(), amount)).collect())
+    }
+}
+
+impl FromIterator<AdmissionFailure> for FitFailures {
+    fn from_iter<I: IntoIterator<Item = AdmissionFailure>>(failures: I) -> Self {
+        Self(failures.into_iter().collect())
+    }
+}
+
+impl IntoIterator for FitFailures {
+    type Item = AdmissionFailure;
+    type IntoIter = std::vec::IntoIter<AdmissionFailure>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}

@@ -1,0 +1,54 @@
+//! The label of a rejection in `kubelet_admission_rejections_total`.
+
+/// Reasons that are counted under their own name. Any other would let a pod's author choose labels.
+const KNOWN: [&str; 25] = [
+    "AppArmor",
+    "Evicted",
+    "InitContainerRestartPolicyForbidden",
+    "InvalidNodeInfo",
+    "NodeAffinity",
+    "NodeName",
+    "NodePorts",
+    "NodeShutdown",
+    "OutOfcpu",
+    "OutOfephemeral-storage",
+    "OutOfmemory",
+    "OutOfpods",
+    "PodFeatureUnsupported",
+    "PodLevelResourcesNotSupported",
+    "PodOSNotSupported",
+    "PodOSSelectorNodeLabelDoesNotMatch",
+    "SupplementalGroupsPolicyNotSupported",
+    "SysctlForbidden",
+    TAINT_TOLERATION,
+    "TopologyAffinityError",
+    "UnexpectedAdmissionError",
+    "UnexpectedPredicateFailureType",
+    "UnknownReason",
+    EXTENDED,
+    "VolumeAttachmentLimitExceeded",
+];
+const TAINT_TOLERATION: &str = "TaintToleration";
+const EXTENDED: &str = "OutOfExtendedResources";
+const OTHER: &str = "Other";
+/// What the kubelet's list of known reasons has in place of the predicate's name.
+const TAINT_DESCRIPTION: &str = "node(s) had taints that the pod didn't tolerate";
+
+/// Under which label a rejection with this reason is counted: one of a fixed set.
+///
+/// The kubelet's labels, with one difference. Its list names the taint predicate by description
+/// while rejections carry the predicate's name, and it lacks the other three predicates, so the
+/// kubelet counts all four as `Other`. Here each counts as itself.
+#[must_use]
+pub fn admission_metric_reason(reason: &str) -> &'static str {
+    if let Some(known) = KNOWN.iter().find(|known| **known == reason) {
+        return known;
+    }
+    if reason == TAINT_DESCRIPTION {
+        TAINT_TOLERATION
+    } else if reason.starts_with("OutOf") {
+        EXTENDED
+    } else {
+        OTHER
+    }
+}

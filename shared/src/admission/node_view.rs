@@ -1,0 +1,119 @@
+//! What admission looks at of a node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+
+use crate::{Quantity, ResourceName};
+
+/// The label that names a node's operating system.
+pub(super) const OS_LABEL: &str = "kubernetes.io/os";
+
+/// A snapshot of a node: what a pod has to fit into.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeView {
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `metadata.labels`. Read through [`label`](Self::label).
+    pub labels: BTreeMap<String, String>,
+    /// `spec.taints`.
+    pub taints: Vec<Taint>,
+    /// `status.allocatable`.
+    pub allocatable: Allocatable,
+    /// What really runs here, as Go names it: `linux`.
+    pub os: Arc<str>,
+    /// Whether the runtime can apply `supplementalGroupsPolicy: Strict`.
+    pub supplemental_groups_policy: bool,
+}
+
+/// What a node has for pods: cpu in thousandths, all else in base units.
+///
+/// A resource that the node has none of is told from one it does not know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allocatable(BTreeMap<ResourceName, i64>);
+
+// === impl NodeView ===
+
+impl NodeView {
+    /// The view of a Node object, on a machine whose operating system is `os`.
+    #[must_use]
+    pub fn of_node(node: &Node, os: impl Into<Arc<str>>) -> Self {
+        let status = node.status.as_ref();
+        let features = status.and_then(|status| status.features.as_ref());
+        let allocatable = status.and_then(|status| status.allocatable.as_ref());
+        Self {
+            name: node.metadata.name.as_deref().unwrap_or_default().into(),
+            labels: node.metadata.labels.clone().unwrap_or_default(),
+            taints: node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default(),
+            allocatable: allocatable
+                .into_iter()
+                .flatten()
+                .map(|(name, quantity)| (name.as_str(), quantity.0.as_str()))
+                .collect(),
+            os: os.into(),
+            supplemental_groups_policy: features
+                .and_then(|features| features.supplemental_groups_policy)
+                .unwrap_or(false),
+        }
+    }
+
+    /// The value of a label. [`kubernetes.io/os`](Self::os) is what the machine says, whatever was
+    /// written on the Node object.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        if key == OS_LABEL {
+            return Some(&self.os);
+        }
+        self.labels.get(key).map(String::as_str)
+    }
+}
+
+// === impl Allocatable ===
+
+impl Allocatable {
+    /// The amount of a resource; 0 of one that the node does not know.
+    #[must_use]
+    pub fn get(&self, name: &ResourceName) -> i64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+
+    /// Whether the node lists the resource, with whatever amount.
+    #[must_use]
+    pub fn knows(&self, name: &ResourceName) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Sets the amount of a resource.
+    pub fn set(&mut self, name: ResourceName, amount: i64) {
+        self.0.insert(name, amount);
+    }
+
+    /// Every resource the node lists.
+    pub fn iter(&self) -> impl Iterator<Item = (&ResourceName, i64)> {
+        self.0.iter().map(|(name, amount)| (name, *amount))
+    }
+}
+
+impl FromIterator<(ResourceName, i64)> for Allocatable {
+    fn from_iter<I: IntoIterator<Item = (ResourceName, i64)>>(amounts: I) -> Self {
+        Self(amounts.into_iter().collect())
+    }
+}
+
+/// From names and quantities as text. A quantity that cannot be read counts as 0: a pod is kept out
+/// rather than let in on a guess.
+impl<'a> FromIterator<(&'a str, &'a str)> for Allocatable {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(quantities: I) -> Self {
+        let amounts = quantities.into_iter().map(|(name, text)| {
+            let name = ResourceName::from(name);
+            let quantity = text.parse::<Quantity>().unwrap_or(Quantity::ZERO);
+            let amount = match name {
+                ResourceName::Cpu => quantity.milli_value(),
+                _ => quantity.value(),
+            };
+            (name, amount)
+        });
+        amounts.collect()
+    }
+}

@@ -1,0 +1,41 @@
+//! What no pod's end can mend: the machine is of the wrong kind.
+
+use super::Rejection;
+use super::node_view::{NodeView, OS_LABEL};
+use crate::Pod;
+
+/// Whether the machine is of the kind the pod asks for: the pod's `kubernetes.io/os` label, its
+/// `spec.os`, a strict policy for supplementary groups. Asked before the fit, so that no pod is
+/// ended for one that cannot run.
+///
+/// # Errors
+/// The first that does not hold, with the kubelet's reason and message.
+pub fn platform_fits(pod: &Pod, node: &NodeView) -> Result<(), Rejection> {
+    let labelled = pod.metadata.labels.as_ref().and_then(|labels| labels.get(OS_LABEL));
+    if labelled.is_some_and(|os| **os != *node.os) {
+        return Err(never(
+            "PodOSSelectorNodeLabelDoesNotMatch",
+            "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+        ));
+    }
+    let Some(spec) = &pod.spec else { return Ok(()) };
+    if spec.os.as_ref().is_some_and(|os| *os.name != *node.os) {
+        return Err(never(
+            "PodOSNotSupported",
+            "Failed to admit pod as the OS field doesn't match node OS",
+        ));
+    }
+    let groups = spec.security_context.as_ref();
+    let groups = groups.and_then(|context| context.supplemental_groups_policy.as_deref());
+    if groups == Some("Strict") && !node.supplemental_groups_policy {
+        return Err(never(
+            "SupplementalGroupsPolicyNotSupported",
+            "SupplementalGroupsPolicy=Strict is not supported in this node",
+        ));
+    }
+    Ok(())
+}
+
+fn never(reason: &str, message: &str) -> Rejection {
+    Rejection { reason: reason.into(), message: message.into(), passing: false }
+}

@@ -1,0 +1,94 @@
+//! The host's ports that pods take.
+
+use std::collections::HashMap;
+
+use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec};
+
+use crate::Pod;
+
+/// The address that stands for all of them.
+const ANY: &str = "0.0.0.0";
+
+/// Ports of the host that are taken.
+#[derive(Clone, Debug, Default)]
+pub struct HostPorts(HashMap<i32, Vec<Bound>>);
+
+/// One use of a port.
+#[derive(Clone, Debug)]
+struct Bound {
+    protocol: Box<str>,
+    address: Box<str>,
+}
+
+/// One port that a pod asks for.
+struct Wanted<'a> {
+    port: i32,
+    protocol: &'a str,
+    address: &'a str,
+}
+
+// === impl HostPorts ===
+
+impl HostPorts {
+    /// Adds those of a pod.
+    pub fn add(&mut self, pod: &Pod) {
+        self.add_where(pod, |_| true);
+    }
+
+    /// Adds those of a pod whose number `matters`.
+    pub(super) fn add_where(&mut self, pod: &Pod, matters: impl Fn(i32) -> bool) {
+        for wanted in wanted(pod).filter(|wanted| matters(wanted.port)) {
+            let bound = Bound { protocol: wanted.protocol.into(), address: wanted.address.into() };
+            self.0.entry(wanted.port).or_default().push(bound);
+        }
+    }
+
+    /// Whether one that the pod asks for is taken: the same port and protocol, on the same address
+    /// or on all of them.
+    #[must_use]
+    pub fn conflict(&self, pod: &Pod) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        wanted(pod).any(|wanted| {
+            let taken = self.0.get(&wanted.port).map(Vec::as_slice).unwrap_or_default();
+            taken.iter().any(|bound| {
+                *bound.protocol == *wanted.protocol
+                    && (*bound.address == *wanted.address
+                        || &*bound.address == ANY
+                        || wanted.address == ANY)
+            })
+        })
+    }
+}
+
+/// The numbers of the ports that the pod asks for.
+pub(super) fn numbers(pod: &Pod) -> Vec<i32> {
+    wanted(pod).map(|wanted| wanted.port).collect()
+}
+
+/// Ports of containers and sidecars; an init container has given its own back when the pod runs.
+fn wanted(pod: &Pod) -> impl Iterator<Item = Wanted<'_>> {
+    pod.spec.iter().flat_map(|spec| {
+        let sidecars = spec.init_containers.iter().flatten().filter(|c| is_sidecar(c));
+        let ports = spec.containers.iter().chain(sidecars).flat_map(|c| c.ports.iter().flatten());
+        ports.filter_map(|port| of(spec, port))
+    })
+}
+
+fn of<'a>(spec: &PodSpec, port: &'a ContainerPort) -> Option<Wanted<'a>> {
+    let given = port.host_port.filter(|port| *port > 0);
+    // On the host's network a container's port is the host's. The API server writes that into the
+    // pod; a manifest may leave it out.
+    let shared = || (spec.host_network == Some(true)).then_some(port.container_port);
+    let host_port = given.or_else(shared).filter(|port| *port > 0)?;
+    Some(Wanted {
+        port: host_port,
+        protocol: port.protocol.as_deref().filter(|text| !text.is_empty()).unwrap_or("TCP"),
+        address: port.host_ip.as_deref().filter(|text| !text.is_empty()).unwrap_or(ANY),
+    })
+}
+
+fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}

@@ -1,0 +1,77 @@
+//! Counterparts of the reference's `predicate_test.go` and TestRecordAdmissionRejection, as tables,
+//! and what admission does beside them.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::ResourceName;
+
+mod affinity;
+mod chain;
+mod general;
+mod metric_reason;
+mod platform;
+mod ports;
+mod properties;
+mod resources;
+mod taints;
+
+/// A pod that the API server handed out.
+fn pod(uid: &str, spec: &Value) -> Pod {
+    from(&json!({"metadata": {"uid": uid}, "spec": spec}))
+}
+
+fn static_pod(uid: &str, spec: &Value) -> Pod {
+    let annotations = json!({"kubernetes.io/config.source": "file"});
+    from(&json!({"metadata": {"uid": uid, "annotations": annotations}, "spec": spec}))
+}
+
+/// A pod of which the object leaves out what does not matter.
+fn from(object: &Value) -> Pod {
+    let mut object = object.clone();
+    object["metadata"]["name"] = json!("p");
+    object["metadata"]["namespace"] = json!("n");
+    Pod::new(serde_json::from_value(object).unwrap()).unwrap()
+}
+
+fn asks(requests: &Value) -> Value {
+    json!({"containers": [{"name": "c", "resources": {"requests": requests}}]})
+}
+
+/// The node of most tables: 10 millicores, 20 bytes, 32 pods.
+fn machine1() -> NodeView {
+    node(&json!({"metadata": {"name": "machine1"}}))
+}
+
+fn node(object: &Value) -> NodeView {
+    let mut object = object.clone();
+    if object["status"]["allocatable"].is_null() {
+        object["status"]["allocatable"] = json!({
+            "cpu": "10m", "memory": "20", "pods": "32", "example.com/aaa": "0",
+            "ephemeral-storage": "0", "hugepages-2Mi": "0",
+        });
+    }
+    NodeView::of_node(&serde_json::from_value(object).unwrap(), "linux")
+}
+
+fn failures(pod: &Pod, node: &NodeView, others: &[Pod]) -> Vec<AdmissionFailure> {
+    fit_failures(pod, node, &NodeUse::beside(pod, others)).into_iter().collect()
+}
+
+fn insufficient(name: &str, requested: i64, used: i64, capacity: i64) -> AdmissionFailure {
+    let resource = ResourceName::from(name);
+    AdmissionFailure::InsufficientResource { resource, requested, used, capacity }
+}
+
+/// Refuses as [`NoPreemption`] does and keeps what it was told.
+#[derive(Clone, Default)]
+struct Recording(Arc<Mutex<Vec<AdmissionFailure>>>);
+
+impl MakeRoom for Recording {
+    fn make_room(&self, _: &Pod, failures: FitFailures, _: &NodeView, _: &[Pod]) -> Room {
+        *self.0.lock().unwrap() = failures.iter().cloned().collect();
+        Room::Refused(failures)
+    }
+}

@@ -1,0 +1,64 @@
+//! TestRecordAdmissionRejection.
+
+use super::*;
+
+#[test]
+fn a_rejection_counts_under_one_of_a_fixed_set_of_reasons() {
+    // The kubelet counts under `theirs`; rows in which `ours` differs are the fix of the predicates
+    // that the kubelet counts as `Other`.
+    for (reason, theirs, ours) in [
+        ("AppArmor", "AppArmor", None),
+        ("PodOSSelectorNodeLabelDoesNotMatch", "PodOSSelectorNodeLabelDoesNotMatch", None),
+        ("PodOSNotSupported", "PodOSNotSupported", None),
+        ("InvalidNodeInfo", "InvalidNodeInfo", None),
+        ("InitContainerRestartPolicyForbidden", "InitContainerRestartPolicyForbidden", None),
+        ("SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicyNotSupported", None),
+        ("UnexpectedAdmissionError", "UnexpectedAdmissionError", None),
+        ("UnknownReason", "UnknownReason", None),
+        ("UnexpectedPredicateFailureType", "UnexpectedPredicateFailureType", None),
+        (
+            "node(s) had taints that the pod didn't tolerate",
+            "node(s) had taints that the pod didn't tolerate",
+            Some("TaintToleration"),
+        ),
+        ("Evicted", "Evicted", None),
+        ("SysctlForbidden", "SysctlForbidden", None),
+        ("TopologyAffinityError", "TopologyAffinityError", None),
+        ("NodeShutdown", "NodeShutdown", None),
+        ("PodLevelResourcesNotSupported", "PodLevelResourcesNotSupported", None),
+        ("PodFeatureUnsupported", "PodFeatureUnsupported", None),
+        ("OutOfcpu", "OutOfcpu", None),
+        ("OutOfmemory", "OutOfmemory", None),
+        ("OutOfephemeral-storage", "OutOfephemeral-storage", None),
+        ("OutOfpods", "OutOfpods", None),
+        ("OutOfgpu", "OutOfExtendedResources", None),
+        ("OtherReason", "Other", None),
+        // Beyond the reference's rows.
+        ("VolumeAttachmentLimitExceeded", "VolumeAttachmentLimitExceeded", None),
+        ("TaintToleration", "Other", Some("TaintToleration")),
+        ("NodeAffinity", "Other", Some("NodeAffinity")),
+        ("NodeName", "Other", Some("NodeName")),
+        ("NodePorts", "Other", Some("NodePorts")),
+        ("OutOfExtendedResources", "OutOfExtendedResources", None),
+        ("", "Other", None),
+    ] {
+        assert_eq!(admission_metric_reason(reason), ours.unwrap_or(theirs), "{reason}");
+    }
+}
+
+#[test]
+fn every_rejection_of_the_fit_counts_under_its_own_reason() {
+    for failure in [
+        AdmissionFailure::NODE_AFFINITY,
+        AdmissionFailure::NODE_NAME,
+        AdmissionFailure::NODE_PORTS,
+        AdmissionFailure::TAINT_TOLERATION,
+        AdmissionFailure::Other(String::new()),
+        insufficient("cpu", 1, 1, 1),
+        insufficient("pods", 1, 1, 1),
+    ] {
+        assert_eq!(admission_metric_reason(&failure.reason()), failure.reason());
+    }
+    let gpu = insufficient("example.com/gpu", 1, 1, 1);
+    assert_eq!(admission_metric_reason(&gpu.reason()), "OutOfExtendedResources");
+}

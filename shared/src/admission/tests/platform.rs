@@ -1,0 +1,82 @@
+//! TestRejectPodAdmissionBasedOnOSSelector, …OnOSField and
+//! TestPodAdmissionBasedOnSupplementalGroupsPolicy.
+//!
+//! TestDeclaredFeaturesAdmitHandler has no counterpart: which features a pod needs is not worked out
+//! from a list of feature gates here. The runtime refuses a field that it does not carry out, with
+//! the field's path and the same reason, `PodFeatureUnsupported`.
+
+use super::*;
+
+fn os_labelled(os: &str) -> NodeView {
+    node(&json!({"metadata": {"labels": {"kubernetes.io/os": os}}}))
+}
+
+fn reason(pod: &Pod, node: &NodeView) -> Option<String> {
+    platform_fits(pod, node).err().map(|rejection| {
+        assert!(!rejection.passing);
+        rejection.reason.to_string()
+    })
+}
+
+fn pod_labelled(os: &str) -> Pod {
+    let labels = json!({"kubernetes.io/os": os});
+    from(&json!({"metadata": {"uid": "u", "labels": labels}, "spec": {"containers": []}}))
+}
+
+#[test]
+fn the_os_label_of_a_pod_must_be_that_of_the_machine() {
+    let bare = pod("u", &json!({"containers": []}));
+    for (what, pod, node, refused) in [
+        ("OS label match", pod_labelled("linux"), os_labelled("linux"), false),
+        ("dummy label, the machine matches", pod_labelled("linux"), os_labelled("dummyOS"), false),
+        ("dummy label on both", pod_labelled("dummyOS"), os_labelled("dummyOS"), true),
+        ("dummy label, the node has the right one", pod_labelled("dummyOS"), machine1(), true),
+        ("the node's label is corrected", pod_labelled("dummyOS"), os_labelled("dummyOS"), true),
+        ("no label on the pod", bare, os_labelled("dummyOS"), false),
+    ] {
+        let expected = refused.then(|| "PodOSSelectorNodeLabelDoesNotMatch".to_owned());
+        assert_eq!(reason(&pod, &node), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_wrong_os_label_on_the_node_object_stays_as_it_is_and_is_not_believed() {
+    let node = os_labelled("dummyOS");
+    let linux = json!({"containers": [], "nodeSelector": {"kubernetes.io/os": "linux"}});
+    assert_eq!(failures(&pod("u", &linux), &node, &[]), []);
+    assert_eq!(node.labels["kubernetes.io/os"], "dummyOS");
+    assert_eq!(node.label("kubernetes.io/os"), Some("linux"));
+}
+
+#[test]
+fn the_os_field_of_a_pod_must_be_that_of_the_machine() {
+    for (what, spec, refused) in [
+        ("OS field match", json!({"containers": [], "os": {"name": "linux"}}), false),
+        ("OS field mismatch", json!({"containers": [], "os": {"name": "dummyOS"}}), true),
+        ("no OS field", json!({"containers": []}), false),
+    ] {
+        let expected = refused.then(|| "PodOSNotSupported".to_owned());
+        assert_eq!(reason(&pod("u", &spec), &machine1()), expected, "{what}");
+    }
+}
+
+// The reference's six further rows are about releases in which the feature was not on by default.
+#[test]
+fn a_strict_policy_for_groups_needs_a_runtime_that_has_it() {
+    let with = node(&json!({"status": {"features": {"supplementalGroupsPolicy": true}}}));
+    let policy = |name: &str| {
+        let context = json!({"supplementalGroupsPolicy": name});
+        pod("u", &json!({"containers": [], "securityContext": context}))
+    };
+    let unset = || pod("u", &json!({"containers": []}));
+    for (what, pod, node, refused) in [
+        ("not supported, in use", policy("Strict"), machine1(), true),
+        ("supported, in use", policy("Strict"), with.clone(), false),
+        ("not supported, not in use", unset(), machine1(), false),
+        ("supported, not in use", unset(), with, false),
+        ("not supported, merging", policy("Merge"), machine1(), false),
+    ] {
+        let expected = refused.then(|| "SupplementalGroupsPolicyNotSupported".to_owned());
+        assert_eq!(reason(&pod, &node), expected, "{what}");
+    }
+}

@@ -1,0 +1,234 @@
+//! What the runtime last said of each pod, and how fresh that is.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::{PodRuntimeStatus, PodUid, PodUidMap, RuntimeError};
+
+#[cfg(test)]
+mod tests;
+
+/// The last look at one pod: what was seen, or why nothing could be seen.
+pub type Inspected<T> = Result<Arc<T>, RuntimeError>;
+
+/// The last status of each pod, with the times that tell how fresh it is.
+///
+/// A reader that needs a status newer than something it did waits with
+/// [`get_newer_than`](Self::get_newer_than). Clones are one cache.
+pub struct PodStatusCache<T = PodRuntimeStatus>(Arc<Mutex<State<T>>>);
+
+/// What is known of a pod right now.
+#[derive(Clone, Debug)]
+pub enum Cached<T> {
+    /// The runtime was not listed yet: the pod may run or not.
+    NotYetListed,
+    /// The runtime was listed and has nothing of this pod.
+    Unknown,
+    /// The last look at it.
+    Known(Inspected<T>),
+}
+
+struct State<T> {
+    pods: PodUidMap<Entry<T>>,
+    /// Everything in the cache is at least as new as this; `None` before the first full list.
+    listed: Option<Instant>,
+    waiters: PodUidMap<Vec<Waiter<T>>>,
+    next_waiter: u64,
+}
+
+struct Entry<T> {
+    inspected: Inspected<T>,
+    modified: Instant,
+    observed: Instant,
+}
+
+struct Waiter<T> {
+    number: u64,
+    than: Instant,
+    answer: oneshot::Sender<Option<Inspected<T>>>,
+}
+
+/// Takes the waiter out when its caller goes away.
+struct Place<'a, T> {
+    cache: &'a PodStatusCache<T>,
+    uid: &'a PodUid,
+    number: u64,
+}
+
+/// Answers that are sent once the lock is free.
+type Answers<T> = Vec<(oneshot::Sender<Option<Inspected<T>>>, Option<Inspected<T>>)>;
+
+// === impl PodStatusCache ===
+
+impl<T> PodStatusCache<T> {
+    /// An empty cache; nothing is listed yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What is known of the pod now.
+    ///
+    /// Before the first full list "nothing known" is not "nothing there": the two are told apart,
+    /// so that no pod is taken for stopped because nobody has looked yet.
+    #[must_use]
+    pub fn get(&self, uid: &PodUid) -> Cached<T> {
+        let state = self.lock();
+        match (state.pods.get(uid), state.listed) {
+            (Some(entry), _) => Cached::Known(entry.inspected.clone()),
+            (None, Some(_)) => Cached::Unknown,
+            (None, None) => Cached::NotYetListed,
+        }
+    }
+
+    /// What was seen of the pod later than `than`; waits until there is such a look. `None`: the
+    /// runtime has nothing of it.
+    ///
+    /// Cancel-safe: dropping the future gives up the place in the queue and nothing else. It waits
+    /// for as long as nobody looks, so put a deadline around it.
+    pub async fn get_newer_than(&self, uid: &PodUid, than: Instant) -> Option<Inspected<T>> {
+        let (place, answer) = {
+            let mut state = self.lock();
+            if let Some(found) = state.newer_than(uid, than) {
+                return found;
+            }
+            let (sender, answer) = oneshot::channel();
+            let number = state.next_waiter;
+            state.next_waiter += 1;
+            let waiter = Waiter { number, than, answer: sender };
+            state.waiters.entry(uid.clone()).or_default().push(waiter);
+            (Place { cache: self, uid, number }, answer)
+        };
+        let answered = answer.await;
+        drop(place);
+        // The sender is dropped unused only with the cache itself, which this borrow keeps alive.
+        answered.unwrap_or_default()
+    }
+
+    /// Takes a look at a pod that was begun at `at`, and answers those who wait for one at `at` or
+    /// earlier.
+    ///
+    /// Returns whether it was taken. One older than what is there is not: a list that was slow must
+    /// not undo what an event said meanwhile.
+    pub fn set(&self, uid: &PodUid, inspected: Inspected<T>, at: Instant) -> bool {
+        let answers = {
+            let mut state = self.lock();
+            if state.pods.get(uid).is_some_and(|entry| at < entry.modified) {
+                return false;
+            }
+            state.pods.insert(uid.clone(), Entry { inspected, modified: at, observed: at });
+            state.due(uid, at)
+        };
+        send(answers);
+        true
+    }
+
+    /// The pod was looked at, at `at`, and is as it was before.
+    pub fn set_observed_time(&self, uid: &PodUid, at: Instant) {
+        let answers = {
+            let mut state = self.lock();
+            if let Some(entry) = state.pods.get_mut(uid) {
+                entry.observed = entry.observed.max(at);
+            }
+            state.due(uid, at)
+        };
+        send(answers);
+    }
+
+    /// All pods were looked at, at `at`: what is not here is not there. Never moves back.
+    pub fn update_time(&self, at: Instant) {
+        let answers = {
+            let mut state = self.lock();
+            state.listed = state.listed.max(Some(at));
+            let waited_for: Vec<PodUid> = state.waiters.keys().cloned().collect();
+            waited_for.iter().flat_map(|uid| state.due(uid, at)).collect()
+        };
+        send(answers);
+    }
+
+    /// Forgets the pod. Nobody is answered by that: a later list says that it is gone.
+    pub fn delete(&self, uid: &PodUid) {
+        self.lock().pods.remove(uid);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Default for PodStatusCache<T> {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            pods: PodUidMap::default(),
+            listed: None,
+            waiters: PodUidMap::default(),
+            next_waiter: 0,
+        })))
+    }
+}
+
+impl<T> Clone for PodStatusCache<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> std::fmt::Debug for PodStatusCache<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.lock();
+        f.debug_struct("PodStatusCache")
+            .field("pods", &state.pods.len())
+            .field("listed", &state.listed)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl State ===
+
+impl<T> State<T> {
+    /// What is there, if it is newer than `than`.
+    fn newer_than(&self, uid: &PodUid, than: Instant) -> Option<Option<Inspected<T>>> {
+        let listed_later = self.listed.is_some_and(|at| at > than);
+        match self.pods.get(uid) {
+            Some(entry) if listed_later || entry.modified > than || entry.observed > than => {
+                Some(Some(entry.inspected.clone()))
+            }
+            None if listed_later => Some(None),
+            _ => None,
+        }
+    }
+
+    /// Takes out those whom a look at `at` satisfies. A look at the very time that was asked for
+    /// does: it was made for them.
+    fn due(&mut self, uid: &PodUid, at: Instant) -> Answers<T> {
+        let Some(waiters) = self.waiters.get_mut(uid) else { return Vec::new() };
+        let due: Vec<Waiter<T>> = waiters.extract_if(.., |waiter| waiter.than <= at).collect();
+        if waiters.is_empty() {
+            self.waiters.remove(uid);
+        }
+        let found = self.pods.get(uid).map(|entry| &entry.inspected);
+        due.into_iter().map(|waiter| (waiter.answer, found.cloned())).collect()
+    }
+}
+
+fn send<T>(answers: Answers<T>) {
+    for (waiter, answer) in answers {
+        // Who went away between the lock and here is not waiting any more.
+        let _ = waiter.send(answer);
+    }
+}
+
+// === impl Place ===
+
+impl<T> Drop for Place<'_, T> {
+    fn drop(&mut self) {
+        let mut state = self.cache.lock();
+        let Some(waiters) = state.waiters.get_mut(self.uid) else { return };
+        waiters.retain(|waiter| waiter.number != self.number);
+        if waiters.is_empty() {
+            state.waiters.remove(self.uid);
+        }
+    }
+}

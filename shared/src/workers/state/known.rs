@@ -1,0 +1,69 @@
+//! What is tracked, compared with what is desired.
+
+use std::collections::{HashMap, HashSet};
+
+use tokio::time::Instant;
+
+use super::{State, Wake};
+use crate::workers::grace;
+use crate::workers::record::{Lifecycle, Record};
+use crate::{KillReason, PodUid};
+
+impl State {
+    /// Ends what is tracked and not desired, and forgets what is finished and either not desired or
+    /// wanted anew. Returns what is tracked afterwards.
+    pub(in crate::workers) fn sync_known_pods(
+        &mut self,
+        desired: &HashSet<PodUid>,
+        now: Instant,
+    ) -> (HashMap<PodUid, Lifecycle>, Vec<Wake>) {
+        self.known_pods_synced = true;
+        let (mut forget, mut replay) = (Vec::new(), Vec::new());
+        for (uid, record) in &mut self.records {
+            match next(record, !desired.contains(uid), now) {
+                Next::Keep => {}
+                Next::Forget => forget.push(uid.clone()),
+                Next::Replay => replay.push(uid.clone()),
+            }
+        }
+        let mut wakes: Vec<Wake> = replay.iter().filter_map(|uid| self.wake(uid)).collect();
+        wakes.extend(forget.iter().filter_map(|uid| self.remove(uid)));
+        let known = self.records.iter().map(|(uid, r)| (uid.clone(), r.lifecycle)).collect();
+        (known, wakes)
+    }
+}
+
+enum Next {
+    Keep,
+    Forget,
+    Replay,
+}
+
+fn next(record: &mut Record, orphan: bool, now: Instant) -> Next {
+    if !orphan && !record.restart_requested {
+        return Next::Keep;
+    }
+    let finished = record.lifecycle == Lifecycle::Finished && !record.has_leftover();
+    let never_ran = record.lifecycle == Lifecycle::Waiting && !record.observed_runtime;
+    if finished || (orphan && never_ran) {
+        return Next::Forget;
+    }
+    if !orphan {
+        return Next::Keep;
+    }
+    record.deleted = true;
+    if record.is_ending() {
+        // Its own retry is under way or has its time. Asking again with every look would take the
+        // back-off from a pod that cannot be stopped just because nobody wants it any more.
+        let has_a_time = record.busy || record.pending.is_some() || record.again_at.is_some();
+        if has_a_time {
+            return Next::Keep;
+        }
+    } else {
+        record.begin_ending(now, Some(KillReason::Removed));
+        let grace = grace::effective(None, record.pod(), None);
+        record.shorten(grace, now);
+    }
+    record.replay();
+    Next::Replay
+}
