@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use winddown_runtimes::process::shim;
-use winddown_shutdown::{Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line, render_text};
+use winddown_shutdown::{
+    Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line, render_text,
+};
 
 use crate::api::{ConfigView, ReportList, ShutdownPlan};
 use crate::cli::{
@@ -15,9 +17,9 @@ use crate::config::{Config, ConfigError, default_yaml};
 use crate::control::ApiError;
 use crate::drill::{self, DrillOptions};
 use crate::install::{self, InstallOptions, UninstallOptions};
+use crate::logging;
 use crate::manifests::read_manifest;
 use crate::node::{plan_view, policy_of, reports};
-use crate::logging;
 use crate::service::{self, ServiceOptions, StartError};
 
 /// How long threads that wait for a disk may take when the process ends.
@@ -32,7 +34,8 @@ impl Offline for Commands {
         logging::start();
         let options = ServiceOptions {
             config: global.config.clone(),
-            socket: Some(global.socket.clone()).filter(|s| *s != Path::new(crate::cli::DEFAULT_SOCKET)),
+            socket: Some(global.socket.clone())
+                .filter(|s| *s != Path::new(crate::cli::DEFAULT_SOCKET)),
             root: args.root.clone().unwrap_or_else(|| "/".into()),
         };
         match on_runtime(service::run(options))? {
@@ -192,10 +195,7 @@ fn store(global: &GlobalArgs) -> Result<ReportStore, CommandError> {
     Ok(ReportStore::new(reports::directory(&config.state_directory)))
 }
 
-fn read_pods(
-    path: &Path,
-    config: &Config,
-) -> Result<Vec<winddown_shared::Pod>, CommandError> {
+fn read_pods(path: &Path, config: &Config) -> Result<Vec<winddown_shared::Pod>, CommandError> {
     let files = if path.is_dir() {
         let entries = std::fs::read_dir(path).map_err(failure)?;
         let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
@@ -208,11 +208,13 @@ fn read_pods(
     let node = config.node_name_or(&service::host_name());
     let mut pods = Vec::new();
     for file in files {
-        let bytes = std::fs::read(&file)
-            .map_err(|error| CommandError::message(Exit::Failure, format!("{}: {error}", file.display())))?;
-        pods.push(read_manifest(&file, &bytes, &node).map_err(|error| {
-            CommandError::new(Exit::ConfigInvalid, error)
-        })?);
+        let bytes = std::fs::read(&file).map_err(|error| {
+            CommandError::message(Exit::Failure, format!("{}: {error}", file.display()))
+        })?;
+        pods.push(
+            read_manifest(&file, &bytes, &node)
+                .map_err(|error| CommandError::new(Exit::ConfigInvalid, error))?,
+        );
     }
     Ok(pods)
 }

@@ -217,6 +217,7 @@ impl Drill {
             identity: Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() },
             trigger: Trigger::Drill,
             wall,
+            refused_signals: |_| 0,
         });
         Ok(Self { node, inhibitor, manifests, pods: pods.to_owned(), stop })
     }
@@ -371,7 +372,9 @@ fn last_words(outcome: Option<&ShutdownOutcome>) -> String {
         }
         Some(outcome) => {
             let took = seconds(outcome.took.as_secs_f64());
-            format!("The lock was still held when the time was over ({took}): a real machine would have gone down under the pods.")
+            format!(
+                "The lock was still held when the time was over ({took}): a real machine would have gone down under the pods."
+            )
         }
         None => "The stand-in did not say how it ended.".to_owned(),
     }

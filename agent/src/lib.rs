@@ -3,14 +3,15 @@
 
 pub mod api;
 pub mod cli;
+pub mod commands;
 pub mod config;
 pub mod control;
 pub mod document;
-pub mod manifests;
-pub mod install;
-pub mod render;
-pub mod commands;
 pub mod drill;
+pub mod install;
 pub mod logging;
+pub mod manifests;
+pub mod metrics;
 pub mod node;
+pub mod render;
 pub mod service;

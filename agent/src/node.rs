@@ -4,6 +4,7 @@
 mod api;
 mod decisions;
 mod drain;
+mod measured;
 mod picture;
 pub mod reports;
 #[cfg(test)]
@@ -17,16 +18,17 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    Admission, DesiredPods, Inhibitor, Intake, LockState, PodWorkers, Recorder, Runtime, RuntimeSyncer,
-    WallClock, WallTime, WorkerTimes,
+    Admission, DesiredPods, Inhibitor, Intake, LockState, PodWorkers, Recorder, Runtime,
+    RuntimeSyncer, WallClock, WallTime, WorkerObserver, WorkerTimes,
 };
 use winddown_shutdown::{
-    AdmissionGate, GroupPeriod, Policy, ProgressSender, ReportStore, ShutdownController, ShutdownParts,
-    StateFile, Trigger,
+    AdmissionGate, GroupPeriod, Policy, ProgressSender, ReportStore, ShutdownController,
+    ShutdownParts, StateFile, Trigger,
 };
 
 use crate::config::{Config, ShutdownPeriods};
 use crate::manifests::DesiredManifests;
+use crate::metrics::{Metrics, ProcessReader};
 
 pub use api::plan_view;
 pub use decisions::Decisions;
@@ -55,6 +57,8 @@ pub struct NodeParts<R, I> {
     pub trigger: Trigger,
     /// Labels statuses and reports.
     pub wall: WallClock,
+    /// How many shutdown signals the inhibitor did not believe so far, for the metrics.
+    pub refused_signals: fn(&I) -> u64,
 }
 
 /// A configuration and where it came from.
@@ -92,6 +96,11 @@ struct Inner<R: Runtime, I: Inhibitor> {
     gate: AdmissionGate,
     progress: ProgressSender,
     decisions: Decisions,
+    metrics: Arc<Metrics>,
+    process: ProcessReader,
+    refused_signals: fn(&I) -> u64,
+    /// Everyone who is told of events.
+    recorder: Arc<dyn Recorder>,
     reports: ReportStore,
     identity: Identity,
     wall: WallClock,
@@ -119,7 +128,11 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     pub fn start(parts: NodeParts<R, I>) -> Self {
         let state = parts.configuration.config.state_directory.clone();
         let decisions = Decisions::new(parts.wall.clone());
-        let recorder: Arc<dyn Recorder> = Arc::new(decisions.clone());
+        let metrics = Arc::new(Metrics::new(parts.wall.clone(), measured::last_shutdown(&state)));
+        let recorder: Arc<dyn Recorder> = Arc::new(measured::Both {
+            decisions: decisions.clone(),
+            metrics: Arc::clone(&metrics),
+        });
         let statuses = StatusStore::default();
         let syncer = RuntimeSyncer::new(
             Arc::clone(&parts.runtime),
@@ -129,7 +142,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         );
         // Exits come as events; the resync is only the safety net, and costs a wake-up each time.
         let times = WorkerTimes { resync: Duration::from_secs(300), ..WorkerTimes::default() };
-        let workers = PodWorkers::new(syncer, recorder, times);
+        let observer: Arc<dyn WorkerObserver> = Arc::clone(&metrics) as _;
+        let workers = PodWorkers::with_observer(syncer, Arc::clone(&recorder), times, observer);
         let policy = watch::Sender::new(Arc::new(policy_of(&parts.configuration.config.shutdown)));
         let inner = Arc::new(Inner {
             policy,
@@ -140,6 +154,10 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             gate: AdmissionGate::new(),
             progress: ProgressSender::new(),
             decisions,
+            metrics,
+            process: ProcessReader::new("/proc"),
+            refused_signals: parts.refused_signals,
+            recorder,
             reports: ReportStore::new(reports::directory(&state)),
             identity: parts.identity,
             started: tokio::time::Instant::now(),
@@ -155,6 +173,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         tokio::spawn(RuntimeSyncer::follow_changes(node.0.workers.clone()));
         tokio::spawn(node.clone().note_lock());
         tokio::spawn(node.clone().count_changes());
+        tokio::spawn(node.clone().measure_starts());
         tokio::spawn(node.clone().run(parts.runtime, parts.trigger));
         node
     }
@@ -177,11 +196,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
 
     /// The configuration in force.
     pub fn configuration(&self) -> Configuration {
-        self.0
-            .configuration
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone()
+        self.0.configuration.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
     /// How far a shutdown is, and every step.
@@ -224,13 +239,12 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
 
     /// Starts the intake; resolves when it has gone through the desired pods once.
     fn start_intake(&self, runtime: Arc<R>) -> impl Future<Output = ()> + use<R, I> {
-        let recorder: Arc<dyn Recorder> = Arc::new(self.0.decisions.clone());
         let intake = Intake::new(
             runtime,
             self.0.workers.clone(),
             self.0.statuses.clone(),
             Admission::default().then(self.0.gate.clone()),
-            recorder,
+            Arc::clone(&self.0.recorder),
         );
         let mut passed = intake.passes();
         let desired = self.desired();
@@ -281,7 +295,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             policy: self.0.policy.subscribe(),
             reports: Arc::new(self.0.reports.clone()),
             state_file: Some(StateFile::in_directory(state)),
-            recorder: Arc::new(self.0.decisions.clone()),
+            recorder: Arc::clone(&self.0.recorder),
             progress: self.0.progress.clone(),
             clock: self.0.wall.clone(),
             boot_id: self.0.identity.boot_id.clone(),
@@ -341,8 +355,8 @@ pub fn policy_of(periods: &ShutdownPeriods) -> Policy {
         ShutdownPeriods::ByPriority(groups) => {
             Policy::by_priority(groups.iter().map(|group| GroupPeriod {
                 priority: group.priority,
-                shutdown_grace_period_seconds: i64::try_from(group.period.as_secs())
-                    .unwrap_or(i64::MAX),
+                shutdown_grace_period_seconds:
+                    i64::try_from(group.period.as_secs()).unwrap_or(i64::MAX),
             }))
         }
     };

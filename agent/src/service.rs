@@ -19,6 +19,7 @@ use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 use crate::config::{Config, ConfigError, RuntimeKind};
 use crate::control::{ControlSocket, Limits, Server, SocketError};
 use crate::manifests::{DesiredManifests, ManifestDirectory};
+use crate::metrics;
 use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
 
 pub use host::{host_name, wall_clock};
@@ -96,10 +97,8 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     make_directories(&config)?;
     // The socket comes first: it is what keeps a second agent from touching the first one's pods.
     let socket = bind(&options, &config).await?;
-    let identity = Identity {
-        name: config.node_name_or(&host::host_name()),
-        boot_id: host::boot_id(),
-    };
+    let identity =
+        Identity { name: config.node_name_or(&host::host_name()), boot_id: host::boot_id() };
     let runtime = Arc::new(
         ProcessRuntime::open(process_config(&config, &identity, &wall))
             .await
@@ -107,7 +106,9 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     );
     let stop = CancellationToken::new();
     let manifests = manifests(&config, &identity, &wall, &stop);
-    let inhibitor = Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
+    let inhibitor =
+        Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
+    let metrics_address = config.metrics_address;
     let node = Node::start(NodeParts {
         configuration,
         runtime,
@@ -116,13 +117,22 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
         identity,
         trigger: Trigger::LoginManager,
         wall,
+        refused_signals: LogindInhibitor::refused_signals,
     });
     let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
+    // Clones share the limits: scrapes over TCP cannot crowd out root on the socket.
+    let scraped = metrics_address.map(|address| {
+        let again = metrics::TRY_AGAIN;
+        tokio::spawn(metrics::serve_over_tcp(server.clone(), address, again, stop.clone()))
+    });
     let served = tokio::spawn(server.serve(socket));
     control_loop::ControlLoop { options, node, inhibitor, notifier }.run().await;
     stop.cancel();
     // The server takes its socket away; a failure of it was logged by then.
     let _ = served.await;
+    if let Some(scraped) = scraped {
+        let _ = scraped.await;
+    }
     Ok(())
 }
 
@@ -189,7 +199,8 @@ fn manifests(
     stop: &CancellationToken,
 ) -> watch::Receiver<Arc<DesiredManifests>> {
     let Some(path) = config.static_pod_path.clone() else {
-        let none = DesiredManifests { generation: 1, complete: true, ..DesiredManifests::default() };
+        let none =
+            DesiredManifests { generation: 1, complete: true, ..DesiredManifests::default() };
         return watch::Sender::new(Arc::new(none)).subscribe();
     };
     let rescan = config.file_check_frequency;

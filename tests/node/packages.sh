@@ -23,6 +23,9 @@ if [ "${1:-build}" = test ]; then
     need dbus-send dbus-bin
     need nsenter util-linux
     need sha256sum coreutils
+    # Prometheus' own parser, which reads what the agent's metrics page says.
+    /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null ||
+        missing="$missing python3-prometheus-client"
 fi
 if [ -z "$missing" ]; then
     exit 0

@@ -35,6 +35,12 @@ impl Decision {
                 told.pod("podRejected", pod, &format!("rejected, {reason}: {message}"));
                 told.field("reason", &**reason).field("message", &**message);
             }
+            Event::PodRestarted { pod, .. } => {
+                told.pod("podRestarted", pod, "came back under its old UID, started again");
+            }
+            Event::OrphanFound { pod } => {
+                told.pod("orphanFound", pod, "runs but is not wanted, ending it");
+            }
             Event::KillRequested { pod, by, grace } => {
                 let why = reason_text(*by);
                 told.pod(

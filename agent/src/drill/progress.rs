@@ -85,7 +85,11 @@ impl Screen {
             }
             if group.started.is_some() && !*started {
                 *started = true;
-                out.line(&format!("priority {:>10}: {} asked to end", group.priority, pods(group.pods)))?;
+                out.line(&format!(
+                    "priority {:>10}: {} asked to end",
+                    group.priority,
+                    pods(group.pods)
+                ))?;
             }
             if group.finished.is_some() && !*ended {
                 *ended = true;
@@ -113,12 +117,8 @@ fn bar(group: &GroupProgress, color: bool) -> String {
 fn result(group: &GroupProgress) -> String {
     let Some(started) = group.started else { return format!("{} waiting", pods(group.pods)) };
     let took = group.finished.unwrap_or_else(Instant::now).duration_since(started);
-    let mut text = format!(
-        "{} of {} ended, {}",
-        group.ended,
-        group.pods,
-        seconds(took.as_secs_f64())
-    );
+    let mut text =
+        format!("{} of {} ended, {}", group.ended, group.pods, seconds(took.as_secs_f64()));
     if group.forced > 0 {
         text.push_str(&format!(", {} by SIGKILL", group.forced));
     }

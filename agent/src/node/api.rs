@@ -1,6 +1,5 @@
 //! What the control socket asks of the node.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -123,28 +122,7 @@ impl<R: Runtime, I: Inhibitor> AgentApi for Node<R, I> {
     }
 
     fn metrics(&self) -> String {
-        let held = self.0.inhibitor.state().borrow().lock == LockState::Held;
-        let mut text = String::new();
-        let mut gauge = |name: &str, help: &str, value: f64| {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
-        };
-        let number = |flag: bool| if flag { 1.0 } else { 0.0 };
-        gauge(
-            "winddown_inhibitor_held",
-            "Whether the node's shutdown waits for this agent.",
-            number(held),
-        );
-        let pods = u32::try_from(self.0.workers.active_pods().len()).unwrap_or(u32::MAX);
-        gauge("winddown_active_pods", "Pods that hold a place on the node.", f64::from(pods));
-        let problems = u32::try_from(self.0.manifests.borrow().errors.len()).unwrap_or(u32::MAX);
-        gauge(
-            "winddown_manifest_problems",
-            "Things wrong in the manifests directory.",
-            f64::from(problems),
-        );
-        text.push_str("# EOF\n");
-        text
+        self.0.metrics.text(self.facts())
     }
 }
 

@@ -69,7 +69,9 @@ impl Recorder for Decisions {
 /// What an operator has to act on is a warning; the rest is the story.
 fn log(event: &Event, text: &str) {
     match event {
-        Event::SyncFailed { .. } | Event::PodRejected { .. } | Event::ExceededGracePeriod { .. } => {
+        Event::SyncFailed { .. }
+        | Event::PodRejected { .. }
+        | Event::ExceededGracePeriod { .. } => {
             tracing::warn!("{text}");
         }
         Event::GroupEnded { left, .. } | Event::ShutdownEnded { left, .. } if *left > 0 => {

@@ -6,11 +6,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{Event, Inhibitor, PodKiller, Recorder, Runtime};
-use winddown_shutdown::{
-    DrainOrder, PodEnd, ProgressPhase, ProgressSender, ShutdownReport, drain,
-};
+use winddown_shutdown::{DrainOrder, PodEnd, ProgressPhase, ProgressSender, ShutdownReport, drain};
 
-use super::{Decisions, Node};
+use super::Node;
 use crate::api::{DrainEvent, DrainRequest, ErrorCode};
 use crate::control::ApiError;
 
@@ -41,7 +39,10 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let order = DrainOrder {
             policy: Arc::clone(&self.0.policy.borrow()),
             time: request.timeout_seconds.map(Duration::from_secs),
-            recorder: Arc::new(Tell { decisions: self.0.decisions.clone(), events: events.clone() }),
+            recorder: Arc::new(Tell {
+                recorder: Arc::clone(&self.0.recorder),
+                events: events.clone(),
+            }),
             progress: ProgressSender::new(),
             clock: self.0.wall.clone(),
             boot_id: self.0.identity.boot_id.clone(),
@@ -73,13 +74,13 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
 
 /// Passes on what the run records about groups.
 struct Tell {
-    decisions: Decisions,
+    recorder: Arc<dyn Recorder>,
     events: mpsc::UnboundedSender<DrainEvent>,
 }
 
 impl Recorder for Tell {
     fn record(&self, event: &Event) {
-        self.decisions.record(event);
+        self.recorder.record(event);
         let told = match event {
             Event::GroupStarted { priority, pods, allowed } => DrainEvent::GroupStarted {
                 priority: *priority,

@@ -224,7 +224,8 @@ fn state(lifecycle: Lifecycle) -> api::PodState {
 fn containers(status: &kube::PodStatus) -> Vec<api::ContainerStatus> {
     let init = status.init_container_statuses.iter().flatten().map(|c| {
         // A restartable init container keeps running once it has started; an ordinary one ends.
-        let sidecar = c.started == Some(true) && c.state.as_ref().is_some_and(|s| s.running.is_some());
+        let sidecar =
+            c.started == Some(true) && c.state.as_ref().is_some_and(|s| s.running.is_some());
         container(c, if sidecar { "sidecar" } else { "init" })
     });
     let regular = status.container_statuses.iter().flatten().map(|c| container(c, "regular"));

@@ -42,6 +42,7 @@ fn bench(runtime: FakeRuntime, login: FakeInhibitor) -> Bench {
         identity: Identity { name: "n1".into(), boot_id: "boot".into() },
         trigger: Trigger::LoginManager,
         wall,
+        refused_signals: |_| 0,
     });
     Bench { node, runtime, login, manifests, state }
 }

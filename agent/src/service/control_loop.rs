@@ -31,9 +31,11 @@ pub(super) struct ControlLoop {
 impl ControlLoop {
     /// Runs until SIGTERM or SIGINT, and ends the pods then if the machine goes down.
     pub(super) async fn run(self) {
-        let (Some(mut term), Some(mut int), Some(mut hup)) =
-            (listen(SignalKind::terminate()), listen(SignalKind::interrupt()), listen(SignalKind::hangup()))
-        else {
+        let (Some(mut term), Some(mut int), Some(mut hup)) = (
+            listen(SignalKind::terminate()),
+            listen(SignalKind::interrupt()),
+            listen(SignalKind::hangup()),
+        ) else {
             return;
         };
         let mut state = self.inhibitor.state();
@@ -94,8 +96,10 @@ impl ControlLoop {
                     tracing::info!(field = change.field, "reload: in force now");
                 }
                 for change in &changes.needs_restart {
-                    tracing::warn!(field = change.field,
-                        "reload: this field stays as it was until `systemctl restart winddown`");
+                    tracing::warn!(
+                        field = change.field,
+                        "reload: this field stays as it was until `systemctl restart winddown`"
+                    );
                 }
                 if changes.is_empty() {
                     tracing::info!("reload: nothing has changed");

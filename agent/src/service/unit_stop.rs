@@ -28,10 +28,11 @@ pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
     notifier: &Notifier,
 ) {
     let announced = inhibitor.state().borrow().preparing;
-    let going_down = announced || is_going_down(PATIENCE).await.unwrap_or_else(|error| {
-        tracing::debug!(%error, "taken for a restart of the agent");
-        false
-    });
+    let going_down = announced
+        || is_going_down(PATIENCE).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "taken for a restart of the agent");
+            false
+        });
     if !going_down {
         tracing::info!("the agent ends; the pods go on");
         return;
@@ -41,9 +42,8 @@ pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
     if announced {
         // The run that the login manager set off is the one that counts.
         let mut progress = node.progress();
-        let over = progress.wait_for(|p| {
-            matches!(p.phase, ProgressPhase::Released | ProgressPhase::Cancelled)
-        });
+        let over = progress
+            .wait_for(|p| matches!(p.phase, ProgressPhase::Released | ProgressPhase::Cancelled));
         let _ = tokio::time::timeout(wanted + SLACK, over).await;
         return;
     }

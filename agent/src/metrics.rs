@@ -1,0 +1,151 @@
+//! The node's metrics, in the OpenMetrics text format.
+//!
+//! # Behaviour
+//! What happens is counted as it is told ([`Metrics`] is a [`Recorder`] and a [`WorkerObserver`]); how things stand is
+//! handed in at each scrape as [`NodeFacts`], so that all samples of one scrape are of one moment.
+//! Families that the kubelet has keep its names, labels and meanings; the others begin with
+//! `winddown_`. `docs/metrics.md` lists all of them.
+//!
+//! # Limits
+//! No label carries a pod's name, and every label has a bounded set of values, so the number of
+//! series does not grow with pods or with time.
+
+mod counted;
+mod document;
+mod facts;
+mod labelled;
+mod port;
+mod process;
+mod starting;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::registry::Registry;
+use winddown_shared::{Event, Pod, PodUid, Recorder, WallClock, WallTime, WorkerObserver};
+use winddown_shutdown::StateTimes;
+
+use counted::Counted;
+use starting::Starting;
+
+pub use facts::{InhibitorFacts, NodeFacts};
+pub use port::{TRY_AGAIN, serve_over_tcp};
+pub use process::{ProcessReader, ProcessUsage};
+pub use starting::Start;
+
+/// Everything that is counted. One for each node; there is no global one.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    counted: Counted,
+    wall: WallClock,
+    /// A shutdown is under way.
+    ending: AtomicBool,
+    starting: Starting,
+}
+
+impl Metrics {
+    /// Nothing counted yet. `last` holds the times of the last shutdown, as its state file has them.
+    pub fn new(wall: WallClock, last: StateTimes) -> Self {
+        let mut registry = Registry::default();
+        let counted = Counted::register(&mut registry);
+        counted.shutdown_start.set(unix_seconds(last.start));
+        counted.shutdown_end.set(unix_seconds(last.end));
+        let ending = AtomicBool::new(false);
+        Self { registry, counted, wall, ending, starting: Starting::default() }
+    }
+
+    /// All metrics as an OpenMetrics document, `# EOF` included. Waits for nothing.
+    pub fn text(&self, facts: NodeFacts) -> String {
+        let mut now = Registry::default();
+        now.register_collector(Box::new(facts));
+        let mut text = String::with_capacity(16 * 1024);
+        // Writing to a String cannot fail.
+        let _ = encode_registry(&mut text, &now);
+        let _ = encode_registry(&mut text, &self.registry);
+        let _ = encode_eof(&mut text);
+        text
+    }
+
+    /// Resolves when pods were admitted of which it is not known yet whether they run. Cancel-safe.
+    pub async fn pods_start(&self) {
+        self.starting.any().await;
+    }
+
+    /// Looks at the pods that were admitted and measures those that run now. Says whether some have
+    /// still to start.
+    pub fn look_at_starts(&self, look: impl FnMut(&PodUid) -> Start) -> bool {
+        let measured = |took: Duration| self.counted.pod_start.observe(took.as_secs_f64());
+        self.starting.settle(look, measured)
+    }
+
+    fn shutdown_began(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+        self.counted.shutdown_start.set(unix_seconds(Some(self.wall.now())));
+        self.counted.shutdown_end.set(0);
+    }
+
+    /// A run that was over before it was called off has its end already.
+    fn shutdown_ended(&self) {
+        if self.ending.swap(false, Ordering::Relaxed) {
+            self.counted.shutdown_end.set(unix_seconds(Some(self.wall.now())));
+        }
+    }
+}
+
+impl WorkerObserver for Metrics {
+    fn pod_started(&self, pod: &Pod, waited: Duration) {
+        self.counted.worker_start.observe(waited.as_secs_f64());
+        let containers = pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
+        let containers = u32::try_from(containers).unwrap_or(u32::MAX);
+        self.counted.containers_per_pod.observe(f64::from(containers));
+    }
+
+    fn step_ended(&self, operation: &'static str, took: Duration) {
+        self.counted.step(operation).observe(took.as_secs_f64());
+    }
+}
+
+impl Recorder for Metrics {
+    fn record(&self, event: &Event) {
+        let counted = &self.counted;
+        match event {
+            Event::PodRejected { pod, reason, .. } => {
+                self.starting.forget(&pod.uid);
+                counted.rejection(reason).inc();
+            }
+            Event::PodAdmitted { pod } => self.starting.begin(&pod.uid),
+            Event::PodRestarted { is_static, .. } => {
+                counted.restarted(*is_static).inc();
+            }
+            Event::OrphanFound { .. } => {
+                counted.orphans.inc();
+            }
+            Event::PodStopped { pod, took, forced } => {
+                self.starting.forget(&pod.uid);
+                counted.pod_stop.observe(took.as_secs_f64());
+                if !forced.is_empty() && self.ending.load(Ordering::Relaxed) {
+                    counted.cut_killed.inc();
+                }
+            }
+            Event::GroupEnded { priority, took, .. } => {
+                counted.group(*priority).observe(took.as_secs_f64());
+            }
+            Event::ShutdownStarted { .. } => self.shutdown_began(),
+            Event::ShutdownEnded { left, .. } => {
+                counted.cut_left.inc_by(u64::try_from(*left).unwrap_or(u64::MAX));
+                self.shutdown_ended();
+            }
+            Event::ShutdownCancelled { .. } => self.shutdown_ended(),
+            _ => {}
+        }
+    }
+}
+
+/// Whole seconds, as the kubelet gives them; 0 stands for never.
+fn unix_seconds(time: Option<WallTime>) -> i64 {
+    time.map_or(0, |time| time.as_second())
+}

@@ -1,0 +1,160 @@
+//! What is counted as it happens: counters, durations, and the times of the last shutdown.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry, Unit};
+use winddown_shared::admission_metric_reason;
+
+use super::labelled::Labelled;
+
+/// Upper bounds in seconds of what the kubelet measures with its default buckets.
+const DEFAULT: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Upper bounds in seconds of what takes as long as a pod's grace.
+const GRACE: [f64; 14] =
+    [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+
+/// Upper bounds of a number of containers.
+const CONTAINERS: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
+
+/// Groups that are told apart. Configurations with more are rare, and none is refused.
+const MOST_GROUPS: usize = 16;
+
+/// More than [`admission_metric_reason`] has.
+const MOST_REASONS: usize = 64;
+
+/// What asks for a worker's step; the last is the step after which nothing is left to do.
+const OPERATIONS: [&str; 5] = ["sync", "update", "create", "kill", "terminated"];
+
+#[derive(Debug)]
+pub(super) struct Counted {
+    restarted: [Counter; 2],
+    pub(super) orphans: Counter,
+    steps: Labelled<Histogram>,
+    pub(super) worker_start: Histogram,
+    pub(super) containers_per_pod: Histogram,
+    rejections: Labelled<Counter>,
+    pub(super) shutdown_start: Gauge,
+    pub(super) shutdown_end: Gauge,
+    groups: Labelled<Histogram>,
+    pub(super) cut_killed: Counter,
+    pub(super) cut_left: Counter,
+    pub(super) pod_stop: Histogram,
+    pub(super) pod_start: Histogram,
+}
+
+impl Counted {
+    /// Everything at zero. Series whose label values are known are there from the start: a rate over
+    /// a series that appears with its first event would miss it.
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let restarted = labelled(
+            registry,
+            "kubelet_restarted_pods",
+            "static",
+            2,
+            "Pods started again because they were deleted and came back under the same UID",
+        );
+        let orphans = Counter::default();
+        let help = "Pods found in the container runtime that no source wants and no worker knows";
+        registry.register("kubelet_orphaned_runtime_pods", help, orphans.clone());
+        let steps = Labelled::new("operation_type", OPERATIONS.len(), || Histogram::new(DEFAULT));
+        let help = "From the update that asked for a step of a pod's worker to the step's end";
+        seconds(registry, "kubelet_pod_worker_duration", help, steps.clone());
+        for operation in OPERATIONS {
+            steps.of(operation);
+        }
+        let help = "How long a pod was known before its worker began";
+        let worker_start = histogram(registry, "kubelet_pod_worker_start_duration", help, &DEFAULT);
+        let containers_per_pod = Histogram::new(CONTAINERS);
+        let help = "How many regular containers the pods had that were started";
+        registry.register("kubelet_containers_per_pod_count", help, containers_per_pod.clone());
+        let rejections = labelled(
+            registry,
+            "kubelet_admission_rejections",
+            "reason",
+            MOST_REASONS,
+            "Pods that were refused, by reason",
+        );
+        rejections.of("NodeShutdown");
+        let help = "When the last shutdown began, in seconds since 1970; 0 if there was none";
+        let shutdown_start = gauge(registry, "kubelet_graceful_shutdown_start_time", help);
+        let help =
+            "When the last shutdown had ended its pods, in seconds since 1970; 0 if it did not";
+        let shutdown_end = gauge(registry, "kubelet_graceful_shutdown_end_time", help);
+        let groups = Labelled::new("priority", MOST_GROUPS, || Histogram::new(GRACE));
+        let help = "How long a group of pods took to end at a shutdown or a drain";
+        seconds(registry, "winddown_shutdown_group_duration", help, groups.clone());
+        let cut = labelled(
+            registry,
+            "winddown_pods_cut",
+            "how",
+            2,
+            "Pods that a shutdown ended with SIGKILL (killed) or left running (left)",
+        );
+        let help = "From the first request to end a pod to its last container's exit";
+        let pod_stop = histogram(registry, "winddown_pod_stop_duration", help, &GRACE);
+        let help = "From letting a pod in to its containers running";
+        let pod_start = histogram(registry, "winddown_pod_start_duration", help, &GRACE);
+        Self {
+            restarted: [restarted.of(""), restarted.of("true")],
+            orphans,
+            steps,
+            worker_start,
+            containers_per_pod,
+            rejections,
+            shutdown_start,
+            shutdown_end,
+            groups,
+            cut_killed: cut.of("killed"),
+            cut_left: cut.of("left"),
+            pod_stop,
+            pod_start,
+        }
+    }
+
+    pub(super) fn restarted(&self, is_static: bool) -> &Counter {
+        &self.restarted[usize::from(is_static)]
+    }
+
+    pub(super) fn step(&self, operation: &str) -> Histogram {
+        self.steps.of(operation)
+    }
+
+    pub(super) fn group(&self, priority: i32) -> Histogram {
+        self.groups.of(&priority.to_string())
+    }
+
+    pub(super) fn rejection(&self, reason: &str) -> Counter {
+        self.rejections.of(admission_metric_reason(reason))
+    }
+}
+
+fn labelled(
+    registry: &mut Registry,
+    name: &str,
+    label: &'static str,
+    most: usize,
+    help: &str,
+) -> Labelled<Counter> {
+    let counters = Labelled::new(label, most, Counter::default);
+    registry.register(name, help, counters.clone());
+    counters
+}
+
+fn histogram(registry: &mut Registry, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+    let histogram = Histogram::new(buckets.iter().copied());
+    seconds(registry, name, help, histogram.clone());
+    histogram
+}
+
+fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge {
+    let gauge = Gauge::default();
+    seconds(registry, name, help, gauge.clone());
+    gauge
+}
+
+/// The library appends the unit to the name, as it appends `_total` to a counter's.
+fn seconds(registry: &mut Registry, name: &str, help: &str, metric: impl Metric) {
+    registry.register_with_unit(name, help, Unit::Seconds, metric);
+}

@@ -1,0 +1,64 @@
+//! Writes single families of values that are known at the scrape.
+
+use std::fmt;
+
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabel, EncodeMetric,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+
+/// The document being written. Names come without their unit and without `_total`: both are added.
+pub(super) struct Document<'a, 'b>(pub(super) &'a mut DescriptorEncoder<'b>);
+
+impl Document<'_, '_> {
+    /// A gauge of one sample.
+    pub(super) fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        value: impl EncodeGaugeValue,
+    ) -> fmt::Result {
+        let encoder = self.0.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        ConstGauge::new(value).encode(encoder)
+    }
+
+    /// A gauge of several samples, each with its labels.
+    pub(super) fn gauges<L: EncodeLabel + Copy, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: &[([L; N], usize)],
+    ) -> fmt::Result {
+        let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, value) in samples {
+            ConstGauge::new(*value).encode(encoder.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// A counter of one sample.
+    pub(super) fn counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        value: impl EncodeCounterValue,
+    ) -> fmt::Result {
+        let encoder = self.0.encode_descriptor(name, help, unit, MetricType::Counter)?;
+        ConstCounter::new(value).encode(encoder)
+    }
+
+    /// What does not change while the program runs.
+    pub(super) fn info<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        labels: &[(&'static str, &'static str); N],
+    ) -> fmt::Result {
+        self.0.encode_descriptor(name, help, None, MetricType::Info)?.encode_info(labels)
+    }
+}

@@ -1,0 +1,154 @@
+//! How things stand at the moment of a scrape.
+
+use std::fmt;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::Unit;
+use winddown_shared::{ByOrigin, PodCounts};
+
+use super::document::Document;
+use super::process::ProcessUsage;
+
+/// How a node stands now.
+#[derive(Clone, Debug, Default)]
+pub struct NodeFacts {
+    /// Its pods.
+    pub pods: PodCounts,
+    /// Its hold on the machine's shutdown.
+    pub inhibitor: InhibitorFacts,
+    /// Things wrong in the manifests directory.
+    pub manifest_problems: usize,
+    /// What the agent uses; none when it is not known.
+    pub process: Option<ProcessUsage>,
+}
+
+/// The hold on the machine's shutdown.
+#[derive(Clone, Debug, Default)]
+pub struct InhibitorFacts {
+    /// A shutdown waits for this agent.
+    pub held: bool,
+    /// How long it waits at most; none when that is not known.
+    pub delay_max: Option<Duration>,
+    /// How long the configuration needs it to wait.
+    pub delay_wanted: Duration,
+    /// Shutdown signals that were not believed.
+    pub refused_signals: u64,
+}
+
+impl Collector for NodeFacts {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut out = Document(&mut encoder);
+        self.encode_pods(&mut out)?;
+        self.encode_node(&mut out)?;
+        match &self.process {
+            Some(usage) => encode_process(&mut out, usage),
+            None => Ok(()),
+        }
+    }
+}
+
+impl NodeFacts {
+    fn encode_pods(&self, out: &mut Document<'_, '_>) -> fmt::Result {
+        let PodCounts { desired, active, mirrors, working } = &self.pods;
+        out.gauges(
+            "kubelet_desired_pods",
+            "Pods that a source wants on this node, refused and ended ones included.",
+            &by_origin(*desired),
+        )?;
+        out.gauges(
+            "kubelet_active_pods",
+            "Desired pods that have not come to their end.",
+            &by_origin(*active),
+        )?;
+        out.gauge(
+            "kubelet_mirror_pods",
+            "The API server's images of static pods.",
+            None,
+            *mirrors,
+        )?;
+        let mut samples = Vec::with_capacity(15);
+        for (lifecycle, stage) in working.stages() {
+            for (config, origin, value) in [
+                ("desired", "", stage.desired.regular),
+                ("desired", "true", stage.desired.from_manifests),
+                ("orphan", "", stage.orphan.regular),
+                ("orphan", "true", stage.orphan.from_manifests),
+                ("runtime_only", "unknown", stage.runtime_only),
+            ] {
+                let labels = [("lifecycle", lifecycle), ("config", config), ("static", origin)];
+                samples.push((labels, value));
+            }
+        }
+        out.gauges(
+            "kubelet_working_pods",
+            "Pods that have a worker, by stage, by whether a source wants them, and by origin.",
+            &samples,
+        )
+    }
+
+    fn encode_node(&self, out: &mut Document<'_, '_>) -> fmt::Result {
+        let InhibitorFacts { held, delay_max, delay_wanted, refused_signals } = &self.inhibitor;
+        out.gauge(
+            "winddown_inhibitor_held",
+            "Whether the machine's shutdown waits for this agent.",
+            None,
+            i64::from(*held),
+        )?;
+        if let Some(delay) = delay_max {
+            out.gauge(
+                "winddown_inhibit_delay_max",
+                "How long the login manager lets a shutdown wait at most.",
+                Some(&Unit::Seconds),
+                delay.as_secs_f64(),
+            )?;
+        }
+        out.gauge(
+            "winddown_inhibit_delay_wanted",
+            "How long a shutdown has to wait for the configured grace periods.",
+            Some(&Unit::Seconds),
+            delay_wanted.as_secs_f64(),
+        )?;
+        out.counter(
+            "winddown_refused_shutdown_signals",
+            "Shutdown signals that were not believed: not from the login manager, or denied by it.",
+            None,
+            *refused_signals,
+        )?;
+        out.gauge(
+            "winddown_manifest_problems",
+            "Things wrong in the manifests directory.",
+            None,
+            self.manifest_problems,
+        )?;
+        out.info("winddown_build", "The program.", &[("version", env!("CARGO_PKG_VERSION"))])
+    }
+}
+
+/// The kubelet's label is empty, not `false`, for pods of the API server.
+fn by_origin(pods: ByOrigin) -> [([(&'static str, &'static str); 1], usize); 2] {
+    [([("static", "")], pods.regular), ([("static", "true")], pods.from_manifests)]
+}
+
+fn encode_process(out: &mut Document<'_, '_>, usage: &ProcessUsage) -> fmt::Result {
+    let (seconds, bytes) = (Some(&Unit::Seconds), Some(&Unit::Bytes));
+    let help = "User and system time used by the agent.";
+    out.counter("process_cpu", help, seconds, usage.cpu_seconds)?;
+    let help = "Resident memory of the agent.";
+    out.gauge("process_resident_memory", help, bytes, usage.resident_bytes)?;
+    let help = "Virtual memory of the agent.";
+    out.gauge("process_virtual_memory", help, bytes, usage.virtual_bytes)?;
+    if let Some(open) = usage.open_fds {
+        out.gauge("process_open_fds", "Open file descriptors of the agent.", None, open)?;
+    }
+    if let Some(most) = usage.max_fds {
+        let help = "The most file descriptors that the agent may have open.";
+        out.gauge("process_max_fds", help, None, most)?;
+    }
+    if let Some(started) = usage.started_at {
+        let help = "When the agent started, in seconds since 1970.";
+        out.gauge("process_start_time", help, seconds, started)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! A family of metrics told apart by one label with a bounded set of values.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::{MetricType, TypedMetric};
+
+/// What a value is counted as once there are as many as there may be.
+const OTHER: &str = "other";
+
+/// One metric per value of a label, in the order of the values. Clones share their metrics.
+///
+/// Unlike the library's `Family` it is encoded in a fixed order and cannot grow without bound.
+#[derive(Debug)]
+pub(super) struct Labelled<M>(Arc<Inner<M>>);
+
+struct Inner<M> {
+    label: &'static str,
+    most: usize,
+    make: fn() -> M,
+    series: Mutex<BTreeMap<String, M>>,
+}
+
+impl<M: Clone> Labelled<M> {
+    /// A family that may grow to `most` values; what comes after that is counted as `other`, which
+    /// is one more.
+    pub(super) fn new(label: &'static str, most: usize, make: fn() -> M) -> Self {
+        Self(Arc::new(Inner { label, most, make, series: Mutex::default() }))
+    }
+
+    /// The metric of one value, made if there is none yet.
+    pub(super) fn of(&self, value: &str) -> M {
+        let mut series = self.0.lock();
+        if let Some(metric) = series.get(value) {
+            return metric.clone();
+        }
+        let value = if series.len() < self.0.most { value } else { OTHER };
+        series.entry(value.to_owned()).or_insert_with(self.0.make).clone()
+    }
+}
+
+impl<M> Clone for Labelled<M> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<M> Inner<M> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, M>> {
+        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<M> fmt::Debug for Inner<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Inner({}, {} series)", self.label, self.lock().len())
+    }
+}
+
+impl<M: EncodeMetric + TypedMetric> EncodeMetric for Labelled<M> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        for (value, metric) in self.0.lock().iter() {
+            metric.encode(encoder.encode_family(&[(self.0.label, value.as_str())])?)?;
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        M::TYPE
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}

@@ -1,0 +1,43 @@
+//! Metrics and health over TCP, where the configuration asks for it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::control::{AgentApi, Server};
+
+/// How long an address that cannot be had is left alone; see [`serve_over_tcp`].
+pub const TRY_AGAIN: Duration = Duration::from_secs(10);
+
+/// Answers metrics and health on `address` until `stop` is cancelled.
+///
+/// An address that cannot be had (in use, or of an interface that is not up yet) is said once and
+/// tried again after every `again`: a node must lose neither its protection nor its metrics for good
+/// over a port.
+pub async fn serve_over_tcp<A: AgentApi>(
+    server: Server<A>,
+    address: SocketAddr,
+    again: Duration,
+    stop: CancellationToken,
+) {
+    let mut said = false;
+    let listener = loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(error) if !said => {
+                said = true;
+                tracing::error!(%address, %error,
+                    "metricsAddress: no metrics over TCP for now; trying again every {again:?}");
+            }
+            Err(_) => {}
+        }
+        tokio::select! {
+            () = tokio::time::sleep(again) => {}
+            () = stop.cancelled() => return,
+        }
+    };
+    tracing::info!(%address, "metrics are served over TCP");
+    server.serve_metrics(listener).await;
+}

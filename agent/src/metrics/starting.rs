@@ -1,0 +1,89 @@
+//! The pods that were let in and do not run yet.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use winddown_shared::{PodUid, PodUidMap};
+
+/// How far a pod is that was let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Its containers run, or have run to their end.
+    Running,
+    /// Not yet.
+    NotYet,
+    /// It has failed or is gone.
+    Never,
+}
+
+/// Since when pods are starting. A pod that ran before the agent did is not among them.
+#[derive(Debug, Default)]
+pub(super) struct Starting {
+    since: Mutex<PodUidMap<Instant>>,
+    any: Notify,
+}
+
+impl Starting {
+    pub(super) fn begin(&self, uid: &PodUid) {
+        self.lock().insert(uid.clone(), Instant::now());
+        self.any.notify_one();
+    }
+
+    pub(super) fn forget(&self, uid: &PodUid) {
+        self.lock().remove(uid);
+    }
+
+    /// Resolves when a pod began to start since the last call.
+    pub(super) async fn any(&self) {
+        self.any.notified().await;
+    }
+
+    /// Takes out those that run, with the time they took, and those that never will. Says whether
+    /// some are left.
+    pub(super) fn settle(
+        &self,
+        mut look: impl FnMut(&PodUid) -> Start,
+        mut took: impl FnMut(Duration),
+    ) -> bool {
+        let now = Instant::now();
+        let mut since = self.lock();
+        since.retain(|uid, begun| match look(uid) {
+            Start::NotYet => true,
+            Start::Never => false,
+            Start::Running => {
+                took(now.duration_since(*begun));
+                false
+            }
+        });
+        !since.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PodUidMap<Instant>> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_pods_that_come_to_run_are_measured_and_none_is_kept_after_its_end() {
+        let starting = Starting::default();
+        let [slow, failed, stopped] = ["slow", "failed", "stopped"].map(PodUid::new);
+        for uid in [&slow, &failed, &stopped] {
+            starting.begin(uid);
+        }
+        starting.any().await;
+        starting.forget(&stopped);
+        let mut took = Vec::new();
+        let look = |uid: &PodUid| if *uid == failed { Start::Never } else { Start::NotYet };
+        assert!(starting.settle(look, |t| took.push(t)));
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(!starting.settle(|_| Start::Running, |t| took.push(t)));
+        assert_eq!(took, [Duration::from_secs(3)]);
+        assert!(starting.lock().is_empty());
+    }
+}

@@ -1,0 +1,162 @@
+//! What each event counts, and that no label can grow.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as kube;
+use winddown_shared::{PodLabel, PodUid};
+
+use super::*;
+
+fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+fn label() -> PodLabel {
+    PodLabel { namespace: "default".into(), name: "web".into(), uid: PodUid::new("uid-1") }
+}
+
+fn metrics() -> Metrics {
+    let wall = WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap());
+    Metrics::new(wall, StateTimes::default())
+}
+
+/// The value of one sample, named with its labels.
+fn value(metrics: &Metrics, sample: &str) -> Option<f64> {
+    let text = metrics.text(NodeFacts::default());
+    let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '))?;
+    Some(line.parse().unwrap())
+}
+
+fn series(text: &str) -> usize {
+    text.lines().filter(|line| !line.starts_with('#')).count()
+}
+
+fn rejected(reason: &str) -> Event {
+    Event::PodRejected { pod: label(), reason: reason.into(), message: "no".into() }
+}
+
+fn stopped(forced: &[&str]) -> Event {
+    let forced = forced.iter().map(|&name| Arc::from(name)).collect();
+    Event::PodStopped { pod: label(), took: secs(2), forced }
+}
+
+#[test]
+fn restarts_orphans_and_refusals_are_counted_from_their_events() {
+    let metrics = metrics();
+    metrics.record(&Event::PodRestarted { pod: label(), is_static: true });
+    metrics.record(&Event::PodRestarted { pod: label(), is_static: true });
+    metrics.record(&Event::PodRestarted { pod: label(), is_static: false });
+    metrics.record(&Event::OrphanFound { pod: label() });
+    metrics.record(&rejected("NodeShutdown"));
+    metrics.record(&Event::PodAdmitted { pod: label() });
+    assert_eq!(value(&metrics, r#"kubelet_restarted_pods_total{static="true"}"#), Some(2.0));
+    assert_eq!(value(&metrics, r#"kubelet_restarted_pods_total{static=""}"#), Some(1.0));
+    assert_eq!(value(&metrics, "kubelet_orphaned_runtime_pods_total"), Some(1.0));
+    let refused = r#"kubelet_admission_rejections_total{reason="NodeShutdown"}"#;
+    assert_eq!(value(&metrics, refused), Some(1.0));
+}
+
+#[test]
+fn a_shutdown_leaves_its_times_and_what_it_cut() {
+    let metrics = metrics();
+    metrics.record(&stopped(&["main"]));
+    metrics.record(&Event::ShutdownStarted { pods: 3, budget: secs(30) });
+    assert_eq!(value(&metrics, "kubelet_graceful_shutdown_start_time_seconds"), Some(1.8e9));
+    assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(0.0));
+    metrics.record(&stopped(&[]));
+    metrics.record(&stopped(&["main", "log"]));
+    metrics.record(&Event::GroupEnded { priority: -10, took: secs(7), left: 1 });
+    metrics.record(&Event::ShutdownEnded { took: secs(30), left: 1 });
+    metrics.record(&stopped(&["main"]));
+    assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(1.8e9));
+    assert_eq!(value(&metrics, r#"winddown_pods_cut_total{how="killed"}"#), Some(1.0));
+    assert_eq!(value(&metrics, r#"winddown_pods_cut_total{how="left"}"#), Some(1.0));
+    assert_eq!(value(&metrics, "winddown_pod_stop_duration_seconds_count"), Some(4.0));
+    let group = r#"winddown_shutdown_group_duration_seconds_sum{priority="-10"}"#;
+    assert_eq!(value(&metrics, group), Some(7.0));
+}
+
+#[test]
+fn a_shutdown_that_was_called_off_has_an_end_and_cuts_nothing_after_it() {
+    let metrics = metrics();
+    metrics.record(&Event::ShutdownStarted { pods: 3, budget: secs(30) });
+    metrics.record(&Event::ShutdownCancelled { spared_groups: 1 });
+    metrics.record(&stopped(&["main"]));
+    assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(1.8e9));
+    assert_eq!(value(&metrics, r#"winddown_pods_cut_total{how="killed"}"#), Some(0.0));
+}
+
+#[test]
+fn the_times_of_the_shutdown_before_this_boot_are_there_from_the_start() {
+    let start = WallTime::from_second(1_700_000_000).unwrap();
+    let last = StateTimes { start: Some(start), end: None };
+    let metrics = Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH), last);
+    assert_eq!(value(&metrics, "kubelet_graceful_shutdown_start_time_seconds"), Some(1.7e9));
+    // A start without an end: the shutdown before did not come to its end.
+    assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(0.0));
+}
+
+#[test]
+fn durations_of_workers_are_told_apart_by_what_asked_for_the_step() {
+    let metrics = metrics();
+    for operation in ["sync", "update", "create", "kill", "terminated"] {
+        metrics.step_ended(operation, Duration::from_millis(30));
+        let name = "kubelet_pod_worker_duration_seconds";
+        let sample = format!(r#"{name}_bucket{{le="0.05",operation_type="{operation}"}}"#);
+        assert_eq!(value(&metrics, &sample), Some(1.0));
+        let sample = format!(r#"{name}_bucket{{le="0.025",operation_type="{operation}"}}"#);
+        assert_eq!(value(&metrics, &sample), Some(0.0));
+    }
+}
+
+#[test]
+fn the_start_of_a_worker_and_the_containers_of_its_pod_are_measured() {
+    let metrics = metrics();
+    let pod: kube::Pod = serde_json::from_value(serde_json::json!({
+        "metadata": { "name": "web", "namespace": "default", "uid": "uid-1" },
+        "spec": {
+            "initContainers": [{ "name": "init" }],
+            "containers": [{ "name": "a" }, { "name": "b" }, { "name": "c" }],
+        },
+    }))
+    .unwrap();
+    metrics.pod_started(&Pod::new(pod).unwrap(), Duration::from_millis(1));
+    assert_eq!(value(&metrics, "kubelet_pod_worker_start_duration_seconds_sum"), Some(0.001));
+    assert_eq!(value(&metrics, "kubelet_containers_per_pod_count_sum"), Some(3.0));
+}
+
+#[test]
+fn a_reason_is_counted_as_itself_only_if_it_is_a_known_one() {
+    for (reason, label) in [
+        ("NodeShutdown", "NodeShutdown"),
+        ("OutOfmemory", "OutOfmemory"),
+        ("OutOfnvidia.com/gpu", "OutOfExtendedResources"),
+        ("TaintToleration", "TaintToleration"),
+        ("NodeAffinity", "NodeAffinity"),
+        ("PodFeatureUnsupported", "PodFeatureUnsupported"),
+        ("my-own\n\"reason\"", "Other"),
+        ("", "Other"),
+    ] {
+        let metrics = metrics();
+        metrics.record(&rejected(reason));
+        let sample = format!("kubelet_admission_rejections_total{{reason=\"{label}\"}}");
+        assert_eq!(value(&metrics, &sample), Some(1.0), "{reason:?}");
+    }
+}
+
+#[test]
+fn no_number_of_priorities_and_reasons_makes_more_series_than_a_bound() {
+    let metrics = metrics();
+    for n in 0..10_000 {
+        metrics.record(&Event::GroupEnded { priority: n, took: secs(1), left: 0 });
+        metrics.record(&rejected(&format!("Reason{n}")));
+        metrics.record(&rejected(&format!("OutOfexample.com/{n}")));
+    }
+    let text = metrics.text(NodeFacts::default());
+    let groups = text.matches("winddown_shutdown_group_duration_seconds_count").count();
+    assert_eq!(groups, 17, "16 priorities and the rest");
+    let other = r#"winddown_shutdown_group_duration_seconds_count{priority="other"} 9984"#;
+    assert!(text.contains(other), "{text}");
+    assert_eq!(text.matches("kubelet_admission_rejections_total").count(), 3);
+    assert!(series(&text) < 500, "{}", series(&text));
+}

@@ -1,0 +1,124 @@
+//! A node on in-memory containers and a scripted login manager.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as kube;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tempfile::TempDir;
+use tokio::sync::watch;
+use winddown::config::{Config, ShutdownPeriods};
+use winddown::control::AgentApi;
+use winddown::manifests::DesiredManifests;
+use winddown::node::{Configuration, Identity, Node, NodeParts};
+use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
+use winddown_shared::{LockState, Pod, WallClock, WallTime};
+use winddown_shutdown::Trigger;
+
+pub(crate) type TestNode = Node<FakeRuntime, FakeInhibitor>;
+
+pub(crate) struct Bed {
+    pub(crate) node: TestNode,
+    pub(crate) runtime: FakeRuntime,
+    pub(crate) login: FakeInhibitor,
+    manifests: watch::Sender<Arc<DesiredManifests>>,
+    _state: TempDir,
+}
+
+pub(crate) fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+impl Bed {
+    /// A node with 30 s, 10 of them for critical pods, on a login manager that gives 40 s.
+    pub(crate) fn new() -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let manifests = watch::Sender::new(Arc::new(DesiredManifests::default()));
+        let (runtime, login) = (FakeRuntime::default(), FakeInhibitor::holding(secs(40)));
+        let config = Config {
+            state_directory: state.path().to_owned(),
+            shutdown: ShutdownPeriods::Total { total: secs(30), critical: secs(10) },
+            ..Config::default()
+        };
+        let node = Node::start(NodeParts {
+            configuration: Configuration {
+                config: Arc::new(config),
+                file: None,
+                warnings: Vec::new(),
+                loaded_at: WallTime::UNIX_EPOCH,
+            },
+            runtime: Arc::new(runtime.clone()),
+            inhibitor: Arc::new(login.clone()),
+            manifests: manifests.subscribe(),
+            identity: Identity { name: "n1".into(), boot_id: "boot".into() },
+            trigger: Trigger::LoginManager,
+            wall: WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap()),
+            refused_signals: |_| 3,
+        });
+        Self { node, runtime, login, manifests, _state: state }
+    }
+
+    /// Makes these the pods of the manifests directory.
+    pub(crate) fn want(&self, pods: &[Pod]) {
+        self.manifests.send_modify(|now| {
+            let generation = now.generation + 1;
+            let pods = pods.to_vec();
+            *now = Arc::new(DesiredManifests {
+                generation,
+                complete: true,
+                pods,
+                ..DesiredManifests::default()
+            });
+        });
+    }
+
+    /// The same, and lets the node work for a (paused) second.
+    pub(crate) async fn run(&self, pods: &[Pod]) {
+        self.want(pods);
+        tokio::time::sleep(secs(1)).await;
+    }
+
+    pub(crate) async fn released(&self) {
+        use winddown_shared::Inhibitor;
+        let mut state = self.login.state();
+        let released = state.wait_for(|s| s.lock == LockState::Released);
+        tokio::time::timeout(secs(300), released).await.unwrap().unwrap();
+        tokio::time::sleep(secs(1)).await;
+    }
+
+    pub(crate) fn scrape(&self) -> String {
+        self.node.metrics()
+    }
+}
+
+pub(crate) fn pod(name: &str, priority: i32, grace: i64) -> Pod {
+    let source = ("kubernetes.io/config.source".to_owned(), "file".to_owned());
+    Pod::new(kube::Pod {
+        metadata: ObjectMeta {
+            name: Some(name.into()),
+            namespace: Some("default".into()),
+            uid: Some(format!("uid-{name}")),
+            annotations: Some([source].into()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(kube::PodSpec {
+            containers: vec![kube::Container { name: "main".into(), ..kube::Container::default() }],
+            priority: Some(priority),
+            termination_grace_period_seconds: Some(grace),
+            ..kube::PodSpec::default()
+        }),
+        status: None,
+    })
+    .unwrap()
+}
+
+/// The samples, without comments.
+pub(crate) fn samples(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| !line.starts_with('#'))
+}
+
+/// The value of one sample, named with its labels.
+pub(crate) fn value(text: &str, sample: &str) -> f64 {
+    let line = samples(text).find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {sample} in:\n{text}")).parse().unwrap()
+}

@@ -1,0 +1,124 @@
+//! The document as Prometheus' own reference parser of OpenMetrics reads it.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use super::bed::{Bed, pod, secs};
+
+/// Reads a document from standard input and prints `family type unit samples` for each family.
+/// The parser refuses what the specification forbids: wrong suffixes, clashing names, counters
+/// without `_total`, buckets out of order, a unit that is not in the name, text after `# EOF`.
+const SCRIPT: &str = "\
+import sys
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+for family in text_string_to_metric_families(sys.stdin.read()):
+    assert family.documentation, family.name
+    print(family.name, family.type, family.unit or '-', len(family.samples))
+";
+
+/// What may stand at the end of a name and is a unit; without one the metric is a number of things.
+const UNITS: [&str; 2] = ["seconds", "bytes"];
+
+/// Where the parser can be: Debian's package is for the system's Python only.
+const PYTHONS: [&str; 2] = ["/usr/bin/python3", "python3"];
+
+/// A Python that has the parser, or nothing, after saying so.
+fn python_or_skip(test: &str) -> Option<&'static str> {
+    let has_parser = |python: &&str| {
+        let mut command = Command::new(python);
+        command.args(["-c", "import prometheus_client.openmetrics.parser"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    let found = PYTHONS.into_iter().find(has_parser);
+    if found.is_none() {
+        let why = "no OpenMetrics parser; apt install python3-prometheus-client";
+        assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{why}");
+        println!("SKIPPED: {test}: {why}");
+    }
+    found
+}
+
+fn parse(python: &str, document: &str) -> Result<String, String> {
+    let mut child = Command::new(python)
+        .args(["-c", SCRIPT])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(document.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_parser_of_prometheus_reads_every_family() {
+    let test = "the_parser_of_prometheus_reads_every_family";
+    let Some(python) = python_or_skip(test) else { return };
+    let bed = Bed::new();
+    check(python, &bed.scrape());
+    let pods = [pod("web", 0, 30), pod("stuck", -5, 30), pod("dns", 2_000_000_000, 30)];
+    bed.runtime.stop_takes(pods[1].uid(), secs(100));
+    bed.run(&pods).await;
+    bed.login.prepare();
+    bed.released().await;
+    bed.run(&[pod("late", 0, 30)]).await;
+    let families = check(python, &bed.scrape());
+    let documented = documented();
+    assert_eq!(families, documented, "docs/metrics.md lists other families than a scrape");
+}
+
+#[test]
+fn the_parser_refuses_what_prometheus_would_refuse() {
+    let Some(python) = python_or_skip("the_parser_refuses_what_prometheus_would_refuse") else {
+        return;
+    };
+    for wrong in [
+        "# TYPE a counter\na 1\n# EOF\n",
+        "# TYPE a_total counter\na_total_total 1\n",
+        "# TYPE a gauge\na{b=\"c} 1\n# EOF\n",
+    ] {
+        assert!(parse(python, wrong).is_err(), "{wrong}");
+    }
+}
+
+/// The families of a document: name, with `_total` or `_info` as a query has it, and type.
+fn check(python: &str, document: &str) -> Vec<(String, String)> {
+    let told = parse(python, document).unwrap_or_else(|error| panic!("{error}\n{document}"));
+    let mut families = Vec::new();
+    for line in told.lines() {
+        let [name, kind, unit, samples] = line.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        assert_ne!(samples, "0", "{name} has no sample");
+        let wanted = UNITS.into_iter().find(|unit| name.ends_with(unit)).unwrap_or("-");
+        assert_eq!(unit, wanted, "unit of {name}");
+        let own = ["kubelet_", "winddown_", "process_"];
+        assert!(own.iter().any(|prefix| name.starts_with(prefix)), "{name}");
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        families.push((format!("{name}{suffix}"), kind.to_owned()));
+    }
+    families.sort();
+    families
+}
+
+/// The families of the table in the documentation.
+fn documented() -> Vec<(String, String)> {
+    let page = include_str!("../../../docs/metrics.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let mut families: Vec<_> = rows
+        .map(|row| {
+            let mut cells = row.split('|').map(str::trim);
+            let name = cells.next().unwrap().trim_end_matches('`');
+            (name.to_owned(), cells.next().unwrap().to_owned())
+        })
+        .collect();
+    families.sort();
+    families
+}
