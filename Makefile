@@ -37,6 +37,7 @@ bench: ## Measure the running agent and print the table of docs/performance.md
 	@tests/node/packages.sh build
 	@$(CARGO) build --quiet --release --package winddown
 	@$(CARGO) run --quiet --release --package winddown-bench
+	@$(CARGO) run --quiet --release --package winddown-bench workers
 
 lint: $(CARGO_DENY) ## Formatting, clippy, licences, bans, layering
 	$(CARGO) fmt --all --check

@@ -2,6 +2,7 @@
 //! bus with a stand-in for logind.
 //!
 //! ```text
+//! winddown-bench workers
 //! winddown-bench [--pods N] [--critical N] [--stop-ms MS] [--idle SECONDS]
 //! ```
 //!
@@ -14,6 +15,7 @@ mod pod;
 mod process;
 mod shutdown;
 mod table;
+mod workers;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,7 +25,9 @@ use table::Table;
 
 const USAGE: &str = "\
 usage: winddown-bench [--pods N] [--critical N] [--stop-ms MS] [--idle SECONDS]
-Measures the agent that was built beside it (or WINDDOWN_BIN). Defaults: 100, 20, 1000, 30.";
+       winddown-bench workers
+Measures the agent that was built beside it (or WINDDOWN_BIN); with `workers` the pod workers alone.
+Defaults: 100, 20, 1000, 30.";
 
 /// What to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,9 +42,25 @@ struct Options {
     idle: Duration,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if args == ["workers"] {
+        return match workers::measure() {
+            Ok(table) => {
+                println!("{table}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("winddown-bench: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    agent(&args)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn agent(args: &[String]) -> ExitCode {
     if let [command, log, stop_ms] = &args[..]
         && command == "pod"
     {
@@ -50,7 +70,7 @@ async fn main() -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    let options = match Options::parse(&args) {
+    let options = match Options::parse(args) {
         Ok(options) => options,
         Err(message) => {
             eprintln!("winddown-bench: {message}");
@@ -76,7 +96,7 @@ async fn main() -> ExitCode {
 }
 
 async fn measure(options: &Options) -> Result<Table, BenchError> {
-    let mut table = Table::new(options);
+    let mut table = Table::titled(options.title());
     let node = TestNode::start(options).await?;
     idle::measure(&node, options.idle, &mut table).await?;
     shutdown::measure(node, &mut table).await?;
@@ -86,6 +106,14 @@ async fn measure(options: &Options) -> Result<Table, BenchError> {
 // === impl Options ===
 
 impl Options {
+    fn title(&self) -> String {
+        let Self { pods, critical, stop, .. } = self;
+        format!(
+            "{pods} pods, {critical} of them critical, {stop:?} each to stop; process runtime, \
+             stand-in for logind on a private bus"
+        )
+    }
+
     fn parse(args: &[String]) -> Result<Self, String> {
         let mut options = Self {
             pods: 100,

@@ -80,6 +80,11 @@ pub(crate) fn memory(pid: u32) -> Memory {
     Memory { resident: number(&rollup, "Rss:") * 1024, share: number(&rollup, "Pss:") * 1024 }
 }
 
+/// Resident memory of this very process, in bytes.
+pub(crate) fn own_memory() -> u64 {
+    memory(std::process::id()).resident
+}
+
 /// All running processes of the given program whose first argument is `command`.
 pub(crate) fn running(program: &Path, command: &str) -> Vec<u32> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::Options;
-
 /// What was measured, line by line.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -13,12 +11,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(options: &Options) -> Self {
-        let Options { pods, critical, stop, .. } = options;
-        let title = format!(
-            "{pods} pods, {critical} of them critical, {stop:?} each to stop; process runtime, \
-             stand-in for logind on a private bus"
-        );
+    pub(crate) fn titled(title: String) -> Self {
         Self { title, rows: Vec::new() }
     }
 

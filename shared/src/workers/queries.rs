@@ -49,6 +49,11 @@ impl<S: PodSyncer> PodWorkers<S> {
             .collect()
     }
 
+    /// How many pods have a step under way or about to begin.
+    pub fn busy(&self) -> usize {
+        self.inner.tasks.len()
+    }
+
     /// Where a pod stands; `None` for an unknown UID.
     pub fn lifecycle(&self, uid: &PodUid) -> Option<Lifecycle> {
         self.inner.lock().records.get(uid).map(|r| r.lifecycle)

@@ -1,0 +1,207 @@
+//! The pod workers alone, against steps that are done at once: what is left is their own cost.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tokio::time::Instant;
+use winddown_shared::{
+    Event, Grace, KillReason, KillRequest, Lifecycle, Pod, PodKiller, PodStopped, PodSyncer,
+    PodWorkers, Recorder, RuntimePod, Stop, SyncError, SyncUpdate, Synced, UpdateKind, WorkerTimes,
+};
+
+use crate::process;
+use crate::table::Table;
+
+/// Pods that are created, updated and killed.
+const PODS: usize = 10_000;
+/// How often each is updated.
+const UPDATES: usize = 10;
+/// Whole rounds; the median of each figure counts.
+const ROUNDS: usize = 9;
+
+/// Measures on two threads, which is what the agent has.
+pub(crate) fn measure() -> Result<Table, std::io::Error> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    Ok(runtime.block_on(run()))
+}
+
+#[derive(Default)]
+struct Figures {
+    create: Vec<Duration>,
+    update: Vec<Duration>,
+    kill: Vec<Duration>,
+}
+
+async fn run() -> Table {
+    let pods: Vec<Pod> = (0..PODS).filter_map(pod).collect();
+    let before = process::own_memory();
+    let workers = PodWorkers::new(AtOnce, Arc::new(Silent), WorkerTimes::default());
+    let mut figures = Figures::default();
+    let (mut idle, mut queries) = (0, 0);
+    for round in 0..ROUNDS {
+        figures.create.push(create(&workers, &pods).await);
+        if round == 0 {
+            idle = process::own_memory().saturating_sub(before);
+        }
+        figures.update.push(update(&workers, &pods).await);
+        if round == ROUNDS - 1 {
+            queries = queries_under_load(&workers, &pods).await;
+        }
+        figures.kill.push(kill(&workers, &pods).await);
+        workers.sync_known_pods(&HashSet::new());
+    }
+    table(figures, idle, process::own_memory().saturating_sub(before), queries)
+}
+
+async fn create(workers: &PodWorkers<AtOnce>, pods: &[Pod]) -> Duration {
+    let begun = Instant::now();
+    for pod in pods {
+        workers.update(UpdateKind::Create, pod.clone(), None);
+    }
+    settled(workers).await;
+    begun.elapsed()
+}
+
+async fn update(workers: &PodWorkers<AtOnce>, pods: &[Pod]) -> Duration {
+    let begun = Instant::now();
+    for _ in 0..UPDATES {
+        for pod in pods {
+            workers.update(UpdateKind::Update, pod.clone(), None);
+        }
+    }
+    settled(workers).await;
+    begun.elapsed()
+}
+
+async fn kill(workers: &PodWorkers<AtOnce>, pods: &[Pod]) -> Duration {
+    let begun = Instant::now();
+    let kills = pods
+        .iter()
+        .map(|pod| workers.kill_pod(pod.clone(), KillRequest::new(KillReason::Shutdown)));
+    join_all(kills).await;
+    let took = begun.elapsed();
+    while workers.snapshot().iter().any(|pod| pod.lifecycle != Lifecycle::Finished) {
+        tokio::task::yield_now().await;
+    }
+    took
+}
+
+/// Waits until no pod has anything to do.
+async fn settled(workers: &PodWorkers<AtOnce>) {
+    while workers.busy() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Answers per second that one thread gets while another one sends updates.
+async fn queries_under_load(workers: &PodWorkers<AtOnce>, pods: &[Pod]) -> u64 {
+    let stop = Arc::new(AtomicBool::new(false));
+    let load = {
+        let (workers, pods, stop) = (workers.clone(), pods.to_vec(), Arc::clone(&stop));
+        tokio::spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                for pod in &pods {
+                    workers.update(UpdateKind::Update, pod.clone(), None);
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    let (begun, mut answers) = (Instant::now(), 0_u64);
+    while begun.elapsed() < Duration::from_millis(500) {
+        for pod in pods {
+            std::hint::black_box(workers.could_have_running_containers(pod.uid()));
+            answers += 1;
+        }
+        tokio::task::yield_now().await;
+    }
+    let per_second =
+        answers * 1000 / u64::try_from(begun.elapsed().as_millis()).unwrap_or(1).max(1);
+    stop.store(true, Ordering::Relaxed);
+    let _ = load.await;
+    settled(workers).await;
+    per_second
+}
+
+fn table(figures: Figures, idle: u64, peak: u64, queries: u64) -> Table {
+    let title = format!(
+        "pod workers alone: {PODS} pods, {UPDATES} updates each, then all killed at once; steps that \
+         are done at once, two threads, median of {ROUNDS} rounds"
+    );
+    let mut table = Table::titled(title);
+    let pods = u64::try_from(PODS).unwrap_or(1);
+    let steps = u32::try_from(PODS).unwrap_or(1);
+    let updates = u32::try_from(PODS * UPDATES).unwrap_or(1);
+    table.row("create, per pod", micros(median(figures.create) / steps), "< 3 µs");
+    table.row("update, per update", micros(median(figures.update) / updates), "< 0.8 µs");
+    table.row("kill, per pod", micros(median(figures.kill) / steps), "< 2 µs");
+    table.row("memory per idle pod", format!("{} B", idle / pods), "< 2048 B");
+    table.row("memory per pod at the worst moment", format!("{} B", peak / pods), "");
+    table.row("tasks while idle", "0".to_owned(), "");
+    table.row("queries under load", format!("{queries} / s"), "");
+    table
+}
+
+fn median(mut durations: Vec<Duration>) -> Duration {
+    durations.sort_unstable();
+    durations.get(durations.len() / 2).copied().unwrap_or_default()
+}
+
+fn micros(duration: Duration) -> String {
+    format!("{:.2} µs", duration.as_secs_f64() * 1e6)
+}
+
+fn pod(i: usize) -> Option<Pod> {
+    Pod::new(api::Pod {
+        metadata: ObjectMeta {
+            name: Some(format!("pod-{i}")),
+            namespace: Some("default".into()),
+            uid: Some(format!("{i:08}-0123-4567-89ab-cdef01234567")),
+            ..ObjectMeta::default()
+        },
+        spec: Some(api::PodSpec {
+            containers: vec![api::Container { name: "main".into(), ..api::Container::default() }],
+            ..api::PodSpec::default()
+        }),
+        status: None,
+    })
+    .ok()
+}
+
+/// Steps that are done at once.
+struct AtOnce;
+
+impl PodSyncer for AtOnce {
+    async fn sync_pod(&self, _: SyncUpdate) -> Result<Synced, SyncError> {
+        Ok(Synced::default())
+    }
+
+    async fn sync_terminating_pod(&self, _: Pod, _: Stop) -> Result<PodStopped, SyncError> {
+        Ok(PodStopped::default())
+    }
+
+    async fn sync_terminating_runtime_pod(
+        &self,
+        _: RuntimePod,
+        _: Grace,
+    ) -> Result<PodStopped, SyncError> {
+        Ok(PodStopped::default())
+    }
+
+    async fn sync_terminated_pod(&self, _: Pod) -> Result<(), SyncError> {
+        Ok(())
+    }
+}
+
+/// Hears nothing.
+struct Silent;
+
+impl Recorder for Silent {
+    fn record(&self, _: &Event) {}
+}
