@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 
 #[tokio::main(flavor = "current_thread")]
 async fn agent(args: &[String]) -> ExitCode {
-    if let [command, log, stop_ms] = &args[..]
+    if let [command, log, stop_ms] = args
         && command == "pod"
     {
         return pod::run(log.as_ref(), stop_ms.parse().unwrap_or(0)).await;
