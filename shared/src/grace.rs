@@ -1,10 +1,12 @@
 //! The time a stop may take.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use crate::lock::{Mutex, MutexGuard};
 
 /// Stands for "never" where an instant is needed: 30 years, which every clock can add.
 pub(crate) const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);

@@ -124,7 +124,7 @@ impl<R: Runtime> Intake<R> {
     async fn find_running(&mut self) {
         let mut wait = Duration::from_millis(100);
         loop {
-            match self.runtime.list_pods().await {
+            match self.what_runs().await {
                 Ok(pods) => return self.note(pods, &HashMap::new()),
                 Err(error) => {
                     tracing::warn!(%error, "the runtime does not say what runs; asking again");
@@ -138,15 +138,23 @@ impl<R: Runtime> Intake<R> {
     async fn apply(&mut self, wanted: &DesiredPods) {
         let uids: HashSet<PodUid> = wanted.pods.iter().map(|p| p.uid().clone()).collect();
         self.drop_undesired(&uids);
+        // First, so that a static pod waits for what an older manifest of its name has left.
+        self.end_strays(&uids, wanted.complete);
+        // Of two static pods of one name, the one that runs already comes first.
+        for pod in wanted.pods.iter().filter(|p| self.ran_before(p.uid())).collect::<Vec<_>>() {
+            self.take(pod);
+        }
         for pod in &wanted.pods {
             self.take(pod);
         }
         let tracked = self.workers.sync_known_pods(&uids);
+        self.statuses.retain(|uid| uids.contains(uid) || tracked.contains_key(uid));
         self.start_again(&tracked);
         if self.list_at <= Instant::now() {
             self.list(&tracked).await;
+            self.end_strays(&uids, wanted.complete);
         }
-        self.clear_up(&tracked, wanted.complete).await;
+        self.forget_remains(&tracked).await;
     }
 
     /// Ends the pods that left their source.
@@ -157,7 +165,6 @@ impl<R: Runtime> Intake<R> {
             let Some(desired) = self.desired.remove(&uid) else { continue };
             // A refused pod is known to a worker only if it was deleted as well.
             if desired.refused.is_some() && self.workers.lifecycle(&uid).is_none() {
-                self.statuses.remove(&uid);
                 continue;
             }
             self.workers.request_kill(desired.pod, &KillRequest::new(KillReason::Removed));
@@ -179,7 +186,7 @@ impl<R: Runtime> Intake<R> {
             None => {
                 // What runs already was admitted before the agent restarted, and must be known to
                 // its worker even while admission is closed: a shutdown has to end it.
-                let runs = matches!(self.found.get(pod.uid()), Some(Found::Running(_)));
+                let runs = self.ran_before(pod.uid());
                 // What ends needs no room; what is to start after its former self has ended is asked
                 // when that is so.
                 let ends = is_over(pod) || self.workers.is_termination_requested(pod.uid());
@@ -190,6 +197,10 @@ impl<R: Runtime> Intake<R> {
                 self.desired.insert(pod.uid().clone(), Desired { pod: pod.clone(), refused });
             }
         }
+    }
+
+    fn ran_before(&self, uid: &PodUid) -> bool {
+        matches!(self.found.get(uid), Some(Found::Running(_)))
     }
 
     fn ask(&self, pod: &Pod) -> Option<Rejection> {

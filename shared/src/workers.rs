@@ -18,7 +18,8 @@
 //! what runs, the source knows what should, and the first syncs bring the two together.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -26,6 +27,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::lock::{Mutex, MutexGuard};
 use crate::syncer::{PodSyncer, RuntimeView, UpdateKind};
 use crate::{
     Event, KillError, KillRequest, Pod, PodKiller, PodLabel, PodStopped, PodUid, Recorder,
@@ -39,10 +41,10 @@ mod record;
 mod state;
 mod static_names;
 mod task;
-mod timetable;
-mod waiters;
 #[cfg(test)]
 mod tests;
+mod timetable;
+mod waiters;
 
 pub use observer::WorkerObserver;
 pub use queries::PodSnapshot;
@@ -100,6 +102,8 @@ struct Inner<S> {
     timer: Notify,
     tasks: TaskTracker,
     root: CancellationToken,
+    /// No further step is taken. The token says so too, behind a lock.
+    shut_down: AtomicBool,
 }
 
 // === impl PodWorkers ===
@@ -128,8 +132,9 @@ impl<S: PodSyncer> PodWorkers<S> {
             timer: Notify::new(),
             tasks: TaskTracker::new(),
             root: root.clone(),
+            shut_down: AtomicBool::new(false),
         });
-        tokio::spawn(task::run_timer(inner.clone()));
+        start(task::run_timer(inner.clone()));
         Self { inner, _guard: Arc::new(root.drop_guard()) }
     }
 
@@ -220,8 +225,10 @@ impl<S: PodSyncer> PodWorkers<S> {
         known
     }
 
-    /// Stops all work and waits until no step is under way. Containers are left as they are.
+    /// Stops all work and waits until no step is under way. Containers are left as they are, and no
+    /// step is taken after that, whoever asks.
     pub async fn shut_down(&self) {
+        self.inner.shut_down.store(true, Ordering::Relaxed);
         self.inner.root.cancel();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
@@ -238,12 +245,7 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
 
     fn active_pods(&self) -> Vec<Pod> {
         let state = self.inner.lock();
-        state
-            .records
-            .values()
-            .filter(|r| r.may_run())
-            .filter_map(|r| r.pod().cloned())
-            .collect()
+        state.records.values().filter(|r| r.may_run()).filter_map(|r| r.pod().cloned()).collect()
     }
 }
 
@@ -310,9 +312,19 @@ impl<S: PodSyncer> Inner<S> {
 
     fn spawn(self: &Arc<Self>, wake: Option<Wake>) {
         if let Some((uid, generation)) = wake {
-            self.tasks.spawn(task::run(self.clone(), uid, generation));
+            start(self.tasks.track_future(task::run(self.clone(), uid, generation)));
         }
     }
+}
+
+/// Runs a task beside this one.
+fn start(task: impl Future<Output = ()> + Send + 'static) {
+    #[cfg(test)]
+    if crate::lock::is_scheduled() {
+        shuttle::future::spawn(task);
+        return;
+    }
+    tokio::spawn(task);
 }
 
 /// The grace, half as much again, and never less than ten seconds; saturating.

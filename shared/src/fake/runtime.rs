@@ -32,6 +32,7 @@ struct State {
     failing: bool,
     forget_fails: u32,
     lists: usize,
+    lists_hang: bool,
     starts: Vec<PodUid>,
     stops: Vec<PodUid>,
     forgotten: Vec<PodUid>,
@@ -94,6 +95,11 @@ impl FakeRuntime {
     /// Whether any container of the pod runs.
     pub fn runs(&self, uid: &PodUid) -> bool {
         self.lock().pods.get(uid).is_some_and(|p| p.status.any_running())
+    }
+
+    /// Listing does not answer from now on, or does again.
+    pub fn hang_lists(&self, hang: bool) {
+        self.lock().lists_hang = hang;
     }
 
     /// How often the runtime was listed.
@@ -225,6 +231,10 @@ impl Runtime for FakeRuntime {
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
         self.lock().lists += 1;
+        let hang = self.lock().lists_hang;
+        if hang {
+            std::future::pending::<()>().await;
+        }
         self.check()?;
         let state = self.lock();
         let pods = state.pods.iter().map(|(uid, pod)| RuntimePod {

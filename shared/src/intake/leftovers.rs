@@ -1,17 +1,21 @@
 //! What the runtime holds beside the pods that the workers know: strays, containers of pods that
 //! have finished, remains of pods that are gone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Intake;
-use crate::{Event, Lifecycle, PodLabel, PodUid, Runtime, RuntimePod};
+use crate::{Event, Lifecycle, PodLabel, PodUid, Runtime, RuntimeError, RuntimePod};
 
 /// How often the runtime is listed although nothing says that it should be: the safety net for an
 /// event that was lost.
 const LIST_AGAIN: Duration = Duration::from_secs(300);
+
+/// How long one call to the runtime may hold up a pass. The runtime bounds its own calls, but by what
+/// its own pods can bear; here every new pod waits.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How soon a listing that failed is tried again.
 const LIST_RETRY: Duration = Duration::from_secs(10);
@@ -48,7 +52,7 @@ impl<R: Runtime> Intake<R> {
 
     /// Lists the runtime. `tracked` is what the workers knew before.
     pub(super) async fn list(&mut self, tracked: &HashMap<PodUid, Lifecycle>) {
-        match self.runtime.list_pods().await {
+        match self.what_runs().await {
             Ok(pods) => self.note(pods, tracked),
             Err(error) => {
                 tracing::warn!(%error, "the runtime does not say what runs; asking again");
@@ -57,13 +61,14 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
+    /// What the runtime lists, within [`PATIENCE`].
+    pub(super) async fn what_runs(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
+        patiently("listing the pods", self.runtime.list_pods()).await
+    }
+
     /// Takes a listing in. What a worker knows is its worker's to handle; only containers of a pod
     /// that had finished before the listing began are nobody's, and are stopped.
-    pub(super) fn note(
-        &mut self,
-        pods: Vec<RuntimePod>,
-        tracked: &HashMap<PodUid, Lifecycle>,
-    ) {
+    pub(super) fn note(&mut self, pods: Vec<RuntimePod>, tracked: &HashMap<PodUid, Lifecycle>) {
         self.list_at = Instant::now() + LIST_AGAIN;
         self.workers.syncer().note_listed(&pods);
         for pod in pods {
@@ -84,27 +89,41 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Ends what runs under UIDs that nobody wants, and removes the remains of pods that are gone.
-    /// While the source is not `complete`, what runs may be wanted all the same.
-    pub(super) async fn clear_up(
-        &mut self,
-        tracked: &HashMap<PodUid, Lifecycle>,
-        complete: bool,
-    ) {
-        let (mut strays, mut remains) = (Vec::new(), Vec::new());
-        for (uid, found) in self.found.iter().filter(|(uid, _)| !tracked.contains_key(*uid)) {
-            let desired = self.desired.get(uid);
-            match found {
-                Found::Running(pod) if complete && desired.is_none_or(|d| d.refused.is_some()) => {
-                    strays.push(pod.clone());
-                }
-                Found::Remains if desired.is_none() => remains.push(uid.clone()),
-                _ => {}
-            }
+    /// Ends what runs under UIDs that nobody wants and no worker knows. While the source is not
+    /// `complete`, what runs may be wanted all the same.
+    pub(super) fn end_strays(&mut self, desired: &HashSet<PodUid>, complete: bool) {
+        if !complete {
+            return;
         }
+        let refused = |uid| self.desired.get(uid).is_some_and(|d| d.refused.is_some());
+        let strays: Vec<RuntimePod> = self
+            .found
+            .iter()
+            .filter(|(uid, _)| !desired.contains(*uid) || refused(uid))
+            .filter(|(uid, _)| self.workers.lifecycle(uid).is_none())
+            .filter_map(|(_, found)| match found {
+                Found::Running(pod) => Some(pod.clone()),
+                Found::Remains => None,
+            })
+            .collect();
         for pod in strays {
             self.end_stray(pod);
         }
+    }
+
+    /// Removes the remains of pods that are gone.
+    pub(super) async fn forget_remains(&mut self, tracked: &HashMap<PodUid, Lifecycle>) {
+        let gone = |uid: &PodUid| {
+            !self.desired.contains_key(uid)
+                && !tracked.contains_key(uid)
+                && self.workers.lifecycle(uid).is_none()
+        };
+        let remains: Vec<PodUid> = self
+            .found
+            .iter()
+            .filter(|(uid, found)| matches!(found, Found::Remains) && gone(uid))
+            .map(|(uid, _)| uid.clone())
+            .collect();
         let mut failed = false;
         for uid in remains {
             failed |= !self.forget(uid).await;
@@ -128,9 +147,8 @@ impl<R: Runtime> Intake<R> {
 
     /// Says whether the remains are gone.
     async fn forget(&mut self, uid: PodUid) -> bool {
-        match self.runtime.forget_pod(&uid).await {
+        match patiently("removing a pod's remains", self.runtime.forget_pod(&uid)).await {
             Ok(()) => {
-                self.statuses.remove(&uid);
                 self.found.remove(&uid);
                 true
             }
@@ -140,4 +158,12 @@ impl<R: Runtime> Intake<R> {
             }
         }
     }
+}
+
+async fn patiently<T>(
+    what: &str,
+    call: impl Future<Output = Result<T, RuntimeError>>,
+) -> Result<T, RuntimeError> {
+    let timeout = |_| RuntimeError::Timeout { what: what.to_owned(), after: PATIENCE };
+    tokio::time::timeout(PATIENCE, call).await.map_err(timeout)?
 }

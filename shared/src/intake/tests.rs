@@ -48,8 +48,7 @@ fn node(runtime: FakeRuntime) -> Node {
     let desired = watch::Sender::new(None);
     let closed = watch::Sender::new(false);
     let admission = Admission::default().then(Gate(closed.subscribe()));
-    let intake =
-        Intake::new(shared, workers.clone(), statuses.clone(), admission, recorder);
+    let intake = Intake::new(shared, workers.clone(), statuses.clone(), admission, recorder);
     tokio::spawn(intake.run(desired.subscribe(), closed.subscribe()));
     tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
     Node { runtime, workers, statuses, desired, closed }

@@ -84,6 +84,19 @@ impl StatusStore {
         }
     }
 
+    /// Forgets every pod that `keep` does not name.
+    pub fn retain(&self, keep: impl Fn(&PodUid) -> bool) {
+        let fewer = {
+            let mut entries = self.entries();
+            let before = entries.len();
+            entries.retain(|uid, _| keep(uid));
+            entries.len() < before
+        };
+        if fewer {
+            self.0.version.send_modify(|v| *v += 1);
+        }
+    }
+
     /// Goes up with every change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.version.subscribe()

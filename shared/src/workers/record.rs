@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::kill::PodStopped;
-use crate::syncer::UpdateKind;
 use super::waiters::EndTeller;
 use crate::grace::after;
+use crate::kill::PodStopped;
+use crate::syncer::UpdateKind;
 use crate::{GraceSender, KillReason, Pod, RuntimePod, StatusOverride};
 
 /// Where a pod stands. It moves down this list and never back; leaving `Finished` means that the
@@ -47,6 +47,7 @@ pub(super) struct Record {
     /// wakes late finds nothing to do.
     pub(super) generation: u64,
     pub(super) full_name: Arc<str>,
+    /// It takes part in [`StaticNames`](super::static_names::StaticNames).
     pub(super) is_static: bool,
     pub(super) lifecycle: Lifecycle,
     /// A task is alive for this record. At most one is.

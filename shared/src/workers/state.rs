@@ -48,10 +48,23 @@ pub(super) enum KillWait {
 #[derive(Debug)]
 pub(super) enum Work {
     /// `waited` is how long the pod waited for its first step, if this is it.
-    Sync { update: SyncUpdate, cancel: Arc<Notify>, waited: Option<Duration> },
-    Terminate { pod: Pod, stop: Stop, since: Instant },
-    TerminateRuntime { pod: RuntimePod, grace: Grace },
-    Finish { pod: Pod },
+    Sync {
+        update: SyncUpdate,
+        cancel: Arc<Notify>,
+        waited: Option<Duration>,
+    },
+    Terminate {
+        pod: Pod,
+        stop: Stop,
+        since: Instant,
+    },
+    TerminateRuntime {
+        pod: RuntimePod,
+        grace: Grace,
+    },
+    Finish {
+        pod: Pod,
+    },
 }
 
 // === updates from outside ===
@@ -189,9 +202,14 @@ impl State {
             }
         }
         let generation = self.next();
+        let names = &mut self.names;
         let record = self.records.entry(uid.clone()).or_insert_with(|| {
-            let full_name = format!("{}_{}", pod.name, pod.namespace).into();
-            Record::new(generation, full_name, false, now)
+            // It may be what an edited manifest has left from before the agent started: it takes
+            // its name like a static pod, so that the new one waits for its end.
+            let full_name: Arc<str> = format!("{}_{}", pod.name, pod.namespace).into();
+            names.enqueue(&full_name, &uid, generation);
+            names.try_start(&full_name, &uid);
+            Record::new(generation, full_name, true, now)
         });
         record.deleted = true;
         record.observed_runtime = true;

@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt;
 use tokio::sync::Notify;
@@ -16,6 +17,10 @@ use crate::{Event, Grace, Pod, PodLabel, PodUid, RuntimePod};
 pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generation: u64) {
     let mut work = inner.lock().next_work(&uid, generation, Instant::now());
     while let Some(step) = work {
+        // Looked at here as well: a step that is done at once would never see it below.
+        if inner.shut_down.load(Ordering::Relaxed) {
+            return;
+        }
         if let Work::Sync { update, waited: Some(waited), .. } = &step {
             inner.observer.pod_started(&update.pod, *waited);
         }
@@ -87,7 +92,10 @@ struct Done {
 enum Told {
     Event(Event),
     /// Complete once it is known when the step is tried again.
-    Failure { pod: PodLabel, error: String },
+    Failure {
+        pod: PodLabel,
+        error: String,
+    },
 }
 
 async fn carry_out<S: PodSyncer>(syncer: &S, work: Work) -> Done {
@@ -129,11 +137,8 @@ async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instan
 }
 
 async fn terminate_runtime<S: PodSyncer>(syncer: &S, pod: RuntimePod, grace: Grace) -> Done {
-    let label = PodLabel {
-        namespace: pod.namespace.clone(),
-        name: pod.name.clone(),
-        uid: pod.uid.clone(),
-    };
+    let label =
+        PodLabel { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone() };
     match caught(syncer.sync_terminating_runtime_pod(pod, grace)).await {
         Ok(stopped) => Done::quiet(Outcome::RuntimePodStopped(Arc::new(stopped))),
         Err(error) => Done::failed(label, &error),

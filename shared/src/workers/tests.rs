@@ -3,6 +3,7 @@
 mod kill;
 mod lifecycle;
 mod random;
+mod schedules;
 mod static_pods;
 
 use std::sync::Arc;
@@ -24,8 +25,7 @@ struct Bench {
 fn bench() -> Bench {
     let syncer = FakeSyncer::default();
     let events = FakeRecorder::default();
-    let workers =
-        PodWorkers::new(syncer.clone(), Arc::new(events.clone()), WorkerTimes::default());
+    let workers = PodWorkers::new(syncer.clone(), Arc::new(events.clone()), WorkerTimes::default());
     Bench { workers, syncer, events }
 }
 

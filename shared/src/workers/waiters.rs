@@ -1,10 +1,11 @@
 //! How everyone who waits for a pod's end learns of it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::Notify;
 
 use crate::kill::PodStopped;
+use crate::lock::{Mutex, MutexGuard};
 
 /// The record's end. Dropping it resolves the wait as well: the record is gone, nothing runs, and no
 /// path through the code can forget a caller.

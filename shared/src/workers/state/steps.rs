@@ -88,7 +88,8 @@ impl State {
             Outcome::Completed => self.completed(uid, generation, now),
             Outcome::Stopped(stopped) => self.stopped(uid, generation, stopped),
             Outcome::RuntimePodStopped(stopped) => {
-                followup.settled = self.runtime_pod_stopped(uid, generation, stopped);
+                let (settled, wake) = self.runtime_pod_stopped(uid, generation, stopped);
+                (followup.settled, followup.wake) = (settled, wake);
             }
             Outcome::Finished => {
                 followup.wake = self.finished(uid, generation);
@@ -201,7 +202,7 @@ impl State {
         record.replay();
     }
 
-    /// Returns whether the UID is unknown or may be forgotten now.
+    /// Returns whether the UID is unknown or may be forgotten now, and who waited for its name.
     ///
     /// A real pod that came under the same UID meanwhile is torn down as well before the UID can be
     /// used again; unless it came to be ended, it is known anew after that.
@@ -210,20 +211,19 @@ impl State {
         uid: &PodUid,
         generation: u64,
         stopped: Arc<PodStopped>,
-    ) -> bool {
-        let Some(record) = self.current(uid, generation) else { return false };
+    ) -> (bool, Option<Wake>) {
+        let Some(record) = self.current(uid, generation) else { return (false, None) };
         record.runtime_pod = None;
         if record.lifecycle == Lifecycle::Finished {
             record.mark_stopped(Lifecycle::Finished, stopped);
-            return record.deleted || record.restart_requested;
+            return (record.deleted || record.restart_requested, None);
         }
         if let Some(pending) = record.pending.as_ref().filter(|p| p.pod.is_some()) {
             record.restart_requested |= pending.kind != UpdateKind::Kill;
-            return false;
+            return (false, None);
         }
         record.mark_stopped(Lifecycle::Finished, stopped);
-        self.remove(uid);
-        true
+        (true, self.remove(uid))
     }
 
     /// Returns the pod that waited for this one's name.

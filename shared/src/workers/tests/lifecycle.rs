@@ -26,10 +26,7 @@ async fn a_running_pod_is_synced_again_after_the_resync_interval() {
 #[tokio::test(start_paused = true)]
 async fn updates_that_come_during_a_sync_are_coalesced_to_the_last() {
     let b = bench();
-    b.syncer.script(
-        &uid("a"),
-        Script { sync_takes: Duration::from_secs(1), ..Script::default() },
-    );
+    b.syncer.script(&uid("a"), Script { sync_takes: Duration::from_secs(1), ..Script::default() });
     b.workers.update(UpdateKind::Create, pod("a"), None);
     settle().await;
     for name in ["one", "two", "three"] {
@@ -207,4 +204,18 @@ async fn no_task_is_left_when_every_pod_is_idle_or_gone() {
 
 fn runtime_pod(name: &str) -> RuntimePod {
     RuntimePod { uid: uid(name), name: name.into(), namespace: "default".into(), running: true }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_step_is_taken_after_a_shut_down_whoever_asks() {
+    let b = bench();
+    b.workers.update(UpdateKind::Create, pod("a"), None);
+    settle().await;
+    b.workers.shut_down().await;
+    b.workers.update(UpdateKind::Create, pod("b"), None);
+    b.workers.look_again(&uid("a"));
+    b.workers.request_kill(pod("a"), &request());
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(b.syncer.calls().len(), 1);
+    assert!(b.workers.kill_pod(pod("a"), request()).await.is_err());
 }

@@ -1,119 +1,246 @@
 //! Random interleavings: whatever is asked in whatever order, the promises hold.
 
 use std::collections::{HashMap, HashSet};
+use std::task::Poll;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use tokio::task::JoinHandle;
 
-use super::{bench, pod_with, settle, static_pod, uid, with_grace};
-use crate::fake::Script;
-use crate::{Lifecycle, Pod, PodKiller, PodUid, RuntimePod, UpdateKind};
+use super::{Bench, bench, pod_with, settle, static_pod, uid, with_grace};
+use crate::fake::{Script, Step};
+use crate::{
+    Event, KillError, Lifecycle, Pod, PodKiller, PodStopped, PodUid, PodWorkers, RuntimePod,
+    RuntimeView, UpdateKind, WorkerTimes,
+};
+
+const PODS: u8 = 8;
 
 #[derive(Clone, Debug)]
 enum Op {
     Create(u8),
     Update(u8),
+    /// Comes with a final phase.
+    Over(u8),
     Kill(u8, u8),
+    /// Not desired any more.
     Orphan(u8),
+    /// Not desired, and wanted anew at once.
+    Recreate(u8),
+    /// The runtime lists it.
     Stray(u8),
     Look(u8),
     Sleep(u16),
-    Script(u8, u8, u8, u8),
+    /// Failing syncs, failing stops, seconds that a stop takes, what is known of its containers.
+    Script(u8, u8, u8, u8, u8),
+    /// The agent ends and another one starts on the same runtime.
+    Restart,
 }
 
 fn op() -> impl Strategy<Value = Op> {
+    let pod = || 0..PODS;
     prop_oneof![
-        3 => (0..6u8).prop_map(Op::Create),
-        2 => (0..6u8).prop_map(Op::Update),
-        3 => (0..6u8, 0..20u8).prop_map(|(p, g)| Op::Kill(p, g)),
-        1 => (0..6u8).prop_map(Op::Orphan),
-        1 => (0..6u8).prop_map(Op::Stray),
-        1 => (0..6u8).prop_map(Op::Look),
-        3 => (1..3000u16).prop_map(Op::Sleep),
-        2 => (0..6u8, 0..4u8, 0..3u8, 0..9u8).prop_map(|(p, f, s, t)| Op::Script(p, f, s, t)),
+        6 => pod().prop_map(Op::Create),
+        4 => pod().prop_map(Op::Update),
+        1 => pod().prop_map(Op::Over),
+        6 => (pod(), 0..20u8).prop_map(|(p, g)| Op::Kill(p, g)),
+        2 => pod().prop_map(Op::Orphan),
+        2 => pod().prop_map(Op::Recreate),
+        2 => pod().prop_map(Op::Stray),
+        2 => pod().prop_map(Op::Look),
+        6 => (1..3000u16).prop_map(Op::Sleep),
+        4 => (pod(), 0..4u8, 0..3u8, 0..9u8, 0..3u8)
+            .prop_map(|(p, f, s, t, v)| Op::Script(p, f, s, t, v)),
+        1 => Just(Op::Restart),
     ]
 }
 
-/// Pods 0 to 2 are static and share one name; the others are ordinary.
+/// The first three are static and share one name; the others are ordinary.
 fn pod(p: u8) -> Pod {
     let name = format!("p{p}");
     if p < 3 { static_pod(&name, "shared") } else { pod_with(&name, &name, |_| {}) }
 }
 
-async fn run(ops: Vec<Op>) {
-    let b = bench();
-    let mut seen: HashMap<PodUid, Lifecycle> = HashMap::new();
-    let mut kills = Vec::new();
-    let mut desired: HashSet<PodUid> = (0..6).map(|p| uid(&format!("p{p}"))).collect();
-    for op in ops {
+fn over(p: u8) -> Pod {
+    let status = k8s_openapi::api::core::v1::PodStatus {
+        phase: Some("Failed".into()),
+        ..Default::default()
+    };
+    let mut object = pod(p).object().clone();
+    object.status = Some(status);
+    Pod::new(object).unwrap()
+}
+
+type Call = JoinHandle<Result<std::sync::Arc<PodStopped>, KillError>>;
+
+/// The workers, and what the promises are held against.
+struct Trial {
+    bench: Bench,
+    desired: HashSet<PodUid>,
+    calls: Vec<Call>,
+    /// The lifecycle last seen of every record.
+    seen: HashMap<PodUid, (u64, Lifecycle)>,
+    /// Records that were asked to end, by generation, and how many steps had been taken by then.
+    killed: HashMap<PodUid, (u64, usize)>,
+}
+
+impl Trial {
+    fn new() -> Self {
+        let desired = (0..PODS).map(|p| pod(p).uid().clone()).collect();
+        let (calls, seen, killed) = (Vec::new(), HashMap::new(), HashMap::new());
+        Self { bench: bench(), desired, calls, seen, killed }
+    }
+
+    fn generation(&self, uid: &PodUid) -> Option<u64> {
+        self.bench.workers.inner.lock().records.get(uid).map(|r| r.generation)
+    }
+
+    async fn apply(&mut self, op: Op) {
+        let workers = self.bench.workers.clone();
         match op {
-            Op::Create(p) => b.workers.update(UpdateKind::Create, pod(p), None),
-            Op::Update(p) => b.workers.update(UpdateKind::Update, pod(p), None),
+            Op::Create(p) => workers.update(UpdateKind::Create, pod(p), None),
+            Op::Update(p) => workers.update(UpdateKind::Update, pod(p), None),
+            Op::Over(p) => workers.update(UpdateKind::Update, over(p), None),
             Op::Kill(p, grace) => {
-                let workers = b.workers.clone();
-                kills.push(tokio::spawn(async move {
-                    workers.kill_pod(pod(p), with_grace(grace.into())).await
-                }));
-                settle().await;
+                let (target, request) = (pod(p), with_grace(grace.into()));
+                let begun = self.bench.syncer.calls().len();
+                let call = async move { workers.kill_pod(target, request).await };
+                let mut call = Box::pin(call);
+                // Polled once here, so that the kill is there before anything else happens.
+                match std::future::poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
+                    Poll::Ready(answer) => self.calls.push(tokio::spawn(async { answer })),
+                    Poll::Pending => self.calls.push(tokio::spawn(call)),
+                }
+                if let Some(generation) = self.generation(pod(p).uid()) {
+                    let entry = (generation, begun);
+                    let known = self.killed.entry(pod(p).uid().clone()).or_insert(entry);
+                    if known.0 != generation {
+                        *known = entry;
+                    }
+                }
             }
             Op::Orphan(p) => {
-                desired.remove(pod(p).uid());
-                b.workers.sync_known_pods(&desired);
-                desired.insert(pod(p).uid().clone());
-                // What is forgotten may start anew.
-                seen.retain(|u, _| b.workers.lifecycle(u).is_some());
+                self.desired.remove(pod(p).uid());
+                workers.sync_known_pods(&self.desired);
+                self.desired.insert(pod(p).uid().clone());
             }
-            Op::Stray(p) => b.workers.kill_runtime_pod(RuntimePod {
+            Op::Recreate(p) => {
+                workers.update(UpdateKind::Create, pod(p), None);
+                workers.sync_known_pods(&self.desired);
+                workers.update(UpdateKind::Create, pod(p), None);
+            }
+            Op::Stray(p) => workers.kill_runtime_pod(RuntimePod {
                 uid: pod(p).uid().clone(),
                 name: pod(p).name().clone(),
                 namespace: pod(p).namespace().clone(),
                 running: true,
             }),
             Op::Look(p) => {
-                b.workers.look_again(pod(p).uid());
+                workers.look_again(pod(p).uid());
             }
             Op::Sleep(ms) => tokio::time::sleep(Duration::from_millis(ms.into())).await,
-            Op::Script(p, fails, stop_fails, takes) => b.syncer.script(
-                pod(p).uid(),
-                Script {
-                    sync_takes: Duration::from_millis(u64::from(takes) * 100),
-                    sync_fails: fails.into(),
-                    terminal: fails == 3,
-                    stop_takes: Duration::from_secs(takes.into()),
-                    stop_fails: stop_fails.into(),
-                    finish_fails: stop_fails.into(),
-                    ..Script::default()
-                },
-            ),
-        }
-        seen.retain(|u, _| b.workers.lifecycle(u).is_some());
-        for s in b.workers.snapshot() {
-            let before = seen.insert(s.uid.clone(), s.lifecycle);
-            // A record that was removed and made anew between two looks starts over, which only a
-            // stray's end can do here; every other step is forward.
-            let forward = before.is_none_or(|l| l <= s.lifecycle);
-            assert!(forward || s.pod.is_none() || s.lifecycle < Lifecycle::Terminating, "{s:?}");
+            Op::Script(p, fails, stop_fails, takes, view) => {
+                self.script(&pod(p), fails, stop_fails, takes, view);
+            }
+            Op::Restart => {
+                drop(workers);
+                self.restart().await;
+            }
         }
     }
-    tokio::time::sleep(Duration::from_secs(400)).await;
-    for kill in kills {
-        assert!(kill.is_finished(), "a kill_pod did not return");
+
+    fn script(&self, pod: &Pod, fails: u8, stop_fails: u8, takes: u8, view: u8) {
+        let script = Script {
+            sync_takes: Duration::from_millis(u64::from(takes) * 100),
+            sync_fails: fails.into(),
+            terminal: fails == 3,
+            stop_takes: Duration::from_secs(takes.into()),
+            stop_fails: stop_fails.into(),
+            finish_fails: stop_fails.into(),
+            ..Script::default()
+        };
+        self.bench.syncer.script(pod.uid(), script);
+        let views = [RuntimeView::NotYetKnown, RuntimeView::Stopped, RuntimeView::Running];
+        self.bench.syncer.set_runtime_view(pod.uid(), views[usize::from(view)]);
     }
-    for _ in 0..8 {
-        b.workers.sync_known_pods(&HashSet::new());
-        tokio::time::sleep(Duration::from_secs(60)).await;
+
+    async fn restart(&mut self) {
+        self.bench.workers.shut_down().await;
+        settle().await;
+        for call in self.calls.drain(..) {
+            assert!(call.is_finished(), "a kill_pod outlived its workers");
+        }
+        self.bench.workers = PodWorkers::new(
+            self.bench.syncer.clone(),
+            std::sync::Arc::new(self.bench.events.clone()),
+            WorkerTimes::default(),
+        );
+        self.seen.clear();
+        self.killed.clear();
     }
-    let state = b.workers.inner.lock();
-    assert!(state.records.is_empty(), "a record leaked: {:?}", state.records);
-    assert!(state.names.is_empty(), "a name leaked");
-    assert_eq!(state.next_due(), None, "a date leaked");
-    assert_eq!(b.workers.inner.tasks.len(), 0, "a task leaked");
+
+    /// Phases move forward only, and nothing is started that was asked to end.
+    fn check(&mut self) {
+        let state = self.bench.workers.inner.lock();
+        for (uid, record) in &state.records {
+            let now = (record.generation, record.lifecycle);
+            if let Some(before) = self.seen.insert(uid.clone(), now) {
+                assert!(before <= now, "{uid:?} went from {before:?} back to {now:?}");
+            }
+        }
+        let calls = self.bench.syncer.calls();
+        for (uid, (generation, from)) in &self.killed {
+            let current = state.records.get(uid).is_some_and(|r| r.generation == *generation);
+            let synced =
+                |c: &&crate::fake::SyncCall| c.uid == *uid && matches!(c.step, Step::Sync(_));
+            let begun = calls[*from..].iter().find(synced);
+            assert!(!current || begun.is_none(), "started after its kill: {begun:?}");
+        }
+    }
+
+    /// Everything comes to rest and leaves nothing.
+    async fn finish(mut self) {
+        tokio::time::sleep(Duration::from_secs(400)).await;
+        self.check();
+        for call in &self.calls {
+            assert!(call.is_finished(), "a kill_pod did not return");
+        }
+        for call in self.calls.drain(..) {
+            let answer = call.await.unwrap();
+            let wrong = matches!(answer, Err(KillError::WorkersGone { .. }));
+            assert!(!wrong, "{answer:?}");
+        }
+        for _ in 0..8 {
+            self.bench.workers.sync_known_pods(&HashSet::new());
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
+        // Two steps of one UID at once make the scripted syncer panic, which is a failed step.
+        let panicked =
+            |e: &Event| matches!(e, Event::SyncFailed { error, .. } if error.contains("panicked"));
+        let events = self.bench.events.events();
+        assert!(!events.iter().any(panicked), "{:?}", events.iter().find(|e| panicked(e)));
+        let inner = &self.bench.workers.inner;
+        let state = inner.lock();
+        assert!(state.records.is_empty(), "a record leaked: {:?}", state.records);
+        assert!(state.names.is_empty(), "a name leaked");
+        assert_eq!(state.next_due(), None, "a date leaked");
+        assert_eq!(inner.tasks.len(), 0, "a task leaked");
+    }
+}
+
+async fn run(ops: Vec<Op>) {
+    let mut trial = Trial::new();
+    for op in ops {
+        trial.apply(op).await;
+        trial.check();
+    }
+    trial.finish().await;
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
 
-    /// No two steps of one UID at once (the fake panics), phases only move forward, every kill
+    /// Never two steps of one UID at once, phases only move forward, no kill is lost, every call
     /// returns, and nothing is left behind.
     #[test]
     fn promises_hold_under_any_interleaving(ops in prop::collection::vec(op(), 1..60)) {
@@ -124,4 +251,9 @@ proptest! {
             .unwrap();
         runtime.block_on(run(ops));
     }
+}
+
+#[test]
+fn a_uid_has_the_same_text_in_every_helper() {
+    assert_eq!(*pod(3).uid(), uid("p3"));
 }

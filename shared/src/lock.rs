@@ -1,0 +1,61 @@
+//! The locks of the pod workers and of what they wake others with.
+//!
+//! In the library they are the standard ones. In this crate's own tests they are the same, but inside
+//! a `shuttle` execution every acquisition is a point at which another thread may run, so that the
+//! schedules around locks and wake-ups can be tried out.
+
+#[cfg(not(test))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
+
+#[cfg(test)]
+pub(crate) use scheduled::{Mutex, is_scheduled, schedule};
+
+#[cfg(test)]
+pub(crate) use std::sync::MutexGuard;
+
+#[cfg(test)]
+mod scheduled {
+    use std::cell::Cell;
+    use std::sync::{LockResult, MutexGuard, TryLockError};
+
+    thread_local! {
+        static SCHEDULED: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Whether this thread runs the schedules of [`schedule`].
+    pub(crate) fn is_scheduled() -> bool {
+        SCHEDULED.get()
+    }
+
+    /// Runs `check`, a shuttle test, with the locks taking part in its schedules.
+    pub(crate) fn schedule(check: impl FnOnce()) {
+        SCHEDULED.set(true);
+        check();
+        SCHEDULED.set(false);
+    }
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(std::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+            if !is_scheduled() {
+                return self.0.lock();
+            }
+            // All of shuttle's threads share one thread of the system: waiting in the system would be
+            // for ever.
+            loop {
+                shuttle::thread::yield_now();
+                match self.0.try_lock() {
+                    Ok(guard) => return Ok(guard),
+                    Err(TryLockError::Poisoned(poisoned)) => return Err(poisoned),
+                    Err(TryLockError::WouldBlock) => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The call that ends a pod and waits for it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::fake::{Script, Step};
+use winddown_shared::{KillError, KillRequest, Lifecycle, PodKiller, RuntimeView, StatusOverride};
+
+use super::{bench, in_runtime, pod, request, secs, settle, static_pod, stop, uid, with_grace};
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_never_seen_is_ended_with_the_status_of_the_kill() {
+    let b = bench();
+    let status = StatusOverride {
+        reason: "Evicted".into(),
+        message: "low on memory".into(),
+        disruption_message: None,
+    };
+    let kill = KillRequest { status: Some(status.clone()), ..with_grace(0) };
+    b.workers.kill_pod(pod("a"), kill).await.unwrap();
+    settle().await;
+    let stop = Step::Terminate { grace: Some(secs(1)), status: Some(status) };
+    assert_eq!(b.steps(&pod("a")), [stop, Step::Finish]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_that_waits_for_its_name_is_ended_at_once_and_without_a_step() {
+    let b = bench();
+    let (old, new) = (static_pod("old", "web"), static_pod("new", "web"));
+    b.create(&old);
+    b.create(&new);
+    settle().await;
+    let begun = Instant::now();
+    b.workers.kill_pod(new.clone(), request()).await.unwrap();
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert!(b.steps(&new).is_empty());
+    assert!(b.workers.should_be_terminating(new.uid()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_that_waits_while_its_containers_are_left_from_before_is_stopped() {
+    let b = bench();
+    let (old, new) = (static_pod("old", "web"), static_pod("new", "web"));
+    b.create(&old);
+    b.create(&new);
+    settle().await;
+    b.syncer.set_runtime_view(new.uid(), RuntimeView::Running);
+    b.workers.kill_pod(new.clone(), request()).await.unwrap();
+    settle().await;
+    assert_eq!(b.steps(&new), [stop(30), Step::Finish]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_only_the_runtime_knows_can_be_waited_for() {
+    let b = bench();
+    let stray = pod("stray");
+    b.script(&stray, Script { stop_takes: secs(60), ..Script::default() });
+    let begun = Instant::now();
+    let stopped = b.workers.end_runtime_pod(in_runtime(&stray), None).await.unwrap();
+    assert_eq!(begun.elapsed(), secs(1), "the shortest grace");
+    assert!(stopped.forced());
+    assert_eq!(b.workers.lifecycle(stray.uid()), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_stray_that_cannot_be_stopped_ends_with_a_typed_error() {
+    let b = bench();
+    let stray = pod("stray");
+    b.script(&stray, Script { stop_fails: 9, ..Script::default() });
+    let deadline = Some(Instant::now() + secs(3));
+    let error = b.workers.end_runtime_pod(in_runtime(&stray), deadline).await.unwrap_err();
+    assert!(matches!(error, KillError::Deadline { waited, .. } if waited == secs(3)), "{error}");
+    tokio::time::sleep(secs(200)).await;
+    assert_eq!(b.workers.lifecycle(stray.uid()), None, "the kill went on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_real_kill_of_a_stray_waits_for_both() {
+    let b = bench();
+    let stray = pod("a");
+    b.script(&stray, Script { stop_fails: 1, ..Script::default() });
+    b.workers.kill_runtime_pod(in_runtime(&stray));
+    settle().await;
+    b.workers.kill_pod(stray.clone(), request()).await.unwrap();
+    settle().await;
+    assert_eq!(b.steps(&stray), [Step::TerminateRuntime, stop(1), Step::Finish]);
+    assert_eq!(b.workers.lifecycle(stray.uid()), Some(Lifecycle::Finished));
+}
+
+/// How long the caller waits at most: (grace asked, the pod's own is 30 s) to seconds.
+#[tokio::test(start_paused = true)]
+async fn the_wait_takes_the_grace_and_half_as_much_again_and_ten_seconds_at_least() {
+    for (grace, waits) in [(None, 45), (Some(0), 10), (Some(6), 10), (Some(8), 12), (Some(20), 30)]
+    {
+        let b = bench();
+        b.script(&pod("a"), Script { stop_fails: u32::MAX, ..Script::default() });
+        let kill = KillRequest { grace: grace.map(secs), ..request() };
+        let begun = Instant::now();
+        let error = b.workers.kill_pod(pod("a"), kill).await.unwrap_err();
+        assert!(matches!(error, KillError::Deadline { .. }));
+        assert_eq!(begun.elapsed(), secs(waits), "{grace:?}");
+        assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Terminating));
+    }
+}

@@ -1,0 +1,158 @@
+//! The kubelet's own tests of its pod workers and of its housekeeping, asked of these workers: the
+//! same scenario, the same promise. `README.md` says which test of the kubelet each one answers.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test")]
+
+mod active;
+mod defects;
+mod exclusion;
+mod golden;
+mod housekeeping;
+mod kill;
+mod known_pods;
+mod node;
+mod queries;
+mod random;
+mod retries;
+mod table;
+mod update;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use winddown_shared::fake::{FakeRecorder, FakeSyncer, Script, Step};
+use winddown_shared::{
+    KillReason, KillRequest, Pod, PodUid, PodWorkers, RuntimePod, UpdateKind, WorkerTimes,
+};
+
+/// Workers on a scripted syncer.
+struct Bench {
+    workers: PodWorkers<FakeSyncer>,
+    syncer: FakeSyncer,
+    events: FakeRecorder,
+}
+
+fn bench() -> Bench {
+    let (syncer, events) = (FakeSyncer::default(), FakeRecorder::default());
+    let recorder = Arc::new(events.clone());
+    let workers = PodWorkers::new(syncer.clone(), recorder, WorkerTimes::default());
+    Bench { workers, syncer, events }
+}
+
+impl Bench {
+    fn create(&self, pod: &Pod) {
+        self.workers.update(UpdateKind::Create, pod.clone(), None);
+    }
+
+    fn update(&self, pod: &Pod) {
+        self.workers.update(UpdateKind::Update, pod.clone(), None);
+    }
+
+    fn kill(&self, pod: &Pod) {
+        self.workers.request_kill(pod.clone(), &request());
+    }
+
+    fn script(&self, pod: &Pod, script: Script) {
+        self.syncer.script(pod.uid(), script);
+    }
+
+    fn steps(&self, pod: &Pod) -> Vec<Step> {
+        self.syncer.steps(pod.uid())
+    }
+}
+
+/// An ordinary pod with a grace of 30 s.
+fn pod(uid: &str) -> Pod {
+    pod_with(uid, uid, |_| {})
+}
+
+fn pod_with(uid: &str, name: &str, change: impl FnOnce(&mut api::Pod)) -> Pod {
+    let mut object = api::Pod {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("default".to_owned()),
+            uid: Some(uid.to_owned()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(api::PodSpec {
+            containers: vec![api::Container { name: "main".into(), ..api::Container::default() }],
+            termination_grace_period_seconds: Some(30),
+            ..api::PodSpec::default()
+        }),
+        status: None,
+    };
+    change(&mut object);
+    Pod::new(object).unwrap()
+}
+
+fn static_pod(uid: &str, name: &str) -> Pod {
+    pod_with(uid, name, |p| {
+        let source = ("kubernetes.io/config.source".to_owned(), "file".to_owned());
+        p.metadata.annotations = Some([source].into());
+    })
+}
+
+fn in_phase(uid: &str, phase: &str) -> Pod {
+    pod_with(uid, uid, |p| {
+        p.status = Some(api::PodStatus { phase: Some(phase.into()), ..api::PodStatus::default() });
+    })
+}
+
+/// A pod that was deleted with a grace.
+fn deleted(uid: &str, grace: i64) -> Pod {
+    pod_with(uid, uid, |p| {
+        p.metadata.deletion_timestamp = Some(Time("2026-01-01T00:00:00Z".parse().unwrap()));
+        p.metadata.deletion_grace_period_seconds = Some(grace);
+    })
+}
+
+/// What the runtime lists of a pod.
+fn in_runtime(pod: &Pod) -> RuntimePod {
+    RuntimePod {
+        uid: pod.uid().clone(),
+        name: pod.name().clone(),
+        namespace: pod.namespace().clone(),
+        running: true,
+    }
+}
+
+fn uid(text: &str) -> PodUid {
+    PodUid::new(text)
+}
+
+fn uids(pods: &[&Pod]) -> HashSet<PodUid> {
+    pods.iter().map(|p| p.uid().clone()).collect()
+}
+
+fn request() -> KillRequest {
+    KillRequest::new(KillReason::Operator)
+}
+
+fn with_grace(seconds: u64) -> KillRequest {
+    KillRequest { grace: Some(secs(seconds)), ..request() }
+}
+
+fn evict() -> KillRequest {
+    KillRequest { evict: true, ..KillRequest::new(KillReason::Eviction) }
+}
+
+fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+/// A stop with this grace.
+fn stop(grace: u64) -> Step {
+    Step::Terminate { grace: Some(secs(grace)), status: None }
+}
+
+fn sync(kind: UpdateKind) -> Step {
+    Step::Sync(kind)
+}
+
+/// Lets every task run until all wait for time to pass.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}

@@ -1,0 +1,190 @@
+//! When a step is taken again, and what is told of its duration.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::fake::{FakeRecorder, FakeSyncer, Script, Step};
+use winddown_shared::{
+    Grace, Pod, PodStopped, PodSyncer, PodWorkers, Retry, RuntimePod, Stop, SyncError, SyncUpdate,
+    Synced, UpdateKind, WorkerObserver, WorkerTimes,
+};
+
+use super::{bench, pod, secs, settle, stop, uid};
+
+/// Answers every sync with one result, and remembers when it was called.
+#[derive(Clone)]
+struct Answers(Arc<Mutex<Vec<Instant>>>, Result<Synced, SyncError>);
+
+impl PodSyncer for Answers {
+    async fn sync_pod(&self, _: SyncUpdate) -> Result<Synced, SyncError> {
+        self.0.lock().unwrap().push(Instant::now());
+        self.1.clone()
+    }
+
+    async fn sync_terminating_pod(&self, _: Pod, _: Stop) -> Result<PodStopped, SyncError> {
+        Ok(PodStopped::default())
+    }
+
+    async fn sync_terminating_runtime_pod(
+        &self,
+        _: RuntimePod,
+        _: Grace,
+    ) -> Result<PodStopped, SyncError> {
+        Ok(PodStopped::default())
+    }
+
+    async fn sync_terminated_pod(&self, _: Pod) -> Result<(), SyncError> {
+        Ok(())
+    }
+}
+
+/// The wait between the first call and the second.
+async fn wait_after(answer: Result<Synced, SyncError>, times: WorkerTimes) -> Duration {
+    let syncer = Answers(Arc::default(), answer);
+    let workers = PodWorkers::new(syncer.clone(), Arc::new(FakeRecorder::default()), times);
+    workers.update(UpdateKind::Create, pod("a"), None);
+    loop {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        if let [first, second, ..] = syncer.0.lock().unwrap()[..] {
+            return second - first;
+        }
+    }
+}
+
+/// What the step answered, the least wait, and whether up to half as much again is added.
+#[tokio::test(start_paused = true)]
+async fn the_next_look_comes_when_the_answer_says() {
+    let again = |seconds| Synced { again_in: Some(secs(seconds)), ..Synced::default() };
+    let failed = |retry| Err(SyncError::new("no").retry(retry));
+    let rows = [
+        (Ok(Synced::default()), 60, true),
+        (Ok(again(5)), 5, false),
+        (Ok(again(0)), 0, false),
+        (failed(Retry::Backoff), 1, true),
+        (failed(Retry::Transient), 3, true),
+        (failed(Retry::After(secs(5))), 5, false),
+        (failed(Retry::After(secs(0))), 0, false),
+        (failed(Retry::After(secs(7000))), 60, false),
+    ];
+    let times = WorkerTimes { retry_transient: secs(3), ..WorkerTimes::default() };
+    for (i, (answer, least, jittered)) in rows.into_iter().enumerate() {
+        let waited = wait_after(answer, times.clone()).await;
+        let least = secs(least);
+        let most = if jittered { least * 3 / 2 } else { least };
+        // The test looks every ten milliseconds.
+        let most = most + Duration::from_millis(20);
+        assert!((least..=most).contains(&waited), "row {i}: {waited:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_doubles_up_to_its_most_and_starts_over_after_a_success() {
+    let b = bench();
+    b.script(&pod("a"), Script { sync_fails: 7, ..Script::default() });
+    b.create(&pod("a"));
+    tokio::time::sleep(secs(75)).await;
+    let at: Vec<_> = b.syncer.calls().iter().map(|c| c.at).collect();
+    let waits: Vec<_> = at.windows(2).map(|w| w[1] - w[0]).collect();
+    for (wait, least) in waits.iter().zip([1, 2, 4, 8, 10, 10, 10]) {
+        let most = secs(least) * 3 / 2 + Duration::from_millis(2);
+        assert!((secs(least)..=most).contains(wait), "{waits:?}");
+    }
+    b.script(&pod("a"), Script { sync_fails: 1, ..Script::default() });
+    b.update(&pod("a"));
+    settle().await;
+    let failed = b.syncer.calls().len();
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(b.syncer.calls().len(), failed + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_failed_together_do_not_return_together() {
+    let b = bench();
+    for i in 0..50 {
+        let pod = pod(&format!("p{i}"));
+        b.script(&pod, Script { sync_fails: 1, ..Script::default() });
+        b.create(&pod);
+    }
+    tokio::time::sleep(secs(5)).await;
+    let mut at: Vec<_> = b.syncer.calls().iter().skip(50).map(|c| c.at).collect();
+    at.sort();
+    at.dedup();
+    assert!(at.len() > 25, "{}", at.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_nothing_pending_rests_and_one_with_an_update_goes_on_at_once() {
+    let b = bench();
+    b.script(&pod("a"), Script { sync_takes: secs(1), ..Script::default() });
+    b.create(&pod("a"));
+    tokio::time::sleep(secs(30)).await;
+    assert_eq!(b.steps(&pod("a")).len(), 1);
+    b.update(&pod("a"));
+    settle().await;
+    b.update(&pod("a"));
+    tokio::time::sleep(secs(3)).await;
+    let at: Vec<_> = b.syncer.calls().iter().map(|c| c.at).collect();
+    assert_eq!(at.len(), 3);
+    assert_eq!(at[2] - at[1], secs(1), "the moment the step before it ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_phase_that_is_over_is_followed_by_the_next_one_at_once_and_by_nothing_else() {
+    let b = bench();
+    b.script(&pod("a"), Script { terminal: true, ..Script::default() });
+    b.create(&pod("a"));
+    tokio::time::sleep(secs(600)).await;
+    let calls = b.syncer.calls();
+    let none = Step::Terminate { grace: None, status: None };
+    let steps: Vec<_> = calls.iter().map(|c| c.step.clone()).collect();
+    assert_eq!(steps, [Step::Sync(UpdateKind::Create), none, Step::Finish]);
+    assert_eq!(calls[2].at, calls[0].at);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_that_fails_as_its_pod_is_killed_does_not_delay_the_stops_retry() {
+    let b = bench();
+    b.script(&pod("a"), Script { sync_fails: 5, stop_fails: 1, ..Script::default() });
+    b.create(&pod("a"));
+    tokio::time::sleep(secs(20)).await;
+    b.kill(&pod("a"));
+    tokio::time::sleep(secs(2)).await;
+    let steps = b.steps(&pod("a"));
+    assert!(steps.ends_with(&[stop(30), stop(30), Step::Finish]), "{steps:?}");
+}
+
+#[derive(Default)]
+struct Observed(Mutex<Vec<(String, Duration)>>);
+
+impl WorkerObserver for Observed {
+    fn pod_started(&self, pod: &Pod, waited: Duration) {
+        self.0.lock().unwrap().push((format!("started {}", pod.name()), waited));
+    }
+
+    fn step_ended(&self, operation: &'static str, took: Duration) {
+        self.0.lock().unwrap().push((operation.to_owned(), took));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn durations_count_from_the_first_of_the_updates_that_a_step_answers() {
+    let (syncer, observed) = (FakeSyncer::default(), Arc::new(Observed::default()));
+    let workers = PodWorkers::with_observer(
+        syncer.clone(),
+        Arc::new(FakeRecorder::default()),
+        WorkerTimes::default(),
+        observed.clone(),
+    );
+    syncer.script(&uid("a"), Script { sync_takes: secs(4), ..Script::default() });
+    workers.update(UpdateKind::Create, pod("a"), None);
+    for _ in 0..2 {
+        tokio::time::sleep(secs(1)).await;
+        workers.update(UpdateKind::Update, pod("a"), None);
+    }
+    // The create is over after 4 s, the update after 8 s; its first cause came after 1 s.
+    tokio::time::sleep(secs(10)).await;
+    let seen = |text: &str, seconds| (text.to_owned(), secs(seconds));
+    let expected = [seen("started a", 0), seen("create", 4), seen("update", 7)];
+    assert_eq!(observed.0.lock().unwrap()[..], expected);
+}
