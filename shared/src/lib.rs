@@ -50,17 +50,17 @@ pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, StatusOverride, StoppedContainer,
 };
 pub use pod::{
-    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, PodUidMap, UidHasher, QosClass,
-    QosClassError, Requests, ResourceName, SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY,
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, PodUidMap,
+    QosClass, QosClassError, Requests, ResourceName, SYSTEM_CRITICAL_PRIORITY,
+    SYSTEM_NODE_CRITICAL_PRIORITY, UidHasher,
 };
 pub use quantity::{Quantity, QuantityError, QuantityFormat};
 pub use runtime::{
-    ContainerExit, ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus, Runtime, RuntimeError, RuntimePod, SyncedPod,
+    ContainerExit, ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus, Runtime,
+    RuntimeError, RuntimePod, SyncedPod,
 };
 pub use runtime_cache::RuntimeCache;
 pub use runtime_syncer::RuntimeSyncer;
 pub use status_cache::{Cached, Inspected, PodStatusCache};
-pub use syncer::{
-    PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,
-};
+pub use syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
 pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver, WorkerTimes};

@@ -20,9 +20,9 @@ pub use priority::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, SYSTEM_CRITICAL_PRIORITY,
     SYSTEM_NODE_CRITICAL_PRIORITY,
 };
-pub use uid::{PodUid, PodUidMap, UidHasher};
 pub use qos::{QosClass, QosClassError};
 pub use requests::{Requests, ResourceName};
+pub use uid::{PodUid, PodUidMap, UidHasher};
 
 /// A pod object with the identity every part of the agent relies on. Cheap to clone; read-only.
 ///

@@ -54,8 +54,7 @@ impl From<PodUid> for Arc<str> {
 
 impl PartialEq for PodUid {
     fn eq(&self, other: &Self) -> bool {
-        self.hash == other.hash
-            && (Arc::ptr_eq(&self.text, &other.text) || self.text == other.text)
+        self.hash == other.hash && (Arc::ptr_eq(&self.text, &other.text) || self.text == other.text)
     }
 }
 

@@ -27,10 +27,8 @@ fn container(name: &str, kind: ContainerKind, is: Is) -> ContainerStatus {
         started_at: None,
         finished_at: None,
     };
-    let waiting = |reason: &str| ContainerState::Waiting {
-        reason: reason.into(),
-        message: String::new(),
-    };
+    let waiting =
+        |reason: &str| ContainerState::Waiting { reason: reason.into(), message: String::new() };
     let (state, last_exit) = match is {
         Is::New => (waiting("ContainerCreating"), None),
         Is::Up => (ContainerState::Running { started_at: WallTime::UNIX_EPOCH }, None),
