@@ -230,6 +230,8 @@ impl<S: PodSyncer> PodWorkers<S> {
     pub async fn shut_down(&self) {
         self.inner.shut_down.store(true, Ordering::Relaxed);
         self.inner.root.cancel();
+        // A kill that begins from here on sees that the workers are gone by itself.
+        self.inner.lock().give_up();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
     }
@@ -291,12 +293,14 @@ impl<S: PodSyncer> Inner<S> {
             KillWait::Done(stopped) => return Ok(stopped),
             KillWait::Ending { done, grace, .. } => (done, grace),
         };
+        if self.root.is_cancelled() {
+            return Err(KillError::WorkersGone { pod: pod.to_string().into() });
+        }
         let deadline = deadline.unwrap_or_else(|| default_deadline(begun, grace));
         tokio::select! {
             biased;
-            stopped = done.wait() => Ok(stopped),
-            () = self.root.cancelled() => {
-                Err(KillError::WorkersGone { pod: pod.to_string().into() })
+            stopped = done.wait() => {
+                stopped.ok_or_else(|| KillError::WorkersGone { pod: pod.to_string().into() })
             }
             () = tokio::time::sleep_until(deadline) => {
                 let still_running = self.syncer.last_seen_running(&pod.uid);

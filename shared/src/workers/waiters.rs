@@ -18,8 +18,16 @@ pub(super) struct EndWaiter(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    stopped: Mutex<Option<Arc<PodStopped>>>,
+    word: Mutex<Option<Word>>,
     told: Notify,
+}
+
+/// What those who wait are told.
+#[derive(Clone, Debug)]
+enum Word {
+    Stopped(Arc<PodStopped>),
+    /// The workers are gone, and nobody will ever know.
+    Gone,
 }
 
 // === impl EndTeller ===
@@ -35,17 +43,20 @@ impl EndTeller {
 
     /// How the pod ended, once it has.
     pub(super) fn stopped(&self) -> Option<Arc<PodStopped>> {
-        self.0.lock().clone()
+        match &*self.0.lock() {
+            Some(Word::Stopped(stopped)) => Some(Arc::clone(stopped)),
+            Some(Word::Gone) | None => None,
+        }
     }
 
     /// Tells everyone. The first word stands.
     pub(super) fn tell(&self, stopped: Arc<PodStopped>) {
-        let mut slot = self.0.lock();
-        if slot.is_none() {
-            *slot = Some(stopped);
-            drop(slot);
-            self.0.told.notify_waiters();
-        }
+        self.0.tell(Word::Stopped(stopped));
+    }
+
+    /// Tells everyone that the workers are gone.
+    pub(super) fn give_up(&self) {
+        self.0.tell(Word::Gone);
     }
 }
 
@@ -58,15 +69,17 @@ impl Drop for EndTeller {
 // === impl EndWaiter ===
 
 impl EndWaiter {
-    /// Resolves when the pod has ended. Cancel-safe.
-    pub(super) async fn wait(self) -> Arc<PodStopped> {
+    /// Resolves when the pod has ended, or with `None` when the workers are gone. Cancel-safe.
+    pub(super) async fn wait(self) -> Option<Arc<PodStopped>> {
         loop {
             let told = self.0.told.notified();
             tokio::pin!(told);
             // From here on no word is missed, also one between the look and the wait.
             told.as_mut().enable();
-            if let Some(stopped) = self.0.lock().clone() {
-                return stopped;
+            match &*self.0.lock() {
+                Some(Word::Stopped(stopped)) => return Some(Arc::clone(stopped)),
+                Some(Word::Gone) => return None,
+                None => {}
             }
             told.await;
         }
@@ -76,7 +89,16 @@ impl EndWaiter {
 // === impl Shared ===
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<PodStopped>>> {
-        self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Word>> {
+        self.word.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, word: Word) {
+        let mut slot = self.lock();
+        if slot.is_none() {
+            *slot = Some(word);
+            drop(slot);
+            self.told.notify_waiters();
+        }
     }
 }

@@ -10,6 +10,13 @@ use crate::workers::record::{Lifecycle, Record};
 use crate::{KillReason, PodUid};
 
 impl State {
+    /// The workers are gone: everyone who waits for an end is told so.
+    pub(in crate::workers) fn give_up(&self) {
+        for ending in self.records.values().filter_map(|record| record.ending.as_ref()) {
+            ending.done.give_up();
+        }
+    }
+
     /// Ends what is tracked and not desired, and forgets what is finished and either not desired or
     /// wanted anew. Returns what is tracked afterwards.
     pub(in crate::workers) fn sync_known_pods(
