@@ -240,8 +240,7 @@ impl Node {
     /// # Errors
     /// [`NodeError::File`].
     pub fn write(&self, path: &str, text: impl AsRef<[u8]>, mode: u32) -> Result<(), NodeError> {
-        let root = self.machine.as_ref().and_then(Machine::root);
-        let path = in_root(&root.unwrap_or_else(|| self.layout.written(self.dir.path())), path);
+        let path = self.written_path(path);
         let written = path
             .parent()
             .map_or(Ok(()), fs::create_dir_all)
@@ -253,11 +252,26 @@ impl Node {
     /// Copies a file of the host into the node, executable.
     ///
     /// # Errors
-    /// [`NodeError::File`].
+    /// [`NodeError::Start`] or [`NodeError::Command`] when it cannot be copied.
     pub fn install(&self, host: &Path, path: &str) -> Result<(), NodeError> {
-        let bytes =
-            fs::read(host).map_err(|source| NodeError::File { path: host.to_owned(), source })?;
-        self.write(path, bytes, 0o755)
+        // By a process of its own: a descriptor that is open for writing here would be inherited by
+        // whatever another test starts in that moment, and the program could not be run ("text file
+        // busy").
+        let target = self.written_path(path);
+        let output = std::process::Command::new("install")
+            .args(["-D", "--mode=0755", "--"])
+            .args([host, &target])
+            .output()
+            .map_err(|source| NodeError::Start { program: "install".to_owned(), source })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(NodeError::Command {
+            command: format!("install {} {}", host.display(), target.display()),
+            status: output.status,
+            stdout: String::new(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
     }
 
     /// What `journalctl` prints of the node's journal, on or off, with further arguments.
@@ -331,6 +345,12 @@ impl Node {
     }
 
     /// Where the host finds a file of the node.
+    /// Where a file of the node is written: never into the base that nodes share.
+    fn written_path(&self, path: &str) -> PathBuf {
+        let root = self.machine.as_ref().and_then(Machine::root);
+        in_root(&root.unwrap_or_else(|| self.layout.written(self.dir.path())), path)
+    }
+
     fn host_path(&self, path: &str) -> PathBuf {
         match self.machine.as_ref().and_then(Machine::root) {
             Some(root) => in_root(&root, path),
