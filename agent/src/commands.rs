@@ -40,7 +40,7 @@ impl Offline for Commands {
         };
         match on_runtime(service::run(options))? {
             Ok(()) => Ok(Exit::Success),
-            Err(error @ (StartError::Config(_) | StartError::NoSuchRuntime { .. })) => {
+            Err(error @ StartError::Config(_)) => {
                 Err(CommandError::new(Exit::ConfigInvalid, error))
             }
             Err(error) => Err(CommandError::new(Exit::Failure, error)),

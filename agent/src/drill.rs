@@ -212,6 +212,7 @@ impl Drill {
                 loaded_at,
             },
             runtime: Arc::new(runtime),
+            runtime_health: |_| Ok(()),
             inhibitor: Arc::clone(&inhibitor),
             manifests: manifests.clone(),
             identity: Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() },

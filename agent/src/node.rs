@@ -47,6 +47,8 @@ pub struct NodeParts<R, I> {
     pub configuration: Configuration,
     /// Runs the containers.
     pub runtime: Arc<R>,
+    /// How the runtime is: what is wrong with it, for people. Must answer at once.
+    pub runtime_health: fn(&R) -> Result<(), String>,
     /// Announces the node's shutdown.
     pub inhibitor: Arc<I>,
     /// The pods that are wanted.
@@ -87,6 +89,8 @@ pub struct Identity {
 pub struct Node<R: Runtime, I: Inhibitor>(Arc<Inner<R, I>>);
 
 struct Inner<R: Runtime, I: Inhibitor> {
+    runtime: Arc<R>,
+    runtime_health: fn(&R) -> Result<(), String>,
     configuration: RwLock<Configuration>,
     policy: watch::Sender<Arc<Policy>>,
     inhibitor: Arc<I>,
@@ -146,6 +150,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let workers = PodWorkers::with_observer(syncer, Arc::clone(&recorder), times, observer);
         let policy = watch::Sender::new(Arc::new(policy_of(&parts.configuration.config.shutdown)));
         let inner = Arc::new(Inner {
+            runtime: Arc::clone(&parts.runtime),
+            runtime_health: parts.runtime_health,
             policy,
             inhibitor: parts.inhibitor,
             workers,

@@ -3,6 +3,7 @@
 
 mod control_loop;
 mod host;
+mod runtime;
 mod unit_stop;
 
 use std::path::PathBuf;
@@ -11,8 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use winddown_runtimes::process::{OpenError, ProcessConfig, ProcessRuntime, ShimCommand};
-use winddown_shared::{Inhibitor, LockState, WallClock, WallTime};
+use winddown_shared::{Inhibitor, LockState, Runtime, WallClock, WallTime};
 use winddown_shutdown::Trigger;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
@@ -23,6 +23,7 @@ use crate::metrics;
 use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
 
 pub use host::{host_name, wall_clock};
+pub use runtime::RuntimeStartError;
 
 /// Who holds the lock, as `systemd-inhibit --list` shows it.
 const WHO: &str = "winddown";
@@ -46,15 +47,9 @@ pub enum StartError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// This version cannot do what the configuration asks for.
-    #[error("{file}: runtime: cri is not in this version; write `runtime: process`")]
-    NoSuchRuntime {
-        /// The configuration file.
-        file: String,
-    },
-    /// The process runtime cannot be used.
-    #[error("the process runtime cannot start")]
-    Runtime(#[source] OpenError),
+    /// The configured runtime cannot be used.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeStartError),
     /// The control socket cannot be had.
     #[error("the control socket cannot be opened")]
     Socket(#[source] SocketError),
@@ -75,8 +70,15 @@ pub enum StartError {
     },
 }
 
-/// The node as a service runs it.
-pub type ServiceNode = Node<ProcessRuntime, LogindInhibitor>;
+/// What a service is made of before it has a runtime.
+struct Service {
+    options: ServiceOptions,
+    configuration: Configuration,
+    identity: Identity,
+    socket: ControlSocket,
+    notifier: Notifier,
+    wall: WallClock,
+}
 
 /// Runs the agent until the service manager or a signal ends it.
 ///
@@ -90,50 +92,60 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
         tracing::warn!("{warning}");
     }
     let config = Arc::clone(&configuration.config);
-    if config.runtime == RuntimeKind::Cri {
-        let file = configuration.file.unwrap_or_default().display().to_string();
-        return Err(StartError::NoSuchRuntime { file });
-    }
     make_directories(&config)?;
     // The socket comes first: it is what keeps a second agent from touching the first one's pods.
     let socket = bind(&options, &config).await?;
     let identity =
         Identity { name: config.node_name_or(&host::host_name()), boot_id: host::boot_id() };
-    let runtime = Arc::new(
-        ProcessRuntime::open(process_config(&config, &identity, &wall))
-            .await
-            .map_err(StartError::Runtime)?,
-    );
-    let stop = CancellationToken::new();
-    let manifests = manifests(&config, &identity, &wall, &stop);
-    let inhibitor =
-        Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
-    let metrics_address = config.metrics_address;
-    let node = Node::start(NodeParts {
-        configuration,
-        runtime,
-        inhibitor: Arc::clone(&inhibitor),
-        manifests,
-        identity,
-        trigger: Trigger::LoginManager,
-        wall,
-        refused_signals: LogindInhibitor::refused_signals,
-    });
-    let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
-    // Clones share the limits: scrapes over TCP cannot crowd out root on the socket.
-    let scraped = metrics_address.map(|address| {
-        let again = metrics::TRY_AGAIN;
-        tokio::spawn(metrics::serve_over_tcp(server.clone(), address, again, stop.clone()))
-    });
-    let served = tokio::spawn(server.serve(socket));
-    control_loop::ControlLoop { options, node, inhibitor, notifier }.run().await;
-    stop.cancel();
-    // The server takes its socket away; a failure of it was logged by then.
-    let _ = served.await;
-    if let Some(scraped) = scraped {
-        let _ = scraped.await;
+    let service = Service { options, configuration, identity, socket, notifier, wall };
+    match config.runtime {
+        RuntimeKind::Process => {
+            let process = runtime::process(&config, &service.identity, &service.wall).await?;
+            service.run(process, |_| Ok(())).await;
+        }
+        RuntimeKind::Cri => {
+            let cri = runtime::cri(&config, &service.identity, &service.wall)?;
+            service.run(cri, runtime::cri_health).await;
+        }
     }
     Ok(())
+}
+
+impl Service {
+    /// Joins everything and runs it until a signal ends it.
+    async fn run<R: Runtime>(self, runtime: R, runtime_health: fn(&R) -> Result<(), String>) {
+        let Self { options, configuration, identity, socket, notifier, wall } = self;
+        let config = Arc::clone(&configuration.config);
+        let stop = CancellationToken::new();
+        let manifests = manifests(&config, &identity, &wall, &stop);
+        let inhibitor =
+            Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
+        let node = Node::start(NodeParts {
+            configuration,
+            runtime: Arc::new(runtime),
+            runtime_health,
+            inhibitor: Arc::clone(&inhibitor),
+            manifests,
+            identity,
+            trigger: Trigger::LoginManager,
+            wall,
+            refused_signals: LogindInhibitor::refused_signals,
+        });
+        let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
+        // Clones share the limits: scrapes over TCP cannot crowd out root on the socket.
+        let scraped = config.metrics_address.map(|address| {
+            let again = metrics::TRY_AGAIN;
+            tokio::spawn(metrics::serve_over_tcp(server.clone(), address, again, stop.clone()))
+        });
+        let served = tokio::spawn(server.serve(socket));
+        control_loop::ControlLoop { options, node, inhibitor, notifier }.run().await;
+        stop.cancel();
+        // The server takes its socket away; a failure of it was logged by then.
+        let _ = served.await;
+        if let Some(scraped) = scraped {
+            let _ = scraped.await;
+        }
+    }
 }
 
 /// Reads the configuration that `options` name.
@@ -175,19 +187,6 @@ async fn bind(options: &ServiceOptions, config: &Config) -> Result<ControlSocket
         None => None,
     };
     ControlSocket::bind(path, group).await.map_err(StartError::Socket)
-}
-
-fn process_config(config: &Config, identity: &Identity, wall: &WallClock) -> ProcessConfig {
-    let mut process = ProcessConfig::new(
-        config.state_directory.join("process"),
-        &config.pod_logs_dir,
-        ShimCommand::subcommand("shim"),
-        wall.clone(),
-    );
-    process.node.name.clone_from(&identity.name);
-    process.log_max_bytes = config.container_log_max_size;
-    process.log_max_files = config.container_log_max_files;
-    process
 }
 
 /// The pods of the manifests directory, followed until `stop` is cancelled. Without a directory none

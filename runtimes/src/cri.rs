@@ -8,10 +8,12 @@
 //!   example a kubelet's pods) and the labels of the kubelet, so that `crictl pods` reads well. The
 //!   labels are the only record: an agent that was restarted or killed lists, adopts and goes on. A
 //!   name that carries the attempt's number can be taken only once, so nothing is made twice.
-//! * What runs is known in memory. Exits are heard through `GetContainerEvents` where the runtime has
-//!   it and through a pidfd of the container's first process elsewhere; a listing of everything, once
-//!   a minute, is the safety net.
-//! * A stop sends its first `StopContainer` without asking the runtime anything.
+//! * What runs is known in memory. Exits are heard through a pidfd of the container's first process,
+//!   and through `GetContainerEvents` where the runtime has it; a listing of everything, once a minute,
+//!   is the safety net.
+//! * A stop asks the runtime nothing before the containers are asked to end. Where containers are
+//!   ordinary processes the agent signals them itself ([`CriConfig::signal_directly`]), so that a
+//!   hundred are asked at once and a runtime that hangs keeps no pod from ending.
 //!
 //! # Limits
 //! * The cgroup of a whole pod gets no limits of its own; those of its containers are applied.
@@ -21,8 +23,10 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::{Semaphore, broadcast, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, broadcast, watch};
+use tokio::time::timeout;
 use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, PodUidMap, Runtime, RuntimeError, RuntimePod,
     SyncedPod,
@@ -30,8 +34,10 @@ use winddown_shared::{
 
 mod action;
 mod api;
+mod cgroup;
 mod client;
 mod config;
+mod direct;
 mod dirs;
 mod exits;
 #[cfg(feature = "fake-cri")]
@@ -67,6 +73,8 @@ use pod::PodEntry;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
+/// How long a start or a pull waits for those before it.
+const TURN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs pods as containers of a CRI runtime. See the [module](self).
 ///
@@ -89,9 +97,8 @@ pub(crate) struct Context {
     pub(crate) health: watch::Sender<CriHealth>,
     pub(crate) starts: Semaphore,
     pub(crate) pulls: Semaphore,
+    pub(crate) cleaning: garbage::Cleaning,
     pub(crate) driver: sandbox::Driver,
-    /// The runtime tells exits by itself.
-    pub(crate) events_live: AtomicBool,
     pub(crate) alive: watch::Receiver<()>,
     pods: Mutex<PodUidMap<Arc<PodEntry>>>,
     adopted: AtomicBool,
@@ -134,7 +141,10 @@ impl Runtime for CriRuntime {
     ) -> Result<PodStopped, RuntimeError> {
         self.context.ensure_adopted().await?;
         match self.context.entry(uid) {
-            Some(entry) => stop::stop(&self.context, &entry, pod, grace).await,
+            Some(entry) => {
+                let _in_flight = self.context.cleaning.hold();
+                stop::stop(&self.context, &entry, pod, grace).await
+            }
             None => Ok(PodStopped::default()),
         }
     }
@@ -158,7 +168,7 @@ impl Runtime for CriRuntime {
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
         self.context.ensure_adopted().await?;
         let entry = self.context.entry(uid);
-        Ok(entry.map(|entry| status::status(&entry.lock())).unwrap_or_default())
+        Ok(entry.map(|entry| self.context.status(&entry)).unwrap_or_default())
     }
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
@@ -176,10 +186,10 @@ impl Context {
         Self {
             starts: Semaphore::new(config.parallel_starts.max(1)),
             pulls: Semaphore::new(config.parallel_pulls.max(1)),
+            cleaning: garbage::Cleaning::default(),
             changes: broadcast::Sender::new(CHANGES),
             health: watch::Sender::new(CriHealth::unknown()),
             driver: sandbox::Driver::default(),
-            events_live: AtomicBool::new(false),
             alive,
             pods: Mutex::default(),
             adopted: AtomicBool::new(false),
@@ -203,6 +213,12 @@ impl Context {
         Arc::clone(pods.entry(uid.clone()).or_insert_with(fresh))
     }
 
+    /// The pod's containers as they are known to be.
+    pub(crate) fn status(&self, entry: &PodEntry) -> PodRuntimeStatus {
+        let scheme = self.scheme();
+        status::status(&entry.lock(), &scheme)
+    }
+
     /// Looks once at what an earlier agent left: before that, nothing may be started or be said to be
     /// stopped.
     async fn ensure_adopted(self: &Arc<Self>) -> Result<(), RuntimeError> {
@@ -216,12 +232,20 @@ impl Context {
         list::list_all(self).await
     }
 
+    /// A turn at one of the places that keep the runtime from being asked for everything at once. Who
+    /// waits too long goes ahead: calls that hang must not keep other pods from starting.
+    pub(crate) async fn turn(places: &Semaphore) -> Option<SemaphorePermit<'_>> {
+        timeout(TURN_PATIENCE, places.acquire()).await.ok()?.ok()
+    }
+
     pub(crate) fn set_adopted(&self) {
         self.adopted.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_adopted(&self) -> bool {
-        self.adopted.load(Ordering::Acquire)
+    /// How the runtime's container ids are told from others': `containerd`, `cri-o`.
+    fn scheme(&self) -> String {
+        let health = self.health.borrow();
+        health.version.split(' ').next().filter(|name| !name.is_empty()).unwrap_or("cri").to_owned()
     }
 }
 

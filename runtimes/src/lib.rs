@@ -1,14 +1,17 @@
 //! What runs the containers of a pod.
 //!
 //! * [`process`]: supervised processes of the host, the embedded default. No image, no daemon.
+//! * [`cri`]: containers of containerd or CRI-O.
 //! * [`plan`]: which container to start, stop or wait for. Pure, and the same for every runtime.
 //!
 //! A runtime is a module of its own and implements [`winddown_shared::Runtime`].
 
+pub mod cri;
 mod environment;
 mod fault;
 pub mod plan;
 pub mod process;
+mod reach;
 mod ready;
 
 pub use environment::{EnvironmentError, NodeFacts, command_line, environment};

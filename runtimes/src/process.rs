@@ -38,7 +38,6 @@ mod paths;
 mod pod;
 mod probe;
 mod procfs;
-mod reach;
 mod record;
 pub mod shim;
 mod start;

@@ -23,6 +23,10 @@ if [ "${1:-build}" = test ]; then
     need dbus-send dbus-bin
     need nsenter util-linux
     need sha256sum coreutils
+    # Real containers, in a directory of their own: whatever containerd runs here is not touched.
+    need containerd containerd
+    need runc runc
+    [ -e /bin/busybox ] || need busybox busybox-static
     # Prometheus' own parser, which reads what the agent's metrics page says.
     /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null ||
         missing="$missing python3-prometheus-client"

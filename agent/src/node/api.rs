@@ -118,7 +118,11 @@ impl<R: Runtime, I: Inhibitor> AgentApi for Node<R, I> {
         } else {
             Check::failed("manifests", "the directory has not been read yet")
         };
-        Health { checks: vec![lock, manifests] }
+        let runtime = match self.runtime_health() {
+            Ok(()) => Check::passed("runtime"),
+            Err(why) => Check::failed("runtime", why),
+        };
+        Health { checks: vec![lock, runtime, manifests] }
     }
 
     fn metrics(&self) -> String {

@@ -25,10 +25,11 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         status.lock = self.lock();
         status.shutdown = self.shutdown_progress();
         status.shutdown_plan = self.plan_summary();
+        let health = self.runtime_health();
         status.runtime = api::RuntimeStatus {
             name: config.runtime.as_str().to_owned(),
-            healthy: true,
-            message: String::new(),
+            healthy: health.is_ok(),
+            message: health.err().unwrap_or_default(),
         };
         status.config = api::ConfigStatus {
             file: file.map(|f| f.display().to_string()).unwrap_or_default(),
@@ -41,6 +42,11 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         status.manifests = self.manifests(config.static_pod_path.as_deref());
         status.decisions = inner.decisions.last();
         status
+    }
+
+    /// What is wrong with the runtime, if anything is.
+    pub(super) fn runtime_health(&self) -> Result<(), String> {
+        (self.0.runtime_health)(&self.0.runtime)
     }
 
     fn identity(&self) -> api::NodeStatus {

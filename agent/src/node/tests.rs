@@ -37,6 +37,7 @@ fn bench(runtime: FakeRuntime, login: FakeInhibitor) -> Bench {
     let node = Node::start(NodeParts {
         configuration: configuration(&state, secs(30)),
         runtime: Arc::new(runtime.clone()),
+        runtime_health: |_| Ok(()),
         inhibitor: Arc::new(login.clone()),
         manifests: manifests.subscribe(),
         identity: Identity { name: "n1".into(), boot_id: "boot".into() },

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior};
-use winddown_shared::Inhibitor;
+use winddown_shared::{Inhibitor, Runtime};
 use winddown_systemd::{LogindInhibitor, Notifier};
 
-use super::{ServiceNode, ServiceOptions, load, status_line, unit_stop};
+use super::{ServiceOptions, load, status_line, unit_stop};
 use crate::config::Config;
 use crate::control::AgentApi;
-use crate::node::policy_of;
+use crate::node::{Node, policy_of};
 
 /// A login manager that has not been reached for this long counts as not available for now. The
 /// agent is then ready without the lock, says so, and goes on trying.
@@ -21,14 +21,14 @@ const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
 /// Ticks when no watchdog wants to be fed: once an hour costs nothing.
 const IDLE_TICK: Duration = Duration::from_secs(3600);
 
-pub(super) struct ControlLoop {
+pub(super) struct ControlLoop<R: Runtime> {
     pub(super) options: ServiceOptions,
-    pub(super) node: ServiceNode,
+    pub(super) node: Node<R, LogindInhibitor>,
     pub(super) inhibitor: Arc<LogindInhibitor>,
     pub(super) notifier: Notifier,
 }
 
-impl ControlLoop {
+impl<R: Runtime> ControlLoop<R> {
     /// Runs until SIGTERM or SIGINT, and ends the pods then if the machine goes down.
     pub(super) async fn run(self) {
         let (Some(mut term), Some(mut int), Some(mut hup)) = (

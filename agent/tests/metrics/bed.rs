@@ -53,6 +53,7 @@ impl Bed {
             identity: Identity { name: "n1".into(), boot_id: "boot".into() },
             trigger: Trigger::LoginManager,
             wall: WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap()),
+            runtime_health: |_| Ok(()),
             refused_signals: |_| 3,
         });
         Self { node, runtime, login, manifests, _state: state }

@@ -8,9 +8,9 @@ use tonic::transport::Endpoint as GrpcEndpoint;
 
 use super::api::health;
 use super::client::CallError;
-use super::reach::{Endpoint, HttpGet};
 use super::{Context, spec};
 use crate::environment::NodeFacts;
+use crate::reach::{Endpoint, HttpGet};
 
 /// What a handler or a probe does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,9 @@ impl Action {
         node: &NodeFacts,
     ) -> Option<Self> {
         if let Some(sleep) = &handler.sleep {
-            return Some(Self::Sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))));
+            return Some(Self::Sleep(Duration::from_secs(
+                u64::try_from(sleep.seconds).unwrap_or(0),
+            )));
         }
         let asked = (handler.exec.as_ref(), handler.http_get.as_ref(), handler.tcp_socket.as_ref());
         Self::of(asked, container, node)
@@ -131,7 +133,11 @@ impl Action {
 }
 
 /// What a pod's handlers and probes take for its address: that of the pod, if it has its own.
-pub(super) fn address(context: &Context, pod: Option<&winddown_shared::Pod>, ips: &[String]) -> NodeFacts {
+pub(super) fn address(
+    context: &Context,
+    pod: Option<&winddown_shared::Pod>,
+    ips: &[String],
+) -> NodeFacts {
     let mut facts = context.config.node.clone();
     if !pod.is_some_and(spec::is_on_host_network)
         && let Some(ip) = ips.first().and_then(|ip| ip.parse().ok())
@@ -184,5 +190,48 @@ async fn ask_grpc(uri: &str, service: &str) -> Result<(), ActionError> {
             let what = format!("the service's status is {}", other.as_str_name());
             Err(ActionError::NoAnswer(io::Error::other(what)))
         }
+    }
+}
+
+#[cfg(all(test, feature = "fake-cri"))]
+mod tests {
+    use tokio::net::TcpListener;
+    use tonic::{Request, Response, Status};
+
+    use super::*;
+    use health::health_check_response::ServingStatus;
+
+    /// Says of the service `well` that it serves, of all others that they do not.
+    struct Service;
+
+    #[tonic::async_trait]
+    impl health::health_server::Health for Service {
+        async fn check(
+            &self,
+            request: Request<health::HealthCheckRequest>,
+        ) -> Result<Response<health::HealthCheckResponse>, Status> {
+            let is_well = request.into_inner().service == "well";
+            let status = if is_well { ServingStatus::Serving } else { ServingStatus::NotServing };
+            Ok(Response::new(health::HealthCheckResponse { status: status.into() }))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_grpc_probe_asks_the_health_service() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("http://{}", listener.local_addr().unwrap());
+        let service = health::health_server::HealthServer::new(Service);
+        let incoming = futures_util::stream::unfold(listener, |listener| async move {
+            Some((listener.accept().await.map(|(stream, _)| stream), listener))
+        });
+        let server = tonic::transport::Server::builder().add_service(service);
+        let serving = tokio::spawn(server.serve_with_incoming(incoming));
+        ask_grpc(&uri, "well").await.unwrap();
+        let error = ask_grpc(&uri, "ill").await.unwrap_err();
+        assert!(
+            matches!(&error, ActionError::NoAnswer(e) if e.to_string().contains("NOT_SERVING"))
+        );
+        serving.abort();
+        assert!(ask_grpc("http://127.0.0.1:1", "").await.is_err());
     }
 }

@@ -1,4 +1,6 @@
 //! The wire's messages and calls, generated from `runtimes/proto`.
+//!
+//! Formatted as the generator does it, so that a test can compare.
 
 #[allow(
     clippy::all,
@@ -11,6 +13,7 @@
     rust_2018_idioms,
     dead_code
 )]
+#[rustfmt::skip]
 #[path = "generated/runtime.v1.rs"]
 mod runtime_v1;
 
@@ -25,8 +28,8 @@ mod runtime_v1;
     rust_2018_idioms,
     dead_code
 )]
+#[rustfmt::skip]
 #[path = "generated/grpc.health.v1.rs"]
-mod health_v1;
+pub(crate) mod health;
 
-pub(crate) use health_v1 as health;
 pub(crate) use runtime_v1::*;

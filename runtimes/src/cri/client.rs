@@ -150,7 +150,11 @@ impl Client {
     ///
     /// # Errors
     /// As [`CallError`]; no answer within the timeout and the time a killed container may take.
-    pub(crate) async fn stop_container(&self, id: &str, timeout: Duration) -> Result<(), CallError> {
+    pub(crate) async fn stop_container(
+        &self,
+        id: &str,
+        timeout: Duration,
+    ) -> Result<(), CallError> {
         let seconds = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
         let request = api::StopContainerRequest { container_id: id.to_owned(), timeout: seconds };
         let mut service = self.runtime.clone();

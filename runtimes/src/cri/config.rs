@@ -17,6 +17,9 @@ pub struct CriConfig {
     /// Volumes, hosts files and termination messages of pods. One agent at a time; must survive a
     /// restart of the agent.
     pub state_dir: PathBuf,
+    /// Holds emptyDir volumes in memory where the agent may not mount: a directory of a file system in
+    /// memory that the runtime sees too.
+    pub memory_dir: PathBuf,
     /// Container logs; the kubelet's is `/var/log/pods`.
     pub log_dir: PathBuf,
     /// What containers may ask about the node.
@@ -26,6 +29,11 @@ pub struct CriConfig {
     /// Who manages cgroups. None asks the runtime; if it does not say either, `cgroup_parent` is not
     /// used, because the two drivers' paths exclude each other.
     pub cgroup_driver: Option<CgroupDriver>,
+    /// Signal containers without the runtime where that is the same deed: containerd's runc containers
+    /// with a known stop signal. `StopContainer` is still used where it is not, and to kill.
+    pub signal_directly: bool,
+    /// Where cgroups are mounted.
+    pub cgroup_mount: PathBuf,
     /// Below it are the profiles that `seccompProfile.localhostProfile` names.
     pub seccomp_dir: PathBuf,
     /// Name servers of `dnsPolicy: ClusterFirst`; empty makes it `Default`.
@@ -94,10 +102,13 @@ impl CriConfig {
         Self {
             endpoint: endpoint.into(),
             state_dir: state_dir.into(),
+            memory_dir: "/run/winddown/memory".into(),
             log_dir: log_dir.into(),
             node: NodeFacts::of_this_host(Path::new("/proc")),
             cgroup_parent: Some("winddown".to_owned()),
             cgroup_driver: None,
+            signal_directly: true,
+            cgroup_mount: "/sys/fs/cgroup".into(),
             seccomp_dir: "/var/lib/kubelet/seccomp".into(),
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),

@@ -6,6 +6,7 @@
 //! STATE/pods/UID/volumes/NAME                        an emptyDir
 //! STATE/pods/UID/subpaths/CONTAINER/INDEX            a part of a volume, bound in place
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT          a run's termination message
+//! STATE/pods/UID/messages/CONTAINER/ATTEMPT.asked    it was asked to end
 //! LOGS/NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log      a run's log
 //! ```
 
@@ -40,6 +41,11 @@ pub(crate) fn volume(config: &CriConfig, uid: &PodUid, name: &str) -> PathBuf {
     pod(config, uid).join("volumes").join(name)
 }
 
+/// The pod's volumes in memory where nothing can be mounted.
+pub(crate) fn memory(config: &CriConfig, uid: &PodUid) -> PathBuf {
+    config.memory_dir.join(uid.as_str())
+}
+
 /// Where a part of a volume is bound for a container's mount.
 pub(crate) fn sub_path(config: &CriConfig, uid: &PodUid, container: &str, mount: usize) -> PathBuf {
     pod(config, uid).join("subpaths").join(container).join(mount.to_string())
@@ -53,6 +59,11 @@ pub(crate) fn termination_log(
     attempt: u32,
 ) -> PathBuf {
     pod(config, uid).join("messages").join(container).join(attempt.to_string())
+}
+
+/// The file that says that a run was asked to end, and is not to be asked a second time by another agent.
+pub(crate) fn asked(config: &CriConfig, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
+    termination_log(config, uid, container, attempt).with_extension("asked")
 }
 
 /// A pod's logs, as `/var/log/pods` has them.

@@ -1,14 +1,21 @@
 //! Hears that a container ended.
+//!
+//! Two ways, and the first to tell wins: the runtime's own events, where it has them, and a pidfd of
+//! the container's first process. The kernel tells before a busy runtime does, so the end of a
+//! container that was asked to stop is taken from it, code included, where it gives that (Linux 6.15);
+//! what the runtime adds (`OOMKilled`) is entered when it comes.
 
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use winddown_shared::PodUid;
 
 use super::client::Optional;
+use super::direct::Direct;
 use super::pod::PodEntry;
 use super::{Context, api, labels, list, observe};
 use crate::ready::Ready;
@@ -16,6 +23,8 @@ use crate::ready::Ready;
 /// The first wait for a runtime that has not noticed an exit yet; it doubles up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(1);
+/// How long a stop waits for a runtime to tell an exit code that the kernel does not tell.
+const SILENCE: Duration = Duration::from_secs(2);
 /// How long the runtime is given to notice an exit that the kernel has told.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -27,13 +36,9 @@ pub(super) async fn follow_events(context: Arc<Context>) {
         if !context.client.lacks(Optional::Events)
             && let Ok(stream) = context.client.events().await
         {
-            context.events_live.store(true, Ordering::Release);
             // What happened before the stream began is in the listing.
             relist(&context).await;
             read_events(&context, stream).await;
-            context.events_live.store(false, Ordering::Release);
-            // From now on the kernel tells; what was missed is in the listing.
-            relist(&context).await;
             if !context.client.lacks(Optional::Events) {
                 sleep(LONGEST).await;
                 continue;
@@ -81,21 +86,17 @@ async fn read_events(
     }
 }
 
-/// Waits for the end of the container's process `pid`, once for each run, unless the runtime tells
-/// exits by itself.
+/// Waits for the end of the container's process `pid`, once for each run.
 ///
 /// Costs one small task and one descriptor, and nothing while the container runs.
 pub(super) fn watch(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
-    name: &str,
-    id: &str,
-    pid: Option<i32>,
+    (name, id): (&str, &str),
+    process: &observe::Process,
+    stop_signal: Option<&str>,
 ) {
-    if context.events_live.load(Ordering::Acquire) {
-        return;
-    }
-    let Some(pid) = pid.and_then(Pid::from_raw) else { return };
+    let Some(pid) = Pid::from_raw(process.pid) else { return };
     let name: Arc<str> = {
         let mut state = entry.lock();
         let Some(container) = state.container(name) else { return };
@@ -107,25 +108,81 @@ pub(super) fn watch(
         }
         name
     };
-    let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(std::io::Error::from);
-    // An error is a process that has ended already, which is asked about at once, or a pid of
-    // another pid namespace, which the next listing covers.
-    let ended = ended.and_then(Ready::new);
+    let ended = match pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from) {
+        // It has ended already, which is asked about at once.
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => None,
+        opened => match opened.and_then(Ready::new) {
+            Ok(ended) => Some(Arc::new(ended)),
+            Err(error) => {
+                // The next listing tries again.
+                tracing::warn!(container = %name, %error, "cannot watch a container's process");
+                if let Some(run) = entry.lock().run(&name, id) {
+                    run.watched = false;
+                }
+                return;
+            }
+        },
+    };
+    if let Some(ended) = ended.as_ref().filter(|_| context.config.signal_directly) {
+        let about = (process.pid, process.runtime_type.as_str());
+        let direct = Direct::of(ended, about, id, stop_signal).map(Arc::new);
+        if let Some(run) = entry.lock().run(&name, id).filter(|run| run.end.is_none()) {
+            run.direct = direct;
+        }
+    }
     let (context, entry, id) = (Arc::clone(context), Arc::clone(entry), Arc::<str>::from(id));
     let mut alive = context.alive.clone();
     tokio::spawn(async move {
         let work = async {
-            if let Ok(ended) = ended {
+            if let Some(ended) = ended {
                 let _ = ended.readable().await;
+                take_end(&context, &entry, (&name, &id), &ended).await;
             }
             settle(&context, &entry, &name, &id).await;
         };
         tokio::select! {
             () = work => {}
-            () = entry.ended(&name, &id) => {}
+            () = entry.settled(&name, &id) => {}
             _ = alive.changed() => {}
         }
     });
+}
+
+/// Takes in the end of a container's first process, as far as the kernel tells and it is needed now.
+async fn take_end(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    (name, id): (&str, &str),
+    ended: &Ready,
+) {
+    match exit_code(ended).await {
+        Some(code) => {
+            if observe::enter_early(context, entry, name, id, code) {
+                // The runtime is busy ending others; what it knows better can wait.
+                sleep(LONGEST).await;
+            }
+        }
+        None => {
+            let settled = timeout(SILENCE, settle(context, entry, name, id)).await;
+            if settled.is_err() && entry.lock().stopping {
+                // It has ended, and a stop need not wait for a runtime that hangs.
+                observe::enter_lost(context, entry, name, id);
+            }
+        }
+    }
+}
+
+/// The exit code of a process that has ended, once its parent has taken note of that.
+async fn exit_code(ended: &Ready) -> Option<i32> {
+    for _ in 0..10 {
+        match ended.exit_code() {
+            Ok(Some(code)) => return Some(code),
+            Ok(None) => sleep(Duration::from_millis(1)).await,
+            // A kernel that does not tell.
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
 /// Asks the runtime how a container ended that is known to have, until it says so; at most one asks
@@ -133,7 +190,7 @@ pub(super) fn watch(
 pub(super) async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>, name: &str, id: &str) {
     let begun = {
         let mut state = entry.lock();
-        let run = state.run(name, id).filter(|run| run.end.is_none());
+        let run = state.run(name, id).filter(|run| !run.is_settled());
         run.is_some_and(|run| !std::mem::replace(&mut run.settling, true))
     };
     if !begun {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::client::CallError;
 use super::{Context, api, list};
@@ -71,7 +71,19 @@ pub(super) async fn follow(context: Arc<Context>) {
             false if is_back => FASTEST,
             false => (wait * 2).clamp(FASTEST, SLOWEST),
         };
-        sleep(wait).await;
+        rest(&context, wait, now.reachable).await;
+    }
+}
+
+/// Waits for the next look. A call that finds out that the runtime is gone has it looked for at once.
+async fn rest(context: &Context, wait: Duration, was_reachable: bool) {
+    if !was_reachable {
+        return sleep(wait).await;
+    }
+    let mut noticed = context.health.subscribe();
+    let gone = async { noticed.wait_for(|health| !health.reachable).await.is_ok() };
+    if timeout(wait, gone).await.is_ok() {
+        sleep(FASTEST).await;
     }
 }
 
@@ -165,6 +177,8 @@ mod tests {
     #[test]
     fn a_condition_that_is_not_named_is_not_met() {
         assert!(!read(&[]).runtime_ready);
-        assert!(read(&[condition("RuntimeReady", true), condition("NetworkReady", true)]).is_well());
+        assert!(
+            read(&[condition("RuntimeReady", true), condition("NetworkReady", true)]).is_well()
+        );
     }
 }

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::RuntimeError;
 
 use super::client::CallError;
+use super::direct::DEFAULT_SIGNAL;
 use super::{Context, api, health};
 
 /// Why there is no image, as a status says it.
@@ -13,6 +14,13 @@ pub(super) enum ImageError {
     Trouble(&'static str, String),
     /// The runtime did not answer.
     Runtime(RuntimeError),
+}
+
+/// An image that is on the node.
+pub(super) struct Found {
+    pub(super) image: api::Image,
+    /// The signal that asks its program to end, if the runtime tells what the image says of that.
+    pub(super) stop_signal: Option<String>,
 }
 
 /// When an image is pulled.
@@ -28,7 +36,7 @@ pub(super) async fn ensure(
     context: &Context,
     container: &k8s::Container,
     sandbox: &api::PodSandboxConfig,
-) -> Result<api::Image, ImageError> {
+) -> Result<Found, ImageError> {
     let name = container.image.as_deref().unwrap_or_default();
     let policy = policy(container);
     if policy != Pull::Always {
@@ -55,8 +63,7 @@ async fn pull(
     name: &str,
     sandbox: &api::PodSandboxConfig,
 ) -> Result<(), ImageError> {
-    // Never closed.
-    let _turn = context.pulls.acquire().await;
+    let _turn = Context::turn(&context.pulls).await;
     let request =
         api::PullImageRequest { image: Some(spec(name)), sandbox_config: Some(sandbox.clone()) };
     match context.client.pull_image(request).await {
@@ -69,10 +76,13 @@ async fn pull(
     }
 }
 
-async fn find(context: &Context, name: &str) -> Result<Option<api::Image>, ImageError> {
-    let request = api::ImageStatusRequest { image: Some(spec(name)), verbose: false };
+async fn find(context: &Context, name: &str) -> Result<Option<Found>, ImageError> {
+    let request = api::ImageStatusRequest { image: Some(spec(name)), verbose: true };
     match context.client.image_status(request).await {
-        Ok(answer) => Ok(answer.image),
+        Ok(answer) => {
+            let stop_signal = answer.info.get("info").and_then(|json| stop_signal(json));
+            Ok(answer.image.map(|image| Found { image, stop_signal }))
+        }
         Err(error) if error.is_not_found() => Ok(None),
         Err(error @ CallError::Refused { .. }) => {
             let message = format!("cannot look for image {name}: {error}");
@@ -80,6 +90,15 @@ async fn find(context: &Context, name: &str) -> Result<Option<api::Image>, Image
         }
         Err(error) => Err(unanswered(context, error, format!("looking for image {name}"))),
     }
+}
+
+/// The stop signal in the verbose answer of containerd and CRI-O, which has the image's own
+/// configuration.
+fn stop_signal(json: &str) -> Option<String> {
+    let info: serde_json::Value = serde_json::from_str(json).ok()?;
+    let config = info.get("imageSpec")?.get("config")?;
+    let named = config.get("StopSignal").and_then(serde_json::Value::as_str);
+    Some(named.filter(|name| !name.is_empty()).unwrap_or(DEFAULT_SIGNAL).to_owned())
 }
 
 fn unanswered(context: &Context, error: CallError, what: String) -> ImageError {
@@ -117,6 +136,15 @@ fn is_moving(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_stop_signal_is_the_images_or_the_usual_one_or_not_known() {
+        let of = |config: &str| stop_signal(&format!(r#"{{"imageSpec":{{"config":{config}}}}}"#));
+        assert_eq!(of(r#"{"StopSignal":"SIGQUIT"}"#).as_deref(), Some("SIGQUIT"));
+        assert_eq!(of("{}").as_deref(), Some("SIGTERM"));
+        assert_eq!(stop_signal("{}"), None);
+        assert_eq!(stop_signal("?"), None);
+    }
 
     #[test]
     fn the_pull_policy_follows_the_tag_unless_it_is_given() {

@@ -26,6 +26,7 @@ const POD_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
 
 const KIND: &str = "io.winddown.container.kind";
 const PLACE: &str = "io.winddown.container.place";
+const STOP_SIGNAL: &str = "io.winddown.container.stop-signal";
 const BACKOFF: &str = "io.winddown.container.backoff-ms";
 
 /// How a termination message is taken when the file is empty and the container failed.
@@ -41,6 +42,8 @@ pub(crate) struct ContainerFacts {
     pub(crate) place: usize,
     /// The back-off to follow this run.
     pub(crate) backoff: Duration,
+    /// The signal that asks it to end, if that is known.
+    pub(crate) stop_signal: Option<String>,
     /// What is needed to stop it although nobody knows its pod any more.
     pub(crate) spec: k8s::Container,
 }
@@ -84,6 +87,7 @@ pub(crate) fn container_annotations(
     (kind, place): (ContainerKind, usize),
     attempt: u32,
     backoff: Duration,
+    stop_signal: Option<&str>,
 ) -> HashMap<String, String> {
     let mut all = HashMap::new();
     let mut say = |key: &str, value: String| all.insert(key.to_owned(), value);
@@ -96,6 +100,9 @@ pub(crate) fn container_annotations(
     say(MESSAGE_PATH, path.unwrap_or(super::spec::TERMINATION_MESSAGE_PATH).to_owned());
     let policy = container.termination_message_policy.as_deref().filter(|p| !p.is_empty());
     say(MESSAGE_POLICY, policy.unwrap_or("File").to_owned());
+    if let Some(signal) = stop_signal {
+        say(STOP_SIGNAL, signal.to_owned());
+    }
     if let Some(grace) = pod.own_grace() {
         say(POD_GRACE, grace.as_secs().to_string());
     }
@@ -131,6 +138,7 @@ pub(crate) fn read_container(
         kind: kind_of(annotations.get(KIND).map_or("", String::as_str)),
         place: number(PLACE).and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX),
         backoff: Duration::from_millis(number(BACKOFF).unwrap_or(0)),
+        stop_signal: annotations.get(STOP_SIGNAL).cloned(),
         name,
         spec,
     })
@@ -184,11 +192,13 @@ mod tests {
         let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
         let wait = Duration::from_secs(20);
         let labels = container(&pod, "main");
-        let notes = container_annotations(&pod, &spec, (ContainerKind::Sidecar, 2), 3, wait);
+        let notes =
+            container_annotations(&pod, &spec, (ContainerKind::Sidecar, 2), 3, wait, Some("QUIT"));
         assert_eq!(notes[RESTART_COUNT], "3");
         assert_eq!(notes[POD_GRACE], "7");
         let facts = read_container(&labels, &notes).unwrap();
         assert_eq!((facts.kind, facts.place, facts.backoff), (ContainerKind::Sidecar, 2, wait));
+        assert_eq!(facts.stop_signal.as_deref(), Some("QUIT"));
         assert_eq!(facts.spec.ports, spec.ports);
         assert_eq!(facts.spec.lifecycle, spec.lifecycle);
     }

@@ -3,15 +3,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
+use tokio::time::Instant;
 use winddown_shared::{PodUid, RuntimeError};
 
 use super::labels::{self, ContainerFacts};
 use super::pod::{Container, Dead, PodEntry, PodState, Run, Sandbox};
-use super::{Context, api, exits, health, observe};
+use super::{Context, api, dirs, exits, health, observe};
 
 /// Containers whose state is asked for at the same time.
 const PARALLEL: usize = 8;
@@ -52,18 +52,17 @@ pub(super) async fn list_all(context: &Arc<Context>) -> Result<(), RuntimeError>
     for (uid, &starts) in &before {
         let Some(entry) = context.entry(uid) else { continue };
         let found = listed.remove(uid.as_str()).unwrap_or_default();
-        if entry.lock().is_quiet_since(starts) {
-            entries.push((entry, found));
-        }
+        entries.push((entry, starts, found));
     }
     for (uid, found) in listed {
         let uid = PodUid::new(uid.as_str());
         // One that came up since the listing was asked for is known better by who made it.
         if context.entry(&uid).is_none() {
-            entries.push((context.entry_for(&uid), found));
+            entries.push((context.entry_for(&uid), 0, found));
         }
     }
-    let asked = entries.into_iter().map(|(entry, found)| take(context, entry, found));
+    let asked =
+        entries.into_iter().map(|(entry, starts, found)| take(context, entry, starts, found));
     stream::iter(asked).for_each_concurrent(PARALLEL, |taking| taking).await;
     context.set_adopted();
     Ok(())
@@ -78,9 +77,10 @@ pub(super) async fn list_pod(
     entry: &Arc<PodEntry>,
 ) -> Result<(), RuntimeError> {
     let uid = entry.uid().as_str();
+    let starts = entry.lock().starts_begun;
     let mut listed = list(context, labels::of_pod(uid)).await?;
     let found = listed.remove(uid).unwrap_or_default();
-    take(context, Arc::clone(entry), found).await;
+    take(context, Arc::clone(entry), starts, found).await;
     Ok(())
 }
 
@@ -116,22 +116,30 @@ async fn list(
     Ok(pods)
 }
 
-/// Enters a listing of one pod, and asks about what it does not tell.
-async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, listed: Listed) {
-    let exits_are_told = context.events_live.load(Ordering::Acquire);
-    let (news, lost) = {
+/// Enters a listing of one pod that was asked for when `starts` starts had begun, and asks about what
+/// it does not tell. A pod of which something was started since is left alone: the listing is too old.
+async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed: Listed) {
+    let (news, lost, has_lost_sandbox) = {
         let mut state = entry.lock();
+        if !state.is_quiet_since(starts) {
+            return;
+        }
         state.unsure = false;
+        let had_sandbox = state.sandbox().is_some();
         state.take_sandboxes(&listed.sandboxes);
-        state.take_containers(listed.containers, exits_are_told)
+        let (news, lost) = state.take_containers(listed.containers);
+        (news, lost, had_sandbox && state.sandbox().is_none())
     };
+    if has_lost_sandbox {
+        entry.announce();
+    }
     for (name, id) in lost {
         observe::enter_lost(context, &entry, &name, &id);
     }
     for (name, id) in news {
-        match observe::ask(context, &entry, &id, !exits_are_told).await {
+        match observe::ask(context, &entry, &id, true).await {
             Ok(seen) => {
-                adopt(&entry, &name, &seen);
+                adopt(context, &entry, &name, &seen);
                 observe::enter(context, &entry, &seen);
             }
             Err(error) if error.is_not_found() => {
@@ -146,6 +154,7 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, listed: Listed) {
             }
         }
     }
+    ask_last_exits(context, &entry).await;
     ask_address(context, &entry).await;
     let is_nothing = {
         let state = entry.lock();
@@ -158,13 +167,34 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, listed: Listed) {
 
 /// A container that ran before this agent did has done its start; its readiness counts until its
 /// probe says otherwise.
-fn adopt(entry: &PodEntry, name: &str, seen: &observe::Seen) {
+fn adopt(context: &Context, entry: &PodEntry, name: &str, seen: &observe::Seen) {
     if seen.status.state() == api::ContainerState::ContainerRunning
         && let Some(run) = entry.lock().run(name, &seen.status.id)
         && run.started_at.is_none()
     {
         run.started = true;
         run.ready = true;
+        let asked = dirs::asked(&context.config, entry.uid(), name, run.attempt);
+        run.signalled_at = asked.exists().then(Instant::now);
+    }
+}
+
+/// Asks how the runs before the newest ended, where that is not known: they ended before this agent
+/// began.
+async fn ask_last_exits(context: &Context, entry: &PodEntry) {
+    let unknown: Vec<(Arc<str>, Arc<str>)> = {
+        let state = entry.lock();
+        let unknown = state.containers.iter().filter(|c| c.last_exit.is_none());
+        unknown
+            .filter_map(|c| Some((Arc::clone(&c.name), Arc::clone(&c.dead.first()?.id))))
+            .collect()
+    };
+    for (name, id) in unknown {
+        // It is told for completeness' sake only.
+        let Ok(seen) = observe::ask(context, entry, &id, false).await else { continue };
+        if let Some(container) = entry.lock().container(&name) {
+            container.last_exit = seen.exit();
+        }
     }
 }
 
@@ -205,7 +235,6 @@ impl PodState {
     fn take_containers(
         &mut self,
         listed: Vec<api::Container>,
-        exits_are_told: bool,
     ) -> (Vec<(Arc<str>, Arc<str>)>, Vec<(Arc<str>, Arc<str>)>) {
         let mut by_name = HashMap::<String, Vec<(ContainerFacts, api::Container)>>::new();
         for container in listed {
@@ -225,7 +254,7 @@ impl PodState {
         found.sort_by_key(|runs| runs.iter().map(|(facts, _)| facts.place).min());
         let mut news = Vec::new();
         for runs in found {
-            news.extend(self.take_runs(runs, exits_are_told));
+            news.extend(self.take_runs(runs));
         }
         (news, lost)
     }
@@ -234,7 +263,6 @@ impl PodState {
     fn take_runs(
         &mut self,
         mut runs: Vec<(ContainerFacts, api::Container)>,
-        exits_are_told: bool,
     ) -> Option<(Arc<str>, Arc<str>)> {
         let attempt = |c: &api::Container| c.metadata.as_ref().map_or(0, |m| m.attempt);
         runs.sort_by_key(|(_, c)| std::cmp::Reverse((attempt(c), c.created_at)));
@@ -266,7 +294,7 @@ impl PodState {
         container.dead = dead;
         let run = container.run.as_ref().filter(|run| run.end.is_none())?;
         let is_as_known = match newest.state() {
-            api::ContainerState::ContainerRunning => run.started_at.is_some() && (run.watched || exits_are_told),
+            api::ContainerState::ContainerRunning => run.started_at.is_some() && run.watched,
             api::ContainerState::ContainerCreated => run.started_at.is_none(),
             _ => false,
         };

@@ -27,21 +27,28 @@ pub(super) async fn follow(context: Arc<Context>) {
     }
     loop {
         tokio::time::sleep(LOOK).await;
-        for (id, path) in running(&context) {
-            let (max_bytes, max_files) = (context.config.log_max_bytes, context.config.log_max_files);
-            let turn = move || turn(&path, max_bytes, max_files);
-            match tokio::task::spawn_blocking(turn).await {
-                Ok(Ok(true)) => {
-                    let request = api::ReopenContainerLogRequest { container_id: id.to_string() };
-                    if let Err(error) = context.client.reopen_container_log(request).await {
-                        tracing::warn!(container = %id, %error, "cannot begin a new log");
-                    }
-                }
-                Ok(Err(error)) => tracing::warn!(container = %id, %error, "cannot turn a log"),
-                _ => {}
+        let (logs, max_bytes, max_files) =
+            (running(&context), context.config.log_max_bytes, context.config.log_max_files);
+        let turn_all = move || turn_all(logs, max_bytes, max_files);
+        for id in tokio::task::spawn_blocking(turn_all).await.unwrap_or_default() {
+            let request = api::ReopenContainerLogRequest { container_id: id.to_string() };
+            if let Err(error) = context.client.reopen_container_log(request).await {
+                tracing::warn!(container = %id, %error, "cannot begin a new log");
             }
         }
     }
+}
+
+/// Turns what is too long, and gives the containers whose logs were. Blocking.
+fn turn_all(logs: Vec<(Arc<str>, PathBuf)>, max_bytes: u64, max_files: u32) -> Vec<Arc<str>> {
+    let turned = logs.into_iter().filter(|(_, path)| match turn(path, max_bytes, max_files) {
+        Ok(turned) => turned,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "cannot turn a log");
+            false
+        }
+    });
+    turned.map(|(id, _)| id).collect()
 }
 
 /// What a container wrote into `file`, or the end of `log` if it wrote nothing. Blocking.
@@ -116,7 +123,8 @@ fn tail(path: &Path) -> io::Result<String> {
     file.take(window).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let skipped = usize::from(begins > 0);
-    let lines: Vec<&str> = text.lines().skip(skipped).filter_map(|line| line.splitn(4, ' ').nth(3)).collect();
+    let lines: Vec<&str> =
+        text.lines().skip(skipped).filter_map(|line| line.splitn(4, ' ').nth(3)).collect();
     let first = lines.len().saturating_sub(MAX_TAIL_LINES);
     let text = lines[first..].join("\n");
     let cut = text.len().saturating_sub(MAX_TAIL);

@@ -1,6 +1,6 @@
 //! Mounts below a pod's directory, and the safe way into a volume.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -9,7 +9,39 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
-use rustix::mount::{UnmountFlags, mount_bind_recursive, unmount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
+
+/// Takes care that a mount that was just made at `path` is seen by others: a service with a mount
+/// namespace of its own (`PrivateMounts=`, `ProtectSystem=`) makes mounts that a runtime never sees,
+/// and its containers would get the empty directory below.
+///
+/// # Errors
+/// It is not seen, and was taken away again.
+fn ensure_shared(path: &Path) -> io::Result<()> {
+    // Process 1 lives where the runtime does. One that hides is not to be told from one that does not.
+    let seen = fs::read("/proc/1/mountinfo").is_ok_and(|text| points(&text).any(|p| p == path));
+    if seen {
+        return Ok(());
+    }
+    let _ = unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+    let why = "a mount made by this service is not seen by others: its unit hides it \
+               (PrivateMounts=, ProtectSystem=) or hides process 1 (ProtectProc=)";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+/// Mounts memory at the directory `path`, at most `size` bytes of it.
+///
+/// # Errors
+/// This process may not mount, or what it mounts is not seen by others: `PermissionDenied`.
+pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<()> {
+    if is_mount_point(path)? {
+        return Ok(());
+    }
+    let size = size.map(|bytes| format!("size={bytes},")).unwrap_or_default();
+    let options = CString::new(format!("{size}mode=0777"))?;
+    mount("tmpfs", path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, &*options)?;
+    ensure_shared(path)
+}
 
 /// The mount points at and below `path`, deepest first.
 ///
@@ -54,7 +86,8 @@ pub(super) fn bind_part(volume: &Path, sub: &Path, target: &Path) -> io::Result<
     if is_mount_point(target)? {
         return Ok(());
     }
-    let root = openat(CWD, volume, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let root =
+        openat(CWD, volume, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let part = match resolve(&root, sub) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             make_part(&root, sub)?;
@@ -70,7 +103,8 @@ pub(super) fn bind_part(volume: &Path, sub: &Path, target: &Path) -> io::Result<
     } else {
         OpenOptions::new().create(true).append(true).mode(0o600).open(target)?;
     }
-    Ok(mount_bind_recursive(source, target)?)
+    mount_bind_recursive(source, target)?;
+    ensure_shared(target)
 }
 
 fn resolve(root: &OwnedFd, sub: &Path) -> io::Result<OwnedFd> {
@@ -99,8 +133,11 @@ fn make_part(root: &OwnedFd, sub: &Path) -> io::Result<()> {
 }
 
 fn read() -> io::Result<Vec<PathBuf>> {
-    let text = fs::read("/proc/self/mountinfo")?;
-    Ok(text.split(|&b| b == b'\n').filter_map(mount_point).collect())
+    Ok(points(&fs::read("/proc/self/mountinfo")?).collect())
+}
+
+fn points(mountinfo: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
+    mountinfo.split(|&b| b == b'\n').filter_map(mount_point)
 }
 
 /// The fifth word of a line; blanks in it are written as octal numbers.

@@ -10,15 +10,32 @@ use winddown_shared::{ContainerExit, WallTime};
 
 use super::pod::{End, PodEntry, Run};
 use super::{Context, api, dirs, exits, labels, logs};
-use crate::plan::Backoff;
 
 /// What the runtime said of a container, with what it left on disk.
 pub(super) struct Seen {
     pub(super) status: api::ContainerStatus,
-    /// The host's pid of the container's first process; none unless it was asked for and runs.
-    pub(super) pid: Option<i32>,
+    /// The container's first process; none unless it was asked for and runs.
+    pub(super) process: Option<Process>,
     /// The termination message of one that ended.
     message: String,
+}
+
+/// What the verbose answer of containerd and CRI-O says of a container's first process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Process {
+    /// In the node's pid namespace.
+    pub(super) pid: i32,
+    /// For example `io.containerd.runc.v2`; CRI-O does not say.
+    pub(super) runtime_type: String,
+}
+
+impl Seen {
+    /// How the container ended, if it has.
+    pub(super) fn exit(&self) -> Option<ContainerExit> {
+        let ended = self.status.state() == api::ContainerState::ContainerExited;
+        ended.then(|| exit(&self.status, &self.message))
+    }
 }
 
 /// Asks for a container's status and reads its termination message if it ended.
@@ -34,34 +51,39 @@ pub(super) async fn ask(
     let request = api::ContainerStatusRequest { container_id: id.to_owned(), verbose: with_pid };
     let answer = context.client.container_status(request).await?;
     let status = answer.status.unwrap_or_default();
-    let pid = if with_pid { pid(&answer.info) } else { None };
+    let process = if with_pid { process(&answer.info) } else { None };
     let message = match status.state() {
         api::ContainerState::ContainerExited => termination_message(context, entry, &status).await,
         _ => String::new(),
     };
-    Ok(Seen { status, pid, message })
+    Ok(Seen { status, process, message })
 }
 
-/// Enters it into the pod's state. True if the container ended with that, and was not known to.
+/// Enters it into the pod's state. True if the container has ended.
 pub(super) fn enter(context: &Arc<Context>, entry: &Arc<PodEntry>, seen: &Seen) -> bool {
     let status = &seen.status;
     let Some(name) = status.labels.get(labels::CONTAINER_NAME) else { return false };
     let ended = {
         let mut state = entry.lock();
-        let is_unfinished = |run: &&mut Run| run.end.is_none();
-        let Some(run) = state.run(name, &status.id).filter(is_unfinished) else { return false };
+        let Some(run) = state.run(name, &status.id) else { return false };
+        if run.is_settled() {
+            return true;
+        }
         run.started_at = time(status.started_at).or(run.started_at);
         let exited = status.state() == api::ContainerState::ContainerExited;
         if exited {
             let exit = exit(status, &seen.message);
             run.end = Some(end(exit, run.backoff, context));
+            run.direct = None;
         }
         exited
     };
     if ended {
         entry.announce();
-    } else if seen.pid.is_some() {
-        exits::watch(context, entry, name, &status.id, seen.pid);
+    } else if let Some(process) = &seen.process {
+        let facts = labels::read_container(&status.labels, &status.annotations);
+        let signal = facts.and_then(|facts| facts.stop_signal);
+        exits::watch(context, entry, (name, &status.id), process, signal.as_deref());
     }
     ended
 }
@@ -70,7 +92,12 @@ pub(super) fn enter(context: &Arc<Context>, entry: &Arc<PodEntry>, seen: &Seen) 
 pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &str) {
     let is_news = {
         let mut state = entry.lock();
-        match state.run(name, id).filter(|run| run.end.is_none()) {
+        match state.run(name, id).filter(|run| !run.is_settled()) {
+            // The kernel told how it ended; nobody will tell more.
+            Some(Run { end: Some(end), .. }) => {
+                end.early = false;
+                true
+            }
             Some(run) => {
                 let exit = ContainerExit {
                     exit_code: 137,
@@ -81,6 +108,7 @@ pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &s
                     finished_at: Some(context.config.wall.now()),
                 };
                 run.end = Some(end(exit, run.backoff, context));
+                run.direct = None;
                 true
             }
             None => false,
@@ -89,6 +117,43 @@ pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &s
     if is_news {
         entry.announce();
     }
+}
+
+/// Enters the end of a container that was asked to stop, as the kernel told it. False if its pod is
+/// not being stopped: then there is time to ask the runtime, which knows more.
+///
+/// With the first process of a pid namespace everything in it has ended. Containers that share one
+/// may leave something behind, which the runtime ends.
+pub(super) fn enter_early(
+    context: &Context,
+    entry: &PodEntry,
+    name: &str,
+    id: &str,
+    exit_code: i32,
+) -> bool {
+    {
+        let mut state = entry.lock();
+        let shares = state.pod.as_ref().is_none_or(|pod| {
+            let spec = pod.spec.as_ref();
+            spec.is_none_or(|s| s.host_pid == Some(true) || s.share_process_namespace == Some(true))
+        });
+        if shares || !state.stopping {
+            return false;
+        }
+        let Some(run) = state.run(name, id).filter(|run| run.end.is_none()) else { return false };
+        let exit = ContainerExit {
+            exit_code,
+            signal: None,
+            reason: reason("", exit_code).into(),
+            message: String::new(),
+            started_at: run.started_at,
+            finished_at: Some(context.config.wall.now()),
+        };
+        run.end = Some(End { early: true, ..end(exit, run.backoff, context) });
+        run.direct = None;
+    }
+    entry.announce();
+    true
 }
 
 /// A moment as the wire has it: nanoseconds since 1970, 0 for none.
@@ -103,29 +168,28 @@ fn end(exit: ContainerExit, follows: Duration, context: &Context) -> End {
     };
     let ran = length(exit.started_at, exit.finished_at).unwrap_or_default();
     let since = length(exit.finished_at, Some(context.config.wall.now())).unwrap_or_default();
-    let wait = wait(&context.config.backoff, follows, ran).saturating_sub(since);
-    End { exit, ran, restart_at: Instant::now() + wait }
-}
-
-fn wait(backoff: &Backoff, follows: Duration, ran: Duration) -> Duration {
-    backoff.after(follows, ran)
+    let wait = context.config.backoff.after(follows, ran).saturating_sub(since);
+    End { exit, ran, restart_at: Instant::now() + wait, early: false }
 }
 
 fn exit(status: &api::ContainerStatus, message: &str) -> ContainerExit {
-    let reason = match (status.reason.as_str(), status.exit_code) {
-        ("", 0) => "Completed",
-        ("", _) => "Error",
-        (reason, _) => reason,
-    };
     let message = if message.is_empty() { &status.message } else { message };
     ContainerExit {
         exit_code: status.exit_code,
         // The interface does not tell a signal's victim from a program that chose the same code.
         signal: None,
-        reason: reason.into(),
+        reason: reason(&status.reason, status.exit_code).into(),
         message: message.to_owned(),
         started_at: time(status.started_at),
         finished_at: time(status.finished_at),
+    }
+}
+
+fn reason(given: &str, exit_code: i32) -> &str {
+    match (given, exit_code) {
+        ("", 0) => "Completed",
+        ("", _) => "Error",
+        _ => given,
     }
 }
 
@@ -146,14 +210,9 @@ async fn termination_message(
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 
-/// The pid that containerd and CRI-O put into the verbose answer.
-fn pid(info: &HashMap<String, String>) -> Option<i32> {
-    #[derive(serde::Deserialize)]
-    struct Info {
-        pid: i32,
-    }
-    let info: Info = serde_json::from_str(info.get("info")?).ok()?;
-    (info.pid > 0).then_some(info.pid)
+fn process(info: &HashMap<String, String>) -> Option<Process> {
+    let process: Process = serde_json::from_str(info.get("info")?).ok()?;
+    (process.pid > 0).then_some(process)
 }
 
 #[cfg(test)]
@@ -161,13 +220,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pid_is_read_from_the_verbose_answer_or_is_not_there() {
+    fn the_process_is_read_from_the_verbose_answer_or_is_not_there() {
         let info = |text: &str| HashMap::from([("info".to_owned(), text.to_owned())]);
-        assert_eq!(pid(&info(r#"{"sandboxID":"x","pid":4711,"removing":false}"#)), Some(4711));
+        let told = r#"{"sandboxID":"x","pid":4711,"runtimeType":"io.containerd.runc.v2"}"#;
+        let found = process(&info(told)).unwrap();
+        assert_eq!((found.pid, found.runtime_type.as_str()), (4711, "io.containerd.runc.v2"));
+        assert_eq!(process(&info(r#"{"pid":1}"#)).unwrap().runtime_type, "");
         for text in [r#"{"pid":0}"#, r#"{"pid":"x"}"#, "{}", "", "[]"] {
-            assert_eq!(pid(&info(text)), None, "{text}");
+            assert_eq!(process(&info(text)), None, "{text}");
         }
-        assert_eq!(pid(&HashMap::new()), None);
+        assert_eq!(process(&HashMap::new()), None);
     }
 
     #[test]

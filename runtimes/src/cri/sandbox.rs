@@ -38,10 +38,8 @@ pub(super) async fn make(
         state.sandboxes.iter().map(|s| s.attempt + 1).max().unwrap_or(0)
     };
     let config = config(context, pod, attempt).await?;
-    let request = api::RunPodSandboxRequest {
-        config: Some(config),
-        runtime_handler: runtime_handler(pod),
-    };
+    let request =
+        api::RunPodSandboxRequest { config: Some(config), runtime_handler: runtime_handler(pod) };
     let answer = context.client.run_pod_sandbox(request).await.map_err(|error| {
         entry.lock().unsure = true;
         health::note_unreachable(context, &error);
@@ -82,9 +80,7 @@ pub(super) async fn config(
     })
     .await?;
     let parent = match (&context.config.cgroup_parent, context.driver.get(context).await) {
-        (Some(root), Ok(Some(driver))) => {
-            spec::cgroup_parent(root, driver, pod.uid(), pod.qos())
-        }
+        (Some(root), Ok(Some(driver))) => spec::cgroup_parent(root, driver, pod.uid(), pod.qos()),
         (_, Ok(_)) => String::new(),
         (_, Err(error)) => {
             health::note_unreachable(context, &error);

@@ -35,6 +35,8 @@ pub(crate) struct Start<'a> {
     pub(crate) attempt: u32,
     pub(crate) backoff: Duration,
     pub(crate) image: &'a api::Image,
+    /// The image's stop signal, if that is known.
+    pub(crate) image_signal: Option<&'a str>,
 }
 
 /// What the runtime is asked to make of a container, without its mounts.
@@ -70,6 +72,7 @@ pub(crate) fn container(start: &Start<'_>) -> Result<api::ContainerConfig, Runti
             kind,
             start.attempt,
             start.backoff,
+            own_signal(container).or(start.image_signal),
         ),
         envs: env
             .into_iter()
@@ -166,8 +169,11 @@ pub(crate) struct Found<'a> {
 
 /// The signal that asks a container to end (KEP-4960); the image's, or SIGTERM, if it names none.
 pub(crate) fn stop_signal(container: &k8s::Container) -> api::Signal {
-    let name = container.lifecycle.as_ref().and_then(|l| l.stop_signal.as_deref());
-    name.and_then(signal).unwrap_or(api::Signal::RuntimeDefault)
+    own_signal(container).and_then(signal).unwrap_or(api::Signal::RuntimeDefault)
+}
+
+fn own_signal(container: &k8s::Container) -> Option<&str> {
+    container.lifecycle.as_ref()?.stop_signal.as_deref()
 }
 
 /// Reads a signal's name as Kubernetes writes it (`SIGUSR1`).

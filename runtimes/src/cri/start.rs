@@ -17,6 +17,10 @@ use super::spec::{self, Found, Start};
 use super::{Context, api, blocking, caused, health, observe, probe, sandbox, volumes};
 use crate::fault;
 
+/// How long a postStart hook may take. The kubelet lets it take for ever; the container's life and a
+/// stop of its pod end it as well.
+const LONGEST_HOOK: Duration = Duration::from_secs(3600);
+
 /// Why a container was not started.
 enum StartError {
     /// The pod is being stopped.
@@ -75,7 +79,9 @@ pub(super) async fn start(
     };
     match tokio::spawn(work).await {
         Ok(outcome) => outcome,
-        Err(error) => Err(caused(format!("starting container {name} of pod {}", pod.label()), error)),
+        Err(error) => {
+            Err(caused(format!("starting container {name} of pod {}", pod.label()), error))
+        }
     }
 }
 
@@ -143,8 +149,7 @@ async fn run(
         run.started_at.get_or_insert_with(|| context.config.wall.now());
     }
     entry.bump();
-    let with_pid = !context.events_live.load(std::sync::atomic::Ordering::Acquire);
-    match observe::ask(context, entry, &id, with_pid).await {
+    match observe::ask(context, entry, &id, true).await {
         Ok(seen) => {
             observe::enter(context, entry, &seen);
         }
@@ -187,6 +192,7 @@ async fn make(
         image = image::ensure(context, container, &sandbox_config) => image?,
         () = entry.stopping() => return Err(StartError::Stopping),
     };
+    let image::Found { image, stop_signal } = image;
     spec::user_of_image(pod, container, &image)
         .map_err(|why| StartError::Trouble("CreateContainerConfigError", why))?;
     let field = &found.field;
@@ -201,6 +207,7 @@ async fn make(
         attempt,
         backoff,
         image: &image,
+        image_signal: stop_signal.as_deref(),
     };
     let mut config = spec::container(&start)?;
     config.mounts = prepare(context, pod, container, attempt, &ips).await?;
@@ -209,8 +216,7 @@ async fn make(
         config: Some(config),
         sandbox_config: Some(sandbox_config),
     };
-    // Never closed.
-    let _turn = context.starts.acquire().await;
+    let _turn = Context::turn(&context.starts).await;
     if entry.lock().stopping {
         return Err(StartError::Stopping);
     }
@@ -246,7 +252,7 @@ async fn prepare(
     let (config, pod) = (context.config.clone(), pod.clone());
     let (container, ips) = (container.clone(), ips.to_vec());
     let work = move || {
-        volumes::prepare_run(&config, &pod, &container.name, attempt)?;
+        volumes::prepare_run(&config, &pod, &container.name, attempt, &ips)?;
         volumes::mounts(&config, &pod, &container, attempt, &ips)
     };
     blocking(work).await.map_err(|error| match error {
@@ -262,17 +268,17 @@ async fn patient<T>(
     entry: &PodEntry,
     call: impl Future<Output = Result<T, CallError>>,
 ) -> Option<Result<T, CallError>> {
-    let give_up = async {
-        entry.stopping().await;
-        tokio::time::sleep(context.config.times.start_patience).await;
-    };
     tokio::select! {
         answer = call => Some(answer),
-        () = give_up => {
-            entry.lock().unsure = true;
-            None
-        }
+        () = given_up(context, entry) => None,
     }
+}
+
+/// Resolves a while after the pod was asked to stop. Then it is not known what there is.
+pub(super) async fn given_up(context: &Context, entry: &PodEntry) {
+    entry.stopping().await;
+    tokio::time::sleep(context.config.times.start_patience).await;
+    entry.lock().unsure = true;
 }
 
 /// True if there is no hook or it did its work.
@@ -290,8 +296,7 @@ async fn post_start(
     let Some(action) = Action::of_handler(hook, found.container, &node) else { return true };
     let name = &found.container.name;
     tokio::select! {
-        // As long as it takes, as with the kubelet: the container's life bounds it.
-        outcome = action.run(context, id, Duration::ZERO) => match outcome {
+        outcome = action.run(context, id, LONGEST_HOOK) => match outcome {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!(pod = %pod.label(), container = %name, %error, "the postStart hook failed");

@@ -8,11 +8,14 @@ use std::os::unix::fs::{
 use std::path::Path;
 
 use k8s_openapi::api::core::v1 as k8s;
-use rustix::mount::{MountFlags, mount};
-use winddown_shared::{Pod, Quantity, RuntimeError};
+use winddown_shared::{Pod, PodUid, Quantity, RuntimeError};
 
 use super::config::CriConfig;
-use super::{caused, dirs, failed, mounts, spec};
+use super::{caused, dirs, failed, mounts as mount_points, spec};
+
+mod mount;
+
+pub(super) use mount::{is_inside, mounts};
 
 /// Makes the pod's directories and volumes. What is there already stays.
 ///
@@ -25,8 +28,8 @@ pub(super) fn prepare(config: &CriConfig, pod: &Pod) -> Result<(), RuntimeError>
     for volume in spec.volumes.iter().flatten() {
         let what = || format!("volume {} of pod {}", volume.name, pod.label());
         if let Some(empty) = &volume.empty_dir {
-            let path = dirs::volume(config, pod.uid(), &volume.name);
-            empty_dir(&path, empty, spec).map_err(|e| caused(what(), e))?;
+            empty_dir(config, (pod.uid(), &volume.name), empty, spec)
+                .map_err(|e| caused(what(), e))?;
         }
         if let Some(host) = &volume.host_path {
             host_path(host).map_err(|e| caused(format!("{}: {}", what(), host.path), e))?;
@@ -35,7 +38,8 @@ pub(super) fn prepare(config: &CriConfig, pod: &Pod) -> Result<(), RuntimeError>
     Ok(())
 }
 
-/// Makes what one run of a container needs: its log's directory and its termination message file.
+/// Makes what one run of a container needs: its log's directory, its termination message file, and the
+/// pod's hosts file if an agent died before it wrote it.
 ///
 /// # Errors
 /// Names what could not be made.
@@ -44,7 +48,11 @@ pub(super) fn prepare_run(
     pod: &Pod,
     container: &str,
     attempt: u32,
+    ips: &[String],
 ) -> Result<(), RuntimeError> {
+    if !dirs::hosts(config, pod.uid()).exists() {
+        write_hosts(config, pod, ips)?;
+    }
     directory(&dirs::logs_of(config, pod).join(container), 0o755)?;
     let file = dirs::termination_log(config, pod.uid(), container, attempt);
     if let Some(parent) = file.parent() {
@@ -60,13 +68,17 @@ pub(super) fn prepare_run(
 ///
 /// # Errors
 /// The file cannot be written.
-pub(super) fn write_hosts(config: &CriConfig, pod: &Pod, ips: &[String]) -> Result<(), RuntimeError> {
+pub(super) fn write_hosts(
+    config: &CriConfig,
+    pod: &Pod,
+    ips: &[String],
+) -> Result<(), RuntimeError> {
     let path = dirs::hosts(config, pod.uid());
     let node = match spec::is_on_host_network(pod) {
         true => Some(fs::read_to_string(&config.hosts_file).unwrap_or_default()),
         false => None,
     };
-    let text = hosts(pod, ips, node.as_deref());
+    let text = hosts(pod, ips, &config.cluster_domain, node.as_deref());
     let written = || {
         // In place: containers that run have the file itself mounted.
         let mut file = File::create(&path)?;
@@ -77,7 +89,7 @@ pub(super) fn write_hosts(config: &CriConfig, pod: &Pod, ips: &[String]) -> Resu
 }
 
 /// The text of a pod's hosts file. `node` is that of the node, for pods on its network.
-fn hosts(pod: &Pod, ips: &[String], node: Option<&str>) -> String {
+fn hosts(pod: &Pod, ips: &[String], domain: &str, node: Option<&str>) -> String {
     let mut text = match node {
         Some(node) => format!("# Copied by winddown from the node's hosts file.\n{node}"),
         None => "# Written by winddown.\n127.0.0.1\tlocalhost\n\
@@ -86,8 +98,11 @@ fn hosts(pod: &Pod, ips: &[String], node: Option<&str>) -> String {
     };
     if node.is_none() {
         let name = spec::hostname(pod);
+        let below =
+            pod.spec.as_ref().and_then(|s| s.subdomain.as_deref()).filter(|s| !s.is_empty());
+        let full = below.map(|sub| format!("{name}.{sub}.{}.svc.{domain}\t", pod.namespace()));
         for ip in ips {
-            text.push_str(&format!("{ip}\t{name}\n"));
+            text.push_str(&format!("{ip}\t{}{name}\n", full.as_deref().unwrap_or_default()));
         }
     }
     let aliases = pod.spec.iter().flat_map(|s| s.host_aliases.iter().flatten());
@@ -101,25 +116,59 @@ fn hosts(pod: &Pod, ips: &[String], node: Option<&str>) -> String {
 }
 
 fn empty_dir(
-    path: &Path,
+    config: &CriConfig,
+    (uid, name): (&PodUid, &str),
     empty: &k8s::EmptyDirVolumeSource,
     spec: &k8s::PodSpec,
 ) -> io::Result<()> {
-    make(path, 0o777)?;
-    if empty.medium.as_deref() == Some("Memory") && !mounts::is_mount_point(path)? {
+    let path = &dirs::volume(config, uid, name);
+    if empty.medium.as_deref() == Some("Memory") {
         let size = empty.size_limit.as_ref().and_then(|q| q.0.parse::<Quantity>().ok());
-        let size = size.map(|q| format!("size={},", q.value())).unwrap_or_default();
-        let options = std::ffi::CString::new(format!("{size}mode=0777"))?;
-        mount("tmpfs", path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, &*options)?;
+        memory(config, (uid, name), size.map(Quantity::value))?;
+    } else {
+        make(path, 0o777)?;
     }
     let group = spec.security_context.as_ref().and_then(|s| s.fs_group);
     let group = group.and_then(|id| u32::try_from(id).ok());
-    if group.is_some() {
-        std::os::unix::fs::chown(path, None, group)?;
+    if group.is_none() {
+        return fs::set_permissions(path, Permissions::from_mode(0o777));
     }
-    // Files made in it belong to the group.
-    let mode = if group.is_some() { 0o2777 } else { 0o777 };
-    fs::set_permissions(path, Permissions::from_mode(mode))
+    std::os::unix::fs::chown(path, None, group)?;
+    // Files made in it belong to the group, where this process may ask for that (RestrictSUIDSGID=).
+    fs::set_permissions(path, Permissions::from_mode(0o2777))
+        .or_else(|_| fs::set_permissions(path, Permissions::from_mode(0o777)))
+}
+
+/// A directory in memory: a mount of its own, or, where this process may not mount, a directory of one
+/// that is there (`CriConfig::memory_dir`), which keeps no limit of its own.
+fn memory(config: &CriConfig, (uid, name): (&PodUid, &str), size: Option<i64>) -> io::Result<()> {
+    let path = dirs::volume(config, uid, name);
+    let shared = dirs::memory(config, uid).join(name);
+    let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
+    if is_link {
+        // Its target went with a restart of the node.
+        return make(&shared, 0o777);
+    }
+    make(&path, 0o777)?;
+    or_link(mount_points::memory(&path, size), (uid, name), &path, &shared)
+}
+
+/// Where mounting is not permitted, puts a link to a directory of the shared file system in its place.
+fn or_link(
+    mounted: io::Result<()>,
+    (uid, name): (&PodUid, &str),
+    path: &Path,
+    shared: &Path,
+) -> io::Result<()> {
+    match mounted {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            tracing::warn!(pod = %uid, volume = %name, %error, "an emptyDir in memory has no limit of its own");
+            make(shared, 0o777)?;
+            fs::remove_dir(path)?;
+            std::os::unix::fs::symlink(shared, path)
+        }
+        outcome => outcome,
+    }
 }
 
 /// Checks or makes what a hostPath volume asks for.
@@ -129,7 +178,8 @@ fn host_path(host: &k8s::HostPathVolumeSource) -> io::Result<()> {
     match kind {
         "DirectoryOrCreate" if !path.exists() => return make(path, 0o755),
         "FileOrCreate" if !path.exists() => {
-            return OpenOptions::new().create(true).append(true).mode(0o644).open(path).map(drop);
+            let file = OpenOptions::new().create(true).append(true).open(path)?;
+            return file.set_permissions(Permissions::from_mode(0o644));
         }
         "" => return Ok(()),
         _ => {}
@@ -150,19 +200,28 @@ fn directory(path: &Path, mode: u32) -> Result<(), RuntimeError> {
     make(path, mode).map_err(|e| caused(format!("cannot make {}", path.display()), e))
 }
 
+/// Makes a directory with this mode, whatever the process's umask is. One that is there stays as it is.
 fn make(path: &Path, mode: u32) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(mode).create(path)
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(mode).create(path)?;
+    fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
 /// Removes the pod's own directory with everything in it. Nothing may be mounted below it.
 ///
 /// # Errors
 /// Something is still mounted there, or cannot be removed.
-pub(super) fn remove(config: &CriConfig, uid: &winddown_shared::PodUid) -> Result<(), RuntimeError> {
+pub(super) fn remove(
+    config: &CriConfig,
+    uid: &winddown_shared::PodUid,
+) -> Result<(), RuntimeError> {
     let path = dirs::pod(config, uid);
     if !dirs::is_safe(uid.as_str()) {
         return Err(failed(format!("{uid} cannot be the name of a directory")));
     }
+    remove_all(&dirs::memory(config, uid))?;
     remove_all(&path)
 }
 
@@ -172,8 +231,12 @@ pub(super) fn remove(config: &CriConfig, uid: &winddown_shared::PodUid) -> Resul
 /// Something is still mounted there, or cannot be removed.
 pub(super) fn remove_all(path: &Path) -> Result<(), RuntimeError> {
     let cannot = |e| caused(format!("cannot remove {}", path.display()), e);
-    if let Some(mounted) = mounts::below(path).map_err(cannot)?.first() {
-        let what = format!("cannot remove {}: something is mounted at {}", path.display(), mounted.display());
+    if let Some(mounted) = mount_points::below(path).map_err(cannot)?.first() {
+        let what = format!(
+            "cannot remove {}: something is mounted at {}",
+            path.display(),
+            mounted.display()
+        );
         return Err(failed(what));
     }
     match fs::remove_dir_all(path) {

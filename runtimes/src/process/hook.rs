@@ -14,9 +14,9 @@ use tokio::sync::oneshot;
 
 use super::order::{Command, Order};
 use super::procfs::Process;
-use super::reach::{Endpoint, HttpGet};
 use super::{Context, ProcessConfig};
 use crate::environment::NodeFacts;
+use crate::reach::{Endpoint, HttpGet};
 use crate::ready::Ready;
 
 /// What a lifecycle handler does.

@@ -3,8 +3,9 @@
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, RuntimeError};
 
-use super::{launch, paths, reach};
+use super::{launch, paths};
 use crate::environment::{NodeFacts, environment};
+use crate::reach;
 
 /// A field that asks for something this runtime does not do.
 #[derive(Clone, Debug, PartialEq, Eq)]

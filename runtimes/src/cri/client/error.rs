@@ -76,11 +76,6 @@ impl CallError {
         self.code() == Some(Code::DeadlineExceeded)
     }
 
-    /// It is not known whether the call had its effect.
-    pub(crate) fn is_unanswered(&self) -> bool {
-        !matches!(self, Self::Refused { .. })
-    }
-
     /// For the pod workers, with what was attempted.
     pub(crate) fn during(self, what: impl Into<String>) -> RuntimeError {
         let what = what.into();

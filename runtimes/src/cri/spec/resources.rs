@@ -42,7 +42,12 @@ pub(super) fn resources(
 }
 
 /// The parent of a pod's cgroups, as the driver writes it.
-pub(crate) fn cgroup_parent(root: &str, driver: CgroupDriver, pod: &PodUid, qos: QosClass) -> String {
+pub(crate) fn cgroup_parent(
+    root: &str,
+    driver: CgroupDriver,
+    pod: &PodUid,
+    qos: QosClass,
+) -> String {
     let class = match qos {
         QosClass::Guaranteed => None,
         QosClass::Burstable => Some("burstable"),
@@ -151,7 +156,10 @@ mod tests {
             (json!({"requests": {"memory": "256Mi"}}), 750),
             (json!({"requests": {"memory": "1"}}), 999),
             (json!({"requests": {"memory": "2Gi"}}), 3),
-            (json!({"limits": {"cpu": "1", "memory": "1Gi"}}), -997),
+            (
+                json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}}),
+                -997,
+            ),
         ] {
             assert_eq!(of(&given).oom_score_adj, score, "{given}");
         }

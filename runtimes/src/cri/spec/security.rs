@@ -30,10 +30,7 @@ const READ_ONLY: [&str; 5] =
 /// Rights of the sandbox: those that its containers share.
 pub(crate) fn sandbox_security(pod: &Pod) -> api::LinuxSandboxSecurityContext {
     let of_pod = pod.spec.as_ref().and_then(|s| s.security_context.as_ref());
-    let all = pod
-        .spec
-        .iter()
-        .flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
+    let all = pod.spec.iter().flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
     let privileged = all
         .filter_map(|c| c.security_context.as_ref())
         .any(|security| security.privileged == Some(true));

@@ -1,0 +1,63 @@
+//! The runtimes a service can run on, opened as the configuration says.
+
+use winddown_runtimes::cri::{CriConfig, CriOpenError, CriRuntime};
+use winddown_runtimes::process::{OpenError, ProcessConfig, ProcessRuntime, ShimCommand};
+use winddown_shared::WallClock;
+
+use crate::config::Config;
+use crate::node::Identity;
+
+/// Why the runtime cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeStartError {
+    /// The process runtime.
+    #[error("the process runtime cannot start")]
+    Process(#[source] OpenError),
+    /// The connection to a container runtime.
+    #[error("the container runtime cannot be used (containerRuntimeEndpoint)")]
+    Cri(#[source] CriOpenError),
+}
+
+/// The process runtime in the configured directories.
+pub(super) async fn process(
+    config: &Config,
+    identity: &Identity,
+    wall: &WallClock,
+) -> Result<ProcessRuntime, RuntimeStartError> {
+    let mut process = ProcessConfig::new(
+        config.state_directory.join("process"),
+        &config.pod_logs_dir,
+        ShimCommand::subcommand("shim"),
+        wall.clone(),
+    );
+    process.node.name.clone_from(&identity.name);
+    process.log_max_bytes = config.container_log_max_size;
+    process.log_max_files = config.container_log_max_files;
+    ProcessRuntime::open(process).await.map_err(RuntimeStartError::Process)
+}
+
+/// The container runtime at the configured socket; it need not be there yet.
+pub(super) fn cri(
+    config: &Config,
+    identity: &Identity,
+    wall: &WallClock,
+) -> Result<CriRuntime, RuntimeStartError> {
+    let mut cri = CriConfig::new(
+        &*config.container_runtime_endpoint,
+        config.state_directory.join("cri"),
+        &config.pod_logs_dir,
+        wall.clone(),
+    );
+    cri.node.name.clone_from(&identity.name);
+    cri.log_max_bytes = config.container_log_max_size;
+    cri.log_max_files = config.container_log_max_files;
+    CriRuntime::open(cri).map_err(RuntimeStartError::Cri)
+}
+
+/// How the container runtime is: what is wrong, for people.
+pub(super) fn cri_health(runtime: &CriRuntime) -> Result<(), String> {
+    let health = runtime.health();
+    let now = health.borrow();
+    if now.is_well() { Ok(()) } else { Err(now.message.clone()) }
+}

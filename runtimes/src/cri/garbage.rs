@@ -1,0 +1,289 @@
+//! Takes away what pods leave behind: sandboxes, dead containers, logs, volumes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::timeout;
+use winddown_shared::RuntimeError;
+
+use super::client::CallError;
+use super::pod::{Dead, PodEntry, PodState, Sandbox};
+use super::{Context, api, blocking, caused, cgroup, dirs, failed, list, mounts, volumes};
+
+/// Sandboxes that are taken down at the same time.
+const PARALLEL: usize = 2;
+/// How long no stop must have been under way before sandboxes are taken down.
+const QUIET: Duration = Duration::from_millis(300);
+/// How long a clean-up waits for that before it goes ahead.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Keeps clean-ups out of the way of stops: taking down a sandbox costs the runtime more than ending a
+/// container, and in a shutdown the next group's pods are waiting to be asked.
+#[derive(Debug)]
+pub(crate) struct Cleaning {
+    stops: watch::Sender<usize>,
+    turns: Semaphore,
+}
+
+/// A stop is under way for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Held<'a>(&'a Cleaning);
+
+/// Frees what a stopped pod holds: its sandboxes' namespaces and cgroups, and its mounts. Containers
+/// stay at the runtime, because they are the record of how the pod ended.
+///
+/// # Errors
+/// Something still runs, or could not be freed.
+pub(super) async fn clean(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+) -> Result<(), RuntimeError> {
+    let uid = entry.uid();
+    if entry.lock().any_running() {
+        return Err(failed(format!("pod {uid} still runs: stop it before it is cleaned up")));
+    }
+    let sandboxes: Vec<Arc<str>> = {
+        let state = entry.lock();
+        state.sandboxes.iter().filter(|s| s.ready).map(|s| Arc::clone(&s.id)).collect()
+    };
+    let _turn = context.cleaning.turn().await;
+    for id in sandboxes {
+        let request = api::StopPodSandboxRequest { pod_sandbox_id: id.to_string() };
+        let stopped = context.client.stop_pod_sandbox(request).await;
+        gone(stopped.map(drop))
+            .map_err(|e| e.during(format!("stopping the sandbox of pod {uid}")))?;
+        let mut state = entry.lock();
+        state.sandboxes.iter_mut().filter(|s| s.id == id).for_each(|s| s.ready = false);
+    }
+    let path = dirs::pod(&context.config, uid);
+    blocking(move || {
+        mounts::unmount_below(&path)
+            .map_err(|e| caused(format!("taking away the mounts below {}", path.display()), e))
+    })
+    .await?;
+    // What was mounted is to be made again if the pod comes back.
+    entry.lock().prepared = false;
+    Ok(())
+}
+
+/// Removes the last traces of a pod.
+///
+/// # Errors
+/// Something still runs, or could not be removed.
+pub(super) async fn forget(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+) -> Result<(), RuntimeError> {
+    let uid = entry.uid();
+    if entry.lock().any_running() {
+        return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
+    }
+    clean(context, entry).await?;
+    // Everything there is, also what an earlier agent left and this one never asked about.
+    list::list_pod(context, entry).await?;
+    let (containers, sandboxes, label) = {
+        let state = entry.lock();
+        if state.any_running() {
+            return Err(failed(format!("pod {uid} runs again: stop it before it is forgotten")));
+        }
+        let runs = state.containers.iter().filter_map(|c| Some(Arc::clone(&c.run.as_ref()?.id)));
+        let dead = state.containers.iter().flat_map(|c| c.dead.iter().map(|d| Arc::clone(&d.id)));
+        let containers: Vec<Arc<str>> = runs.chain(dead).collect();
+        let sandboxes: Vec<Arc<str>> = state.sandboxes.iter().map(|s| Arc::clone(&s.id)).collect();
+        (containers, sandboxes, state.label.clone())
+    };
+    let removals = containers.iter().map(|id| remove_container(context, id));
+    let removed: Result<Vec<()>, CallError> = join_all(removals).await.into_iter().collect();
+    removed.map_err(|e| e.during(format!("removing the containers of pod {uid}")))?;
+    for id in sandboxes {
+        let request = api::RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
+        let removed = context.client.remove_pod_sandbox(request).await;
+        gone(removed.map(drop))
+            .map_err(|e| e.during(format!("removing the sandbox of pod {uid}")))?;
+    }
+    let (config, uid) = (context.config.clone(), uid.clone());
+    blocking(move || {
+        cgroup::remove(&config, &uid);
+        volumes::remove(&config, &uid)?;
+        let (namespace, name) = label;
+        if dirs::is_safe(&namespace) && dirs::is_safe(&name) {
+            volumes::remove_all(&dirs::logs(&config, &namespace, &name, &uid))?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Removes dead containers beyond the last one of each name, with their logs, and sandboxes in which
+/// nothing runs any more, without holding up the pod.
+pub(super) fn prune(context: &Arc<Context>, entry: &Arc<PodEntry>) {
+    let (garbage, sandboxes) = {
+        let mut state = entry.lock();
+        (state.take_garbage(), state.take_old_sandboxes())
+    };
+    if garbage.is_empty() && sandboxes.is_empty() {
+        return;
+    }
+    let (context, entry) = (Arc::clone(context), Arc::clone(entry));
+    tokio::spawn(async move {
+        for (name, dead) in garbage {
+            if let Err(error) = remove_container(&context, &dead.id).await {
+                // The next listing has it again.
+                tracing::debug!(pod = %entry.uid(), container = %name, %error, "cannot remove a dead container");
+                continue;
+            }
+            let (namespace, pod) = entry.lock().label.clone();
+            let logs = dirs::logs(&context.config, &namespace, &pod, entry.uid());
+            let log = logs.join(dirs::log_file(&name, dead.attempt));
+            let message = dirs::termination_log(&context.config, entry.uid(), &name, dead.attempt);
+            let asked = dirs::asked(&context.config, entry.uid(), &name, dead.attempt);
+            let work = move || {
+                let _ = std::fs::remove_file(message);
+                let _ = std::fs::remove_file(asked);
+                remove_log(&log);
+                Ok(())
+            };
+            let _ = blocking(work).await;
+        }
+        for id in sandboxes {
+            let request = api::RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
+            if let Err(error) = context.client.remove_pod_sandbox(request).await {
+                tracing::debug!(pod = %entry.uid(), %error, "cannot remove an old sandbox");
+            }
+        }
+    });
+}
+
+/// A log and the files it was turned into.
+fn remove_log(log: &std::path::Path) {
+    let _ = std::fs::remove_file(log);
+    for n in 1.. {
+        let mut name = log.as_os_str().to_owned();
+        name.push(format!(".{n}"));
+        if std::fs::remove_file(name).is_err() {
+            return;
+        }
+    }
+}
+
+async fn remove_container(context: &Context, id: &str) -> Result<(), CallError> {
+    let request = api::RemoveContainerRequest { container_id: id.to_owned() };
+    gone(context.client.remove_container(request).await.map(drop))
+}
+
+/// What is not there need not be taken away.
+fn gone(outcome: Result<(), CallError>) -> Result<(), CallError> {
+    match outcome {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other,
+    }
+}
+
+impl PodState {
+    /// Dead containers beyond the last one of each name.
+    fn take_garbage(&mut self) -> Vec<(Arc<str>, Dead)> {
+        let all = self.containers.iter_mut().flat_map(|container| {
+            let keep = 1.min(container.dead.len());
+            let name = Arc::clone(&container.name);
+            container.dead.split_off(keep).into_iter().map(move |dead| (Arc::clone(&name), dead))
+        });
+        all.collect()
+    }
+
+    /// Former sandboxes that no newest run is in. What died in them goes with them.
+    fn take_old_sandboxes(&mut self) -> Vec<Arc<str>> {
+        let newest = self.sandboxes.iter().map(|s| s.attempt).max();
+        let runs: Vec<_> = self.containers.iter().filter_map(|c| c.run.as_ref()).collect();
+        let is_old = |s: &Sandbox| {
+            !s.ready && Some(s.attempt) != newest && runs.iter().all(|run| run.sandbox != s.id)
+        };
+        let (old, kept) = self.sandboxes.iter().cloned().partition(is_old);
+        self.sandboxes = kept;
+        let old: Vec<Sandbox> = old;
+        old.into_iter().map(|s| s.id).collect()
+    }
+}
+
+// === impl Cleaning ===
+
+impl Default for Cleaning {
+    fn default() -> Self {
+        Self { stops: watch::Sender::new(0), turns: Semaphore::new(PARALLEL) }
+    }
+}
+
+impl Cleaning {
+    /// Notes a stop.
+    pub(crate) fn hold(&self) -> Held<'_> {
+        self.stops.send_modify(|stops| *stops += 1);
+        Held(self)
+    }
+
+    /// Resolves when it is time to clean up one pod: nothing is being stopped, or that takes too long.
+    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // Too late is better than never.
+        let _ = timeout(PATIENCE, self.quiet()).await;
+        // Never closed.
+        self.turns.acquire().await.ok()
+    }
+
+    async fn quiet(&self) {
+        let mut stops = self.stops.subscribe();
+        loop {
+            // The sender is a field of this.
+            let _ = stops.wait_for(|stops| *stops == 0).await;
+            if timeout(QUIET, stops.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.stops.send_modify(|stops| *stops -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clean_up_waits_until_nothing_is_being_stopped() {
+        let cleaning = Cleaning::default();
+        let began = Instant::now();
+        cleaning.turn().await;
+        assert_eq!(began.elapsed(), QUIET);
+        let began = Instant::now();
+        let stop = async {
+            let first = cleaning.hold();
+            sleep(Duration::from_secs(2)).await;
+            drop(first);
+            sleep(Duration::from_millis(100)).await;
+            let _second = cleaning.hold();
+            sleep(Duration::from_secs(1)).await;
+        };
+        let clean = async {
+            // The stop begins first.
+            tokio::task::yield_now().await;
+            cleaning.turn().await;
+            began.elapsed()
+        };
+        let ((), cleaned) = tokio::join!(stop, clean);
+        assert_eq!(cleaned, Duration::from_millis(3100) + QUIET);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_that_hangs_does_not_keep_a_pod_from_being_cleaned_up_for_ever() {
+        let cleaning = Cleaning::default();
+        let _hung = cleaning.hold();
+        let began = Instant::now();
+        cleaning.turn().await;
+        assert_eq!(began.elapsed(), PATIENCE);
+    }
+}

@@ -1,0 +1,225 @@
+//! A container of a pod and its runs, in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as k8s;
+use tokio::time::Instant;
+use winddown_shared::{ContainerExit, ContainerKind, WallTime};
+
+use super::super::direct::Direct;
+use crate::plan::{Backoff, ContainerRule, Restart, Seen};
+
+/// A container.
+#[derive(Debug)]
+pub(crate) struct Container {
+    pub(crate) name: Arc<str>,
+    pub(crate) kind: ContainerKind,
+    /// The newest run.
+    pub(crate) run: Option<Run>,
+    /// How the run before the newest ended.
+    pub(crate) last_exit: Option<ContainerExit>,
+    /// Dead runs before the newest one, newest first; all but the first are garbage.
+    pub(crate) dead: Vec<Dead>,
+    /// What kept it from being started, if it could not be.
+    pub(crate) trouble: Option<Trouble>,
+    /// What its labels say, for as long as nobody knows the pod.
+    pub(crate) by_labels: Option<Box<k8s::Container>>,
+}
+
+/// A run that is over and of which the runtime still holds something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dead {
+    pub(crate) id: Arc<str>,
+    pub(crate) attempt: u32,
+}
+
+/// One run of a container.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// The runtime's id.
+    pub(crate) id: Arc<str>,
+    /// 0 for the first.
+    pub(crate) attempt: u32,
+    /// The sandbox it is in.
+    pub(crate) sandbox: Arc<str>,
+    /// When it started; none while it is only created.
+    pub(crate) started_at: Option<WallTime>,
+    /// The back-off to follow this run if it is short.
+    pub(crate) backoff: Duration,
+    /// Its postStart hook is done and its startup probe passed.
+    pub(crate) started: bool,
+    /// Its readiness probe passed.
+    pub(crate) ready: bool,
+    /// Its probes are being asked, or it has none.
+    pub(crate) probed: bool,
+    /// A probe or its postStart hook wants it restarted.
+    pub(crate) failing: bool,
+    /// It is being ended because it fails.
+    pub(crate) ending: bool,
+    /// Somebody is asking the runtime how it ended.
+    pub(crate) settling: bool,
+    /// Somebody waits for its process to end.
+    pub(crate) watched: bool,
+    /// Its first process, where it may be signalled without the runtime.
+    pub(crate) direct: Option<Arc<Direct>>,
+    /// When it was asked to end.
+    pub(crate) signalled_at: Option<Instant>,
+    /// SIGKILL was needed.
+    pub(crate) forced: bool,
+    pub(crate) end: Option<End>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub(crate) exit: ContainerExit,
+    /// How long it ran.
+    pub(crate) ran: Duration,
+    /// When it may be started again.
+    pub(crate) restart_at: Instant,
+    /// The kernel told; the runtime, which may know more, has not yet.
+    pub(crate) early: bool,
+}
+
+/// Why a container could not be started, and when that is tried again.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    /// `ErrImagePull`, `CreateContainerError`, …
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) until: Instant,
+    /// The wait that ends then.
+    pub(crate) wait: Duration,
+}
+
+// === impl Container ===
+
+impl Container {
+    pub(crate) fn new(name: Arc<str>, kind: ContainerKind) -> Self {
+        Self {
+            name,
+            kind,
+            run: None,
+            last_exit: None,
+            dead: Vec::new(),
+            trouble: None,
+            by_labels: None,
+        }
+    }
+
+    /// It runs, or it is created and could.
+    pub(crate) fn is_running(&self) -> bool {
+        self.run.as_ref().is_some_and(Run::is_running)
+    }
+
+    /// It runs since an earlier agent, and nobody asks its probes yet.
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.is_running() && run.started && !run.probed)
+    }
+
+    /// The number of the next attempt, and the back-off to follow it.
+    pub(crate) fn next(&self, backoff: &Backoff) -> (u32, Duration) {
+        let newest_dead = self.dead.iter().map(|d| d.attempt).max();
+        let attempt = self.run.as_ref().map(|run| run.attempt).max(newest_dead);
+        let waited = self.run.as_ref().and_then(|run| {
+            let end = run.end.as_ref()?;
+            Some(backoff.after(run.backoff, end.ran))
+        });
+        let follow = match waited {
+            Some(waited) => backoff.next(waited),
+            None => Duration::ZERO,
+        };
+        (attempt.map_or(0, |n| n.saturating_add(1)), follow)
+    }
+
+    /// Makes `run` the newest one.
+    pub(crate) fn begin(&mut self, run: Run) {
+        self.trouble = None;
+        if let Some(old) = self.run.replace(run) {
+            self.last_exit = old.end.map(|end| end.exit);
+            self.dead.insert(0, Dead { id: old.id, attempt: old.attempt });
+        }
+    }
+
+    /// Notes that it could not be started.
+    pub(crate) fn fail(&mut self, reason: &'static str, message: String, retry: &Backoff) {
+        let waited = self.trouble.as_ref().map_or(Duration::ZERO, |t| t.wait);
+        let wait = retry.next(waited);
+        // The kubelet's word for an image that is not there the second time either.
+        let reason = match (reason, &self.trouble) {
+            ("ErrImagePull", Some(_)) => "ImagePullBackOff",
+            (reason, _) => reason,
+        };
+        self.trouble = Some(Trouble { reason, message, until: Instant::now() + wait, wait });
+    }
+
+    pub(super) fn seen(
+        &self,
+        rule: &ContainerRule,
+        sandbox: Option<&Arc<str>>,
+        now: Instant,
+    ) -> Seen {
+        let Some(run) = &self.run else { return Seen::Never };
+        let Some(end) = &run.end else {
+            if run.started_at.is_none() {
+                return Seen::Never;
+            }
+            return Seen::Running { started: run.started, failing: run.failing };
+        };
+        let is_here = sandbox == Some(&run.sandbox);
+        if !is_here && !is_for_good(rule, end.exit.exit_code) {
+            return Seen::Never;
+        }
+        Seen::Ended {
+            exit_code: end.exit.exit_code,
+            wait: end.restart_at.saturating_duration_since(now),
+        }
+    }
+}
+
+/// Whether a container that ended like this stays so when its pod gets a new sandbox.
+fn is_for_good(rule: &ContainerRule, exit_code: i32) -> bool {
+    match rule.kind {
+        ContainerKind::Regular => !rule.restart.applies_to(exit_code),
+        // An init container's work may have been lost with the sandbox; one that failed the pod has.
+        ContainerKind::Init => rule.restart == Restart::Never && exit_code != 0,
+        ContainerKind::Sidecar => false,
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// A container that was created and not started.
+    pub(crate) fn created(id: &str, attempt: u32, sandbox: &str, backoff: Duration) -> Self {
+        Self {
+            id: id.into(),
+            attempt,
+            sandbox: sandbox.into(),
+            started_at: None,
+            backoff,
+            started: false,
+            ready: false,
+            probed: false,
+            failing: false,
+            ending: false,
+            settling: false,
+            watched: false,
+            direct: None,
+            signalled_at: None,
+            forced: false,
+            end: None,
+        }
+    }
+
+    /// Whether the runtime has said how it ended.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| !end.early)
+    }
+
+    /// Whether it runs or could: one that is only created holds nothing but its place.
+    pub(crate) fn is_running(&self) -> bool {
+        self.end.is_none() && self.started_at.is_some()
+    }
+}

@@ -1,0 +1,171 @@
+use serde_json::{Value, json};
+use winddown_shared::{WallClock, WallTime};
+
+use super::*;
+
+fn pod(spec: &Value) -> Pod {
+    let meta = json!({"name": "web", "namespace": "shop", "uid": "u-1",
+        "labels": {"app": "web", "io.kubernetes.pod.name": "forged"}, "annotations": {"note": "x"}});
+    let object = json!({"metadata": meta, "spec": spec});
+    Pod::new(serde_json::from_value(object).unwrap()).unwrap()
+}
+
+fn config() -> CriConfig {
+    let mut config =
+        CriConfig::new("/s", "/state", "/logs", WallClock::fixed(WallTime::UNIX_EPOCH));
+    config.node.address = Some(std::net::Ipv4Addr::new(192, 0, 2, 7).into());
+    config
+}
+
+fn image(uid: Option<i64>, username: &str) -> api::Image {
+    api::Image {
+        id: "sha256:0".to_owned(),
+        uid: uid.map(|value| api::Int64Value { value }),
+        username: username.to_owned(),
+        ..api::Image::default()
+    }
+}
+
+fn made(spec: &Value, image: &api::Image) -> api::ContainerConfig {
+    let (config, pod) = (config(), pod(spec));
+    let found = find(&pod, "main").unwrap();
+    container(&Start {
+        config: &config,
+        pod: &pod,
+        ips: &["10.0.0.9".to_owned()],
+        container: found.container,
+        field: &found.field,
+        kind: found.kind,
+        place: found.place,
+        attempt: 2,
+        backoff: Duration::from_secs(20),
+        image,
+        image_signal: None,
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_containers_words_and_environment_are_its_specs() {
+    let made = made(
+        &json!({"containers": [{
+            "name": "main", "image": "app:1", "command": ["run", "$(WHERE)"], "args": ["$(IP)", "$$x"],
+            "workingDir": "/srv",
+            "env": [{"name": "WHERE", "value": "here"},
+                {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}],
+        }]}),
+        &image(Some(0), ""),
+    );
+    assert_eq!(
+        (made.command, made.args),
+        (vec!["run".to_owned(), "here".to_owned()], vec!["10.0.0.9".to_owned(), "$x".to_owned()])
+    );
+    let env: Vec<(String, String)> =
+        made.envs.into_iter().map(|e| (e.key, String::from_utf8(e.value).unwrap())).collect();
+    let expected = [("WHERE", "here"), ("IP", "10.0.0.9"), ("NODE", "192.0.2.7")];
+    assert_eq!(env, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
+    assert_eq!((made.working_dir.as_str(), made.log_path.as_str()), ("/srv", "main/2.log"));
+    assert_eq!(made.metadata.unwrap().attempt, 2);
+    let spec = made.image.unwrap();
+    assert_eq!((spec.image.as_str(), spec.user_specified_image.as_str()), ("sha256:0", "app:1"));
+}
+
+#[test]
+fn a_containers_rights_are_its_own_before_its_pods_before_its_images() {
+    let of = |container: &Value, pod: &Value, image: &api::Image| {
+        let mut one = json!({"name": "main", "image": "app:1"});
+        one["securityContext"] = container.clone();
+        let made = made(&json!({"containers": [one], "securityContext": pod}), image);
+        made.linux.unwrap().security_context.unwrap()
+    };
+    let user = |s: &api::LinuxContainerSecurityContext| s.run_as_user.as_ref().map(|u| u.value);
+    let root = image(Some(0), "");
+    assert_eq!(user(&of(&json!({"runAsUser": 7}), &json!({"runAsUser": 8}), &root)), Some(7));
+    assert_eq!(user(&of(&json!({}), &json!({"runAsUser": 8}), &root)), Some(8));
+    assert_eq!(user(&of(&json!({}), &json!({}), &image(Some(5), ""))), Some(5));
+    let named = of(&json!({}), &json!({}), &image(None, "app"));
+    assert_eq!((user(&named), named.run_as_username.as_str()), (None, "app"));
+    let plain = of(&json!({}), &json!({"fsGroup": 3, "supplementalGroups": [4]}), &root);
+    assert_eq!(plain.supplemental_groups, [4, 3]);
+    assert!(!plain.no_new_privs && plain.masked_paths.contains(&"/proc/kcore".to_owned()));
+    let seccomp = json!({"type": "RuntimeDefault"});
+    let tight = of(
+        &json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]}}),
+        &json!({"seccompProfile": seccomp}),
+        &root,
+    );
+    assert!(tight.no_new_privs && tight.readonly_rootfs);
+    assert_eq!(tight.capabilities.unwrap().drop_capabilities, ["ALL"]);
+    let kind = tight.seccomp.unwrap().profile_type();
+    assert_eq!(kind, api::security_profile::ProfileType::RuntimeDefault);
+    let privileged = of(&json!({"privileged": true}), &json!({"seccompProfile": seccomp}), &root);
+    assert!(privileged.privileged && privileged.masked_paths.is_empty());
+    assert_eq!(privileged.seccomp, None);
+}
+
+#[test]
+fn run_as_non_root_is_checked_against_the_images_user() {
+    let check = |security: &Value, image: &api::Image| {
+        let one = json!({"name": "main", "image": "a:1", "securityContext": security});
+        let pod = pod(&json!({"containers": [one]}));
+        user_of_image(&pod, &pod.spec.as_ref().unwrap().containers[0], image)
+    };
+    let wanted = json!({"runAsNonRoot": true});
+    assert!(check(&json!({}), &image(Some(0), "")).is_ok());
+    assert!(check(&wanted, &image(Some(1000), "")).is_ok());
+    assert!(check(&json!({"runAsNonRoot": true, "runAsUser": 9}), &image(Some(0), "")).is_ok());
+    assert!(check(&wanted, &image(Some(0), "")).unwrap_err().contains("runs as root"));
+    assert!(check(&wanted, &image(None, "app")).unwrap_err().contains("is a name, app"));
+    let zero = json!({"runAsNonRoot": true, "runAsUser": 0});
+    assert!(check(&zero, &image(Some(5), "")).unwrap_err().contains("runAsUser is 0"));
+}
+
+#[test]
+fn a_sandbox_carries_the_pods_identity_whatever_its_labels_say() {
+    let ports = json!([{"containerPort": 53, "hostPort": 5353, "protocol": "UDP"}]);
+    let spec = json!({"containers": [{"name": "main", "image": "a:1", "ports": ports}],
+        "hostPID": true, "securityContext": {"sysctls": [{"name": "a.b", "value": "1"}]}});
+    let pod = pod(&spec);
+    let made = sandbox(&config(), &pod, &HostFacts::default(), "/parent".to_owned(), 3);
+    assert_eq!(made.labels["io.kubernetes.pod.name"], "web");
+    assert_eq!(made.labels["app"], "web");
+    assert_eq!(made.labels[labels::MANAGED], "true");
+    assert_eq!(made.annotations["note"], "x");
+    assert_eq!(made.hostname, "web");
+    assert_eq!(made.log_directory, "/logs/shop_web_u-1");
+    assert_eq!(made.port_mappings[0].protocol(), api::Protocol::Udp);
+    let linux = made.linux.unwrap();
+    assert_eq!((linux.cgroup_parent.as_str(), &*linux.sysctls["a.b"]), ("/parent", "1"));
+    let namespaces = linux.security_context.unwrap().namespace_options.unwrap();
+    assert_eq!(namespaces.network(), api::NamespaceMode::Pod);
+    assert_eq!(namespaces.pid(), api::NamespaceMode::Node);
+}
+
+#[test]
+fn a_pod_on_the_nodes_network_has_the_nodes_name_and_ports() {
+    let ports = json!([{"containerPort": 80, "hostPort": 80}]);
+    let one = json!({"name": "main", "image": "a:1", "ports": ports});
+    let pod = pod(&json!({"containers": [one], "hostNetwork": true}));
+    let made = sandbox(&config(), &pod, &HostFacts::default(), String::new(), 0);
+    assert_eq!((made.hostname.as_str(), made.port_mappings.len()), ("", 0));
+    let namespaces = made.linux.unwrap().security_context.unwrap().namespace_options.unwrap();
+    assert_eq!(namespaces.network(), api::NamespaceMode::Node);
+    assert_eq!(namespaces.pid(), api::NamespaceMode::Container);
+}
+
+#[test]
+fn signals_are_known_by_their_names() {
+    assert_eq!(signal("SIGUSR1"), Some(api::Signal::Sigusr1));
+    assert_eq!(signal("SIGTERM"), Some(api::Signal::Sigterm));
+    assert_eq!(signal("TERM"), None);
+    assert_eq!(signal("SIGNOPE"), None);
+}
+
+#[test]
+fn a_path_with_a_variable_nobody_set_is_refused() {
+    let env = [("A".to_owned(), "x".to_owned())];
+    assert_eq!(expand_path("logs/$(A)/y", &env), Ok("logs/x/y".to_owned()));
+    assert!(expand_path("logs/$(B)", &env).unwrap_err().contains("no variable B"));
+}

@@ -1,0 +1,117 @@
+//! A pod's containers as the pod workers and `status` see them.
+
+use k8s_openapi::api::core::v1 as k8s;
+use tokio::time::Instant;
+use winddown_shared::{ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus};
+
+use super::pod::{Container, PodState, Run, Trouble};
+use super::spec;
+use crate::plan::{self, Restart, Seen};
+
+/// The pod now, with ids below `scheme`. The caller holds its lock.
+pub(super) fn status(state: &PodState, scheme: &str) -> PodRuntimeStatus {
+    let rules = state.pod.as_ref().map(plan::rules).unwrap_or_default();
+    let seen = state.seen(&rules, Instant::now());
+    let will_start = !state.stopping && !plan::plan(&rules, &seen).done;
+    let initialized = is_initialized(state);
+    let containers = state
+        .containers
+        .iter()
+        .enumerate()
+        .map(|(i, container)| {
+            let restart = match rules.get(i) {
+                Some(rule) if will_start => rule.restart,
+                _ => Restart::Never,
+            };
+            let id = match &container.run {
+                Some(run) => format!("{scheme}://{}", run.id),
+                None => String::new(),
+            };
+            let seen = seen.get(i).copied();
+            ContainerStatus { id, ..one(state, container, restart, seen, initialized) }
+        })
+        .collect();
+    PodRuntimeStatus { containers, started_at: state.started_at, ips: state.ips.clone() }
+}
+
+fn one(
+    state: &PodState,
+    container: &Container,
+    restart: Restart,
+    seen: Option<Seen>,
+    initialized: bool,
+) -> ContainerStatus {
+    let run = container.run.as_ref();
+    let end = run.and_then(|run| run.end.as_ref());
+    let will_restart = end.is_some_and(|end| restart.applies_to(end.exit.exit_code));
+    let waits = matches!(seen, Some(Seen::Ended { wait, .. }) if !wait.is_zero());
+    let trouble = container.trouble.as_ref().filter(|_| !state.stopping);
+    let running = run.filter(|run| run.is_running());
+    let now = match (running.and_then(|run| run.started_at), end, trouble) {
+        (Some(started_at), ..) => ContainerState::Running { started_at },
+        (None, None, Some(trouble)) => trouble.state(),
+        (None, Some(_), Some(trouble)) if will_restart => trouble.state(),
+        (None, Some(_), _) if will_restart && waits => crash_loop(seen),
+        (None, Some(end), _) => ContainerState::Exited(end.exit.clone()),
+        (None, None, None) => waiting_to_start(container.kind, initialized),
+    };
+    let is_waiting = matches!(now, ContainerState::Waiting { .. });
+    let own_exit = end.filter(|_| is_waiting).map(|end| end.exit.clone());
+    ContainerStatus {
+        name: container.name.clone(),
+        kind: container.kind,
+        id: String::new(),
+        image: image(state, container).unwrap_or_default(),
+        state: now,
+        last_exit: own_exit.or_else(|| container.last_exit.clone()),
+        restart_count: run.map_or(0, |run| run.attempt),
+        started: running.is_some_and(|run| run.started),
+        ready: match container.kind {
+            // An init container is ready once it has done its work.
+            ContainerKind::Init => end.is_some_and(|e| e.exit.exit_code == 0),
+            _ => running.is_some_and(|run| run.ready && run.started),
+        },
+    }
+}
+
+impl Trouble {
+    fn state(&self) -> ContainerState {
+        let message = self.message.clone();
+        ContainerState::Waiting { reason: self.reason.into(), message }
+    }
+}
+
+fn crash_loop(seen: Option<Seen>) -> ContainerState {
+    let wait = match seen {
+        Some(Seen::Ended { wait, .. }) => wait,
+        _ => std::time::Duration::ZERO,
+    };
+    ContainerState::Waiting {
+        reason: "CrashLoopBackOff".into(),
+        message: format!("started again in {} s", wait.as_secs() + 1),
+    }
+}
+
+fn waiting_to_start(kind: ContainerKind, initialized: bool) -> ContainerState {
+    let reason = match kind {
+        ContainerKind::Regular if initialized => "ContainerCreating",
+        _ => "PodInitializing",
+    };
+    ContainerState::Waiting { reason: reason.into(), message: String::new() }
+}
+
+fn is_initialized(state: &PodState) -> bool {
+    let ended_well = |run: &Run| run.end.as_ref().is_some_and(|end| end.exit.exit_code == 0);
+    state.containers.iter().all(|c| match (c.kind, &c.run) {
+        (ContainerKind::Regular, _) => true,
+        (ContainerKind::Sidecar, Some(run)) => run.started,
+        (ContainerKind::Init, Some(run)) => ended_well(run),
+        (_, None) => false,
+    })
+}
+
+fn image(state: &PodState, container: &Container) -> Option<String> {
+    let found: spec::Found<'_> = spec::find(state.pod.as_ref()?, &container.name)?;
+    let container: &k8s::Container = found.container;
+    container.image.clone()
+}

@@ -1,0 +1,105 @@
+//! The mounts of one container.
+
+use std::path::{Component, Path, PathBuf};
+
+use k8s_openapi::api::core::v1 as k8s;
+use winddown_shared::{Pod, RuntimeError};
+
+use super::super::config::CriConfig;
+use super::super::{api, caused, dirs, failed, mounts, spec};
+
+/// Where the container finds what: its volumes, the hosts file, its termination message. Blocking:
+/// parts of volumes are bound to a place of their own.
+///
+/// # Errors
+/// A part leads out of its volume or cannot be bound, or a variable in its path is not known.
+pub(in super::super) fn mounts(
+    config: &CriConfig,
+    pod: &Pod,
+    container: &k8s::Container,
+    attempt: u32,
+    ips: &[String],
+) -> Result<Vec<api::Mount>, RuntimeError> {
+    let mut all = Vec::new();
+    for (i, mount) in container.volume_mounts.iter().flatten().enumerate() {
+        let source = source(config, pod, container, (i, mount), ips)?;
+        all.push(api::Mount {
+            container_path: mount.mount_path.clone(),
+            host_path: source.display().to_string(),
+            readonly: mount.read_only == Some(true),
+            selinux_relabel: false,
+            propagation: propagation(mount).into(),
+        });
+    }
+    let message = spec::message_path(container);
+    let taken = |path: &Path| all.iter().any(|m| Path::new(&m.container_path) == path);
+    let own_message = !taken(message);
+    let own_hosts = !taken(Path::new("/etc/hosts"));
+    if own_hosts {
+        all.push(file(&dirs::hosts(config, pod.uid()), Path::new("/etc/hosts")));
+    }
+    if own_message {
+        let host = dirs::termination_log(config, pod.uid(), &container.name, attempt);
+        all.push(file(&host, message));
+    }
+    Ok(all)
+}
+
+fn source(
+    config: &CriConfig,
+    pod: &Pod,
+    container: &k8s::Container,
+    (i, mount): (usize, &k8s::VolumeMount),
+    ips: &[String],
+) -> Result<PathBuf, RuntimeError> {
+    let field = format!("volumeMounts[{i}] of container {}", container.name);
+    let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
+    let mut volumes = volumes.filter(|v| v.name == mount.name);
+    let Some(volume) = volumes.next() else {
+        return Err(failed(format!("{field}: the pod has no volume {}", mount.name)));
+    };
+    let root = match &volume.host_path {
+        Some(host) => PathBuf::from(&host.path),
+        None => dirs::volume(config, pod.uid(), &volume.name),
+    };
+    let sub = match (mount.sub_path.as_deref(), mount.sub_path_expr.as_deref()) {
+        (Some(path), _) if !path.is_empty() => path.to_owned(),
+        (_, Some(text)) if !text.is_empty() => {
+            let env = spec::variables(config, pod, ips, container, &field)?;
+            spec::expand_path(text, &env).map_err(|why| failed(format!("{field}: {why}")))?
+        }
+        _ => return Ok(root),
+    };
+    let sub = Path::new(&sub);
+    if !is_inside(sub) {
+        let path = sub.display();
+        return Err(failed(format!(
+            "{field}: {path} leads out of the volume: write a path below it"
+        )));
+    }
+    let target = dirs::sub_path(config, pod.uid(), &container.name, i);
+    let what = || format!("{field}: {}", sub.display());
+    mounts::bind_part(&root, sub, &target).map_err(|e| caused(what(), e))?;
+    Ok(target)
+}
+
+/// Whether a path stays below where it begins, as far as its words tell.
+pub(in super::super) fn is_inside(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+fn file(host: &Path, container: &Path) -> api::Mount {
+    api::Mount {
+        container_path: container.display().to_string(),
+        host_path: host.display().to_string(),
+        ..api::Mount::default()
+    }
+}
+
+fn propagation(mount: &k8s::VolumeMount) -> api::MountPropagation {
+    match mount.mount_propagation.as_deref() {
+        Some("HostToContainer") => api::MountPropagation::PropagationHostToContainer,
+        Some("Bidirectional") => api::MountPropagation::PropagationBidirectional,
+        _ => api::MountPropagation::PropagationPrivate,
+    }
+}

@@ -1,0 +1,76 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn pod(spec: &Value) -> Pod {
+    let meta = json!({"name": "web", "namespace": "n", "uid": "u"});
+    let object = json!({"metadata": meta, "spec": spec});
+    Pod::new(serde_json::from_value(object).unwrap()).unwrap()
+}
+
+#[test]
+fn the_hosts_file_has_the_pods_name_or_the_nodes_file_and_the_aliases() {
+    let aliases = json!([{"ip": "192.0.2.9", "hostnames": ["a.example", "b.example"]}]);
+    let own = pod(&json!({"containers": [], "hostAliases": aliases}));
+    let text = hosts(&own, &["10.1.2.3".to_owned()], "c.local", None);
+    assert!(text.contains("127.0.0.1\tlocalhost\n"), "{text}");
+    assert!(text.contains("10.1.2.3\tweb\n"), "{text}");
+    assert!(text.ends_with("192.0.2.9\ta.example\tb.example\n"), "{text}");
+    let below = pod(&json!({"containers": [], "hostname": "db-0", "subdomain": "db"}));
+    let text = hosts(&below, &["10.1.2.3".to_owned()], "c.local", None);
+    assert!(text.contains("10.1.2.3\tdb-0.db.n.svc.c.local\tdb-0\n"), "{text}");
+    let nodes = hosts(&own, &["10.1.2.3".to_owned()], "c.local", Some("127.0.0.1 node\n"));
+    assert!(nodes.contains("127.0.0.1 node\n") && !nodes.contains("10.1.2.3"), "{nodes}");
+}
+
+#[test]
+fn a_host_path_must_be_what_its_type_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(path("file"), "").unwrap();
+    let check = |name: &str, kind: &str| {
+        let source = k8s::HostPathVolumeSource { path: path(name), type_: Some(kind.to_owned()) };
+        host_path(&source).map_err(|e| e.to_string())
+    };
+    assert_eq!(check("file", "File"), Ok(()));
+    assert_eq!(check("file", ""), Ok(()));
+    assert_eq!(check("nothing", ""), Ok(()));
+    assert_eq!(check("file", "Directory"), Err("it is not a directory".to_owned()));
+    assert_eq!(check("file", "Socket"), Err("it is not a socket".to_owned()));
+    assert!(check("nothing", "File").unwrap_err().contains("No such file"));
+    assert_eq!(check("a/b", "DirectoryOrCreate"), Ok(()));
+    assert_eq!(check("a/b/new", "FileOrCreate"), Ok(()));
+    assert!(std::path::Path::new(&path("a/b/new")).is_file());
+    assert_eq!(check("a/b/new", "DirectoryOrCreate"), Err("it is not a directory".to_owned()));
+}
+
+#[test]
+fn a_path_that_climbs_is_not_inside() {
+    for (path, inside) in
+        [("a/b", true), ("a/../b", false), ("..", false), ("/a", false), ("./a", true)]
+    {
+        assert_eq!(is_inside(Path::new(path)), inside, "{path}");
+    }
+}
+
+#[test]
+fn a_volume_in_memory_goes_to_the_shared_directory_where_nothing_can_be_mounted() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = winddown_shared::WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH);
+    let mut config = CriConfig::new("/s", dir.path().join("state"), dir.path().join("logs"), clock);
+    config.memory_dir = dir.path().join("memory");
+    let uid = PodUid::new("u");
+    let path = dirs::volume(&config, &uid, "fast");
+    let shared = dirs::memory(&config, &uid).join("fast");
+    make(&path, 0o777).unwrap();
+    let refused = Err(io::ErrorKind::PermissionDenied.into());
+    or_link(refused, (&uid, "fast"), &path, &shared).unwrap();
+    fs::write(path.join("file"), "x").unwrap();
+    assert!(shared.join("file").exists());
+    // The node was restarted: its memory is empty.
+    fs::remove_dir_all(&config.memory_dir).unwrap();
+    memory(&config, (&uid, "fast"), None).unwrap();
+    assert!(path.is_dir());
+    remove(&config, &uid).unwrap();
+    assert!(!shared.exists() && fs::symlink_metadata(&path).is_err());
+}

@@ -1,0 +1,266 @@
+//! A containerd of its own, with its own directories and socket, and images made by hand: nothing is
+//! downloaded.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+use tempfile::TempDir;
+
+use crate::bed::{ACT, eventually};
+
+/// The image that every container of the tests runs.
+pub(crate) const IMAGE: &str = "winddown.test/act:1";
+/// containerd's own image for sandboxes, which it would otherwise download.
+const PAUSE: &str = "registry.k8s.io/pause:3.6";
+/// Programs of the image that the tests use.
+const APPLETS: [&str; 9] = ["sh", "sleep", "echo", "cat", "id", "ls", "touch", "grep", "mount"];
+
+/// A running containerd. Dropping it ends it and everything it runs.
+pub(crate) struct Containerd {
+    dir: TempDir,
+    child: Option<Child>,
+}
+
+impl Containerd {
+    /// None if this machine cannot run one; `why` it cannot.
+    pub(crate) fn missing() -> Option<&'static str> {
+        let has = |name: &str| {
+            let path = std::env::var("PATH").unwrap_or_default();
+            path.split(':').chain(["/usr/sbin", "/sbin"]).any(|d| Path::new(d).join(name).exists())
+        };
+        if !nix::unistd::geteuid().is_root() {
+            return Some("needs root");
+        }
+        if !(has("containerd") && has("runc") && has("ctr")) {
+            return Some("needs the packages containerd and runc");
+        }
+        if !Path::new("/bin/busybox").exists() {
+            return Some("needs the package busybox-static");
+        }
+        None
+    }
+
+    pub(crate) async fn start() -> Self {
+        let dir = tempfile::Builder::new().prefix("winddown-cri-").tempdir().unwrap();
+        fs::write(dir.path().join("config.toml"), config(dir.path())).unwrap();
+        let mut containerd = Self { dir, child: None };
+        containerd.resume().await;
+        for image in [PAUSE, IMAGE] {
+            containerd.import(image);
+        }
+        containerd
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.dir.path().join("containerd.sock")
+    }
+
+    /// The parent of its pods' cgroups, which go with it.
+    pub(crate) fn cgroup_parent(&self) -> String {
+        let name = self.dir.path().file_name().unwrap().to_str().unwrap();
+        name.replace('-', "_")
+    }
+
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        self.child.as_ref().map(|child| Pid::from_raw(child.id().try_into().unwrap()))
+    }
+
+    /// Starts it, again if it was killed.
+    pub(crate) async fn resume(&mut self) {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.dir.path().join("containerd.log"))
+            .unwrap();
+        let mut command = Command::new("containerd");
+        command.arg("--config").arg(self.dir.path().join("config.toml"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
+        self.child = Some(command.spawn().unwrap());
+        eventually("containerd answers", || self.ctr(&["version"]).is_some()).await;
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.pid().unwrap(), signal).unwrap();
+    }
+
+    /// SIGKILL; what it runs goes on.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Ids of all containers and sandboxes it knows.
+    pub(crate) fn containers(&self) -> Vec<String> {
+        let listed = self.ctr(&["-n", "k8s.io", "containers", "list", "-q"]).unwrap_or_default();
+        listed.lines().map(str::to_owned).collect()
+    }
+
+    /// Pids of what it runs whose command line contains `words`.
+    pub(crate) fn pids_of(&self, words: &str) -> Vec<i32> {
+        let line = |pid: &i32| {
+            let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).replace('\0', " ")
+        };
+        let all = processes(&self.dir.path().display().to_string());
+        all.into_iter().filter(|pid| line(pid).contains(words)).collect()
+    }
+
+    fn ctr(&self, args: &[&str]) -> Option<String> {
+        let mut command = Command::new("ctr");
+        let output = command.arg("--address").arg(self.socket()).args(args).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn import(&self, name: &str) {
+        let archive = self.dir.path().join("image.tar");
+        make_image(self.dir.path(), &archive, name);
+        let path = archive.display().to_string();
+        self.ctr(&["-n", "k8s.io", "images", "import", &path]).unwrap();
+    }
+}
+
+impl Drop for Containerd {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid() {
+            let _ = kill(pid, Signal::SIGCONT);
+        }
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        // The shims and what they run outlive containerd; each names its directory.
+        let path = self.dir.path().display().to_string();
+        for _ in 0..5 {
+            let left = processes(&path);
+            left.into_iter().for_each(end_process);
+        }
+        unmount_below(self.dir.path());
+        let hierarchies = fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
+        for hierarchy in hierarchies {
+            remove_cgroups(&hierarchy.path().join(self.cgroup_parent()));
+        }
+        remove_cgroups(&Path::new("/sys/fs/cgroup").join(self.cgroup_parent()));
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.dir.path().join("containerd.log"));
+            let log = log.unwrap_or_default();
+            let tail: Vec<&str> = log.lines().rev().take(15).collect();
+            eprintln!("containerd's last words:\n{}", tail.join("\n"));
+        }
+    }
+}
+
+/// Kills a process and waits until it is gone.
+fn end_process(pid: i32) {
+    let Some(raw) = rustix::process::Pid::from_raw(pid) else { return };
+    let Ok(fd) = pidfd_open(raw, PidfdFlags::empty()) else { return };
+    let _ = pidfd_send_signal(&fd, rustix::process::Signal::KILL);
+    let limit = Timespec { tv_sec: 2, tv_nsec: 0 };
+    let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit));
+}
+
+fn remove_cgroups(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            remove_cgroups(&entry.path());
+        }
+    }
+    let _ = fs::remove_dir(dir);
+}
+
+/// Shims of this containerd with all they have started.
+fn processes(path: &str) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids: Vec<i32> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    let read = |pid: i32, file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let is_shim = |pid: &i32| {
+        let line = String::from_utf8_lossy(&read(*pid, "cmdline")).into_owned();
+        line.contains("containerd-shim") && line.contains(path)
+    };
+    let mut found: Vec<i32> = pids.iter().copied().filter(is_shim).collect();
+    let parent = |pid: i32| -> Option<i32> {
+        let stat = String::from_utf8_lossy(&read(pid, "stat")).into_owned();
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    };
+    loop {
+        let is_child = |pid: &&i32| parent(**pid).is_some_and(|p| found.contains(&p));
+        let more: Vec<i32> =
+            pids.iter().filter(is_child).filter(|p| !found.contains(p)).copied().collect();
+        if more.is_empty() {
+            return found;
+        }
+        found.extend(more);
+    }
+}
+
+/// Takes away every mount below a directory.
+pub(crate) fn unmount_below(dir: &Path) {
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let points = text.lines().filter_map(|line| line.split(' ').nth(4));
+    let mut points: Vec<&Path> = points.map(Path::new).filter(|p| p.starts_with(dir)).collect();
+    points.sort_by_key(|p| std::cmp::Reverse(p.components().count()));
+    for point in points {
+        let _ = rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+fn config(dir: &Path) -> String {
+    let dir = dir.display();
+    format!(
+        "version = 2\nroot = \"{dir}/root\"\nstate = \"{dir}/state\"\n\
+         [grpc]\n  address = \"{dir}/containerd.sock\"\n\
+         [plugins.\"io.containerd.grpc.v1.cri\"]\n  restrict_oom_score_adj = true\n\
+         disable_apparmor = true\n  sandbox_image = \"{PAUSE}\"\n\
+         stream_server_port = \"0\"\n\
+         [plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"{dir}/cni/bin\"\n  \
+         conf_dir = \"{dir}/cni/conf\"\n"
+    )
+}
+
+/// An image as `docker save` writes it, with one layer of busybox.
+fn make_image(work: &Path, archive: &Path, name: &str) {
+    let root = work.join("layer");
+    let image = work.join("image");
+    for dir in [&root, &image] {
+        let _ = fs::remove_dir_all(dir);
+        fs::create_dir_all(dir).unwrap();
+    }
+    for dir in ["bin", "etc", "tmp", "proc", "sys", "dev"] {
+        fs::create_dir(root.join(dir)).unwrap();
+    }
+    fs::copy("/bin/busybox", root.join("bin/busybox")).unwrap();
+    for applet in APPLETS {
+        std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
+    }
+    let act = root.join("bin/act");
+    fs::write(&act, ACT).unwrap();
+    fs::set_permissions(&act, fs::Permissions::from_mode(0o755)).unwrap();
+    let layer = image.join("layer.tar");
+    tar(&root, &layer);
+    let sum = Command::new("sha256sum").arg(&layer).output().unwrap().stdout;
+    let sum = String::from_utf8(sum).unwrap();
+    let sum = sum.split(' ').next().unwrap();
+    let command = if name == PAUSE { r#"["/bin/sleep","1000000"]"# } else { r#"["/bin/sh"]"# };
+    let config = format!(
+        r#"{{"architecture":"amd64","os":"linux","config":{{"Entrypoint":{command},"Env":["PATH=/bin"]}},"rootfs":{{"type":"layers","diff_ids":["sha256:{sum}"]}}}}"#
+    );
+    fs::write(image.join("config.json"), config).unwrap();
+    let manifest =
+        format!(r#"[{{"Config":"config.json","RepoTags":["{name}"],"Layers":["layer.tar"]}}]"#);
+    fs::write(image.join("manifest.json"), manifest).unwrap();
+    tar(&image, archive);
+}
+
+fn tar(dir: &Path, archive: &Path) {
+    let mut command = Command::new("tar");
+    let status = command.arg("-C").arg(dir).arg("-cf").arg(archive).arg(".").status().unwrap();
+    assert!(status.success());
+}

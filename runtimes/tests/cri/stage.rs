@@ -1,0 +1,234 @@
+//! Where the common suite is played: each runtime with what is below it.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use winddown_runtimes::cri::fake::FakeCri;
+use winddown_runtimes::cri::{CriConfig, CriRuntime, CriTimes};
+use winddown_runtimes::plan::Backoff;
+use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand};
+use winddown_shared::{Pod, Runtime};
+
+use crate::bed::{ACT, Act, clock, eventually, run};
+use crate::containerd::{Containerd, IMAGE, unmount_below};
+
+/// A runtime and what it runs on, each test's own.
+pub(crate) trait Stage: Sized {
+    type Runtime: Runtime;
+
+    /// Why this machine cannot have one.
+    fn missing() -> Option<&'static str> {
+        None
+    }
+
+    async fn set() -> Self;
+
+    /// An agent's view of it. One at a time.
+    async fn open(&self) -> Self::Runtime;
+
+    /// A container.
+    fn container(&self, name: &str, act: Act) -> Value;
+
+    /// Where the containers' logs are; none if they write none.
+    fn logs(&self) -> Option<PathBuf>;
+
+    /// Syncs until every container runs and hears when it is asked to end.
+    async fn up(&self, runtime: &Self::Runtime, pod: &Pod) {
+        run(runtime, pod).await;
+        self.hears(pod).await;
+    }
+
+    /// Waits until every container has set its traps: a first process that is asked to end before
+    /// that is asked in vain.
+    async fn hears(&self, pod: &Pod) {
+        let Some(logs) = self.logs() else { return };
+        let logs = logs.join(format!("{}_{}_{}", pod.namespace(), pod.name(), pod.uid()));
+        let spec = pod.spec.as_ref().unwrap();
+        for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
+            let folder = logs.join(&container.name);
+            let is_up = || newest_log(&folder).is_some_and(|text| text.contains("F up\n"));
+            eventually(&format!("{} is up", container.name), is_up).await;
+        }
+    }
+}
+
+/// The log of the newest run.
+fn newest_log(folder: &Path) -> Option<String> {
+    let files = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let number = |path: &PathBuf| path.file_stem()?.to_str()?.parse::<u32>().ok();
+    let newest =
+        files.filter(|path| path.extension().is_some_and(|e| e == "log")).max_by_key(number)?;
+    std::fs::read_to_string(newest).ok()
+}
+
+/// The CRI runtime on a scripted runtime.
+pub(crate) struct Fake {
+    pub(crate) dir: TempDir,
+    pub(crate) cri: FakeCri,
+}
+
+/// The CRI runtime on a containerd.
+pub(crate) struct Real {
+    pub(crate) dir: TempDir,
+    pub(crate) containerd: Containerd,
+}
+
+/// The process runtime.
+pub(crate) struct Processes {
+    dir: TempDir,
+}
+
+impl Fake {
+    pub(crate) fn config(&self) -> CriConfig {
+        config(&self.dir, &self.cri.socket().display().to_string())
+    }
+
+    pub(crate) fn open_now(&self) -> CriRuntime {
+        CriRuntime::open(self.config()).unwrap()
+    }
+}
+
+impl Real {
+    pub(crate) fn config(&self) -> CriConfig {
+        let mut config = config(&self.dir, &self.containerd.socket().display().to_string());
+        config.cgroup_parent = Some(self.containerd.cgroup_parent());
+        config
+    }
+
+    pub(crate) fn open_now(&self) -> CriRuntime {
+        CriRuntime::open(self.config()).unwrap()
+    }
+
+    /// The log of one run of a container of a pod that `bed::pod` made.
+    pub(crate) fn log(&self, pod: &str, container: &str, attempt: u32) -> String {
+        let folder = format!("default_{pod}_uid-{pod}");
+        let file = self.dir.path().join("logs").join(folder).join(container);
+        std::fs::read_to_string(file.join(format!("{attempt}.log"))).unwrap_or_default()
+    }
+}
+
+impl Stage for Fake {
+    type Runtime = CriRuntime;
+
+    async fn set() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let cri = FakeCri::start(&dir.path().join("fake.sock"), clock());
+        cri.set_image(IMAGE, true);
+        Self { dir, cri }
+    }
+
+    async fn open(&self) -> CriRuntime {
+        self.open_now()
+    }
+
+    fn container(&self, name: &str, act: Act) -> Value {
+        container_of(name, act)
+    }
+
+    fn logs(&self) -> Option<PathBuf> {
+        None
+    }
+}
+
+impl Stage for Real {
+    type Runtime = CriRuntime;
+
+    fn missing() -> Option<&'static str> {
+        Containerd::missing()
+    }
+
+    async fn set() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { dir, containerd: Containerd::start().await }
+    }
+
+    async fn open(&self) -> CriRuntime {
+        self.open_now()
+    }
+
+    fn container(&self, name: &str, act: Act) -> Value {
+        container_of(name, act)
+    }
+
+    fn logs(&self) -> Option<PathBuf> {
+        Some(self.dir.path().join("logs"))
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        unmount_below(self.dir.path());
+    }
+}
+
+impl Stage for Processes {
+    type Runtime = ProcessRuntime;
+
+    async fn set() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let act = dir.path().join("act");
+        std::fs::write(&act, ACT).unwrap();
+        std::fs::set_permissions(&act, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Self { dir }
+    }
+
+    async fn open(&self) -> ProcessRuntime {
+        let shim = ShimCommand { program: host(), args: vec!["shim".into()] };
+        let path = |name| self.dir.path().join(name);
+        let mut config = ProcessConfig::new(path("state"), path("logs"), shim, clock());
+        config.backoff = backoff();
+        ProcessRuntime::open(config).await.unwrap()
+    }
+
+    fn container(&self, name: &str, act: Act) -> Value {
+        let program = self.dir.path().join("act").display().to_string();
+        let [run, code, stop, stop_code] = act.words();
+        json!({"name": name, "image": "none", "command": [program, run, code, stop, stop_code]})
+    }
+
+    fn logs(&self) -> Option<PathBuf> {
+        Some(self.dir.path().join("logs"))
+    }
+}
+
+/// A container of the CRI stages.
+pub(crate) fn container_of(name: &str, act: Act) -> Value {
+    let [run, code, stop, stop_code] = act.words();
+    let command = json!(["/bin/act", run, code, stop, stop_code]);
+    json!({"name": name, "image": IMAGE, "command": command})
+}
+
+fn config(dir: &TempDir, endpoint: &str) -> CriConfig {
+    let mut config =
+        CriConfig::new(endpoint, dir.path().join("state"), dir.path().join("logs"), clock());
+    config.backoff = backoff();
+    config.times = CriTimes {
+        ask: Duration::from_secs(3),
+        change: Duration::from_secs(20),
+        kill: Duration::from_secs(3),
+        start_patience: Duration::from_millis(500),
+        ..CriTimes::default()
+    };
+    config
+}
+
+fn backoff() -> Backoff {
+    Backoff {
+        initial: Duration::from_millis(300),
+        max: Duration::from_millis(600),
+        reset_after: Duration::from_secs(600),
+    }
+}
+
+/// The example that serves as supervisor. `cargo test -p winddown-runtimes` builds it.
+fn host() -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples/host");
+    assert!(path.exists(), "build it: cargo build -p winddown-runtimes --example host");
+    path
+}

@@ -1,0 +1,279 @@
+//! What every runtime has in common. Each scenario is played on every stage, with the same answers.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+use winddown_shared::{ContainerKind, Grace, PodStopped, PodUid, Runtime as _};
+
+use crate::bed::{
+    Act, POLITE, STUBBORN, exit_of, is_running, pod, run, secs, status_until, stop, sync_until,
+    waits_for,
+};
+use crate::stage::{Fake, Processes, Real, Stage};
+
+macro_rules! on_stage {
+    ($module:ident $stage:ident $($scenario:ident)*) => {
+        mod $module {
+            use super::*;
+
+            $(
+                #[tokio::test]
+                async fn $scenario() {
+                    match $stage::missing() {
+                        None => super::$scenario(&$stage::set().await).await,
+                        Some(why) => crate::bed::skip(stringify!($scenario), why),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! on_every_stage {
+    ($($scenario:ident)*) => {
+        on_stage!(fake Fake $($scenario)*);
+        on_stage!(containerd Real $($scenario)*);
+        on_stage!(processes Processes $($scenario)*);
+    };
+}
+
+on_every_stage! {
+    a_container_runs_and_ends_with_its_exit_code
+    a_container_that_is_asked_to_end_gets_its_time
+    a_container_that_does_not_end_is_killed_when_the_grace_is_over
+    a_grace_that_shrinks_takes_effect_while_the_stop_is_under_way
+    a_pod_survives_the_agent_and_is_adopted_as_it_is
+    a_pod_that_nobody_configured_can_be_ended_by_its_uid_alone
+    a_container_that_crashes_is_started_again_after_a_while
+    init_containers_come_first_and_sidecars_go_last
+    an_init_container_that_fails_for_good_fails_the_pod
+    a_pod_that_nobody_knows_is_stopped_and_has_no_containers
+    nothing_is_left_of_a_pod_that_was_forgotten
+    a_pre_stop_sleep_is_inside_the_grace
+    an_exit_is_told_without_anybody_asking
+    containers_are_stopped_together
+    a_second_stop_tells_the_same_as_the_first
+}
+
+fn one(container: &Value) -> Value {
+    json!({"containers": [container]})
+}
+
+fn never(containers: &Value) -> Value {
+    json!({"restartPolicy": "Never", "containers": containers})
+}
+
+async fn a_container_runs_and_ends_with_its_exit_code<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let pod = pod("web", &never(&json!([stage.container("main", Act::exits(3))])));
+    let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+    let exit = exit_of(&seen[0]).unwrap();
+    assert_eq!((exit.exit_code, &*exit.reason), (3, "Error"));
+    assert!(exit.started_at.unwrap() <= exit.finished_at.unwrap());
+    assert!(!seen[0].ready && seen[0].id.contains("://"));
+    assert_eq!(runtime.sync_pod(&pod).await.unwrap().again_in, None);
+}
+
+async fn a_container_that_is_asked_to_end_gets_its_time<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let slow = Act { stop: "0.5", stop_code: 7, ..POLITE };
+    let pod = pod("web", &one(&stage.container("main", slow)));
+    stage.up(&runtime, &pod).await;
+    let began = Instant::now();
+    let stopped = stop(&runtime, &pod, 20).await;
+    assert!(began.elapsed() >= Duration::from_millis(500) && began.elapsed() < secs(15));
+    assert!(stopped.signalled_at.unwrap() < began + Duration::from_millis(100));
+    let main = &stopped.containers[0];
+    assert_eq!((&*main.name, main.exit_code, main.forced), ("main", 7, false));
+    let status = runtime.pod_status(pod.uid()).await.unwrap();
+    assert_eq!(exit_of(&status.containers[0]).unwrap().exit_code, 7);
+}
+
+async fn a_container_that_does_not_end_is_killed_when_the_grace_is_over<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let pod = pod("web", &one(&stage.container("main", STUBBORN)));
+    stage.up(&runtime, &pod).await;
+    let began = Instant::now();
+    let stopped = stop(&runtime, &pod, 1).await;
+    assert!(began.elapsed() >= secs(1) && began.elapsed() < secs(10));
+    assert!(stopped.forced());
+    assert_eq!(stopped.containers[0].exit_code, 137);
+}
+
+async fn a_grace_that_shrinks_takes_effect_while_the_stop_is_under_way<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let pod = pod("web", &one(&stage.container("main", STUBBORN)));
+    stage.up(&runtime, &pod).await;
+    let began = Instant::now();
+    let (sender, grace) = Grace::until(began + secs(600));
+    let shorten = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        sender.shorten_to(began + secs(1));
+    };
+    let (stopped, ()) = tokio::join!(runtime.stop_pod(pod.uid(), Some(&pod), grace), shorten);
+    assert!(stopped.unwrap().forced());
+    assert!(began.elapsed() >= secs(1) && began.elapsed() < secs(10), "{:?}", began.elapsed());
+}
+
+async fn a_pod_survives_the_agent_and_is_adopted_as_it_is<S: Stage>(stage: &S) {
+    let spec = json!({"initContainers": [stage.container("prepare", Act::exits(0))],
+        "containers": [stage.container("main", POLITE)]});
+    let pod = pod("web", &spec);
+    let runtime = stage.open().await;
+    let before = sync_until(&runtime, &pod, |c| is_running(&c[1])).await;
+    stage.hears(&pod).await;
+    drop(runtime);
+    let runtime = stage.open().await;
+    let listed = runtime.list_pods().await.unwrap();
+    assert_eq!((listed.len(), &*listed[0].name, listed[0].running), (1, "web", true));
+    let after = runtime.sync_pod(&pod).await.unwrap().status.containers;
+    assert_eq!(after[1].id, before[1].id);
+    assert_eq!((after[1].restart_count, after[1].ready), (0, true));
+    assert_eq!(exit_of(&after[0]).unwrap().exit_code, 0);
+    assert!(!stop(&runtime, &pod, 20).await.forced());
+}
+
+async fn a_pod_that_nobody_configured_can_be_ended_by_its_uid_alone<S: Stage>(stage: &S) {
+    let pod = pod("web", &one(&stage.container("main", POLITE)));
+    let runtime = stage.open().await;
+    stage.up(&runtime, &pod).await;
+    drop(runtime);
+    let runtime = stage.open().await;
+    let found = runtime.list_pods().await.unwrap().remove(0);
+    let stopped = runtime.stop_pod(&found.uid, None, Grace::fixed(secs(20))).await.unwrap();
+    assert_eq!((stopped.containers.len(), stopped.forced()), (1, false));
+    runtime.clean_pod(&found.uid).await.unwrap();
+    runtime.forget_pod(&found.uid).await.unwrap();
+    assert_eq!(runtime.list_pods().await.unwrap(), vec![]);
+}
+
+async fn a_container_that_crashes_is_started_again_after_a_while<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let spec = json!({"restartPolicy": "OnFailure",
+        "containers": [stage.container("main", Act::exits(1))]});
+    let pod = pod("web", &spec);
+    let looping = |c: &[winddown_shared::ContainerStatus]| waits_for(&c[0]) == "CrashLoopBackOff";
+    let seen = sync_until(&runtime, &pod, looping).await;
+    assert_eq!(seen[0].last_exit.as_ref().unwrap().exit_code, 1);
+    let seen = sync_until(&runtime, &pod, |c| c[0].restart_count >= 3).await;
+    assert!(seen[0].last_exit.is_some());
+    stop(&runtime, &pod, 5).await;
+}
+
+async fn init_containers_come_first_and_sidecars_go_last<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let mut proxy = stage.container("proxy", POLITE);
+    proxy["restartPolicy"] = json!("Always");
+    let slow = Act { stop: "0.7", ..POLITE };
+    let spec = json!({
+        "initContainers": [stage.container("prepare", Act::exits(0)), proxy],
+        "containers": [stage.container("main", slow)],
+    });
+    let pod = pod("web", &spec);
+    let status = runtime.sync_pod(&pod).await.unwrap().status.containers;
+    if is_running(&status[0]) {
+        assert_eq!(waits_for(&status[2]), "PodInitializing");
+    }
+    let seen = sync_until(&runtime, &pod, |c| is_running(&c[2])).await;
+    assert_eq!(seen[1].kind, ContainerKind::Sidecar);
+    assert!(is_running(&seen[1]) && seen[0].ready);
+    stage.hears(&pod).await;
+    let stopped = stop(&runtime, &pod, 20).await;
+    assert!(!stopped.forced());
+    let ends = status_until(&runtime, &pod, |c| c.iter().all(|c| exit_of(c).is_some())).await;
+    let finished = |i: usize| exit_of(&ends[i]).unwrap().finished_at.unwrap();
+    assert!(finished(1) >= finished(2), "the sidecar ended before the container it serves");
+}
+
+async fn an_init_container_that_fails_for_good_fails_the_pod<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let mut spec = never(&json!([stage.container("main", POLITE)]));
+    spec["initContainers"] = json!([stage.container("prepare", Act::exits(4))]);
+    let pod = pod("web", &spec);
+    sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+    let status = runtime.sync_pod(&pod).await.unwrap().status.containers;
+    assert_eq!(exit_of(&status[0]).unwrap().exit_code, 4);
+    assert_eq!(waits_for(&status[1]), "PodInitializing");
+}
+
+async fn a_pod_that_nobody_knows_is_stopped_and_has_no_containers<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let uid = PodUid::new("nobody");
+    let stopped = runtime.stop_pod(&uid, None, Grace::fixed(secs(1))).await.unwrap();
+    assert_eq!(stopped, PodStopped::default());
+    assert_eq!(runtime.pod_status(&uid).await.unwrap().containers, vec![]);
+    runtime.clean_pod(&uid).await.unwrap();
+    runtime.forget_pod(&uid).await.unwrap();
+}
+
+async fn nothing_is_left_of_a_pod_that_was_forgotten<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let pod = pod("web", &one(&stage.container("main", POLITE)));
+    stage.up(&runtime, &pod).await;
+    let early = runtime.forget_pod(pod.uid()).await.unwrap_err().to_string();
+    assert!(early.contains("still runs"), "{early}");
+    stop(&runtime, &pod, 20).await;
+    let left = runtime.list_pods().await.unwrap();
+    assert_eq!((left.len(), left[0].running), (1, false));
+    runtime.clean_pod(pod.uid()).await.unwrap();
+    runtime.forget_pod(pod.uid()).await.unwrap();
+    assert_eq!(runtime.list_pods().await.unwrap(), vec![]);
+    drop(runtime);
+    assert_eq!(stage.open().await.list_pods().await.unwrap(), vec![]);
+}
+
+async fn a_pre_stop_sleep_is_inside_the_grace<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let mut main = stage.container("main", STUBBORN);
+    main["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 1}}});
+    let pod = pod("web", &one(&main));
+    stage.up(&runtime, &pod).await;
+    let began = Instant::now();
+    let stopped = stop(&runtime, &pod, 2).await;
+    assert!(stopped.signalled_at.unwrap() >= began + secs(1));
+    assert!(stopped.forced() && began.elapsed() < secs(10));
+    assert!(stopped.stopped_at.unwrap() >= began + secs(2));
+}
+
+async fn an_exit_is_told_without_anybody_asking<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let late = Act { run: "0.7", code: 9, ..POLITE };
+    let pod = pod("web", &never(&json!([stage.container("main", late)])));
+    let mut changes = runtime.changes();
+    run(&runtime, &pod).await;
+    let heard = timeout(secs(20), changes.recv()).await.unwrap().unwrap();
+    assert_eq!(heard, *pod.uid());
+    let seen = status_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+    assert_eq!(exit_of(&seen[0]).unwrap().exit_code, 9);
+}
+
+async fn containers_are_stopped_together<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let slow = Act { stop: "1", ..POLITE };
+    let all: Vec<Value> = ["a", "b", "c"].iter().map(|name| stage.container(name, slow)).collect();
+    let pod = pod("web", &json!({"containers": all}));
+    stage.up(&runtime, &pod).await;
+    let began = Instant::now();
+    let stopped = stop(&runtime, &pod, 30).await;
+    assert_eq!((stopped.containers.len(), stopped.forced()), (3, false));
+    assert!(began.elapsed() < Duration::from_millis(2900), "{:?}", began.elapsed());
+}
+
+async fn a_second_stop_tells_the_same_as_the_first<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let slow = Act { stop: "1", stop_code: 2, ..POLITE };
+    let pod = pod("web", &one(&stage.container("main", slow)));
+    stage.up(&runtime, &pod).await;
+    let grace = Grace::fixed(secs(30));
+    // The first wait is abandoned; the stop is not.
+    let first = runtime.stop_pod(pod.uid(), Some(&pod), grace.clone());
+    assert!(timeout(Duration::from_millis(200), first).await.is_err());
+    let (second, third) = tokio::join!(
+        runtime.stop_pod(pod.uid(), Some(&pod), grace.clone()),
+        runtime.stop_pod(pod.uid(), Some(&pod), grace.clone()),
+    );
+    let (second, third) = (second.unwrap(), third.unwrap());
+    assert_eq!(second.containers, third.containers);
+    assert_eq!((second.containers[0].exit_code, second.forced()), (2, false));
+}
