@@ -10,7 +10,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-node test bench lint fmt node-base clean-cache
+.PHONY: help build demo demo-node test bench bench-cri lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,11 @@ bench: ## Measure the running agent and print the table of docs/performance.md
 	@$(CARGO) build --quiet --release --package winddown
 	@$(CARGO) run --quiet --release --package winddown-bench
 	@$(CARGO) run --quiet --release --package winddown-bench workers
+
+bench-cri: ## The same with containers: real containerd and logind on a disposable node (needs root)
+	@tests/node/packages.sh test
+	@$(CARGO) build --quiet --release --package winddown
+	@$(CARGO) run --quiet --release --package winddown-bench containers
 
 lint: $(CARGO_DENY) ## Formatting, clippy, licences, bans, layering
 	$(CARGO) fmt --all --check

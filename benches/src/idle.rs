@@ -18,18 +18,13 @@ pub(crate) async fn measure(
     span: Duration,
     table: &mut Table,
 ) -> Result<(), BenchError> {
-    sleep(SETTLE).await;
+    settle().await;
     let agent_pid = node.agent_pid()?;
     let shim_pids = process::running(node.agent_program(), "shim");
-    let start = Instant::now();
     let mut agent = Watch::new(vec![agent_pid]);
     let mut shims = Watch::new(shim_pids.clone());
-    while start.elapsed() < span {
-        sleep(LOOK).await;
-        agent.look();
-    }
+    let span = watch(&mut agent, span).await;
     shims.look();
-    let span = start.elapsed();
 
     let memory = process::memory(agent_pid);
     table.row("resident memory of the agent", mebibytes(memory.resident), "< 16 MB");
@@ -43,11 +38,26 @@ pub(crate) async fn measure(
     Ok(())
 }
 
-fn percent(used: Used, span: Duration) -> String {
+/// Leaves what was just started alone until it counts as idle.
+pub(crate) async fn settle() {
+    sleep(SETTLE).await;
+}
+
+/// Looks at processes for `span`; returns how long it was exactly.
+pub(crate) async fn watch(watch: &mut Watch, span: Duration) -> Duration {
+    let start = Instant::now();
+    while start.elapsed() < span {
+        sleep(LOOK).await;
+        watch.look();
+    }
+    start.elapsed()
+}
+
+pub(crate) fn percent(used: Used, span: Duration) -> String {
     format!("{:.4} %", used.cpu.as_secs_f64() / span.as_secs_f64() * 100.0)
 }
 
-fn per_second(used: Used, span: Duration) -> String {
+pub(crate) fn per_second(used: Used, span: Duration) -> String {
     let count = u32::try_from(used.wake_ups).unwrap_or(u32::MAX);
     format!("{:.2} / s", f64::from(count) / span.as_secs_f64())
 }

@@ -3,12 +3,15 @@
 //!
 //! ```text
 //! winddown-bench workers
+//! winddown-bench containers [OPTIONS]
 //! winddown-bench [--pods N] [--critical N] [--stop-ms MS] [--idle SECONDS]
 //! ```
 //!
-//! Prints one table. Nothing outside a temporary folder is touched, and no machine goes down.
+//! With `containers` it is a disposable node with a real systemd and a real containerd, which takes
+//! root. Prints one table. Nothing outside a temporary folder is touched, and no machine goes down.
 
 mod clock;
+mod containers;
 mod idle;
 mod node;
 mod pod;
@@ -25,8 +28,10 @@ use table::Table;
 
 const USAGE: &str = "\
 usage: winddown-bench [--pods N] [--critical N] [--stop-ms MS] [--idle SECONDS]
+       winddown-bench containers [the same options]
        winddown-bench workers
-Measures the agent that was built beside it (or WINDDOWN_BIN); with `workers` the pod workers alone.
+Measures the agent that was built beside it (or WINDDOWN_BIN): with processes as pods, with `containers` with
+containerd on a disposable node (needs root); with `workers` the pod workers alone.
 Defaults: 100, 20, 1000, 30.";
 
 /// What to measure.
@@ -70,6 +75,10 @@ async fn agent(args: &[String]) -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
+    let (in_containers, args) = match args {
+        [first, rest @ ..] if first == "containers" => (true, rest),
+        all => (false, all),
+    };
     let options = match Options::parse(args) {
         Ok(options) => options,
         Err(message) => {
@@ -77,26 +86,37 @@ async fn agent(args: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match measure(&options).await {
+    let measured = if in_containers {
+        containers::measure(&options).await.map_err(|error| told(&error))
+    } else {
+        measure(&options).await.map_err(|error| told(&error))
+    };
+    match measured {
         Ok(table) => {
             println!("{table}");
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            let mut text = error.to_string();
-            let mut source = std::error::Error::source(&error);
-            while let Some(inner) = source {
-                text = format!("{text}: {inner}");
-                source = inner.source();
-            }
+        Err(text) => {
             eprintln!("winddown-bench: {text}");
             ExitCode::FAILURE
         }
     }
 }
 
+/// An error with all its causes.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}
+
 async fn measure(options: &Options) -> Result<Table, BenchError> {
-    let mut table = Table::titled(options.title());
+    let mut table =
+        Table::titled(options.title("process runtime, stand-in for logind on a private bus"));
     let node = TestNode::start(options).await?;
     idle::measure(&node, options.idle, &mut table).await?;
     shutdown::measure(node, &mut table).await?;
@@ -106,12 +126,9 @@ async fn measure(options: &Options) -> Result<Table, BenchError> {
 // === impl Options ===
 
 impl Options {
-    fn title(&self) -> String {
+    fn title(&self, on: &str) -> String {
         let Self { pods, critical, stop, .. } = self;
-        format!(
-            "{pods} pods, {critical} of them critical, {stop:?} each to stop; process runtime, \
-             stand-in for logind on a private bus"
-        )
+        format!("{pods} pods, {critical} of them critical, {stop:?} each to stop; {on}")
     }
 
     fn parse(args: &[String]) -> Result<Self, String> {

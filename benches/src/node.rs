@@ -16,13 +16,13 @@ use winddown_systemd::stand_in::{OnBus, StandIn, StandInError};
 use crate::Options;
 use crate::pod::PodTimes;
 
-const CRITICAL: i32 = 2_000_000_000;
+pub(crate) const CRITICAL: i32 = 2_000_000_000;
 /// More than any plan asks for: the stand-in never cuts a run short.
 const DELAY: Duration = Duration::from_secs(300);
 const START: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(20);
 
-const CONFIG: &str = "\
+pub(crate) const CONFIG: &str = "\
 apiVersion: winddown.dev/v1alpha1
 kind: Configuration
 shutdownGracePeriodByPodPriority:
@@ -219,14 +219,14 @@ fn start_agent(program: &Path, root: &Path, bus: &str) -> Result<Child, BenchErr
 }
 
 /// The agent's binary beside ours, which `make bench` has built with the same profile.
-fn agent_program() -> Result<PathBuf, BenchError> {
+pub(crate) fn agent_program() -> Result<PathBuf, BenchError> {
     if let Some(path) = std::env::var_os("WINDDOWN_BIN") {
         return Ok(PathBuf::from(path));
     }
     Ok(own_program()?.with_file_name("winddown"))
 }
 
-fn own_program() -> Result<PathBuf, BenchError> {
+pub(crate) fn own_program() -> Result<PathBuf, BenchError> {
     std::env::current_exe()
         .map_err(|source| BenchError::File { path: PathBuf::from("/proc/self/exe"), source })
 }

@@ -53,7 +53,7 @@ impl PodTimes {
         Self::parse(&std::fs::read_to_string(log).unwrap_or_default())
     }
 
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let field = |name: &str| {
             text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
         };

@@ -32,14 +32,14 @@ pub(crate) async fn measure(node: TestNode, table: &mut Table) -> Result<(), Ben
     Ok(())
 }
 
-fn first_asked(pods: &[PodTimes]) -> Option<Duration> {
+pub(crate) fn first_asked(pods: &[PodTimes]) -> Option<Duration> {
     pods.iter().filter_map(|pod| pod.asked).min()
 }
 
-fn last_asked(pods: &[PodTimes]) -> Option<Duration> {
+pub(crate) fn last_asked(pods: &[PodTimes]) -> Option<Duration> {
     pods.iter().filter_map(|pod| pod.asked).max()
 }
 
-fn last_gone(pods: &[PodTimes]) -> Option<Duration> {
+pub(crate) fn last_gone(pods: &[PodTimes]) -> Option<Duration> {
     pods.iter().filter_map(|pod| pod.gone).max()
 }

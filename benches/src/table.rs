@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Table {
     title: String,
-    rows: Vec<(&'static str, String, &'static str)>,
+    rows: Vec<[String; 4]>,
 }
 
 impl Table {
@@ -16,24 +16,38 @@ impl Table {
     }
 
     /// Adds a line; `target` is what we are after, or empty.
-    pub(crate) fn row(&mut self, what: &'static str, measured: String, target: &'static str) {
-        self.rows.push((what, measured, target));
+    pub(crate) fn row(&mut self, what: &str, measured: String, target: &str) {
+        self.row_beside(what, measured, target, "");
+    }
+
+    /// As [`Self::row`], beside what the kubelet needs.
+    pub(crate) fn row_beside(&mut self, what: &str, measured: String, target: &str, kubelet: &str) {
+        self.rows.push([what.to_owned(), measured, target.to_owned(), kubelet.to_owned()]);
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.title)?;
-        let head = ("what", "measured".to_owned(), "target");
-        let all = || std::iter::once(&head).chain(&self.rows);
-        let what = all().map(|row| row.0.len()).max().unwrap_or(0);
-        let measured = all().map(|row| row.1.len()).max().unwrap_or(0);
-        let target = all().map(|row| row.2.len()).max().unwrap_or(0);
-        for (line, row) in all().enumerate() {
-            writeln!(f, "| {:what$} | {:>measured$} | {:>target$} |", row.0, row.1, row.2)?;
+        let head = ["what", "measured", "target", "kubelet"].map(str::to_owned);
+        let width = |column: usize| {
+            let cells = std::iter::once(&head).chain(&self.rows);
+            cells.map(|row| row[column].len()).max().unwrap_or(0)
+        };
+        // Without anything in it the last column is left out.
+        let columns = if self.rows.iter().all(|row| row[3].is_empty()) { 3 } else { 4 };
+        for (line, row) in std::iter::once(&head).chain(&self.rows).enumerate() {
+            write!(f, "| {:what$} |", row[0], what = width(0))?;
+            for (column, cell) in row.iter().enumerate().take(columns).skip(1) {
+                write!(f, " {cell:>width$} |", width = width(column))?;
+            }
+            writeln!(f)?;
             if line == 0 {
-                let rule = |width| "-".repeat(width);
-                writeln!(f, "|-{}-|-{}:|-{}:|", rule(what), rule(measured), rule(target))?;
+                write!(f, "|-{}-|", "-".repeat(width(0)))?;
+                for column in 1..columns {
+                    write!(f, "-{}:|", "-".repeat(width(column)))?;
+                }
+                writeln!(f)?;
             }
         }
         Ok(())

@@ -29,8 +29,15 @@ if [ -d "$dir/upper" ]; then
     mount -t overlay overlay -o "lowerdir=$base,upperdir=$dir/upper,workdir=$dir/work" "$dir/root"
 fi
 
+# Overlays cannot lie on an overlay, so what containers run from is on the host's disk.
+if [ -d "$dir/containers" ]; then
+    set -- --bind="$dir/containers:/var/lib/containerd"
+else
+    set --
+fi
+
 # The three system calls are what container runtimes use for keyrings and device rules.
 exec systemd-nspawn --quiet --directory="$dir/root" --machine="$name" --boot \
     --register=no --keep-unit --private-network --link-journal=no --resolv-conf=off \
     --timezone=off --console=pipe --capability=all \
-    --system-call-filter="add_key keyctl request_key bpf"
+    --system-call-filter="add_key keyctl request_key bpf" "$@"

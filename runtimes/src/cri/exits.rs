@@ -23,6 +23,8 @@ use crate::ready::Ready;
 /// The first wait for a runtime that has not noticed an exit yet; it doubles up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(1);
+/// How long a process that has ended may take to be taken note of by its parent.
+const REAPED: Duration = Duration::from_secs(1);
 /// How long a stop waits for a runtime to tell an exit code that the kernel does not tell.
 const SILENCE: Duration = Duration::from_secs(2);
 /// How long the runtime is given to notice an exit that the kernel has told.
@@ -174,13 +176,18 @@ async fn take_end(
 
 /// The exit code of a process that has ended, once its parent has taken note of that.
 async fn exit_code(ended: &Ready) -> Option<i32> {
-    for _ in 0..10 {
+    // With a hundred containers ending on a few processors the parents take their time, and the
+    // runtime behind them more.
+    let deadline = Instant::now() + REAPED;
+    let mut wait = Duration::from_millis(1);
+    while Instant::now() < deadline {
         match ended.exit_code() {
             Ok(Some(code)) => return Some(code),
-            Ok(None) => sleep(Duration::from_millis(1)).await,
+            Ok(None) => sleep(wait).await,
             // A kernel that does not tell.
             Err(_) => return None,
         }
+        wait = (wait * 2).min(Duration::from_millis(8));
     }
     None
 }

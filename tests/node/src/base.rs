@@ -51,6 +51,15 @@ pub enum Unavailable {
     Build(String),
 }
 
+/// What a base has beside systemd, dbus and logind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavour {
+    /// Nothing more.
+    Plain,
+    /// containerd, runc, and what container images are made of.
+    Containerd,
+}
+
 /// A finished Debian root that nodes are laid over. Nothing writes to it.
 #[derive(Debug, Clone)]
 pub struct Base {
@@ -64,7 +73,7 @@ impl Base {
     ///
     /// # Errors
     /// [`Unavailable`] says what this machine lacks. Nothing is left half-made.
-    pub async fn find() -> Result<Self, Unavailable> {
+    pub async fn find(flavour: Flavour) -> Result<Self, Unavailable> {
         if !rustix::process::geteuid().is_root() {
             return Err(Unavailable::NotRoot);
         }
@@ -81,7 +90,10 @@ impl Base {
         }
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("base.sh");
         let mut make = Command::new(script);
-        make.arg("plain");
+        make.arg(match flavour {
+            Flavour::Plain => "plain",
+            Flavour::Containerd => "containerd",
+        });
         let output = output_of(make).await?;
         if !output.status.success() {
             return Err(Unavailable::Base(last_line(&output.stderr)));

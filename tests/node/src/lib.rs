@@ -17,12 +17,16 @@
 
 mod base;
 mod cgroup;
+mod containerd;
+mod image;
 mod journal;
 mod node;
 mod pods;
+pub mod scenario;
 mod skip;
 
-pub use base::{Base, Unavailable, agent_binary};
+pub use base::{Base, Flavour, Unavailable, agent_binary};
+pub use image::{IMAGE, IMAGE_WITH_ODD_SIGNAL};
 pub use journal::JournalEntry;
 pub use node::{Node, NodeError, Output};
 pub use pods::{PodLog, TestPod, install_pods, read_pod_log};

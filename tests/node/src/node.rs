@@ -124,6 +124,17 @@ impl Node {
         &self.name
     }
 
+    /// What the host calls the process that the node calls `pid`; nothing if there is none.
+    #[must_use]
+    pub fn host_pid(&self, pid: u32) -> Option<u32> {
+        self.machine.as_ref()?.host_pid(pid)
+    }
+
+    /// What the node is laid over.
+    pub(crate) fn base(&self) -> &Base {
+        &self.base
+    }
+
     /// Runs a command in the node, to its end or `limit`, when it is killed.
     ///
     /// # Errors

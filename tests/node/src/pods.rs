@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Node, NodeError};
+use crate::{IMAGE, Node, NodeError};
 
 /// The folder in the node, on its disk, that holds one file of times per pod.
 const LOGS: &str = "/var/log/pods-under-test";
@@ -12,7 +12,8 @@ const SCRIPT: &str = "/usr/local/bin/pod-under-test";
 /// Each line is flushed to the file at once, so a kill loses nothing.
 const POD: &str = r#"#!/bin/sh
 log=/var/log/pods-under-test/$1 stop=$2
-say() { echo "$1 $(date +%s%N) $$" >>"$log"; }
+# The path matters: the shell of busybox would take its own date, which counts seconds.
+say() { echo "$1 $(/bin/date +%s%N) $$" >>"$log"; }
 trap 'say TERM; kill $child; sleep "$stop"; say EXIT; exit 0' TERM
 say START
 while :; do
@@ -33,6 +34,10 @@ pub struct TestPod {
     pub stop_ms: u32,
     /// `spec.terminationGracePeriodSeconds`.
     pub grace_seconds: u32,
+    /// The image; none for a pod that runs on the host itself.
+    pub image: Option<String>,
+    /// `spec.securityContext.runAsUser`, for a pod that is not root.
+    pub user: Option<u32>,
 }
 
 /// What a pod wrote down. Times are nanoseconds since 1970, by the clock that node and host share.
@@ -52,27 +57,48 @@ impl TestPod {
     /// A pod that stops in `stop_ms`, well inside its own grace of 30 s.
     #[must_use]
     pub fn new(name: impl Into<String>, priority: i32, stop_ms: u32) -> Self {
-        Self { name: name.into(), priority, stop_ms, grace_seconds: 30 }
+        Self { name: name.into(), priority, stop_ms, grace_seconds: 30, image: None, user: None }
+    }
+
+    /// The same pod in a container: of its image, or else of the one for all.
+    #[must_use]
+    pub fn in_container(self) -> Self {
+        Self { image: self.image.or_else(|| Some(IMAGE.to_owned())), ..self }
     }
 
     /// Its manifest, as JSON, which is YAML too.
     #[must_use]
     pub fn manifest(&self) -> String {
         let seconds = f64::from(self.stop_ms) / 1000.0;
+        let mut container = serde_json::json!({
+            "name": "main",
+            "image": self.image.as_deref().unwrap_or("host"),
+            "command": ["/bin/sh", SCRIPT, self.name, seconds.to_string()],
+        });
+        let mut spec = serde_json::json!({
+            "hostNetwork": true,
+            "priority": self.priority,
+            "terminationGracePeriodSeconds": self.grace_seconds,
+        });
+        if self.image.is_some() {
+            container["volumeMounts"] = serde_json::json!([
+                { "name": "script", "mountPath": SCRIPT, "readOnly": true },
+                { "name": "logs", "mountPath": LOGS },
+            ]);
+            spec["volumes"] = serde_json::json!([
+                { "name": "script", "hostPath": { "path": SCRIPT, "type": "File" } },
+                { "name": "logs", "hostPath": { "path": LOGS, "type": "Directory" } },
+            ]);
+        }
+        if let Some(user) = self.user {
+            spec["securityContext"] = serde_json::json!({ "runAsUser": user });
+        }
+        spec["containers"] = serde_json::json!([container]);
         serde_json::json!({
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": { "name": self.name },
-            "spec": {
-                "hostNetwork": true,
-                "priority": self.priority,
-                "terminationGracePeriodSeconds": self.grace_seconds,
-                "containers": [{
-                    "name": "main",
-                    "image": "host",
-                    "command": ["/bin/sh", SCRIPT, self.name, seconds.to_string()],
-                }],
-            },
+            "spec": spec,
         })
         .to_string()
     }
@@ -110,6 +136,8 @@ pub fn install_pods(node: &Node, pods: &[TestPod]) -> Result<(), NodeError> {
     node.write(SCRIPT, POD, 0o755)?;
     node.write(&format!("{LOGS}/.keep"), "", 0o644)?;
     for pod in pods {
+        // Whoever the pod runs as.
+        node.write(&format!("{LOGS}/{}", pod.name), "", 0o666)?;
         let path = format!("/etc/winddown/pods/{}.json", pod.name);
         node.write(&path, pod.manifest(), 0o644)?;
     }

@@ -1,6 +1,6 @@
 //! Skipping aloud: a test that cannot run here says so, and where nothing may be skipped it fails.
 
-use crate::{Base, Unavailable};
+use crate::{Base, Flavour, Unavailable};
 
 /// A test could not run, and `WINDDOWN_NO_SKIP` says that it must.
 #[derive(Debug, thiserror::Error)]
@@ -19,8 +19,8 @@ pub struct Skipped {
 /// # Errors
 /// [`Skipped`] instead of nothing when the environment variable `WINDDOWN_NO_SKIP` is set. A base
 /// that is unavailable for another reason than what the machine lacks is never skipped over.
-pub async fn base_or_skip(test: &str) -> Result<Option<Base>, Skipped> {
-    match Base::find().await {
+pub async fn base_or_skip(test: &str, flavour: Flavour) -> Result<Option<Base>, Skipped> {
+    match Base::find(flavour).await {
         Ok(base) => Ok(Some(base)),
         Err(why) if std::env::var_os("WINDDOWN_NO_SKIP").is_some() => {
             Err(Skipped { test: test.to_owned(), why })

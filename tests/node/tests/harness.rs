@@ -3,14 +3,14 @@
 use std::error::Error;
 use std::time::Duration;
 
-use winddown_node_tests::{Node, base_or_skip};
+use winddown_node_tests::{Flavour, Node, base_or_skip};
 
 type TestResult = Result<(), Box<dyn Error>>;
 
 #[tokio::test]
 async fn a_node_boots_powers_off_through_logind_and_boots_again_with_its_files() -> TestResult {
     let test = "a_node_boots_powers_off_through_logind_and_boots_again_with_its_files";
-    let Some(base) = base_or_skip(test).await? else {
+    let Some(base) = base_or_skip(test, Flavour::Plain).await? else {
         return Ok(());
     };
     let mut node = Node::boot(&base).await?;
@@ -52,7 +52,9 @@ async fn a_node_boots_powers_off_through_logind_and_boots_again_with_its_files()
 
 #[tokio::test]
 async fn nodes_side_by_side_do_not_see_each_other() -> TestResult {
-    let Some(base) = base_or_skip("nodes_side_by_side_do_not_see_each_other").await? else {
+    let Some(base) =
+        base_or_skip("nodes_side_by_side_do_not_see_each_other", Flavour::Plain).await?
+    else {
         return Ok(());
     };
     let (one, two) = tokio::join!(Node::boot(&base), Node::boot(&base));

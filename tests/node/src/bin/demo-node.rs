@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use winddown_node_tests::{Base, JournalEntry, Node, agent_binary};
+use winddown_node_tests::{Base, Flavour, JournalEntry, Node, agent_binary};
 
 /// How long the pods may take to start. The slowest of the examples has an init container.
 const START: Duration = Duration::from_secs(60);
@@ -42,7 +42,7 @@ async fn main() -> ExitCode {
 async fn demo() -> Result<(), Box<dyn Error>> {
     say("This is a real systemd and a real logind, in a disposable node on this machine.");
     say("The node is powered off for real; this machine is not touched.\n");
-    let base = Base::find().await?;
+    let base = Base::find(Flavour::Plain).await?;
     let agent = agent_binary().await?;
 
     let mut node = Node::boot(&base).await?;

@@ -9,6 +9,9 @@ use tokio::process::Command;
 use super::NodeError;
 use crate::Base;
 
+/// Its presence in a base tells that containers will run.
+const CONTAINERD: &str = "/usr/bin/containerd";
+
 /// Where the node's own files are, inside its temporary folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
@@ -21,6 +24,11 @@ pub(super) enum Layout {
 impl Layout {
     /// Lays out a node in `dir`.
     pub(super) async fn prepare(base: &Base, dir: &Path) -> Result<Self, NodeError> {
+        if in_root(base.root(), CONTAINERD).exists() {
+            // boot.sh mounts it there: containerd's own overlays cannot lie on an overlay.
+            let path = dir.join("containers");
+            fs::create_dir(&path).map_err(|source| NodeError::File { path, source })?;
+        }
         if overlay_works(base, dir).await? {
             return Ok(Self::Overlay);
         }

@@ -71,6 +71,19 @@ impl Machine {
         self.leader.map(|leader| PathBuf::from(format!("/proc/{leader}/root")))
     }
 
+    /// What the host calls the process that the node calls `pid`.
+    pub(super) fn host_pid(&self, pid: u32) -> Option<u32> {
+        let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let ours = namespace(&self.leader?.to_string())?;
+        fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let status = fs::read_to_string(entry.path().join("status")).ok()?;
+            let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+            let last = numbers.split_whitespace().next_back()?;
+            (last == pid.to_string() && namespace(&name)? == ours).then(|| name.parse().ok())?
+        })
+    }
+
     /// How nspawn ended; `None` while the node is on.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.unshare.try_wait().ok().flatten()

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::setup::{GROUPS, SOON, Scenario, TestResult};
+use winddown_node_tests::scenario::{GROUPS, SOON, Scenario, TestResult};
 
 #[tokio::test]
 async fn when_logind_fails_to_power_off_the_lock_is_taken_again_and_pods_are_let_in() -> TestResult
@@ -14,7 +14,7 @@ async fn when_logind_fails_to_power_off_the_lock_is_taken_again_and_pods_are_let
     let test = "when_logind_fails_to_power_off_the_lock_is_taken_again_and_pods_are_let_in";
     let Some(mut scenario) = Scenario::running(test).await? else { return Ok(()) };
     scenario.power_off().await?;
-    wait_for_first_request(&scenario).await?;
+    scenario.someone_is_asked().await?;
     scenario.node.run(&["systemctl", "mask", "--runtime", "poweroff.target"]).await?;
     let gave_up = async || {
         let said = scenario.node.journal(&["--unit=systemd-logind"]).await.unwrap_or_default();
@@ -49,7 +49,7 @@ async fn when_logind_forgets_the_shutdown_midway_the_groups_not_yet_asked_are_sp
     let test = "when_logind_forgets_the_shutdown_midway_the_groups_not_yet_asked_are_spared";
     let Some(scenario) = Scenario::running(test).await? else { return Ok(()) };
     scenario.power_off().await?;
-    wait_for_first_request(&scenario).await?;
+    scenario.someone_is_asked().await?;
     scenario.node.run(&["systemctl", "restart", "systemd-logind"]).await?;
     let ended = async || scenario.group(GROUPS[0]).iter().all(|log| log.exits.len() == 1);
     scenario.node.wait_until("the first group, which was asked, to end", SOON, ended).await?;
@@ -64,11 +64,5 @@ async fn when_logind_forgets_the_shutdown_midway_the_groups_not_yet_asked_are_sp
             assert!(log.terms.is_empty(), "a pod of group {priority} was asked: {log:?}");
         }
     }
-    Ok(())
-}
-
-async fn wait_for_first_request(scenario: &Scenario) -> TestResult {
-    let asked = async || scenario.logs().values().any(|log| !log.terms.is_empty());
-    scenario.node.wait_until("the first pod to be asked", SOON, asked).await?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::setup::{Scenario, TestResult, twenty_pods};
+use winddown_node_tests::scenario::{Scenario, TestResult, twenty_pods};
 
 #[tokio::test]
 async fn a_foreign_drop_in_that_allows_three_seconds_shrinks_the_plan_and_is_named() -> TestResult {

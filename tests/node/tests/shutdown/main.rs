@@ -7,6 +7,5 @@ mod cancel;
 mod delay;
 mod power_off;
 mod restarts;
-mod setup;
 mod spoof;
 mod stop;

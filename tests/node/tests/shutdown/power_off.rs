@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
-use crate::setup::{SOON, Scenario, TestResult};
+use winddown_node_tests::scenario::{Scenario, TestResult};
 
 #[tokio::test]
 async fn a_power_off_ends_all_pods_in_order_then_releases_the_lock_and_leaves_a_report()
@@ -19,27 +17,12 @@ async fn a_power_off_ends_all_pods_in_order_then_releases_the_lock_and_leaves_a_
     println!("`systemctl poweroff` to first SIGTERM: {until_first:?}");
     assert!(until_first < Duration::from_secs(1), "{until_first:?} until the first SIGTERM");
 
-    // logind says this when no delay lock is left, and not before.
-    let released = scenario
-        .node
-        .journal_entries(&["--unit=systemd-logind"])
-        .await?
-        .into_iter()
-        .find(|entry| entry.message.starts_with("System is powering down"))
-        .ok_or("logind never powered the node down")?
-        .at;
-    assert!(released >= last_exit, "the lock was released before the last pod's exit");
-    let kept = Duration::from_nanos(released - last_exit);
+    let kept = scenario.lock_outlived(last_exit).await?;
     println!("last exit to lock released: {kept:?}");
     assert!(kept < Duration::from_millis(1500), "the lock was held for {kept:?} for nothing");
     scenario.assert_systemd_killed_nothing().await?;
 
-    scenario.node.start().await?;
-    scenario
-        .node
-        .wait_until("the report", SOON, async || scenario.text(&["report"]).await.is_ok())
-        .await?;
-    let report: Value = serde_json::from_str(&scenario.text(&["report", "-o", "json"]).await?)?;
+    let report = scenario.report_after_next_boot().await?;
     assert_eq!(report["outcome"], "clean", "{report}");
     assert_eq!(report["trigger"], "loginManager");
     let pods = report["groups"].as_array().into_iter().flatten();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::setup::{LOCK_BACK, SOON, Scenario, TestResult};
+use winddown_node_tests::scenario::{LOCK_BACK, SOON, Scenario, TestResult};
 
 #[tokio::test]
 async fn a_restart_of_the_agent_keeps_the_pods_and_the_lock() -> TestResult {
@@ -29,11 +29,7 @@ async fn a_killed_agent_comes_back_to_the_same_pods_and_the_lock() -> TestResult
         .node
         .run(&["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "winddown"])
         .await?;
-    let changed = async || {
-        let status = scenario.status().await;
-        status.is_ok_and(|status| status["node"]["pid"] != old && status["lock"]["state"] == "held")
-    };
-    let took = scenario.node.wait_until("a new agent with the lock", SOON, changed).await?;
+    let took = scenario.another_agent_than(&old).await?;
     println!("lock back after kill -9: {took:?}");
     assert!(took < LOCK_BACK, "the lock was away for {took:?}");
     assert!(scenario.lock_is_listed().await);
@@ -64,8 +60,7 @@ async fn an_agent_killed_in_the_middle_of_a_shutdown_comes_back_and_finishes_it(
     let test = "an_agent_killed_in_the_middle_of_a_shutdown_comes_back_and_finishes_it";
     let Some(mut scenario) = Scenario::running(test).await? else { return Ok(()) };
     scenario.power_off().await?;
-    let asked = async || scenario.logs().values().any(|log| !log.terms.is_empty());
-    scenario.node.wait_until("the first pod to be asked", SOON, asked).await?;
+    scenario.someone_is_asked().await?;
     scenario
         .node
         .run(&["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "winddown"])

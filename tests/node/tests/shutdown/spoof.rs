@@ -1,6 +1,6 @@
 //! Somebody on the bus who is not logind says that the node goes down.
 
-use crate::setup::{SOON, Scenario, TestResult};
+use winddown_node_tests::scenario::{SOON, Scenario, TestResult};
 
 #[tokio::test]
 async fn a_shutdown_signal_from_an_unprivileged_user_touches_no_pod_and_is_logged() -> TestResult {

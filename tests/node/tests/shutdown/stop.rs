@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::setup::{Scenario, TestResult};
+use winddown_node_tests::scenario::{Scenario, TestResult};
 
 #[tokio::test]
 async fn stopping_the_unit_on_a_running_machine_leaves_the_pods_and_a_start_finds_them()

@@ -1,0 +1,83 @@
+//! A node's containerd: its configuration, its images, and what runs in it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::image::{self, PAUSE};
+use crate::{Node, NodeError};
+
+const ARCHIVE: &str = "/var/lib/images.tar";
+const NETWORK: &str =
+    r#"{ "cniVersion": "0.4.0", "name": "none", "plugins": [{ "type": "loopback" }] }"#;
+/// containerd answers some 0.2 s after it was started, on an idle machine.
+const ANSWERS: Duration = Duration::from_secs(20);
+
+impl Node {
+    /// Configures containerd for a machine without network plugins and without the right to lower a
+    /// process's score with the kernel's memory killer. The node is off.
+    ///
+    /// # Errors
+    /// [`NodeError::File`].
+    pub fn configure_containerd(&self) -> Result<(), NodeError> {
+        let config = format!(
+            "version = 2\n\
+             [plugins.\"io.containerd.grpc.v1.cri\"]\n  restrict_oom_score_adj = true\n  \
+             disable_apparmor = true\n  sandbox_image = \"{PAUSE}\"\n"
+        );
+        self.write("/etc/containerd/config.toml", config, 0o644)?;
+        // Read, and never run: all pods are on the host's network. Without one nothing is "ready".
+        self.write("/etc/cni/net.d/10-none.conflist", NETWORK, 0o644)?;
+        // Every sandbox gets a copy of it. The address is one that nobody has.
+        self.write("/etc/resolv.conf", "nameserver 192.0.2.53\n", 0o644)?;
+        self.write(ARCHIVE, image::archive(self.base().root())?, 0o644)
+    }
+
+    /// Gives containerd the images that pods need. The node is on, and containerd is configured.
+    ///
+    /// # Errors
+    /// [`NodeError::Command`], [`NodeError::TimedOut`].
+    pub async fn import_images(&self) -> Result<(), NodeError> {
+        self.containerd_answers().await?;
+        self.run(&["ctr", "--namespace=k8s.io", "images", "import", ARCHIVE]).await.map(drop)
+    }
+
+    /// Waits until containerd answers.
+    ///
+    /// # Errors
+    /// [`NodeError::TimedOut`].
+    pub async fn containerd_answers(&self) -> Result<Duration, NodeError> {
+        let answers = async || self.run(&["ctr", "--timeout=1s", "version"]).await.is_ok();
+        self.wait_until("containerd to answer", ANSWERS, answers).await
+    }
+
+    /// The first process of every container and sandbox that runs, by id. Process ids are the
+    /// node's.
+    ///
+    /// # Errors
+    /// [`NodeError::Command`].
+    pub async fn containers(&self) -> Result<BTreeMap<String, u32>, NodeError> {
+        let text = self.run(&["ctr", "--namespace=k8s.io", "tasks", "list"]).await?;
+        Ok(running(&text))
+    }
+}
+
+/// Reads the table of `ctr tasks list`: id, process, state.
+fn running(table: &str) -> BTreeMap<String, u32> {
+    let lines = table.lines().filter_map(|line| {
+        let mut fields = line.split_whitespace();
+        let (id, pid, state) = (fields.next()?, fields.next()?.parse().ok()?, fields.next()?);
+        (state == "RUNNING").then(|| (id.to_owned(), pid))
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::running;
+
+    #[test]
+    fn only_what_runs_is_counted() {
+        let table = "TASK    PID    STATUS    \nab12    17     RUNNING\ncd34    18     STOPPED\n";
+        assert_eq!(running(table), [("ab12".to_owned(), 17)].into());
+    }
+}

@@ -1,0 +1,328 @@
+//! A node with winddown and twenty pods, and the questions that all tests ask of it.
+//!
+//! Everything here fails with a text for whoever reads the test's output.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::{
+    Flavour, Node, PodLog, TestPod, agent_binary, base_or_skip, install_pods, read_pod_log,
+};
+
+/// What tests and their pieces return.
+pub type TestResult<T = ()> = Result<T, Box<dyn Error>>;
+
+/// Generous, for a busy machine: what is promised is asserted apart from waiting for it.
+pub const SOON: Duration = Duration::from_secs(20);
+/// How long pods may take to run. A container's start that fails is tried again after 10 s.
+const STARTED: Duration = Duration::from_secs(45);
+/// How long the lock may be away.
+pub const LOCK_BACK: Duration = Duration::from_secs(1);
+/// How far apart the pods of one group may be asked: each writes it down with a program of its own.
+const SPREAD: Duration = Duration::from_millis(500);
+/// The priorities of the pods' three groups, in the order in which they end.
+pub const GROUPS: [i32; 3] = [0, 1000, 2_000_000_000];
+
+const CONFIG: &str = "\
+apiVersion: winddown.dev/v1alpha1
+kind: Configuration
+runtime: @RUNTIME@
+shutdownGracePeriodByPodPriority:
+- priority: 0
+  shutdownGracePeriodSeconds: 6
+- priority: 1000
+  shutdownGracePeriodSeconds: 4
+- priority: 2000000000
+  shutdownGracePeriodSeconds: 4
+";
+
+/// A node with winddown installed and pods to run.
+#[derive(Debug)]
+pub struct Scenario {
+    /// The node.
+    pub node: Node,
+    /// The pods in its manifests folder.
+    pub pods: Vec<TestPod>,
+}
+
+impl Scenario {
+    /// Boots a node and installs winddown and the pods, as an operator would. The agent is not
+    /// started. Nothing, after saying so, where no node can be booted.
+    pub async fn installed(test: &str) -> TestResult<Option<Self>> {
+        Self::installed_with(test, twenty_pods()).await
+    }
+
+    /// As [`Self::installed`], with other pods.
+    pub async fn installed_with(test: &str, pods: Vec<TestPod>) -> TestResult<Option<Self>> {
+        let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
+        let node = Node::boot(&base).await?;
+        Self::install(node, pods, "process").await.map(Some)
+    }
+
+    /// A node with containerd, the images it needs, winddown for it, and pods in containers. The
+    /// agent is not started. Nothing, after saying so, where no node can be booted.
+    pub async fn with_containerd(test: &str, pods: Vec<TestPod>) -> TestResult<Option<Self>> {
+        let Some(base) = base_or_skip(test, Flavour::Containerd).await? else { return Ok(None) };
+        let mut node = Node::create(&base).await?;
+        node.configure_containerd()?;
+        node.start().await?;
+        node.import_images().await?;
+        let pods = pods.into_iter().map(TestPod::in_container).collect();
+        Self::install(node, pods, "cri").await.map(Some)
+    }
+
+    async fn install(node: Node, pods: Vec<TestPod>, runtime: &str) -> TestResult<Self> {
+        let agent = agent_binary().await?;
+        let config = CONFIG.replace("@RUNTIME@", runtime);
+        node.write("/etc/winddown/config.yaml", config, 0o644)?;
+        install_pods(&node, &pods)?;
+        node.install(&agent, "/opt/winddown")?;
+        node.run(&["/opt/winddown", "install", "--runtime", runtime]).await?;
+        Ok(Self { node, pods })
+    }
+
+    /// As [`Self::installed`], with the agent and all pods running and the lock held.
+    pub async fn running(test: &str) -> TestResult<Option<Self>> {
+        let Some(scenario) = Self::installed(test).await? else { return Ok(None) };
+        scenario.start().await?;
+        Ok(Some(scenario))
+    }
+
+    /// Starts the agent and waits for its pods and its lock.
+    pub async fn start(&self) -> TestResult {
+        if let Err(error) = self.node.run(&["systemctl", "start", "winddown"]).await {
+            let journal = self.node.journal(&["--unit=winddown"]).await.unwrap_or_default();
+            return Err(format!("{error}\n{journal}").into());
+        }
+        self.wait_started(self.pods.len()).await?;
+        self.lock_is_back().await?;
+        Ok(())
+    }
+
+    /// What each pod wrote down.
+    pub fn logs(&self) -> BTreeMap<String, PodLog> {
+        read_pod_log(&self.node, &self.pods)
+    }
+
+    /// What a `winddown` command prints.
+    pub async fn text(&self, args: &[&str]) -> TestResult<String> {
+        Ok(self.node.run(&[&["winddown"], args].concat()).await?)
+    }
+
+    /// `winddown status -o json`.
+    pub async fn status(&self) -> TestResult<Value> {
+        Ok(serde_json::from_str(&self.text(&["status", "--output", "json"]).await?)?)
+    }
+
+    /// Waits until logind lists the lock and a running agent says that it holds it. Returns how
+    /// long that took.
+    pub async fn lock_is_back(&self) -> TestResult<Duration> {
+        let held = async || {
+            self.lock_is_listed().await
+                && self.status().await.is_ok_and(|status| status["lock"]["state"] == "held")
+        };
+        let waited = self.node.wait_until("the lock to be held", SOON, held).await;
+        match waited {
+            Ok(took) => Ok(took),
+            Err(error) => {
+                let status = self.text(&["status"]).await.unwrap_or_else(|e| e.to_string());
+                let journal = self.node.journal(&["--unit=winddown"]).await?;
+                Err(format!("{error}\n{status}\n{journal}").into())
+            }
+        }
+    }
+
+    /// Waits until an agent with another process id than `old` holds the lock. Returns how long
+    /// that took.
+    pub async fn another_agent_than(&self, old: &Value) -> TestResult<Duration> {
+        let changed = async || {
+            let status = self.status().await;
+            status.is_ok_and(|status| {
+                status["node"]["pid"] != *old && status["lock"]["state"] == "held"
+            })
+        };
+        Ok(self.node.wait_until("a new agent with the lock", SOON, changed).await?)
+    }
+
+    /// Waits until the first pod was asked to end.
+    pub async fn someone_is_asked(&self) -> TestResult {
+        let asked = async || self.logs().values().any(|log| !log.terms.is_empty());
+        self.node.wait_until("the first pod to be asked", SOON, asked).await?;
+        Ok(())
+    }
+
+    /// Waits until the agent says that all pods are in `phase`.
+    pub async fn all_pods_are(&self, phase: &str) -> TestResult {
+        let are = async || {
+            let status = self.status().await.unwrap_or_default();
+            let pods = status["pods"].as_array().cloned().unwrap_or_default();
+            pods.len() == self.pods.len() && pods.iter().all(|pod| pod["phase"] == phase)
+        };
+        if let Err(error) =
+            self.node.wait_until(&format!("all pods to be {phase}"), SOON, are).await
+        {
+            return Err(format!("{error}\n{}", self.status().await?).into());
+        }
+        Ok(())
+    }
+
+    /// Waits until at least `count` pods have been started. Returns how long that took.
+    pub async fn wait_started(&self, count: usize) -> TestResult<Duration> {
+        let what = format!("{count} pods to run");
+        let started = || self.logs().values().filter(|log| !log.starts.is_empty()).count();
+        match self.node.wait_until(&what, STARTED, async || started() >= count).await {
+            Ok(took) => Ok(took),
+            Err(error) => {
+                let status = self.text(&["status"]).await.unwrap_or_else(|error| error.to_string());
+                let journal = self.node.journal(&["--unit=winddown"]).await.unwrap_or_default();
+                Err(format!("{error}\n{status}\n{journal}").into())
+            }
+        }
+    }
+
+    /// Fails unless every pod was started once and never asked to end.
+    pub fn assert_nothing_was_asked(&self) -> TestResult {
+        for (name, log) in self.logs() {
+            if log.starts.len() != 1 || !log.terms.is_empty() {
+                return Err(format!("{name} was not left alone: {log:?}").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether logind itself lists a lock of winddown's.
+    pub async fn lock_is_listed(&self) -> bool {
+        let listed = self.node.run(&["systemd-inhibit", "--list", "--no-legend"]).await;
+        listed.is_ok_and(|text| text.lines().any(|line| line.contains("winddown")))
+    }
+
+    /// The process id of each pod, by its own count; each pod was started once and never asked to
+    /// stop, and its process is there.
+    pub async fn untouched_pids(&self) -> TestResult<Vec<u32>> {
+        let mut pids = Vec::new();
+        for (name, log) in self.logs() {
+            let [(_, pid)] = log.starts[..] else {
+                return Err(format!("{name} was started {} times", log.starts.len()).into());
+            };
+            if !log.terms.is_empty() {
+                return Err(format!("{name} was asked to stop").into());
+            }
+            pids.push(pid);
+        }
+        let alive = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        self.node.run(&["sh", "-c", &format!("kill -0 {alive}")]).await?;
+        Ok(pids)
+    }
+
+    /// The logs of one group's pods.
+    pub fn group(&self, priority: i32) -> Vec<PodLog> {
+        let logs = self.logs();
+        let of_group = self.pods.iter().filter(|pod| pod.priority == priority);
+        of_group.map(|pod| logs[&pod.name].clone()).collect()
+    }
+
+    /// As [`Self::assert_ended_within`], with every pod asked once and no time to speak of between
+    /// the groups.
+    pub fn assert_ended_in_order(&self) -> TestResult<(u64, u64)> {
+        for (name, log) in self.logs() {
+            assert_eq!(log.terms.len(), 1, "{name}: {log:?}");
+        }
+        self.assert_ended_within(Duration::from_millis(500))
+    }
+
+    /// Fails unless every pod was asked, ended by itself, and every group waited for the one
+    /// before it and then for no longer than `gap`. Returns the first request and the last exit,
+    /// in nanoseconds since 1970.
+    pub fn assert_ended_within(&self, gap: Duration) -> TestResult<(u64, u64)> {
+        for (name, log) in self.logs() {
+            assert_eq!(log.starts.len(), 1, "{name} was started again: {log:?}");
+            assert_eq!(log.exits.len(), 1, "{name} did not end by itself: {log:?}");
+        }
+        let mut spans = Vec::new();
+        for priority in GROUPS {
+            let group = self.group(priority);
+            let terms = group.iter().filter_map(|log| log.terms.first().copied());
+            let first = terms.clone().min().ok_or("an empty group")?;
+            let spread = Duration::from_nanos(terms.max().unwrap_or(first) - first);
+            assert!(spread < SPREAD.max(gap), "group {priority} was asked over {spread:?}");
+            let exit = group.iter().flat_map(|log| log.exits.iter().copied()).max();
+            spans.push((first, exit.ok_or("nobody exited")?));
+        }
+        for (before, after) in spans.iter().zip(&spans[1..]) {
+            assert!(after.0 >= before.1, "a group began before the one before it had ended");
+            let waited = Duration::from_nanos(after.0 - before.1);
+            println!("gap between groups: {waited:?}");
+            assert!(waited < gap, "{waited:?} passed between two groups");
+        }
+        Ok((spans[0].0, spans[2].1))
+    }
+
+    /// How long the lock was held after `last_exit`, the end of the last pod; fails if it was
+    /// released before.
+    pub async fn lock_outlived(&self, last_exit: u64) -> TestResult<Duration> {
+        let released = self.lock_released_at().await?;
+        assert!(released >= last_exit, "the lock was released before the last pod's exit");
+        Ok(Duration::from_nanos(released - last_exit))
+    }
+
+    /// When logind went on with the power-off, in nanoseconds since 1970.
+    pub async fn lock_released_at(&self) -> TestResult<u64> {
+        // logind says this when no delay lock is left or its patience is over, and not before.
+        let said = self.node.journal_entries(&["--unit=systemd-logind"]).await?;
+        let entry = said.into_iter().find(|e| e.message.starts_with("System is powering down"));
+        Ok(entry.ok_or("logind never powered the node down")?.at)
+    }
+
+    /// Switches the node on again and asks how its last shutdown went.
+    pub async fn report_after_next_boot(&mut self) -> TestResult<Value> {
+        self.node.start().await?;
+        let ready = async || self.text(&["report"]).await.is_ok();
+        self.node.wait_until("the report", SOON, ready).await?;
+        Ok(serde_json::from_str(&self.text(&["report", "-o", "json"]).await?)?)
+    }
+
+    /// Fails if systemd had to use force on anything, or waited for something in vain.
+    pub async fn assert_systemd_killed_nothing(&self) -> TestResult {
+        self.assert_systemd_killed_nothing_but(&[]).await
+    }
+
+    /// As [`Self::assert_systemd_killed_nothing`], passing over what contains one of `expected`.
+    pub async fn assert_systemd_killed_nothing_but(&self, expected: &[&str]) -> TestResult {
+        for entry in self.node.journal_entries(&["_PID=1"]).await? {
+            let says = |signs: &[&str]| signs.iter().any(|sign| entry.message.contains(sign));
+            let forced = says(&["Killing process", "SIGKILL", "timed out", "Failed with result"]);
+            assert!(!forced || says(expected), "systemd said of {}: {}", entry.unit, entry.message);
+        }
+        Ok(())
+    }
+
+    /// Waits until the node has switched itself off.
+    pub async fn wait_off(&mut self, limit: Duration) -> TestResult {
+        match self.node.wait_off(limit).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let journal = self.node.journal(&["--lines=60"]).await.unwrap_or_default();
+                Err(format!("{error}\n{journal}").into())
+            }
+        }
+    }
+
+    /// Asks logind to power the node off. Returns the time just before, in nanoseconds since 1970.
+    pub async fn power_off(&self) -> TestResult<u64> {
+        let now = self.node.run(&["date", "+%s%N"]).await?.trim().parse()?;
+        self.node.run(&["systemctl", "poweroff"]).await?;
+        Ok(now)
+    }
+}
+
+/// Ten ordinary pods, six of a higher priority, four critical ones. The slowest of each group
+/// decides how long the group takes: 1.2 s, 0.5 s, 0.4 s.
+pub fn twenty_pods() -> Vec<TestPod> {
+    let ordinary = (0..10).map(|n| TestPod::new(format!("web-{n}"), 0, 300 + 100 * n));
+    let queues = (0..6).map(|n| TestPod::new(format!("queue-{n}"), 1000, 500));
+    let critical = (0..4).map(|n| TestPod::new(format!("agent-{n}"), 2_000_000_000, 400));
+    ordinary.chain(queues).chain(critical).collect()
+}

@@ -1,0 +1,130 @@
+//! A containerd that is killed, restarted or suspended, with pods running and in a shutdown.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use winddown_node_tests::scenario::{SOON, Scenario, TestResult, twenty_pods};
+use winddown_node_tests::{IMAGE_WITH_ODD_SIGNAL, TestPod, install_pods};
+
+const KILL: [&str; 5] = ["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "containerd"];
+const STOP: [&str; 5] = ["systemctl", "kill", "--signal=STOP", "--kill-whom=main", "containerd"];
+const START: [&str; 3] = ["systemctl", "start", "containerd"];
+/// What systemd says because this test killed containerd.
+const EXPECTED: [&str; 2] = ["on client request", "Failed with result 'signal'"];
+
+#[tokio::test]
+async fn containers_outlive_a_killed_containerd_and_the_agent_goes_on_with_the_next() -> TestResult
+{
+    let test = "containers_outlive_a_killed_containerd_and_the_agent_goes_on_with_the_next";
+    let Some(mut scenario) = Scenario::with_containerd(test, twenty_pods()).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
+    let before = scenario.node.containers().await?;
+    scenario.node.run(&KILL).await?;
+    scenario.node.run(&START).await?;
+    scenario.node.containerd_answers().await?;
+    assert_eq!(scenario.node.containers().await?, before);
+
+    // Away for longer, and needed meanwhile.
+    scenario.node.run(&["systemctl", "stop", "containerd"]).await?;
+    let late = TestPod::new("late", 0, 100).in_container();
+    install_pods(&scenario.node, std::slice::from_ref(&late))?;
+    scenario.pods.push(late);
+    let noticed = async || {
+        let status = scenario.text(&["status"]).await;
+        status.is_ok_and(|text| text.contains("does not answer"))
+    };
+    let took = scenario.node.wait_until("status to say so", SOON, noticed).await?;
+    println!("containerd missed after {took:?}");
+    scenario.node.run(&START).await?;
+    let took = scenario.wait_started(scenario.pods.len()).await?;
+    println!("the late pod runs {took:?} after containerd came back");
+    scenario.all_pods_are("Running").await?;
+    scenario.assert_nothing_was_asked()?;
+    let after = scenario.node.containers().await?;
+    assert_eq!(after.len(), before.len() + 2, "{after:?}");
+    assert!(before.iter().all(|(id, pid)| after.get(id) == Some(pid)), "{before:?}\n{after:?}");
+
+    scenario.power_off().await?;
+    scenario.wait_off(Duration::from_secs(40)).await?;
+    scenario.assert_ended_in_order()?;
+    scenario.assert_systemd_killed_nothing_but(&EXPECTED).await
+}
+
+#[tokio::test]
+async fn a_containerd_killed_and_restarted_in_the_middle_of_a_shutdown_changes_no_order()
+-> TestResult {
+    let test = "a_containerd_killed_and_restarted_in_the_middle_of_a_shutdown_changes_no_order";
+    // Slow enough for containerd to come back while pods are still ending.
+    let mut pods = twenty_pods();
+    for pod in &mut pods {
+        pod.stop_ms *= 3;
+    }
+    let Some(mut scenario) = Scenario::with_containerd(test, pods).await? else { return Ok(()) };
+    scenario.start().await?;
+    scenario.power_off().await?;
+    scenario.someone_is_asked().await?;
+    scenario.node.run(&KILL).await?;
+    scenario.node.run(&START).await?;
+    scenario.wait_off(Duration::from_secs(40)).await?;
+    let (_, last_exit) = scenario.assert_ended_in_order()?;
+    let kept = scenario.lock_outlived(last_exit).await?;
+    assert!(kept < Duration::from_secs(3), "the lock was held for {kept:?} for nothing");
+    scenario.assert_systemd_killed_nothing_but(&EXPECTED).await?;
+    assert_eq!(scenario.report_after_next_boot().await?["outcome"], "clean");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_suspended_containerd_costs_only_the_pods_that_nobody_else_can_end() -> TestResult {
+    let test = "a_suspended_containerd_costs_only_the_pods_that_nobody_else_can_end";
+    let mut pods = twenty_pods();
+    for pod in &mut pods[..2] {
+        pod.image = Some(IMAGE_WITH_ODD_SIGNAL.to_owned());
+    }
+    // Neither root's pods nor anyone else's need containerd to end.
+    pods[2].user = Some(65534);
+    let stuck: Vec<String> = pods[..2].iter().map(|pod| pod.name.clone()).collect();
+    let Some(mut scenario) = Scenario::with_containerd(test, pods).await? else { return Ok(()) };
+    scenario.start().await?;
+    scenario.node.run(&STOP).await?;
+    let asked = scenario.power_off().await?;
+    scenario.wait_off(Duration::from_secs(60)).await?;
+
+    // The budget is 14 s, and logind was told to wait for 16.
+    let released = scenario.lock_released_at().await?;
+    let held = Duration::from_nanos(released - asked);
+    println!("lock released {held:?} after the power-off");
+    assert!(held < Duration::from_secs(16), "the lock was held for {held:?}");
+    let said = scenario.node.journal(&["--unit=systemd-logind"]).await?;
+    assert!(!said.contains("timeout is reached"), "logind lost its patience:\n{said}");
+
+    // systemd asks the two at the very end, when the lock is long gone.
+    let everyone = std::mem::take(&mut scenario.pods);
+    let (left, ended): (Vec<_>, Vec<_>) =
+        everyone.into_iter().partition(|pod| stuck.contains(&pod.name));
+    scenario.pods = left;
+    for (name, log) in scenario.logs() {
+        assert!(log.exits.iter().all(|exit| *exit > released), "{name}: {log:?}");
+    }
+    scenario.pods = ended;
+    // The second group's turn comes when the first one's 6 s are over.
+    scenario.assert_ended_within(Duration::from_secs(7))?;
+
+    let report = scenario.report_after_next_boot().await?;
+    assert_eq!(report["outcome"], "left", "{report}");
+    let mut named = not_ended(&report);
+    named.sort();
+    let stuck: Vec<String> = stuck.iter().map(|name| format!("{name}-winddown-node")).collect();
+    assert_eq!(named, stuck, "{report}");
+    Ok(())
+}
+
+/// The pods that a report says were left running.
+fn not_ended(report: &Value) -> Vec<String> {
+    let groups = report["groups"].as_array().into_iter().flatten();
+    let pods = groups.flat_map(|group| group["pods"].as_array().into_iter().flatten());
+    let left = pods.filter(|pod| pod["end"] == "left");
+    left.filter_map(|pod| pod["name"].as_str().map(str::to_owned)).collect()
+}
