@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::Pod;
+use crate::{Pod, PodUid};
 
 /// Why a pod is asked to end. It names the controller, never the mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -133,4 +133,23 @@ pub trait PodKiller: Send + Sync + 'static {
 
     /// The pods that hold a place on the node now, those that are ending included, in no order.
     fn active_pods(&self) -> Vec<Pod>;
+
+    /// Waits until nothing of a stopped pod is mounted any more, at most until `deadline`.
+    ///
+    /// Answers with the mount points that are left at that time; none left means released. A pod
+    /// that is not known holds nothing. Dropping the future abandons the wait, not the unmounting.
+    fn volumes_released(
+        &self,
+        uid: &PodUid,
+        deadline: Instant,
+    ) -> impl Future<Output = Vec<String>> + Send {
+        let _ = (uid, deadline);
+        async { Vec::new() }
+    }
+
+    /// Makes every pod not ready (`true`), so that whoever balances load turns away before the
+    /// first SIGTERM; or lets readiness be what the probes say again (`false`). Returns at once.
+    fn lame_duck(&self, on: bool) {
+        let _ = on;
+    }
 }

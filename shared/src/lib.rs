@@ -22,6 +22,7 @@ mod inhibitor;
 mod intake;
 mod kill;
 mod lock;
+mod notice;
 mod pod;
 mod quantity;
 mod runtime;
@@ -49,6 +50,7 @@ pub use intake::{DesiredPods, Intake};
 pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, StatusOverride, StoppedContainer,
 };
+pub use notice::{Notice, Notices};
 pub use pod::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, PodUidMap,
     QosClass, QosClassError, Requests, ResourceName, SYSTEM_CRITICAL_PRIORITY,

@@ -68,6 +68,19 @@ pub trait Runtime: Send + Sync + 'static {
     /// The runtime did not answer.
     fn list_pods(&self) -> impl Future<Output = Result<Vec<RuntimePod>, RuntimeError>> + Send;
 
+    /// Mount points that the pod still holds on the host (volumes, not container root file
+    /// systems). A pod the runtime does not know holds none.
+    ///
+    /// # Errors
+    /// The mount table could not be read; the answer is unknown, not empty.
+    fn mounts(
+        &self,
+        uid: &PodUid,
+    ) -> impl Future<Output = Result<Vec<String>, RuntimeError>> + Send {
+        let _ = uid;
+        async { Ok(Vec::new()) }
+    }
+
     /// UIDs of pods of which something changed by itself (a container exited, became ready). A
     /// reader that lagged must look at all pods.
     fn changes(&self) -> broadcast::Receiver<PodUid>;

@@ -258,6 +258,9 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             boot_id: self.parts.boot_id.clone(),
             started_at: now.checked_sub(started.elapsed()).unwrap_or(now),
             budget: BudgetReport::new(budget, state.delay_set_by.as_deref()),
+            notice: None,
+            endpoint_drain: None,
+            resumed: Vec::new(),
             warnings: Vec::new(),
         }
     }

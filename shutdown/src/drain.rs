@@ -59,6 +59,9 @@ pub async fn drain<K: PodKiller>(
         boot_id: order.boot_id,
         started_at,
         budget: BudgetReport::new(budget, None),
+        notice: None,
+        endpoint_drain: None,
+        resumed: Vec::new(),
         warnings: Vec::new(),
     };
     let run_order = RunOrder {

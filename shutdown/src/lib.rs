@@ -39,8 +39,8 @@ pub use plan_json::{PlanLineError, plan_json_line};
 pub use policy::{CRITICAL_PRIORITY, GroupPeriod, Policy, PolicyError};
 pub use progress::{GroupProgress, Progress, ProgressPhase, ProgressSender};
 pub use report::{
-    BudgetReport, GroupReport, Listing, Outcome, PodEnd, PodReport, ReportSink, ReportStore,
-    ShutdownReport, StoreError, Trigger, render_text,
+    BudgetReport, GroupReport, Listing, NoticeReport, Outcome, PodEnd, PodReport, ReportSink,
+    ReportStore, ShutdownReport, StoreError, Trigger, render_text,
 };
 pub use run::{RunOrder, RunReport, RunStop, run_plan};
 pub use state_file::{StateFile, StateFileError, StateTimes};

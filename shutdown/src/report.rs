@@ -59,6 +59,25 @@ pub struct ShutdownReport {
     pub took: Duration,
     /// The time there was.
     pub budget: BudgetReport,
+    /// The notice that began the run or shortened it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<NoticeReport>,
+    /// How long pods were not ready before the first SIGTERM (`shutdownEndpointDrainPeriod`).
+    #[serde(
+        rename = "endpointDrainSeconds",
+        with = "units::optional_seconds",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub endpoint_drain: Option<Duration>,
+    /// When an agent that was started in the middle of the run took it up again, each time.
+    #[serde(
+        rename = "resumedMs",
+        with = "units::list_of_millis",
+        default,
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub resumed: Vec<Duration>,
     /// In one word.
     pub outcome: Outcome,
     /// In ascending priority, which is the order of their end.
@@ -84,6 +103,19 @@ pub enum Trigger {
     UnitStop,
     /// Somebody outside gave notice (spot instance, maintenance, battery).
     Notice,
+}
+
+/// What somebody outside said about the node's end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NoticeReport {
+    /// Who: `file`, `operator`, `aws`, `azure`, `gcp`.
+    pub source: String,
+    /// What was said, for people.
+    pub text: String,
+    /// The node's end.
+    #[serde(rename = "deadlineSeconds", with = "units::seconds")]
+    pub deadline: Duration,
 }
 
 /// How a run went, in one word. The worst that is true.
@@ -217,6 +249,9 @@ pub struct PodReport {
     /// Containers that needed SIGKILL, or that still ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<String>,
+    /// Mount points that were not released in time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<String>,
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -246,6 +281,9 @@ pub(crate) struct ReportHeader {
     pub(crate) boot_id: String,
     pub(crate) started_at: WallTime,
     pub(crate) budget: BudgetReport,
+    pub(crate) notice: Option<NoticeReport>,
+    pub(crate) endpoint_drain: Option<Duration>,
+    pub(crate) resumed: Vec<Duration>,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -287,6 +325,9 @@ impl ShutdownReport {
             ended_at: ended.at,
             took: ended.took,
             budget: header.budget,
+            notice: header.notice,
+            endpoint_drain: header.endpoint_drain,
+            resumed: header.resumed,
             outcome: run.outcome(),
             groups: run.groups,
             warnings: header.warnings,
@@ -311,6 +352,7 @@ impl PodReport {
             exit: None,
             end: PodEnd::Spared,
             containers: Vec::new(),
+            mounts: Vec::new(),
             error: None,
         }
     }

@@ -24,6 +24,7 @@ fn pod(name: &str, end: PodEnd, asked: Option<u64>, exit: Option<u64>) -> PodRep
         exit: exit.map(ms),
         end,
         containers: Vec::new(),
+        mounts: Vec::new(),
         error: None,
     }
 }
@@ -58,6 +59,9 @@ fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> ShutdownRepo
             delay: Some(ms(32_000)),
             delay_set_by: None,
         },
+        notice: None,
+        endpoint_drain: None,
+        resumed: Vec::new(),
         outcome,
         groups,
         warnings: Vec::new(),

@@ -45,6 +45,27 @@ pub(super) mod optional_seconds {
     }
 }
 
+/// Whole milliseconds, any number of them.
+pub(super) mod list_of_millis {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Duration;
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        durations: &[Duration],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(durations.iter().map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<Duration>, D::Error> {
+        let read = Vec::<u64>::deserialize(from)?;
+        Ok(read.into_iter().map(Duration::from_millis).collect())
+    }
+}
+
 /// Whole milliseconds, or nothing.
 pub(super) mod optional_millis {
     use serde::{Deserialize, Deserializer, Serializer};
