@@ -10,34 +10,39 @@ mod handler;
 mod metric_reason;
 mod node_fit;
 mod node_view;
+mod others;
 mod platform;
 mod ports;
+mod room;
 mod taints;
 #[cfg(test)]
 mod tests;
 
 pub use failure::{AdmissionFailure, FitFailures};
-pub use handler::{MakeRoom, NoPreemption, NodeFit, NodeSource, Room};
+pub use handler::{NodeFit, NodeSource};
 pub use metric_reason::admission_metric_reason;
 pub use node_fit::{NodeUse, fit_failures};
 pub use node_view::{Allocatable, NodeView};
+pub use others::Others;
+pub(crate) use others::Places;
 pub use platform::platform_fits;
 pub use ports::HostPorts;
+pub use room::{MakeRoom, NoPreemption, Room, RoomPlan, Victim};
 
 /// One question a new pod is asked. Must answer at once.
 pub trait AdmitHandler: Send + Sync + 'static {
-    /// Lets the pod in, or says why not.
+    /// Lets the pod start now, or says why not.
     ///
-    /// `others` lists the pods that hold a place on the node now; a handler that does not need them
+    /// `others` are the pods that hold a place on the node; a handler that does not look at them
     /// does not pay for the list.
     ///
     /// # Errors
     /// The reason and message that go into the pod's status.
-    fn admit(&self, pod: &Pod, others: &dyn Fn() -> Vec<Pod>) -> Result<(), Rejection>;
+    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection>;
 
-    /// The same question, for a caller that can let a pod wait. A handler that never lets one wait
-    /// has nothing to add.
-    fn decide(&self, pod: &Pod, others: &dyn Fn() -> Vec<Pod>) -> Verdict {
+    /// The same question for a caller that can let the pod wait while others end for it. Decides
+    /// only: nothing is ended here. A handler that never lets one wait has nothing to add.
+    fn decide(&self, pod: &Pod, others: &Others) -> Verdict {
         match self.admit(pod, others) {
             Ok(()) => Verdict::Admitted,
             Err(rejection) => Verdict::Refused(rejection),
@@ -46,15 +51,12 @@ pub trait AdmitHandler: Send + Sync + 'static {
 }
 
 /// What becomes of a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Verdict {
     /// It may start.
     Admitted,
-    /// Not yet: room is being made for it. It is asked about again and must not start before.
-    Waiting {
-        /// What it waits for, for people.
-        message: Arc<str>,
-    },
+    /// Not yet: it fits when these pods have ended. It is asked about again before it starts.
+    Waiting(RoomPlan),
     /// It may not start.
     Refused(Rejection),
 }
@@ -82,6 +84,10 @@ impl Rejection {
 }
 
 /// Handlers in the order in which they are asked.
+///
+/// The order that is meant: whether the node is shutting down, whether it is under pressure, whether
+/// the pod fits. The kubelet asks about the shutdown last, so that a critical pod which arrives during
+/// one has others ended for it and is refused after that.
 #[derive(Default)]
 pub struct Admission(Vec<Box<dyn AdmitHandler>>);
 
@@ -97,14 +103,22 @@ impl Admission {
     ///
     /// # Errors
     /// The first refusal.
-    pub fn admit(&self, pod: &Pod, others: &dyn Fn() -> Vec<Pod>) -> Result<(), Rejection> {
+    pub fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
         self.0.iter().try_for_each(|handler| handler.admit(pod, others))
     }
 
-    /// Asks every handler; the first that does not let the pod in wins.
-    pub fn decide(&self, pod: &Pod, others: &dyn Fn() -> Vec<Pod>) -> Verdict {
-        let mut verdicts = self.0.iter().map(|handler| handler.decide(pod, others));
-        verdicts.find(|verdict| *verdict != Verdict::Admitted).unwrap_or(Verdict::Admitted)
+    /// Asks every handler; the first refusal wins. The pod waits only if no handler refuses it: no
+    /// pod is ended for one that cannot start.
+    pub fn decide(&self, pod: &Pod, others: &Others) -> Verdict {
+        let mut decided = Verdict::Admitted;
+        for handler in &self.0 {
+            match (handler.decide(pod, others), &decided) {
+                (refused @ Verdict::Refused(_), _) => return refused,
+                (waiting @ Verdict::Waiting(_), Verdict::Admitted) => decided = waiting,
+                _ => {}
+            }
+        }
+        decided
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{KillReason, PodUid};
+use crate::{KillReason, PodUid, ResourceName};
 
 /// Takes events. Must not block: it is called on the kill path.
 pub trait Recorder: Send + Sync + 'static {
@@ -31,6 +31,90 @@ pub enum Event {
         reason: Arc<str>,
         /// For people, without the status prefix.
         message: Arc<str>,
+    },
+    /// A pod that the node cannot do without does not fit yet. It starts when there is room.
+    PodHeld {
+        /// Which pod.
+        pod: PodLabel,
+        /// What it waits for, for people.
+        message: Arc<str>,
+    },
+    /// Pods were chosen to end so that another fits, and are asked to.
+    PreemptionStarted {
+        /// The pod that needs the room.
+        pod: PodLabel,
+        /// Who ends for it, in the order in which they were chosen.
+        victims: Vec<PodLabel>,
+        /// The first resource that is lacking: the label of the kubelet's metric.
+        signal: Option<ResourceName>,
+    },
+    /// A pod that was chosen so has ended.
+    PodPreempted {
+        /// Which pod.
+        pod: PodLabel,
+        /// The pod that needed the room.
+        by: PodLabel,
+        /// The first resource that was lacking.
+        signal: Option<ResourceName>,
+    },
+    /// A resource of the node runs out: what can be given back is, or a pod is ended.
+    EvictionThresholdMet {
+        /// The signal: `memory.available`, …
+        signal: &'static str,
+        /// The resource: `memory`, `ephemeral-storage`, `inodes` or `pids`.
+        resource: &'static str,
+        /// How old the figures were when it was decided.
+        stats_age: Option<Duration>,
+    },
+    /// A pod was chosen to end for that, or because it uses more of the disks than it may, and is
+    /// asked to.
+    EvictionStarted {
+        /// Which pod.
+        pod: PodLabel,
+        /// The signal, which is also the label of the kubelet's metric.
+        signal: &'static str,
+        /// The pod's status message.
+        message: Arc<str>,
+        /// Annotations of the Kubernetes Event.
+        annotations: Vec<(&'static str, String)>,
+        /// The time between SIGTERM and SIGKILL.
+        grace: Duration,
+    },
+    /// A pod that was chosen so has ended.
+    PodEvicted {
+        /// Which pod.
+        pod: PodLabel,
+        /// The signal.
+        signal: &'static str,
+        /// From the request to the end.
+        took: Duration,
+    },
+    /// A pod that was chosen so could not be ended in time.
+    EvictionFailed {
+        /// Which pod.
+        pod: PodLabel,
+        /// The signal.
+        signal: &'static str,
+        /// Why.
+        error: String,
+    },
+    /// A pod would have been chosen so, but nothing is touched: eviction only watches.
+    EvictionShadowed {
+        /// Which pod.
+        pod: PodLabel,
+        /// The signal.
+        signal: &'static str,
+        /// What the pod's status message would have been.
+        message: Arc<str>,
+    },
+    /// A pressure condition of the node changed.
+    NodePressure {
+        /// `MemoryPressure`, `DiskPressure` or `PIDPressure`.
+        condition: &'static str,
+        /// Whether it holds now.
+        on: bool,
+        /// The kubelet's word for it: `NodeHasInsufficientMemory`, …
+        reason: &'static str,
     },
     /// A pod that came back under the UID of one that has ended was started again.
     PodRestarted {
@@ -87,6 +171,8 @@ pub enum Event {
     GroupStarted {
         /// The group's priority.
         priority: i32,
+        /// Its name for people, if it has one: `ordinary pods`.
+        name: Option<&'static str>,
         /// Its pods.
         pods: usize,
         /// The group's time.
@@ -96,6 +182,8 @@ pub enum Event {
     GroupEnded {
         /// The group's priority.
         priority: i32,
+        /// Its name for people, if it has one: `ordinary pods`.
+        name: Option<&'static str>,
         /// How long it took.
         took: Duration,
         /// Pods that still run.
@@ -105,6 +193,13 @@ pub enum Event {
     ShutdownCancelled {
         /// Groups that were not started.
         spared_groups: usize,
+    },
+    /// How the node went down before this boot; told once in a boot.
+    LastBoot {
+        /// Whether every pod could end by itself; none when that is not known.
+        graceful: Option<bool>,
+        /// How it went, how long it took and who was cut, in one line for people.
+        text: Arc<str>,
     },
     /// The pods are ended, or the time is over, and the lock is given back.
     ShutdownEnded {

@@ -2,12 +2,14 @@
 
 mod inhibitor;
 mod killer;
+mod pods;
 mod recorder;
 mod runtime;
 mod syncer;
 
 pub use inhibitor::FakeInhibitor;
 pub use killer::{FakeKiller, KillCall};
+pub use pods::{pod, pod_with, static_pod};
 pub use recorder::FakeRecorder;
 pub use runtime::FakeRuntime;
 pub use syncer::{FakeSyncer, Script, Step, SyncCall};

@@ -74,8 +74,10 @@ pub enum ShutdownKind {
     /// The login manager did not say (systemd before 255).
     #[default]
     Unknown,
-    /// Power off or halt.
+    /// Power off.
     PowerOff,
+    /// Stop, with the power left on.
+    Halt,
     /// Restart through the firmware.
     Reboot,
     /// Restart straight into another kernel.

@@ -1,5 +1,6 @@
 //! From what is desired to the pod workers: admission, changes, restarts, leftovers.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +12,17 @@ use crate::status::StatusStore;
 use crate::syncer::UpdateKind;
 use crate::workers::has_terminal_phase;
 use crate::{
-    Admission, Event, KillReason, KillRequest, Lifecycle, Pod, PodKiller, PodUid, PodWorkers,
-    Recorder, Rejection, Runtime, RuntimeSyncer,
+    Admission, KillReason, KillRequest, Lifecycle, Others, Pod, PodUid, PodUidMap, PodWorkers,
+    Recorder, Rejection, Runtime, RuntimeSyncer, VictimLock,
 };
 
+mod held;
 mod leftovers;
 #[cfg(test)]
 mod tests;
 
+use held::Held;
+pub use held::WAITING_FOR_ROOM;
 use leftovers::Found;
 
 /// Keeps the pod workers in step with the pods that a source wants on this node.
@@ -26,6 +30,9 @@ use leftovers::Found;
 /// A pod is *desired* while its source lists it, and *active* while it is desired, was not refused
 /// and may still run containers. One task owns the intake, so a pod is never admitted twice and no
 /// pod appears in the middle of a pass.
+///
+/// New pods of one pass are asked by priority, critical ones first. A critical pod that lacks room is
+/// held until others have ended for it; `held.rs` has the rules.
 ///
 /// A pass is made when the source changed, when admission opens again, when a pod has finished that
 /// is to be forgotten or started anew, and when the runtime has something that nobody knows. Nothing
@@ -44,6 +51,10 @@ pub struct Intake<R: Runtime> {
     /// How long to wait before remains that could not be removed are tried again.
     retry: Option<Duration>,
     passes: watch::Sender<u64>,
+    victim_lock: VictimLock,
+    held: Held,
+    /// Pods that an earlier agent has asked to end.
+    asked_before: PodUidMap<KillRequest>,
 }
 
 /// What a source wants on this node: all of it, as state.
@@ -58,7 +69,26 @@ pub struct DesiredPods {
 
 struct Desired {
     pod: Pod,
-    refused: Option<Rejection>,
+    standing: Standing,
+}
+
+/// What admission said of a pod.
+enum Standing {
+    /// A worker has it, or had it.
+    Admitted,
+    /// It starts when there is room. `again`: it ran before under the same UID.
+    Held {
+        again: bool,
+    },
+    Refused(Rejection),
+}
+
+/// Why the intake wakes.
+enum Reason {
+    /// The desired pods have to be gone through.
+    Pass,
+    /// Pods ended, or did not end in time, while others wait for room.
+    Room,
 }
 
 impl<R: Runtime> Intake<R> {
@@ -81,7 +111,26 @@ impl<R: Runtime> Intake<R> {
             list_at: Instant::now(),
             retry: None,
             passes: watch::Sender::new(0),
+            victim_lock: VictimLock::new(),
+            held: Held::default(),
+            asked_before: PodUidMap::default(),
         }
+    }
+
+    /// The same, with pods that an earlier agent has asked to end. Those that still run are asked
+    /// again before anything else: once their worker looked after them as usual, a container that
+    /// ended in this moment would be started again.
+    #[must_use]
+    pub fn with_asked_before(mut self, asked: PodUidMap<KillRequest>) -> Self {
+        self.asked_before = asked;
+        self
+    }
+
+    /// The same, choosing whom to end for a critical pod in turn with everybody who has `lock`.
+    #[must_use]
+    pub fn with_victim_lock(mut self, lock: VictimLock) -> Self {
+        self.victim_lock = lock;
+        self
     }
 
     /// Counts how often the desired pods were gone through. From 1 on every pod that runs is known
@@ -107,14 +156,24 @@ impl<R: Runtime> Intake<R> {
                 self.apply(wanted).await;
                 self.passes.send_modify(|n| *n += 1);
             }
-            tokio::select! {
-                changed = desired.changed() => if changed.is_err() { return },
-                Ok(()) = closed.changed() => {
-                    if !*closed.borrow_and_update() {
-                        self.reopen();
+            loop {
+                let reason = tokio::select! {
+                    changed = desired.changed() => match changed {
+                        Ok(()) => Reason::Pass,
+                        Err(_) => return,
+                    },
+                    Ok(()) = closed.changed() => {
+                        if !*closed.borrow_and_update() {
+                            self.reopen();
+                        }
+                        Reason::Pass
                     }
+                    reason = self.next_reason(), if wanted.is_some() => reason,
+                };
+                match reason {
+                    Reason::Pass => break,
+                    Reason::Room => self.ask_held(&mut self.others()),
                 }
-                () = self.something_to_clear_up(), if wanted.is_some() => {}
             }
         }
     }
@@ -144,17 +203,44 @@ impl<R: Runtime> Intake<R> {
         for pod in wanted.pods.iter().filter(|p| self.ran_before(p.uid())).collect::<Vec<_>>() {
             self.take(pod);
         }
-        for pod in &wanted.pods {
-            self.take(pod);
-        }
-        let tracked = self.workers.sync_known_pods(&uids);
-        self.statuses.retain(|uid| uids.contains(uid) || tracked.contains_key(uid));
-        self.start_again(&tracked);
+        let tracked = self.bring_in(wanted, &uids);
         if self.list_at <= Instant::now() {
             self.list(&tracked).await;
             self.end_strays(&uids, wanted.complete);
         }
         self.forget_remains(&tracked).await;
+    }
+
+    /// Asks for everything that is to start, and hands it to the workers. Returns what they know then.
+    fn bring_in(
+        &mut self,
+        wanted: &DesiredPods,
+        uids: &HashSet<PodUid>,
+    ) -> HashMap<PodUid, Lifecycle> {
+        let mut new = Vec::new();
+        for pod in &wanted.pods {
+            if !self.take(pod) {
+                new.push(pod);
+            }
+        }
+        let mut others = self.others();
+        self.ask_held(&mut others);
+        new.sort_by_key(|pod| Reverse((pod.is_critical(), pod.priority_or_zero())));
+        for pod in new {
+            // Listed twice.
+            if self.take(pod) {
+                continue;
+            }
+            let standing = self.ask(pod, &mut others);
+            if matches!(standing, Standing::Admitted) {
+                self.start(pod, false);
+            }
+            self.desired.insert(pod.uid().clone(), Desired { pod: pod.clone(), standing });
+        }
+        let tracked = self.workers.sync_known_pods(uids);
+        self.statuses.retain(|uid| uids.contains(uid) || tracked.contains_key(uid));
+        self.start_again(&tracked, &mut others);
+        tracked
     }
 
     /// Ends the pods that left their source.
@@ -163,8 +249,8 @@ impl<R: Runtime> Intake<R> {
             self.desired.keys().filter(|u| !uids.contains(*u)).cloned().collect();
         for uid in gone {
             let Some(desired) = self.desired.remove(&uid) else { continue };
-            // A refused pod is known to a worker only if it was deleted as well.
-            if desired.refused.is_some() && self.workers.lifecycle(&uid).is_none() {
+            // One that was not admitted is known to a worker only if it was deleted as well.
+            if !desired.is_admitted() && self.workers.lifecycle(&uid).is_none() {
                 continue;
             }
             self.workers.request_kill(desired.pod, &KillRequest::new(KillReason::Removed));
@@ -172,14 +258,18 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Hands a new or changed pod to its worker, if it is admitted.
-    fn take(&mut self, pod: &Pod) {
+    /// Takes in a pod that is known or need not be asked about. False: it has to be asked.
+    fn take(&mut self, pod: &Pod) -> bool {
         match self.desired.get_mut(pod.uid()) {
             Some(known) if known.pod.is_same_object(pod) => {}
             Some(known) => {
                 known.pod = pod.clone();
-                // A refused pod that is deleted is taken to its end, so that its source can drop it.
-                if known.refused.is_none() || is_over(pod) {
+                // One that was not admitted and is deleted is taken to its end, so that its source
+                // can drop it.
+                if is_over(pod) && matches!(known.standing, Standing::Held { .. }) {
+                    known.standing = Standing::Admitted;
+                }
+                if known.is_admitted() || is_over(pod) {
                     self.workers.update(UpdateKind::Update, pod.clone(), None);
                 }
             }
@@ -190,62 +280,46 @@ impl<R: Runtime> Intake<R> {
                 // What ends needs no room; what is to start after its former self has ended is asked
                 // when that is so.
                 let ends = is_over(pod) || self.workers.is_termination_requested(pod.uid());
-                let refused = if runs || ends { None } else { self.ask(pod) };
-                if refused.is_none() {
-                    self.workers.update(UpdateKind::Create, pod.clone(), None);
+                if !runs && !ends {
+                    return false;
                 }
-                self.desired.insert(pod.uid().clone(), Desired { pod: pod.clone(), refused });
+                match self.asked_before.remove(pod.uid()) {
+                    Some(request) if runs => self.workers.request_kill(pod.clone(), &request),
+                    _ => self.workers.update(UpdateKind::Create, pod.clone(), None),
+                }
+                let standing = Standing::Admitted;
+                self.desired.insert(pod.uid().clone(), Desired { pod: pod.clone(), standing });
             }
         }
+        true
     }
 
     fn ran_before(&self, uid: &PodUid) -> bool {
         matches!(self.found.get(uid), Some(Found::Running(_)))
     }
 
-    fn ask(&self, pod: &Pod) -> Option<Rejection> {
-        let others = || {
-            let mut pods = self.workers.active_pods();
-            pods.retain(|p| p.uid() != pod.uid());
-            pods
-        };
-        let Err(rejection) = self.admission.admit(pod, &others) else {
-            self.recorder.record(&Event::PodAdmitted { pod: pod.label().clone() });
-            return None;
-        };
-        self.recorder.record(&Event::PodRejected {
-            pod: pod.label().clone(),
-            reason: rejection.reason.clone(),
-            message: rejection.message.clone(),
-        });
-        self.statuses.reject(pod.clone(), &rejection);
-        Some(rejection)
-    }
-
     /// Starts admitted pods that the workers do not know: a UID that came back while its former self
     /// was still ending. It is asked like any other new pod: the node may be another one than when
     /// its former self was let in.
-    fn start_again(&mut self, tracked: &HashMap<PodUid, Lifecycle>) {
+    fn start_again(&mut self, tracked: &HashMap<PodUid, Lifecycle>, others: &mut Others) {
         let unknown: Vec<Pod> = self
             .desired
             .values()
-            .filter(|d| d.refused.is_none() && !tracked.contains_key(d.pod.uid()))
+            .filter(|d| d.is_admitted() && !tracked.contains_key(d.pod.uid()))
             .filter(|d| !has_terminal_phase(&d.pod))
             .map(|d| d.pod.clone())
             .collect();
         for pod in unknown {
             // What was said of the former self must not decide about this one.
             self.statuses.remove(pod.uid());
-            let refused = self.ask(&pod);
-            if refused.is_none() {
-                self.recorder.record(&Event::PodRestarted {
-                    pod: pod.label().clone(),
-                    is_static: pod.is_static(),
-                });
-                self.workers.update(UpdateKind::Create, pod.clone(), None);
+            let mut standing = self.ask(&pod, others);
+            match &mut standing {
+                Standing::Admitted => self.start(&pod, true),
+                Standing::Held { again } => *again = true,
+                Standing::Refused(_) => {}
             }
             if let Some(desired) = self.desired.get_mut(pod.uid()) {
-                desired.refused = refused;
+                desired.standing = standing;
             }
         }
     }
@@ -255,7 +329,7 @@ impl<R: Runtime> Intake<R> {
         let waiting: Vec<Pod> = self
             .desired
             .values()
-            .filter(|d| d.refused.as_ref().is_some_and(|r| r.passing))
+            .filter(|d| matches!(&d.standing, Standing::Refused(rejection) if rejection.passing))
             .map(|d| d.pod.clone())
             .collect();
         for pod in waiting {
@@ -270,6 +344,12 @@ impl<R: Runtime> Intake<R> {
         for pod in ended.filter_map(|s| s.pod).filter(Pod::is_static) {
             self.workers.update(UpdateKind::Create, pod, None);
         }
+    }
+}
+
+impl Desired {
+    fn is_admitted(&self) -> bool {
+        matches!(self.standing, Standing::Admitted)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use crate::{Pod, PodUid};
@@ -131,13 +132,26 @@ pub trait PodKiller: Send + Sync + 'static {
         request: KillRequest,
     ) -> impl Future<Output = Result<Arc<PodStopped>, KillError>> + Send;
 
+    /// Asks for the same and does not wait for it: when it returns, the pod is ending.
+    fn begin_kill(&self, pod: Pod, request: KillRequest) {
+        // The first poll asks; dropping the future after that abandons the wait only.
+        let _ = self.kill_pod(pod, request).now_or_never();
+    }
+
     /// The pods that hold a place on the node now, those that are ending included, in no order.
     fn active_pods(&self) -> Vec<Pod>;
 
-    /// Waits until nothing of a stopped pod is mounted any more, at most until `deadline`.
+    /// The active pods that nobody has asked to end: those among which a controller chooses.
+    fn staying_pods(&self) -> Vec<Pod> {
+        self.active_pods()
+    }
+
+    /// Waits until a stopped pod holds nothing of the host any more (sandbox, cgroup, mounts), at
+    /// most until `deadline`.
     ///
-    /// Answers with the mount points that are left at that time; none left means released. A pod
-    /// that is not known holds nothing. Dropping the future abandons the wait, not the unmounting.
+    /// Answers with the mount points that are left at that time; none left means released. When it
+    /// cannot be said what is mounted, the only entry is `unknown: ` and why. A pod that is not
+    /// known holds nothing. Dropping the future abandons the wait, not the unmounting.
     fn volumes_released(
         &self,
         uid: &PodUid,
@@ -151,5 +165,22 @@ pub trait PodKiller: Send + Sync + 'static {
     /// first SIGTERM; or lets readiness be what the probes say again (`false`). Returns at once.
     fn lame_duck(&self, on: bool) {
         let _ = on;
+    }
+}
+
+#[cfg(all(test, feature = "fake"))]
+mod tests {
+    use super::*;
+    use crate::fake::{FakeKiller, pod};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kill_that_is_begun_is_asked_for_at_once_and_is_no_choice_for_others() {
+        let killer = FakeKiller::with([pod("a"), pod("b")]);
+        killer.takes(pod("a").uid(), Duration::from_secs(1));
+        killer.begin_kill(pod("a"), KillRequest::new(KillReason::Preemption));
+        assert_eq!(killer.calls().len(), 1);
+        let staying: Vec<PodUid> = killer.staying_pods().iter().map(|p| p.uid().clone()).collect();
+        assert_eq!(staying, [pod("b").uid().clone()]);
+        assert_eq!(killer.active_pods().len(), 2, "it still holds its place");
     }
 }

@@ -11,11 +11,14 @@
 //! `examples/agent.rs` is a whole agent in 150 lines: a runtime, a controller, a source of pods.
 
 mod admission;
+mod cgroup;
 mod clock;
 mod counts;
+mod error_chain;
 mod event;
 #[cfg(feature = "fake")]
 pub mod fake;
+mod garbage;
 mod go_duration;
 mod grace;
 mod inhibitor;
@@ -28,25 +31,33 @@ mod quantity;
 mod runtime;
 mod runtime_cache;
 mod runtime_syncer;
+mod stats;
+mod stats_source;
 pub mod status;
 mod status_cache;
 mod syncer;
+mod victim_lock;
 mod workers;
 
 pub use admission::{
     Admission, AdmissionFailure, AdmitHandler, Allocatable, FitFailures, HostPorts, MakeRoom,
-    NoPreemption, NodeFit, NodeSource, NodeUse, NodeView, Rejection, Room, Verdict,
-    admission_metric_reason, fit_failures, platform_fits,
+    NoPreemption, NodeFit, NodeSource, NodeUse, NodeView, Others, Rejection, Room, RoomPlan,
+    Verdict, Victim, admission_metric_reason, fit_failures, platform_fits,
+};
+pub use cgroup::{
+    CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number, cgroup_of_process,
 };
 pub use clock::{WallClock, WallTime};
 pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
+pub use error_chain::error_chain;
 pub use event::{Event, PodLabel, Recorder};
+pub use garbage::{Freed, Garbage};
 pub use go_duration::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, parse_duration,
 };
 pub use grace::{Grace, GraceSender};
 pub use inhibitor::{Inhibitor, InhibitorState, LockState, ShutdownKind};
-pub use intake::{DesiredPods, Intake};
+pub use intake::{DesiredPods, Intake, WAITING_FOR_ROOM};
 pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, StatusOverride, StoppedContainer,
 };
@@ -63,6 +74,12 @@ pub use runtime::{
 };
 pub use runtime_cache::RuntimeCache;
 pub use runtime_syncer::RuntimeSyncer;
+pub use stats::{
+    ContainerStats, DiskUse, FsLayout, FsStats, MemoryStats, NodeStats, PidStats, PodStats,
+    PressureStats, VolumeStats,
+};
+pub use stats_source::{ImagePlaces, PodStatsSource};
 pub use status_cache::{Cached, Inspected, PodStatusCache};
 pub use syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
+pub use victim_lock::VictimLock;
 pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver, WorkerTimes};

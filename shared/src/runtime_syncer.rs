@@ -89,7 +89,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         stopped: bool,
         words: Option<&StatusOverride>,
     ) -> Option<Phase> {
-        let previous = self.statuses.get(pod.uid());
+        let previous = self.statuses.probed(pod.uid());
         let status = generate(StatusInput {
             pod,
             runtime,
@@ -171,6 +171,17 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
             .clean_pod(pod.uid())
             .await
             .map_err(|e| SyncError::caused_by("freeing what the pod held", e))
+    }
+
+    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, SyncError> {
+        self.runtime
+            .mounts(uid)
+            .await
+            .map_err(|e| SyncError::caused_by("reading what the pod has mounted", e))
+    }
+
+    fn lame_duck(&self, on: bool) {
+        self.statuses.lame_duck(on, self.wall.now());
     }
 
     fn runtime_view(&self, uid: &PodUid) -> RuntimeView {

@@ -3,6 +3,7 @@
 mod conditions;
 mod containers;
 mod generate;
+mod lame_duck;
 mod phase;
 mod store;
 #[cfg(test)]

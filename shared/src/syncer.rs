@@ -45,6 +45,21 @@ pub trait PodSyncer: Send + Sync + 'static {
     /// Something could not be freed; the step is tried again after a back-off.
     fn sync_terminated_pod(&self, pod: Pod) -> impl Future<Output = Result<(), SyncError>> + Send;
 
+    /// Mount points that the pod still holds on the host.
+    ///
+    /// # Errors
+    /// They could not be read; the answer is unknown, not empty.
+    fn mounts(&self, uid: &PodUid) -> impl Future<Output = Result<Vec<String>, SyncError>> + Send {
+        let _ = uid;
+        async { Ok(Vec::new()) }
+    }
+
+    /// Makes every pod not ready, now and until it is called with `false`, or lets readiness be what
+    /// the probes say again. Never blocks.
+    fn lame_duck(&self, on: bool) {
+        let _ = on;
+    }
+
     /// The containers last seen running, for the error of a kill that took too long. Never blocks.
     fn last_seen_running(&self, _uid: &PodUid) -> Vec<String> {
         Vec::new()
@@ -176,17 +191,5 @@ impl SyncError {
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
-    }
-
-    /// The error and its causes on one line.
-    pub fn chain(&self) -> String {
-        let mut text = self.what.clone();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
     }
 }

@@ -36,6 +36,7 @@ use crate::{
 
 mod grace;
 mod observer;
+mod places;
 mod queries;
 mod record;
 mod state;
@@ -44,9 +45,11 @@ mod task;
 #[cfg(test)]
 mod tests;
 mod timetable;
+mod volumes;
 mod waiters;
 
 pub use observer::WorkerObserver;
+pub(crate) use places::Occupants;
 pub use queries::PodSnapshot;
 pub use record::Lifecycle;
 pub(crate) use state::has_terminal_phase;
@@ -248,6 +251,22 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
     fn active_pods(&self) -> Vec<Pod> {
         let state = self.inner.lock();
         state.records.values().filter(|r| r.may_run()).filter_map(|r| r.pod().cloned()).collect()
+    }
+
+    fn begin_kill(&self, pod: Pod, request: KillRequest) {
+        self.request_kill(pod, &request);
+    }
+
+    fn staying_pods(&self) -> Vec<Pod> {
+        self.places().staying
+    }
+
+    async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
+        self.until_volumes_released(uid, deadline).await
+    }
+
+    fn lame_duck(&self, on: bool) {
+        self.inner.syncer.lame_duck(on);
     }
 }
 

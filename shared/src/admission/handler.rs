@@ -5,9 +5,11 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::failure::FitFailures;
-use super::node_fit::{NodeUse, fit_failures};
+use super::node_fit::fit_failures;
 use super::node_view::NodeView;
+use super::others::Others;
 use super::platform::platform_fits;
+use super::room::{MakeRoom, NoPreemption, Room};
 use super::{AdmitHandler, Rejection, Verdict};
 use crate::Pod;
 
@@ -23,59 +25,12 @@ pub trait NodeSource: Send + Sync + 'static {
     }
 }
 
-/// Makes room for pods that do not fit, by ending others.
-pub trait MakeRoom: Send + Sync + 'static {
-    /// What can be done for `pod`, which fits but for `failures`, among `others`.
-    ///
-    /// Must answer at once: what takes time is begun and answered with [`Room::Coming`].
-    /// [`FitFailures::into_requirements`] says whether ending pods can help, and what they have to
-    /// give back.
-    fn make_room(&self, pod: &Pod, failures: FitFailures, node: &NodeView, others: &[Pod]) -> Room;
-}
-
-/// What became of the attempt to make room.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// There is room after all.
-    Made,
-    /// Pods are being ended. The fit is asked again before this one starts.
-    Coming {
-        /// What is waited for, for people.
-        message: Arc<str>,
-    },
-    /// None: these are the failures to report.
-    Refused(FitFailures),
-    /// The attempt failed.
-    Failed(String),
-}
-
-/// Ends no pod for another.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoPreemption;
-
 /// Lets in pods that fit on the node. Refuses with the kubelet's reasons and messages, the first of
 /// them only.
 #[derive(Clone, Debug)]
 pub struct NodeFit<N, M = NoPreemption> {
     node: N,
     room: M,
-}
-
-/// What the kubelet says for failures of admission itself.
-const UNEXPECTED: &str = "UnexpectedAdmissionError";
-
-// === impl NoPreemption ===
-
-impl MakeRoom for NoPreemption {
-    fn make_room(
-        &self,
-        _pod: &Pod,
-        failures: FitFailures,
-        _node: &NodeView,
-        _others: &[Pod],
-    ) -> Room {
-        Room::Refused(failures)
-    }
 }
 
 // === impl NodeSource ===
@@ -111,15 +66,17 @@ impl<N: NodeSource, M> NodeFit<N, M> {
 }
 
 impl<N: NodeSource, M: MakeRoom> NodeFit<N, M> {
-    fn judge(&self, pod: &Pod, others: &dyn Fn() -> Vec<Pod>) -> Verdict {
+    /// What stands against the pod, and the node by which that was judged.
+    fn failures(
+        &self,
+        pod: &Pod,
+        others: &Others,
+    ) -> Result<(FitFailures, Arc<NodeView>), Rejection> {
         let Some(mut node) = self.node.node() else {
-            return refuse("InvalidNodeInfo", "Kubelet cannot get node info.", true);
+            return Err(rejection("InvalidNodeInfo", "Kubelet cannot get node info.", true));
         };
-        if let Err(rejection) = platform_fits(pod, &node) {
-            return Verdict::Refused(rejection);
-        }
-        let others = others();
-        let used = NodeUse::beside(pod, &others);
+        platform_fits(pod, &node)?;
+        let used = others.used_beside(pod);
         let mut failures = fit_failures(pod, &node, &used);
         if failures.is_node_affinity_only()
             && let Some(fresh) = self.node.fresh()
@@ -127,47 +84,45 @@ impl<N: NodeSource, M: MakeRoom> NodeFit<N, M> {
             failures = fit_failures(pod, &fresh, &used);
             node = fresh;
         }
+        Ok((failures, node))
+    }
+
+    fn judge(&self, pod: &Pod, others: &Others) -> Result<Verdict, Rejection> {
+        let (failures, node) = self.failures(pod, others)?;
         if failures.is_empty() {
-            return Verdict::Admitted;
+            return Ok(Verdict::Admitted);
         }
-        match self.room.make_room(pod, failures, &node, &others) {
-            Room::Made => Verdict::Admitted,
-            Room::Coming { message } => Verdict::Waiting { message },
-            Room::Refused(failures) => match failures.rejection() {
-                Some(rejection) => Verdict::Refused(rejection),
-                None => refuse(
+        match self.room.make_room(pod, failures, &node, others.staying()) {
+            Room::Made => Ok(Verdict::Admitted),
+            Room::Coming(plan) => Ok(Verdict::Waiting(plan)),
+            Room::Refused(failures) => Err(failures.rejection().unwrap_or_else(|| {
+                rejection(
                     "UnknownReason",
                     "GeneralPredicates failed due to unknown reason, which is unexpected.",
                     false,
-                ),
-            },
+                )
+            })),
             Room::Failed(error) => {
                 let message = format!(
                     "Unexpected error while attempting to recover from admission failure: {error}"
                 );
-                refuse(UNEXPECTED, &message, true)
+                Err(rejection("UnexpectedAdmissionError", &message, true))
             }
         }
     }
 }
 
 impl<N: NodeSource, M: MakeRoom> AdmitHandler for NodeFit<N, M> {
-    /// A pod that would have to wait is refused, passing, for a caller that cannot let it wait.
-    fn admit(&self, pod: &Pod, others: &dyn Fn() -> Vec<Pod>) -> Result<(), Rejection> {
-        match self.judge(pod, others) {
-            Verdict::Admitted => Ok(()),
-            Verdict::Waiting { message } => {
-                Err(Rejection { reason: UNEXPECTED.into(), message, passing: true })
-            }
-            Verdict::Refused(rejection) => Err(rejection),
-        }
+    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
+        let (failures, _) = self.failures(pod, others)?;
+        failures.rejection().map_or(Ok(()), Err)
     }
 
-    fn decide(&self, pod: &Pod, others: &dyn Fn() -> Vec<Pod>) -> Verdict {
-        self.judge(pod, others)
+    fn decide(&self, pod: &Pod, others: &Others) -> Verdict {
+        self.judge(pod, others).unwrap_or_else(Verdict::Refused)
     }
 }
 
-fn refuse(reason: &str, message: &str, passing: bool) -> Verdict {
-    Verdict::Refused(Rejection { reason: reason.into(), message: message.into(), passing })
+fn rejection(reason: &str, message: &str, passing: bool) -> Rejection {
+    Rejection { reason: reason.into(), message: message.into(), passing }
 }

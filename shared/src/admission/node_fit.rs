@@ -38,6 +38,19 @@ impl NodeUse {
         sum
     }
 
+    /// Adds a pod.
+    pub fn add(&mut self, pod: &Pod) {
+        self.pods = self.pods.saturating_add(1);
+        self.requests.accumulate(pod.fit_requests());
+        self.ports.add(pod);
+    }
+
+    /// The same for a pod that asks for these ports of the host: all others are left out.
+    pub(super) fn for_ports(&self, asked: &[i32]) -> Self {
+        let Self { pods, requests, ports } = self;
+        Self { pods: *pods, requests: requests.clone(), ports: ports.only(asked) }
+    }
+
     fn amount(&self, name: &ResourceName) -> i64 {
         match name {
             ResourceName::Pods => self.pods,

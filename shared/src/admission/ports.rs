@@ -35,6 +35,12 @@ impl HostPorts {
         self.add_where(pod, |_| true);
     }
 
+    /// Those with these numbers.
+    pub(super) fn only(&self, numbers: &[i32]) -> Self {
+        let entry = |port: &i32| Some((*port, self.0.get(port)?.clone()));
+        Self(numbers.iter().filter_map(entry).collect())
+    }
+
     /// Adds those of a pod whose number `matters`.
     pub(super) fn add_where(&mut self, pod: &Pod, matters: impl Fn(i32) -> bool) {
         for wanted in wanted(pod).filter(|wanted| matters(wanted.port)) {

@@ -12,6 +12,7 @@ mod affinity;
 mod chain;
 mod general;
 mod metric_reason;
+mod others;
 mod platform;
 mod ports;
 mod properties;

@@ -18,6 +18,8 @@ struct State {
     active: Vec<Pod>,
     takes: HashMap<PodUid, Duration>,
     stuck: HashMap<PodUid, Duration>,
+    mounted: HashMap<PodUid, (Vec<String>, Option<Instant>)>,
+    lame_duck: Vec<(bool, Instant)>,
     calls: Vec<KillCall>,
 }
 
@@ -40,6 +42,11 @@ impl FakeKiller {
         killer
     }
 
+    /// One more pod is active.
+    pub fn add(&self, pod: Pod) {
+        self.lock().active.push(pod);
+    }
+
     /// The pod needs this long after SIGTERM; if its grace is shorter it is killed at its grace.
     pub fn takes(&self, uid: &PodUid, time: Duration) {
         self.lock().takes.insert(uid.clone(), time);
@@ -48,6 +55,23 @@ impl FakeKiller {
     /// The pod ignores its grace and goes away only after this long (a hung runtime).
     pub fn hangs(&self, uid: &PodUid, time: Duration) {
         self.lock().stuck.insert(uid.clone(), time);
+    }
+
+    /// The pod's volumes stay mounted at these places: until so long from now, or for ever.
+    pub fn stays_mounted<'a>(
+        &self,
+        uid: &PodUid,
+        places: impl IntoIterator<Item = &'a str>,
+        time: Option<Duration>,
+    ) {
+        let places = places.into_iter().map(str::to_owned).collect();
+        let until = time.map(|time| Instant::now() + time);
+        self.lock().mounted.insert(uid.clone(), (places, until));
+    }
+
+    /// Every call of [`PodKiller::lame_duck`], and when.
+    pub fn lame_duck_calls(&self) -> Vec<(bool, Instant)> {
+        self.lock().lame_duck.clone()
     }
 
     /// The calls so far, in order.
@@ -101,5 +125,31 @@ impl PodKiller for FakeKiller {
 
     fn active_pods(&self) -> Vec<Pod> {
         self.lock().active.clone()
+    }
+
+    fn staying_pods(&self) -> Vec<Pod> {
+        let state = self.lock();
+        let asked = |pod: &&Pod| state.calls.iter().any(|call| call.pod.uid() == pod.uid());
+        state.active.iter().filter(|pod| !asked(pod)).cloned().collect()
+    }
+
+    async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
+        let Some((places, until)) = self.lock().mounted.get(uid).cloned() else {
+            return Vec::new();
+        };
+        match until {
+            Some(until) if until <= deadline => {
+                tokio::time::sleep_until(until).await;
+                Vec::new()
+            }
+            _ => {
+                tokio::time::sleep_until(deadline).await;
+                places
+            }
+        }
+    }
+
+    fn lame_duck(&self, on: bool) {
+        self.lock().lame_duck.push((on, Instant::now()));
     }
 }

@@ -31,6 +31,11 @@ struct State {
     refused: HashSet<PodUid>,
     failing: bool,
     forget_fails: u32,
+    clean_takes: HashMap<PodUid, Duration>,
+    clean_fails: HashMap<PodUid, u32>,
+    cleaned: Vec<PodUid>,
+    mounts: HashMap<PodUid, Vec<String>>,
+    mounts_hang: bool,
     lists: usize,
     lists_hang: bool,
     starts: Vec<PodUid>,
@@ -76,6 +81,32 @@ impl FakeRuntime {
     /// So many removals of remains fail before one succeeds.
     pub fn forget_fails(&self, times: u32) {
         self.lock().forget_fails = times;
+    }
+
+    /// Freeing what the pod holds takes this long.
+    pub fn clean_takes(&self, uid: &PodUid, time: Duration) {
+        self.lock().clean_takes.insert(uid.clone(), time);
+    }
+
+    /// So many attempts to free what the pod holds fail before one succeeds.
+    pub fn clean_fails(&self, uid: &PodUid, times: u32) {
+        self.lock().clean_fails.insert(uid.clone(), times);
+    }
+
+    /// UIDs of which everything was freed, once for every time.
+    pub fn cleaned(&self) -> Vec<PodUid> {
+        self.lock().cleaned.clone()
+    }
+
+    /// The pod holds these mount points until everything of it is freed.
+    pub fn mounted<'a>(&self, uid: &PodUid, mounts: impl IntoIterator<Item = &'a str>) {
+        let mounts = mounts.into_iter().map(str::to_owned).collect();
+        self.lock().mounts.insert(uid.clone(), mounts);
+    }
+
+    /// The question what is mounted is not answered from now on, or is again.
+    pub fn hang_mounts(&self, hang: bool) {
+        self.lock().mounts_hang = hang;
     }
 
     /// The pod asks for what this runtime does not do.
@@ -208,8 +239,29 @@ impl Runtime for FakeRuntime {
         })
     }
 
-    async fn clean_pod(&self, _uid: &PodUid) -> Result<(), RuntimeError> {
-        self.check()
+    async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        self.check()?;
+        let takes = self.lock().clean_takes.get(uid).copied();
+        if let Some(takes) = takes {
+            tokio::time::sleep(takes).await;
+        }
+        let mut state = self.lock();
+        if let Some(left @ 1..) = state.clean_fails.get_mut(uid) {
+            *left -= 1;
+            return Err(failure());
+        }
+        state.mounts.remove(uid);
+        state.cleaned.push(uid.clone());
+        Ok(())
+    }
+
+    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
+        let hang = self.lock().mounts_hang;
+        if hang {
+            std::future::pending::<()>().await;
+        }
+        self.check()?;
+        Ok(self.lock().mounts.get(uid).cloned().unwrap_or_default())
     }
 
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {

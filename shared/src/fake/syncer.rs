@@ -20,6 +20,7 @@ struct State {
     calls: Vec<SyncCall>,
     in_flight: HashSet<PodUid>,
     views: HashMap<PodUid, RuntimeView>,
+    lame_duck: Vec<bool>,
 }
 
 /// How the steps of one pod go.
@@ -41,6 +42,12 @@ pub struct Script {
     pub stop_fails: u32,
     /// How many cleanups fail before one succeeds.
     pub finish_fails: u32,
+    /// How long a cleanup takes.
+    pub finish_takes: Duration,
+    /// What is mounted until the cleanup is done.
+    pub mounts: Vec<String>,
+    /// Nobody says what is mounted.
+    pub mounts_hang: bool,
 }
 
 /// One call of a step.
@@ -96,6 +103,11 @@ impl FakeSyncer {
     /// that was never synced is stopped, and one that was is running until it is stopped.
     pub fn set_runtime_view(&self, uid: &PodUid, view: RuntimeView) {
         self.lock().views.insert(uid.clone(), view);
+    }
+
+    /// Every call of `lame_duck`.
+    pub fn lame_duck_calls(&self) -> Vec<bool> {
+        self.lock().lame_duck.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -206,11 +218,24 @@ impl PodSyncer for FakeSyncer {
     }
 
     async fn sync_terminated_pod(&self, pod: Pod) -> Result<(), SyncError> {
-        let (_, _in_flight) = self.begin(pod.uid(), pod.name(), Step::Finish, None);
+        let (script, _in_flight) = self.begin(pod.uid(), pod.name(), Step::Finish, None);
+        tokio::time::sleep(script.finish_takes).await;
         if self.fails(pod.uid(), |s| &mut s.finish_fails) {
             return Err(SyncError::new("the cleanup fails as scripted"));
         }
         Ok(())
+    }
+
+    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, SyncError> {
+        let script = self.lock().scripts.get(uid).cloned().unwrap_or_default();
+        if script.mounts_hang {
+            std::future::pending::<()>().await;
+        }
+        Ok(script.mounts)
+    }
+
+    fn lame_duck(&self, on: bool) {
+        self.lock().lame_duck.push(on);
     }
 
     fn last_seen_running(&self, _uid: &PodUid) -> Vec<String> {

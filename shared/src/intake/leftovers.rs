@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Intake;
+use super::{Intake, Reason};
 use crate::{Event, Lifecycle, PodLabel, PodUid, Runtime, RuntimeError, RuntimePod};
 
 /// How often the runtime is listed although nothing says that it should be: the safety net for an
@@ -38,16 +38,21 @@ pub(super) enum Found {
 }
 
 impl<R: Runtime> Intake<R> {
-    /// Resolves when another pass has something to do. Cancel-safe.
-    pub(super) async fn something_to_clear_up(&mut self) {
+    /// Resolves when there is something to do that nobody asked for. Cancel-safe.
+    pub(super) async fn next_reason(&mut self) -> Reason {
         let retry = self.retry.unwrap_or(LIST_AGAIN);
         tokio::select! {
+            told = self.held.room_may_have_come() => {
+                told.iter().for_each(|event| self.recorder.record(event));
+                return Reason::Room;
+            }
             () = self.workers.settled() => {}
             () = self.workers.syncer().unknown_changes() => self.list_at = Instant::now(),
-            () = tokio::time::sleep_until(self.list_at) => return,
-            () = tokio::time::sleep(retry), if self.retry.is_some() => return,
+            () = tokio::time::sleep_until(self.list_at) => return Reason::Pass,
+            () = tokio::time::sleep(retry), if self.retry.is_some() => return Reason::Pass,
         }
         tokio::time::sleep(GATHER).await;
+        Reason::Pass
     }
 
     /// Lists the runtime. `tracked` is what the workers knew before.
@@ -95,7 +100,7 @@ impl<R: Runtime> Intake<R> {
         if !complete {
             return;
         }
-        let refused = |uid| self.desired.get(uid).is_some_and(|d| d.refused.is_some());
+        let refused = |uid| self.desired.get(uid).is_some_and(|d| !d.is_admitted());
         let strays: Vec<RuntimePod> = self
             .found
             .iter()

@@ -1,16 +1,19 @@
+mod held;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1 as api;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::{DesiredPods, Intake};
-use crate::fake::{FakeRecorder, FakeRuntime};
+use super::{DesiredPods, Intake, WAITING_FOR_ROOM};
+use crate::fake::{self, FakeRecorder, FakeRuntime, pod_with};
 use crate::status::StatusStore;
 use crate::{
-    Admission, AdmitHandler, KillReason, KillRequest, Pod, PodKiller, PodUid, PodWorkers,
-    Rejection, Runtime, RuntimeSyncer, StatusOverride, WallClock, WallTime, WorkerTimes,
+    Admission, AdmitHandler, CONFIG_SOURCE_ANNOTATION, KillReason, KillRequest, Others, Pod,
+    PodKiller, PodUid, PodUidMap, PodWorkers, Rejection, Runtime, RuntimeSyncer, StatusOverride,
+    VictimLock, WallClock, WallTime, WorkerTimes,
 };
 
 struct Node {
@@ -25,7 +28,7 @@ struct Node {
 struct Gate(watch::Receiver<bool>);
 
 impl AdmitHandler for Gate {
-    fn admit(&self, _pod: &Pod, _others: &dyn Fn() -> Vec<Pod>) -> Result<(), Rejection> {
+    fn admit(&self, _pod: &Pod, _others: &Others) -> Result<(), Rejection> {
         if !*self.0.borrow() {
             return Ok(());
         }
@@ -39,16 +42,42 @@ impl AdmitHandler for Gate {
 
 /// A node on `runtime`, which may hold pods from before.
 fn node(runtime: FakeRuntime) -> Node {
+    node_with(runtime, FakeRecorder::default(), |admission| admission, &VictimLock::new())
+}
+
+/// The same with more checks behind the gate.
+fn node_with(
+    runtime: FakeRuntime,
+    events: FakeRecorder,
+    checks: impl FnOnce(Admission) -> Admission,
+    lock: &VictimLock,
+) -> Node {
+    let with = |intake: Intake<FakeRuntime>| intake.with_victim_lock(lock.clone());
+    node_as(runtime, events, checks, with)
+}
+
+/// A node whose pods `asked` an earlier agent has asked to end.
+fn node_resuming(runtime: FakeRuntime, asked: PodUidMap<KillRequest>) -> Node {
+    let with = |intake: Intake<FakeRuntime>| intake.with_asked_before(asked);
+    node_as(runtime, FakeRecorder::default(), |admission| admission, with)
+}
+
+fn node_as(
+    runtime: FakeRuntime,
+    events: FakeRecorder,
+    checks: impl FnOnce(Admission) -> Admission,
+    with: impl FnOnce(Intake<FakeRuntime>) -> Intake<FakeRuntime>,
+) -> Node {
     let statuses = StatusStore::default();
-    let recorder = Arc::new(FakeRecorder::default());
+    let recorder = Arc::new(events);
     let shared = Arc::new(runtime.clone());
     let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
     let syncer = RuntimeSyncer::new(shared.clone(), statuses.clone(), recorder.clone(), wall);
     let workers = PodWorkers::new(syncer, recorder.clone(), WorkerTimes::default());
     let desired = watch::Sender::new(None);
     let closed = watch::Sender::new(false);
-    let admission = Admission::default().then(Gate(closed.subscribe()));
-    let intake = Intake::new(shared, workers.clone(), statuses.clone(), admission, recorder);
+    let admission = checks(Admission::default().then(Gate(closed.subscribe())));
+    let intake = with(Intake::new(shared, workers.clone(), statuses.clone(), admission, recorder));
     tokio::spawn(intake.run(desired.subscribe(), closed.subscribe()));
     tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
     Node { runtime, workers, statuses, desired, closed }
@@ -72,24 +101,14 @@ impl Node {
 }
 
 fn pod(uid: &str, restart: &str) -> Pod {
-    let source = ("kubernetes.io/config.source".to_owned(), "file".to_owned());
-    Pod::new(api::Pod {
-        metadata: ObjectMeta {
-            name: Some(uid.trim_end_matches(char::is_numeric).to_owned()),
-            namespace: Some("default".into()),
-            uid: Some(uid.to_owned()),
-            annotations: Some([source].into()),
-            ..ObjectMeta::default()
-        },
-        spec: Some(api::PodSpec {
-            containers: vec![api::Container { name: "main".into(), ..api::Container::default() }],
-            restart_policy: Some(restart.to_owned()),
-            termination_grace_period_seconds: Some(30),
-            ..api::PodSpec::default()
-        }),
-        status: None,
+    let name = uid.trim_end_matches(char::is_numeric);
+    pod_with(uid, name, |pod| {
+        pod.metadata.annotations =
+            Some([(CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned())].into());
+        if let Some(spec) = &mut pod.spec {
+            spec.restart_policy = Some(restart.to_owned());
+        }
     })
-    .unwrap()
 }
 
 async fn settle() {
@@ -163,6 +182,22 @@ async fn a_pod_that_runs_already_is_known_also_while_admission_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_an_earlier_agent_asked_to_end_is_not_looked_after_again() {
+    let runtime = FakeRuntime::default();
+    let (asked, kept) = (pod("asked", "Always"), pod("kept", "Always"));
+    runtime.sync_pod(&asked).await.unwrap();
+    runtime.sync_pod(&kept).await.unwrap();
+    let before = [(asked.uid().clone(), shutdown())].into_iter().collect();
+    let node = node_resuming(runtime, before);
+    node.closed.send_replace(true);
+    node.want(&[&asked, &kept]).await;
+    assert_eq!(node.runtime.stops(), [asked.uid().clone()]);
+    assert_eq!(node.said(&asked), ("Failed".into(), "Terminated".into()));
+    assert_eq!(node.said(&kept).0, "Running");
+    assert_eq!(node.runtime.starts().len(), 2, "neither was started again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_pod_says_so_in_the_kubelets_words_and_is_asked_again_when_admission_opens() {
     let node = node(FakeRuntime::default());
     let web = pod("web", "Always");
@@ -193,6 +228,35 @@ async fn static_pods_ended_by_a_cancelled_shutdown_come_back() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!node.workers.is_termination_requested(web.uid()));
     assert_ne!(node.said(&web).0, "Failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lame_duck_has_no_ready_pod_and_volumes_are_those_of_the_runtime() {
+    let node = node(FakeRuntime::default());
+    let (web, late) = (pod("web", "Always"), pod("late", "Always"));
+    let ready = |pod: &Pod| {
+        let status = node.statuses.get(pod.uid()).unwrap();
+        let mut conditions = status.conditions.iter().flatten();
+        conditions.any(|c| c.type_ == "Ready" && c.status == "True")
+    };
+    node.want(&[&web]).await;
+    assert!(ready(&web));
+    node.workers.lame_duck(true);
+    assert!(!ready(&web));
+    node.want(&[&web, &late]).await;
+    assert!(!ready(&late));
+    node.workers.lame_duck(false);
+    assert!(ready(&web) && ready(&late));
+
+    node.runtime.mounted(web.uid(), ["/var/lib/winddown/pods/web/data"]);
+    node.runtime.clean_takes(web.uid(), Duration::from_secs(5));
+    node.workers.kill_pod(web.clone(), shutdown()).await.unwrap();
+    let soon = Instant::now() + Duration::from_secs(1);
+    let left = node.workers.volumes_released(web.uid(), soon).await;
+    assert_eq!(left, ["/var/lib/winddown/pods/web/data"]);
+    let later = Instant::now() + Duration::from_secs(60);
+    assert!(node.workers.volumes_released(web.uid(), later).await.is_empty());
+    assert_eq!(node.runtime.cleaned(), [web.uid().clone()]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -254,4 +318,29 @@ async fn a_pod_whose_manifest_cannot_be_read_after_a_restart_is_left_alone_until
     node.want(&[&kept]).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(node.runtime.stops(), [hidden.uid().clone()]);
+}
+
+/// Looks at all others, and remembers at how many pods was looked for that.
+struct Looking(Arc<AtomicUsize>);
+
+impl AdmitHandler for Looking {
+    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
+        let _ = others.used_beside(pod);
+        self.0.store(others.visits(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn to_admit_thousands_of_pods_each_is_looked_at_once() {
+    let visits = Arc::new(AtomicUsize::new(0));
+    let looking = Looking(visits.clone());
+    let checks = |admission: Admission| admission.then(looking);
+    let node =
+        node_with(FakeRuntime::default(), FakeRecorder::default(), checks, &VictimLock::new());
+    let pods: Vec<Pod> = (0..2000).map(|i| fake::pod(&format!("p{i}"))).collect();
+    node.want(&pods.iter().collect::<Vec<_>>()).await;
+    assert_eq!(node.workers.active_pods().len(), pods.len());
+    // The first is not among those that are read, the last is let in without looking at itself.
+    assert!(visits.load(Ordering::Relaxed) < pods.len());
 }

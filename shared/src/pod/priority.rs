@@ -75,13 +75,12 @@ impl Pod {
     /// Never true of a pod and itself. A critical pod without a priority ends no critical pod.
     #[must_use]
     pub fn may_preempt(&self, victim: &Pod) -> bool {
-        if self.is_critical() && !victim.is_critical() {
-            return true;
-        }
-        match (self.priority(), victim.priority()) {
+        // The numbers first: they are at hand, annotations have to be looked up.
+        let outranks = match (self.priority(), victim.priority()) {
             (Some(own), Some(other)) => own > other,
             _ => false,
-        }
+        };
+        outranks || (self.is_critical() && !victim.is_critical())
     }
 
     fn annotation(&self, key: &str) -> Option<&str> {

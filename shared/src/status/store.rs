@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::watch;
 
-use crate::{Pod, PodUid, PodUidMap, Rejection};
+use super::lame_duck;
+use crate::{Pod, PodUid, PodUidMap, Rejection, WallTime};
 
 /// The last status of every pod. Cheap to clone; clones share one memory.
 ///
@@ -16,8 +17,15 @@ pub struct StatusStore(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    entries: Mutex<PodUidMap<StatusEntry>>,
+    statuses: Mutex<Statuses>,
     version: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Statuses {
+    pods: PodUidMap<Kept>,
+    /// Every pod is shown as not ready.
+    lame_duck: bool,
 }
 
 /// One pod and what was last said about it.
@@ -29,36 +37,41 @@ pub struct StatusEntry {
     pub status: Arc<api::PodStatus>,
 }
 
+#[derive(Debug)]
+struct Kept {
+    entry: StatusEntry,
+    /// What the probes say, where something else is shown.
+    probed: Option<Arc<api::PodStatus>>,
+}
+
 impl Default for StatusStore {
     fn default() -> Self {
-        Self(Arc::new(Inner { entries: Mutex::default(), version: watch::Sender::new(0) }))
+        Self(Arc::new(Inner { statuses: Mutex::default(), version: watch::Sender::new(0) }))
     }
 }
 
 impl StatusStore {
     /// What was last said about a pod.
     pub fn get(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
-        self.entries().get(uid).map(|e| e.status.clone())
+        self.lock().pods.get(uid).map(|kept| kept.entry.status.clone())
+    }
+
+    /// The same without what [`lame_duck`](Self::lame_duck) makes of it: what the next status of the
+    /// pod follows from.
+    pub(crate) fn probed(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
+        let statuses = self.lock();
+        let kept = statuses.pods.get(uid)?;
+        Some(kept.probed.as_ref().unwrap_or(&kept.entry.status).clone())
     }
 
     /// All pods, in no order.
     pub fn all(&self) -> Vec<StatusEntry> {
-        self.entries().values().cloned().collect()
+        self.lock().pods.values().map(|kept| kept.entry.clone()).collect()
     }
 
-    /// Remembers a status; says whether it differs from the last one.
+    /// Remembers a status; says whether it differs from what was last shown.
     pub fn set(&self, pod: Pod, status: api::PodStatus) -> bool {
-        let changed = {
-            let mut entries = self.entries();
-            match entries.get(pod.uid()) {
-                Some(entry) if *entry.status == status => false,
-                _ => {
-                    let uid = pod.uid().clone();
-                    entries.insert(uid, StatusEntry { pod, status: Arc::new(status) });
-                    true
-                }
-            }
-        };
+        let changed = self.lock().set(pod, status);
         if changed {
             self.0.version.send_modify(|v| *v += 1);
         }
@@ -77,9 +90,21 @@ impl StatusStore {
         self.set(pod, status);
     }
 
+    /// Shows every pod that is ready as not ready from now on (`true`), those that become ready
+    /// later too; or shows what the probes say again (`false`). `now` labels the transitions.
+    ///
+    /// Whoever watches the statuses is told at once, and once. A pod that is not ready stays as it
+    /// is. Takes time with the number of pods; calling it again changes nothing.
+    pub fn lame_duck(&self, on: bool, now: WallTime) {
+        let changed = self.lock().lame_duck(on, now);
+        if changed {
+            self.0.version.send_modify(|v| *v += 1);
+        }
+    }
+
     /// Forgets a pod, so that the same UID can start anew.
     pub fn remove(&self, uid: &PodUid) {
-        if self.entries().remove(uid).is_some() {
+        if self.lock().pods.remove(uid).is_some() {
             self.0.version.send_modify(|v| *v += 1);
         }
     }
@@ -87,10 +112,10 @@ impl StatusStore {
     /// Forgets every pod that `keep` does not name.
     pub fn retain(&self, keep: impl Fn(&PodUid) -> bool) {
         let fewer = {
-            let mut entries = self.entries();
-            let before = entries.len();
-            entries.retain(|uid, _| keep(uid));
-            entries.len() < before
+            let pods = &mut self.lock().pods;
+            let before = pods.len();
+            pods.retain(|uid, _| keep(uid));
+            pods.len() < before
         };
         if fewer {
             self.0.version.send_modify(|v| *v += 1);
@@ -102,7 +127,59 @@ impl StatusStore {
         self.0.version.subscribe()
     }
 
-    fn entries(&self) -> MutexGuard<'_, PodUidMap<StatusEntry>> {
-        self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Statuses> {
+        self.0.statuses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Statuses ===
+
+impl Statuses {
+    fn set(&mut self, pod: Pod, mut status: api::PodStatus) -> bool {
+        let before = self.pods.get_mut(pod.uid());
+        let mut probed = None;
+        if self.lame_duck {
+            if lame_duck::is_ready(&status) {
+                probed = Some(Arc::new(status.clone()));
+            }
+            let shown = before.as_ref().map(|kept| &*kept.entry.status);
+            lame_duck::unready(&mut status, shown, None);
+        }
+        match before {
+            Some(kept) => {
+                kept.probed = probed;
+                if *kept.entry.status == status {
+                    return false;
+                }
+                kept.entry = StatusEntry { pod, status: Arc::new(status) };
+            }
+            None => {
+                let uid = pod.uid().clone();
+                let entry = StatusEntry { pod, status: Arc::new(status) };
+                self.pods.insert(uid, Kept { entry, probed });
+            }
+        }
+        true
+    }
+
+    fn lame_duck(&mut self, on: bool, now: WallTime) -> bool {
+        if std::mem::replace(&mut self.lame_duck, on) == on {
+            return false;
+        }
+        let mut changed = false;
+        for Kept { entry, probed } in self.pods.values_mut() {
+            if on && lame_duck::is_ready(&entry.status) {
+                *probed = Some(entry.status.clone());
+                let shown = Arc::make_mut(&mut entry.status);
+                lame_duck::unready(shown, None, Some(now));
+            } else if let (false, Some(mut said)) = (on, probed.take()) {
+                lame_duck::restore(Arc::make_mut(&mut said), &entry.status, now);
+                entry.status = said;
+            } else {
+                continue;
+            }
+            changed = true;
+        }
+        changed
     }
 }

@@ -1,5 +1,7 @@
 //! Tables of statuses.
 
+mod lame_duck;
+
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::waiters::EndTeller;
+use super::waiters::{EndTeller, Teller, Waiter};
 use crate::grace::after;
 use crate::kill::PodStopped;
 use crate::syncer::UpdateKind;
@@ -79,6 +79,8 @@ pub(super) struct Record {
     pub(super) restart_requested: bool,
     /// The runtime was seen to run something of this UID.
     pub(super) observed_runtime: bool,
+    /// Everyone who waits until the pod holds nothing any more; there rarely is anyone.
+    pub(super) freed: Option<Teller<()>>,
 }
 
 /// An update that no task has consumed yet. A newer one replaces it.
@@ -154,6 +156,7 @@ impl Record {
             evicted: false,
             restart_requested: false,
             observed_runtime: false,
+            freed: None,
         }
     }
 
@@ -204,10 +207,21 @@ impl Record {
         }
     }
 
+    /// Whoever waits here is told when the pod holds nothing any more. `None`: that is so already.
+    pub(super) fn until_freed(&mut self) -> Option<Waiter<()>> {
+        if self.lifecycle == Lifecycle::Finished && !self.has_leftover() {
+            return None;
+        }
+        Some(self.freed.get_or_insert_with(Teller::new).waiter())
+    }
+
     /// The containers are gone: tells everyone who waits.
     pub(super) fn mark_stopped(&mut self, lifecycle: Lifecycle, stopped: Arc<PodStopped>) {
         self.lifecycle = lifecycle;
         self.failures = 0;
+        if lifecycle == Lifecycle::Finished {
+            self.freed = None;
+        }
         if let Some(ending) = self.ending.as_mut() {
             ending.in_flight = None;
             ending.acknowledged = true;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::Inner;
 use super::state::{Outcome, Work};
 use crate::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced};
-use crate::{Event, Grace, Pod, PodLabel, PodUid, RuntimePod};
+use crate::{Event, Grace, Pod, PodLabel, PodUid, RuntimePod, error_chain};
 
 /// Carries out the steps of one pod until there is nothing to do.
 pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generation: u64) {
@@ -159,7 +159,7 @@ impl Done {
     }
 
     fn failed(pod: PodLabel, error: &SyncError) -> Self {
-        let told = Told::Failure { pod, error: error.chain() };
+        let told = Told::Failure { pod, error: error_chain(error) };
         Self { outcome: Outcome::Failed(error.retry), told: Some(told) }
     }
 }

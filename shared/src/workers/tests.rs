@@ -5,16 +5,14 @@ mod lifecycle;
 mod random;
 mod schedules;
 mod static_pods;
+mod volumes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1 as api;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
 use super::{PodWorkers, WorkerTimes};
-use crate::fake::{FakeRecorder, FakeSyncer};
-use crate::{KillReason, KillRequest, Pod, PodUid};
+use crate::fake::{FakeRecorder, FakeSyncer, pod, pod_with, static_pod};
+use crate::{KillReason, KillRequest, PodUid};
 
 struct Bench {
     workers: PodWorkers<FakeSyncer>,
@@ -27,36 +25,6 @@ fn bench() -> Bench {
     let events = FakeRecorder::default();
     let workers = PodWorkers::new(syncer.clone(), Arc::new(events.clone()), WorkerTimes::default());
     Bench { workers, syncer, events }
-}
-
-fn pod(uid: &str) -> Pod {
-    pod_with(uid, uid, |_| {})
-}
-
-fn pod_with(uid: &str, name: &str, change: impl FnOnce(&mut api::Pod)) -> Pod {
-    let mut object = api::Pod {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: Some("default".to_owned()),
-            uid: Some(uid.to_owned()),
-            ..ObjectMeta::default()
-        },
-        spec: Some(api::PodSpec {
-            containers: vec![api::Container { name: "main".into(), ..api::Container::default() }],
-            termination_grace_period_seconds: Some(30),
-            ..api::PodSpec::default()
-        }),
-        status: None,
-    };
-    change(&mut object);
-    Pod::new(object).unwrap()
-}
-
-fn static_pod(uid: &str, name: &str) -> Pod {
-    pod_with(uid, name, |p| {
-        let source = ("kubernetes.io/config.source".to_owned(), "file".to_owned());
-        p.metadata.annotations = Some([source].into());
-    })
 }
 
 fn uid(text: &str) -> PodUid {

@@ -1,4 +1,4 @@
-//! How everyone who waits for a pod's end learns of it.
+//! How everyone who waits for a turn in a pod's life learns of it.
 
 use std::sync::{Arc, PoisonError};
 
@@ -7,51 +7,57 @@ use tokio::sync::Notify;
 use crate::kill::PodStopped;
 use crate::lock::{Mutex, MutexGuard};
 
-/// The record's end. Dropping it resolves the wait as well: the record is gone, nothing runs, and no
-/// path through the code can forget a caller.
+/// Tells that no container of a pod runs any more, and how they ended.
+pub(super) type EndTeller = Teller<Arc<PodStopped>>;
+
+/// Waits for that.
+pub(super) type EndWaiter = Waiter<Arc<PodStopped>>;
+
+/// The record's end. Dropping it resolves the wait as well: the record is gone, nothing is left to
+/// wait for, and no path through the code can forget a caller.
 #[derive(Debug)]
-pub(super) struct EndTeller(Arc<Shared>);
+pub(super) struct Teller<T: Clone + Default>(Arc<Shared<T>>);
 
 /// A caller's end. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct EndWaiter(Arc<Shared>);
+pub(super) struct Waiter<T>(Arc<Shared<T>>);
 
-#[derive(Debug, Default)]
-struct Shared {
-    word: Mutex<Option<Word>>,
+#[derive(Debug)]
+struct Shared<T> {
+    word: Mutex<Option<Word<T>>>,
     told: Notify,
 }
 
 /// What those who wait are told.
 #[derive(Clone, Debug)]
-enum Word {
-    Stopped(Arc<PodStopped>),
+enum Word<T> {
+    Done(T),
     /// The workers are gone, and nobody will ever know.
     Gone,
 }
 
-// === impl EndTeller ===
+// === impl Teller ===
 
-impl EndTeller {
+impl<T: Clone + Default> Teller<T> {
     pub(super) fn new() -> Self {
-        Self(Arc::default())
+        Self(Arc::new(Shared { word: Mutex::new(None), told: Notify::new() }))
     }
 
-    pub(super) fn waiter(&self) -> EndWaiter {
-        EndWaiter(Arc::clone(&self.0))
+    pub(super) fn waiter(&self) -> Waiter<T> {
+        Waiter(Arc::clone(&self.0))
     }
 
-    /// How the pod ended, once it has.
-    pub(super) fn stopped(&self) -> Option<Arc<PodStopped>> {
+    /// What was told, once it was.
+    pub(super) fn told(&self) -> Option<T> {
         match &*self.0.lock() {
-            Some(Word::Stopped(stopped)) => Some(Arc::clone(stopped)),
+            Some(Word::Done(word)) => Some(word.clone()),
             Some(Word::Gone) | None => None,
         }
     }
 
     /// Tells everyone. The first word stands.
-    pub(super) fn tell(&self, stopped: Arc<PodStopped>) {
-        self.0.tell(Word::Stopped(stopped));
+    pub(super) fn tell(&self, word: T) {
+        self.0.tell(Word::Done(word));
     }
 
     /// Tells everyone that the workers are gone.
@@ -60,24 +66,24 @@ impl EndTeller {
     }
 }
 
-impl Drop for EndTeller {
+impl<T: Clone + Default> Drop for Teller<T> {
     fn drop(&mut self) {
-        self.tell(Arc::default());
+        self.tell(T::default());
     }
 }
 
-// === impl EndWaiter ===
+// === impl Waiter ===
 
-impl EndWaiter {
-    /// Resolves when the pod has ended, or with `None` when the workers are gone. Cancel-safe.
-    pub(super) async fn wait(self) -> Option<Arc<PodStopped>> {
+impl<T: Clone> Waiter<T> {
+    /// Resolves when the word is told, or with `None` when the workers are gone. Cancel-safe.
+    pub(super) async fn wait(self) -> Option<T> {
         loop {
             let told = self.0.told.notified();
             tokio::pin!(told);
             // From here on no word is missed, also one between the look and the wait.
             told.as_mut().enable();
             match &*self.0.lock() {
-                Some(Word::Stopped(stopped)) => return Some(Arc::clone(stopped)),
+                Some(Word::Done(word)) => return Some(word.clone()),
                 Some(Word::Gone) => return None,
                 None => {}
             }
@@ -88,12 +94,12 @@ impl EndWaiter {
 
 // === impl Shared ===
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Option<Word>> {
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, Option<Word<T>>> {
         self.word.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, word: Word) {
+    fn tell(&self, word: Word<T>) {
         let mut slot = self.lock();
         if slot.is_none() {
             *slot = Some(word);

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use winddown_shared::fake::{FakeRecorder, FakeSyncer, Script, Step};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use winddown_shared::fake::{FakeRecorder, FakeSyncer, Script, Step, pod, pod_with, static_pod};
 use winddown_shared::{
     KillReason, KillRequest, Pod, PodUid, PodWorkers, RuntimePod, UpdateKind, WorkerTimes,
 };
@@ -62,37 +62,6 @@ impl Bench {
     fn steps(&self, pod: &Pod) -> Vec<Step> {
         self.syncer.steps(pod.uid())
     }
-}
-
-/// An ordinary pod with a grace of 30 s.
-fn pod(uid: &str) -> Pod {
-    pod_with(uid, uid, |_| {})
-}
-
-fn pod_with(uid: &str, name: &str, change: impl FnOnce(&mut api::Pod)) -> Pod {
-    let mut object = api::Pod {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: Some("default".to_owned()),
-            uid: Some(uid.to_owned()),
-            ..ObjectMeta::default()
-        },
-        spec: Some(api::PodSpec {
-            containers: vec![api::Container { name: "main".into(), ..api::Container::default() }],
-            termination_grace_period_seconds: Some(30),
-            ..api::PodSpec::default()
-        }),
-        status: None,
-    };
-    change(&mut object);
-    Pod::new(object).unwrap()
-}
-
-fn static_pod(uid: &str, name: &str) -> Pod {
-    pod_with(uid, name, |p| {
-        let source = ("kubernetes.io/config.source".to_owned(), "file".to_owned());
-        p.metadata.annotations = Some([source].into());
-    })
 }
 
 fn in_phase(uid: &str, phase: &str) -> Pod {

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use winddown_shared::fake::{FakeRecorder, FakeRuntime};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    Admission, AdmitHandler, DesiredPods, Event, Intake, Lifecycle, Pod, PodKiller, PodUid,
+    Admission, AdmitHandler, DesiredPods, Event, Intake, Lifecycle, Others, Pod, PodKiller, PodUid,
     PodWorkers, Rejection, RuntimeSyncer, WallClock, WallTime, WorkerTimes,
 };
 
@@ -29,8 +29,11 @@ pub(crate) struct Node {
 struct Refuse(watch::Receiver<Vec<PodUid>>);
 
 impl AdmitHandler for Refuse {
-    fn admit(&self, pod: &Pod, others: &dyn Fn() -> Vec<Pod>) -> Result<(), Rejection> {
-        assert!(others().iter().all(|other| other.uid() != pod.uid()), "a pod is its own rival");
+    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
+        assert!(
+            others.staying().iter().all(|other| other.uid() != pod.uid()),
+            "a pod is its own rival"
+        );
         if !self.0.borrow().contains(pod.uid()) {
             return Ok(());
         }

@@ -15,7 +15,7 @@ impl MakeRoom for Always {
 struct Gate(Option<&'static str>);
 
 impl AdmitHandler for Gate {
-    fn admit(&self, _: &Pod, _: &dyn Fn() -> Vec<Pod>) -> Result<(), Rejection> {
+    fn admit(&self, _: &Pod, _: &Others) -> Result<(), Rejection> {
         match self.0 {
             None => Ok(()),
             Some(reason) => {
@@ -25,8 +25,8 @@ impl AdmitHandler for Gate {
     }
 }
 
-fn nobody() -> Vec<Pod> {
-    Vec::new()
+fn nobody() -> Others {
+    Others::none()
 }
 
 fn too_large(uid: &str) -> Pod {
@@ -39,9 +39,13 @@ fn critical(spec: &Value) -> Pod {
     pod("u", &spec)
 }
 
+fn plan() -> RoomPlan {
+    RoomPlan { victims: vec![], message: "two pods are ending".into(), signal: None }
+}
+
 fn decide(room: Room) -> Verdict {
     let fit = NodeFit::new(Arc::new(machine1())).with_preemption(Always(room));
-    Admission::default().then(fit).decide(&too_large("u"), &nobody)
+    Admission::default().then(fit).decide(&too_large("u"), &nobody())
 }
 
 fn refused(verdict: Verdict) -> (String, String) {
@@ -54,10 +58,10 @@ fn the_first_refusal_wins_and_nobody_behind_it_is_asked() {
     let recording = Recording::default();
     let fit = || NodeFit::new(Arc::new(machine1())).with_preemption(recording.clone());
     let shut = Admission::default().then(Gate(Some("NodeShutdown"))).then(fit());
-    assert_eq!(refused(shut.decide(&too_large("u"), &nobody)).0, "NodeShutdown");
+    assert_eq!(refused(shut.decide(&too_large("u"), &nobody())).0, "NodeShutdown");
     assert!(recording.0.lock().unwrap().is_empty(), "no room is made for a refused pod");
     let open = Admission::default().then(Gate(None)).then(fit()).then(Gate(Some("Later")));
-    let rejection = open.admit(&too_large("u"), &nobody).unwrap_err();
+    let rejection = open.admit(&too_large("u"), &nobody()).unwrap_err();
     assert_eq!(&*rejection.reason, "OutOfcpu");
     assert_eq!(
         rejection.status_message(),
@@ -68,10 +72,10 @@ fn the_first_refusal_wins_and_nobody_behind_it_is_asked() {
 
 #[test]
 fn what_becomes_of_the_pod_is_what_the_hook_says() {
-    assert_eq!(decide(Room::Made), Verdict::Admitted);
-    let message: Arc<str> = "two pods are ending".into();
-    let coming = Room::Coming { message: message.clone() };
-    assert_eq!(decide(coming.clone()), Verdict::Waiting { message });
+    assert!(matches!(decide(Room::Made), Verdict::Admitted));
+    let coming = Room::Coming(plan());
+    let Verdict::Waiting(waits) = decide(coming.clone()) else { panic!("it does not wait") };
+    assert_eq!(waits.message, plan().message);
     let failed = decide(Room::Failed("preemption: error finding a set".into()));
     let expected = "Unexpected error while attempting to recover from admission failure: \
                     preemption: error finding a set";
@@ -81,8 +85,17 @@ fn what_becomes_of_the_pod_is_what_the_hook_says() {
     assert_eq!(refused(none), ("UnknownReason".into(), unknown.into()));
 
     let fit = NodeFit::new(Arc::new(machine1())).with_preemption(Always(coming));
-    let rejection = fit.admit(&too_large("u"), &nobody).unwrap_err();
-    assert!(rejection.passing, "who cannot let a pod wait may ask again");
+    let rejection = fit.admit(&too_large("u"), &nobody()).unwrap_err();
+    assert_eq!(&*rejection.reason, "OutOfcpu", "now it may not start, whatever could be done");
+}
+
+#[test]
+fn a_pod_that_a_later_check_refuses_gets_no_room() {
+    let fit = || NodeFit::new(Arc::new(machine1())).with_preemption(Always(Room::Coming(plan())));
+    let refusing = Admission::default().then(fit()).then(Gate(Some("AppArmor")));
+    assert_eq!(refused(refusing.decide(&too_large("u"), &nobody())).0, "AppArmor");
+    let two = Admission::default().then(fit()).then(Gate(None)).then(fit());
+    assert!(matches!(two.decide(&too_large("u"), &nobody()), Verdict::Waiting(_)));
 }
 
 #[test]
@@ -91,9 +104,9 @@ fn a_node_that_was_never_read_lets_nothing_in() {
     let admission = Admission::default().then(NodeFit::new(receiver));
     let small = pod("u", &asks(&json!({"cpu": "1m"})));
     let expected = ("InvalidNodeInfo".into(), "Kubelet cannot get node info.".into());
-    assert_eq!(refused(admission.decide(&small, &nobody)), expected);
+    assert_eq!(refused(admission.decide(&small, &nobody())), expected);
     sender.send_replace(Some(Arc::new(machine1())));
-    assert_eq!(admission.decide(&small, &nobody), Verdict::Admitted);
+    assert!(matches!(admission.decide(&small, &nobody()), Verdict::Admitted));
 }
 
 #[test]
@@ -102,7 +115,7 @@ fn no_room_is_made_for_a_pod_of_another_system() {
     let fit = NodeFit::new(Arc::new(machine1())).with_preemption(recording.clone());
     let mut spec = asks(&json!({"cpu": "1"}));
     spec["os"] = json!({"name": "windows"});
-    assert_eq!(&*fit.admit(&critical(&spec), &nobody).unwrap_err().reason, "PodOSNotSupported");
+    assert_eq!(refused(fit.decide(&critical(&spec), &nobody())).0, "PodOSNotSupported");
     assert!(recording.0.lock().unwrap().is_empty());
 }
 

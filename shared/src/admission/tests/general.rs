@@ -155,7 +155,10 @@ fn every_failure_is_found_in_order() {
         let source = Remembered { cached: Arc::new(cached), fresh: fresh.map(Arc::new) };
         let recording = Recording::default();
         let fit = NodeFit::new(source).with_preemption(recording.clone());
-        let answer = fit.admit(&pod, &|| others.clone());
+        let others = Others::new(move || others.clone());
+        let answer = fit.admit(&pod, &others);
+        let verdict = fit.decide(&pod, &others);
+        assert_eq!(matches!(verdict, Verdict::Admitted), answer.is_ok(), "{what}");
         assert_eq!(*recording.0.lock().unwrap(), expected, "{what}");
         let first = expected.first().map(AdmissionFailure::reason);
         let reason = answer.err().map(|rejection| rejection.reason.to_string());

@@ -12,8 +12,13 @@ use crate::{KillReason, PodUid};
 impl State {
     /// The workers are gone: everyone who waits for an end is told so.
     pub(in crate::workers) fn give_up(&self) {
-        for ending in self.records.values().filter_map(|record| record.ending.as_ref()) {
-            ending.done.give_up();
+        for record in self.records.values() {
+            if let Some(ending) = &record.ending {
+                ending.done.give_up();
+            }
+            if let Some(freed) = &record.freed {
+                freed.give_up();
+            }
         }
     }
 

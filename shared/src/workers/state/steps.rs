@@ -231,6 +231,7 @@ impl State {
         let record = self.current(uid, generation)?;
         record.lifecycle = Lifecycle::Finished;
         record.failures = 0;
+        record.freed = None;
         record.pending = None;
         record.mirror = None;
         if !record.is_static {

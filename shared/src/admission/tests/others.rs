@@ -1,0 +1,112 @@
+//! The sum over the pods that are there.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::admission::Places;
+
+fn names(pods: &[Pod]) -> Vec<String> {
+    pods.iter().map(|pod| pod.uid().to_string()).collect()
+}
+
+fn ranked(uid: &str, priority: i32, cpu: &str) -> Pod {
+    let mut spec = asks(&json!({"cpu": cpu}));
+    spec["priority"] = json!(priority);
+    pod(uid, &spec)
+}
+
+#[test]
+fn to_judge_ten_thousand_pods_each_is_looked_at_once() {
+    const PODS: usize = 10_000;
+    let mut large = machine1();
+    let asked = [("cpu", "100000"), ("memory", "100000Gi"), ("pods", "20000")];
+    large.allocatable = asked.into_iter().collect();
+    let admission = Admission::default().then(NodeFit::new(Arc::new(large)));
+    let there: Vec<Pod> = (0..PODS / 10)
+        .map(|i| pod(&format!("there{i}"), &asks(&json!({"cpu": "1m", "memory": "1Mi"}))))
+        .collect();
+    let mut others = Others::new(move || there.clone());
+    for i in 0..PODS {
+        let new = pod(&format!("new{i}"), &asks(&json!({"cpu": "1m", "memory": "1Mi"})));
+        assert_eq!(admission.admit(&new, &others), Ok(()));
+        others.add(&new);
+    }
+    assert_eq!(others.visits(), PODS + PODS / 10);
+}
+
+#[test]
+fn nobody_is_listed_for_a_check_that_does_not_look() {
+    let others = Others::new(|| panic!("listed"));
+    let admission = Admission::default();
+    assert_eq!(admission.admit(&pod("u", &asks(&json!({}))), &others), Ok(()));
+}
+
+#[test]
+fn a_pod_that_is_added_before_the_list_is_read_counts_once() {
+    let one = ranked("one", 0, "2m");
+    let mut others = Others::new({
+        let one = one.clone();
+        move || vec![one.clone()]
+    });
+    others.add(&one);
+    others.add(&one);
+    assert_eq!(others.used_beside(&ranked("new", 0, "1m")).requests.cpu_milli(), 2);
+    others.add(&one);
+    assert_eq!(others.used_beside(&ranked("new", 0, "1m")).pods, 1);
+}
+
+#[test]
+fn ending_pods_count_and_cannot_be_chosen() {
+    let (stays, ends) = (ranked("stays", 0, "2m"), ranked("ends", 0, "3m"));
+    let places = move || Places { staying: vec![stays.clone()], ending: vec![ends.clone()] };
+    let others = Others::of(places);
+    assert_eq!(names(others.staying()), ["stays"]);
+    assert_eq!(others.used_beside(&ranked("new", 0, "1m")).requests.cpu_milli(), 5);
+}
+
+#[test]
+fn room_that_is_promised_is_taken_for_all_but_those_who_may_preempt() {
+    let mut others = Others::none();
+    let waits = ranked("waits", 2_000_000_000, "4m");
+    others.promise(&waits);
+    let used = |pod: &Pod| others.used_beside(pod).requests.cpu_milli();
+    assert_eq!(used(&ranked("ordinary", 10, "1m")), 4);
+    assert_eq!(used(&ranked("equal", 2_000_000_000, "1m")), 4);
+    assert_eq!(used(&ranked("higher", 2_000_001_000, "1m")), 0);
+    assert_eq!(used(&waits), 0, "it does not compete with itself");
+    assert!(others.staying().is_empty(), "and does not run, so that it could be chosen");
+}
+
+proptest! {
+    /// The running sum is what adding all up would give.
+    #[test]
+    fn the_running_sum_is_the_sum(
+        cpus in proptest::collection::vec((0_u8..9, 0_u16..6, any::<bool>()), 1..16),
+        split in 0_usize..16,
+    ) {
+        let pods: Vec<Pod> = cpus.iter().enumerate().map(|(i, (cpu, port, any))| {
+            let ports = match port {
+                0 => json!([]),
+                _ if *any => json!([{"containerPort": 1, "hostPort": port}]),
+                _ => json!([{"containerPort": 1, "hostPort": port, "hostIP": "10.0.0.1"}]),
+            };
+            let requests = json!({"requests": {"cpu": cpu.to_string(), "example.com/a": "1"}});
+            pod(&format!("p{i}"), &json!({
+                "containers": [{"name": "c", "ports": ports, "resources": requests}],
+            }))
+        }).collect();
+        let split = split.min(pods.len());
+        let first = pods[..split].to_vec();
+        let mut others = Others::new(move || first.clone());
+        others.staying();
+        for (i, pod) in pods.iter().enumerate() {
+            // Those that are there already are asked about again, the others are new.
+            let here = &pods[..i.max(split)];
+            let (sum, all) = (others.used_beside(pod), NodeUse::beside(pod, here));
+            prop_assert_eq!(sum.pods, all.pods);
+            prop_assert_eq!(&sum.requests, &all.requests);
+            prop_assert_eq!(sum.ports.conflict(pod), all.ports.conflict(pod));
+            others.add(pod);
+        }
+    }
+}

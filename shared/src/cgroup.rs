@@ -1,0 +1,164 @@
+//! What the files of a control group say. Pure: whoever reads the files hands in their text.
+//!
+//! Both versions are understood, and any bytes are: what does not parse is absent.
+
+/// The memory of one cgroup, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CgroupMemory {
+    /// All of it, page cache included.
+    pub usage: u64,
+    /// The page cache that was not used lately.
+    pub inactive_file: u64,
+    /// The page cache that was used lately.
+    pub active_file: u64,
+    /// Kernel objects that can be dropped; version 1 does not tell.
+    pub slab_reclaimable: u64,
+    /// What it may not go above; none without a limit.
+    pub limit: Option<u64>,
+}
+
+/// How often a cgroup (version 2) met its limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CgroupMemoryEvents {
+    /// Slowed down at `memory.high`.
+    pub high: u64,
+    /// Memory had to be given back at `memory.max`.
+    pub max: u64,
+    /// It could not be.
+    pub oom: u64,
+    /// Processes killed for it.
+    pub oom_kill: u64,
+}
+
+/// A limit at or above this is none: version 1 writes the largest number of whole pages.
+const UNLIMITED: u64 = 1 << 62;
+
+impl CgroupMemory {
+    /// Takes `memory.current` (or `memory.usage_in_bytes`) and `memory.stat`, and if there is one
+    /// `memory.max` (or `memory.limit_in_bytes`). None if the usage or the statistics lack what the
+    /// working set is made of.
+    pub fn parse(usage: &[u8], stat: &[u8], limit: Option<&[u8]>) -> Option<Self> {
+        let stat = MemoryStat::parse(stat);
+        Some(Self {
+            usage: cgroup_number(usage)?,
+            inactive_file: stat.inactive_file?,
+            active_file: stat.active_file.unwrap_or(0),
+            slab_reclaimable: stat.slab_reclaimable.unwrap_or(0),
+            limit: limit.and_then(cgroup_number).filter(|&limit| limit < UNLIMITED),
+        })
+    }
+
+    /// What cannot be had back without work: the usage without the page cache that was not used
+    /// lately. The kubelet's measure.
+    pub fn working_set(&self) -> u64 {
+        self.usage.saturating_sub(self.inactive_file)
+    }
+
+    /// What the kernel can give back under pressure: the whole page cache and droppable objects. Never
+    /// more than the usage.
+    pub fn reclaimable(&self) -> u64 {
+        let cache = self.inactive_file.saturating_add(self.active_file);
+        cache.saturating_add(self.slab_reclaimable).min(self.usage)
+    }
+}
+
+/// The parts of `memory.stat` that count here; of version 1 those with descendants, if it has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStat {
+    /// The page cache that was not used lately, in bytes.
+    pub inactive_file: Option<u64>,
+    /// The page cache that was used lately, in bytes.
+    pub active_file: Option<u64>,
+    /// Kernel objects that can be dropped, in bytes.
+    pub slab_reclaimable: Option<u64>,
+}
+
+impl MemoryStat {
+    /// Reads the text; lines that are none are passed over.
+    pub fn parse(stat: &[u8]) -> Self {
+        let (mut own, mut total) = (Self::default(), Self::default());
+        for (key, value) in keyed(stat) {
+            let place = match key {
+                b"inactive_file" => &mut own.inactive_file,
+                b"active_file" => &mut own.active_file,
+                b"slab_reclaimable" => &mut own.slab_reclaimable,
+                b"total_inactive_file" => &mut total.inactive_file,
+                b"total_active_file" => &mut total.active_file,
+                _ => continue,
+            };
+            *place = Some(value);
+        }
+        Self {
+            inactive_file: total.inactive_file.or(own.inactive_file),
+            active_file: total.active_file.or(own.active_file),
+            slab_reclaimable: own.slab_reclaimable,
+        }
+    }
+}
+
+impl CgroupMemoryEvents {
+    /// Reads `memory.events`; what is missing counts as never.
+    pub fn parse(text: &[u8]) -> Self {
+        let mut events = Self::default();
+        for (key, value) in keyed(text) {
+            match key {
+                b"high" => events.high = value,
+                b"max" => events.max = value,
+                b"oom" => events.oom = value,
+                b"oom_kill" => events.oom_kill = value,
+                _ => {}
+            }
+        }
+        events
+    }
+}
+
+/// The number that a file of one value holds; none for `max` and for anything else.
+pub fn cgroup_number(text: &[u8]) -> Option<u64> {
+    decimal(text.trim_ascii())
+}
+
+/// The cgroup of a process, from the text of `/proc/PID/cgroup`: its path below the hierarchy that has
+/// `controller`, and whether that is the unified one (version 2).
+///
+/// On a machine with both versions the controller is where version 1 lists it; if no line of version 1
+/// does, it can only be in the unified hierarchy. None for a path that leads elsewhere (`..`: outside
+/// the reader's cgroup namespace) or is not UTF-8.
+pub fn cgroup_of_process<'a>(text: &'a [u8], controller: &str) -> Option<(&'a str, bool)> {
+    let mut unified = None;
+    for line in text.split(|&b| b == b'\n') {
+        let mut fields = line.splitn(3, |&b| b == b':');
+        let (Some(id), Some(names), Some(path)) = (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        if names.split(|&b| b == b',').any(|name| name == controller.as_bytes()) {
+            return inside(path).map(|path| (path, false));
+        }
+        if id == b"0" && names.is_empty() {
+            unified = Some(path);
+        }
+    }
+    inside(unified?).map(|path| (path, true))
+}
+
+fn inside(path: &[u8]) -> Option<&str> {
+    let path = std::str::from_utf8(path).ok()?;
+    (path.starts_with('/') && path.split('/').all(|part| part != "..")).then_some(path)
+}
+
+fn keyed(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
+    text.split(|&b| b == b'\n').filter_map(|line| {
+        let at = line.iter().position(|&b| b == b' ')?;
+        Some((&line[..at], cgroup_number(&line[at..])?))
+    })
+}
+
+fn decimal(digits: &[u8]) -> Option<u64> {
+    // `from_utf8` first: `parse` alone would take a sign.
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests;

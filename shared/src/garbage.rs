@@ -1,0 +1,51 @@
+//! The seam to what a runtime can give back without ending a pod.
+
+use std::time::Duration;
+
+use crate::RuntimeError;
+
+/// Gives back what no running pod needs. A runtime implements it beside [`Runtime`](crate::Runtime).
+///
+/// One call at a time; each is bounded in time, and dropping its future leaves the rest undone.
+pub trait Garbage: Send + Sync + 'static {
+    /// Removes containers that have ended and that no status is told from any more, with their logs.
+    ///
+    /// # Errors
+    /// The runtime did not answer, or refused one; the others are removed.
+    fn remove_dead_containers(&self) -> impl Future<Output = Result<Freed, RuntimeError>> + Send;
+
+    /// Removes images that no container, running or not, and no known pod names, and that have been
+    /// there for `min_age`. A runtime without images removes none.
+    ///
+    /// # Errors
+    /// The runtime did not answer, or refused one; the others are removed.
+    fn remove_unused_images(
+        &self,
+        min_age: Duration,
+    ) -> impl Future<Output = Result<Freed, RuntimeError>> + Send {
+        let _ = min_age;
+        async { Ok(Freed::default()) }
+    }
+
+    /// Removes log files that were turned away; those that are being written stay.
+    ///
+    /// # Errors
+    /// One could not be removed; the others are.
+    fn remove_turned_logs(&self) -> impl Future<Output = Result<Freed, RuntimeError>> + Send;
+}
+
+/// What was given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Freed {
+    /// Containers, images or files.
+    pub items: u64,
+    /// Bytes, as far as they are known; 0 says nothing.
+    pub bytes: u64,
+}
+
+impl std::ops::AddAssign for Freed {
+    fn add_assign(&mut self, other: Self) {
+        self.items = self.items.saturating_add(other.items);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
