@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Policy;
+use crate::{BudgetReport, Policy};
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +38,20 @@ impl Budget {
         Self { requested, pods: requested.min(given), reserve, delay }
     }
 
+    /// The time until the end that a notice names, `total` after the run's start. All of it but the
+    /// reserve goes to the pods, also when that is more than the policy asks for: a node that is
+    /// lost anyway has no use for it.
+    pub fn of_notice(policy: &Policy, total: Duration) -> Self {
+        let reserve = policy.reserve().min(total / 10);
+        Self { requested: policy.requested(), pods: total - reserve, reserve, delay: None }
+    }
+
+    /// The same when the node is gone `total` after the run's start. Only ever less.
+    pub fn within(self, total: Duration) -> Self {
+        let reserve = self.reserve.min(total / 10);
+        Self { pods: self.pods.min(total - reserve), reserve, ..self }
+    }
+
     /// The same shape for a run that nobody else limits: the pods get `time`.
     pub fn of_drain(policy: &Policy, time: Duration) -> Self {
         Self { requested: time, pods: time, reserve: policy.reserve(), delay: None }
@@ -56,6 +70,14 @@ impl Budget {
     /// When the report must be on disk; after that the node goes without it.
     pub fn report_until(&self) -> Duration {
         self.pods + self.reserve / 8 * 7
+    }
+}
+
+impl BudgetReport {
+    /// What it is the report of.
+    pub(crate) fn budget(&self) -> Budget {
+        let Self { requested, pods, reserve, delay, .. } = *self;
+        Budget { requested, pods, reserve, delay }
     }
 }
 

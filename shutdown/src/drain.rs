@@ -41,7 +41,8 @@ pub struct DrainOrder {
 /// Ends all active pods in shutdown order and tells how it went.
 ///
 /// Touches neither a login manager nor the admission gate: whoever drains shuts the gate first, or
-/// the drain follows pods that come back until its time is over. With a disabled policy, ordinary and critical pods get half of the time each (of
+/// the drain follows pods that come back until its time is over. Pods turn not ready at once, and
+/// stay so after the drain: whoever opens the gate ends that too. With a disabled policy, ordinary and critical pods get half of the time each (of
 /// 60 s, if `time` is none). Firing `cancel` spares the pods not asked yet. The report is
 /// not kept anywhere.
 pub async fn drain<K: PodKiller>(
@@ -53,6 +54,7 @@ pub async fn drain<K: PodKiller>(
     let started_at = order.clock.now();
     let plan = order.plan(&killer.active_pods());
     let budget = Budget::of_drain(&order.policy, plan.deadline);
+    let endpoint_drain = Some(plan.endpoint_drain).filter(|drain| !drain.is_zero());
     let header = ReportHeader {
         trigger: Trigger::Drain,
         node_action: ShutdownKind::Unknown,
@@ -60,7 +62,7 @@ pub async fn drain<K: PodKiller>(
         started_at,
         budget: BudgetReport::new(budget, None),
         notice: None,
-        endpoint_drain: None,
+        endpoint_drain,
         resumed: Vec::new(),
         warnings: Vec::new(),
     };
@@ -76,9 +78,13 @@ pub async fn drain<K: PodKiller>(
         recorder: order.recorder,
         progress: order.progress.clone(),
     };
+    killer.lame_duck(true);
     let run = run_plan(killer, plan, &run_order, cancel).await;
     order.progress.phase(match run.stop {
-        RunStop::Cancelled => ProgressPhase::Cancelled,
+        RunStop::Cancelled => {
+            killer.lame_duck(false);
+            ProgressPhase::Cancelled
+        }
         _ => ProgressPhase::Ended,
     });
     let ended = Ended { at: order.clock.now(), took: started.elapsed() };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use winddown_shared::{AdmitHandler, Pod, Rejection};
+use winddown_shared::{AdmitHandler, Others, Pod, Rejection};
 
 /// Shut while the node goes down. Cheap to clone and to ask; all clones are one gate.
 ///
@@ -56,7 +56,7 @@ impl AdmissionGate {
 }
 
 impl AdmitHandler for AdmissionGate {
-    fn admit(&self, _pod: &Pod, _others: &dyn Fn() -> Vec<Pod>) -> Result<(), Rejection> {
+    fn admit(&self, _pod: &Pod, _others: &Others) -> Result<(), Rejection> {
         self.check()
     }
 }

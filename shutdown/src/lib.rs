@@ -6,6 +6,16 @@
 //! ([`run_plan`]), writes a [`ShutdownReport`] and lets the node go. A shutdown that is called off
 //! spares the groups not yet started and opens the gate again.
 //!
+//! A notice that the node ends at a certain time begins a run like the login manager's word, and
+//! either shortens a run that the other began.
+//!
+//! # Restarts
+//! Where a run stands is on disk ([`RunRecord`]) before it can be seen from outside: before pods
+//! turn not ready for a while, before a group is asked, before the lock goes. An agent that finds
+//! the record of its own boot shuts the gate first, and goes on when the shutdown is heard of: same
+//! start, same deadline, the rest of each grace. A disk that fails or hangs costs a quarter of a
+//! second, once, and a place in memory takes over.
+//!
 //! # Time
 //! There is one deadline, counted from the signal. Each group is guaranteed the time its plan
 //! allows; a group that is done early passes the rest on, so a later group can honour more of its
@@ -20,11 +30,14 @@ mod budget;
 mod controller;
 mod drain;
 mod gate;
+mod journal;
 mod plan;
 mod plan_json;
 mod policy;
 mod progress;
+mod record;
 mod report;
+mod role;
 mod run;
 mod state_file;
 #[cfg(test)]
@@ -38,9 +51,12 @@ pub use plan::{Group, Plan, PlanWarning, PlannedPod, Shrink, plan};
 pub use plan_json::{PlanLineError, plan_json_line};
 pub use policy::{CRITICAL_PRIORITY, GroupPeriod, Policy, PolicyError};
 pub use progress::{GroupProgress, Progress, ProgressPhase, ProgressSender};
+pub use record::{BootClock, RecordError, RecordFile, RecordPlace, RunPhase, RunRecord};
 pub use report::{
-    BudgetReport, GroupReport, Listing, NoticeReport, Outcome, PodEnd, PodReport, ReportSink,
-    ReportStore, ShutdownReport, StoreError, Trigger, render_text,
+    BootMark, BudgetReport, Evidence, GroupReport, LastBoot, Listing, NoticeReport, Outcome,
+    PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport, StoreError, Trigger,
+    last_boot, render_svg, render_text,
 };
+pub use role::Role;
 pub use run::{RunOrder, RunReport, RunStop, run_plan};
 pub use state_file::{StateFile, StateFileError, StateTimes};

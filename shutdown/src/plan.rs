@@ -1,24 +1,34 @@
 //! Which pod ends in which group, with how much time. Pure.
 
-use std::fmt;
 use std::time::Duration;
 
-use winddown_shared::{Pod, PodLabel};
+use winddown_shared::Pod;
 
-use crate::Policy;
 use crate::budget::whole_seconds;
+use crate::policy::Groups;
+use crate::{Policy, Role};
 
+mod divide;
+mod rest;
 mod share;
 #[cfg(test)]
 mod tests;
+mod warning;
+
+pub use warning::PlanWarning;
 
 /// A shutdown as it will go: groups in the order in which they end.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Ascending priority; groups without pods included.
+    /// In the order of their end, which is that of their priorities; groups without pods included.
     pub groups: Vec<Group>,
-    /// The sum of all configured periods.
+    /// The endpoint drain and all configured periods.
     pub requested: Duration,
+    /// How long pods are not ready before the first group gets SIGTERM, counted from the signal.
+    /// Zero without pods, and the first thing to be shortened when time is.
+    pub endpoint_drain: Duration,
+    /// What the policy gives for it.
+    pub(crate) endpoint_drain_wanted: Duration,
     /// When the last group's time is over, counted from the signal.
     pub deadline: Duration,
     /// Present when less time is available than the policy asks for.
@@ -28,9 +38,12 @@ pub struct Plan {
 /// The pods that end together.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The lowest priority that belongs here; lower ones do too if this is the first group.
+    /// The lowest priority that belongs here; lower ones do too if this is the first group. Of a
+    /// role, [`Role::priority`].
     pub priority: i32,
-    /// What the policy gives.
+    /// What its pods are for, if that is what puts them together.
+    pub role: Option<Role>,
+    /// What the policy gives. Of a role, what it comes to with the pods there are.
     pub configured: Duration,
     /// What the group is guaranteed, in whole seconds. Less than `configured` only in a shrunk plan.
     pub allowed: Duration,
@@ -60,64 +73,46 @@ pub struct Shrink {
     pub available: Duration,
 }
 
-/// Something about a plan that its owner should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PlanWarning {
-    /// There is less time than the policy asks for.
-    Shrunk(Shrink),
-    /// A pod asks for more time than it is sure to get.
-    GraceCut {
-        /// The pod.
-        pod: PodLabel,
-        /// Its own grace.
-        wants: Duration,
-        /// What it gets for sure.
-        gets: Duration,
-        /// What it gets if all groups before it end at once.
-        at_most: Duration,
-    },
-}
-
 /// Plans a shutdown of `pods`.
 ///
-/// A pod belongs to the last group whose priority is not above its own, or to the first group; a
-/// pod without a priority counts as 0. With no groups the plan is empty: nothing is ended.
+/// With groups of priorities, a pod belongs to the last group whose priority is not above its own,
+/// or to the first group; a pod without a priority counts as 0. Otherwise its [`Role`] decides.
+/// With no groups the plan is empty: nothing is ended.
 ///
 /// When `available` (counted from the signal) is less than the policy asks for, the plan shrinks.
-/// First goes the time of groups without pods; then time that no pod of the group asks for; then
-/// the longest groups are cut to a common length until the rest fits, so no group falls below an
-/// equal share. Left-over seconds go to the highest priorities. More time never shortens anyone's.
+/// First goes the time of groups without pods and time that no pod of the group asks for; then the
+/// endpoint drain; then the longest groups are cut to a common length until the rest fits, so no
+/// group falls below an equal share. Left-over seconds go to the last groups. More time never
+/// shortens anyone's.
 pub fn plan(pods: &[Pod], policy: &Policy, available: Option<Duration>) -> Plan {
     let requested = policy.requested();
-    let mut groups: Vec<Group> = policy
-        .groups()
-        .iter()
-        .map(|group| Group {
-            priority: group.priority,
-            configured: group.period,
-            allowed: group.period,
-            latest_end: Duration::ZERO,
-            pods: Vec::new(),
-        })
-        .collect();
+    let mut groups = empty_groups(policy);
     for pod in pods {
         if let Some(group) = group_index(&groups, pod) {
             groups[group].pods.push(PlannedPod { pod: pod.clone(), grace: Duration::ZERO });
         }
     }
+    if let Groups::ByRole { total, later } = policy.groups() {
+        divide::by_role(&mut groups, *total, *later);
+    }
 
+    let endpoint_drain_wanted = policy.endpoint_drain();
+    let mut endpoint_drain = match groups.iter().all(|group| group.pods.is_empty()) {
+        true => Duration::ZERO,
+        false => endpoint_drain_wanted,
+    };
     let deadline = available.map_or(requested, |available| available.min(requested));
     let shrunk = (deadline < requested).then_some(Shrink { requested, available: deadline });
     if shrunk.is_some() {
-        shrink(&mut groups, deadline);
+        endpoint_drain = divide::shrink(&mut groups, endpoint_drain, deadline);
     }
     for group in &mut groups {
         for planned in &mut group.pods {
             planned.grace = planned.pod.own_grace().unwrap_or(group.allowed).min(group.allowed);
         }
     }
-    let mut plan = Plan { groups, requested, deadline, shrunk };
+    let mut plan =
+        Plan { groups, requested, endpoint_drain, endpoint_drain_wanted, deadline, shrunk };
     plan.set_latest_ends();
     plan
 }
@@ -128,6 +123,21 @@ impl Plan {
     /// How many pods the plan ends.
     pub fn pod_count(&self) -> usize {
         self.groups.iter().map(|group| group.pods.len()).sum()
+    }
+
+    /// The time that the pods of each group are sure of, in whole seconds, whatever the groups
+    /// before it take. More than the group is allowed for the first one with pods: it may use what
+    /// nobody else needs.
+    pub fn sure(&self) -> Vec<Duration> {
+        let mut begun = self.endpoint_drain;
+        let sure = |group: &Group| {
+            let sure = whole_seconds(group.latest_end.saturating_sub(begun)).max(group.allowed);
+            if !group.pods.is_empty() {
+                begun = group.latest_end;
+            }
+            sure
+        };
+        self.groups.iter().map(sure).collect()
     }
 
     /// Moves the deadline to `deadline` if that is later: every group may use the added time.
@@ -142,19 +152,6 @@ impl Plan {
         self.deadline += delay;
         self.set_latest_ends();
         self
-    }
-
-    /// What the operator should know before it happens.
-    pub fn warnings(&self) -> Vec<PlanWarning> {
-        let cuts = self.groups.iter().flat_map(|group| {
-            group.pods.iter().filter_map(|planned| {
-                let wants = planned.pod.own_grace().filter(|own| *own > planned.grace)?;
-                let at_most = wants.min(group.latest_end);
-                let pod = planned.pod.label().clone();
-                Some(PlanWarning::GraceCut { pod, wants, gets: planned.grace, at_most })
-            })
-        });
-        self.shrunk.map(PlanWarning::Shrunk).into_iter().chain(cuts).collect()
     }
 
     /// The group that `pod` belongs to; none in an empty plan.
@@ -173,67 +170,43 @@ impl Plan {
     }
 }
 
-// === impl PlanWarning ===
+// === impl Group ===
 
-impl fmt::Display for PlanWarning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Shrunk(Shrink { requested, available }) => write!(
-                f,
-                "the groups ask for {requested:?} but only {available:?} is available: the plan \
-                 is shortened"
-            ),
-            Self::GraceCut { pod, wants, gets, at_most } if gets == at_most => {
-                write!(f, "pod {pod} asks for {wants:?} and gets {gets:?}")
-            }
-            Self::GraceCut { pod, wants, gets, at_most } => write!(
-                f,
-                "pod {pod} asks for {wants:?} and is sure of {gets:?} (up to {at_most:?} if the \
-                 groups before it end sooner)"
-            ),
+impl Group {
+    /// The group's name for people, `ordinary pods`; none where a priority is all that is known.
+    pub fn name(&self) -> Option<&'static str> {
+        self.role.map(Role::name)
+    }
+}
+
+fn empty_groups(policy: &Policy) -> Vec<Group> {
+    let group = |priority, role, period| Group {
+        priority,
+        role,
+        configured: period,
+        allowed: period,
+        latest_end: Duration::ZERO,
+        pods: Vec::new(),
+    };
+    match policy.groups() {
+        Groups::ByPriority(groups) => {
+            groups.iter().map(|of| group(of.priority, None, of.period)).collect()
         }
+        Groups::ByRole { .. } => Role::ALL
+            .iter()
+            .map(|role| group(role.priority(), Some(*role), Duration::ZERO))
+            .collect(),
     }
 }
 
 /// `groups` ascend. Linear in pods over all, logarithmic in groups.
 fn group_index(groups: &[Group], pod: &Pod) -> Option<usize> {
-    if groups.is_empty() {
-        return None;
+    let first = groups.first()?;
+    if first.role.is_some() {
+        let role = Some(Role::of(pod));
+        return groups.iter().position(|group| group.role == role);
     }
-    let priority = pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
+    let priority = pod.priority_or_zero();
     let not_above = groups.partition_point(|group| group.priority <= priority);
     Some(not_above.saturating_sub(1))
-}
-
-fn shrink(groups: &mut [Group], available: Duration) {
-    let seconds = available.as_secs();
-    let used: Vec<u64> = groups.iter().map(|group| useful_time(group).as_secs()).collect();
-    let mut shares = share::level(&used, seconds);
-
-    // What no pod asked for still helps a slow stop, so spare seconds go back where they came from.
-    let spare = seconds - shares.iter().sum::<u64>();
-    let rest: Vec<u64> = groups
-        .iter()
-        .zip(&used)
-        .map(|(group, used)| match group.pods.is_empty() {
-            true => 0,
-            false => group.configured.as_secs() - used,
-        })
-        .collect();
-    for (share, more) in shares.iter_mut().zip(share::level(&rest, spare)) {
-        *share += more;
-    }
-    for (group, share) in groups.iter_mut().zip(shares) {
-        group.allowed = Duration::from_secs(share);
-    }
-}
-
-/// The longest time any pod of the group asks for, within the group's period. One second at least:
-/// no stop takes less.
-fn useful_time(group: &Group) -> Duration {
-    let longest =
-        group.pods.iter().map(|planned| planned.pod.own_grace().unwrap_or(group.configured)).max();
-    longest.map_or(Duration::ZERO, |longest| {
-        whole_seconds(longest).max(Duration::from_secs(1)).min(group.configured)
-    })
 }

@@ -48,7 +48,7 @@ pub enum PlanLineError {
 /// Plans one line: `{"id", "config", "pods"}` in, `{"id", "groups", "periodRequested"}` out.
 ///
 /// `config` holds the shutdown fields of the configuration file, `pods` full pod objects. Other
-/// fields are ignored. A pod without a namespace is in `default`; one without a UID is named by its
+/// fields are ignored. What `config` leaves out is off: the order of roles too has to be asked for. A pod without a namespace is in `default`; one without a UID is named by its
 /// place.
 ///
 /// # Errors
@@ -83,6 +83,18 @@ struct Config {
     shutdown_grace_period: Option<String>,
     shutdown_grace_period_critical_pods: Option<String>,
     shutdown_grace_period_by_pod_priority: Option<Vec<GroupPeriod>>,
+    #[serde(default)]
+    shutdown_order: Order,
+    shutdown_endpoint_drain_period: Option<String>,
+}
+
+/// `shutdownOrder`. In a line, what is not written is not there: the kubelet's order.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Order {
+    Role,
+    #[default]
+    Priority,
 }
 
 #[derive(Serialize)]
@@ -98,6 +110,8 @@ struct Answer<'a> {
 #[serde(rename_all = "camelCase")]
 struct AnswerGroup<'a> {
     priority: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'static str>,
     shutdown_grace_period_seconds: u64,
     pods: Vec<AnswerPod<'a>>,
 }
@@ -116,16 +130,20 @@ impl Config {
         let total = period("shutdownGracePeriod", self.shutdown_grace_period)?;
         let critical =
             period("shutdownGracePeriodCriticalPods", self.shutdown_grace_period_critical_pods)?;
-        match self.shutdown_grace_period_by_pod_priority {
+        let drain = period("shutdownEndpointDrainPeriod", self.shutdown_endpoint_drain_period)?;
+        let policy = match self.shutdown_grace_period_by_pod_priority {
             Some(groups) if !groups.is_empty() => {
                 if !total.is_zero() || !critical.is_zero() {
                     return Err(PlanLineError::Policy(PolicyError::BothForms));
                 }
                 Policy::by_priority(groups)
             }
-            _ => Policy::from_periods(total, critical),
-        }
-        .map_err(PlanLineError::Policy)
+            _ => match self.shutdown_order {
+                Order::Role => Policy::by_role(total, critical),
+                Order::Priority => Policy::from_periods(total, critical),
+            },
+        };
+        policy.map(|policy| policy.with_endpoint_drain(drain)).map_err(PlanLineError::Policy)
     }
 }
 
@@ -145,6 +163,7 @@ impl<'a> Answer<'a> {
             .iter()
             .map(|group| AnswerGroup {
                 priority: group.priority,
+                name: group.name(),
                 shutdown_grace_period_seconds: group.allowed.as_secs(),
                 pods: pods(group),
             })

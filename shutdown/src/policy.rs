@@ -1,8 +1,10 @@
-//! What the operator configured: which priorities form a group, and how long each group gets.
+//! What the operator configured: which pods form a group, and how long each group gets.
 
 use std::time::Duration;
 
 use serde::Deserialize;
+
+use crate::budget::whole_seconds;
 
 #[cfg(test)]
 mod tests;
@@ -26,11 +28,22 @@ pub struct GroupPeriod {
     pub shutdown_grace_period_seconds: i64,
 }
 
-/// The groups in ascending priority, and the reserve. Valid by construction.
+/// Groups, the time before them and the time after them. Valid by construction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    groups: Vec<GroupPolicy>,
+    groups: Groups,
+    endpoint_drain: Duration,
     reserve: Duration,
+}
+
+/// What makes the groups of a [`Policy`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Groups {
+    /// Ranges of priorities, ascending; none of them disables.
+    ByPriority(Vec<GroupPolicy>),
+    /// What pods are for. Whole seconds; `later` is the part that ordinary pods cannot take from
+    /// the others.
+    ByRole { total: Duration, later: Duration },
 }
 
 /// One group of a [`Policy`]; whole seconds.
@@ -96,7 +109,11 @@ pub enum PolicyError {
 impl Policy {
     /// A policy that ends no pods: a shutdown is not delayed.
     pub fn disabled() -> Self {
-        Self { groups: Vec::new(), reserve: DEFAULT_RESERVE }
+        Self {
+            groups: Groups::ByPriority(Vec::new()),
+            endpoint_drain: Duration::ZERO,
+            reserve: DEFAULT_RESERVE,
+        }
     }
 
     /// The two-field form: `shutdownGracePeriod` and `shutdownGracePeriodCriticalPods`.
@@ -107,33 +124,33 @@ impl Policy {
     /// # Errors
     /// `critical` exceeds `total`, either is between zero and one second, or more than a year.
     pub fn from_periods(total: Duration, critical: Duration) -> Result<Self, PolicyError> {
-        for (field, value) in
-            [("shutdownGracePeriod", total), ("shutdownGracePeriodCriticalPods", critical)]
-        {
-            if !value.is_zero() && value < Duration::from_secs(1) {
-                return Err(PolicyError::BelowOneSecond { field, value: go_text(value) });
-            }
-        }
-        if total > LONGEST {
-            return Err(PolicyError::TooLong);
-        }
-        let Some(ordinary) = total.checked_sub(critical) else {
-            return Err(PolicyError::CriticalLongerThanTotal {
-                total: go_text(total),
-                critical: go_text(critical),
-            });
-        };
+        let ordinary = check_periods(total, critical)?;
         if total.is_zero() {
             return Ok(Self::disabled());
         }
-        let group = |priority, period| GroupPolicy {
-            priority,
-            period: crate::budget::whole_seconds(period),
-        };
+        let group = |priority, period| GroupPolicy { priority, period: whole_seconds(period) };
         Ok(Self {
-            groups: vec![group(0, ordinary), group(CRITICAL_PRIORITY, critical)],
+            groups: Groups::ByPriority(vec![
+                group(0, ordinary),
+                group(CRITICAL_PRIORITY, critical),
+            ]),
             ..Self::disabled()
         })
+    }
+
+    /// The two-field form in the order of roles ([`Role`](crate::Role)): ordinary pods get
+    /// `total - critical` and what the others do not ask for; the others share `critical` and what
+    /// ordinary pods do not ask for. A total of zero disables.
+    ///
+    /// # Errors
+    /// As [`Policy::from_periods`].
+    pub fn by_role(total: Duration, critical: Duration) -> Result<Self, PolicyError> {
+        check_periods(total, critical)?;
+        let (total, later) = (whole_seconds(total), whole_seconds(critical));
+        match total.is_zero() {
+            true => Ok(Self::disabled()),
+            false => Ok(Self { groups: Groups::ByRole { total, later }, ..Self::disabled() }),
+        }
     }
 
     /// The list form: `shutdownGracePeriodByPodPriority`, in any order. An empty list disables.
@@ -158,7 +175,7 @@ impl Policy {
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0].priority == pair[1].priority) {
             return Err(PolicyError::Duplicate { priority: twice[0].priority });
         }
-        Ok(Self { groups: sorted, ..Self::disabled() })
+        Ok(Self { groups: Groups::ByPriority(sorted), ..Self::disabled() })
     }
 
     /// Keeps `reserve` back at the end of a shutdown for the report and the last status (2 s unless
@@ -167,17 +184,40 @@ impl Policy {
         Self { reserve: reserve.min(LONGEST), ..self }
     }
 
+    /// Lets pods be not ready for `drain` before the first SIGTERM, so that whoever balances load
+    /// turns away from them (k8s#116965). Beside the groups' time, not part of it.
+    pub fn with_endpoint_drain(self, drain: Duration) -> Self {
+        Self { endpoint_drain: drain.min(LONGEST), ..self }
+    }
+
     /// Whether a shutdown ends pods at all.
     pub fn is_enabled(&self) -> bool {
-        !self.groups.is_empty()
+        match &self.groups {
+            Groups::ByPriority(groups) => !groups.is_empty(),
+            Groups::ByRole { .. } => true,
+        }
+    }
+
+    /// The time from the signal to the last group's end: the endpoint drain and all groups,
+    /// populated or not.
+    pub fn requested(&self) -> Duration {
+        self.endpoint_drain() + self.periods()
     }
 
     /// The time all groups ask for together, populated or not.
-    pub fn requested(&self) -> Duration {
-        self.groups.iter().map(|group| group.period).sum()
+    pub(crate) fn periods(&self) -> Duration {
+        match &self.groups {
+            Groups::ByPriority(groups) => groups.iter().map(|group| group.period).sum(),
+            Groups::ByRole { total, .. } => *total,
+        }
     }
 
-    /// The delay to ask the login manager for: the groups' time and the reserve.
+    /// How long pods are to be not ready before the first SIGTERM; zero if no pods are ended.
+    pub fn endpoint_drain(&self) -> Duration {
+        if self.is_enabled() { self.endpoint_drain } else { Duration::ZERO }
+    }
+
+    /// The delay to ask the login manager for: the endpoint drain, the groups' time and the reserve.
     pub fn delay_wanted(&self) -> Duration {
         if self.is_enabled() { self.requested() + self.reserve } else { Duration::ZERO }
     }
@@ -187,9 +227,27 @@ impl Policy {
         self.reserve
     }
 
-    pub(crate) fn groups(&self) -> &[GroupPolicy] {
+    pub(crate) fn groups(&self) -> &Groups {
         &self.groups
     }
+}
+
+/// The ordinary pods' part of `total`.
+fn check_periods(total: Duration, critical: Duration) -> Result<Duration, PolicyError> {
+    for (field, value) in
+        [("shutdownGracePeriod", total), ("shutdownGracePeriodCriticalPods", critical)]
+    {
+        if !value.is_zero() && value < Duration::from_secs(1) {
+            return Err(PolicyError::BelowOneSecond { field, value: go_text(value) });
+        }
+    }
+    if total > LONGEST {
+        return Err(PolicyError::TooLong);
+    }
+    total.checked_sub(critical).ok_or_else(|| PolicyError::CriticalLongerThanTotal {
+        total: go_text(total),
+        critical: go_text(critical),
+    })
 }
 
 /// A duration as Go prints it, for texts that people search for.

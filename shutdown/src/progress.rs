@@ -41,6 +41,8 @@ pub enum ProgressPhase {
 pub struct GroupProgress {
     /// The group's priority.
     pub priority: i32,
+    /// Its name for people, if it has one.
+    pub name: Option<&'static str>,
     /// Its pods.
     pub pods: usize,
     /// Those whose containers are gone.
@@ -78,6 +80,7 @@ impl ProgressSender {
             .iter()
             .map(|group| GroupProgress {
                 priority: group.priority,
+                name: group.name(),
                 pods: group.pods.len(),
                 ended: 0,
                 forced: 0,
@@ -92,6 +95,10 @@ impl ProgressSender {
             deadline: started.checked_add(plan.deadline),
             groups,
         });
+    }
+
+    pub(crate) fn move_deadline(&self, deadline: Instant) {
+        self.0.send_modify(|progress| progress.deadline = Some(deadline));
     }
 
     pub(crate) fn phase(&self, phase: ProgressPhase) {

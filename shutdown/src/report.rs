@@ -3,18 +3,27 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::{KillReason, Pod, ShutdownKind, WallTime};
+use winddown_shared::{KillReason, ShutdownKind, WallTime};
 
 use crate::{Budget, RunReport};
 
+mod boot_mark;
+mod last_boot;
+mod pods;
 mod store;
+mod svg;
 #[cfg(test)]
 mod tests;
 mod text;
 mod units;
+mod words;
 
+pub use boot_mark::{BootMark, PreviousBoot};
+pub use last_boot::{Evidence, LastBoot, last_boot};
+pub use pods::{GroupReport, PodEnd, PodReport};
 pub(crate) use store::write_atomically;
 pub use store::{Listing, ReportStore, StoreError};
+pub use svg::render_svg;
 pub use text::render_text;
 
 /// The version of the report's shape; goes up when a reader of the old one would be misled.
@@ -45,7 +54,7 @@ pub struct ShutdownReport {
     pub version: u32,
     /// What began the run.
     pub trigger: Trigger,
-    /// How the node goes down: `powerOff`, `reboot`, `kexec`, `softReboot`; absent if not said.
+    /// How the node goes down: `powerOff`, `halt`, `reboot`, `kexec`, `softReboot`; absent if not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_action: Option<String>,
     /// The kernel's boot id during the run.
@@ -133,6 +142,8 @@ pub enum Outcome {
     Cancelled,
     /// The agent itself was stopped in the middle.
     Interrupted,
+    /// The machine went down in the middle; the report was put together at the next start.
+    CutOff,
 }
 
 /// The time a run had.
@@ -161,120 +172,8 @@ pub struct BudgetReport {
     pub delay_set_by: Option<String>,
 }
 
-/// How a group's end went.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct GroupReport {
-    /// The group's priority.
-    pub priority: i32,
-    /// What the policy gives.
-    #[serde(rename = "configuredSeconds", with = "units::seconds")]
-    pub configured: Duration,
-    /// What it was guaranteed.
-    #[serde(rename = "allowedSeconds", with = "units::seconds")]
-    pub allowed: Duration,
-    /// When its time was over at the latest.
-    #[serde(rename = "latestEndSeconds", with = "units::seconds")]
-    pub latest_end: Duration,
-    /// When it was asked to end; absent when it had no pods or was spared.
-    #[serde(
-        rename = "startedMs",
-        with = "units::optional_millis",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub started: Option<Duration>,
-    /// When its pods were gone or its time over.
-    #[serde(
-        rename = "endedMs",
-        with = "units::optional_millis",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub ended: Option<Duration>,
-    /// Its pods.
-    pub pods: Vec<PodReport>,
-}
-
-/// How a pod's end went.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PodReport {
-    /// `metadata.namespace`.
-    pub namespace: String,
-    /// `metadata.name`.
-    pub name: String,
-    /// `metadata.uid`.
-    pub uid: String,
-    /// `spec.priority`; absent counts as 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub priority: Option<i32>,
-    /// The grace it was given; for a spared pod the one it would have got.
-    #[serde(rename = "graceSeconds", with = "units::seconds")]
-    pub grace: Duration,
-    /// Its own grace, when that is longer than what it was given.
-    #[serde(
-        rename = "wantedGraceSeconds",
-        with = "units::optional_seconds",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub wanted_grace: Option<Duration>,
-    /// When it was asked to end.
-    #[serde(
-        rename = "askedMs",
-        with = "units::optional_millis",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub asked: Option<Duration>,
-    /// When its first container got SIGTERM.
-    #[serde(
-        rename = "sigtermMs",
-        with = "units::optional_millis",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub sigterm: Option<Duration>,
-    /// When its last container was gone.
-    #[serde(
-        rename = "exitMs",
-        with = "units::optional_millis",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub exit: Option<Duration>,
-    /// How it ended.
-    pub end: PodEnd,
-    /// Containers that needed SIGKILL, or that still ran.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub containers: Vec<String>,
-    /// Mount points that were not released in time.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mounts: Vec<String>,
-    /// What went wrong.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-}
-
-/// How a pod ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub enum PodEnd {
-    /// Its group was not started.
-    Spared,
-    /// By itself, within its grace.
-    Exited,
-    /// SIGKILL was needed.
-    Killed,
-    /// It was asked, and was still ending when the run was called off.
-    Ending,
-    /// It was not seen to end.
-    Left,
-}
-
 /// What is known of a run before it begins.
+#[derive(Clone)]
 pub(crate) struct ReportHeader {
     pub(crate) trigger: Trigger,
     pub(crate) node_action: ShutdownKind,
@@ -335,29 +234,6 @@ impl ShutdownReport {
     }
 }
 
-// === impl PodReport ===
-
-impl PodReport {
-    /// A pod that nobody has asked to end.
-    pub(crate) fn spared(pod: &Pod, grace: Duration) -> Self {
-        Self {
-            namespace: pod.namespace().to_string(),
-            name: pod.name().to_string(),
-            uid: pod.uid().to_string(),
-            priority: pod.spec.as_ref().and_then(|spec| spec.priority),
-            grace,
-            wanted_grace: pod.own_grace().filter(|own| *own > grace),
-            asked: None,
-            sigterm: None,
-            exit: None,
-            end: PodEnd::Spared,
-            containers: Vec::new(),
-            mounts: Vec::new(),
-            error: None,
-        }
-    }
-}
-
 // === impl BudgetReport ===
 
 impl BudgetReport {
@@ -390,6 +266,7 @@ fn node_action(kind: ShutdownKind) -> Option<String> {
     let word = match kind {
         ShutdownKind::Unknown => return None,
         ShutdownKind::PowerOff => "powerOff",
+        ShutdownKind::Halt => "halt",
         ShutdownKind::Reboot => "reboot",
         ShutdownKind::Kexec => "kexec",
         ShutdownKind::SoftReboot => "softReboot",

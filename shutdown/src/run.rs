@@ -4,21 +4,25 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{Id, JoinError, JoinSet};
+use tokio::sync::watch;
+use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{
-    Event, KillError, KillReason, KillRequest, Pod, PodKiller, PodStopped, PodUid, Recorder,
-    StatusOverride,
+    Event, KillError, KillReason, Pod, PodKiller, PodStopped, PodUid, Recorder, StatusOverride,
 };
 
-use crate::budget::whole_seconds;
-use crate::{Budget, GroupReport, Plan, PodEnd, PodReport, ProgressSender};
-use outcome::Failure;
+use crate::journal::{Journal, Standing};
+use crate::{Budget, GroupReport, Plan, PodReport, ProgressSender, RunPhase};
+use asking::{Asked, Wait};
 
+mod asking;
 mod outcome;
+mod resume;
+mod shorten;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 /// A group waits this much longer than its time, so that a pod that got SIGKILL on the last moment
 /// is seen to be gone before the next group starts.
@@ -65,14 +69,28 @@ pub enum RunStop {
     Panicked,
 }
 
+/// What the run of a shutdown has beside its order.
+#[derive(Default)]
+pub(crate) struct Driven<'a> {
+    /// The time there is; it can only become less.
+    pub(crate) standing: Option<watch::Receiver<Standing>>,
+    /// Is told before anything can be seen from outside.
+    pub(crate) journal: Option<&'a mut Journal>,
+    /// How far an earlier agent was.
+    pub(crate) carried: Option<Vec<GroupReport>>,
+    /// Before this nobody is asked, counted from the signal; none takes the plan's endpoint drain.
+    pub(crate) first_group: Option<Duration>,
+}
+
 /// Ends the pods of `plan`, group by group.
 ///
-/// All pods of a group are asked at once. The next group starts when the last of them is gone, or
-/// when the group's time ([`Group::latest_end`](crate::Group::latest_end)) is over; pods that are
+/// The first group waits for the plan's endpoint drain. All pods of a group are asked at once. The
+/// next group starts when the last of them is gone and what was mounted for it is released, or when
+/// the group's time ([`Group::latest_end`](crate::Group::latest_end)) is over; pods that are
 /// late are waited for until the end, beside the others. Between groups the active pods are read
 /// again: one that was let in just before the gate shut ends with its group, or with the current
 /// one. A pod gets its own grace, or its group's time if it has none, but never past its group's
-/// latest end.
+/// latest end. At the end everything that the pods still held is awaited, within the budget.
 ///
 /// When `cancel` fires, no further pod is asked; pods already asked go on ending, unobserved.
 /// Errors and panics of a kill are part of the report and stop nothing.
@@ -85,8 +103,19 @@ pub async fn run_plan<K: PodKiller>(
     order: &RunOrder,
     cancel: &CancellationToken,
 ) -> RunReport {
+    carry_out(killer, plan, order, Driven::default(), cancel).await
+}
+
+/// The same for a shutdown.
+pub(crate) async fn carry_out<K: PodKiller>(
+    killer: &Arc<K>,
+    plan: Plan,
+    order: &RunOrder,
+    driven: Driven<'_>,
+    cancel: &CancellationToken,
+) -> RunReport {
     order.progress.begin(&plan, order.started);
-    let mut run = Run::new(killer, plan, order, cancel);
+    let mut run = Run::new(killer, plan, order, driven, cancel);
     let stop = match run.all_rounds().await {
         Ok(()) => RunStop::Finished,
         Err(Cancelled) => RunStop::Cancelled,
@@ -107,16 +136,26 @@ struct Place {
 struct Run<'a, K> {
     killer: &'a Arc<K>,
     order: &'a RunOrder,
+    driven: Driven<'a>,
     cancel: &'a CancellationToken,
+    /// As in the order, or less.
+    budget: Budget,
+    first_group: Duration,
     plan: Plan,
     groups: Vec<GroupReport>,
-    /// Pods not asked yet, per group.
+    /// Pods not asked yet by this agent, per group.
     waiting: Vec<Vec<(Place, Pod)>>,
     seen: HashSet<PodUid>,
     kills: JoinSet<Result<Arc<PodStopped>, KillError>>,
-    asked: HashMap<Id, Place>,
+    asked: HashMap<Id, Asked>,
     /// Kills of earlier groups that were not answered in their group's time.
     overdue: HashSet<Id>,
+    /// Waits for what stopped pods still hold.
+    releases: JoinSet<Vec<String>>,
+    releasing: HashMap<Id, Place>,
+    /// Those of the current round that the next group waits for.
+    unmounting: HashSet<Id>,
+    last_exit: Instant,
 }
 
 // === impl Run ===
@@ -126,12 +165,14 @@ impl<'a, K: PodKiller> Run<'a, K> {
         killer: &'a Arc<K>,
         mut plan: Plan,
         order: &'a RunOrder,
+        driven: Driven<'a>,
         cancel: &'a CancellationToken,
     ) -> Self {
         let pods: Vec<_> =
             plan.groups.iter_mut().map(|group| std::mem::take(&mut group.pods)).collect();
         let groups = plan.groups.iter().zip(&pods).map(|(group, pods)| GroupReport {
             priority: group.priority,
+            name: group.name().map(str::to_owned),
             configured: group.configured,
             allowed: group.allowed,
             latest_end: group.latest_end,
@@ -143,6 +184,9 @@ impl<'a, K: PodKiller> Run<'a, K> {
             killer,
             order,
             cancel,
+            budget: order.budget,
+            first_group: driven.first_group.unwrap_or(plan.endpoint_drain),
+            driven,
             groups: groups.collect(),
             waiting: pods.iter().map(|pods| Vec::with_capacity(pods.len())).collect(),
             seen: HashSet::with_capacity(pods.iter().map(Vec::len).sum()),
@@ -150,6 +194,10 @@ impl<'a, K: PodKiller> Run<'a, K> {
             kills: JoinSet::new(),
             asked: HashMap::new(),
             overdue: HashSet::new(),
+            releases: JoinSet::new(),
+            releasing: HashMap::new(),
+            unmounting: HashSet::new(),
+            last_exit: order.started,
         };
         for (group, pods) in pods.into_iter().enumerate() {
             for planned in pods {
@@ -160,6 +208,10 @@ impl<'a, K: PodKiller> Run<'a, K> {
     }
 
     async fn all_rounds(&mut self) -> Result<(), Cancelled> {
+        if let Some(carried) = self.driven.carried.take() {
+            self.take_over(carried);
+        }
+        self.wait_as_lame_duck().await?;
         for group in 0..self.groups.len() {
             let batch = self.due(group);
             if !batch.is_empty() {
@@ -176,7 +228,26 @@ impl<'a, K: PodKiller> Run<'a, K> {
             self.round(last, batch).await?;
             self.look_again();
         }
-        self.wait_for_the_overdue().await
+        self.overdue.clear();
+        self.answers(Wait::End).await
+    }
+
+    /// Waits until the first group may be asked. With nobody to ask there is nothing to wait for.
+    async fn wait_as_lame_duck(&mut self) -> Result<(), Cancelled> {
+        let nobody = self.waiting.iter().all(Vec::is_empty);
+        if nobody || self.elapsed() >= self.first_group {
+            return Ok(());
+        }
+        self.note(RunPhase::LameDuck).await;
+        while self.elapsed() < self.first_group {
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return Err(Cancelled),
+                () = changed(&mut self.driven.standing) => self.follow().await,
+                () = sleep_until(self.order.started + self.first_group) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Ends `batch` as part of `group` and returns when it is gone or the group's time is over.
@@ -185,137 +256,44 @@ impl<'a, K: PodKiller> Run<'a, K> {
             self.waiting[group] = batch;
             return Err(Cancelled);
         }
-        let begun = Instant::now();
-        let offset = self.elapsed();
-        let latest_end = self.plan.groups[group].latest_end;
-        let allowed = latest_end.saturating_sub(offset);
-        let priority = self.plan.groups[group].priority;
-        let pods = batch.len();
-        self.order.recorder.record(&Event::GroupStarted { priority, pods, allowed });
-
-        let mut touched = vec![group];
-        for (place, pod) in batch {
-            touched.push(place.group);
-            self.ask(place, pod, latest_end, offset);
+        let batch = self.promise(group, batch);
+        self.note(RunPhase::Ending).await;
+        if self.cancel.is_cancelled() {
+            self.take_back(batch);
+            return Err(Cancelled);
         }
+        let begun = Instant::now();
+        let latest_end = self.plan.groups[group].latest_end;
+        let allowed = latest_end.saturating_sub(self.elapsed());
+        let (priority, name) = (self.plan.groups[group].priority, self.plan.groups[group].name());
+        let pods = batch.len();
+        self.order.recorder.record(&Event::GroupStarted { priority, name, pods, allowed });
+
+        let mut touched: Vec<usize> = batch.iter().map(|due| due.place.group).collect();
+        touched.push(group);
         touched.sort_unstable();
         touched.dedup();
+        for due in batch {
+            self.ask(due, latest_end);
+        }
         for index in &touched {
-            self.groups[*index].started.get_or_insert(offset);
             self.order.progress.group(*index, |group| {
                 group.started.get_or_insert(begun);
             });
         }
 
-        let wait = if allowed.is_zero() { Duration::ZERO } else { allowed + REAPING };
-        let waited = self.answers(begun + wait).await;
+        let waited = self.answers(Wait::Group { index: group, begun }).await;
 
         let left = self.asked.len() - self.overdue.len();
         self.overdue.extend(self.asked.keys());
+        self.unmounting.clear();
         for index in touched {
             self.groups[index].ended = Some(self.elapsed());
             self.order.progress.group(index, |group| group.finished = Some(Instant::now()));
         }
-        self.order.recorder.record(&Event::GroupEnded { priority, took: begun.elapsed(), left });
+        let took = begun.elapsed();
+        self.order.recorder.record(&Event::GroupEnded { priority, name, took, left });
         waited
-    }
-
-    /// Asks one pod to end, in its own task: a kill that panics harms no other.
-    fn ask(&mut self, place: Place, pod: Pod, latest_end: Duration, offset: Duration) {
-        let room = whole_seconds(latest_end.saturating_sub(offset) + ROUNDING);
-        let wants = pod.own_grace().unwrap_or(self.plan.groups[place.group].allowed);
-        let grace = wants.min(room);
-        let report = &mut self.groups[place.group].pods[place.pod];
-        report.asked = Some(offset);
-        report.grace = grace;
-        report.wanted_grace = Some(wants).filter(|wants| *wants > grace);
-
-        let request = KillRequest {
-            grace: Some(grace),
-            status: self.order.status.clone(),
-            deadline: self.order.started.checked_add(self.order.budget.kills_until()),
-            ..KillRequest::new(self.order.reason)
-        };
-        let killer = Arc::clone(self.killer);
-        let task = self.kills.spawn(async move { killer.kill_pod(pod, request).await });
-        self.asked.insert(task.id(), place);
-    }
-
-    /// Takes answers until all of the current round are in or `until` has come. Zero wait still
-    /// lets the asked tasks go on by themselves.
-    async fn answers(&mut self, until: Instant) -> Result<(), Cancelled> {
-        while self.asked.len() > self.overdue.len() {
-            tokio::select! {
-                biased;
-                Some(answer) = self.kills.join_next_with_id() => self.take(answer),
-                () = self.cancel.cancelled() => return Err(Cancelled),
-                () = sleep_until(until) => break,
-            }
-        }
-        Ok(())
-    }
-
-    async fn wait_for_the_overdue(&mut self) -> Result<(), Cancelled> {
-        self.overdue.clear();
-        let until = self.order.started + self.order.budget.abandon_at();
-        self.answers(until).await
-    }
-
-    fn take(&mut self, answer: Result<(Id, Result<Arc<PodStopped>, KillError>), JoinError>) {
-        let (id, answer) = match answer {
-            Ok((id, answer)) => (id, answer.map_err(Failure::from)),
-            Err(error) => (error.id(), Err(Failure::panicked())),
-        };
-        self.overdue.remove(&id);
-        let Some(place) = self.asked.remove(&id) else { return };
-        let since = self.order.started;
-        let offset = |at: Instant| at.saturating_duration_since(since);
-        let now = self.elapsed();
-        let report = &mut self.groups[place.group].pods[place.pod];
-        let end = match answer {
-            Ok(stopped) => {
-                report.sigterm = stopped.signalled_at.map(offset);
-                report.exit = Some(stopped.stopped_at.map_or(now, offset));
-                let forced = stopped.containers.iter().filter(|container| container.forced);
-                report.containers = forced.map(|container| container.name.to_string()).collect();
-                if stopped.forced() { PodEnd::Killed } else { PodEnd::Exited }
-            }
-            Err(Failure { error, still_running }) => {
-                tracing::warn!(
-                    namespace = report.namespace,
-                    pod = report.name,
-                    error,
-                    "pod not ended"
-                );
-                report.error = Some(error);
-                report.containers = still_running;
-                PodEnd::Left
-            }
-        };
-        report.end = end;
-        self.order.progress.group(place.group, |group| match end {
-            PodEnd::Left => group.failed += 1,
-            _ => {
-                group.ended += 1;
-                group.forced += usize::from(end == PodEnd::Killed);
-            }
-        });
-    }
-
-    /// Marks what was not answered and lets those kills go on by themselves.
-    fn give_up_on_the_rest(&mut self, stop: RunStop) {
-        self.kills.detach_all();
-        for (_, place) in self.asked.drain() {
-            let report = &mut self.groups[place.group].pods[place.pod];
-            report.end = match stop {
-                RunStop::Cancelled => PodEnd::Ending,
-                _ => {
-                    report.error = Some("no answer from the pod workers at the deadline".into());
-                    self.order.progress.group(place.group, |group| group.failed += 1);
-                    PodEnd::Left
-                }
-            };
-        }
     }
 
     /// The pods of all groups up to `group` that were not asked yet.
@@ -348,7 +326,26 @@ impl<'a, K: PodKiller> Run<'a, K> {
         self.waiting[group].push((place, pod));
     }
 
+    /// Puts down where the run stands.
+    async fn note(&mut self, phase: RunPhase) {
+        if let Some(journal) = &mut self.driven.journal {
+            journal.first_group = self.first_group;
+            journal.note(phase, &self.groups).await;
+        }
+    }
+
     fn elapsed(&self) -> Duration {
         self.order.started.elapsed()
     }
+}
+
+/// Resolves when the time there is has changed; never, when nobody is left who could change it.
+async fn changed(standing: &mut Option<watch::Receiver<Standing>>) {
+    if let Some(news) = standing {
+        if news.changed().await.is_ok() {
+            return;
+        }
+        *standing = None;
+    }
+    std::future::pending::<()>().await;
 }

@@ -46,6 +46,24 @@ fn the_answer_has_the_corpus_shape_byte_for_byte() {
 }
 
 #[test]
+fn the_order_of_roles_has_to_be_asked_for_and_names_its_groups() {
+    let line = r#"{"config":{"shutdownGracePeriod":"30s","shutdownGracePeriodCriticalPods":"10s",
+        "shutdownOrder":"role"},"pods":[{"metadata":{"name":"p","annotations":{
+        "kubernetes.io/config.source":"file"}},"spec":{"containers":[]}}]}"#;
+    let answer: Value = serde_json::from_str(&plan_json_line(line).unwrap()).unwrap();
+    let groups = answer["groups"].as_array().unwrap();
+    let names: Vec<&str> = groups.iter().filter_map(|group| group["name"].as_str()).collect();
+    assert_eq!(
+        names,
+        ["ordinary pods", "system pods", "pods of the node itself", "control plane", "etcd"]
+    );
+    assert_eq!(groups[2]["pods"], json!([{"name": "p", "graceSeconds": 10}]));
+    let by_priority = line.replace(r#""shutdownOrder":"role""#, r#""shutdownOrder":"priority""#);
+    let answer: Value = serde_json::from_str(&plan_json_line(&by_priority).unwrap()).unwrap();
+    assert_eq!(answer["groups"][0]["pods"], json!([{"name": "p", "graceSeconds": 20}]));
+}
+
+#[test]
 fn a_disabled_config_has_no_groups() {
     let line = r#"{"id":1,"config":{},"pods":[{"metadata":{"name":"p"}}]}"#;
     assert_eq!(plan_json_line(line).unwrap(), r#"{"id":1,"groups":[],"periodRequested":"0s"}"#);

@@ -30,7 +30,43 @@ fn a_short_delay_keeps_a_tenth() {
     assert_eq!((budget.pods, budget.reserve), (Duration::from_millis(4500), secs(5) / 10));
 }
 
+#[test]
+fn a_notice_gives_all_its_time_but_the_reserve() {
+    let budget = Budget::of_notice(&policy(30), secs(120));
+    assert_eq!((budget.pods, budget.reserve, budget.requested), (secs(118), secs(2), secs(30)));
+    let budget = Budget::of_notice(&policy(30), secs(5));
+    assert_eq!((budget.pods, budget.reserve), (Duration::from_millis(4500), secs(5) / 10));
+}
+
+#[test]
+fn an_end_in_sight_takes_from_the_pods_and_never_gives() {
+    let budget = Budget::new(&policy(30), Some(secs(40)));
+    assert_eq!(budget.within(secs(40)), budget);
+    assert_eq!(budget.within(secs(300)), budget);
+    assert_eq!(budget.within(secs(20)).pods, secs(18));
+    assert_eq!(budget.within(secs(20)).within(secs(300)).pods, secs(18));
+    assert_eq!(budget.within(Duration::ZERO).pods, Duration::ZERO);
+}
+
 proptest! {
+    #[test]
+    fn every_step_stays_in_order_and_within_every_end_in_sight(
+        pods in 0..600_000u64, reserve in 0..10_000u64,
+        ends in prop::collection::vec(0..900_000u64, 1..5),
+    ) {
+        let ms = Duration::from_millis;
+        let mut budget =
+            Budget { requested: ms(pods), pods: ms(pods), reserve: ms(reserve), delay: None };
+        for end in ends {
+            let less = budget.within(ms(end));
+            prop_assert!(less.pods <= budget.pods && less.reserve <= budget.reserve);
+            prop_assert!(less.pods <= less.kills_until());
+            prop_assert!(less.abandon_at() <= less.report_until());
+            prop_assert!(less.report_until() <= ms(end));
+            budget = less;
+        }
+    }
+
     #[test]
     fn every_step_is_in_order_and_within_the_delay(
         period_seconds in 1..1000i64, reserve in 0..10_000u64, delay in 0..2_000_000u64,

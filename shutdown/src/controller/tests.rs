@@ -13,14 +13,22 @@ use super::{ShutdownController, ShutdownParts};
 use crate::report::StoreError;
 use crate::test_pods::secs;
 use crate::{
-    AdmissionGate, Policy, Progress, ProgressPhase, ProgressSender, ReportSink, ShutdownReport,
-    StateFile, Trigger,
+    AdmissionGate, BootClock, Policy, Progress, ProgressPhase, ProgressSender, ReportSink,
+    ShutdownReport, StateFile, Trigger,
 };
 
+mod agents;
 mod calling_off;
+mod disks;
 mod faults;
+mod golden;
+mod killed;
+mod lame_duck;
+mod notices;
 mod reference;
+mod starting;
 mod timelines;
+mod world;
 
 /// A login manager that counts releases.
 #[derive(Clone)]
@@ -140,13 +148,18 @@ impl Setup {
         let controller = ShutdownController::new(ShutdownParts {
             killer: Arc::new(killer),
             inhibitor: Arc::new(login.clone()),
+            // Nobody is left who could give notice, which is no reason to be deaf to logind.
+            notices: watch::channel(None).1,
             gate: gate.clone(),
             policy: policy_reader,
             reports: sink,
+            records: Vec::new(),
+            carried: None,
             state_file: self.state_file,
             recorder: Arc::new(recorder.clone()),
             progress: progress.clone(),
             clock: WallClock::fixed("2026-11-20T03:44:00.123456789Z".parse().unwrap()),
+            boot_clock: BootClock::new(Duration::default),
             boot_id: "boot".into(),
             trigger: Trigger::LoginManager,
         });

@@ -82,3 +82,20 @@ async fn a_drain_that_is_called_off_spares_the_rest() {
     assert_eq!(report.outcome, Outcome::Cancelled);
     assert_eq!((report.count(PodEnd::Ending), report.count(PodEnd::Spared)), (1, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn pods_turn_not_ready_before_they_are_asked_and_again_when_the_drain_is_called_off() {
+    let (killer, cancel) = (stubborn(), CancellationToken::new());
+    let begun = tokio::time::Instant::now();
+    let policy = two_fields().with_endpoint_drain(secs(3));
+    let run = drain(&killer, order(policy, Some(60)), &cancel);
+    let (report, ()) = tokio::join!(run, async {
+        tokio::time::sleep(secs(5)).await;
+        cancel.cancel();
+    });
+    assert_eq!(report.endpoint_drain, Some(secs(3)));
+    assert_eq!(killer.calls()[0].at - begun, secs(3));
+    let switched: Vec<_> =
+        killer.lame_duck_calls().iter().map(|(on, at)| (*on, *at - begun)).collect();
+    assert_eq!(switched, [(true, secs(0)), (false, secs(5))]);
+}

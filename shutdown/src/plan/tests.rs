@@ -5,7 +5,10 @@ use winddown_shared::Pod;
 
 use super::{Plan, PlanWarning, Shrink, plan, share};
 use crate::test_pods::{period, pod, secs};
-use crate::{CRITICAL_PRIORITY, Policy};
+use crate::{CRITICAL_PRIORITY, Policy, Role};
+
+mod drain;
+mod roles;
 
 fn two_fields(total: u64, critical: u64) -> Policy {
     Policy::from_periods(secs(total), secs(critical)).unwrap()
@@ -160,11 +163,35 @@ fn the_warnings_read_well() {
         texts,
         [
             "the groups ask for 30s but only 10s is available: the plan is shortened",
-            "pod default/app asks for 60s and gets 5s",
-            "pod default/last asks for 60s and is sure of 5s (up to 10s if the groups before it \
+            "pod default/app asks for 1m and gets 5s",
+            "pod default/last asks for 1m and is sure of 5s (up to 10s if the groups before it \
              end sooner)",
         ]
     );
+}
+
+#[test]
+fn pods_that_ask_for_the_default_are_counted_and_the_others_named() {
+    let mut pods: Vec<Pod> = (0..12).map(|i| pod(&format!("web-{i}"), None, Some(30))).collect();
+    pods.push(pod("database", None, Some(90)));
+    pods.push(pod("last", Some(CRITICAL_PRIORITY), Some(30)));
+    let texts = |pods: &[Pod]| -> Vec<String> {
+        plan(pods, &two_fields(30, 10), None).warnings().iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(
+        texts(&pods),
+        [
+            "pod default/database asks for 1m30s and gets 20s",
+            "13 pods ask for 30s, the default, and are sure of 10s to 20s",
+        ]
+    );
+    assert!(texts(&pods[..1]).is_empty(), "nobody else needs the time");
+    let two = [pod("web", None, Some(30)), pod("last", Some(CRITICAL_PRIORITY), Some(1))];
+    assert_eq!(texts(&two), ["pod default/web asks for 30s and gets 20s"]);
+    for index in 0..5 {
+        pods.push(pod(&format!("big-{index}"), None, Some(60)));
+    }
+    assert_eq!(texts(&pods)[0], "6 pods ask for 1m to 1m30s and are sure of 20s");
 }
 
 #[test]
@@ -181,8 +208,38 @@ fn a_hundred_times_the_pods_take_about_a_hundred_times_as_long() {
 
 fn any_policy() -> impl Strategy<Value = Policy> {
     let priority = prop_oneof![-3..6i32, Just(CRITICAL_PRIORITY), any::<i32>()];
-    proptest::collection::btree_map(priority, 0..60i64, 1..6)
-        .prop_map(|groups| by_priority(&groups.into_iter().collect::<Vec<_>>()))
+    let groups = proptest::collection::btree_map(priority, 0..60i64, 1..6);
+    (groups, prop_oneof![Just(0), 0..30u64]).prop_map(|(groups, drain)| {
+        by_priority(&groups.into_iter().collect::<Vec<_>>()).with_endpoint_drain(secs(drain))
+    })
+}
+
+/// Every pod has its time within its group's, and every group within the plan's.
+fn check_times(plan: &Plan) {
+    let mut end = plan.endpoint_drain;
+    for group in plan.groups.iter().filter(|group| !group.pods.is_empty()) {
+        end += group.allowed;
+        assert!(group.allowed <= group.configured);
+        // Ending as late as it may, a group still leaves the later ones what they are allowed.
+        assert!(end <= group.latest_end && group.latest_end <= plan.deadline, "{plan:?}");
+        assert!(group.pods.iter().all(|planned| planned.grace <= group.allowed));
+    }
+    assert!(plan.groups.windows(2).all(|pair| pair[0].latest_end <= pair[1].latest_end));
+    assert!(plan.endpoint_drain <= plan.endpoint_drain_wanted);
+}
+
+/// Of two plans of the same pods, the one with more time shortens nothing.
+fn check_that_nobody_lost(tight: &Plan, loose: &Plan) {
+    assert!(tight.endpoint_drain <= loose.endpoint_drain);
+    for (tight, loose) in tight.groups.iter().zip(&loose.groups) {
+        if !tight.pods.is_empty() {
+            assert!(tight.allowed <= loose.allowed);
+            assert!(tight.latest_end <= loose.latest_end);
+        }
+        for (tight, loose) in tight.pods.iter().zip(&loose.pods) {
+            assert!(tight.grace <= loose.grace);
+        }
+    }
 }
 
 fn any_pods() -> impl Strategy<Value = Vec<Pod>> {
@@ -223,15 +280,7 @@ proptest! {
         let available = secs(available);
         let plan = plan(&pods, &policy, Some(available));
         prop_assert!(plan.deadline <= available && plan.deadline <= plan.requested);
-        let mut end = Duration::ZERO;
-        for group in plan.groups.iter().filter(|group| !group.pods.is_empty()) {
-            end += group.allowed;
-            prop_assert!(group.allowed <= group.configured);
-            // Ending as late as it may, a group still leaves the later ones what they are allowed.
-            prop_assert!(end <= group.latest_end && group.latest_end <= plan.deadline);
-            prop_assert!(group.pods.iter().all(|planned| planned.grace <= group.allowed));
-        }
-        prop_assert!(plan.groups.windows(2).all(|pair| pair[0].latest_end <= pair[1].latest_end));
+        check_times(&plan);
     }
 
     #[test]
@@ -240,15 +289,7 @@ proptest! {
     ) {
         let tight = plan(&pods, &policy, Some(secs(less)));
         let loose = plan(&pods, &policy, Some(secs(less + more)));
-        for (tight, loose) in tight.groups.iter().zip(&loose.groups) {
-            if !tight.pods.is_empty() {
-                prop_assert!(tight.allowed <= loose.allowed);
-                prop_assert!(tight.latest_end <= loose.latest_end);
-            }
-            for (tight, loose) in tight.pods.iter().zip(&loose.pods) {
-                prop_assert!(tight.grace <= loose.grace);
-            }
-        }
+        check_that_nobody_lost(&tight, &loose);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{CRITICAL_PRIORITY, GroupPeriod, GroupPolicy, Policy};
+use super::{CRITICAL_PRIORITY, GroupPeriod, GroupPolicy, Groups, Policy};
 use crate::test_pods::period;
 
 fn group(priority: i32, seconds: u64) -> GroupPolicy {
@@ -12,19 +12,24 @@ fn from_seconds(total: f64, critical: f64) -> Result<Policy, String> {
     Policy::from_periods(duration(total), duration(critical)).map_err(|error| error.to_string())
 }
 
+fn groups(policy: &Policy) -> &[GroupPolicy] {
+    let Groups::ByPriority(groups) = policy.groups() else { panic!("{policy:?}") };
+    groups
+}
+
 // Test_migrateConfig of the reference.
 
 #[test]
 fn the_two_periods_become_two_groups() {
     let policy = from_seconds(300.0, 120.0).unwrap();
-    assert_eq!(policy.groups(), [group(0, 180), group(CRITICAL_PRIORITY, 120)]);
+    assert_eq!(groups(&policy), [group(0, 180), group(CRITICAL_PRIORITY, 120)]);
     assert_eq!(policy.requested(), Duration::from_secs(300));
 }
 
 #[test]
 fn no_time_for_critical_pods_still_makes_them_a_group() {
     let policy = from_seconds(100.0, 0.0).unwrap();
-    assert_eq!(policy.groups(), [group(0, 100), group(CRITICAL_PRIORITY, 0)]);
+    assert_eq!(groups(&policy), [group(0, 100), group(CRITICAL_PRIORITY, 0)]);
 }
 
 #[test]
@@ -46,9 +51,9 @@ fn a_critical_period_longer_than_the_total_is_refused_with_the_kubelets_text() {
 #[test]
 fn each_group_is_cut_to_whole_seconds_separately() {
     let policy = from_seconds(30.5, 10.2).unwrap();
-    assert_eq!(policy.groups(), [group(0, 20), group(CRITICAL_PRIORITY, 10)]);
+    assert_eq!(groups(&policy), [group(0, 20), group(CRITICAL_PRIORITY, 10)]);
     let policy = from_seconds(30.0, 10.5).unwrap();
-    assert_eq!(policy.groups(), [group(0, 19), group(CRITICAL_PRIORITY, 10)]);
+    assert_eq!(groups(&policy), [group(0, 19), group(CRITICAL_PRIORITY, 10)]);
     assert_eq!(policy.requested(), Duration::from_secs(29));
 }
 
@@ -68,7 +73,7 @@ fn a_period_below_a_second_is_refused_with_the_kubelets_text() {
 #[test]
 fn the_list_is_sorted_by_priority() {
     let policy = Policy::by_priority([period(5, 1), period(-1, 2), period(0, 3)]).unwrap();
-    assert_eq!(policy.groups(), [group(-1, 2), group(0, 3), group(5, 1)]);
+    assert_eq!(groups(&policy), [group(-1, 2), group(0, 3), group(5, 1)]);
 }
 
 #[test]
@@ -103,4 +108,38 @@ fn the_login_manager_is_asked_for_the_groups_and_the_reserve() {
     assert_eq!(policy.delay_wanted(), Duration::from_secs(32));
     let policy = policy.with_reserve(Duration::from_secs(5));
     assert_eq!(policy.delay_wanted(), Duration::from_secs(35));
+}
+
+// Roles, the endpoint drain.
+
+#[test]
+fn roles_ask_for_the_total_in_whole_seconds() {
+    let policy =
+        Policy::by_role(Duration::from_millis(30_900), Duration::from_millis(10_900)).unwrap();
+    assert!(policy.is_enabled());
+    assert_eq!(policy.requested(), Duration::from_secs(30));
+    assert_eq!(policy.delay_wanted(), Duration::from_secs(32));
+    assert_eq!(Policy::by_role(Duration::ZERO, Duration::ZERO).unwrap(), Policy::disabled());
+}
+
+#[test]
+fn roles_refuse_what_the_two_fields_refuse() {
+    for (total, critical) in [(5.0, 6.0), (0.5, 0.0), (5.0, 0.5), (400.0 * 86_400.0, 5.0)] {
+        let (total, critical) = (Duration::from_secs_f64(total), Duration::from_secs_f64(critical));
+        assert_eq!(
+            Policy::by_role(total, critical).unwrap_err(),
+            Policy::from_periods(total, critical).unwrap_err()
+        );
+    }
+}
+
+#[test]
+fn the_endpoint_drain_is_asked_for_beside_the_groups() {
+    let drain = Duration::from_secs(15);
+    let policy = from_seconds(30.0, 10.0).unwrap().with_endpoint_drain(drain);
+    assert_eq!(policy.endpoint_drain(), drain);
+    assert_eq!(policy.requested(), Duration::from_secs(45));
+    assert_eq!(policy.delay_wanted(), Duration::from_secs(47));
+    let off = Policy::disabled().with_endpoint_drain(drain);
+    assert_eq!((off.endpoint_drain(), off.delay_wanted()), (Duration::ZERO, Duration::ZERO));
 }

@@ -5,19 +5,23 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{ReportSink, ShutdownReport};
+use super::{Outcome, ReportSink, ShutdownReport};
+use names::{Kind, Named, outdated};
 
-/// How many reports are kept unless said otherwise.
+mod names;
+
+/// Of how many boots reports are kept unless said otherwise.
 const DEFAULT_KEEP: usize = 20;
 
 /// A report larger than this is not one of ours.
 const LARGEST: u64 = 64 << 20;
 
-const PREFIX: &str = "shutdown-";
-const SUFFIX: &str = ".json";
 const TEMPORARY: &str = ".tmp-shutdown-";
 
 /// Keeps the reports of the last runs, one JSON file each, in a directory.
+///
+/// What is kept: the shutdowns of the last boots that had one (at most ten of each boot), and as
+/// many of the last drains and of the last drills, so that these push no shutdown out.
 ///
 /// A file is complete or absent: it is written beside its place, synced, renamed, and the
 /// directory synced.
@@ -60,6 +64,15 @@ pub enum StoreError {
         #[source]
         source: serde_json::Error,
     },
+    /// The file is not the mark of a boot.
+    #[error("{} is not the mark of a boot; remove it", .path.display())]
+    NotAMark {
+        /// The file.
+        path: PathBuf,
+        /// Where it went wrong.
+        #[source]
+        source: serde_json::Error,
+    },
     /// The file is far too large for a report.
     #[error("{} is too large for a shutdown report ({size} bytes); remove it", .path.display())]
     TooLarge {
@@ -78,7 +91,7 @@ impl ReportStore {
         Self { directory: directory.into(), keep: DEFAULT_KEEP }
     }
 
-    /// Keeps the last `count` reports, at least one.
+    /// Keeps the shutdowns of the last `count` boots, at least one; and that many drains and drills.
     pub fn keeping(self, count: usize) -> Self {
         Self { keep: count.max(1), ..self }
     }
@@ -90,9 +103,7 @@ impl ReportStore {
     pub fn write(&self, report: &ShutdownReport) -> Result<PathBuf, StoreError> {
         fs::create_dir_all(&self.directory)
             .map_err(|source| io_error("create", &self.directory, source))?;
-        // Numbered, so that the order survives a clock that was set back between two boots.
-        let number = self.files()?.last().map_or(1, |(number, _)| number.saturating_add(1));
-        let path = self.directory.join(format!("{PREFIX}{number:06}-{}{SUFFIX}", report.id()));
+        let path = self.path_for(report)?;
         let mut text = serde_json::to_vec_pretty(report)
             .map_err(|source| StoreError::NotAReport { path: path.clone(), source })?;
         text.push(b'\n');
@@ -108,8 +119,8 @@ impl ReportStore {
     /// The directory cannot be read. A broken file is not an error but part of the listing.
     pub fn list(&self) -> Result<Listing, StoreError> {
         let mut listing = Listing::default();
-        for (_, path) in self.files()?.into_iter().rev() {
-            match read(&path) {
+        for file in self.files()?.into_iter().rev() {
+            match read(&file.path) {
                 Ok(report) => listing.reports.push(report),
                 Err(error) => listing.broken.push(error),
             }
@@ -122,21 +133,63 @@ impl ReportStore {
     /// # Errors
     /// The directory cannot be read.
     pub fn latest(&self) -> Result<Option<ShutdownReport>, StoreError> {
-        Ok(self.files()?.iter().rev().find_map(|(_, path)| read(path).ok()))
+        Ok(self.files()?.iter().rev().find_map(|file| read(&file.path).ok()))
     }
 
-    /// The report files with their numbers, oldest first.
-    fn files(&self) -> Result<Vec<(u64, PathBuf)>, StoreError> {
-        let mut files: Vec<(u64, PathBuf)> = self
-            .entries()?
-            .filter_map(|path| {
-                let name = path.file_name()?.to_str()?;
-                let rest = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
-                let number = rest.split_once('-').and_then(|(number, _)| number.parse().ok());
-                Some((number.unwrap_or(0), path))
-            })
-            .collect();
-        files.sort_unstable();
+    /// Reads the newest shutdown of the boot with the id `boot_id` that was not called off. Drains
+    /// and drills are none.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn shutdown_of_boot(&self, boot_id: &str) -> Result<Option<ShutdownReport>, StoreError> {
+        self.newest(|file| file.may_be_of(boot_id), |report| report.boot_id == boot_id)
+    }
+
+    /// The same of any boot but that with the id `boot_id`.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn shutdown_before(&self, boot_id: &str) -> Result<Option<ShutdownReport>, StoreError> {
+        self.newest(|_| true, |report| report.boot_id != boot_id)
+    }
+
+    /// The newest shutdown that is wanted. A broken file is passed over: the listing names it.
+    fn newest(
+        &self,
+        name: impl Fn(&Named) -> bool,
+        wanted: impl Fn(&ShutdownReport) -> bool,
+    ) -> Result<Option<ShutdownReport>, StoreError> {
+        let files = self.files()?.into_iter().rev();
+        let files = files.filter(|file| file.kind == Kind::Shutdown && name(file));
+        // Older versions gave drains the same name.
+        let wanted = |report: &ShutdownReport| {
+            Kind::of(report.trigger) == Kind::Shutdown
+                && report.outcome != Outcome::Cancelled
+                && wanted(report)
+        };
+        Ok(files.filter_map(|file| read(&file.path).ok()).find(wanted))
+    }
+
+    /// Where `report` goes: a place of its own, unless it is there already.
+    fn path_for(&self, report: &ShutdownReport) -> Result<PathBuf, StoreError> {
+        let Some(last) = self.files()?.pop() else {
+            return Ok(self.directory.join(Named::of(1, report)));
+        };
+        // An agent that is killed between its report and the word that all is done leaves the run to
+        // the next agent, which has the same to report.
+        // Its name tells: no boot has two runs of a kind that began in the same millisecond.
+        let again = self.directory.join(Named::of(last.number, report));
+        if again == last.path {
+            return Ok(again);
+        }
+        // Numbered, so that the order survives a clock that was set back between two boots.
+        Ok(self.directory.join(Named::of(last.number.saturating_add(1), report)))
+    }
+
+    /// The report files, oldest first.
+    fn files(&self) -> Result<Vec<Named>, StoreError> {
+        let mut files: Vec<Named> = self.entries()?.filter_map(|path| Named::read(&path)).collect();
+        files.sort_unstable_by(|a, b| (a.number, &a.path).cmp(&(b.number, &b.path)));
         Ok(files)
     }
 
@@ -152,7 +205,7 @@ impl ReportStore {
     /// Drops the oldest reports beyond the limit, and what a power cut left half-written.
     fn prune(&self) {
         let files = self.files().unwrap_or_default();
-        let old = files.into_iter().rev().skip(self.keep).map(|(_, path)| path);
+        let old = outdated(files, self.keep).into_iter().map(|file| file.path);
         let half_written = self.entries().into_iter().flatten().filter(|path| {
             let name = path.file_name().and_then(|name| name.to_str());
             name.is_some_and(|name| name.starts_with(TEMPORARY))

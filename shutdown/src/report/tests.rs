@@ -7,11 +7,11 @@ use crate::CRITICAL_PRIORITY;
 
 mod store;
 
-fn ms(millis: u64) -> Duration {
+pub(super) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn pod(name: &str, end: PodEnd, asked: Option<u64>, exit: Option<u64>) -> PodReport {
+pub(super) fn pod(name: &str, end: PodEnd, asked: Option<u64>, exit: Option<u64>) -> PodReport {
     PodReport {
         namespace: "default".into(),
         name: name.into(),
@@ -29,9 +29,10 @@ fn pod(name: &str, end: PodEnd, asked: Option<u64>, exit: Option<u64>) -> PodRep
     }
 }
 
-fn group(priority: i32, span: Option<(u64, u64)>, pods: Vec<PodReport>) -> GroupReport {
+pub(super) fn group(priority: i32, span: Option<(u64, u64)>, pods: Vec<PodReport>) -> GroupReport {
     GroupReport {
         priority,
+        name: None,
         configured: ms(20_000),
         allowed: ms(20_000),
         latest_end: ms(30_000),
@@ -41,7 +42,7 @@ fn group(priority: i32, span: Option<(u64, u64)>, pods: Vec<PodReport>) -> Group
     }
 }
 
-fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> ShutdownReport {
+pub(super) fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> ShutdownReport {
     ShutdownReport {
         api_version: "winddown.dev/v1alpha1".into(),
         kind: "ShutdownReport".into(),
@@ -144,7 +145,8 @@ fn who_was_killed_and_who_is_left_is_said_beside_the_pod() {
 Incomplete shutdown: 2 of 3 pods still ran when the node was let go, after 31 s (budget 27 s).
 2026-11-20 03:44:00 UTC · power-off · boot 4f1c8a2e
 The groups ask for 30 s, but the login manager waits only 30 s (set by \
-/usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf): the pods got 27 s.
+/usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf), and 2 s are kept for \
+the end: the pods got 27 s.
 
 Group 0 · 3 pods · took 30.1 s of 30 s
   POD               GRACE     ASKED   SIGTERM      EXIT

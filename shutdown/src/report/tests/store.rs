@@ -1,11 +1,12 @@
 use std::fs;
 
-use super::{Outcome, report};
+use super::{Outcome, Trigger, report};
 use crate::{ReportStore, ShutdownReport};
 
 fn at(second: u32) -> ShutdownReport {
     let started_at = format!("2026-11-20T03:44:{second:02}.5Z").parse().unwrap();
-    ShutdownReport { started_at, ..report(Outcome::Clean, 1000, vec![]) }
+    let boot_id = format!("{second:08x}-77aa-4c1e");
+    ShutdownReport { started_at, boot_id, ..report(Outcome::Clean, 1000, vec![]) }
 }
 
 fn seconds(reports: &[ShutdownReport]) -> Vec<String> {
@@ -33,7 +34,7 @@ fn the_report_of_a_boot_whose_clock_was_set_back_is_still_the_latest() {
     store.write(&at(50)).unwrap();
     store.write(&at(51)).unwrap();
     let path = store.write(&at(1)).unwrap();
-    assert_eq!(path.file_name().unwrap(), "shutdown-000003-20261120T034401.500Z.json");
+    assert_eq!(path.file_name().unwrap(), "shutdown-000003-20261120T034401.500Z-00000001.json");
     assert_eq!(seconds(&store.list().unwrap().reports), ["01", "51"]);
     assert_eq!(store.latest().unwrap(), Some(at(1)));
 }
@@ -63,13 +64,14 @@ fn a_broken_file_is_named_and_hides_no_other() {
 }
 
 #[test]
-fn two_runs_in_the_same_millisecond_are_two_reports() {
+fn two_kinds_of_run_in_the_same_millisecond_are_two_reports() {
     let directory = tempfile::tempdir().unwrap();
     let store = ReportStore::new(directory.path());
     let first = store.write(&at(1)).unwrap();
-    let second = store.write(&at(1)).unwrap();
+    let drain = ShutdownReport { trigger: Trigger::Drain, ..at(1) };
+    let second = store.write(&drain).unwrap();
     assert_ne!(first, second);
-    assert_eq!(store.list().unwrap().reports.len(), 2);
+    assert_eq!(store.list().unwrap().reports, [drain, at(1)]);
 }
 
 #[test]
@@ -89,4 +91,72 @@ fn a_directory_that_cannot_be_made_is_an_error_that_names_it() {
     let store = ReportStore::new(directory.path().join("file/below"));
     let error = store.write(&at(1)).unwrap_err().to_string();
     assert!(error.starts_with("cannot create ") && error.ends_with("file/below"), "{error}");
+}
+
+#[test]
+fn drills_and_drains_push_no_shutdown_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = ReportStore::new(directory.path()).keeping(2);
+    store.write(&at(1)).unwrap();
+    for second in 2..=9 {
+        let trigger = if second % 2 == 0 { Trigger::Drain } else { Trigger::Drill };
+        store.write(&ShutdownReport { trigger, ..at(second) }).unwrap();
+    }
+    assert_eq!(seconds(&store.list().unwrap().reports), ["09", "08", "07", "06", "01"]);
+    assert_eq!(store.shutdown_before("another").unwrap(), Some(at(1)));
+}
+
+#[test]
+fn shutdowns_of_the_last_boots_are_kept_and_ten_of_each() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = ReportStore::new(directory.path()).keeping(2);
+    let of_boot = |boot: &str, second| ShutdownReport { boot_id: boot.into(), ..at(second) };
+    store.write(&of_boot("aaaaaaaa", 1)).unwrap();
+    store.write(&of_boot("bbbbbbbb", 2)).unwrap();
+    for second in 10..25 {
+        store.write(&of_boot("cccccccc", second)).unwrap();
+    }
+    let kept = store.list().unwrap().reports;
+    assert_eq!(kept.len(), 11);
+    assert_eq!(kept.last(), Some(&of_boot("bbbbbbbb", 2)));
+    assert_eq!(store.shutdown_of_boot("bbbbbbbb").unwrap(), Some(of_boot("bbbbbbbb", 2)));
+    assert_eq!(store.shutdown_before("cccccccc").unwrap(), Some(of_boot("bbbbbbbb", 2)));
+    assert_eq!(store.shutdown_of_boot("aaaaaaaa").unwrap(), None);
+}
+
+#[test]
+fn a_shutdown_that_was_called_off_is_not_how_a_boot_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = ReportStore::new(directory.path());
+    store.write(&at(1)).unwrap();
+    let boot_id = at(1).boot_id;
+    let called_off =
+        ShutdownReport { outcome: Outcome::Cancelled, boot_id: boot_id.clone(), ..at(2) };
+    store.write(&called_off).unwrap();
+    assert_eq!(store.shutdown_of_boot(&boot_id).unwrap(), Some(at(1)));
+}
+
+#[test]
+fn files_of_older_versions_are_read_and_go_in_their_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = ReportStore::new(directory.path()).keeping(2);
+    let path = store.write(&at(1)).unwrap();
+    let old = directory.path().join("shutdown-000001-20261120T034401.500Z.json");
+    fs::rename(path, &old).unwrap();
+    assert_eq!(store.shutdown_of_boot(&at(1).boot_id).unwrap(), Some(at(1)));
+    store.write(&at(2)).unwrap();
+    assert!(old.exists());
+    store.write(&at(3)).unwrap();
+    assert!(!old.exists());
+}
+
+#[test]
+fn a_report_that_a_second_agent_writes_again_takes_the_place_of_the_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = ReportStore::new(directory.path());
+    let mut report = at(1);
+    let first = store.write(&report).unwrap();
+    report.resumed.push(std::time::Duration::from_millis(700));
+    assert_eq!(store.write(&report).unwrap(), first);
+    assert_eq!(store.list().unwrap().reports, [report]);
 }

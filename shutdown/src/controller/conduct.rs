@@ -1,0 +1,316 @@
+//! One run, from the word to its end.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use winddown_shared::{Event, Inhibitor, PodKiller, StatusOverride};
+
+use super::ears::{Ears, Said};
+use super::keeping::{Noted, panic_text};
+use super::{Left, ShutdownController, Stage, Step};
+use crate::journal::{Journal, Standing};
+use crate::report::{Ended, ReportHeader};
+use crate::run::{Driven, carry_out};
+use crate::{
+    BudgetReport, GroupReport, Outcome, Plan, Policy, ProgressPhase, RunOrder, RunPhase, RunRecord,
+    RunReport, RunStop, ShutdownReport, Trigger, plan,
+};
+
+/// What the kubelet writes into a pod's status.
+const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
+
+/// What a pod's status says after a shutdown has ended it.
+pub(crate) fn status_of_ended() -> StatusOverride {
+    StatusOverride {
+        reason: "Terminated".into(),
+        message: MESSAGE.into(),
+        disruption_message: Some(MESSAGE.into()),
+    }
+}
+
+/// A run that begins this long after the signal divides what is left instead of starting with
+/// groups whose time is already over.
+const LATE: Duration = Duration::from_secs(1);
+
+/// What a run works with, beside the controller's parts.
+struct Conduct {
+    policy: Arc<Policy>,
+    started: Instant,
+    standing: Standing,
+    journal: Journal,
+    carried: Option<Carried>,
+}
+
+/// What of an earlier agent's run is done already.
+struct Carried {
+    groups: Vec<GroupReport>,
+    first_group: Duration,
+}
+
+impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
+    /// Ends the pods because of what was `said`, or goes on doing so.
+    pub(super) async fn shut_down(
+        &self,
+        said: &Said,
+        ears: &mut Ears,
+        carried: Option<RunRecord>,
+        stop: &CancellationToken,
+    ) -> Step {
+        let policy = Arc::clone(&self.parts.policy.borrow());
+        if !policy.is_enabled() {
+            return self.let_go(said, None).await;
+        }
+        self.parts.gate.shut();
+        let mut conduct = self.conduct(policy, said, carried);
+        let noted = self.note_start(conduct.journal.header.started_at);
+        let mut epoch = said.login.preparing.then_some(said.login.epoch);
+        let (left, run) = self.follow(&mut conduct, ears, &mut epoch, stop).await;
+        // A run that was over at the moment it was called off is not a cancelled one.
+        let left = if run.stop == RunStop::Cancelled { left } else { Left::Finished };
+        self.finish(conduct, run, left, noted, ears, epoch).await
+    }
+
+    /// Runs, and listens meanwhile. `epoch` becomes the login manager's shutdown that the run is
+    /// part of.
+    async fn follow(
+        &self,
+        conduct: &mut Conduct,
+        ears: &mut Ears,
+        epoch: &mut Option<u64>,
+        stop: &CancellationToken,
+    ) -> (Left, RunReport) {
+        let running = CancellationToken::new();
+        let (started, mut standing) = (conduct.started, conduct.standing.clone());
+        let news = watch::Sender::new(standing.clone());
+        let run = self.end_pods(conduct, news.subscribe(), &running);
+        tokio::pin!(run);
+        loop {
+            tokio::select! {
+                // What was said is known before the run takes its next step.
+                biased;
+                () = stop.cancelled() => {
+                    running.cancel();
+                    return (Left::Stopped, run.await);
+                }
+                () = ears.changed() => {}
+                done = &mut run => return (Left::Finished, done),
+            }
+            if ears.is_deaf() {
+                continue;
+            }
+            let said = ears.hear();
+            let another = said.login.preparing && epoch.is_some_and(|e| e != said.login.epoch);
+            if !said.ends_the_node() || (another && said.notice.is_none()) {
+                running.cancel();
+                if !said.ends_the_node() {
+                    self.parts.gate.open();
+                }
+                return (Left::CalledOff, run.await);
+            }
+            if said.login.preparing {
+                *epoch = Some(said.login.epoch);
+            }
+            standing = said.limit(&standing, started);
+            news.send_if_modified(|now| {
+                let changed = *now != standing;
+                now.clone_from(&standing);
+                changed
+            });
+        }
+    }
+
+    /// Plans and runs. Whatever panics in here ends up as a warning of the report.
+    async fn end_pods(
+        &self,
+        conduct: &mut Conduct,
+        standing: watch::Receiver<Standing>,
+        cancel: &CancellationToken,
+    ) -> RunReport {
+        let work = async {
+            self.parts.killer.lame_duck(true);
+            let order = self.order(conduct);
+            let carried = conduct.carried.take();
+            let (plan, first_group) = self.plan(conduct, carried.as_ref());
+            let groups = carried.map(|carried| carried.groups);
+            if groups.is_none() {
+                let (pods, budget) = (plan.pod_count(), plan.deadline);
+                self.parts.recorder.record(&Event::ShutdownStarted { pods, budget });
+                let drain = plan.endpoint_drain;
+                conduct.journal.header.endpoint_drain = Some(drain).filter(|d| !d.is_zero());
+            }
+            let driven = Driven {
+                standing: Some(standing),
+                journal: Some(&mut conduct.journal),
+                carried: groups,
+                first_group: Some(first_group),
+            };
+            carry_out(&self.parts.killer, plan, &order, driven, cancel).await
+        };
+        let outcome = AssertUnwindSafe(work).catch_unwind().await;
+        outcome.unwrap_or_else(|panic| {
+            let why = panic_text(panic.as_ref());
+            tracing::error!(why, "the shutdown run panicked; the node is let go");
+            let warning = format!("the run panicked, which is a bug: {why}");
+            conduct.journal.header.warnings.push(warning);
+            RunReport { groups: Vec::new(), stop: RunStop::Panicked }
+        })
+    }
+
+    fn order(&self, conduct: &Conduct) -> RunOrder {
+        RunOrder {
+            reason: conduct.journal.header.trigger.kill_reason(),
+            status: Some(status_of_ended()),
+            started: conduct.started,
+            budget: conduct.standing.budget,
+            recorder: Arc::clone(&self.parts.recorder),
+            progress: self.parts.progress.clone(),
+        }
+    }
+
+    /// The plan, and when its first group may be asked.
+    fn plan(&self, conduct: &Conduct, carried: Option<&Carried>) -> (Plan, Duration) {
+        let mut pods = self.parts.killer.active_pods();
+        // For the report's readers: the snapshot has no order of its own.
+        pods.sort_unstable_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
+        let budget = conduct.standing.budget;
+        let late = conduct.started.elapsed();
+        let (mut plan, first_group) = if late < LATE && carried.is_none() {
+            let plan = plan(&pods, &conduct.policy, Some(budget.pods));
+            let first_group = plan.endpoint_drain;
+            (plan, first_group)
+        } else {
+            if carried.is_none() {
+                tracing::warn!(?late, "the shutdown began earlier: the rest of the time is used");
+            }
+            let rest = budget.pods.saturating_sub(late);
+            let plan = plan(&pods, &conduct.policy, Some(rest)).begun_after(late);
+            let first_group = late + plan.endpoint_drain;
+            (plan, carried.map_or(first_group, |carried| carried.first_group))
+        };
+        if conduct.journal.header.trigger == Trigger::Notice {
+            plan.extend_to(budget.pods);
+        }
+        (plan, first_group)
+    }
+
+    fn conduct(&self, policy: Arc<Policy>, said: &Said, carried: Option<RunRecord>) -> Conduct {
+        match carried {
+            None => self.begin(policy, said),
+            Some(record) => self.go_on(policy, said, record),
+        }
+    }
+
+    fn begin(&self, policy: Arc<Policy>, said: &Said) -> Conduct {
+        let started = said.since(Instant::now());
+        let standing = said.standing(&policy, started);
+        let now = self.parts.clock.now();
+        let trigger = if said.login.preparing { self.parts.trigger } else { Trigger::Notice };
+        let header = ReportHeader {
+            trigger,
+            node_action: standing.kind,
+            boot_id: self.parts.boot_id.clone(),
+            started_at: now.checked_sub(started.elapsed()).unwrap_or(now),
+            budget: BudgetReport::new(standing.budget, None),
+            notice: None,
+            endpoint_drain: None,
+            resumed: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let started_boot = self.parts.boot_clock.now().saturating_sub(started.elapsed());
+        let mut journal = self.journal(header, started, started_boot);
+        journal.stand(&standing);
+        Conduct { policy, started, standing, journal, carried: None }
+    }
+
+    fn go_on(&self, policy: Arc<Policy>, said: &Said, record: RunRecord) -> Conduct {
+        let started = self.start_of(&record);
+        let late = started.elapsed();
+        tracing::warn!(?late, "going on with the shutdown that an earlier agent began");
+        let standing = said.limit(&record.standing(), started);
+        let header = record.header(late);
+        let started_boot = Duration::from_millis(record.started_boot_ms);
+        let mut journal = self.journal(header, started, started_boot).after(record.sequence);
+        journal.stand(&standing);
+        let first_group = Duration::from_millis(record.first_group_ms);
+        let carried = Some(Carried { groups: record.report.groups, first_group });
+        Conduct { policy, started, standing, journal, carried }
+    }
+
+    fn journal(&self, header: ReportHeader, started: Instant, started_boot: Duration) -> Journal {
+        let clock = self.parts.clock.clone();
+        Journal::new(header, clock, (started, started_boot), &self.parts.records)
+    }
+
+    /// Says how it went, and lets the node go or stay.
+    async fn finish(
+        &self,
+        conduct: Conduct,
+        run: RunReport,
+        left: Left,
+        noted: Noted,
+        ears: &mut Ears,
+        epoch: Option<u64>,
+    ) -> Step {
+        let Conduct { started, mut journal, .. } = conduct;
+        let budget = journal.budget();
+        let (spared_groups, left_pods) = (run.spared_groups(), run.left());
+        let until = self.report_until(started, budget);
+        match left {
+            Left::Finished => journal.note(RunPhase::Reporting, &run.groups).await,
+            Left::CalledOff => {}
+            Left::Stopped => journal.note_again(&run.groups).await,
+        }
+        self.parts.progress.phase(ProgressPhase::Ended);
+        let groups = run.groups.clone();
+        // What the next agent finds in the record is reported once, and whole, by that one.
+        if left != Left::Stopped || !journal.is_kept() {
+            let ended = Ended { at: self.parts.clock.now(), took: started.elapsed() };
+            let mut report = ShutdownReport::new(journal.header.clone(), run, ended);
+            if left == Left::Stopped {
+                report.outcome = Outcome::Interrupted;
+            }
+            self.keep(report, noted, until).await;
+        }
+        match left {
+            Left::Stopped => Step::Stop,
+            Left::CalledOff => {
+                journal.note_last(RunPhase::Cancelled, &groups, until).await;
+                self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
+                if !ears.hear().ends_the_node() {
+                    self.parts.killer.lame_duck(false);
+                }
+                self.parts.progress.phase(ProgressPhase::Cancelled);
+                Step::Done(Stage::Idle)
+            }
+            Left::Finished => {
+                journal.note_last(RunPhase::Released, &groups, until).await;
+                let epoch = self.release_own(ears, epoch).await;
+                let took = started.elapsed();
+                self.parts.recorder.record(&Event::ShutdownEnded { took, left: left_pods });
+                Step::Done(Stage::Done { epoch, record: journal.last() })
+            }
+        }
+    }
+
+    /// Gives the lock back, unless the login manager has begun another shutdown meanwhile: that
+    /// one's lock is not ours to give.
+    async fn release_own(&self, ears: &mut Ears, epoch: Option<u64>) -> Option<u64> {
+        let said = ears.hear();
+        let ours = match epoch {
+            Some(epoch) => said.login.preparing && said.login.epoch == epoch,
+            None => said.login.preparing,
+        };
+        if ours {
+            self.parts.inhibitor.release().await;
+        }
+        if ours || said.notice.is_some() {
+            self.parts.progress.phase(ProgressPhase::Released);
+        }
+        epoch.or(ours.then_some(said.login.epoch))
+    }
+}

@@ -1,0 +1,166 @@
+//! Who says that the node ends: the login manager, a notice, or both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use winddown_shared::{InhibitorState, Notice, Notices, ShutdownKind};
+
+use crate::journal::Standing;
+use crate::{Budget, NoticeReport, Policy, RunRecord};
+
+/// What has been said, at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Said {
+    pub(super) login: InhibitorState,
+    pub(super) notice: Option<Arc<Notice>>,
+}
+
+/// Listens to everybody.
+#[derive(Clone)]
+pub(super) struct Ears {
+    states: watch::Receiver<InhibitorState>,
+    /// None when nobody is left who could give notice.
+    notices: Option<Notices>,
+    /// A notice that an earlier agent heard. It counts until somebody gives notice again, or its
+    /// time is over: after a restart nobody can tell one that is not repeated yet from one that
+    /// was taken back.
+    kept: Option<Arc<Notice>>,
+    deaf: bool,
+}
+
+// === impl Said ===
+
+impl Said {
+    /// Whether anybody ends the node.
+    pub(super) fn ends_the_node(&self) -> bool {
+        self.login.preparing || self.notice.is_some()
+    }
+
+    /// When the run began that follows from this: the login manager's word counts before a notice.
+    pub(super) fn since(&self, now: Instant) -> Instant {
+        let login =
+            self.login.preparing.then_some(self.login.since).map(|since| since.unwrap_or(now));
+        let notice = self.notice.as_ref().map(|notice| notice.since);
+        login.or(notice).unwrap_or(now).min(now)
+    }
+
+    /// How things stand for a run that began at `started` because of this.
+    pub(super) fn standing(&self, policy: &Policy, started: Instant) -> Standing {
+        let budget = match &self.notice {
+            Some(notice) if !self.login.preparing => {
+                Budget::of_notice(policy, notice.deadline.saturating_duration_since(started))
+            }
+            _ => Budget::new(policy, self.login.delay),
+        };
+        let standing = Standing {
+            budget,
+            delay_set_by: None,
+            kind: ShutdownKind::Unknown,
+            login_since: None,
+            notice: None,
+        };
+        self.limit(&standing, started)
+    }
+
+    /// How things stand now for a run that began at `started`: whoever has said something can only
+    /// have shortened it.
+    pub(super) fn limit(&self, before: &Standing, started: Instant) -> Standing {
+        let offset = |at: Instant| at.saturating_duration_since(started);
+        let mut now = before.clone();
+        if self.login.preparing {
+            let since = *now.login_since.get_or_insert_with(|| {
+                self.login.since.map(offset).unwrap_or_else(|| started.elapsed())
+            });
+            now.delay_set_by.clone_from(&self.login.delay_set_by);
+            if self.login.kind != ShutdownKind::Unknown {
+                now.kind = self.login.kind;
+            }
+            if let Some(delay) = self.login.delay {
+                now.budget = now.budget.within(since.saturating_add(delay));
+                now.budget.delay = Some(delay);
+            }
+        }
+        if let Some(notice) = &self.notice {
+            let deadline = offset(notice.deadline);
+            now.budget = now.budget.within(deadline);
+            now.notice = Some(NoticeReport {
+                source: notice.source.to_string(),
+                text: notice.text.to_string(),
+                deadline,
+            });
+        }
+        now
+    }
+}
+
+// === impl Ears ===
+
+impl Ears {
+    pub(super) fn new(states: watch::Receiver<InhibitorState>, notices: Notices) -> Self {
+        Self { states, notices: Some(notices), kept: None, deaf: false }
+    }
+
+    /// Keeps the notice of a run that began at `started`, if it had one.
+    pub(super) fn keep_notice_of(&mut self, record: &RunRecord, started: Instant) {
+        let notice = record.report.notice.as_ref();
+        self.kept = notice.and_then(|notice| {
+            Some(Arc::new(Notice {
+                source: notice.source.as_str().into(),
+                text: notice.text.as_str().into(),
+                since: started,
+                deadline: started.checked_add(notice.deadline)?,
+            }))
+        });
+    }
+
+    /// What has been said so far.
+    pub(super) fn hear(&mut self) -> Said {
+        let login = self.states.borrow_and_update().clone();
+        let notice = self.notices.as_mut().and_then(|said| said.borrow_and_update().clone());
+        let over = |kept: &Arc<Notice>| notice.is_some() || kept.deadline <= Instant::now();
+        self.kept.take_if(|kept| over(kept));
+        Said { login, notice: notice.or_else(|| self.kept.clone()) }
+    }
+
+    /// Resolves when something may have been said. Never, when the login manager's channel is gone.
+    pub(super) async fn changed(&mut self) {
+        if self.deaf {
+            std::future::pending::<()>().await;
+        }
+        let forgotten = self.kept.as_ref().map(|kept| kept.deadline);
+        tokio::select! {
+            changed = self.states.changed() => self.deaf = changed.is_err(),
+            lost = news(&mut self.notices) => if lost { self.notices = None },
+            () = until(forgotten) => {}
+        }
+    }
+
+    /// Whether the login manager's channel is gone.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.deaf
+    }
+}
+
+/// Resolves at a change; true when there will be none any more.
+async fn news(notices: &mut Option<Notices>) -> bool {
+    match notices {
+        Some(notices) => notices.changed().await.is_err(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Resolves at `at`, or never.
+pub(super) async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The moment `ago` before now.
+pub(super) fn before_now(ago: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_sub(ago).unwrap_or(now)
+}

@@ -1,0 +1,102 @@
+//! What stays of a run when it is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, timeout_at};
+use winddown_shared::{Inhibitor, PodKiller, WallTime, error_chain};
+
+use super::ShutdownController;
+use crate::{Budget, Outcome, RunPhase, RunRecord, ShutdownReport, StateFile, StateTimes};
+
+/// The disk gets at least this long, however late it is.
+const LEAST_FOR_REPORT: Duration = Duration::from_millis(100);
+
+/// How long the end of somebody else's run may take to put down; nothing waits for it.
+const NO_HURRY: Duration = Duration::from_secs(2);
+
+/// The start of the run on its way into the state file.
+pub(super) type Noted = JoinHandle<StateTimes>;
+
+impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
+    /// Writes the start into the state file, beside the run: no pod waits for the disk.
+    pub(super) fn note_start(&self, at: WallTime) -> Noted {
+        let file = self.parts.state_file.clone();
+        let times = StateTimes { start: Some(at), end: None };
+        spawn_blocking(move || {
+            store_times(file.as_ref(), times);
+            times
+        })
+    }
+
+    /// Until when the disk is waited for.
+    pub(super) fn report_until(&self, started: Instant, budget: Budget) -> Instant {
+        let now = Instant::now();
+        let until = (started + budget.report_until()).min(now + budget.reserve);
+        until.max(now + LEAST_FOR_REPORT)
+    }
+
+    /// Keeps the report, for as long as there is time.
+    pub(super) async fn keep(&self, report: ShutdownReport, noted: Noted, until: Instant) {
+        let (sink, file) = (Arc::clone(&self.parts.reports), self.parts.state_file.clone());
+        let work = async move {
+            // One after the other, or a slow first write would overtake the second.
+            let times = noted.await.unwrap_or_default();
+            let write = move || {
+                if let Err(error) = sink.keep(&report) {
+                    tracing::error!(error = error_chain(&error), "the shutdown report is lost");
+                }
+                store_times(file.as_ref(), StateTimes { end: Some(report.ended_at), ..times });
+            };
+            if spawn_blocking(write).await.is_err() {
+                tracing::error!("writing the shutdown report panicked; the report is lost");
+            }
+        };
+        if timeout_at(until, work).await.is_err() {
+            tracing::error!("the disk does not answer; the node is let go without a report");
+        }
+    }
+
+    /// Reports a run that was called off while no agent was there.
+    pub(super) async fn report_called_off(&self, record: &RunRecord) {
+        let mut report = record.report.clone();
+        report.outcome = Outcome::Cancelled;
+        report.warnings.push("the run was called off while no agent was there to see when".into());
+        let noted = self.note_start(report.started_at);
+        self.keep(report, noted, Instant::now() + NO_HURRY).await;
+    }
+
+    /// Puts down that the run of `record` was called off: the next agent of this boot has nothing
+    /// to go on with.
+    pub(super) async fn close(&self, mut record: RunRecord) {
+        record.phase = RunPhase::Cancelled;
+        record.sequence += 1;
+        let places = self.parts.records.clone();
+        let write = spawn_blocking(move || {
+            for place in places {
+                match place.write(&record) {
+                    Ok(()) => return,
+                    Err(error) => {
+                        tracing::warn!(error = error_chain(&error), "the record is not closed");
+                    }
+                }
+            }
+        });
+        if timeout_at(Instant::now() + NO_HURRY, write).await.is_err() {
+            tracing::warn!("the disk does not answer; the record is not closed");
+        }
+    }
+}
+
+fn store_times(file: Option<&StateFile>, times: StateTimes) {
+    let Some(file) = file else { return };
+    if let Err(error) = file.store(times) {
+        tracing::warn!(error = error_chain(&error), "the shutdown state file is not up to date");
+    }
+}
+
+pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

@@ -1,0 +1,209 @@
+//! A node whose agents come and go.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use winddown_shared::fake::{FakeInhibitor, FakeRecorder};
+use winddown_shared::{Inhibitor, InhibitorState, Notice, WallClock};
+
+use super::world::{Disk, Fault, Reports, World};
+use crate::test_pods::secs;
+use crate::{
+    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordPlace, RunPhase,
+    RunRecord, ShutdownController, ShutdownParts, Trigger,
+};
+
+/// A login manager that counts how often the lock really went.
+#[derive(Clone)]
+pub(super) struct Lock {
+    pub(super) fake: FakeInhibitor,
+    world: World,
+    gone: Arc<AtomicUsize>,
+}
+
+impl Inhibitor for Lock {
+    fn state(&self) -> watch::Receiver<InhibitorState> {
+        self.fake.state()
+    }
+
+    async fn release(&self) {
+        self.world.0.fuse.pass(Fault::Release { gone: false }).await;
+        let held = self.fake.is_held();
+        self.fake.release().await;
+        self.gone.fetch_add(usize::from(held && !self.fake.is_held()), Ordering::SeqCst);
+        self.world.0.fuse.pass(Fault::Release { gone: true }).await;
+    }
+}
+
+/// A node: its pods, its disk, its login manager, and an agent now and then.
+pub(super) struct Site {
+    pub(super) world: World,
+    pub(super) lock: Lock,
+    pub(super) disk: Arc<Disk>,
+    pub(super) places: Vec<Arc<dyn RecordPlace>>,
+    pub(super) reports: Arc<Reports>,
+    pub(super) notices: watch::Sender<Option<Arc<Notice>>>,
+    pub(super) policy: watch::Sender<Arc<Policy>>,
+    pub(super) recorder: FakeRecorder,
+    origin: Instant,
+    pub(super) start: Instant,
+}
+
+/// A running agent.
+pub(super) struct Agent {
+    pub(super) gate: AdmissionGate,
+    pub(super) progress: ProgressSender,
+    pub(super) stop: CancellationToken,
+    pub(super) task: JoinHandle<()>,
+}
+
+impl Site {
+    /// A login manager that waits for 40 s.
+    pub(super) fn new(world: World, policy: Policy) -> Self {
+        let lock = Lock {
+            fake: FakeInhibitor::holding(secs(40)),
+            world: world.clone(),
+            gone: Arc::default(),
+        };
+        let disk = Disk::of(&world);
+        Self {
+            lock,
+            places: vec![Arc::clone(&disk) as Arc<dyn RecordPlace>],
+            disk,
+            reports: Reports::of(&world),
+            notices: watch::Sender::new(None),
+            policy: watch::Sender::new(Arc::new(policy)),
+            recorder: FakeRecorder::default(),
+            origin: Instant::now(),
+            start: Instant::now(),
+            world,
+        }
+    }
+
+    /// Starts an agent, which finds what is on the disk, as the node does.
+    pub(super) fn agent(&self) -> Agent {
+        let carried = RunRecord::of_boot(&self.places, "boot");
+        let (gate, progress) = (AdmissionGate::new(), ProgressSender::new());
+        if carried.as_ref().is_some_and(|record| record.phase != RunPhase::Cancelled) {
+            gate.shut();
+        }
+        let origin = self.origin;
+        let controller = ShutdownController::new(ShutdownParts {
+            killer: Arc::new(self.world.clone()),
+            inhibitor: Arc::new(self.lock.clone()),
+            notices: self.notices.subscribe(),
+            gate: gate.clone(),
+            policy: self.policy.subscribe(),
+            reports: Arc::clone(&self.reports) as _,
+            records: self.places.clone(),
+            carried,
+            state_file: None,
+            recorder: Arc::new(self.recorder.clone()),
+            progress: progress.clone(),
+            clock: WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),
+            boot_clock: BootClock::new(move || secs(77) + origin.elapsed()),
+            boot_id: "boot".into(),
+            trigger: Trigger::LoginManager,
+        });
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(controller.run(stop.clone()));
+        Agent { gate, progress, stop, task }
+    }
+
+    /// kill -9: nothing of the agent happens any more, and the next one hears of the shutdown when
+    /// it asks.
+    pub(super) async fn kill(&self, agent: Agent) {
+        agent.task.abort();
+        let _ = agent.task.await;
+        self.world.agent_is_gone();
+        self.world.0.fuse.bury();
+        // The threads of the dead agent end.
+        sleep(Duration::from_millis(1)).await;
+        self.lock.fake.modify(|state| state.since = state.preparing.then(Instant::now));
+    }
+
+    pub(super) fn prepare(&mut self) {
+        self.start = Instant::now();
+        self.lock.fake.prepare();
+    }
+
+    /// A notice that the node is gone `left` from now.
+    pub(super) fn give_notice(&mut self, left: Duration) {
+        self.start = Instant::now();
+        let (since, deadline) = (self.start, self.start + left);
+        let notice = Notice { source: "aws".into(), text: "spot".into(), since, deadline };
+        self.notices.send_replace(Some(Arc::new(notice)));
+    }
+
+    pub(super) async fn until(&self, offset: Duration) {
+        tokio::time::sleep_until(self.start + offset).await;
+    }
+
+    pub(super) fn locks_gone(&self) -> usize {
+        self.lock.gone.load(Ordering::SeqCst)
+    }
+
+    /// Per pod, in the order of their first SIGTERM: when that was, and the first grace.
+    pub(super) fn asked(&self) -> Vec<(String, f64, f64)> {
+        let mut lives = self.world.lives();
+        lives.retain(|life| !life.signals.is_empty());
+        lives.sort_by_key(|life| life.signals[0].0);
+        let row = |life: &super::world::Life| {
+            let (at, kill_at) = life.signals[0];
+            let asked = at.duration_since(self.start).as_secs_f64();
+            (life.pod.name().to_string(), asked, (kill_at - at).as_secs_f64())
+        };
+        lives.iter().map(row).collect()
+    }
+
+    /// No later signal may give a pod more time than the first one did, nor, but for the rounding to
+    /// whole seconds, than any other. A stop takes one second in any case.
+    pub(super) fn assert_no_grace_grew(&self) {
+        for life in self.world.lives() {
+            let Some((_, promised)) = life.signals.first().copied() else { continue };
+            let mut least = promised;
+            for (at, kill_at) in &life.signals {
+                let shortest = *at + secs(1);
+                let says = || format!("{:?}: {:?}", life.pod, life.signals);
+                assert!(*kill_at <= promised.max(shortest), "{}", says());
+                assert!(*kill_at <= (least + secs(1)).max(shortest), "{}", says());
+                least = least.min(*kill_at);
+            }
+        }
+    }
+
+    /// When the agent let the node go, or called it off.
+    pub(super) async fn reach(&self, agent: &Agent, phase: ProgressPhase) -> Duration {
+        let mut progress = agent.progress.subscribe();
+        let reached = progress.wait_for(|progress| progress.phase == phase);
+        tokio::time::timeout(secs(86_400), reached).await.expect("never reached").unwrap();
+        self.start.elapsed()
+    }
+}
+
+/// Tries again and again to bring in a pod, and notes when the gate let it.
+#[derive(Clone, Default)]
+pub(super) struct Arrivals(Arc<Mutex<Vec<Instant>>>);
+
+impl Arrivals {
+    pub(super) fn knock(&self, gate: &AdmissionGate) -> JoinHandle<()> {
+        let (admitted, gate) = (Arc::clone(&self.0), gate.clone());
+        tokio::spawn(async move {
+            loop {
+                if gate.check().is_ok() {
+                    admitted.lock().unwrap().push(Instant::now());
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        })
+    }
+
+    pub(super) fn admitted(&self) -> Vec<Instant> {
+        self.0.lock().unwrap().clone()
+    }
+}

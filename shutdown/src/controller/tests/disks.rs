@@ -1,0 +1,148 @@
+//! A state directory that is full or hangs, and a record in memory that takes over.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use super::agents::Site;
+use super::world::{Disk, World};
+use super::{settle, two_fields};
+use crate::test_pods::{pod, secs};
+use crate::{Outcome, ProgressPhase, RecordError, RecordPlace, RunPhase, RunRecord};
+
+/// A disk with an old record on it that takes no other.
+struct Full;
+
+impl RecordPlace for Full {
+    fn write(&self, _: &RunRecord) -> Result<(), RecordError> {
+        let source = std::io::ErrorKind::StorageFull.into();
+        Err(RecordError::Io { what: "write", path: "/full/shutdown.json".into(), source })
+    }
+
+    fn read(&self) -> Result<Option<RunRecord>, RecordError> {
+        Ok(Some(crate::record::tests::record("earlier boot", 5, 9)))
+    }
+
+    fn name(&self) -> String {
+        "/full/shutdown.json".into()
+    }
+}
+
+/// A disk that does not answer until the test is over.
+struct Hung(Mutex<mpsc::Receiver<()>>);
+
+impl RecordPlace for Hung {
+    fn write(&self, _: &RunRecord) -> Result<(), RecordError> {
+        let _ = self.0.lock().unwrap().recv();
+        Ok(())
+    }
+
+    fn read(&self) -> Result<Option<RunRecord>, RecordError> {
+        Ok(None)
+    }
+
+    fn name(&self) -> String {
+        "/hung/shutdown.json".into()
+    }
+}
+
+/// A site whose first place is `disk`.
+fn site(world: World, disk: impl RecordPlace) -> Site {
+    let mut site = Site::new(world, two_fields(30, 10));
+    site.places.insert(0, Arc::new(disk));
+    site
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_full_disk_the_next_agent_goes_on_from_memory_and_the_report_says_so() {
+    let world = World::with([(pod("app", None, Some(20)), secs(6))]);
+    let mut site = site(world, Full);
+    let first = site.agent();
+    assert!(!first.gate.is_shut(), "the record of another boot is nobody's");
+    settle().await;
+    site.prepare();
+    site.until(secs(2)).await;
+    site.kill(first).await;
+    let second = site.agent();
+    assert!(second.gate.is_shut());
+    let took = site.reach(&second, ProgressPhase::Released).await;
+    assert_eq!(took, secs(6));
+    let report = &site.reports.all()[0];
+    assert_eq!((report.outcome, report.resumed.len()), (Outcome::Clean, 1));
+    let why = "the run's record is not kept in /full/shutdown.json: cannot write \
+               /full/shutdown.json: no storage space";
+    assert_eq!(report.warnings[0], why);
+}
+
+/// A disk that fills up.
+struct FillsUp {
+    disk: Arc<Disk>,
+    full: Arc<AtomicBool>,
+}
+
+impl RecordPlace for FillsUp {
+    fn write(&self, record: &RunRecord) -> Result<(), RecordError> {
+        match self.full.load(Ordering::SeqCst) {
+            true => Full.write(record),
+            false => self.disk.write(record),
+        }
+    }
+
+    fn read(&self) -> Result<Option<RunRecord>, RecordError> {
+        self.disk.read()
+    }
+
+    fn name(&self) -> String {
+        Full.name()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_fills_up_in_the_middle_does_not_bring_back_its_older_record() {
+    let critical = Some(crate::CRITICAL_PRIORITY);
+    let world = World::with([
+        (pod("app", None, Some(20)), secs(1)),
+        (pod("critical", critical, Some(20)), secs(9)),
+    ]);
+    let full = Arc::new(AtomicBool::new(false));
+    let disk = FillsUp { disk: Disk::of(&world), full: Arc::clone(&full) };
+    let mut site = site(world, disk);
+    let mut agent = site.agent();
+    settle().await;
+    site.prepare();
+    // The first agent has written twice when the disk is full.
+    for second in 2..5 {
+        site.until(secs(second)).await;
+        site.kill(agent).await;
+        full.store(true, Ordering::SeqCst);
+        agent = site.agent();
+    }
+    site.reach(&agent, ProgressPhase::Released).await;
+    assert_eq!(
+        site.reports.all()[0].resumed,
+        [2, 3, 4].map(|s| Duration::from_millis(s * 1000 + 1))
+    );
+    site.assert_no_grace_grew();
+}
+
+// On the real clock: tokio does not advance a paused one while a thread is blocked.
+#[tokio::test]
+async fn a_hung_disk_costs_a_quarter_of_a_second_and_no_pod_its_end() {
+    let (answer, hung) = mpsc::channel();
+    let world = World::with([
+        (pod("app", None, Some(20)), Duration::ZERO),
+        (pod("critical", Some(crate::CRITICAL_PRIORITY), Some(20)), Duration::ZERO),
+    ]);
+    let mut site = site(world, Hung(Mutex::new(hung)));
+    let agent = site.agent();
+    site.prepare();
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    assert!(took >= Duration::from_millis(250), "{took:?}");
+    assert_eq!(site.asked().len(), 2);
+    let report = &site.reports.all()[0];
+    assert_eq!(report.outcome, Outcome::Clean);
+    assert_eq!(report.warnings.len(), 1);
+    assert!(report.warnings[0].ends_with("the disk does not answer in time"), "{report:?}");
+    assert_eq!(site.disk.phases.lock().unwrap().last(), Some(&RunPhase::Released));
+    drop(answer);
+}

@@ -1,0 +1,251 @@
+//! Notices, alone and together with the login manager.
+
+use std::time::Duration;
+
+use super::agents::{Agent, Site};
+use super::world::World;
+use super::{settle, two_fields};
+use crate::test_pods::{pod, secs};
+use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, Policy, ProgressPhase, Trigger};
+
+const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
+const NEVER: Duration = Duration::from_secs(100_000);
+
+/// An ordinary and a critical pod with their own grace; neither ends by itself.
+fn stubborn(app: i64, critical: i64) -> World {
+    World::with([
+        (pod("app", None, Some(app)), NEVER),
+        (pod("critical", CRITICAL, Some(critical)), NEVER),
+    ])
+}
+
+async fn started(world: World) -> (Site, Agent) {
+    let site = Site::new(world, two_fields(30, 10));
+    let agent = site.agent();
+    settle().await;
+    (site, agent)
+}
+
+fn rows(rows: &[(&str, f64, f64)]) -> Vec<(String, f64, f64)> {
+    rows.iter().map(|(name, at, grace)| ((*name).to_string(), *at, *grace)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_ends_the_pods_before_its_deadline_and_keeps_the_lock() {
+    let (mut site, agent) = started(stubborn(20, 10)).await;
+    site.give_notice(secs(120));
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    assert_eq!(took, secs(30));
+    assert_eq!(site.asked(), rows(&[("app", 0.0, 20.0), ("critical", 20.0, 10.0)]));
+    assert!(agent.gate.is_shut() && site.lock.fake.is_held());
+    let report = &site.reports.all()[0];
+    assert_eq!((report.trigger, report.outcome), (Trigger::Notice, Outcome::Forced));
+    let notice = report.notice.as_ref().unwrap();
+    assert_eq!((&*notice.source, &*notice.text, notice.deadline), ("aws", "spot", secs(120)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_that_leaves_more_time_than_the_policy_goes_to_the_pods_own_grace() {
+    let (mut site, agent) = started(stubborn(300, 10)).await;
+    site.give_notice(secs(120));
+    // 120 s less the reserve of 2 s, less 10 s for the critical pod.
+    assert_eq!(site.reach(&agent, ProgressPhase::Released).await, secs(118));
+    assert_eq!(site.asked(), rows(&[("app", 0.0, 108.0), ("critical", 108.0, 10.0)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_that_leaves_less_time_cuts_the_pods_that_do_not_fit() {
+    for (left, app, critical) in [(20, 9.0, 9.0), (10, 4.0, 5.0), (3, 1.0, 1.0)] {
+        let (mut site, agent) = started(stubborn(60, 60)).await;
+        site.give_notice(secs(left));
+        let took = site.reach(&agent, ProgressPhase::Released).await;
+        assert!(took <= secs(left), "{left}: {took:?}");
+        let graces: Vec<_> = site.asked().iter().map(|(_, _, grace)| *grace).collect();
+        assert_eq!(graces, [app, critical], "{left}");
+        assert!(site.reports.all()[0].budget.is_short());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_has_passed_already_still_has_every_pod_asked() {
+    let (mut site, agent) = started(stubborn(60, 60)).await;
+    site.give_notice(Duration::ZERO);
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    assert!(took <= secs(1), "{took:?}");
+    assert_eq!(site.asked().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_in_the_middle_of_a_shutdown_shortens_what_is_left() {
+    let (mut site, agent) = started(stubborn(60, 60)).await;
+    site.prepare();
+    site.until(secs(5)).await;
+    let start = site.start;
+    site.give_notice(secs(10));
+    site.start = start;
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    // Gone at 15 s, less a tenth: 13.5 s for the pods, 8 whole ones of them are left, in equal parts.
+    assert!(took <= secs(15), "{took:?}");
+    let lives = site.world.lives();
+    let signals = |i: usize| -> Vec<(u128, u128)> {
+        let ms = |at: tokio::time::Instant| at.duration_since(start).as_millis();
+        lives[i].signals.iter().map(|(at, kill_at)| (ms(*at), ms(*kill_at))).collect()
+    };
+    assert_eq!(signals(0), [(0, 20_000), (5000, 9000)]);
+    assert_eq!(signals(1), [(9000, 13_000)]);
+    let report = &site.reports.all()[0];
+    assert_eq!((report.trigger, report.outcome), (Trigger::LoginManager, Outcome::Forced));
+    assert_eq!(report.notice.as_ref().map(|notice| notice.deadline), Some(secs(15)));
+    let app = report.pods().next().unwrap().1;
+    assert_eq!((app.grace, app.wanted_grace), (secs(9), Some(secs(60))));
+    assert!(!site.lock.fake.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_with_more_time_than_is_left_changes_nothing_but_the_report() {
+    let (mut site, agent) = started(stubborn(60, 60)).await;
+    site.prepare();
+    site.until(secs(5)).await;
+    let start = site.start;
+    site.give_notice(secs(300));
+    site.start = start;
+    assert_eq!(site.reach(&agent, ProgressPhase::Released).await, secs(30));
+    assert_eq!(site.world.lives()[0].signals.len(), 1);
+    assert!(site.reports.all()[0].notice.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_manager_with_less_time_than_the_notice_shortens_what_is_left() {
+    let (mut site, agent) = started(stubborn(300, 300)).await;
+    site.give_notice(secs(120));
+    site.until(secs(10)).await;
+    let start = site.start;
+    site.prepare();
+    site.start = start;
+    // It waits for 40 s from its own signal: 48 s less what is kept back.
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    assert_eq!(took, secs(48));
+    assert_eq!((site.locks_gone(), site.lock.fake.is_held()), (1, false));
+    let report = &site.reports.all()[0];
+    assert_eq!((report.trigger, report.budget.delay), (Trigger::Notice, Some(secs(40))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_manager_whose_delay_shrinks_is_followed_and_one_that_grows_is_not() {
+    let (mut site, agent) = started(stubborn(60, 60)).await;
+    site.prepare();
+    site.until(secs(2)).await;
+    site.lock.fake.modify(|state| state.delay = Some(secs(20)));
+    site.until(secs(3)).await;
+    site.lock.fake.modify(|state| state.delay = Some(secs(300)));
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    assert_eq!(took, secs(18));
+    site.assert_no_grace_grew();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_that_is_withdrawn_spares_the_groups_not_started() {
+    let (mut site, agent) = started(stubborn(20, 10)).await;
+    site.give_notice(secs(120));
+    site.until(secs(5)).await;
+    site.notices.send_replace(None);
+    site.reach(&agent, ProgressPhase::Cancelled).await;
+    settle().await;
+    assert!(!agent.gate.is_shut());
+    let report = &site.reports.all()[0];
+    assert_eq!(report.outcome, Outcome::Cancelled);
+    assert_eq!((report.count(PodEnd::Ending), report.count(PodEnd::Spared)), (1, 1));
+    assert_eq!(site.world.lame_duck(site.start), [(0.0, true), (5.0, false)]);
+    assert!(site.world.lives()[1].signals.is_empty() && site.lock.fake.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_that_is_withdrawn_while_the_login_manager_shuts_down_calls_nothing_off() {
+    let (mut site, agent) = started(stubborn(20, 10)).await;
+    site.give_notice(secs(120));
+    site.until(secs(5)).await;
+    let start = site.start;
+    site.prepare();
+    site.start = start;
+    settle().await;
+    site.notices.send_replace(None);
+    assert_eq!(site.reach(&agent, ProgressPhase::Released).await, secs(30));
+    assert_eq!((site.locks_gone(), site.reports.all().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_is_called_off_under_a_notice_goes_on_for_the_notice() {
+    let (mut site, agent) = started(stubborn(20, 10)).await;
+    site.prepare();
+    site.until(secs(5)).await;
+    let start = site.start;
+    site.give_notice(secs(120));
+    site.start = start;
+    settle().await;
+    site.lock.fake.cancel();
+    assert_eq!(site.reach(&agent, ProgressPhase::Released).await, secs(30));
+    assert!(agent.gate.is_shut() && site.lock.fake.is_held());
+    assert_eq!((site.locks_gone(), site.reports.all()[0].outcome), (0, Outcome::Forced));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_notice_the_gate_stays_shut_and_the_login_manager_is_let_go_at_once() {
+    let (mut site, agent) = started(stubborn(1, 1)).await;
+    site.give_notice(secs(120));
+    site.reach(&agent, ProgressPhase::Released).await;
+    site.until(secs(60)).await;
+    assert!(agent.gate.is_shut() && site.lock.fake.is_held());
+    site.prepare();
+    settle().await;
+    assert_eq!((site.locks_gone(), site.lock.fake.is_held()), (1, false));
+    assert_eq!(site.reports.all().len(), 1, "there was nothing left to do");
+    assert!(agent.gate.is_shut());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_that_is_withdrawn_after_its_run_opens_the_gate_and_the_next_one_counts() {
+    let (mut site, agent) = started(stubborn(1, 1)).await;
+    site.give_notice(secs(120));
+    site.reach(&agent, ProgressPhase::Released).await;
+    site.notices.send_replace(None);
+    settle().await;
+    assert!(!agent.gate.is_shut());
+    site.world.add(pod("back", None, Some(1)), NEVER);
+    site.give_notice(secs(60));
+    site.until(secs(10)).await;
+    assert_eq!(site.reports.all()[0].pods().count(), 1);
+    assert!(agent.gate.is_shut());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_killed_under_a_notice_is_replaced_before_anybody_repeats_the_notice() {
+    let (mut site, agent) = started(stubborn(20, 10)).await;
+    site.give_notice(secs(120));
+    site.until(secs(5)).await;
+    site.kill(agent).await;
+    site.notices.send_replace(None);
+    let agent = site.agent();
+    assert!(agent.gate.is_shut());
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    assert!((29..=30).contains(&took.as_secs()), "{took:?}");
+    site.assert_no_grace_grew();
+    let report = &site.reports.all()[0];
+    assert_eq!((report.trigger, report.resumed.len()), (Trigger::Notice, 1));
+    // Nobody repeats it: when its time is over, it was not true.
+    site.until(secs(119)).await;
+    assert!(agent.gate.is_shut());
+    site.until(secs(121)).await;
+    assert!(!agent.gate.is_shut());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_ends_no_pods_does_so_under_a_notice_too() {
+    let (mut site, agent) = started(stubborn(1, 1)).await;
+    site.policy.send_replace(std::sync::Arc::new(Policy::disabled()));
+    site.give_notice(secs(60));
+    site.until(secs(10)).await;
+    assert!(site.asked().is_empty() && !agent.gate.is_shut());
+    site.prepare();
+    settle().await;
+    assert!(!site.lock.fake.is_held());
+}

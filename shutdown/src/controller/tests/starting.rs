@@ -1,0 +1,169 @@
+//! What an agent finds when it starts.
+
+use std::time::Duration;
+
+use winddown_shared::{Event, LockState};
+
+use super::agents::{Agent, Site};
+use super::world::World;
+use super::{settle, two_fields};
+use crate::test_pods::{pod, secs};
+use crate::{Outcome, ProgressPhase, RunPhase, RunRecord};
+
+const NEVER: Duration = Duration::from_secs(100_000);
+
+/// A site whose agent was killed in the middle of a shutdown, after two seconds.
+async fn killed() -> Site {
+    let pods = [(pod("app", None, Some(20)), secs(4)), (pod("other", None, Some(20)), NEVER)];
+    let mut site = Site::new(World::with(pods), two_fields(30, 10));
+    let agent = site.agent();
+    settle().await;
+    site.prepare();
+    site.until(secs(2)).await;
+    site.kill(agent).await;
+    site
+}
+
+fn phase(site: &Site) -> RunPhase {
+    RunRecord::of_boot(&site.places, "boot").unwrap().phase
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_was_called_off_meanwhile_is_reported_and_pods_are_let_in() {
+    let site = killed().await;
+    site.lock.fake.cancel();
+    let agent = site.agent();
+    site.reach(&agent, ProgressPhase::Cancelled).await;
+    settle().await;
+    assert!(!agent.gate.is_shut());
+    let reports = site.reports.all();
+    assert_eq!((reports.len(), reports[0].outcome), (1, Outcome::Cancelled));
+    assert_eq!(
+        reports[0].warnings,
+        ["the run was called off while no agent was there to see when"]
+    );
+    assert!(site.recorder.events().contains(&Event::ShutdownCancelled { spared_groups: 0 }));
+    assert_eq!(phase(&site), RunPhase::Cancelled);
+    // The next one has nothing to go on with.
+    let third = site.agent();
+    assert!(!third.gate.is_shut());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_login_manager_is_waited_for_as_long_as_the_run_would_have_lasted() {
+    let site = killed().await;
+    site.lock.fake.modify(|state| {
+        state.preparing = false;
+        state.lock = LockState::Waiting { why: "not connected yet".into() };
+    });
+    let agent = site.agent();
+    site.until(secs(3)).await;
+    let (_, on) = site.world.lame_duck(site.start)[1];
+    assert!(on, "pods are not ready for the new agent either");
+    site.until(secs(31)).await;
+    assert!(agent.gate.is_shut());
+    site.until(secs(33)).await;
+    assert!(!agent.gate.is_shut());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_whose_last_pod_ended_while_no_agent_was_there_is_over_when_the_next_one_looks() {
+    let pods = [
+        (pod("app", None, Some(20)), secs(4)),
+        (pod("critical", Some(crate::CRITICAL_PRIORITY), Some(20)), secs(1)),
+    ];
+    let mut site = Site::new(World::with(pods), two_fields(30, 10));
+    let agent = site.agent();
+    settle().await;
+    site.prepare();
+    site.until(secs(2)).await;
+    site.kill(agent).await;
+    site.until(secs(5)).await;
+    let agent = site.agent();
+    assert_eq!(site.reach(&agent, ProgressPhase::Released).await, secs(6));
+    let groups = &site.reports.all()[0].groups;
+    assert_eq!((groups[0].started, groups[0].ended), (Some(secs(0)), Some(secs(5))));
+    assert_eq!((groups[1].started, groups[1].ended), (Some(secs(5)), Some(secs(6))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_manager_that_speaks_late_is_followed_with_the_time_that_is_left() {
+    let site = killed().await;
+    site.lock.fake.modify(|state| {
+        state.preparing = false;
+        state.lock = LockState::Waiting { why: "not connected yet".into() };
+    });
+    let agent = site.agent();
+    site.until(secs(7)).await;
+    assert_eq!(site.world.lives()[1].signals.len(), 1, "nobody is asked on a guess");
+    site.lock.fake.modify(|state| {
+        state.preparing = true;
+        state.since = Some(tokio::time::Instant::now());
+        state.lock = LockState::Held;
+    });
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    assert_eq!(took.as_secs(), 20);
+    site.assert_no_grace_grew();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_over_is_not_run_again() {
+    let mut site = killed().await;
+    let second = site.agent();
+    site.reach(&second, ProgressPhase::Released).await;
+    site.kill(second).await;
+    assert_eq!(phase(&site), RunPhase::Released);
+    let third = site.agent();
+    assert!(third.gate.is_shut());
+    site.reach(&third, ProgressPhase::Released).await;
+    assert_eq!((site.reports.all().len(), site.locks_gone()), (1, 1));
+    // Called off after all: what comes next is a shutdown of its own.
+    site.lock.fake.cancel();
+    settle().await;
+    assert!(!third.gate.is_shut());
+    assert_eq!(phase(&site), RunPhase::Cancelled);
+    site.world.add(pod("back", None, Some(3)), NEVER);
+    site.prepare();
+    site.until(secs(10)).await;
+    assert_eq!(site.locks_gone(), 2);
+    assert_eq!(site.world.lives()[2].signals.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_soft_reboot_pods_are_let_in_with_the_login_managers_first_word() {
+    let site = killed().await;
+    let second = site.agent();
+    site.reach(&second, ProgressPhase::Released).await;
+    site.kill(second).await;
+    site.lock.fake.cancel();
+    let third = site.agent();
+    assert!(third.gate.is_shut());
+    settle().await;
+    assert!(!third.gate.is_shut());
+    assert_eq!(site.reports.all().len(), 1);
+    let events = site.recorder.events();
+    assert!(!events.iter().any(|e| matches!(e, Event::ShutdownCancelled { .. })), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_without_a_record_is_begun_with_what_the_login_manager_says() {
+    let pods = [(pod("app", None, Some(20)), secs(1))];
+    let mut site = Site::new(World::with(pods), two_fields(30, 10));
+    site.prepare();
+    site.until(secs(5)).await;
+    let agent = site.agent();
+    site.reach(&agent, ProgressPhase::Released).await;
+    assert_eq!(site.asked(), [("app".to_owned(), 5.0, 20.0)]);
+    assert!(site.reports.all()[0].resumed.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_comes_when_the_time_is_over_is_quick() {
+    let site = killed().await;
+    site.until(secs(36)).await;
+    let agent: Agent = site.agent();
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    assert!(took <= secs(38), "{took:?}");
+    let other = &site.world.lives()[1];
+    assert_eq!(other.signals.len(), 2);
+}

@@ -1,0 +1,356 @@
+//! Pods and disks that outlive the agents that look after them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use winddown_shared::{
+    KillError, KillRequest, Pod, PodKiller, PodStopped, PodUid, StoppedContainer,
+};
+
+use crate::report::StoreError;
+use crate::{RecordError, RecordPlace, ReportSink, RunPhase, RunRecord, ShutdownReport};
+
+/// A moment at which an agent can be killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// At the n-th write of the record, from 0; kept or not.
+    Record { nth: usize, kept: bool },
+    /// When the n-th pod is asked; it gets its SIGTERM or not.
+    Kill { nth: usize, sent: bool },
+    /// When the report is written; kept or not.
+    Report { kept: bool },
+    /// When the lock is released; gone or not.
+    Release { gone: bool },
+}
+
+/// Stops whoever reaches a fault for good: nothing after it happens.
+#[derive(Default)]
+pub(super) struct Fuse {
+    fault: Mutex<Option<Fault>>,
+    pub(super) blown: Notify,
+    buried: Mutex<bool>,
+    bury: Condvar,
+}
+
+impl Fuse {
+    pub(super) fn set(&self, fault: Option<Fault>) {
+        *self.fault.lock().unwrap() = fault;
+        *self.buried.lock().unwrap() = false;
+    }
+
+    fn blows(&self, here: Fault) -> bool {
+        let mut fault = self.fault.lock().unwrap();
+        let blows = *fault == Some(here);
+        if blows {
+            *fault = None;
+            self.blown.notify_one();
+        }
+        blows
+    }
+
+    /// Holds a thread of the agent until the agent is gone.
+    fn hold(&self) {
+        let mut buried = self.buried.lock().unwrap();
+        while !*buried {
+            buried = self.bury.wait(buried).unwrap();
+        }
+    }
+
+    /// The agent is gone: its threads may end.
+    pub(super) fn bury(&self) {
+        *self.buried.lock().unwrap() = true;
+        self.bury.notify_all();
+    }
+
+    pub(super) async fn pass(&self, here: Fault) {
+        if self.blows(here) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Pods that end by themselves so long after SIGTERM, or by SIGKILL of an agent that is there.
+#[derive(Clone, Default)]
+pub(super) struct World(pub(super) Arc<Inner>);
+
+#[derive(Default)]
+pub(super) struct Inner {
+    state: Mutex<State>,
+    pub(super) fuse: Fuse,
+}
+
+#[derive(Default)]
+struct State {
+    lives: Vec<Life>,
+    index: HashMap<PodUid, usize>,
+    kills: usize,
+    lame_duck: Vec<(Instant, bool)>,
+    holds: HashMap<PodUid, (Duration, Vec<String>)>,
+    /// Who looks after the mounts does not look at the clock.
+    mounts_hang: bool,
+}
+
+#[derive(Clone)]
+pub(super) struct Life {
+    pub(super) pod: Pod,
+    needs: Duration,
+    /// SIGKILL changes nothing: the runtime hangs.
+    stuck: bool,
+    /// When it was asked, and when SIGKILL was due then.
+    pub(super) signals: Vec<(Instant, Instant)>,
+    kill_at: Option<Instant>,
+    pub(super) gone: Option<(Instant, bool)>,
+}
+
+impl World {
+    pub(super) fn with(pods: impl IntoIterator<Item = (Pod, Duration)>) -> Self {
+        let world = Self::default();
+        for (pod, needs) in pods {
+            world.add(pod, needs);
+        }
+        world
+    }
+
+    pub(super) fn add(&self, pod: Pod, needs: Duration) {
+        let mut state = self.lock();
+        let place = state.lives.len();
+        state.index.insert(pod.uid().clone(), place);
+        state.lives.push(Life {
+            pod,
+            needs,
+            stuck: false,
+            signals: Vec::new(),
+            kill_at: None,
+            gone: None,
+        });
+    }
+
+    /// The pod does not end before it has had all it needs, whatever is done to it.
+    pub(super) fn sticks(&self, name: &str) {
+        let mut state = self.lock();
+        let place = state.index[&PodUid::new(name)];
+        state.lives[place].stuck = true;
+    }
+
+    /// The pod holds mounts for that long after its end, or for good if that is longer than anybody
+    /// waits.
+    pub(super) fn holds(&self, name: &str, time: Duration) {
+        let left = vec![format!("/mnt/{name}")];
+        self.lock().holds.insert(PodUid::new(name), (time, left));
+    }
+
+    pub(super) fn mounts_hang(&self) {
+        self.lock().mounts_hang = true;
+    }
+
+    pub(super) fn lives(&self) -> Vec<Life> {
+        let mut state = self.lock();
+        state.settle();
+        state.lives.clone()
+    }
+
+    /// When which lame duck was switched, after `start`.
+    pub(super) fn lame_duck(&self, start: Instant) -> Vec<(f64, bool)> {
+        let since = |at: Instant| at.saturating_duration_since(start).as_secs_f64();
+        self.lock().lame_duck.iter().map(|(at, on)| (since(*at), *on)).collect()
+    }
+
+    /// Nobody is there to send SIGKILL any more.
+    pub(super) fn agent_is_gone(&self) {
+        let mut state = self.lock();
+        state.settle();
+        state.lives.iter_mut().for_each(|life| life.kill_at = None);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap()
+    }
+
+    /// Sends SIGTERM, or makes the end of its grace come sooner.
+    fn signal(&self, uid: &PodUid, grace: Duration) -> Option<Life> {
+        let mut state = self.lock();
+        state.settle();
+        let place = *state.index.get(uid)?;
+        let life = &mut state.lives[place];
+        let now = Instant::now();
+        let kill_at = now + grace.max(Duration::from_secs(1));
+        if life.gone.is_none() {
+            life.signals.push((now, kill_at));
+            life.kill_at = Some(life.kill_at.map_or(kill_at, |before| before.min(kill_at)));
+        }
+        Some(life.clone())
+    }
+
+    fn end_of(&self, uid: &PodUid) -> Option<Instant> {
+        let state = self.lock();
+        let life = &state.lives[*state.index.get(uid)?];
+        let by_itself = life.signals.first().map(|(at, _)| *at + life.needs);
+        let killed = life.kill_at.filter(|_| !life.stuck);
+        life.gone.map(|(at, _)| at).or(by_itself.into_iter().chain(killed).min())
+    }
+
+    fn settled(&self, uid: &PodUid) -> Option<(Instant, bool)> {
+        let mut state = self.lock();
+        state.settle();
+        let place = *state.index.get(uid)?;
+        state.lives[place].gone
+    }
+}
+
+impl State {
+    fn settle(&mut self) {
+        let now = Instant::now();
+        for life in &mut self.lives {
+            let Some((asked, _)) = life.signals.first() else { continue };
+            let by_itself = *asked + life.needs;
+            let killed = life.kill_at.filter(|at| *at < by_itself && !life.stuck);
+            let end = killed.unwrap_or(by_itself);
+            if life.gone.is_none() && end <= now {
+                life.gone = Some((end, killed.is_some()));
+            }
+        }
+    }
+}
+
+impl PodKiller for World {
+    async fn kill_pod(&self, pod: Pod, request: KillRequest) -> Result<Arc<PodStopped>, KillError> {
+        let nth = {
+            let mut state = self.lock();
+            state.kills += 1;
+            state.kills - 1
+        };
+        self.0.fuse.pass(Fault::Kill { nth, sent: false }).await;
+        let own = pod.own_grace().unwrap_or(Duration::from_secs(30));
+        let Some(life) = self.signal(pod.uid(), request.grace.unwrap_or(own)) else {
+            return Ok(Arc::default());
+        };
+        self.0.fuse.pass(Fault::Kill { nth, sent: true }).await;
+        let begun = Instant::now();
+        while let Some(end) = self.end_of(pod.uid()) {
+            if self.settled(pod.uid()).is_some() {
+                break;
+            }
+            let deadline = request.deadline.unwrap_or(end);
+            sleep_until(end.min(deadline)).await;
+            if deadline < end && Instant::now() >= deadline {
+                return Err(KillError::Deadline {
+                    pod: pod.label().to_string().into(),
+                    waited: begun.elapsed(),
+                    still_running: vec!["main".into()],
+                });
+            }
+        }
+        let (at, forced) = self.settled(pod.uid()).unwrap_or((Instant::now(), false));
+        let exit_code = if forced { 137 } else { 0 };
+        Ok(Arc::new(PodStopped {
+            signalled_at: life.signals.first().map(|(at, _)| *at),
+            stopped_at: Some(at),
+            containers: vec![StoppedContainer { name: "main".into(), exit_code, forced }],
+        }))
+    }
+
+    fn active_pods(&self) -> Vec<Pod> {
+        self.lives().iter().filter(|l| l.gone.is_none()).map(|l| l.pod.clone()).collect()
+    }
+
+    async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
+        let holds = self.lock().holds.get(uid).cloned();
+        let Some((time, left)) = holds else { return Vec::new() };
+        let released = Instant::now() + time;
+        let hangs = self.lock().mounts_hang;
+        sleep_until(if hangs { released } else { released.min(deadline) }).await;
+        if released <= deadline { Vec::new() } else { left }
+    }
+
+    fn lame_duck(&self, on: bool) {
+        self.lock().lame_duck.push((Instant::now(), on));
+    }
+}
+
+/// A record's place in memory.
+#[derive(Default)]
+pub(super) struct Disk {
+    world: World,
+    kept: Mutex<Option<String>>,
+    /// Happens while a record is written.
+    pub(super) meanwhile: Mutex<Option<Box<dyn FnMut() + Send>>>,
+    pub(super) phases: Mutex<Vec<RunPhase>>,
+}
+
+impl Disk {
+    pub(super) fn of(world: &World) -> Arc<Self> {
+        Arc::new(Self { world: world.clone(), ..Self::default() })
+    }
+}
+
+impl RecordPlace for Disk {
+    fn write(&self, record: &RunRecord) -> Result<(), RecordError> {
+        let nth = self.phases.lock().unwrap().len();
+        self.phases.lock().unwrap().push(record.phase);
+        if let Some(meanwhile) = &mut *self.meanwhile.lock().unwrap() {
+            meanwhile();
+        }
+        let fuse = &self.world.0.fuse;
+        if fuse.blows(Fault::Record { nth, kept: false }) {
+            fuse.hold();
+            return Ok(());
+        }
+        *self.kept.lock().unwrap() = Some(serde_json::to_string(record).unwrap());
+        if fuse.blows(Fault::Record { nth, kept: true }) {
+            fuse.hold();
+        }
+        Ok(())
+    }
+
+    fn read(&self) -> Result<Option<RunRecord>, RecordError> {
+        let kept = self.kept.lock().unwrap();
+        Ok(kept.as_ref().map(|text| serde_json::from_str(text).unwrap()))
+    }
+
+    fn name(&self) -> String {
+        "memory".into()
+    }
+}
+
+/// Keeps one report per run, as a directory does.
+#[derive(Default)]
+pub(super) struct Reports {
+    world: World,
+    kept: Mutex<Vec<ShutdownReport>>,
+    /// Happens while a report is written.
+    pub(super) meanwhile: Mutex<Option<Box<dyn FnMut() + Send>>>,
+}
+
+impl Reports {
+    pub(super) fn of(world: &World) -> Arc<Self> {
+        Arc::new(Self { world: world.clone(), ..Self::default() })
+    }
+
+    pub(super) fn all(&self) -> Vec<ShutdownReport> {
+        self.kept.lock().unwrap().clone()
+    }
+}
+
+impl ReportSink for Reports {
+    fn keep(&self, report: &ShutdownReport) -> Result<(), StoreError> {
+        let fuse = &self.world.0.fuse;
+        if fuse.blows(Fault::Report { kept: false }) {
+            fuse.hold();
+            return Ok(());
+        }
+        if let Some(meanwhile) = &mut *self.meanwhile.lock().unwrap() {
+            meanwhile();
+        }
+        let mut kept = self.kept.lock().unwrap();
+        kept.retain(|other| other.id() != report.id());
+        kept.push(report.clone());
+        drop(kept);
+        if fuse.blows(Fault::Report { kept: true }) {
+            fuse.hold();
+        }
+        Ok(())
+    }
+}

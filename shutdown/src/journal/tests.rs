@@ -1,0 +1,159 @@
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use winddown_shared::WallClock;
+
+use super::Journal;
+use crate::record::tests::record;
+use crate::{RecordError, RecordPlace, RunPhase, RunRecord};
+
+/// A place that does as it is told.
+#[derive(Default)]
+struct Place {
+    name: &'static str,
+    refuses: AtomicBool,
+    /// Each write waits for one message, or for the test's end.
+    hangs: Mutex<Option<mpsc::Receiver<()>>>,
+    /// Each write takes 40 ms instead.
+    slow: AtomicBool,
+    tried: AtomicUsize,
+    kept: Mutex<Vec<(u64, RunPhase)>>,
+}
+
+impl Place {
+    fn named(name: &'static str) -> Arc<Self> {
+        Arc::new(Self { name, ..Self::default() })
+    }
+
+    fn kept(&self) -> Vec<(u64, RunPhase)> {
+        self.kept.lock().unwrap().clone()
+    }
+}
+
+impl RecordPlace for Place {
+    fn write(&self, record: &RunRecord) -> Result<(), RecordError> {
+        self.tried.fetch_add(1, Ordering::SeqCst);
+        if let Some(go) = &*self.hangs.lock().unwrap() {
+            match self.slow.load(Ordering::SeqCst) {
+                true => drop(go.recv_timeout(Duration::from_millis(40))),
+                false => drop(go.recv()),
+            }
+        }
+        if self.refuses.load(Ordering::SeqCst) {
+            let source = std::io::ErrorKind::StorageFull.into();
+            return Err(RecordError::Io { what: "write", path: self.name.into(), source });
+        }
+        self.kept.lock().unwrap().push((record.sequence, record.phase));
+        Ok(())
+    }
+
+    fn read(&self) -> Result<Option<RunRecord>, RecordError> {
+        Ok(None)
+    }
+
+    fn name(&self) -> String {
+        self.name.into()
+    }
+}
+
+fn journal(places: &[Arc<Place>]) -> Journal {
+    let places: Vec<Arc<dyn RecordPlace>> =
+        places.iter().map(|place| Arc::clone(place) as Arc<dyn RecordPlace>).collect();
+    let mut header = record("boot", 0, 0).header(Duration::ZERO);
+    header.warnings.clear();
+    let clock = WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap());
+    Journal::new(header, clock, (Instant::now(), Duration::ZERO), &places)
+}
+
+#[tokio::test]
+async fn each_note_is_kept_in_the_first_place_and_counts_up() {
+    let [disk, memory] = ["disk", "memory"].map(Place::named);
+    let mut journal = journal(&[disk.clone(), memory.clone()]).after(4);
+    journal.note(RunPhase::Ending, &[]).await;
+    journal.note(RunPhase::Reporting, &[]).await;
+    assert_eq!(disk.kept(), [(5, RunPhase::Ending), (6, RunPhase::Reporting)]);
+    assert!(memory.kept().is_empty() && journal.header.warnings.is_empty());
+    assert!(journal.is_kept());
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said_once_and_the_second_place_has_the_record() {
+    let [disk, memory] = ["disk", "memory"].map(Place::named);
+    disk.refuses.store(true, Ordering::SeqCst);
+    let mut journal = journal(&[disk.clone(), memory.clone()]);
+    journal.note(RunPhase::Ending, &[]).await;
+    journal.note(RunPhase::Reporting, &[]).await;
+    assert_eq!(memory.kept().len(), 2);
+    assert_eq!(
+        journal.header.warnings,
+        ["the run's record is not kept in disk: cannot write disk: no storage space"]
+    );
+    // There may be room again.
+    disk.refuses.store(false, Ordering::SeqCst);
+    journal.note(RunPhase::Released, &[]).await;
+    assert_eq!(disk.kept(), [(3, RunPhase::Released)]);
+}
+
+#[tokio::test]
+async fn without_any_place_that_works_the_run_goes_on() {
+    let places = ["disk", "memory"].map(Place::named);
+    places.iter().for_each(|place| place.refuses.store(true, Ordering::SeqCst));
+    let mut journal = journal(&places);
+    journal.note(RunPhase::Ending, &[]).await;
+    assert!(!journal.is_kept());
+    assert_eq!(journal.header.warnings.len(), 2);
+}
+
+// On the real clock: tokio does not advance a paused one while a thread is blocked.
+#[tokio::test]
+async fn a_hung_disk_is_waited_for_once_in_a_run() {
+    let [disk, memory] = ["disk", "memory"].map(Place::named);
+    let (go, hangs) = mpsc::channel();
+    *disk.hangs.lock().unwrap() = Some(hangs);
+    let mut journal = journal(&[disk.clone(), memory.clone()]);
+    journal.note(RunPhase::Ending, &[]).await;
+    for _ in 0..100 {
+        journal.note(RunPhase::Ending, &[]).await;
+    }
+    assert_eq!((disk.tried.load(Ordering::SeqCst), memory.kept().len()), (1, 101));
+    assert_eq!(
+        journal.header.warnings,
+        ["the run's record is not kept in disk: the disk does not answer in time"]
+    );
+    // The last note tries the disk once more, if it is back.
+    drop(go);
+    let back = async {
+        while disk.kept().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), back).await.unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let last = async {
+        // The thread that hung may still be on its way out.
+        while disk.kept().len() < 2 {
+            journal.note_last(RunPhase::Released, &[], until).await;
+        }
+    };
+    timeout(Duration::from_secs(60), last).await.unwrap();
+    assert_eq!(disk.kept()[1].1, RunPhase::Released);
+}
+
+// On the real clock, for the same reason.
+#[tokio::test]
+async fn a_slow_disk_has_a_quarter_of_a_second_in_all() {
+    let [disk, memory] = ["disk", "memory"].map(Place::named);
+    let (_go, hangs) = mpsc::channel();
+    *disk.hangs.lock().unwrap() = Some(hangs);
+    disk.slow.store(true, Ordering::SeqCst);
+    let mut journal = journal(&[disk.clone(), memory.clone()]);
+    for _ in 0..20 {
+        journal.note(RunPhase::Ending, &[]).await;
+    }
+    let tried = disk.tried.load(Ordering::SeqCst);
+    assert!(tried <= 7, "{tried} of 20, 40 ms each");
+    assert!(memory.kept().len() >= 13);
+    assert_eq!(journal.header.warnings.len(), 1);
+}

@@ -1,0 +1,74 @@
+//! How the time there is goes to the endpoint drain and to the groups.
+
+use std::time::Duration;
+
+use super::{Group, share};
+use crate::budget::whole_seconds;
+
+/// No stop takes less.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Sets what each group of roles gets when there is as much time as the policy asks for.
+///
+/// The first group may take all of `total` but what the others ask for, and at most `later` of
+/// that is kept from it; the others share the rest. Where the wishes of the others exceed it, the
+/// longest are cut to a common length.
+pub(super) fn by_role(groups: &mut [Group], total: Duration, later: Duration) {
+    let (total, later) = (total.as_secs(), later.as_secs());
+    for (index, group) in groups.iter_mut().enumerate() {
+        // What a pod without a grace of its own gets.
+        group.configured = Duration::from_secs(if index == 0 { total - later } else { later });
+    }
+    let wishes: Vec<u64> =
+        groups.iter().map(|group| longest_wish(group).as_secs().min(total)).collect();
+    let Some((ordinary, others)) = wishes.split_first() else { return };
+    let kept = later.min(others.iter().sum());
+    let first = (*ordinary).min(total - kept);
+    let shares = share::level(others, total - first);
+    for (group, share) in groups.iter_mut().zip(std::iter::once(first).chain(shares)) {
+        group.configured = Duration::from_secs(share);
+        group.allowed = group.configured;
+    }
+}
+
+/// Divides `available` where it is less than the policy asks for, and answers what is left of the
+/// endpoint drain.
+///
+/// The groups come first, with what their pods ask for; then the drain; then what no pod asks for.
+pub(super) fn shrink(groups: &mut [Group], drain: Duration, available: Duration) -> Duration {
+    let used: Vec<u64> = groups.iter().map(|group| useful_time(group).as_secs()).collect();
+    let needed = Duration::from_secs(used.iter().sum());
+    let drain = drain.min(available.saturating_sub(needed));
+    let seconds = (available - drain).as_secs();
+    let mut shares = share::level(&used, seconds);
+
+    // What no pod asked for still helps a slow stop, so spare seconds go back where they came from.
+    let spare = seconds - shares.iter().sum::<u64>();
+    let rest: Vec<u64> = groups
+        .iter()
+        .zip(&used)
+        .map(|(group, used)| match group.pods.is_empty() {
+            true => 0,
+            false => group.configured.as_secs() - used,
+        })
+        .collect();
+    for (share, more) in shares.iter_mut().zip(share::level(&rest, spare)) {
+        *share += more;
+    }
+    for (group, share) in groups.iter_mut().zip(shares) {
+        group.allowed = Duration::from_secs(share);
+    }
+    drain
+}
+
+/// The longest time any pod of the group asks for, within the group's period.
+fn useful_time(group: &Group) -> Duration {
+    longest_wish(group).min(group.configured)
+}
+
+/// The longest time any pod of the group asks for; zero without pods.
+fn longest_wish(group: &Group) -> Duration {
+    let longest =
+        group.pods.iter().map(|planned| planned.pod.own_grace().unwrap_or(group.configured)).max();
+    longest.map_or(Duration::ZERO, |longest| whole_seconds(longest).max(SHORTEST))
+}

@@ -1,0 +1,95 @@
+//! Dividing anew what is left, when there is less of it in the middle of a run.
+
+use std::time::Duration;
+
+use super::{Plan, share};
+
+impl Plan {
+    /// Moves the deadline to `deadline`, at the moment `now`; both count from the signal.
+    ///
+    /// `wants` has, per group, the time that its pods still ask for: zero without pods, none for a
+    /// group whose time is over, which stays as it is. Where the wishes exceed what is left, the
+    /// longest are cut to a common length; what nobody asks for stays with its group.
+    pub(crate) fn shorten(
+        &mut self,
+        now: Duration,
+        deadline: Duration,
+        wants: &[Option<Duration>],
+    ) {
+        self.deadline = self.deadline.min(deadline);
+        let left = self.deadline.saturating_sub(now).as_secs();
+        let seconds: Vec<u64> = wants.iter().map(|want| want.map_or(0, whole_seconds_up)).collect();
+        let mut shares = share::level(&seconds, left);
+        let spare = left - shares.iter().sum::<u64>();
+        let rest: Vec<u64> = self
+            .groups
+            .iter()
+            .zip(&seconds)
+            .map(|(group, want)| match want {
+                0 => 0,
+                want => group.allowed.as_secs().saturating_sub(*want),
+            })
+            .collect();
+        for (share, more) in shares.iter_mut().zip(share::level(&rest, spare)) {
+            *share += more;
+        }
+        let mut end = self.deadline;
+        for ((group, share), want) in self.groups.iter_mut().zip(shares).zip(wants).rev() {
+            if want.is_none() {
+                continue;
+            }
+            group.latest_end = end;
+            group.allowed = group.allowed.min(Duration::from_secs(share));
+            end = end.saturating_sub(Duration::from_secs(share)).max(now);
+        }
+    }
+}
+
+fn whole_seconds_up(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_pods::{period, pod, secs};
+    use crate::{Policy, plan};
+
+    /// Latest ends after three groups of 10 s were shortened.
+    fn ends(now: u64, deadline: u64, wants: [Option<u64>; 3]) -> Vec<u64> {
+        let policy = Policy::by_priority([0, 1, 2].map(|p| period(p, 10))).unwrap();
+        let pods = [0, 1, 2].map(|p| pod(&format!("p{p}"), Some(p), Some(60)));
+        let mut plan = plan(&pods, &policy, None);
+        let wants: Vec<_> = wants.iter().map(|want| want.map(secs)).collect();
+        plan.shorten(secs(now), secs(deadline), &wants);
+        assert_eq!(plan.deadline, secs(deadline.min(30)));
+        plan.groups.iter().map(|group| group.latest_end.as_secs()).collect()
+    }
+
+    #[test]
+    fn what_is_left_is_divided_evenly_where_it_is_not_enough() {
+        assert_eq!(ends(0, 15, [Some(10), Some(10), Some(10)]), [5, 10, 15]);
+        assert_eq!(ends(5, 20, [Some(5), Some(10), Some(10)]), [10, 15, 20]);
+        assert_eq!(ends(5, 12, [Some(5), Some(10), Some(10)]), [7, 9, 12]);
+    }
+
+    #[test]
+    fn a_group_that_is_over_stays_and_one_without_pods_takes_nothing() {
+        assert_eq!(ends(12, 20, [None, Some(8), Some(10)]), [10, 16, 20]);
+        assert_eq!(ends(12, 20, [None, Some(0), Some(10)]), [10, 12, 20]);
+    }
+
+    #[test]
+    fn short_wishes_are_met_and_the_spare_time_stays_with_the_groups() {
+        assert_eq!(ends(0, 20, [Some(1), Some(1), Some(10)]), [5, 10, 20]);
+    }
+
+    #[test]
+    fn no_time_left_leaves_none_to_anybody_and_never_a_moment_before_now() {
+        assert_eq!(ends(10, 8, [Some(5), Some(10), Some(10)]), [10, 10, 8]);
+    }
+
+    #[test]
+    fn a_later_deadline_changes_nothing() {
+        assert_eq!(ends(0, 60, [Some(10), Some(10), Some(10)]), [10, 20, 30]);
+    }
+}

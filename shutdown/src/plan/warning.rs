@@ -1,0 +1,195 @@
+//! What an operator should know about a plan before it happens.
+
+use std::fmt;
+use std::time::Duration;
+
+use winddown_shared::PodLabel;
+
+use super::{Plan, PlannedPod, Shrink};
+use crate::Role;
+use crate::policy::go_text;
+
+/// What the API server writes into pods that do not say: nobody chose it.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+/// So many pods are named one by one.
+const NAMED: usize = 5;
+
+/// Something about a plan that its owner should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlanWarning {
+    /// There is less time than the policy asks for.
+    Shrunk(Shrink),
+    /// Pods get SIGTERM sooner after they turned not ready than the policy asks for.
+    DrainCut {
+        /// `shutdownEndpointDrainPeriod`.
+        wants: Duration,
+        /// What is left of it.
+        gets: Duration,
+    },
+    /// A pod asks for more time than it is sure to get.
+    GraceCut {
+        /// The pod.
+        pod: PodLabel,
+        /// Its own grace.
+        wants: Duration,
+        /// What it gets for sure.
+        gets: Duration,
+        /// What it gets if all groups before it end at once.
+        at_most: Duration,
+    },
+    /// The same of several pods that are not worth a line each: they ask for what is the default,
+    /// or they are too many.
+    GracesCut {
+        /// How many.
+        pods: usize,
+        /// The least and the most that they ask for.
+        want: (Duration, Duration),
+        /// The least and the most that they are sure of.
+        get: (Duration, Duration),
+    },
+    /// Static pods that count as the node's own because they have no priority.
+    NoPriority {
+        /// How many.
+        pods: usize,
+        /// One of them.
+        first: PodLabel,
+    },
+}
+
+/// A pod that gets less than it asks for.
+struct Cut<'a> {
+    planned: &'a PlannedPod,
+    wants: Duration,
+    gets: Duration,
+    at_most: Duration,
+}
+
+impl Plan {
+    /// What the operator should know before it happens. Pods that ask for what is the default are
+    /// counted, not named; so are pods that are too many to be named.
+    pub fn warnings(&self) -> Vec<PlanWarning> {
+        let mut warnings: Vec<PlanWarning> =
+            self.shrunk.map(PlanWarning::Shrunk).into_iter().collect();
+        let wanted = self.endpoint_drain_wanted;
+        if self.endpoint_drain < wanted && self.pod_count() > 0 {
+            warnings.push(PlanWarning::DrainCut { wants: wanted, gets: self.endpoint_drain });
+        }
+        let (usual, chosen): (Vec<Cut<'_>>, Vec<Cut<'_>>) =
+            self.cuts().partition(|cut| cut.wants == DEFAULT_GRACE);
+        warnings.extend(told(&chosen, NAMED));
+        warnings.extend(told(&usual, 1));
+        warnings.extend(self.without_priority());
+        warnings
+    }
+
+    fn cuts(&self) -> impl Iterator<Item = Cut<'_>> {
+        let drain = self.endpoint_drain;
+        self.groups.iter().zip(self.sure()).flat_map(move |(group, gets)| {
+            group.pods.iter().filter_map(move |planned| {
+                let wants = planned.pod.own_grace().filter(|own| *own > gets)?;
+                let at_most = wants.min(group.latest_end.saturating_sub(drain));
+                Some(Cut { planned, wants, gets, at_most })
+            })
+        })
+    }
+
+    fn without_priority(&self) -> Option<PlanWarning> {
+        let of_node = self.groups.iter().filter(|group| group.role == Some(Role::Node));
+        let mut pods = of_node
+            .flat_map(|group| &group.pods)
+            .filter(|planned| planned.pod.priority().is_none());
+        let first = pods.next()?.pod.label().clone();
+        Some(PlanWarning::NoPriority { pods: 1 + pods.count(), first })
+    }
+}
+
+/// Up to `named` pods one by one, more of them together.
+fn told(cuts: &[Cut<'_>], named: usize) -> Vec<PlanWarning> {
+    if cuts.len() <= named {
+        let one = |cut: &Cut<'_>| PlanWarning::GraceCut {
+            pod: cut.planned.pod.label().clone(),
+            wants: cut.wants,
+            gets: cut.gets,
+            at_most: cut.at_most,
+        };
+        return cuts.iter().map(one).collect();
+    }
+    let range = |of: fn(&Cut<'_>) -> Duration| {
+        let times = || cuts.iter().map(of);
+        (times().min().unwrap_or_default(), times().max().unwrap_or_default())
+    };
+    let (want, get) = (range(|cut| cut.wants), range(|cut| cut.gets));
+    vec![PlanWarning::GracesCut { pods: cuts.len(), want, get }]
+}
+
+// === impl PlanWarning ===
+
+impl fmt::Display for PlanWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shrunk(Shrink { requested, available }) => write!(
+                f,
+                "the groups ask for {} but only {} is available: the plan is shortened",
+                time(*requested),
+                time(*available)
+            ),
+            Self::DrainCut { wants, gets } => write!(
+                f,
+                "pods are to be not ready for {} before their SIGTERM, but there is time for {} \
+                 only",
+                time(*wants),
+                time(*gets)
+            ),
+            Self::GraceCut { pod, wants, gets, at_most } if gets == at_most => {
+                write!(f, "pod {pod} asks for {} and gets {}", time(*wants), time(*gets))
+            }
+            Self::GraceCut { pod, wants, gets, at_most } => write!(
+                f,
+                "pod {pod} asks for {} and is sure of {} (up to {} if the groups before it end \
+                 sooner)",
+                time(*wants),
+                time(*gets),
+                time(*at_most)
+            ),
+            Self::GracesCut { pods, want, get } => {
+                let usual = match *want == (DEFAULT_GRACE, DEFAULT_GRACE) {
+                    true => ", the default,",
+                    false => "",
+                };
+                write!(f, "{pods} pods ask for {}{usual} and are sure of {}", span(want), span(get))
+            }
+            Self::NoPriority { pods: 1, first } => write!(
+                f,
+                "the static pod {first} has no priority and so ends with the pods of the node \
+                 itself: write `priority: 0` into its manifest if it is an ordinary pod"
+            ),
+            Self::NoPriority { pods, first } => write!(
+                f,
+                "{pods} static pods, such as {first}, have no priority and so end with the pods of \
+                 the node itself: write `priority: 0` into their manifests if they are ordinary \
+                 pods"
+            ),
+        }
+    }
+}
+
+fn span((least, most): &(Duration, Duration)) -> String {
+    match least == most {
+        true => time(*least),
+        false => format!("{} to {}", time(*least), time(*most)),
+    }
+}
+
+/// As Go writes it, whole minutes and hours without zeros after them: `1m`, `1m30s`.
+fn time(duration: Duration) -> String {
+    let text = go_text(duration);
+    let text = match text.strip_suffix("m0s") {
+        Some(minutes) => format!("{minutes}m"),
+        None => text,
+    };
+    match text.strip_suffix("h0m") {
+        Some(hours) => format!("{hours}h"),
+        None => text,
+    }
+}

@@ -1,0 +1,245 @@
+//! What survives an agent that is killed in the middle of a run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use winddown_shared::{KillRequest, PodUid, ShutdownKind};
+
+use crate::budget::whole_seconds;
+use crate::controller::status_of_ended;
+use crate::journal::Standing;
+use crate::report::ReportHeader;
+use crate::{Budget, PodEnd, ShutdownReport};
+
+mod file;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use file::{RecordError, RecordFile};
+
+/// A time in a record that is longer than this was not put there by a run.
+const LONGEST: Duration = Duration::from_secs(2 * 366 * 24 * 3600);
+
+/// The version of the record's shape; goes up when a reader of the old one would be misled.
+pub(crate) const VERSION: u32 = 1;
+
+/// Where a run stands, on disk before anything of it can be seen from outside.
+///
+/// It is written before the first pod is asked, again before each further group, and at the end. A
+/// reader finds the newest one whole, or the one before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunRecord {
+    /// Version of this shape.
+    pub version: u32,
+    /// Counts the writes of one run over all agents that took part in it: of two records of one run
+    /// the higher is the newer.
+    pub sequence: u64,
+    /// How far the run is.
+    pub phase: RunPhase,
+    /// The kernel's time since boot, sleep included, when the run began; in milliseconds.
+    pub started_boot_ms: u64,
+    /// When the login manager announced the shutdown, counted from the run's start in milliseconds;
+    /// absent as long as it has not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login_since_ms: Option<u64>,
+    /// Before this nobody is asked, counted from the run's start in milliseconds: pods are not ready
+    /// meanwhile.
+    #[serde(default)]
+    pub first_group_ms: u64,
+    /// What there would be to report if the machine went down at the moment of writing. It names
+    /// the boot, the plan, and per pod when it was asked and how much time it was given.
+    pub report: ShutdownReport,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum RunPhase {
+    /// Pods are not ready any more, and none was asked yet.
+    LameDuck,
+    /// Groups are being ended; those with a start were asked.
+    Ending,
+    /// The pods are ended or the time is over; what is left is the report.
+    Reporting,
+    /// The report is kept and nothing is left to do: the node may go down.
+    Released,
+    /// The run was called off.
+    Cancelled,
+}
+
+/// Keeps a record in one place. Called on a thread where blocking is fine.
+pub trait RecordPlace: Send + Sync + 'static {
+    /// Keeps `record` instead of the one before it; when this returns it survives what the place
+    /// survives.
+    ///
+    /// # Errors
+    /// It could not be kept; the one before it is still there.
+    fn write(&self, record: &RunRecord) -> Result<(), RecordError>;
+
+    /// The record that is kept, if any.
+    ///
+    /// # Errors
+    /// It cannot be read, or is something else.
+    fn read(&self) -> Result<Option<RunRecord>, RecordError>;
+
+    /// The place's name for people.
+    fn name(&self) -> String;
+}
+
+/// Reads the time since boot, sleep included: the clock that one run's agents have in common.
+#[derive(Clone)]
+pub struct BootClock(Arc<dyn Fn() -> Duration + Send + Sync>);
+
+// === impl RunRecord ===
+
+impl RunRecord {
+    /// The newest record of the boot `boot_id` in any of `places`. What cannot be read is logged and
+    /// passed over; an empty `boot_id` is nobody's. Blocks on the disk.
+    pub fn of_boot(places: &[Arc<dyn RecordPlace>], boot_id: &str) -> Option<Self> {
+        if boot_id.is_empty() {
+            return None;
+        }
+        let read = |place: &Arc<dyn RecordPlace>| match place.read() {
+            Ok(record) => record,
+            Err(error) => {
+                let error = winddown_shared::error_chain(&error);
+                tracing::warn!(error, "the record of an earlier run is not used");
+                None
+            }
+        };
+        let found = places.iter().filter_map(read).filter(|r| r.report.boot_id == boot_id);
+        let found = found.filter(|record| {
+            let possible = record.longest() <= LONGEST;
+            if !possible {
+                tracing::warn!(
+                    "the record of an earlier run is not used: it names impossible times"
+                );
+            }
+            possible
+        });
+        found.max_by_key(RunRecord::age)
+    }
+
+    /// What was asked of the pods that had not ended when this was written, by UID, to be asked again
+    /// when the clock that the record was written by reads `now`: in what is left of their grace,
+    /// which is whole seconds and at least one.
+    pub fn asked(&self, now: Duration) -> impl Iterator<Item = (PodUid, KillRequest)> {
+        let elapsed = now.saturating_sub(Duration::from_millis(self.started_boot_ms));
+        let over = |end| matches!(end, PodEnd::Exited | PodEnd::Killed);
+        let reason = self.report.trigger.kill_reason();
+        self.report.pods().filter(move |(_, pod)| !over(pod.end)).filter_map(move |(_, pod)| {
+            let rest = (pod.asked? + pod.grace).saturating_sub(elapsed);
+            let request = KillRequest {
+                grace: Some(whole_seconds(rest).max(Duration::from_secs(1))),
+                status: Some(status_of_ended()),
+                ..KillRequest::new(reason)
+            };
+            Some((PodUid::new(pod.uid.as_str()), request))
+        })
+    }
+
+    /// The longest time that is counted with.
+    fn longest(&self) -> Duration {
+        let Self { report, .. } = self;
+        let budget = &report.budget;
+        let own = [
+            Duration::from_millis(self.first_group_ms),
+            Duration::from_millis(self.login_since_ms.unwrap_or(0)),
+            report.notice.as_ref().map_or(Duration::ZERO, |notice| notice.deadline),
+            budget.pods,
+            budget.reserve,
+        ];
+        let groups = report.groups.iter().flat_map(|group| {
+            let times = [group.latest_end, group.allowed, group.configured];
+            times.into_iter().chain(group.started).chain(group.ended)
+        });
+        let pods = report.pods().flat_map(|(_, pod)| [pod.grace].into_iter().chain(pod.asked));
+        own.into_iter().chain(groups).chain(pods).max().unwrap_or_default()
+    }
+
+    /// Sorts records of one boot by their age, the newest last.
+    fn age(&self) -> (u64, u64) {
+        (self.started_boot_ms, self.sequence)
+    }
+
+    /// The time that the run had when this was written.
+    pub(crate) fn budget(&self) -> Budget {
+        self.report.budget.budget()
+    }
+
+    /// How things stood when this was written.
+    pub(crate) fn standing(&self) -> Standing {
+        Standing {
+            budget: self.budget(),
+            delay_set_by: self.report.budget.delay_set_by.as_deref().map(Into::into),
+            kind: self.kind(),
+            login_since: self.login_since_ms.map(Duration::from_millis),
+            notice: self.report.notice.clone(),
+        }
+    }
+
+    /// The report's head for an agent that goes on `late` after the run's start.
+    pub(crate) fn header(&self, late: Duration) -> ReportHeader {
+        let report = &self.report;
+        let mut resumed = report.resumed.clone();
+        resumed.push(late);
+        ReportHeader {
+            trigger: report.trigger,
+            node_action: self.kind(),
+            boot_id: report.boot_id.clone(),
+            started_at: report.started_at,
+            budget: report.budget.clone(),
+            notice: report.notice.clone(),
+            endpoint_drain: report.endpoint_drain,
+            resumed,
+            warnings: report.warnings.clone(),
+        }
+    }
+
+    fn kind(&self) -> ShutdownKind {
+        match self.report.node_action.as_deref() {
+            Some("powerOff") => ShutdownKind::PowerOff,
+            Some("reboot") => ShutdownKind::Reboot,
+            Some("kexec") => ShutdownKind::Kexec,
+            Some("softReboot") => ShutdownKind::SoftReboot,
+            _ => ShutdownKind::Unknown,
+        }
+    }
+}
+
+// === impl RunPhase ===
+
+impl RunPhase {
+    /// Whether nothing of the run is left to do.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Released | Self::Cancelled)
+    }
+}
+
+// === impl BootClock ===
+
+impl BootClock {
+    /// A clock that answers with what `read` returns.
+    pub fn new(read: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    /// The time since boot.
+    pub fn now(&self) -> Duration {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for BootClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BootClock")
+    }
+}
+
+/// `duration` in whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

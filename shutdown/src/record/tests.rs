@@ -1,0 +1,212 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_shared::{KillReason, error_chain};
+
+use super::{RecordFile, RecordPlace, RunPhase, RunRecord};
+use crate::report::{Ended, ReportHeader};
+use crate::{
+    Budget, BudgetReport, GroupReport, NoticeReport, PodEnd, PodReport, Policy, RunReport, RunStop,
+    ShutdownReport, Trigger,
+};
+
+pub(crate) fn record(boot: &str, started_boot_ms: u64, sequence: u64) -> RunRecord {
+    let policy = Policy::from_periods(Duration::from_secs(30), Duration::from_secs(10)).unwrap();
+    let budget = Budget::new(&policy, Some(Duration::from_secs(40)));
+    let header = ReportHeader {
+        trigger: Trigger::LoginManager,
+        node_action: winddown_shared::ShutdownKind::Kexec,
+        boot_id: boot.into(),
+        started_at: "2026-11-20T03:44:00.123456789Z".parse().unwrap(),
+        budget: BudgetReport::new(budget, Some("/etc/x.conf")),
+        notice: Some(NoticeReport {
+            source: "aws".into(),
+            text: "spot".into(),
+            deadline: Duration::from_secs(120),
+        }),
+        endpoint_drain: Some(Duration::from_secs(5)),
+        resumed: vec![Duration::from_secs(3)],
+        warnings: vec!["hm".into()],
+    };
+    let run = RunReport { groups: Vec::new(), stop: RunStop::Cancelled };
+    let ended = Ended { at: header.started_at, took: Duration::from_secs(3) };
+    RunRecord {
+        version: 1,
+        sequence,
+        phase: RunPhase::Ending,
+        started_boot_ms,
+        login_since_ms: Some(7),
+        first_group_ms: 5000,
+        report: ShutdownReport::new(header, run, ended),
+    }
+}
+
+#[test]
+fn what_is_written_is_read_and_goes_on_where_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = RecordFile::in_directory(directory.path().join("not/there/yet"));
+    assert_eq!(file.read().unwrap(), None);
+    let record = record("boot", 1000, 1);
+    file.write(&record).unwrap();
+    let read = file.read().unwrap().unwrap();
+    assert_eq!(read, record);
+    let mode = fs::metadata(file.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644);
+    assert_eq!(fs::read_dir(file.path().parent().unwrap()).unwrap().count(), 1);
+
+    let standing = read.standing();
+    assert_eq!(standing.budget.pods, Duration::from_secs(30));
+    assert_eq!(standing.login_since, Some(Duration::from_millis(7)));
+    assert_eq!(standing.delay_set_by.as_deref(), Some("/etc/x.conf"));
+    assert_eq!(standing.kind, winddown_shared::ShutdownKind::Kexec);
+    let header = read.header(Duration::from_secs(9));
+    assert_eq!(header.resumed, [Duration::from_secs(3), Duration::from_secs(9)]);
+    assert_eq!(header.started_at, record.report.started_at);
+}
+
+#[test]
+fn the_newest_record_of_this_boot_counts_wherever_it_is() {
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let files: Vec<RecordFile> =
+        directories.iter().map(|d| RecordFile::in_directory(d.path())).collect();
+    let places: Vec<Arc<dyn RecordPlace>> =
+        files.iter().cloned().map(|file| Arc::new(file) as Arc<dyn RecordPlace>).collect();
+    assert_eq!(RunRecord::of_boot(&places, "boot"), None);
+    for (first, second, newest) in [
+        (("boot", 1, 1), ("boot", 1, 2), Some((1, 2))),
+        (("boot", 1, 3), ("boot", 1, 2), Some((1, 3))),
+        (("boot", 1, 9), ("boot", 2, 1), Some((2, 1))),
+        (("boot", 1, 1), ("other", 9, 9), Some((1, 1))),
+        (("other", 1, 1), ("other", 9, 9), None),
+    ] {
+        for (file, (boot, started, sequence)) in files.iter().zip([first, second]) {
+            file.write(&record(boot, started, sequence)).unwrap();
+        }
+        let found = RunRecord::of_boot(&places, "boot");
+        assert_eq!(found.map(|r| (r.started_boot_ms, r.sequence)), newest);
+    }
+    // A kernel that does not say which boot this is has no earlier agent.
+    files[0].write(&record("", 1, 1)).unwrap();
+    assert_eq!(RunRecord::of_boot(&places, ""), None);
+}
+
+#[test]
+fn what_is_no_record_is_an_error_that_names_the_file_and_does_not_hide_the_other_place() {
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [bad, good] = directories.each_ref().map(|d| RecordFile::in_directory(d.path()));
+    good.write(&record("boot", 1, 1)).unwrap();
+    let path = bad.path().display().to_string();
+    let mut newer = serde_json::to_value(record("boot", 9, 9)).unwrap();
+    newer["version"] = 2.into();
+    newer.as_object_mut().unwrap().remove("report");
+    let cases = [
+        ("{".to_owned(), format!("{path} is not the record of a shutdown; remove it: EOF")),
+        ("[]".to_owned(), format!("{path} is not the record of a shutdown; remove it: ")),
+        (r#"{"version":1}"#.to_owned(), format!("{path} is not the record of a shutdown; ")),
+        (
+            newer.to_string(),
+            format!("{path} has version 2 of its shape, this agent knows 1; remove it"),
+        ),
+    ];
+    for (content, expected) in cases {
+        fs::write(bad.path(), content).unwrap();
+        let text = error_chain(&bad.read().unwrap_err());
+        assert!(text.starts_with(&expected), "{text}");
+        let places: Vec<Arc<dyn RecordPlace>> = vec![Arc::new(bad.clone()), Arc::new(good.clone())];
+        assert_eq!(RunRecord::of_boot(&places, "boot").unwrap().sequence, 1);
+    }
+}
+
+#[test]
+fn a_field_of_a_later_version_of_the_same_shape_is_passed_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = RecordFile::in_directory(directory.path());
+    let mut later = serde_json::to_value(record("boot", 1, 1)).unwrap();
+    later["more"] = true.into();
+    fs::write(file.path(), later.to_string()).unwrap();
+    assert_eq!(file.read().unwrap(), Some(record("boot", 1, 1)));
+}
+
+#[test]
+fn a_place_that_cannot_be_written_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let blocked = directory.path().join("file");
+    fs::write(&blocked, "").unwrap();
+    let file = RecordFile::in_directory(&blocked);
+    let text = error_chain(&file.write(&record("boot", 1, 1)).unwrap_err());
+    assert!(text.starts_with("cannot write "), "{text}");
+    assert!(text.contains("file/shutdown.json"), "{text}");
+}
+
+#[test]
+fn impossible_times_are_not_counted_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = RecordFile::in_directory(directory.path());
+    let places: Vec<Arc<dyn RecordPlace>> = vec![Arc::new(file.clone())];
+    let endless = Duration::from_secs(u64::MAX / 2048);
+    let changes: [fn(&mut RunRecord, Duration); 4] = [
+        |record, _| record.first_group_ms = u64::MAX,
+        |record, _| record.login_since_ms = Some(u64::MAX),
+        |record, endless| record.report.budget.pods = endless,
+        |record, endless| record.report.notice.as_mut().unwrap().deadline = endless,
+    ];
+    for change in changes {
+        let mut record = record("boot", 1, 1);
+        file.write(&record).unwrap();
+        assert!(RunRecord::of_boot(&places, "boot").is_some());
+        change(&mut record, endless);
+        file.write(&record).unwrap();
+        assert_eq!(RunRecord::of_boot(&places, "boot"), None);
+    }
+}
+
+#[test]
+fn pods_that_were_asked_and_not_seen_to_end_are_asked_for_the_rest_of_their_grace() {
+    let mut record = record("boot", 10_000, 1);
+    let group = GroupReport {
+        priority: 0,
+        name: None,
+        configured: Duration::from_secs(20),
+        allowed: Duration::from_secs(20),
+        latest_end: Duration::from_secs(20),
+        started: Some(Duration::from_secs(1)),
+        ended: None,
+        pods: vec![
+            asked("ending", Some(1), 9, PodEnd::Spared),
+            asked("late", Some(1), 3, PodEnd::Spared),
+            asked("gone", Some(1), 9, PodEnd::Exited),
+            asked("killed", Some(1), 1, PodEnd::Killed),
+            asked("waiting", None, 9, PodEnd::Spared),
+        ],
+    };
+    record.report.groups = vec![group];
+    // 6.5 s into the run: the first pod's time ends 10 s into it.
+    let rests: Vec<(String, Option<u64>)> = record
+        .asked(Duration::from_millis(16_500))
+        .map(|(uid, request)| (uid.to_string(), request.grace.map(|grace| grace.as_secs())))
+        .collect();
+    assert_eq!(rests, [("ending".to_owned(), Some(3)), ("late".to_owned(), Some(1))]);
+    let (_, request) = record.asked(Duration::ZERO).next().unwrap();
+    assert_eq!(request.reason, KillReason::Shutdown);
+    assert_eq!(&*request.status.unwrap().reason, "Terminated");
+}
+
+fn asked(uid: &str, at: Option<u64>, grace: u64, end: PodEnd) -> PodReport {
+    PodReport {
+        namespace: "default".into(),
+        name: uid.into(),
+        uid: uid.into(),
+        priority: None,
+        grace: Duration::from_secs(grace),
+        wanted_grace: None,
+        asked: at.map(Duration::from_secs),
+        sigterm: None,
+        exit: None,
+        end,
+        containers: Vec::new(),
+        mounts: Vec::new(),
+        error: None,
+    }
+}

@@ -1,0 +1,187 @@
+//! How the node went down before this boot.
+
+use winddown_shared::WallTime;
+
+use super::words::{headline, name};
+use super::{BootMark, Outcome, PodEnd, ShutdownReport, Trigger};
+use crate::{RunPhase, RunRecord};
+
+#[cfg(test)]
+mod tests;
+
+/// Pods that are named in [`LastBoot::describe`] for each way in which they were cut.
+const NAMED: usize = 5;
+
+/// What is on disk when an agent starts.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// The boot that is running.
+    pub boot_id: String,
+    /// What the agent before this one left, of this boot or another.
+    pub mark: Option<BootMark>,
+    /// The last shutdown of the boot before.
+    pub report: Option<ShutdownReport>,
+    /// The last shutdown of this boot: one of user space only has the same boot id after it.
+    pub same_boot: Option<ShutdownReport>,
+    /// Where a run stood when it was last heard of.
+    pub record: Option<RunRecord>,
+}
+
+/// How the node went down before this boot.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum LastBoot {
+    /// There is nothing that could tell: the agent starts on this node for the first time.
+    Unknown,
+    /// By a shutdown of which the report was kept.
+    Reported(Box<ShutdownReport>),
+    /// By a shutdown that the machine did not wait for. The report is put together from its record,
+    /// and is not kept yet.
+    Recorded(Box<ShutdownReport>),
+    /// Without a shutdown that the agent saw.
+    Unseen {
+        /// The boot that ended so.
+        boot_id: String,
+        /// The agent was stopped before, so it could not see one.
+        agent_stopped_at: Option<WallTime>,
+    },
+}
+
+/// Tells from what is on disk how the node went down before this boot.
+pub fn last_boot(evidence: Evidence) -> LastBoot {
+    let Evidence { boot_id, mark, report, same_boot, record } = evidence;
+    if let Some(mark) = mark.as_ref().filter(|mark| mark.boot_id == boot_id) {
+        let soft = |report: &ShutdownReport| {
+            report.node_action.as_deref() == Some("softReboot")
+                && report.ended_at >= mark.started_at
+        };
+        if let Some(report) = same_boot.filter(soft) {
+            return LastBoot::Reported(Box::new(report));
+        }
+    }
+    let previous = mark.and_then(|mark| mark.previous_boot(&boot_id));
+    let of_it = |boot: &str| match &previous {
+        Some(previous) => previous.boot_id == boot,
+        None => boot != boot_id,
+    };
+    let report = report.filter(|report| of_it(&report.boot_id));
+    let record = record.filter(|record| of_it(&record.report.boot_id) && tells(record));
+    match (report, record, previous) {
+        (Some(report), Some(record), _) if is_of_later_run(&record, &report) => {
+            LastBoot::Recorded(Box::new(report_of(record)))
+        }
+        (Some(report), ..) => LastBoot::Reported(Box::new(report)),
+        (None, Some(record), _) => LastBoot::Recorded(Box::new(report_of(record))),
+        (None, None, Some(previous)) => LastBoot::Unseen {
+            boot_id: previous.boot_id,
+            agent_stopped_at: previous.agent_stopped_at,
+        },
+        (None, None, None) => LastBoot::Unknown,
+    }
+}
+
+// === impl LastBoot ===
+
+impl LastBoot {
+    /// Whether every pod could end by itself before the node went down; none when that is not
+    /// known.
+    pub fn graceful(&self) -> Option<bool> {
+        match self {
+            Self::Unknown | Self::Unseen { agent_stopped_at: Some(_), .. } => None,
+            Self::Unseen { agent_stopped_at: None, .. } => Some(false),
+            Self::Reported(report) | Self::Recorded(report) => {
+                Some(report.outcome == Outcome::Clean)
+            }
+        }
+    }
+
+    /// The report of the shutdown, where there is one.
+    pub fn report(&self) -> Option<&ShutdownReport> {
+        match self {
+            Self::Reported(report) | Self::Recorded(report) => Some(report),
+            Self::Unknown | Self::Unseen { .. } => None,
+        }
+    }
+
+    /// One line for people: how it went, how long it took, who was cut. None when nothing is known.
+    pub fn describe(&self) -> Option<String> {
+        match self {
+            Self::Unknown => None,
+            Self::Reported(report) | Self::Recorded(report) => Some(summary(report)),
+            Self::Unseen { agent_stopped_at: Some(at), .. } => Some(format!(
+                "not known how it ended: the agent had been stopped at {}",
+                at.strftime("%Y-%m-%d %H:%M:%S UTC")
+            )),
+            Self::Unseen { agent_stopped_at: None, .. } => Some(
+                "the node went down without a shutdown: power loss, a crash, or a forced one"
+                    .into(),
+            ),
+        }
+    }
+}
+
+/// Whether a record tells how a boot ended: one of a run that was called off does not, nor does a
+/// rehearsal's.
+fn tells(record: &RunRecord) -> bool {
+    record.phase != RunPhase::Cancelled
+        && !matches!(record.report.trigger, Trigger::Drain | Trigger::Drill)
+}
+
+/// Whether `record` is of a run that began after the one that `report` is about.
+fn is_of_later_run(record: &RunRecord, report: &ShutdownReport) -> bool {
+    // Reading the wall clock again after a restart may give a slightly different start.
+    let slack = std::time::Duration::from_secs(1);
+    let report_began = report.started_at.checked_add(slack).unwrap_or(report.started_at);
+    record.phase != RunPhase::Released && record.report.started_at > report_began
+}
+
+/// The report that a run could not write any more.
+fn report_of(record: RunRecord) -> ShutdownReport {
+    let asked_all = matches!(record.phase, RunPhase::Reporting | RunPhase::Released);
+    let mut report = record.report;
+    let any = |end: PodEnd| report.count(end) > 0;
+    report.outcome = if any(PodEnd::Ending) || (any(PodEnd::Spared) && !asked_all) {
+        Outcome::CutOff
+    } else if any(PodEnd::Left) {
+        Outcome::Left
+    } else if any(PodEnd::Killed) {
+        Outcome::Forced
+    } else {
+        Outcome::Clean
+    };
+    report.warnings.push(
+        "The machine went down before this report was written: it was put together from the run's \
+         record at the next start."
+            .into(),
+    );
+    report
+}
+
+fn summary(report: &ShutdownReport) -> String {
+    let mut said = headline(report);
+    said.truncate(said.trim_end_matches('.').len());
+    if let Some(first) = said.get_mut(..1) {
+        first.make_ascii_lowercase();
+    }
+    for (end, word) in [
+        (PodEnd::Killed, "killed"),
+        (PodEnd::Ending, "still ending"),
+        (PodEnd::Left, "not seen to end"),
+    ] {
+        let count = report.count(end);
+        if count > 0 {
+            said.push_str(&format!("; {word}: {}", named(report, end, count)));
+        }
+    }
+    said
+}
+
+/// The names of some of the pods that ended as `end`.
+fn named(report: &ShutdownReport, end: PodEnd, count: usize) -> String {
+    let pods = report.pods().map(|(_, pod)| pod).filter(|pod| pod.end == end);
+    let mut names = pods.take(NAMED).map(name).collect::<Vec<_>>().join(", ");
+    if count > NAMED {
+        names.push_str(&format!(" and {} more", count - NAMED));
+    }
+    names
+}

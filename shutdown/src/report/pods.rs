@@ -1,0 +1,147 @@
+//! The pods of a report, group by group.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use winddown_shared::Pod;
+
+use super::units;
+
+/// How a group's end went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupReport {
+    /// The group's priority.
+    pub priority: i32,
+    /// What the group is, for people, where the order has names for its groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What the policy gives.
+    #[serde(rename = "configuredSeconds", with = "units::seconds")]
+    pub configured: Duration,
+    /// What it was guaranteed.
+    #[serde(rename = "allowedSeconds", with = "units::seconds")]
+    pub allowed: Duration,
+    /// When its time was over at the latest.
+    #[serde(rename = "latestEndSeconds", with = "units::seconds")]
+    pub latest_end: Duration,
+    /// When it was asked to end; absent when it had no pods or was spared.
+    #[serde(
+        rename = "startedMs",
+        with = "units::optional_millis",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub started: Option<Duration>,
+    /// When its pods were gone or its time over.
+    #[serde(
+        rename = "endedMs",
+        with = "units::optional_millis",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub ended: Option<Duration>,
+    /// Its pods.
+    pub pods: Vec<PodReport>,
+}
+
+/// How a pod's end went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodReport {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `spec.priority`; absent counts as 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// The grace it was given; for a spared pod the one it would have got.
+    #[serde(rename = "graceSeconds", with = "units::seconds")]
+    pub grace: Duration,
+    /// Its own grace, when that is longer than what it was given.
+    #[serde(
+        rename = "wantedGraceSeconds",
+        with = "units::optional_seconds",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub wanted_grace: Option<Duration>,
+    /// When it was asked to end.
+    #[serde(
+        rename = "askedMs",
+        with = "units::optional_millis",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub asked: Option<Duration>,
+    /// When its first container got SIGTERM.
+    #[serde(
+        rename = "sigtermMs",
+        with = "units::optional_millis",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub sigterm: Option<Duration>,
+    /// When its last container was gone.
+    #[serde(
+        rename = "exitMs",
+        with = "units::optional_millis",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub exit: Option<Duration>,
+    /// How it ended.
+    pub end: PodEnd,
+    /// Containers that needed SIGKILL, or that still ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<String>,
+    /// Mount points that were not released in time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<String>,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// How a pod ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum PodEnd {
+    /// Its group was not started.
+    Spared,
+    /// By itself, within its grace.
+    Exited,
+    /// SIGKILL was needed.
+    Killed,
+    /// It was asked, and was still ending when the run was called off.
+    Ending,
+    /// It was not seen to end.
+    Left,
+}
+
+// === impl PodReport ===
+
+impl PodReport {
+    /// A pod that nobody has asked to end.
+    pub(crate) fn spared(pod: &Pod, grace: Duration) -> Self {
+        Self {
+            namespace: pod.namespace().to_string(),
+            name: pod.name().to_string(),
+            uid: pod.uid().to_string(),
+            priority: pod.spec.as_ref().and_then(|spec| spec.priority),
+            grace,
+            wanted_grace: pod.own_grace().filter(|own| *own > grace),
+            asked: None,
+            sigterm: None,
+            exit: None,
+            end: PodEnd::Spared,
+            containers: Vec::new(),
+            mounts: Vec::new(),
+            error: None,
+        }
+    }
+}

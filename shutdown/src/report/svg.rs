@@ -1,0 +1,171 @@
+//! The report as a picture: a timeline with a bar per pod.
+
+mod canvas;
+mod legend;
+mod milestones;
+mod rows;
+mod scale;
+mod sizes;
+#[cfg(test)]
+mod tests;
+
+use super::words::{self, Span, headline, occasion, printable, shortage};
+use super::{GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger};
+use canvas::Canvas;
+use milestones::Milestone;
+use rows::Rows;
+use scale::{Reach, Scale};
+use sizes::{MARGIN, Sizes, WIDTH};
+
+/// Colours for light and for dark surroundings. Nothing is told by colour alone.
+const THEME: &str = include_str!("svg/theme.css");
+
+/// How many of the report's warnings are shown.
+const WARNINGS: usize = 8;
+
+/// The report as an SVG 1.1 document that stands alone: no script, no font and no link that would
+/// be fetched. It follows the viewer's light or dark scheme. The same report gives the same bytes.
+///
+/// One bar per pod from SIGTERM to its exit, grouped as the pods were ended, over one time axis
+/// that begins with the signal. Where the limits lie far behind the last thing that happened, the
+/// axis ends soon after that, and a strip above it shows how little of the time was used. Rows get
+/// lower when there are many pods. Names are shown without control characters.
+pub fn render_svg(report: &ShutdownReport) -> String {
+    let mut page = Page { report, out: Canvas::default(), y: MARGIN };
+    page.head();
+    if report.pods().next().is_some() {
+        page.chart();
+    }
+    page.warnings();
+    page.finish()
+}
+
+struct Page<'a> {
+    report: &'a ShutdownReport,
+    out: Canvas,
+    y: f64,
+}
+
+// === impl Page ===
+
+impl Page<'_> {
+    fn head(&mut self) {
+        let class = match self.report.outcome {
+            Outcome::Clean => "head good",
+            Outcome::Left | Outcome::Interrupted | Outcome::CutOff => "head bad",
+            Outcome::Forced | Outcome::Cancelled => "head warn",
+        };
+        for line in sizes::wrap(&headline(self.report), 18.0, 2) {
+            self.line(class, 18.0, &line);
+        }
+        self.line("dim", 12.0, &occasion(self.report));
+        let origin = words::origin(self.report).into_iter().map(|said| ("", said));
+        let short = self.report.budget.is_short().then(|| ("warn", shortage(self.report)));
+        for (class, said) in origin.chain(short) {
+            for line in sizes::wrap(&said, 12.0, 2) {
+                self.line(class, 12.0, &line);
+            }
+        }
+        self.y += 8.0;
+    }
+
+    fn chart(&mut self) {
+        let report = self.report;
+        let sizes = Sizes::of(report);
+        let reach = Reach::of(report);
+        let scale = Scale::new(sizes.left(), sizes.right(), reach.end());
+        legend::draw(report, &mut self.y, &mut self.out);
+        if reach.is_magnified() {
+            self.strip(&sizes, reach);
+        }
+        let milestones = milestones::of(report, &scale);
+        self.y += milestones::height(&milestones) + 4.0;
+        self.rows(&scale, sizes, &milestones);
+    }
+
+    /// How much of the whole time was used.
+    fn strip(&mut self, sizes: &Sizes, reach: Reach) {
+        let whole = Scale::new(sizes.left(), sizes.right(), reach.limit);
+        let budget = &self.report.budget;
+        let (y, height) = (self.y, 8.0);
+        let out = &mut self.out;
+        out.text("dim end", 11.0, (whole.left() - 10.0, y + height), "time used");
+        out.rect("strip", whole.left(), y, whole.right() - whole.left(), height);
+        let (from, to) =
+            (whole.x(budget.pods), whole.x(budget.pods.saturating_add(budget.reserve)));
+        out.rect("reserve", from, y, to - from, height);
+        let used = whole.x(reach.used);
+        out.rect("bar", whole.left(), y, (used - whole.left()).max(1.0), height);
+        out.rect("frame", whole.left(), y, whole.right() - whole.left(), height);
+        let said = format!("{} of {}, enlarged below", Span(reach.used), Span(reach.limit));
+        out.text("dim", 11.0, (whole.right() + 12.0, y + height), &said);
+        self.y += height + 10.0;
+    }
+
+    fn rows(&mut self, scale: &Scale, sizes: Sizes, milestones: &[Milestone]) {
+        let top = self.y;
+        let mut rows = Rows::new(self.report, scale, sizes, top);
+        rows.ruler();
+        rows.draw();
+        rows.y += 4.0;
+        let bottom = rows.y;
+        rows.ruler();
+        self.y = rows.y + 4.0;
+        let under = top + rows::RULER.1 + rows::GAP;
+        milestones::shade(self.report, scale, (under, bottom), &mut self.out);
+        self.out.append(&rows.under);
+        for (at, _) in scale.ticks() {
+            let x = scale.x(at);
+            self.out.line("grid", (x, top + rows::RULER.1), (x, bottom));
+        }
+        milestones::draw(milestones, scale, (top, bottom), &mut self.out);
+        self.out.append(&rows.over);
+    }
+
+    fn warnings(&mut self) {
+        let warnings = &self.report.warnings;
+        if warnings.is_empty() {
+            return;
+        }
+        self.y += 8.0;
+        for warning in warnings.iter().take(WARNINGS) {
+            for line in sizes::wrap(&printable(warning), 12.0, 2) {
+                self.line("warn", 12.0, &line);
+            }
+        }
+        if let Some(more) = warnings.len().checked_sub(WARNINGS).filter(|more| *more > 0) {
+            self.line("dim", 12.0, &format!("and {more} more"));
+        }
+    }
+
+    fn line(&mut self, class: &str, size: f64, text: &str) {
+        self.y += size;
+        self.out.text(class, size, (MARGIN, self.y), text);
+        self.y += (size * 0.5).round();
+    }
+
+    fn finish(self) -> String {
+        let height = (self.y + MARGIN - 8.0).ceil();
+        let mut page = Canvas::default();
+        page.markup(format_args!(
+            r#"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="what how">"#
+        ));
+        page.element("title", "what", &headline(self.report));
+        page.element("desc", "how", &described(self.report));
+        page.markup(format_args!("<style>\n{THEME}</style>"));
+        page.markup(format_args!("{}", legend::PATTERNS));
+        page.rect("paper", 0.0, 0.0, WIDTH, height);
+        page.append(&self.out);
+        page.markup(format_args!("</svg>\n"));
+        page.into_string().trim_start().to_owned()
+    }
+}
+
+/// The picture in words, for those who hear it.
+fn described(report: &ShutdownReport) -> String {
+    let mut said = vec![occasion(report)];
+    for group in report.groups.iter().filter(|group| !group.pods.is_empty()) {
+        said.push(format!("{}: {}", words::group(group), words::group_facts(group)));
+    }
+    said.join(". ")
+}

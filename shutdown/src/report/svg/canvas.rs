@@ -1,0 +1,155 @@
+//! Shapes and text as SVG elements, safe whatever the text is.
+
+use std::fmt::{self, Display, Write};
+
+use super::super::words::printable;
+
+/// An SVG fragment that is being drawn.
+#[derive(Debug, Default)]
+pub(super) struct Canvas {
+    out: String,
+}
+
+/// A length or position in pixels; at most one decimal is written.
+#[derive(Clone, Copy)]
+struct Px(f64);
+
+/// Text as it stands between tags and in attributes.
+struct Escaped<'a>(&'a str);
+
+// === impl Canvas ===
+
+impl Canvas {
+    /// What was drawn so far.
+    pub(super) fn into_string(self) -> String {
+        self.out
+    }
+
+    /// Adds what was drawn on `other`.
+    pub(super) fn append(&mut self, other: &Canvas) {
+        self.out.push_str(&other.out);
+    }
+
+    /// A rectangle; one without a width is not drawn.
+    pub(super) fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
+        if width > 0.0 {
+            let (x, y, width, height) = (Px(x), Px(y), Px(width), Px(height));
+            self.put(format_args!(
+                r#"<rect class="{class}" x="{x}" y="{y}" width="{width}" height="{height}"/>"#
+            ));
+        }
+    }
+
+    /// A straight line.
+    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        let (x1, y1, x2, y2) = (Px(from.0), Px(from.1), Px(to.0), Px(to.1));
+        self.put(format_args!(
+            r#"<line class="{class}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>"#
+        ));
+    }
+
+    /// A dot.
+    pub(super) fn dot(&mut self, class: &str, at: (f64, f64), radius: f64) {
+        let (x, y, r) = (Px(at.0), Px(at.1), Px(radius));
+        self.put(format_args!(r#"<circle class="{class}" cx="{x}" cy="{y}" r="{r}"/>"#));
+    }
+
+    /// A triangle that points right, its tip `length` from the middle of its base at `at`.
+    pub(super) fn triangle(&mut self, class: &str, at: (f64, f64), length: f64, half: f64) {
+        let (x, y) = (Px(at.0), Px(at.1 - half));
+        let (length, half) = (Px(length), Px(half));
+        self.put(format_args!(
+            r#"<path class="{class}" d="M{x} {y}l{length} {half}l-{length} {half}z"/>"#
+        ));
+    }
+
+    /// A cross around `at`, with an edge in the paper's colour so that it stands out of a bar.
+    pub(super) fn cross(&mut self, at: (f64, f64), half: f64) {
+        let (x, y, side, half) = (Px(at.0 - half), Px(at.1 - half), Px(2.0 * half), Px(2.0 * half));
+        for class in ["halo", "kill"] {
+            self.put(format_args!(
+                r#"<path class="{class}" d="M{x} {y}l{side} {half}m0 -{half}l-{side} {half}"/>"#
+            ));
+        }
+    }
+
+    /// One line of text, its baseline at `at`.
+    pub(super) fn text(&mut self, class: &str, size: f64, at: (f64, f64), text: &str) {
+        let (x, y, size, text) = (Px(at.0), Px(at.1), Px(size), Escaped(text));
+        self.put(format_args!(
+            r#"<text class="{class}" font-size="{size}" x="{x}" y="{y}">{text}</text>"#
+        ));
+    }
+
+    /// One line of text, its first part set off from the rest.
+    pub(super) fn heading(&mut self, size: f64, at: (f64, f64), head: &str, rest: &str) {
+        let (x, y, small) = (Px(at.0), Px(at.1), Px(size - 1.0));
+        let (size, head, rest) = (Px(size), Escaped(head), Escaped(rest));
+        self.put(format_args!(
+            r#"<text font-size="{size}" x="{x}" y="{y}"><tspan class="head">{head}</tspan>"#
+        ));
+        let element =
+            format_args!(r#"<tspan class="dim" dx="12" font-size="{small}">{rest}</tspan></text>"#);
+        // Writing to a String cannot fail. No line break: it would be a space in the text.
+        let _ = self.out.write_fmt(element);
+    }
+
+    /// What `draw` draws, with `title` shown where the pointer rests on it.
+    pub(super) fn titled(&mut self, title: &str, draw: impl FnOnce(&mut Self)) {
+        self.put(format_args!("<g><title>{}</title>", Escaped(title)));
+        draw(self);
+        self.out.push_str("</g>");
+    }
+
+    /// An element with nothing but text in it.
+    pub(super) fn element(&mut self, name: &str, id: &str, text: &str) {
+        self.put(format_args!(r#"<{name} id="{id}">{}</{name}>"#, Escaped(text)));
+    }
+
+    /// Markup as it is. Nothing that comes from outside may be in it.
+    pub(super) fn markup(&mut self, markup: fmt::Arguments<'_>) {
+        self.put(markup);
+    }
+
+    fn put(&mut self, element: fmt::Arguments<'_>) {
+        self.out.push('\n');
+        // Writing to a String cannot fail.
+        let _ = self.out.write_fmt(element);
+    }
+}
+
+// === impl Px ===
+
+impl Display for Px {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Adding zero turns a negative zero into a plain one.
+        let rounded = (self.0 * 10.0).round() / 10.0 + 0.0;
+        write!(f, "{rounded}")
+    }
+}
+
+// === impl Escaped ===
+
+impl Display for Escaped<'_> {
+    /// XML has no way to write control characters and the two that are no characters, not even
+    /// escaped; a line break in a title is meant.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, line) in self.0.split('\n').enumerate() {
+            if number > 0 {
+                f.write_char('\n')?;
+            }
+            for c in printable(line).chars() {
+                match c {
+                    '&' => f.write_str("&amp;")?,
+                    '<' => f.write_str("&lt;")?,
+                    '>' => f.write_str("&gt;")?,
+                    '"' => f.write_str("&quot;")?,
+                    '\'' => f.write_str("&#39;")?,
+                    '\u{fffe}' | '\u{ffff}' => f.write_char('\u{fffd}')?,
+                    c => f.write_char(c)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! What holds for the whole run: its limits, its end, and when it was taken up again.
+
+use std::time::Duration;
+
+use super::super::words::Span;
+use super::canvas::Canvas;
+use super::scale::Scale;
+use super::sizes::width;
+use super::{Outcome, ShutdownReport, Trigger};
+
+const FONT: f64 = 11.0;
+
+/// Height of a line of labels.
+const LANE: f64 = 15.0;
+
+/// A line through all rows, with its label above them.
+#[derive(Debug)]
+pub(super) struct Milestone {
+    pub(super) at: Duration,
+    class: &'static str,
+    pub(super) label: String,
+    /// Lines of labels between this label and the rows.
+    pub(super) lane: usize,
+}
+
+/// The milestones of `report` that `scale` shows, by time.
+pub(super) fn of(report: &ShutdownReport, scale: &Scale) -> Vec<Milestone> {
+    let budget = &report.budget;
+    let mut all = Vec::new();
+    let mut add = |at: Duration, class, what: &str| {
+        let label = format!("{what} {}", Span(at));
+        if scale.shows(at) {
+            all.push(Milestone { at, class, label, lane: 0 });
+        }
+    };
+    if let Some(drain) = report.endpoint_drain.filter(|drain| !drain.is_zero()) {
+        add(drain, "limit", "endpoint drain ends");
+    }
+    for at in &report.resumed {
+        add(*at, "again", "agent restarted");
+    }
+    add(budget.pods, "limit", "the pods' time ends");
+    if let Some(delay) = budget.delay {
+        add(delay, "limit", "login manager's limit");
+    }
+    if let Some(notice) = &report.notice {
+        add(notice.deadline, "limit", "notice: the node ends");
+    }
+    add(report.took, "over", end_of_run(report));
+    all.sort_by_key(|milestone| milestone.at);
+    stack(&mut all, scale);
+    all
+}
+
+/// How high the labels of `milestones` are together.
+pub(super) fn height(milestones: &[Milestone]) -> f64 {
+    let lanes = milestones.iter().map(|milestone| milestone.lane + 1).max().unwrap_or(0);
+    lane_height(lanes)
+}
+
+/// Draws the lines down to `bottom`; the rows begin at `top`.
+pub(super) fn draw(
+    milestones: &[Milestone],
+    scale: &Scale,
+    (top, bottom): (f64, f64),
+    out: &mut Canvas,
+) {
+    for Milestone { at, class, label, lane } in milestones {
+        let x = scale.x(*at);
+        let begin = top - lane_height(*lane) - LANE + 2.0;
+        out.line(class, (x, begin), (x, bottom));
+        out.text("", FONT, (x + 4.0, begin + 10.0), label);
+    }
+}
+
+/// Draws the spans that lie under the rows.
+pub(super) fn shade(
+    report: &ShutdownReport,
+    scale: &Scale,
+    (top, bottom): (f64, f64),
+    out: &mut Canvas,
+) {
+    let mut span = |class, from: Duration, to: Duration| {
+        let (left, right) = (scale.x(from), scale.x(to));
+        out.rect(class, left, top, right - left, bottom - top);
+    };
+    if let Some(drain) = report.endpoint_drain {
+        span("duck", Duration::ZERO, drain);
+    }
+    let budget = &report.budget;
+    span("reserve", budget.pods, budget.pods.saturating_add(budget.reserve));
+}
+
+/// Gives every label a line of its own where it would run into the next one. Labels stand to the
+/// right of their lines, so an earlier one goes above: no line crosses a label.
+fn stack(milestones: &mut [Milestone], scale: &Scale) {
+    for index in (0..milestones.len()).rev() {
+        let (earlier, later) = milestones.split_at_mut(index + 1);
+        let Some(this) = earlier.last_mut() else { return };
+        let end = scale.x(this.at) + 4.0 + width(&this.label, FONT) + 6.0;
+        let under = later.iter().filter(|other| scale.x(other.at) < end);
+        this.lane = under.map(|other| other.lane + 1).max().unwrap_or(0);
+    }
+}
+
+fn lane_height(lanes: usize) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a handful of lines")]
+    let lanes = lanes as f64;
+    lanes * LANE
+}
+
+fn end_of_run(report: &ShutdownReport) -> &'static str {
+    match (report.outcome, report.trigger) {
+        (Outcome::Cancelled, _) => "called off",
+        (Outcome::Interrupted, _) => "the agent was stopped",
+        (Outcome::CutOff, _) => "last heard of",
+        (_, Trigger::Drain) => "drain over",
+        _ => "node let go",
+    }
+}

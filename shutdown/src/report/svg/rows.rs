@@ -1,0 +1,247 @@
+//! A row per pod, a band per group.
+
+use std::time::Duration;
+
+use super::super::words::{self, Span, name};
+use super::canvas::Canvas;
+use super::scale::Scale;
+use super::sizes::{self, MARGIN, Sizes, WIDTH};
+use super::{GroupReport, PodEnd, PodReport, ShutdownReport};
+
+/// Height of a group's heading and its font size.
+const HEADING: (f64, f64) = (24.0, 12.5);
+
+/// Space above a group.
+pub(super) const GAP: f64 = 8.0;
+
+/// Font size and height of the times between rows.
+pub(super) const RULER: (f64, f64) = (10.0, 15.0);
+
+/// Draws groups and pods from `y` downwards, each at its place in time.
+#[derive(Debug)]
+pub(super) struct Rows<'a> {
+    report: &'a ShutdownReport,
+    scale: &'a Scale,
+    sizes: Sizes,
+    /// Bands, drawn under everything.
+    pub(super) under: Canvas,
+    /// Bars and words.
+    pub(super) over: Canvas,
+    /// Where the next row begins.
+    pub(super) y: f64,
+    /// No group was drawn yet.
+    first: bool,
+}
+
+/// When a pod's bar begins, turns, and ends.
+struct Times {
+    asked: Duration,
+    term: Duration,
+    kill: Option<Duration>,
+    end: Duration,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn new(report: &'a ShutdownReport, scale: &'a Scale, sizes: Sizes, y: f64) -> Self {
+        let (under, over) = (Canvas::default(), Canvas::default());
+        Self { report, scale, sizes, under, over, y, first: true }
+    }
+
+    /// Draws all groups that have pods.
+    pub(super) fn draw(&mut self) {
+        for group in self.report.groups.iter().filter(|group| !group.pods.is_empty()) {
+            self.group(group);
+        }
+    }
+
+    /// Writes the times.
+    pub(super) fn ruler(&mut self) {
+        for (at, label) in self.scale.ticks() {
+            let x = self.scale.x(at);
+            let wide = sizes::width(&label, RULER.0) + 2.0;
+            self.over.rect("paper", x - wide / 2.0, self.y + 1.0, wide, RULER.0 + 1.0);
+            self.over.text("dim mid", RULER.0, (x, self.y + RULER.0), &label);
+        }
+        self.y += RULER.1;
+    }
+
+    fn group(&mut self, group: &GroupReport) {
+        self.y += GAP;
+        let (height, font) = HEADING;
+        let top = self.y;
+        // Over the lines that go through all rows: they must not go through words.
+        self.over.rect("strip", MARGIN, top, WIDTH - 2.0 * MARGIN, height);
+        let baseline = top + height / 2.0 + font / 2.8;
+        let at = (MARGIN + 6.0, baseline);
+        self.over.heading(font, at, &words::group(group), &words::group_facts(group));
+        self.y += height;
+        if group.started.is_none() {
+            return;
+        }
+        if self.sizes.ruler > 0 && !self.first {
+            self.ruler();
+        }
+        self.first = false;
+        let mut pods: Vec<&PodReport> = group.pods.iter().collect();
+        // By time, so that the rows show how the group went; what did not end is last.
+        pods.sort_by_key(|pod| {
+            (pod.asked.is_none(), pod.exit.is_none(), pod.exit, &pod.namespace, &pod.name)
+        });
+        for (number, pod) in pods.into_iter().enumerate() {
+            if number > 0 && self.sizes.ruler > 0 && number % self.sizes.ruler == 0 {
+                self.ruler();
+            }
+            self.pod(pod);
+        }
+        self.span(group, top + height);
+    }
+
+    /// The time in which the group was ending, and its latest end.
+    fn span(&mut self, group: &GroupReport, top: f64) {
+        let Some(started) = group.started else { return };
+        let ended = group.ended.unwrap_or(self.report.took).max(started);
+        let (left, right) = (self.scale.x(started), self.scale.x(ended));
+        self.under.rect("span", left, top, right - left, self.y - top);
+        let limit = group.latest_end;
+        if self.scale.shows(limit) && limit != self.report.budget.pods {
+            let x = self.scale.x(limit);
+            self.under.line("latest", (x, top), (x, self.y));
+        }
+    }
+
+    fn pod(&mut self, pod: &PodReport) {
+        let Sizes { row, font, .. } = self.sizes;
+        let middle = self.y + row / 2.0;
+        let baseline = middle + font / 2.8;
+        let name = name(pod);
+        let shown = sizes::fit(&name, self.sizes.name);
+        let (said, class) = self.remark(pod);
+        let scale = *self.scale;
+        let sizes = self.sizes;
+        let times = self.times(pod);
+        self.over.titled(&hover(pod, &name), |out| {
+            // Something to rest the pointer on, the whole row wide.
+            out.markup(format_args!(
+                r#"<rect x="{MARGIN}" y="{}" width="{}" height="{row}" fill-opacity="0"/>"#,
+                middle - row / 2.0,
+                WIDTH - 2.0 * MARGIN,
+            ));
+            out.text("mono end", font, (scale.left() - 10.0, baseline), &shown);
+            if let Some(times) = times {
+                bar(pod, &times, &scale, sizes, middle, out);
+            }
+            let said = sizes::fit_remark(&said, font);
+            out.text(class, font, (scale.right() + 12.0, baseline), &said);
+        });
+        self.y += row;
+    }
+
+    fn times(&self, pod: &PodReport) -> Option<Times> {
+        let asked = pod.asked?;
+        let term = pod.sigterm.unwrap_or(asked).max(asked);
+        let end = pod.exit.unwrap_or(self.report.took).max(term);
+        // The report does not say when SIGKILL was sent, but it is sent when the grace is over.
+        let over = asked.saturating_add(pod.grace).clamp(term, end);
+        let kill = (pod.end == PodEnd::Killed).then_some(over);
+        Some(Times { asked, term, kill, end })
+    }
+
+    /// What is said about a pod at the right of its bar, and how it looks.
+    fn remark(&self, pod: &PodReport) -> (String, &'static str) {
+        let class = match pod.end {
+            PodEnd::Exited if pod.mounts.is_empty() => "dim",
+            PodEnd::Spared => "dim",
+            PodEnd::Left => "bad",
+            _ => "warn",
+        };
+        let took = pod.exit.zip(pod.asked).map(|(exit, asked)| short(exit.saturating_sub(asked)));
+        let mut said = match (pod.end, took) {
+            (PodEnd::Exited, Some(took)) => took,
+            (PodEnd::Killed, Some(took)) => format!("killed after {took}"),
+            (PodEnd::Killed, None) => "killed".to_owned(),
+            (PodEnd::Left, _) => "STILL RUNS".to_owned(),
+            (PodEnd::Ending, _) => "was still ending".to_owned(),
+            (PodEnd::Spared, _) => "spared".to_owned(),
+            (PodEnd::Exited, None) => String::new(),
+        };
+        if matches!(pod.end, PodEnd::Killed | PodEnd::Left) && !pod.containers.is_empty() {
+            said.push_str(&format!(" · {}", pod.containers.join(", ")));
+        }
+        if !pod.mounts.is_empty() {
+            said.push_str(" · mounts left");
+        }
+        (said, class)
+    }
+}
+
+fn bar(
+    pod: &PodReport,
+    times: &Times,
+    scale: &Scale,
+    Sizes { bar, .. }: Sizes,
+    middle: f64,
+    out: &mut Canvas,
+) {
+    let x = |at| scale.x(at);
+    let (asked, term, end) = (x(times.asked), x(times.term), x(times.end));
+    let top = middle - bar / 2.0;
+    let grace_end = x(times.asked.saturating_add(pod.grace));
+    out.rect("grace", asked, middle - bar / 6.0, grace_end - asked, bar / 3.0);
+    if term > asked {
+        out.line("wait", (asked, middle), (term, middle));
+    }
+    let kill = times.kill.map(x);
+    let solid = if pod.end == PodEnd::Left { "open" } else { "bar" };
+    let turn = kill.unwrap_or(end);
+    // What ended at once still is seen to have been there.
+    out.rect(solid, term, top, (turn - term).max(1.0), bar);
+    if kill.is_some() {
+        out.rect("late", turn, top, end - turn, bar);
+    }
+    out.line("asked", (asked, top - 1.0), (asked, top + bar + 1.0));
+    if pod.sigterm.is_some() {
+        out.triangle("term", (term, middle), bar * 0.55, bar * 0.4);
+    }
+    let radius = (bar * 0.36).max(2.6);
+    match pod.end {
+        PodEnd::Left => out.triangle("arrow", (end, middle), bar * 0.7, bar / 2.0),
+        PodEnd::Ending => out.triangle("soft", (end, middle), bar * 0.7, bar / 2.0),
+        PodEnd::Killed if end - turn < 3.0 * radius => {}
+        _ => out.dot("exit", (end, middle), radius),
+    }
+    if let Some(kill) = kill {
+        out.cross((kill, middle), (bar * 0.36).max(2.8));
+    }
+}
+
+/// A length of time as it stands in a column.
+fn short(time: Duration) -> String {
+    match time.as_millis() {
+        millis @ ..100 => format!("{millis} ms"),
+        _ => format!("{:.1} s", time.as_secs_f64()),
+    }
+}
+
+/// Everything that is known of a pod, for whoever rests the pointer on it.
+fn hover(pod: &PodReport, name: &str) -> String {
+    let seconds = |at: Duration| format!("{:.3} s", at.as_secs_f64());
+    let mut lines = vec![format!("{name}, priority {}", pod.priority.unwrap_or(0))];
+    let times = [("asked", pod.asked), ("SIGTERM", pod.sigterm), ("exit", pod.exit)];
+    let known = times.into_iter().filter_map(|(what, at)| Some(format!("{what} {}", seconds(at?))));
+    let known: Vec<String> = known.collect();
+    if !known.is_empty() {
+        lines.push(known.join(", "));
+    }
+    let mut grace = format!("grace {}", Span(pod.grace));
+    if let Some(wanted) = pod.wanted_grace {
+        grace.push_str(&format!(", its own is {}", Span(wanted)));
+    }
+    lines.push(grace);
+    let said = words::remark(pod);
+    if !said.is_empty() {
+        lines.push(said);
+    }
+    lines.extend(pod.mounts.iter().map(|mount| format!("still mounted: {mount}")));
+    lines.push(format!("uid {}", pod.uid));
+    lines.join("\n")
+}

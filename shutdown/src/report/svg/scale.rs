@@ -1,0 +1,137 @@
+//! From times to places on the picture.
+
+use std::time::Duration;
+
+use super::super::words::Span;
+use super::ShutdownReport;
+
+/// How many ticks there are at most.
+const TICKS: u128 = 10;
+
+/// What is shown ends this much after the last thing that happened, where the limits lie far off.
+const ROOM: f64 = 1.12;
+
+/// Limits that lie more than this many times farther off than the last thing that happened are
+/// left out, or nothing else could be told apart.
+const FARTHEST: u32 = 4;
+
+/// Times from the signal to `end`, laid out between two edges.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    left: f64,
+    right: f64,
+    end: Duration,
+}
+
+/// What has to find its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    /// The last thing that happened.
+    pub(super) used: Duration,
+    /// The farthest limit.
+    pub(super) limit: Duration,
+}
+
+// === impl Reach ===
+
+impl Reach {
+    /// How far the times of `report` reach.
+    pub(super) fn of(report: &ShutdownReport) -> Self {
+        let budget = &report.budget;
+        let happened = report
+            .pods()
+            .flat_map(|(_, pod)| [pod.asked, pod.sigterm, pod.exit])
+            .chain(report.groups.iter().map(|group| group.ended))
+            .flatten();
+        let used = happened.chain(report.resumed.iter().copied()).fold(report.took, Duration::max);
+        let limits = [budget.delay, report.notice.as_ref().map(|notice| notice.deadline)];
+        let limit = limits.into_iter().flatten();
+        let limit = limit.fold(budget.pods.saturating_add(budget.reserve), Duration::max);
+        Self { used: used.max(Duration::from_millis(10)), limit }
+    }
+
+    /// Whether the limits lie so far off that only the used part is shown.
+    pub(super) fn is_magnified(self) -> bool {
+        self.limit > self.used.saturating_mul(FARTHEST)
+    }
+
+    /// Where the picture ends.
+    pub(super) fn end(self) -> Duration {
+        let end = if self.is_magnified() {
+            self.used.as_secs_f64() * ROOM
+        } else {
+            self.used.max(self.limit).as_secs_f64() * 1.02
+        };
+        Duration::try_from_secs_f64(end).unwrap_or(Duration::MAX)
+    }
+}
+
+// === impl Scale ===
+
+impl Scale {
+    /// The times up to `end`, which is not zero, between the two edges.
+    pub(super) fn new(left: f64, right: f64, end: Duration) -> Self {
+        Self { left, right, end }
+    }
+
+    pub(super) fn left(&self) -> f64 {
+        self.left
+    }
+
+    pub(super) fn right(&self) -> f64 {
+        self.right
+    }
+
+    /// Where `at` is; what lies behind the end is at the right edge.
+    pub(super) fn x(&self, at: Duration) -> f64 {
+        let share = at.as_secs_f64() / self.end.as_secs_f64();
+        self.left + (self.right - self.left) * share.min(1.0)
+    }
+
+    /// Whether `at` is in the picture.
+    pub(super) fn shows(&self, at: Duration) -> bool {
+        at <= self.end
+    }
+
+    /// Round times, the first one zero, each with its label.
+    pub(super) fn ticks(&self) -> Vec<(Duration, String)> {
+        let step = step(self.end.as_millis().max(1));
+        (0..=TICKS)
+            .map_while(|number| {
+                let at = u64::try_from(step.saturating_mul(number)).ok()?;
+                let at = Duration::from_millis(at);
+                self.shows(at).then(|| (at, label(at, step)))
+            })
+            .collect()
+    }
+}
+
+/// The distance of ticks, in milliseconds: round for people, also where minutes begin.
+fn step(end: u128) -> u128 {
+    const MINUTE: u128 = 60_000;
+    let seconds = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000];
+    let minutes = [1, 2, 5, 10, 15, 30, 60, 120, 360, 720, 1440].map(|minutes| minutes * MINUTE);
+    let fits = |step: &u128| end / step < TICKS;
+    let known = seconds.into_iter().chain(minutes).find(fits);
+    known.unwrap_or_else(|| {
+        let days = 1440 * MINUTE;
+        (end / TICKS / days + 1) * days
+    })
+}
+
+fn label(at: Duration, step: u128) -> String {
+    let millis = at.as_millis();
+    let seconds = at.as_secs();
+    match step {
+        _ if millis == 0 => "0".to_owned(),
+        60_000.. => match (seconds / 3600, seconds / 60 % 60) {
+            (0, minutes) => format!("{minutes} min"),
+            (hours, minutes) => format!("{hours} h {minutes:02}"),
+        },
+        1000.. if seconds >= 60 => format!("{}:{:02} min", seconds / 60, seconds % 60),
+        1000.. => format!("{seconds} s"),
+        100.. => format!("{:.1} s", at.as_secs_f64()),
+        10.. if millis >= 1000 => format!("{:.2} s", at.as_secs_f64()),
+        _ => Span(at).to_string(),
+    }
+}

@@ -1,0 +1,128 @@
+//! What a pod is for, which decides when it ends where nothing else is configured.
+
+use std::fmt;
+
+use winddown_shared::{Pod, SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY};
+
+#[cfg(test)]
+mod tests;
+
+/// What a pod is for. In the order in which they end.
+///
+/// | role | pods |
+/// |---|---|
+/// | `Ordinary` | all others |
+/// | `System` | system pods: priority 2000000000 and above, or of a DaemonSet |
+/// | `Node` | priority 2000001000 and above; system pods on the host's network; static pods without a priority |
+/// | `ControlPlane` | static pods in `kube-system` labelled `tier: control-plane`, or `component:` with the name of a control plane component |
+/// | `Datastore` | of those, the ones labelled `component: etcd` |
+///
+/// A pod of several rows has the last of them. The host's network alone makes no system pod: where
+/// containers are processes of the host, every pod is on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// What the node is there for.
+    Ordinary,
+    /// Serves other pods: name service, log shipping.
+    System,
+    /// The node itself relies on it: network, storage, devices.
+    Node,
+    /// The cluster relies on it: API server, controllers, scheduler.
+    ControlPlane,
+    /// The control plane relies on it.
+    Datastore,
+}
+
+/// The namespace of the control plane's static pods.
+const CONTROL_PLANE_NAMESPACE: &str = "kube-system";
+/// `component` labels of the control plane's static pods, the datastore's aside.
+const CONTROL_PLANE_COMPONENTS: [&str; 4] =
+    ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager"];
+/// The `component` label of the datastore.
+const DATASTORE_COMPONENT: &str = "etcd";
+
+// === impl Role ===
+
+impl Role {
+    /// All of them, in the order in which they end.
+    pub const ALL: [Self; 5] =
+        [Self::Ordinary, Self::System, Self::Node, Self::ControlPlane, Self::Datastore];
+
+    /// What `pod` is for.
+    pub fn of(pod: &Pod) -> Self {
+        if let Some(part) = control_plane_part(pod) {
+            return part;
+        }
+        let priority = pod.priority();
+        if priority.is_some_and(|priority| priority >= SYSTEM_NODE_CRITICAL_PRIORITY)
+            || (priority.is_none() && is_static(pod))
+        {
+            return Self::Node;
+        }
+        let is_system = priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
+            || is_of_daemon_set(pod);
+        match is_system {
+            true if is_on_host_network(pod) => Self::Node,
+            true => Self::System,
+            false => Self::Ordinary,
+        }
+    }
+
+    /// The role's name for people, in the plural: `ordinary pods`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ordinary => "ordinary pods",
+            Self::System => "system pods",
+            Self::Node => "pods of the node itself",
+            Self::ControlPlane => "control plane",
+            Self::Datastore => "etcd",
+        }
+    }
+
+    /// A number that sorts roles as their order does, for readers that know groups by a priority.
+    /// No pod has to have it.
+    pub fn priority(self) -> i32 {
+        match self {
+            Self::Ordinary => 0,
+            Self::System => SYSTEM_CRITICAL_PRIORITY,
+            Self::Node => SYSTEM_NODE_CRITICAL_PRIORITY,
+            Self::ControlPlane => SYSTEM_NODE_CRITICAL_PRIORITY + 1,
+            Self::Datastore => SYSTEM_NODE_CRITICAL_PRIORITY + 2,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Control plane or datastore, if `pod` is either.
+fn control_plane_part(pod: &Pod) -> Option<Role> {
+    if &**pod.namespace() != CONTROL_PLANE_NAMESPACE || !is_static(pod) {
+        return None;
+    }
+    let labels = pod.metadata.labels.as_ref()?;
+    let label = |key: &str| labels.get(key).map(String::as_str);
+    match label("component") {
+        Some(DATASTORE_COMPONENT) => Some(Role::Datastore),
+        Some(component) if CONTROL_PLANE_COMPONENTS.contains(&component) => {
+            Some(Role::ControlPlane)
+        }
+        _ => (label("tier") == Some("control-plane")).then_some(Role::ControlPlane),
+    }
+}
+
+fn is_static(pod: &Pod) -> bool {
+    pod.is_static() || pod.is_mirror()
+}
+
+fn is_of_daemon_set(pod: &Pod) -> bool {
+    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().any(|owner| owner.kind == "DaemonSet" && owner.controller == Some(true))
+}
+
+fn is_on_host_network(pod: &Pod) -> bool {
+    pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false)
+}

@@ -1,0 +1,114 @@
+use k8s_openapi::api::core::v1 as api;
+use serde_json::{Value, json};
+use winddown_shared::Pod;
+
+use super::Role;
+
+/// A pod from what differs between pods.
+fn pod(metadata: &Value, spec: &Value) -> Pod {
+    let mut whole = json!({"metadata": metadata, "spec": {"containers": []}});
+    whole["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    let mut object: api::Pod = serde_json::from_value(whole).unwrap();
+    object.metadata.name = Some("pod".to_owned());
+    object.metadata.uid = Some("uid".to_owned());
+    object.metadata.namespace.get_or_insert_with(|| "default".to_owned());
+    Pod::new(object).unwrap()
+}
+
+fn of_daemon_set() -> Value {
+    json!({"ownerReferences": [{
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": "u",
+        "controller": true,
+    }]})
+}
+
+fn in_control_plane(labels: &Value) -> Value {
+    json!({
+        "namespace": "kube-system",
+        "labels": labels,
+        "annotations": {"kubernetes.io/config.source": "file"},
+    })
+}
+
+#[test]
+fn each_pod_has_the_role_that_its_facts_give_it() {
+    let from_file = json!({"annotations": {"kubernetes.io/config.source": "file"}});
+    let mirror = json!({"annotations": {"kubernetes.io/config.mirror": "hash"}});
+    let from_api = json!({"annotations": {"kubernetes.io/config.source": "api"}});
+    let table = [
+        ("nothing said", json!({}), json!({}), Role::Ordinary),
+        ("the highest user class", json!({}), json!({"priority": 1_000_000_000}), Role::Ordinary),
+        ("from the API, unset", from_api, json!({}), Role::Ordinary),
+        ("static with a priority", from_file.clone(), json!({"priority": 0}), Role::Ordinary),
+        // Where containers are processes of the host, every pod is on its network.
+        ("host network alone", json!({}), json!({"hostNetwork": true}), Role::Ordinary),
+        (
+            "class name alone",
+            json!({}),
+            json!({"priorityClassName": "system-node-critical"}),
+            Role::Ordinary,
+        ),
+        ("cluster DNS", json!({}), json!({"priority": 2_000_000_000}), Role::System),
+        ("just below node-critical", json!({}), json!({"priority": 2_000_000_999}), Role::System),
+        ("a DaemonSet's", of_daemon_set(), json!({"priority": 0}), Role::System),
+        (
+            "critical on the host's network",
+            json!({}),
+            json!({"priority": 2_000_000_000, "hostNetwork": true}),
+            Role::Node,
+        ),
+        (
+            "a DaemonSet's on the host's network",
+            of_daemon_set(),
+            json!({"hostNetwork": true}),
+            Role::Node,
+        ),
+        ("network plugin", of_daemon_set(), json!({"priority": 2_000_001_000}), Role::Node),
+        ("static, unset", from_file, json!({}), Role::Node),
+        ("mirror, unset", mirror, json!({}), Role::Node),
+    ];
+    for (name, metadata, spec, expected) in table {
+        assert_eq!(Role::of(&pod(&metadata, &spec)), expected, "{name}");
+    }
+}
+
+#[test]
+fn the_control_plane_is_known_by_its_labels_and_etcd_is_apart() {
+    let critical = json!({"priority": 2_000_001_000, "hostNetwork": true});
+    let role = |labels| Role::of(&pod(&in_control_plane(&labels), &critical));
+    for component in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        assert_eq!(role(json!({"component": component})), Role::ControlPlane, "{component}");
+    }
+    assert_eq!(role(json!({"tier": "control-plane"})), Role::ControlPlane);
+    assert_eq!(role(json!({"tier": "control-plane", "component": "etcd"})), Role::Datastore);
+    assert_eq!(role(json!({"component": "kube-proxy"})), Role::Node);
+    // Whatever its priority is, or that it has none.
+    let unset = pod(&in_control_plane(&json!({"component": "etcd"})), &json!({}));
+    assert_eq!(Role::of(&unset), Role::Datastore);
+}
+
+#[test]
+fn a_label_alone_does_not_make_a_control_plane() {
+    let labels = json!({"tier": "control-plane", "component": "etcd"});
+    let elsewhere = json!({
+        "namespace": "shop",
+        "labels": labels,
+        "annotations": {"kubernetes.io/config.source": "file"},
+    });
+    assert_eq!(Role::of(&pod(&elsewhere, &json!({"priority": 0}))), Role::Ordinary);
+    let not_static = json!({"namespace": "kube-system", "labels": labels});
+    assert_eq!(Role::of(&pod(&not_static, &json!({"priority": 0}))), Role::Ordinary);
+}
+
+#[test]
+fn a_daemon_set_that_only_owns_and_does_not_control_is_none() {
+    let mut metadata = of_daemon_set();
+    metadata["ownerReferences"][0]["controller"] = json!(false);
+    assert_eq!(Role::of(&pod(&metadata, &json!({}))), Role::Ordinary);
+}
+
+#[test]
+fn priorities_of_roles_ascend_as_the_roles_do() {
+    assert!(Role::ALL.is_sorted());
+    assert!(Role::ALL.windows(2).all(|pair| pair[0].priority() < pair[1].priority()));
+}

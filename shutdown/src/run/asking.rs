@@ -1,0 +1,222 @@
+//! Asking pods to end, and what they answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{AbortHandle, Id, JoinError};
+use tokio::time::{Instant, sleep_until};
+use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped};
+
+use super::outcome::Failure;
+use super::{Cancelled, Place, REAPING, ROUNDING, Run, RunStop, changed};
+use crate::PodEnd;
+use crate::budget::whole_seconds;
+
+/// No stop takes less; the pod workers give at least as much.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// A pod that is about to be asked, with its promise in the report.
+pub(super) struct Due {
+    pub(super) place: Place,
+    pub(super) pod: Pod,
+    /// An earlier agent has asked it, and its time runs since then.
+    again: bool,
+}
+
+/// A pod that was asked to end and has not answered.
+pub(super) struct Asked {
+    pub(super) place: Place,
+    pub(super) pod: Pod,
+    /// Ends the wait for the answer, not the kill.
+    pub(super) wait: AbortHandle,
+}
+
+/// What [`Run::answers`] waits for.
+#[derive(Clone, Copy)]
+pub(super) enum Wait {
+    /// The pods of the current round, which is that of a group.
+    Group {
+        /// The group.
+        index: usize,
+        /// When its round began.
+        begun: Instant,
+    },
+    /// Everything that was asked, and what it held.
+    End,
+}
+
+impl Due {
+    /// A pod that an earlier agent has asked.
+    pub(super) fn again(place: Place, pod: Pod) -> Self {
+        Self { place, pod, again: true }
+    }
+}
+
+impl<K: PodKiller> Run<'_, K> {
+    /// Puts down when the pods of `batch` are asked and what they get, before that is done. What an
+    /// earlier agent promised stays as it was.
+    pub(super) fn promise(&mut self, group: usize, batch: Vec<(Place, Pod)>) -> Vec<Due> {
+        let offset = self.elapsed();
+        let room = room(self.plan.groups[group].latest_end, offset);
+        self.groups[group].started.get_or_insert(offset);
+        let promise = |(place, pod): (Place, Pod)| {
+            let allowed = self.plan.groups[place.group].allowed;
+            let group = &mut self.groups[place.group];
+            group.started.get_or_insert(offset);
+            let report = &mut group.pods[place.pod];
+            let again = report.asked.is_some();
+            if !again {
+                let wants = pod.own_grace().unwrap_or(allowed);
+                report.asked = Some(offset);
+                report.grace = wants.min(room);
+                report.wanted_grace = Some(wants).filter(|wants| *wants > report.grace);
+            }
+            Due { place, pod, again }
+        };
+        batch.into_iter().map(promise).collect()
+    }
+
+    /// Nobody has been asked after all.
+    pub(super) fn take_back(&mut self, batch: Vec<Due>) {
+        for due in batch {
+            let group = &mut self.groups[due.place.group];
+            if !due.again {
+                group.pods[due.place.pod].asked = None;
+                if group.pods.iter().all(|pod| pod.asked.is_none()) {
+                    group.started = None;
+                }
+            }
+            self.waiting[due.place.group].push((due.place, due.pod));
+        }
+    }
+
+    /// Asks one pod to end. Its grace ends when it was promised to, and at `latest_end`.
+    pub(super) fn ask(&mut self, due: Due, latest_end: Duration) -> Id {
+        let offset = self.elapsed();
+        let room = room(latest_end, offset);
+        let report = &mut self.groups[due.place.group].pods[due.place.pod];
+        let grace = if due.again {
+            let promised = report.asked.unwrap_or(offset) + report.grace;
+            whole_seconds(promised.saturating_sub(offset)).max(SHORTEST)
+        } else {
+            report.asked = Some(offset);
+            report.grace = report.grace.min(room);
+            report.grace
+        };
+        self.kill(due.place, due.pod, grace.min(room))
+    }
+
+    /// Sends the request, in a task of its own: a kill that panics harms no other.
+    pub(super) fn kill(&mut self, place: Place, pod: Pod, grace: Duration) -> Id {
+        let request = KillRequest {
+            grace: Some(grace),
+            status: self.order.status.clone(),
+            deadline: self.order.started.checked_add(self.budget.kills_until()),
+            ..KillRequest::new(self.order.reason)
+        };
+        let (killer, asked) = (Arc::clone(self.killer), pod.clone());
+        let wait = self.kills.spawn(async move { killer.kill_pod(asked, request).await });
+        let id = wait.id();
+        self.asked.insert(id, Asked { place, pod, wait });
+        id
+    }
+
+    /// Takes answers until all that `wait` names are in or its time is over. Zero wait still lets
+    /// the asked tasks go on by themselves.
+    pub(super) async fn answers(&mut self, wait: Wait) -> Result<(), Cancelled> {
+        loop {
+            let until = if self.asked.len() > self.overdue.len() {
+                self.answered_until(wait)
+            } else if self.holds_on(wait) {
+                self.released_until(wait)
+            } else {
+                return Ok(());
+            };
+            tokio::select! {
+                biased;
+                Some(answer) = self.kills.join_next_with_id() => self.take(answer),
+                Some(answer) = self.releases.join_next_with_id() => self.take_release(answer),
+                () = self.cancel.cancelled() => return Err(Cancelled),
+                () = changed(&mut self.driven.standing) => self.follow().await,
+                () = sleep_until(until) => return Ok(()),
+            }
+        }
+    }
+
+    pub(super) fn answered_until(&self, wait: Wait) -> Instant {
+        match wait {
+            Wait::Group { index, begun } => {
+                let end = self.order.started + self.plan.groups[index].latest_end;
+                if end > begun { end + REAPING } else { begun }
+            }
+            Wait::End => self.order.started + self.budget.abandon_at(),
+        }
+    }
+
+    fn take(&mut self, answer: Result<(Id, Result<Arc<PodStopped>, KillError>), JoinError>) {
+        let (id, answer) = match answer {
+            Ok((id, answer)) => (id, answer.map_err(Failure::from)),
+            Err(error) => (error.id(), Err(Failure::panicked())),
+        };
+        self.overdue.remove(&id);
+        let Some(Asked { place, pod, .. }) = self.asked.remove(&id) else { return };
+        let since = self.order.started;
+        let offset = |at: Instant| at.saturating_duration_since(since);
+        let now = self.elapsed();
+        let report = &mut self.groups[place.group].pods[place.pod];
+        let end = match answer {
+            Ok(stopped) => {
+                report.sigterm = report.sigterm.or(stopped.signalled_at.map(offset));
+                report.exit = Some(stopped.stopped_at.map_or(now, offset));
+                let forced = stopped.containers.iter().filter(|container| container.forced);
+                report.containers = forced.map(|container| container.name.to_string()).collect();
+                if stopped.forced() { PodEnd::Killed } else { PodEnd::Exited }
+            }
+            Err(Failure { error, still_running }) => {
+                tracing::warn!(
+                    namespace = report.namespace,
+                    pod = report.name,
+                    error,
+                    "pod not ended"
+                );
+                report.error = Some(error);
+                report.containers = still_running;
+                PodEnd::Left
+            }
+        };
+        report.end = end;
+        self.order.progress.group(place.group, |group| match end {
+            PodEnd::Left => group.failed += 1,
+            _ => {
+                group.ended += 1;
+                group.forced += usize::from(end == PodEnd::Killed);
+            }
+        });
+        if end != PodEnd::Left {
+            self.release(place, &pod);
+        }
+    }
+
+    /// Marks what was not answered and lets those kills go on by themselves.
+    pub(super) fn give_up_on_the_rest(&mut self, stop: RunStop) {
+        self.kills.detach_all();
+        for (_, asked) in self.asked.drain() {
+            let place = asked.place;
+            let report = &mut self.groups[place.group].pods[place.pod];
+            report.end = match stop {
+                RunStop::Cancelled => PodEnd::Ending,
+                _ => {
+                    report.error = Some("no answer from the pod workers at the deadline".into());
+                    self.order.progress.group(place.group, |group| group.failed += 1);
+                    PodEnd::Left
+                }
+            };
+        }
+        self.give_up_on_releases(stop);
+    }
+}
+
+/// The whole seconds from `offset` to `latest_end`.
+fn room(latest_end: Duration, offset: Duration) -> Duration {
+    whole_seconds(latest_end.saturating_sub(offset) + ROUNDING)
+}

@@ -1,0 +1,128 @@
+//! Going on where an agent that is gone left off.
+
+use std::collections::HashMap;
+
+use tokio::time::Instant;
+use winddown_shared::PodKiller;
+
+use super::{Place, Run};
+use crate::run::asking::Due;
+use crate::{GroupReport, PodEnd, PodReport};
+
+/// What is said of a pod that ended unseen.
+const UNSEEN: &str = "it ended while no agent was there to see when";
+
+impl<K: PodKiller> Run<'_, K> {
+    /// Takes over what an earlier agent put down: who was asked when and how much time that gave,
+    /// which groups are over, and who has ended. Pods of groups that are over are asked at once and
+    /// waited for beside the others.
+    ///
+    /// If the configuration has changed since, the groups are those of the new one; what was
+    /// promised to a pod stays.
+    pub(super) fn take_over(&mut self, carried: Vec<GroupReport>) {
+        let Some(last) = self.groups.len().checked_sub(1) else { return };
+        let same = carried.len() == self.groups.len()
+            && carried.iter().zip(&self.groups).all(|(was, is)| was.is_same_group(is));
+        let places = self.places();
+        for (index, mut was) in carried.into_iter().enumerate() {
+            let into = index.min(last);
+            let pods = std::mem::take(&mut was.pods);
+            if same {
+                self.plan.groups[index].allowed = was.allowed;
+                self.plan.groups[index].latest_end = was.latest_end;
+                self.plan.deadline = was.latest_end;
+                let here = std::mem::take(&mut self.groups[index].pods);
+                self.groups[index] = GroupReport { pods: here, ..was };
+            }
+            for pod in pods {
+                match places.get(pod.uid.as_str()) {
+                    Some(place) => self.groups[place.group].pods[place.pod].go_on(pod),
+                    None => self.groups[into].pods.push(pod.ended_unseen()),
+                }
+            }
+        }
+        self.finish_what_is_over();
+        if self.budget.pods < self.plan.deadline {
+            self.shorten();
+        }
+        self.ask_the_overdue();
+        self.tell_progress();
+    }
+
+    fn places(&self) -> HashMap<String, Place> {
+        let place = |group: usize, pod: usize, report: &PodReport| {
+            (report.uid.clone(), Place { group, pod })
+        };
+        let pods = |(group, of): (usize, &GroupReport)| {
+            let places = of.pods.iter().enumerate().map(|(pod, report)| place(group, pod, report));
+            places.collect::<Vec<_>>()
+        };
+        self.groups.iter().enumerate().flat_map(pods).collect()
+    }
+
+    /// A group whose last pod ended while nobody looked is over now.
+    fn finish_what_is_over(&mut self) {
+        let now = self.elapsed();
+        for (group, waiting) in self.groups.iter_mut().zip(&self.waiting) {
+            if group.started.is_some() && group.ended.is_none() && waiting.is_empty() {
+                group.ended = Some(now);
+            }
+        }
+    }
+
+    fn ask_the_overdue(&mut self) {
+        for index in 0..self.groups.len() {
+            if self.groups[index].ended.is_none() {
+                continue;
+            }
+            let latest_end = self.plan.groups[index].latest_end;
+            let waiting = std::mem::take(&mut self.waiting[index]);
+            for (place, pod) in waiting {
+                if self.groups[place.group].pods[place.pod].asked.is_none() {
+                    self.waiting[index].push((place, pod));
+                    continue;
+                }
+                let id = self.ask(Due::again(place, pod), latest_end);
+                self.overdue.insert(id);
+            }
+        }
+    }
+
+    fn tell_progress(&self) {
+        let (now, begun) = (Instant::now(), self.order.started);
+        for (index, group) in self.groups.iter().enumerate() {
+            let count = |end| group.pods.iter().filter(|pod| pod.end == end).count();
+            let forced = count(PodEnd::Killed);
+            self.order.progress.group(index, |progress| {
+                progress.pods = group.pods.len();
+                progress.forced = forced;
+                progress.ended = forced + count(PodEnd::Exited);
+                progress.started = group.started.map(|offset| (begun + offset).min(now));
+                progress.finished = group.ended.map(|offset| (begun + offset).min(now));
+            });
+        }
+    }
+}
+
+impl GroupReport {
+    fn is_same_group(&self, other: &Self) -> bool {
+        self.priority == other.priority && self.name == other.name
+    }
+}
+
+impl PodReport {
+    /// The pod is still there: what was promised to it stays.
+    fn go_on(&mut self, was: Self) {
+        if was.asked.is_some() {
+            *self = Self { end: PodEnd::Spared, error: None, containers: Vec::new(), ..was };
+        }
+    }
+
+    /// The pod is not there any more.
+    fn ended_unseen(self) -> Self {
+        match self.end {
+            PodEnd::Exited | PodEnd::Killed => self,
+            _ => Self { end: PodEnd::Exited, error: Some(UNSEEN.into()), ..self },
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Less time in the middle of a run.
+
+use std::time::Duration;
+
+use winddown_shared::PodKiller;
+
+use super::asking::Asked;
+use super::{Place, Run};
+use crate::budget::whole_seconds;
+
+impl<K: PodKiller> Run<'_, K> {
+    /// Takes over what has been said since, and puts it down.
+    pub(super) async fn follow(&mut self) {
+        let Some(standing) = &mut self.driven.standing else { return };
+        let standing = standing.borrow_and_update().clone();
+        self.budget = standing.budget;
+        if let Some(journal) = &mut self.driven.journal {
+            journal.stand(&standing);
+        }
+        if self.budget.pods < self.plan.deadline {
+            self.shorten();
+        }
+        if let Some(journal) = &mut self.driven.journal {
+            journal.first_group = self.first_group;
+            journal.note_again(&self.groups).await;
+        }
+    }
+
+    /// Divides what is left, and shortens the grace of pods that would take longer. First goes the
+    /// wait before the first group, as far as the pods ask for its time.
+    pub(super) fn shorten(&mut self) {
+        let now = self.elapsed();
+        let wants: Vec<_> = (0..self.groups.len()).map(|group| self.wants(group, now)).collect();
+        let deadline = self.budget.pods;
+        let needed: Duration = wants.iter().flatten().sum();
+        let first_group = self.first_group.min(deadline.saturating_sub(needed).max(now));
+        if let Some(journal) = &mut self.driven.journal {
+            journal.start_sooner(self.first_group - first_group);
+        }
+        self.first_group = first_group;
+        self.plan.shorten(now.max(self.first_group), deadline, &wants);
+        for (report, group) in self.groups.iter_mut().zip(&self.plan.groups) {
+            if report.ended.is_none() {
+                report.allowed = group.allowed;
+                report.latest_end = group.latest_end;
+            }
+        }
+        self.order.progress.move_deadline(self.order.started + self.plan.deadline);
+        self.hurry(now);
+    }
+
+    /// How much time the pods of a group still ask for; none when the group is over.
+    fn wants(&self, group: usize, now: Duration) -> Option<Duration> {
+        let report = &self.groups[group];
+        if report.ended.is_some() {
+            return None;
+        }
+        let waiting = self.waiting[group].iter().map(|(place, pod)| match self.kill_at(*place) {
+            Some(kill_at) => kill_at.saturating_sub(now),
+            None => pod.own_grace().unwrap_or(report.configured).min(report.configured),
+        });
+        let longest = waiting.max().map(|longest| longest.max(Duration::from_secs(1)));
+        let asked = self.asked.values().filter(|asked| asked.place.group == group);
+        let in_flight = asked.filter_map(|asked| self.kill_at(asked.place));
+        let last = in_flight.max().map(|last| last.saturating_sub(now));
+        Some(longest.max(last).unwrap_or(Duration::ZERO))
+    }
+
+    /// When SIGKILL is due for a pod that was asked.
+    fn kill_at(&self, place: Place) -> Option<Duration> {
+        let report = &self.groups[place.group].pods[place.pod];
+        report.asked.map(|asked| asked + report.grace)
+    }
+
+    /// Asks again, with less grace, whoever would outlive its group's new end.
+    fn hurry(&mut self, now: Duration) {
+        let groups = &self.plan.groups;
+        let late = |asked: &Asked| {
+            let latest_end = groups[asked.place.group].latest_end;
+            self.kill_at(asked.place).is_some_and(|at| at > latest_end.max(now))
+        };
+        let late: Vec<_> = self
+            .asked
+            .iter()
+            .filter(|(id, asked)| !self.overdue.contains(id) && late(asked))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in late {
+            let Some(Asked { place, pod, wait }) = self.asked.remove(&id) else { continue };
+            wait.abort();
+            let latest_end = self.plan.groups[place.group].latest_end;
+            let grace = whole_seconds(latest_end.saturating_sub(now)).max(Duration::from_secs(1));
+            let report = &mut self.groups[place.group].pods[place.pod];
+            let wanted = report.wanted_grace.unwrap_or(report.grace);
+            report.grace = now.saturating_sub(report.asked.unwrap_or(now)) + grace;
+            report.wanted_grace = Some(wanted).filter(|wanted| *wanted > report.grace);
+            self.kill(place, pod, grace);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What stopped pods still hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Volume;
+use tokio::task::{Id, JoinError};
+use tokio::time::Instant;
+use winddown_shared::{Pod, PodKiller};
+
+use super::asking::Wait;
+use super::{Place, REAPING, Run, RunStop};
+
+/// Nobody waits longer than this for what a pod held, counted from the last pod's exit: after that
+/// it hangs, and the time is better spent on the pods that still run.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl<K: PodKiller> Run<'_, K> {
+    /// Waits, beside the run, until a stopped pod holds nothing any more.
+    pub(super) fn release(&mut self, place: Place, pod: &Pod) {
+        let now = Instant::now();
+        self.last_exit = now;
+        let until = self.end_of_kills().min(now + PATIENCE);
+        let (killer, uid) = (Arc::clone(self.killer), pod.uid().clone());
+        let wait = async move { killer.volumes_released(&uid, until).await };
+        let id = self.releases.spawn(wait).id();
+        self.releasing.insert(id, place);
+        if holds_mounts(pod) {
+            self.unmounting.insert(id);
+        }
+    }
+
+    /// Whether `wait` has to go on for what stopped pods hold. The next group waits for volumes
+    /// only, which may need a pod of that group to be unmounted; the rest is waited for at the end.
+    pub(super) fn holds_on(&self, wait: Wait) -> bool {
+        match wait {
+            Wait::Group { .. } => !self.unmounting.is_empty(),
+            Wait::End => !self.releasing.is_empty(),
+        }
+    }
+
+    pub(super) fn released_until(&self, wait: Wait) -> Instant {
+        let most = match wait {
+            Wait::Group { .. } => self.answered_until(wait),
+            Wait::End => self.end_of_kills() + REAPING,
+        };
+        most.min(self.last_exit + PATIENCE + REAPING)
+    }
+
+    pub(super) fn take_release(&mut self, answer: Result<(Id, Vec<String>), JoinError>) {
+        let (id, mounts) = match answer {
+            Ok(answer) => answer,
+            Err(error) => (error.id(), vec!["unknown: the look at the mounts panicked".into()]),
+        };
+        self.unmounting.remove(&id);
+        if let Some(place) = self.releasing.remove(&id) {
+            self.groups[place.group].pods[place.pod].mounts = mounts;
+        }
+    }
+
+    /// Says of what was not answered that it is not known.
+    pub(super) fn give_up_on_releases(&mut self, stop: RunStop) {
+        self.releases.abort_all();
+        for (_, place) in self.releasing.drain() {
+            if stop == RunStop::Finished {
+                self.groups[place.group].pods[place.pod].mounts =
+                    vec!["unknown: no answer in time".into()];
+            }
+        }
+    }
+
+    fn end_of_kills(&self) -> Instant {
+        self.order.started + self.budget.kills_until()
+    }
+}
+
+/// Whether something is mounted on the host for the pod's volumes, as far as its spec tells. What
+/// is a plain directory or file there takes no time to give back.
+fn holds_mounts(pod: &Pod) -> bool {
+    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
+    volumes.unwrap_or_default().iter().any(is_mounted)
+}
+
+fn is_mounted(volume: &Volume) -> bool {
+    let plain = volume.host_path.is_some()
+        || volume.config_map.is_some()
+        || volume.secret.is_some()
+        || volume.downward_api.is_some()
+        || volume.projected.is_some()
+        || volume.empty_dir.as_ref().is_some_and(|empty| empty.medium.as_deref() != Some("Memory"));
+    !plain
+}

@@ -1,0 +1,79 @@
+//! How soon the first pod is asked, with the record of the run on a real disk before it.
+
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use winddown_shared::fake::{FakeInhibitor, FakeKiller, FakeRecorder};
+use winddown_shared::{Pod, WallClock};
+use winddown_shutdown::{
+    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordFile, RecordPlace,
+    ReportStore, RunPhase, RunRecord, ShutdownController, ShutdownParts, Trigger,
+};
+
+fn pod(name: &str) -> Pod {
+    let mut object = api::Pod::default();
+    object.metadata.name = Some(name.into());
+    object.metadata.namespace = Some("default".into());
+    object.metadata.uid = Some(name.into());
+    Pod::new(object).unwrap()
+}
+
+/// The time from the signal to the first request.
+async fn first_request(pods: usize) -> Duration {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let killer = FakeKiller::with((0..pods).map(|i| pod(&format!("pod-{i}"))));
+    let login = FakeInhibitor::holding(Duration::from_secs(40));
+    let progress = ProgressSender::new();
+    let policy = Policy::from_periods(Duration::from_secs(30), Duration::from_secs(10)).unwrap();
+    let places: Vec<Arc<dyn RecordPlace>> =
+        vec![Arc::new(RecordFile::in_directory(directory.path()))];
+    let controller = ShutdownController::new(ShutdownParts {
+        killer: Arc::new(killer.clone()),
+        inhibitor: Arc::new(login.clone()),
+        notices: watch::channel(None).1,
+        gate: AdmissionGate::new(),
+        policy: watch::channel(Arc::new(policy)).1,
+        reports: Arc::new(ReportStore::new(directory.path())),
+        records: places.clone(),
+        carried: None,
+        state_file: None,
+        recorder: Arc::new(FakeRecorder::default()),
+        progress: progress.clone(),
+        clock: WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),
+        boot_clock: BootClock::new(Duration::default),
+        boot_id: "boot".into(),
+        trigger: Trigger::LoginManager,
+    });
+    let running = tokio::spawn(controller.run(CancellationToken::new()));
+    tokio::task::yield_now().await;
+    let signal = tokio::time::Instant::now();
+    login.prepare();
+    let mut steps = progress.subscribe();
+    let released = steps.wait_for(|progress| progress.phase == ProgressPhase::Released);
+    timeout(Duration::from_secs(60), released).await.unwrap().unwrap();
+    running.abort();
+    let calls = killer.calls();
+    assert_eq!(calls.len(), pods);
+    let record = RunRecord::of_boot(&places, "boot").unwrap();
+    assert_eq!((record.phase, record.report.pods().count()), (RunPhase::Released, pods));
+    calls.iter().map(|call| call.at).min().unwrap() - signal
+}
+
+// Timing is printed, not asserted: the machine may be busy.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_record_is_on_disk_before_the_first_pod_is_asked() {
+    for pods in [10, 100, 1000] {
+        let mut times = Vec::new();
+        for _ in 0..9 {
+            times.push(first_request(pods).await);
+        }
+        times.sort_unstable();
+        println!("{pods} pods: signal to first request {:?} (median of 9)", times[4]);
+    }
+}

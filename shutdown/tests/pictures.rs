@@ -1,0 +1,45 @@
+//! The pictures of the documentation are what the code draws. `WINDDOWN_BLESS=1` draws them anew.
+
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::fs;
+use std::path::Path;
+
+use winddown_shutdown::{ShutdownReport, render_svg, render_text};
+
+/// The reports, and what each is in the documentation.
+const PICTURES: [(&str, &str); 3] = [
+    ("five", "docs/img/report-5-pods.svg"),
+    ("thirty", "docs/img/report-30-pods.svg"),
+    ("twohundred", "docs/img/report-200-pods.svg"),
+];
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn report(name: &str) -> ShutdownReport {
+    let path = root().join(format!("shutdown/tests/reports/{name}.json"));
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn the_pictures_of_the_documentation_are_up_to_date() {
+    let bless = std::env::var_os("WINDDOWN_BLESS").is_some();
+    for (name, picture) in PICTURES {
+        let path = root().join(picture);
+        let drawn = render_svg(&report(name));
+        if bless {
+            fs::write(&path, &drawn).unwrap();
+        }
+        let kept = fs::read_to_string(&path).unwrap_or_default();
+        assert!(kept == drawn, "{picture} is out of date: WINDDOWN_BLESS=1 draws it anew");
+    }
+}
+
+#[test]
+fn the_text_of_the_documentation_is_up_to_date() {
+    let docs = fs::read_to_string(root().join("docs/report.md")).unwrap();
+    let text = render_text(&report("five"), false);
+    assert!(docs.contains(&text), "docs/report.md does not show this:\n{text}");
+}
