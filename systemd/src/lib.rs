@@ -4,12 +4,14 @@
 //!   restarts of the bus, of logind and of the agent itself.
 //! * [`drop_in`]: which file sets logind's `InhibitDelayMaxSec`, and the one winddown writes.
 //! * [`Notifier`]: readiness, status, watchdog and the file descriptor store of the service manager.
+//! * [`inspect`]: a look at logind and the service manager that changes nothing.
 //! * [`is_going_down`]: whether the machine goes down on a way that bypasses logind.
 //! * `stand_in` (feature `stand-in`): a logind for rehearsals and tests.
 //!
 //! No other crate of the workspace speaks D-Bus.
 
 pub mod drop_in;
+pub mod inspect;
 mod logind;
 mod notify;
 #[cfg(feature = "stand-in")]

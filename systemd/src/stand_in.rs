@@ -305,6 +305,7 @@ impl std::fmt::Debug for StandIn {
 fn kind_name(kind: ShutdownKind) -> &'static str {
     match kind {
         ShutdownKind::Unknown | ShutdownKind::PowerOff => "poweroff",
+        ShutdownKind::Halt => "halt",
         ShutdownKind::Reboot => "reboot",
         ShutdownKind::Kexec => "kexec",
         ShutdownKind::SoftReboot => "soft-reboot",

@@ -60,6 +60,31 @@ async fn a_shutdown_is_announced_waits_for_the_release_and_tells_its_kind() {
 }
 
 #[tokio::test]
+async fn every_kind_of_shutdown_is_told_by_its_name() {
+    let root = tempfile::tempdir().expect("a directory");
+    let logind = StandIn::new(Duration::from_secs(30)).with_metadata();
+    let inhibitor = start(&logind, Duration::from_secs(30), root.path());
+    let mut state = inhibitor.state();
+    for kind in [
+        ShutdownKind::PowerOff,
+        ShutdownKind::Halt,
+        ShutdownKind::Reboot,
+        ShutdownKind::Kexec,
+        ShutdownKind::SoftReboot,
+    ] {
+        until(&mut state, "held", |s| s.lock == LockState::Held && !s.preparing).await;
+        logind.set_preparing(true);
+        logind.emit(true, kind).await;
+        let told = until(&mut state, "preparing", |s| s.preparing).await;
+        assert_eq!(told.kind, kind);
+        logind.set_preparing(false);
+        logind.emit(false, kind).await;
+        let after = until(&mut state, "called off", |s| !s.preparing).await;
+        assert_eq!(after.kind, ShutdownKind::Unknown, "nothing is left of {kind:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_short_delay_is_raised_by_a_drop_in_that_is_read_late() {
     let root = tempfile::tempdir().expect("a directory");
     let logind = StandIn::new(Duration::from_secs(5))

@@ -12,6 +12,19 @@
 //! | `TestRestart` | `lock::event_stream_closed_three_times_connects_anew_each_time` |
 //! | `TestCurrentInhibitDelay`, `TestInhibitShutdown`, `TestReloadLogindConf` | `tests/bus`: `the_calls_have_the_arguments_…` |
 //! | `TestMonitorShutdown` | `shutdown::a_true_and_a_false_are_both_passed_on` |
+//!
+//! What goes wrong with the kubelet's own manager, and the test here that would see it:
+//!
+//! | scenario | here |
+//! |---|---|
+//! | the lock taken after a cancel is closed soon after | `shutdown::after_a_cancel_a_new_lock_is_taken_before_…` |
+//! | a signal between the lock and the match rule is lost | `faults::a_shutdown_announced_while_the_match_rules_…`, `…_between_the_grant_and_its_verification_…` |
+//! | started while a shutdown is under way | `shutdown::an_agent_started_in_a_shutdown_without_a_lock_…`, `lock::an_inherited_lock_is_used_…` |
+//! | the name goes to another connection | `tests/bus`: `when_the_name_changes_hands_…` |
+//! | a forged signal, sent to all or to us alone | `tests/bus`: `only_the_owner_of_the_name_is_believed_…`, `a_flood_of_forged_signals_…` |
+//! | `Inhibit` hangs | `lock::a_hung_inhibit_never_hides_the_state_…`, `faults::a_signal_during_a_hung_call_…` |
+//! | the bus goes in a shutdown, which is called off meanwhile | `faults::a_cancel_missed_while_the_bus_was_away_…`, `tests/bus`: `a_bus_that_is_killed_…` |
+//! | descriptors leak over fifty shutdowns and cancels | `lock::fifty_shutdowns_and_cancels_…`, `tests/descriptors` |
 
 mod delay;
 mod faults;

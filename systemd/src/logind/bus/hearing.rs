@@ -149,7 +149,8 @@ impl Judge {
 fn kind(metadata: &HashMap<String, Variant<'_>>) -> ShutdownKind {
     let named = metadata.get("type").and_then(|value| value.downcast_ref::<&str>().ok());
     match named {
-        Some("poweroff" | "halt") => ShutdownKind::PowerOff,
+        Some("poweroff") => ShutdownKind::PowerOff,
+        Some("halt") => ShutdownKind::Halt,
         Some("reboot") => ShutdownKind::Reboot,
         Some("kexec") => ShutdownKind::Kexec,
         Some("soft-reboot") => ShutdownKind::SoftReboot,

@@ -35,6 +35,18 @@ async fn a_shutdown_whose_signal_was_lost_is_seen_by_the_read_after_the_grant() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_announced_while_the_match_rules_are_being_made_is_found_by_the_first_read() {
+    let login = Scripted::giving(secs(30));
+    login.act_once("connect", Act::After(secs(2)));
+    let mut rig = Rig::start(&login, secs(30));
+    tokio::time::sleep(secs(1)).await;
+    // Nobody listens yet: its signal reaches nobody.
+    login.set_preparing(true);
+    let state = rig.until("preparing", |s| s.preparing).await;
+    assert_eq!((state.epoch, login.count("inhibit")), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_without_any_signal_is_found_by_the_recheck() {
     let login = Scripted::giving(secs(30));
     let mut rig = Rig::settled(&login, secs(30)).await;

@@ -96,7 +96,7 @@ fn the_owners_signal_in_the_wrong_place_or_with_the_wrong_body_is_refused() {
 fn the_metadata_tell_the_kind_and_odd_metadata_tell_nothing() {
     let cases = [
         ("type", Variant::from("poweroff"), ShutdownKind::PowerOff),
-        ("type", Variant::from("halt"), ShutdownKind::PowerOff),
+        ("type", Variant::from("halt"), ShutdownKind::Halt),
         ("type", Variant::from("reboot"), ShutdownKind::Reboot),
         ("type", Variant::from("kexec"), ShutdownKind::Kexec),
         ("type", Variant::from("soft-reboot"), ShutdownKind::SoftReboot),

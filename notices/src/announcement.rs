@@ -1,0 +1,89 @@
+//! What a source says, before it is a notice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_shared::WallTime;
+
+/// More is cut off: the text goes into logs, the status and the report.
+const LONGEST_TEXT: usize = 200;
+
+/// Somebody says that the node ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// When the node is gone.
+    pub when: When,
+    /// What was said, for people.
+    pub text: Arc<str>,
+}
+
+/// When the node is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At a wall time. It is translated anew each time it is said, so a wall clock that is set
+    /// meanwhile moves the deadline to where it belongs.
+    At(WallTime),
+    /// So long after it was first said, whatever the wall clock does.
+    In(Duration),
+}
+
+impl Announcement {
+    /// An announcement with a text fit for one line: control characters become spaces, runs of
+    /// spaces one, and at most 200 characters are kept.
+    pub fn new(when: When, text: &str) -> Self {
+        let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+        let mut kept = String::new();
+        let mut length = 0;
+        for c in printable {
+            if c == ' ' && (kept.is_empty() || kept.ends_with(' ')) {
+                continue;
+            }
+            if length == LONGEST_TEXT {
+                kept.push('…');
+                break;
+            }
+            kept.push(c);
+            length += 1;
+        }
+        Self { when, text: kept.trim_end().into() }
+    }
+
+    /// How long it is until then, at wall time `now`; zero when it is over.
+    pub fn left(&self, now: WallTime) -> Duration {
+        match self.when {
+            When::In(left) => left,
+            When::At(at) => Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_becomes_one_line_of_bounded_length() {
+        let cases = [
+            ("plain", "plain"),
+            ("  two\n lines\t\u{1b}[31m ", "two lines [31m"),
+            ("", ""),
+            ("\n\r\0", ""),
+        ];
+        for (given, expected) in cases {
+            let announced = Announcement::new(When::In(Duration::ZERO), given);
+            assert_eq!(&*announced.text, expected, "{given:?}");
+        }
+        let long = Announcement::new(When::In(Duration::ZERO), &"ü".repeat(10_000));
+        assert_eq!(long.text.chars().count(), LONGEST_TEXT + 1);
+    }
+
+    #[test]
+    fn a_wall_time_that_is_over_leaves_nothing() {
+        let now: WallTime = "2026-11-20T12:00:00Z".parse().expect("a time");
+        let left =
+            |at: &str| Announcement::new(When::At(at.parse().expect("a time")), "").left(now);
+        assert_eq!(left("2026-11-20T12:02:00Z"), Duration::from_secs(120));
+        assert_eq!(left("2026-11-20T12:00:00Z"), Duration::ZERO);
+        assert_eq!(left("1970-01-01T00:00:00Z"), Duration::ZERO);
+    }
+}

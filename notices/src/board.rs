@@ -1,0 +1,272 @@
+//! Where all sources say what they know, and what of it is in force.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until};
+use winddown_shared::{Notice, Notices, WallTime};
+
+use crate::{Announcement, When};
+
+#[cfg(test)]
+mod tests;
+
+/// A deadline that moves by less than this is the same one: servers' clocks tell whole seconds.
+const SAME: Duration = Duration::from_secs(1);
+
+/// Nothing is announced further ahead than this; it keeps sums within the clock's range.
+const FARTHEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Joins what the sources say. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Board(Arc<Inner>);
+
+/// One source's place on the board.
+#[derive(Debug)]
+pub struct Voice {
+    board: Board,
+    place: usize,
+}
+
+/// How things stand with one source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The source, in one word.
+    pub source: Arc<str>,
+    /// What it says; none when nothing is announced.
+    pub notice: Option<Arc<Notice>>,
+    /// The notice counts already; `false` while it is held back because its time is far.
+    pub effective: bool,
+    /// Why the source cannot be asked at present, for people.
+    pub problem: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    places: Mutex<Vec<Place>>,
+    in_force: watch::Sender<Option<Arc<Notice>>>,
+    /// Counts up with everything that [`Standing`] shows.
+    changes: watch::Sender<u64>,
+    /// There may be another notice that is held back.
+    said: Notify,
+}
+
+#[derive(Debug)]
+struct Place {
+    source: Arc<str>,
+    lead: Option<Duration>,
+    said: Option<Said>,
+    problem: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Said {
+    announced: Announcement,
+    notice: Arc<Notice>,
+}
+
+// === impl Board ===
+
+impl Board {
+    /// A board on which nobody has said anything.
+    pub fn new() -> Self {
+        Self(Arc::new(Inner {
+            places: Mutex::default(),
+            in_force: watch::Sender::new(None),
+            changes: watch::Sender::new(0),
+            said: Notify::new(),
+        }))
+    }
+
+    /// A place for a source with this one-word name. Its notices count from `lead` before their
+    /// deadline on, or at once when there is no lead.
+    pub fn voice(&self, source: &'static str, lead: Option<Duration>) -> Voice {
+        let mut places = self.places();
+        places.push(Place { source: source.into(), lead, said: None, problem: None });
+        Voice { board: self.clone(), place: places.len() - 1 }
+    }
+
+    /// The notice in force.
+    pub fn notices(&self) -> Notices {
+        self.0.in_force.subscribe()
+    }
+
+    /// Changes whenever [`standings`](Self::standings) answers differently.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// How things stand with each source, in the order in which they got their places.
+    pub fn standings(&self) -> Vec<Standing> {
+        let now = Instant::now();
+        let standing = |place: &Place| Standing {
+            source: Arc::clone(&place.source),
+            notice: place.said.as_ref().map(|said| Arc::clone(&said.notice)),
+            effective: place.counts_from().is_some_and(|from| from <= now),
+            problem: place.problem.clone(),
+        };
+        self.places().iter().map(standing).collect()
+    }
+
+    /// Puts notices that were held back in force when their time has come. Never returns; without
+    /// it only notices that count at once are published.
+    pub async fn run(&self) {
+        loop {
+            let said = self.0.said.notified();
+            match self.publish() {
+                None => said.await,
+                Some(next) => tokio::select! {
+                    () = said => {}
+                    () = sleep_until(next) => {}
+                },
+            }
+        }
+    }
+
+    /// Publishes what is in force now and answers with the time at which this may change by itself.
+    fn publish(&self) -> Option<Instant> {
+        let places = self.places();
+        let now = Instant::now();
+        let winner = in_force(&places, now).cloned();
+        // Sent under the lock, or an older answer could overtake a newer one.
+        self.0.in_force.send_if_modified(|current| {
+            let changed = *current != winner;
+            if changed {
+                tell(current.as_deref(), winner.as_deref(), now);
+                *current = winner;
+            }
+            changed
+        });
+        self.0.changes.send_modify(|n| *n += 1);
+        let later = places.iter().filter_map(Place::counts_from).filter(|from| *from > now);
+        later.min()
+    }
+
+    fn places(&self) -> MutexGuard<'_, Vec<Place>> {
+        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Board {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// === impl Voice ===
+
+impl Voice {
+    /// Says that the node ends, in place of what was said before. `now` is the wall time by the
+    /// clock that the announcement goes by.
+    ///
+    /// Saying the same again changes nothing, unless the wall clock was set meanwhile.
+    pub fn say(&self, announced: &Announcement, now: WallTime) {
+        let heard = Instant::now();
+        let changed = self.change(|place| {
+            let before = place.said.as_ref();
+            if before.is_some_and(|said| {
+                said.announced == *announced && matches!(announced.when, When::In(_))
+            }) {
+                return false;
+            }
+            let left = announced.left(now).min(FARTHEST);
+            let deadline = heard.checked_add(left).unwrap_or(heard);
+            if before.is_some_and(|said| {
+                said.notice.text == announced.text && is_same(said.notice.deadline, deadline, heard)
+            }) {
+                return false;
+            }
+            // A deadline that moves is not a new notice: the budget counts from the first word.
+            let first = before.map_or(heard, |said| said.notice.since.min(heard));
+            let counts = place.lead.and_then(|lead| deadline.checked_sub(lead));
+            let notice = Notice {
+                source: Arc::clone(&place.source),
+                text: Arc::clone(&announced.text),
+                since: counts.map_or(first, |counts| counts.max(first)),
+                deadline,
+            };
+            place.said = Some(Said { announced: announced.clone(), notice: Arc::new(notice) });
+            true
+        });
+        if changed {
+            self.published();
+        }
+    }
+
+    /// Says that nothing is announced (any more).
+    pub fn withdraw(&self) {
+        if self.change(|place| place.said.take().is_some()) {
+            self.published();
+        }
+    }
+
+    /// Says why the source cannot be asked, or that it can be again. What was said stays in force.
+    pub fn problem(&self, why: Option<&str>) {
+        let changed = self.change(|place| {
+            let changed = place.problem.as_deref() != why;
+            if changed {
+                place.problem = why.map(Into::into);
+            }
+            changed
+        });
+        if changed {
+            self.board.0.changes.send_modify(|n| *n += 1);
+        }
+    }
+
+    /// The notice that this source has given, whether it counts already or not.
+    pub fn said(&self) -> Option<Arc<Notice>> {
+        self.board.places().get(self.place)?.said.as_ref().map(|said| Arc::clone(&said.notice))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Place) -> bool) -> bool {
+        self.board.places().get_mut(self.place).is_some_and(change)
+    }
+
+    fn published(&self) {
+        self.board.publish();
+        self.board.0.said.notify_one();
+    }
+}
+
+impl Place {
+    /// From when on its notice counts; none when nothing is said.
+    fn counts_from(&self) -> Option<Instant> {
+        let notice = &self.said.as_ref()?.notice;
+        // An instant before the clock's beginning is past in any case.
+        let from = self.lead.and_then(|lead| notice.deadline.checked_sub(lead));
+        Some(from.unwrap_or(notice.since))
+    }
+}
+
+/// The earliest deadline of those that count wins; of equal ones, the first source's.
+fn in_force(places: &[Place], now: Instant) -> Option<&Arc<Notice>> {
+    let counting = places.iter().filter(|place| place.counts_from().is_some_and(|f| f <= now));
+    let notices = counting.filter_map(|place| Some(&place.said.as_ref()?.notice));
+    notices.min_by_key(|notice| notice.deadline)
+}
+
+/// Two that are over are the same, however far the clock has gone on since.
+fn is_same(before: Instant, deadline: Instant, now: Instant) -> bool {
+    apart(before, deadline) < SAME || (before <= now && deadline <= now)
+}
+
+fn apart(a: Instant, b: Instant) -> Duration {
+    a.max(b).duration_since(a.min(b))
+}
+
+fn tell(before: Option<&Notice>, now_in_force: Option<&Notice>, now: Instant) {
+    match (before, now_in_force) {
+        (_, Some(notice)) => tracing::warn!(
+            source = &*notice.source,
+            left_seconds = notice.deadline.saturating_duration_since(now).as_secs(),
+            "the node is going away: {}",
+            notice.text
+        ),
+        (Some(notice), None) => {
+            tracing::info!(source = &*notice.source, "the notice is withdrawn: {}", notice.text);
+        }
+        (None, None) => {}
+    }
+}

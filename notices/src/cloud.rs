@@ -1,0 +1,86 @@
+//! The metadata services of the large clouds.
+//!
+//! | cloud | what ends the node | how it is asked |
+//! |---|---|---|
+//! | AWS | spot `instance-action`; scheduled stop, retirement and reboot | every poll interval, with an IMDSv2 token |
+//! | Azure | scheduled events `Preempt`, `Terminate`, `Reboot`, `Redeploy` of this machine | every poll interval |
+//! | Google | `preempted`, `maintenance-event` | it holds the answer until something changes |
+//!
+//! What only pauses or moves a machine (Azure's `Freeze`, Google's live migration, AWS' network
+//! maintenance) does not end it and is no notice.
+
+mod aws;
+mod azure;
+mod gcp;
+mod http;
+mod poll;
+#[cfg(test)]
+mod stand_in;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use winddown_shared::WallClock;
+
+use crate::Board;
+
+pub use http::{Endpoint, EndpointError};
+
+/// A cloud whose metadata service announces a machine's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cloud {
+    /// Amazon EC2.
+    Aws,
+    /// Microsoft Azure.
+    Azure,
+    /// Google Compute Engine.
+    Gcp,
+}
+
+/// How a metadata service is asked.
+#[derive(Clone, Debug)]
+pub struct CloudSettings {
+    /// Where it is; [`Endpoint::link_local`] on every cloud.
+    pub endpoint: Endpoint,
+    /// The time between two questions, where it does not tell by itself.
+    pub poll: Duration,
+    /// How long before its deadline a notice counts at the earliest.
+    pub lead: Duration,
+    /// Dates are compared with it.
+    pub wall: WallClock,
+}
+
+/// Asks the metadata service and says on `board` what it announces. Never returns.
+///
+/// A service that does not answer is asked again with growing pauses, at most 30 s long, and what
+/// it said before stays in force.
+pub async fn watch_cloud(board: &Board, cloud: Cloud, settings: CloudSettings) {
+    let CloudSettings { endpoint, poll, lead, wall } = settings;
+    let voice = || board.voice(cloud.as_str(), Some(lead));
+    let every = poll.max(poll::FASTEST);
+    match cloud {
+        Cloud::Aws => poll::follow(aws::Aws::new(endpoint), &voice(), every, &wall).await,
+        Cloud::Azure => poll::follow(azure::Azure::new(endpoint), &voice(), every, &wall).await,
+        Cloud::Gcp => {
+            // Two values, each with a question of its own that waits for the value to change.
+            let (preempted, maintenance) = (voice(), voice());
+            let of = |value| gcp::Gcp::new(endpoint.clone(), value);
+            tokio::join!(
+                poll::follow(of(gcp::Value::Preempted), &preempted, poll::FASTEST, &wall),
+                poll::follow(of(gcp::Value::Maintenance), &maintenance, poll::FASTEST, &wall),
+            );
+        }
+    }
+}
+
+impl Cloud {
+    /// The cloud's name, as notices have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Aws => "aws",
+            Self::Azure => "azure",
+            Self::Gcp => "gcp",
+        }
+    }
+}

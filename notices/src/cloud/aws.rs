@@ -1,0 +1,171 @@
+//! Amazon EC2: the instance metadata service, version 2.
+//!
+//! <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html>,
+//! <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/monitoring-instances-status-check_sched.html>
+
+use std::time::Duration;
+
+use hyper::{Method, StatusCode};
+use serde::Deserialize;
+use tokio::time::Instant;
+use winddown_shared::WallTime;
+
+use super::http::{Answer, AskError, Endpoint, Question, date};
+use super::poll::{Service, Told};
+use crate::{Announcement, When};
+
+#[cfg(test)]
+mod tests;
+
+const TOKEN: &str = "/latest/api/token";
+const SPOT: &str = "/latest/meta-data/spot/instance-action";
+const EVENTS: &str = "/latest/meta-data/events/maintenance/scheduled";
+
+/// How long a token is asked for, and used; a little less than it is valid.
+const TOKEN_SECONDS: &str = "21600";
+const TOKEN_USED: Duration = Duration::from_secs(21_000);
+
+const WITHIN: Duration = Duration::from_secs(5);
+
+pub(super) struct Aws {
+    endpoint: Endpoint,
+    token: Option<Token>,
+}
+
+struct Token {
+    text: String,
+    until: Instant,
+}
+
+/// `spot/instance-action`.
+#[derive(Deserialize)]
+struct SpotAction {
+    action: String,
+    time: WallTime,
+}
+
+/// One of `events/maintenance/scheduled`.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Event {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    state: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    not_before: String,
+}
+
+// === impl Aws ===
+
+impl Aws {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, token: None }
+    }
+
+    async fn token(&mut self) -> Result<String, AskError> {
+        if let Some(token) = self.token.as_ref().filter(|token| token.until > Instant::now()) {
+            return Ok(token.text.clone());
+        }
+        let answer = self
+            .endpoint
+            .ask(&Question {
+                method: Method::PUT,
+                path: TOKEN,
+                headers: &[("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_SECONDS)],
+                within: WITHIN,
+            })
+            .await?;
+        if answer.status != StatusCode::OK {
+            let hint = "; IMDSv2 must be enabled on this instance";
+            return Err(AskError::Status { path: TOKEN.to_owned(), status: answer.status, hint });
+        }
+        let text = answer.body.trim().to_owned();
+        self.token = Some(Token { text: text.clone(), until: Instant::now() + TOKEN_USED });
+        Ok(text)
+    }
+
+    /// The answer; none when there is nothing at `path`.
+    async fn get(&mut self, path: &str) -> Result<(Option<String>, Option<WallTime>), AskError> {
+        let token = self.token().await?;
+        let headers = &[("x-aws-ec2-metadata-token", token.as_str())];
+        let question = Question { method: Method::GET, path, headers, within: WITHIN };
+        let answer = self.endpoint.ask(&question).await?;
+        let time = answer.server_time();
+        let Answer { status, body, .. } = answer;
+        match status {
+            StatusCode::OK => Ok((Some(body), time)),
+            StatusCode::NOT_FOUND => Ok((None, time)),
+            status => {
+                if status == StatusCode::UNAUTHORIZED {
+                    self.token = None;
+                }
+                Err(AskError::Status { path: path.to_owned(), status, hint: "" })
+            }
+        }
+    }
+}
+
+impl Service for Aws {
+    async fn ask(&mut self) -> Result<Told, AskError> {
+        let bad = |path: &str| {
+            let path = path.to_owned();
+            |why| AskError::Content { path, why }
+        };
+        let (spot, server_time) = self.get(SPOT).await?;
+        let spot = spot.map(|body| spot_action(&body)).transpose().map_err(bad(SPOT))?;
+        if spot.is_some() {
+            return Ok(Told { announced: spot, server_time });
+        }
+        let (events, server_time) = self.get(EVENTS).await?;
+        let event = events.map(|body| scheduled(&body)).transpose().map_err(bad(EVENTS))?;
+        Ok(Told { announced: event.flatten(), server_time })
+    }
+}
+
+/// The interruption of a spot instance.
+fn spot_action(body: &str) -> Result<Announcement, String> {
+    let SpotAction { action, time } = serde_json::from_str(body).map_err(|e| e.to_string())?;
+    let done = match action.as_str() {
+        "terminate" => "terminated",
+        "stop" => "stopped",
+        "hibernate" => "hibernated",
+        _ => "taken away",
+    };
+    Ok(Announcement::new(When::At(time), &format!("the spot instance is {done}")))
+}
+
+/// The earliest of the scheduled events that end the instance.
+fn scheduled(body: &str) -> Result<Option<Announcement>, String> {
+    // Some instances answer with nothing at all when nothing is scheduled.
+    if body.trim().is_empty() {
+        return Ok(None);
+    }
+    let events: Vec<Event> = serde_json::from_str(body).map_err(|e| e.to_string())?;
+    let mut earliest: Option<(WallTime, Event)> = None;
+    for event in events {
+        // Done or called off; AWS leaves such events in the list, marked in the description.
+        let over = matches!(event.state.as_str(), "completed" | "canceled")
+            || event.description.starts_with("[Completed]")
+            || event.description.starts_with("[Canceled]");
+        if over || !ends_the_instance(&event.code) {
+            continue;
+        }
+        let at = date(&event.not_before)
+            .ok_or_else(|| format!("NotBefore {:?} is no date", event.not_before))?;
+        if earliest.as_ref().is_none_or(|(first, _)| at < *first) {
+            earliest = Some((at, event));
+        }
+    }
+    Ok(earliest.map(|(at, event)| {
+        let text = format!("scheduled event {}: {}", event.code, event.description);
+        Announcement::new(When::At(at), &text)
+    }))
+}
+
+/// `system-maintenance` (network, power) leaves the instance running.
+fn ends_the_instance(code: &str) -> bool {
+    matches!(code, "instance-stop" | "instance-retirement" | "instance-reboot" | "system-reboot")
+}

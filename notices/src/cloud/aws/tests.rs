@@ -1,0 +1,76 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(text: &str) -> When {
+    When::At(text.parse().expect("a time"))
+}
+
+#[test]
+fn spot_actions_are_read() {
+    for (action, done) in [
+        ("terminate", "terminated"),
+        ("stop", "stopped"),
+        ("hibernate", "hibernated"),
+        ("something-new", "taken away"),
+    ] {
+        let body = format!(r#"{{"action": "{action}", "time": "2017-09-18T08:22:00Z"}}"#);
+        let announced = spot_action(&body).expect("an action");
+        assert_eq!(announced.when, at("2017-09-18T08:22:00Z"));
+        assert_eq!(&*announced.text, format!("the spot instance is {done}"));
+    }
+    for wrong in ["", "{}", "[]", "null", r#"{"action":"stop","time":"soon"}"#, "<html>"] {
+        assert!(spot_action(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+const REBOOT: &str = r#"{"NotBefore": "21 Jan 2019 09:00:43 GMT", "Code": "system-reboot",
+    "Description": "scheduled reboot", "EventId": "instance-event-0d59937288b749b32",
+    "NotAfter": "21 Jan 2019 09:17:23 GMT", "State": "active"}"#;
+
+#[test]
+fn the_earliest_event_that_ends_the_instance_counts() {
+    let retire = REBOOT.replace("21 Jan 2019 09:00", "20 Jan 2019 09:00");
+    let retire = retire.replace("system-reboot", "instance-retirement");
+    let network = REBOOT.replace("system-reboot", "system-maintenance");
+    let over = REBOOT.replace("active", "completed");
+    let done = REBOOT.replace("scheduled reboot", "[Completed] scheduled reboot");
+    let cases = [
+        (format!("[{REBOOT}]"), Some("2019-01-21T09:00:43Z")),
+        (format!("[{REBOOT}, {retire}]"), Some("2019-01-20T09:00:43Z")),
+        (format!("[{network}, {REBOOT}]"), Some("2019-01-21T09:00:43Z")),
+        (format!("[{network}]"), None),
+        (format!("[{over}, {done}]"), None),
+        ("[]".to_owned(), None),
+        (String::new(), None),
+    ];
+    for (body, expected) in cases {
+        let announced = scheduled(&body).expect("events");
+        assert_eq!(announced.map(|a| a.when), expected.map(at), "{body}");
+    }
+    let text = scheduled(&format!("[{REBOOT}]")).expect("events").expect("one").text;
+    assert_eq!(&*text, "scheduled event system-reboot: scheduled reboot");
+}
+
+#[test]
+fn an_answer_that_is_not_understood_is_an_error_not_a_withdrawal() {
+    let odd = REBOOT.replace("21 Jan 2019 09:00:43 GMT", "soon");
+    for wrong in ["{}", "<html>", "[7]", "null", &format!("[{odd}]")] {
+        assert!(scheduled(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_answer_panics(body in ".{0,300}") {
+        let _ = spot_action(&body);
+        let _ = scheduled(&body);
+    }
+
+    #[test]
+    fn no_date_panics(date in ".{0,40}", time in ".{0,40}") {
+        let events = serde_json::json!([{ "Code": "instance-stop", "NotBefore": date }]);
+        let _ = scheduled(&events.to_string());
+        let _ = spot_action(&serde_json::json!({ "action": "stop", "time": time }).to_string());
+    }
+}

@@ -1,0 +1,131 @@
+//! Microsoft Azure: scheduled events.
+//!
+//! <https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events>
+
+use std::time::Duration;
+
+use hyper::{Method, StatusCode};
+use serde::Deserialize;
+use winddown_shared::WallTime;
+
+use super::http::{Answer, AskError, Endpoint, Question, date};
+use super::poll::{Service, Told};
+use crate::{Announcement, When};
+
+#[cfg(test)]
+mod tests;
+
+const EVENTS: &str = "/metadata/scheduledevents?api-version=2020-07-01";
+const NAME: &str = "/metadata/instance/compute/name?api-version=2021-02-01&format=text";
+
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// The first question switches the service on for this machine, which takes up to two minutes.
+const FIRST_WITHIN: Duration = Duration::from_secs(150);
+
+/// What is left when an event has started already: nobody says how much, and it is little.
+const STARTED: Duration = Duration::from_secs(5);
+
+pub(super) struct Azure {
+    endpoint: Endpoint,
+    /// This machine's name in the list of an event's machines: the service tells the events of a
+    /// whole availability or scale set.
+    name: Option<String>,
+    answered: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Document {
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Event {
+    #[serde(default)]
+    event_type: String,
+    #[serde(default)]
+    event_status: String,
+    #[serde(default)]
+    resources: Vec<String>,
+    #[serde(default)]
+    not_before: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+}
+
+// === impl Azure ===
+
+impl Azure {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, name: None, answered: false }
+    }
+
+    async fn get(&self, path: &str, within: Duration) -> Result<Answer, AskError> {
+        let headers = &[("metadata", "true")];
+        let question = Question { method: Method::GET, path, headers, within };
+        let answer = self.endpoint.ask(&question).await?;
+        match answer.status {
+            StatusCode::OK => Ok(answer),
+            status => Err(AskError::Status { path: path.to_owned(), status, hint: "" }),
+        }
+    }
+}
+
+impl Service for Azure {
+    async fn ask(&mut self) -> Result<Told, AskError> {
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => {
+                let name = self.get(NAME, WITHIN).await?.body.trim().to_owned();
+                self.name.insert(name).clone()
+            }
+        };
+        let within = if self.answered { WITHIN } else { FIRST_WITHIN };
+        let answer = self.get(EVENTS, within).await?;
+        self.answered = true;
+        let announced = scheduled(&answer.body, &name)
+            .map_err(|why| AskError::Content { path: EVENTS.to_owned(), why })?;
+        Ok(Told { announced, server_time: answer.server_time() })
+    }
+}
+
+/// The earliest of the events that end the machine `name`.
+fn scheduled(body: &str, name: &str) -> Result<Option<Announcement>, String> {
+    let Document { events } = serde_json::from_str(body).map_err(|e| e.to_string())?;
+    let mut earliest: Option<(Option<WallTime>, Announcement)> = None;
+    for event in events {
+        let ours = event.resources.iter().any(|resource| resource.eq_ignore_ascii_case(name));
+        let Some(what) = what_ends(&event.event_type).filter(|_| ours) else { continue };
+        let not_before = event.not_before.as_deref().map(str::trim).unwrap_or_default();
+        // One that has started has no time any more, and comes before all others.
+        let at = match (event.event_status.as_str(), not_before) {
+            ("Started", _) | (_, "") => None,
+            (_, text) => {
+                let at = date(text).or_else(|| text.parse().ok());
+                Some(at.ok_or_else(|| format!("NotBefore {text:?} is no date"))?)
+            }
+        };
+        let when = at.map_or(When::In(STARTED), When::At);
+        let text = match event.description.as_deref().map(str::trim) {
+            None | Some("") => format!("the machine is {what}"),
+            Some(description) => format!("the machine is {what}: {description}"),
+        };
+        if earliest.as_ref().is_none_or(|(first, _)| at < *first) {
+            earliest = Some((at, Announcement::new(when, &text)));
+        }
+    }
+    Ok(earliest.map(|(_, announcement)| announcement))
+}
+
+/// What an event does to the machine, if it ends it. `Freeze` only pauses it.
+fn what_ends(event_type: &str) -> Option<&'static str> {
+    Some(match event_type {
+        "Preempt" => "preempted",
+        "Terminate" => "deleted",
+        "Reboot" => "rebooted",
+        "Redeploy" => "moved to another host",
+        _ => return None,
+    })
+}

@@ -1,0 +1,114 @@
+//! Google Compute Engine: two values of the metadata server, each of which it holds back until the
+//! value changes.
+//!
+//! <https://cloud.google.com/compute/docs/instances/create-use-preemptible#detecting_if_an_instance_was_preempted>,
+//! <https://cloud.google.com/compute/docs/metadata/getting-live-migration-notice>
+
+use std::time::Duration;
+
+use hyper::{Method, StatusCode};
+
+use super::http::{AskError, Endpoint, Question};
+use super::poll::{Service, Told};
+use crate::{Announcement, When};
+
+#[cfg(test)]
+mod tests;
+
+/// Google gives a preempted machine 30 s.
+const PREEMPTED: Duration = Duration::from_secs(30);
+
+/// Google tells of host maintenance at least 60 s before it.
+const MAINTENANCE: Duration = Duration::from_secs(60);
+
+/// How long the server may hold an answer back, and how long it is waited for.
+const HELD_SECONDS: u32 = 60;
+const WITHIN_HELD: Duration = Duration::from_secs(75);
+const WITHIN: Duration = Duration::from_secs(5);
+
+const FLAVOR: &str = "metadata-flavor";
+
+/// One of the values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// The machine is being preempted.
+    Preempted,
+    /// Its host is being maintained.
+    Maintenance,
+}
+
+pub(super) struct Gcp {
+    endpoint: Endpoint,
+    value: Value,
+    /// The version of the value that was read last.
+    seen: Option<String>,
+}
+
+// === impl Gcp ===
+
+impl Gcp {
+    pub(super) fn new(endpoint: Endpoint, value: Value) -> Self {
+        Self { endpoint, value, seen: None }
+    }
+}
+
+impl Service for Gcp {
+    async fn ask(&mut self) -> Result<Told, AskError> {
+        let path = self.value.path();
+        // Taken: after a failure the value itself is asked for again, without waiting for a change.
+        let (asked, within) = match self.seen.take() {
+            None => (path.to_owned(), WITHIN),
+            Some(seen) => (
+                format!("{path}?wait_for_change=true&timeout_sec={HELD_SECONDS}&last_etag={seen}"),
+                WITHIN_HELD,
+            ),
+        };
+        let headers = &[(FLAVOR, "Google")];
+        let question = Question { method: Method::GET, path: &asked, headers, within };
+        let answer = self.endpoint.ask(&question).await?;
+        if answer.status != StatusCode::OK {
+            let status = answer.status;
+            return Err(AskError::Status { path: path.to_owned(), status, hint: "" });
+        }
+        let bad = |why: String| AskError::Content { path: path.to_owned(), why };
+        if answer.headers.get(FLAVOR).is_none_or(|flavor| flavor != "Google") {
+            return Err(bad("it is not from Google's metadata server".to_owned()));
+        }
+        let announced = self.value.read(&answer.body).map_err(bad)?;
+        self.seen = answer.etag().filter(|etag| is_plain(etag)).map(str::to_owned);
+        Ok(Told { announced, server_time: answer.server_time() })
+    }
+}
+
+// === impl Value ===
+
+impl Value {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Preempted => "/computeMetadata/v1/instance/preempted",
+            Self::Maintenance => "/computeMetadata/v1/instance/maintenance-event",
+        }
+    }
+
+    fn read(self, body: &str) -> Result<Option<Announcement>, String> {
+        let told = |after, text| Some(Announcement::new(When::In(after), text));
+        Ok(match (self, body.trim()) {
+            (Self::Preempted, "TRUE") => told(PREEMPTED, "the machine is preempted"),
+            (Self::Preempted, "FALSE") => None,
+            (Self::Maintenance, "TERMINATE_ON_HOST_MAINTENANCE") => {
+                told(MAINTENANCE, "the machine is stopped for its host's maintenance")
+            }
+            // Live migration does not end the machine.
+            (Self::Maintenance, "NONE" | "MIGRATE_ON_HOST_MAINTENANCE") => None,
+            (_, other) => {
+                let start: String = other.chars().take(40).collect();
+                return Err(format!("{start:?} is no value of it"));
+            }
+        })
+    }
+}
+
+/// Whether it can stand in a query as it is.
+fn is_plain(etag: &str) -> bool {
+    !etag.is_empty() && etag.len() <= 64 && etag.bytes().all(|b| b.is_ascii_alphanumeric())
+}

@@ -1,0 +1,211 @@
+//! One question to a metadata service: plain HTTP/1.1, bounded in time and size, no redirects, no
+//! proxy.
+
+use std::io;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::header::{DATE, ETAG, HOST, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use jiff::fmt::rfc2822::DateTimeParser;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use winddown_shared::WallTime;
+
+/// Answers that are longer are refused.
+const LARGEST: usize = 256 * 1024;
+
+/// A metadata service's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    host: String,
+    port: u16,
+}
+
+/// An address that cannot be used.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{text:?} is no address of a metadata service: write http://HOST or http://HOST:PORT")]
+pub struct EndpointError {
+    /// What was given.
+    pub text: String,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AskError {
+    #[error("cannot connect to {host} port {port}; is this machine in that cloud?")]
+    Connect {
+        host: String,
+        port: u16,
+        #[source]
+        source: io::Error,
+    },
+    #[error("no answer to {path} within {} s", .after.as_secs())]
+    TimeOut { path: String, after: Duration },
+    #[error("{path} failed")]
+    Http {
+        path: String,
+        #[source]
+        source: hyper::Error,
+    },
+    #[error("the answer to {path} cannot be read (at most {LARGEST} bytes of UTF-8)")]
+    Body { path: String },
+    #[error("{path} was answered with {status}{hint}")]
+    Status { path: String, status: StatusCode, hint: &'static str },
+    #[error("the answer to {path} is not understood: {why}")]
+    Content { path: String, why: String },
+}
+
+/// One question.
+pub(super) struct Question<'a> {
+    pub(super) method: Method,
+    /// With its query.
+    pub(super) path: &'a str,
+    pub(super) headers: &'a [(&'static str, &'a str)],
+    /// The longest time it may take, connecting included.
+    pub(super) within: Duration,
+}
+
+/// What was answered, with whatever status.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: String,
+}
+
+// === impl Endpoint ===
+
+impl Endpoint {
+    /// `http://169.254.169.254`, where all three clouds have it.
+    pub fn link_local() -> Self {
+        Self { host: "169.254.169.254".to_owned(), port: 80 }
+    }
+
+    /// Asks one question on a connection of its own. Cancel-safe.
+    pub(super) async fn ask(&self, question: &Question<'_>) -> Result<Answer, AskError> {
+        let after = question.within;
+        timeout(after, self.ask_unbounded(question))
+            .await
+            .unwrap_or_else(|_| Err(AskError::TimeOut { path: question.path.to_owned(), after }))
+    }
+
+    async fn ask_unbounded(&self, question: &Question<'_>) -> Result<Answer, AskError> {
+        let path = || question.path.to_owned();
+        let failed = |source| AskError::Http { path: path(), source };
+        let host = self.host.trim_matches(['[', ']']);
+        let stream = TcpStream::connect((host, self.port)).await.map_err(|source| {
+            AskError::Connect { host: self.host.clone(), port: self.port, source }
+        })?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
+        let asked = async {
+            let request = self.request(question)?;
+            let response = sender.send_request(request).await.map_err(failed)?;
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, LARGEST).collect().await;
+            let body = body.map_err(|_| AskError::Body { path: path() })?.to_bytes();
+            let body =
+                String::from_utf8(body.into()).map_err(|_| AskError::Body { path: path() })?;
+            Ok(Answer { status: head.status, headers: head.headers, body })
+        };
+        // Driven beside the question and dropped with it: no task outlives its caller.
+        tokio::pin!(asked);
+        let connection = std::pin::pin!(connection);
+        tokio::select! {
+            biased;
+            answer = &mut asked => answer,
+            ended = connection => match ended {
+                Ok(()) => asked.await,
+                Err(error) => Err(failed(error)),
+            },
+        }
+    }
+
+    fn request(&self, question: &Question<'_>) -> Result<Request<Empty<Bytes>>, AskError> {
+        let bad = |what: &dyn std::fmt::Display| AskError::Content {
+            path: question.path.to_owned(),
+            why: format!("it cannot be asked again: {what}"),
+        };
+        let authority = match self.port {
+            80 => self.host.clone(),
+            port => format!("{}:{port}", self.host),
+        };
+        let mut request = Request::builder()
+            .method(question.method.clone())
+            .uri(question.path)
+            .header(HOST, authority)
+            .body(Empty::new())
+            .map_err(|error| bad(&error))?;
+        for (name, value) in question.headers {
+            let value = HeaderValue::from_str(value).map_err(|error| bad(&error))?;
+            request.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+        Ok(request)
+    }
+}
+
+impl std::str::FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || EndpointError { text: text.to_owned() };
+        let uri: Uri = text.parse().map_err(|_| bad())?;
+        let plain = uri.scheme_str() == Some("http")
+            && matches!(uri.path(), "" | "/")
+            && uri.query().is_none()
+            && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+        let host = uri.host().filter(|host| plain && !host.is_empty()).ok_or_else(bad)?;
+        Ok(Self { host: host.to_owned(), port: uri.port_u16().unwrap_or(80) })
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// The service's clock.
+    pub(super) fn server_time(&self) -> Option<WallTime> {
+        date(self.headers.get(DATE)?.to_str().ok()?)
+    }
+
+    /// The version of a value that can be waited on.
+    pub(super) fn etag(&self) -> Option<&str> {
+        self.headers.get(ETAG)?.to_str().ok()
+    }
+}
+
+/// A date as HTTP, AWS and Azure write it: `Mon, 19 Sep 2016 18:29:47 GMT`, or without the day.
+pub(super) fn date(text: &str) -> Option<WallTime> {
+    DateTimeParser::new().parse_timestamp(text.trim()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_others_refused() {
+        let of = |text: &str| text.parse::<Endpoint>();
+        assert_eq!(of("http://169.254.169.254"), Ok(Endpoint::link_local()));
+        assert_eq!(of("http://169.254.169.254/"), Ok(Endpoint::link_local()));
+        let local = Endpoint { host: "localhost".to_owned(), port: 8080 };
+        assert_eq!(of("http://localhost:8080"), Ok(local));
+        assert_eq!(of("http://[fd00:ec2::254]").map(|e| e.host), Ok("[fd00:ec2::254]".to_owned()));
+        for wrong in ["", "localhost", "https://localhost", "http://", "http://a/b", "http://u@h"] {
+            assert!(of(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn dates_are_read_with_and_without_the_day() {
+        let expected: WallTime = "2019-01-21T09:00:43Z".parse().expect("a time");
+        for text in ["21 Jan 2019 09:00:43 GMT", "Mon, 21 Jan 2019 09:00:43 GMT"] {
+            assert_eq!(date(text), Some(expected), "{text}");
+        }
+        for text in ["", "tomorrow", "Tue, 21 Jan 2019 09:00:43 GMT", "32 Jan 2019 09:00:43 GMT"] {
+            assert_eq!(date(text), None, "{text}");
+        }
+    }
+}

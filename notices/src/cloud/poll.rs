@@ -1,0 +1,110 @@
+//! Asking again and again.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use winddown_shared::{WallClock, WallTime};
+
+use super::http::AskError;
+use crate::{Announcement, Voice};
+
+/// Two questions are at least this far apart, whatever the service answers.
+pub(super) const FASTEST: Duration = Duration::from_secs(1);
+
+/// The pause after a failure doubles up to this: the shortest notice of a cloud is 30 s.
+const SLOWEST: Duration = Duration::from_secs(30);
+
+/// Clocks that differ by less than this are taken to agree.
+const AGREE: Duration = Duration::from_secs(2);
+
+/// One metadata service.
+pub(super) trait Service: Send {
+    /// What it announces now, all questions asked. Bounded in time.
+    fn ask(&mut self) -> impl Future<Output = Result<Told, AskError>> + Send;
+}
+
+/// An answer.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Told {
+    /// None when nothing is announced.
+    pub(super) announced: Option<Announcement>,
+    /// The service's own clock, which its dates go by.
+    pub(super) server_time: Option<WallTime>,
+}
+
+/// Asks for ever, `every` so often, and says each answer.
+pub(super) async fn follow(
+    mut service: impl Service,
+    voice: &Voice,
+    every: Duration,
+    wall: &WallClock,
+) {
+    let mut failures = 0_u32;
+    loop {
+        match service.ask().await {
+            Ok(told) => {
+                if failures > 0 {
+                    tracing::info!("the metadata service answers again");
+                }
+                failures = 0;
+                voice.problem(None);
+                match told.announced {
+                    Some(announced) => voice.say(&announced, clock(wall.now(), told.server_time)),
+                    None => voice.withdraw(),
+                }
+            }
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                let why = winddown_shared::error_chain(&error);
+                if failures == 1 {
+                    tracing::warn!("the metadata service cannot be asked: {why}; trying on");
+                }
+                voice.problem(Some(&why));
+            }
+        }
+        sleep(pause(every, failures)).await;
+    }
+}
+
+/// The pause after so many failures in a row.
+fn pause(every: Duration, failures: u32) -> Duration {
+    let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
+    match failures {
+        0 => every,
+        _ => every.saturating_mul(factor).min(SLOWEST).max(every),
+    }
+}
+
+/// The clock that dates are compared with: the machine's own, which tells fractions of seconds,
+/// unless it is plainly wrong.
+fn clock(own: WallTime, server: Option<WallTime>) -> WallTime {
+    match server {
+        Some(server) if own.duration_since(server).unsigned_abs() > AGREE => server,
+        _ => own,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_their_bound_and_never_shrink_below_the_interval() {
+        let secs = Duration::from_secs;
+        let of = |every, failures| pause(secs(every), failures);
+        assert_eq!([0, 1, 2, 3, 4, 400].map(|n| of(5, n)), [5, 10, 20, 30, 30, 30].map(secs));
+        assert_eq!([0, 1, 5].map(|n| of(1, n)), [1, 2, 30].map(secs));
+        assert_eq!([0, 1, 9].map(|n| of(600, n)), [600, 600, 600].map(secs));
+    }
+
+    #[test]
+    fn a_clock_that_is_plainly_wrong_is_not_asked() {
+        let at = |text: &str| text.parse::<WallTime>().expect("a time");
+        let server = at("2026-11-20T12:00:00Z");
+        let close = at("2026-11-20T12:00:01.7Z");
+        assert_eq!(clock(close, Some(server)), close);
+        assert_eq!(clock(at("1970-01-01T00:00:00Z"), Some(server)), server);
+        assert_eq!(clock(at("2026-11-20T12:00:10Z"), Some(server)), server);
+        assert_eq!(clock(close, None), close);
+    }
+}

@@ -1,0 +1,310 @@
+//! The pollers against a stand-in on a socket.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use winddown_shared::{Notice, Notices, WallClock, WallTime};
+
+use super::stand_in::{Reply, StandIn};
+use super::*;
+use crate::Board;
+
+/// Longer than anything here takes; only a failure waits for it.
+const LIMIT: Duration = Duration::from_secs(20);
+
+const NOW: &str = "2026-11-20T12:00:00Z";
+
+struct Rig {
+    stand_in: StandIn,
+    board: Board,
+    notices: Notices,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Rig {
+    async fn start(cloud: Cloud, prepare: impl FnOnce(&StandIn)) -> Self {
+        let stand_in = StandIn::start().await;
+        prepare(&stand_in);
+        let board = Board::new();
+        let settings = CloudSettings {
+            endpoint: stand_in.endpoint(),
+            poll: Duration::from_secs(1),
+            lead: Duration::from_secs(600),
+            wall: WallClock::fixed(NOW.parse().expect("a time")),
+        };
+        let notices = board.notices();
+        let follows = board.clone();
+        let task = tokio::spawn(async move {
+            tokio::join!(follows.run(), watch_cloud(&follows, cloud, settings));
+        });
+        Self { stand_in, board, notices, task }
+    }
+
+    async fn notice(&mut self) -> Arc<Notice> {
+        let given = tokio::time::timeout(LIMIT, self.notices.wait_for(Option::is_some)).await;
+        let given = given.expect("a notice in time").expect("the board lives");
+        given.clone().expect("some")
+    }
+
+    async fn withdrawn(&mut self) {
+        let gone = tokio::time::timeout(LIMIT, self.notices.wait_for(Option::is_none)).await;
+        gone.expect("withdrawn in time").expect("the board lives");
+    }
+
+    async fn problem(&mut self, part: &str) -> String {
+        let mut changes = self.board.changes();
+        let found = async {
+            loop {
+                let problems = self.board.standings().into_iter().filter_map(|s| s.problem);
+                if let Some(problem) = problems.into_iter().find(|p| p.contains(part)) {
+                    return problem.to_string();
+                }
+                changes.changed().await.expect("the board lives");
+            }
+        };
+        match tokio::time::timeout(LIMIT, found).await {
+            Ok(problem) => problem,
+            Err(_) => panic!("no problem with {part:?}: {:?}", self.board.standings()),
+        }
+    }
+}
+
+fn left(notice: &Notice) -> u64 {
+    notice.deadline.saturating_duration_since(notice.since).as_secs()
+}
+
+fn at(seconds: u64) -> WallTime {
+    let now: WallTime = NOW.parse().expect("a time");
+    now.checked_add(Duration::from_secs(seconds)).expect("in range")
+}
+
+const SPOT: &str = "/latest/meta-data/spot/instance-action";
+const AWS_EVENTS: &str = "/latest/meta-data/events/maintenance/scheduled";
+const AZURE_EVENTS: &str = "/metadata/scheduledevents";
+const AZURE_NAME: &str = "/metadata/instance/compute/name";
+const PREEMPTED: &str = "/computeMetadata/v1/instance/preempted";
+const MAINTENANCE: &str = "/computeMetadata/v1/instance/maintenance-event";
+
+fn spot(seconds: u64) -> String {
+    format!(r#"{{"action":"terminate","time":"{}"}}"#, at(seconds))
+}
+
+#[tokio::test]
+async fn a_spot_instance_that_is_interrupted_gives_a_notice_and_takes_it_back() {
+    let mut rig = Rig::start(Cloud::Aws, |aws| {
+        aws.say("/latest/api/token", "token-1\n");
+        aws.say(AWS_EVENTS, "[]");
+    })
+    .await;
+    while rig.stand_in.asked().len() < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    rig.stand_in.say(SPOT, spot(120));
+    let notice = rig.notice().await;
+    assert_eq!((&*notice.source, left(&notice)), ("aws", 120));
+    let asked = rig.stand_in.asked();
+    assert!(asked.first().is_some_and(|q| q.starts_with("PUT /latest/api/token HTTP/1.1")));
+    let carries = |q: &&String| q.contains("x-aws-ec2-metadata-token: token-1");
+    assert_eq!(asked.iter().filter(carries).count(), asked.len() - 1, "{asked:?}");
+    rig.stand_in.reply(SPOT, Reply::Say(404, "", String::new()));
+    rig.withdrawn().await;
+}
+
+#[tokio::test]
+async fn a_token_that_is_no_longer_taken_is_asked_for_anew() {
+    let mut rig = Rig::start(Cloud::Aws, |aws| {
+        aws.say("/latest/api/token", "old");
+        aws.reply(SPOT, Reply::Say(401, "", String::new()));
+    })
+    .await;
+    let why = rig.problem("401").await;
+    assert!(why.contains(SPOT), "{why}");
+    rig.stand_in.say("/latest/api/token", "new");
+    rig.stand_in.say(SPOT, spot(90));
+    rig.notice().await;
+    assert!(rig.stand_in.asked().last().is_some_and(|q| q.contains(": new\r\n")));
+    assert!(rig.board.standings().iter().all(|s| s.problem.is_none()));
+}
+
+#[tokio::test]
+async fn a_maintenance_that_is_far_away_is_held_back() {
+    let event = |when: WallTime| {
+        let date = when.strftime("%d %b %Y %H:%M:%S GMT");
+        format!(r#"[{{"Code":"system-reboot","State":"active","NotBefore":"{date}"}}]"#)
+    };
+    let rig = Rig::start(Cloud::Aws, |aws| {
+        aws.say("/latest/api/token", "t");
+        aws.say(AWS_EVENTS, event(at(86_400)));
+    })
+    .await;
+    let said = tokio::time::timeout(LIMIT, async {
+        let mut changes = rig.board.changes();
+        loop {
+            if let Some(standing) = rig.board.standings().pop().filter(|s| s.notice.is_some()) {
+                return standing;
+            }
+            changes.changed().await.expect("the board lives");
+        }
+    });
+    let standing = said.await.expect("heard in time");
+    assert!(!standing.effective);
+    assert!(rig.notices.borrow().is_none());
+}
+
+#[tokio::test]
+async fn a_service_that_fails_after_a_notice_withdraws_nothing() {
+    let mut rig = Rig::start(Cloud::Aws, |aws| {
+        aws.say("/latest/api/token", "t");
+        aws.say(SPOT, spot(120));
+    })
+    .await;
+    let before = rig.notice().await;
+    for (reply, part) in [
+        (Reply::Say(500, "", String::new()), "500"),
+        (Reply::Say(200, "", "<html>busy</html>".to_owned()), "not understood"),
+    ] {
+        rig.stand_in.reply(SPOT, reply);
+        rig.problem(part).await;
+    }
+    assert_eq!(rig.notices.borrow().clone(), Some(before));
+}
+
+#[tokio::test]
+async fn the_services_clock_counts_when_our_own_is_wrong() {
+    let mut rig = Rig::start(Cloud::Aws, |aws| {
+        aws.say("/latest/api/token", "t");
+        // Ours says 2026-11-20T12:00:00Z.
+        let date = "Date: Thu, 20 Nov 2025 12:00:00 GMT\r\n";
+        let body = r#"{"action":"stop","time":"2025-11-20T12:02:00Z"}"#;
+        aws.reply(SPOT, Reply::Say(200, date, body.to_owned()));
+    })
+    .await;
+    let notice = rig.notice().await;
+    assert_eq!(left(&notice), 120);
+}
+
+fn azure_event(kind: &str, machine: &str) -> String {
+    let date = at(60).strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    serde_json::json!({"DocumentIncarnation": 1, "Events": [{
+        "EventType": kind, "EventStatus": "Scheduled", "Resources": [machine], "NotBefore": date,
+    }]})
+    .to_string()
+}
+
+#[tokio::test]
+async fn an_azure_event_of_this_machine_gives_a_notice_and_a_neighbours_does_not() {
+    let mut rig = Rig::start(Cloud::Azure, |azure| {
+        azure.say(AZURE_NAME, "vmss_1");
+        azure.say(AZURE_EVENTS, azure_event("Preempt", "vmss_2"));
+    })
+    .await;
+    while rig.stand_in.asked().len() < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(rig.notices.borrow().is_none());
+    rig.stand_in.say(AZURE_EVENTS, azure_event("Preempt", "vmss_1"));
+    let notice = rig.notice().await;
+    assert_eq!((&*notice.source, left(&notice)), ("azure", 60));
+    assert_eq!(&*notice.text, "the machine is preempted");
+    let asked = rig.stand_in.asked();
+    assert!(asked.iter().all(|q| q.contains("metadata: true\r\n")), "{asked:?}");
+    rig.stand_in.say(AZURE_EVENTS, azure_event("Freeze", "vmss_1"));
+    rig.withdrawn().await;
+}
+
+#[tokio::test]
+async fn google_is_asked_once_and_answers_when_something_changes() {
+    let mut rig = Rig::start(Cloud::Gcp, |gcp| {
+        gcp.reply(PREEMPTED, Reply::Etag("a1", "FALSE".to_owned()));
+        gcp.reply(MAINTENANCE, Reply::Etag("b1", "NONE".to_owned()));
+    })
+    .await;
+    let held = |asked: &[String]| asked.iter().filter(|q| q.contains("wait_for_change")).count();
+    while held(&rig.stand_in.asked()) < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let before = rig.stand_in.asked().len();
+    assert_eq!(before, 4, "once for the value and once to wait, for each of two values");
+    rig.stand_in.reply(PREEMPTED, Reply::Etag("a2", "TRUE".to_owned()));
+    let notice = rig.notice().await;
+    assert_eq!((&*notice.source, left(&notice)), ("gcp", 30));
+    let asked = rig.stand_in.asked();
+    assert!(asked.iter().all(|q| q.contains("metadata-flavor: Google\r\n")), "{asked:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_a_problem_and_never_more() {
+    let endless = {
+        let mut bytes = b"HTTP/1.1 200 x\r\nContent-Length: 99999999\r\n\r\n".to_vec();
+        bytes.resize(bytes.len() + 300 * 1024, b'x');
+        bytes
+    };
+    let cases: [(&str, Vec<u8>); 6] = [
+        ("garbage", b"\x00\xff\xfe garbage\r\n\r\n".to_vec()),
+        ("no flavour", b"HTTP/1.1 200 x\r\nContent-Length: 5\r\n\r\nFALSE".to_vec()),
+        ("no utf-8", b"HTTP/1.1 200 x\r\nContent-Length: 2\r\n\r\n\xff\xfe".to_vec()),
+        (
+            "a redirect",
+            b"HTTP/1.1 302 x\r\nLocation: http://evil/\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        ),
+        ("a bad length", b"HTTP/1.1 200 x\r\nContent-Length: -7\r\n\r\n".to_vec()),
+        ("endless", endless),
+    ];
+    for (name, bytes) in cases {
+        let mut rig = Rig::start(Cloud::Gcp, |gcp| {
+            gcp.reply(PREEMPTED, Reply::Raw(bytes));
+            gcp.reply(MAINTENANCE, Reply::Etag("b1", "NONE".to_owned()));
+        })
+        .await;
+        let why = rig.problem(PREEMPTED).await;
+        assert!(rig.notices.borrow().is_none(), "{name}: {why}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_hangs_is_given_up_and_asked_again() {
+    // On the paused clock the time-outs cost nothing.
+    let begun = Instant::now();
+    let mut rig = Rig::start(Cloud::Azure, |azure| azure.reply(AZURE_NAME, Reply::Hang)).await;
+    let mut changes = rig.board.changes();
+    changes.changed().await.expect("the board lives");
+    let why = rig.problem("no answer").await;
+    assert!(why.contains(AZURE_NAME), "{why}");
+    assert!(begun.elapsed() >= Duration::from_secs(5));
+    rig.stand_in.say(AZURE_NAME, "vmss_1");
+    rig.stand_in.say(AZURE_EVENTS, azure_event("Reboot", "vmss_1"));
+}
+
+#[tokio::test]
+async fn nobody_at_home_is_a_problem_that_says_so() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+    drop(listener);
+    let board = Board::new();
+    let settings = CloudSettings {
+        endpoint: endpoint.parse().expect("an endpoint"),
+        poll: Duration::from_secs(1),
+        lead: Duration::ZERO,
+        wall: WallClock::fixed(NOW.parse().expect("a time")),
+    };
+    let follows = board.clone();
+    let task = tokio::spawn(async move { watch_cloud(&follows, Cloud::Aws, settings).await });
+    let mut changes = board.changes();
+    let problem = loop {
+        if let Some(problem) = board.standings().into_iter().find_map(|s| s.problem) {
+            break problem;
+        }
+        tokio::time::timeout(LIMIT, changes.changed()).await.expect("in time").expect("alive");
+    };
+    task.abort();
+    assert!(problem.contains("is this machine in that cloud?"), "{problem}");
+    assert!(problem.to_lowercase().contains("refused"), "{problem}");
+}

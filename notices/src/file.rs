@@ -1,0 +1,225 @@
+//! A file that says when the node ends: for batteries, maintenance jobs, scripts.
+//!
+//! The first word (or words) is the deadline: an RFC 3339 time (`2026-11-20T12:00:00Z`) or a
+//! duration counted from when the file was written (`90s`, `2min 30s`). What follows is the text. A
+//! file that is not there is no notice; taking it away withdraws the notice. What cannot be read as
+//! a deadline is warned about and changes nothing.
+
+mod content;
+mod watch;
+
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+use winddown_shared::{WallClock, WallTime};
+
+use crate::{Announcement, NoticeSource, Voice, When};
+
+pub use content::ContentError;
+
+use watch::Watch;
+
+#[cfg(test)]
+mod tests;
+
+/// No more of the file is read.
+const LARGEST: u64 = 4096;
+
+/// The file is looked at this often besides: some file systems tell of no changes.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// While a wall time is announced: it is compared with the wall clock this often, which may be set.
+const COMPARE: Duration = Duration::from_secs(5);
+
+/// A file that was just created and is still empty is looked at again after this time.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// How long the machine has been up; none when that cannot be told.
+pub type Uptime = fn() -> Option<Duration>;
+
+/// Follows one file. Neither the file nor its directory need exist.
+#[derive(Clone, Debug)]
+pub struct FileSource {
+    path: Arc<Path>,
+    wall: WallClock,
+    uptime: Uptime,
+}
+
+/// What a look at the file shows.
+#[derive(Debug)]
+enum Look {
+    Missing,
+    Found { text: String, written: Option<WallTime> },
+    Failed(io::Error),
+}
+
+/// What the file said when it was last looked at, to tell changes.
+#[derive(Default)]
+struct Last {
+    content: Option<(String, Option<WallTime>)>,
+    announced: Option<Announcement>,
+    trouble: Option<String>,
+    /// It was empty: somebody may be about to write it.
+    empty: bool,
+}
+
+// === impl FileSource ===
+
+impl FileSource {
+    /// Will follow `path`.
+    ///
+    /// A deadline that had passed before the machine came up is of an earlier boot and does not
+    /// count; `uptime` tells when that was.
+    pub fn new(path: impl Into<PathBuf>, wall: WallClock, uptime: Uptime) -> Self {
+        Self { path: path.into().into(), wall, uptime }
+    }
+
+    async fn follow(self, voice: &Voice) {
+        let mut watch = Watch::open();
+        let mut last = Last::default();
+        loop {
+            let path = Arc::clone(&self.path);
+            let watches = watch.watches();
+            // Watched first, looked at second: no change falls in between.
+            let looked = tokio::task::spawn_blocking(move || {
+                let attached = watches.map(|w| watch::attach(w, &path)).unwrap_or_default();
+                (attached, look(&path))
+            });
+            match looked.await {
+                Ok((attached, look)) => {
+                    watch.attached(attached);
+                    self.take(look, &mut last, voice);
+                }
+                Err(error) => tracing::error!(%error, "looking at the notice file failed"),
+            }
+            tokio::select! {
+                () = watch.changed() => {}
+                () = sleep_until(Instant::now() + last.pause()) => {}
+            }
+        }
+    }
+
+    /// Says what a look has shown, if it is new.
+    fn take(&self, look: Look, last: &mut Last, voice: &Voice) {
+        let now = self.wall.now();
+        let trouble = match look {
+            Look::Missing => {
+                *last = Last::default();
+                voice.withdraw();
+                None
+            }
+            Look::Failed(error) => Some(format!("{} cannot be read: {error}", self.path.display())),
+            Look::Found { text, .. } if text.trim().is_empty() && !last.empty => {
+                last.empty = true;
+                return;
+            }
+            Look::Found { text, written } => {
+                last.empty = text.trim().is_empty();
+                let content = Some((text, written));
+                if content != last.content {
+                    last.content = content;
+                    self.read(last, now, voice)
+                } else {
+                    // The same text against a wall clock that may have been set.
+                    if let Some(announced) = &last.announced {
+                        voice.say(announced, now);
+                    }
+                    last.trouble.clone()
+                }
+            }
+        };
+        if trouble != last.trouble
+            && let Some(trouble) = &trouble
+        {
+            tracing::warn!("{trouble}; what was said before stays in force");
+        }
+        voice.problem(trouble.as_deref());
+        last.trouble = trouble;
+    }
+
+    /// Says what new content means; answers with what is wrong with it.
+    fn read(&self, last: &mut Last, now: WallTime, voice: &Voice) -> Option<String> {
+        let (text, written) = last.content.as_ref()?;
+        let (when, said) = match content::parse(text) {
+            Ok(parsed) => parsed,
+            Err(error) => return Some(format!("{}: {error}", self.path.display())),
+        };
+        // A file from the future was written by a clock that has been set since.
+        let written = written.unwrap_or(now).min(now);
+        let gone = match when {
+            When::At(at) => at,
+            When::In(after) => written.checked_add(after).unwrap_or(WallTime::MAX),
+        };
+        let up = (self.uptime)().and_then(|up| now.checked_sub(up).ok());
+        if up.is_some_and(|up| gone < up) {
+            last.announced = None;
+            voice.withdraw();
+            return Some(format!(
+                "{}: its deadline, {gone}, passed before the machine came up: remove the file",
+                self.path.display()
+            ));
+        }
+        let when = match when {
+            When::At(at) => When::At(at),
+            When::In(_) => When::In(Announcement::new(When::At(gone), "").left(now)),
+        };
+        let said = if said.is_empty() {
+            format!("{} says that the node goes away", self.path.display())
+        } else {
+            said.to_owned()
+        };
+        let announced = Announcement::new(when, &said);
+        voice.say(&announced, now);
+        last.announced = Some(announced);
+        None
+    }
+}
+
+impl Last {
+    /// How long until the next look that no event asks for.
+    fn pause(&self) -> Duration {
+        match &self.announced {
+            _ if self.empty => SETTLE,
+            Some(Announcement { when: When::At(_), .. }) => COMPARE,
+            _ => LOOK,
+        }
+    }
+}
+
+impl NoticeSource for FileSource {
+    async fn watch(self, voice: Voice) {
+        self.follow(&voice).await;
+    }
+}
+
+/// Reads the file. Blocks on the file system, but never on a pipe or a device.
+fn look(path: &Path) -> Look {
+    let open = OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(path)
+        .and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+    let (file, metadata) = match open {
+        Ok(opened) => opened,
+        Err(error) if is_missing(&error) => return Look::Missing,
+        Err(error) => return Look::Failed(error),
+    };
+    if !metadata.is_file() {
+        return Look::Failed(io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    if let Err(error) = file.take(LARGEST).read_to_end(&mut bytes) {
+        return Look::Failed(error);
+    }
+    let written = metadata.modified().ok().and_then(|at| WallTime::try_from(at).ok());
+    Look::Found { text: String::from_utf8_lossy(&bytes).into_owned(), written }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}

@@ -1,0 +1,79 @@
+//! What is written in the file.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use winddown_shared::{DurationError, WallTime, parse_duration};
+
+use crate::When;
+
+/// A duration is at most this many words: `1h 2min 3s 4ms`.
+const LONGEST_DURATION: usize = 4;
+
+/// What people put between the deadline and the text.
+const BETWEEN: [char; 2] = [':', ','];
+
+/// Why a file names no deadline.
+#[derive(Debug, thiserror::Error, PartialEq)]
+#[non_exhaustive]
+pub enum ContentError {
+    /// There is nothing in it.
+    #[error("it is empty: write a deadline such as 90s or 2026-11-20T12:00:00Z, then a text")]
+    Empty,
+    /// The first word is neither a time nor a duration.
+    #[error(
+        "{word:?} is no deadline: write a duration such as 90s or a time such as \
+         2026-11-20T12:00:00Z"
+    )]
+    NoDeadline {
+        /// The first word, at most its first 40 characters.
+        word: String,
+        /// What is wrong with it as a duration.
+        #[source]
+        source: DurationError,
+    },
+}
+
+/// The deadline and the text behind it. A duration counts from when the file was written.
+pub(super) fn parse(content: &str) -> Result<(When, &str), ContentError> {
+    let content = content.trim_start_matches('\u{feff}').trim();
+    let word = content.split_whitespace().next().ok_or(ContentError::Empty)?;
+    let word = word.trim_end_matches(BETWEEN);
+    if let Ok(at) = WallTime::from_str(word) {
+        return Ok((When::At(at), after(content, word.len())));
+    }
+    match parse_duration(word) {
+        Ok(first) => {
+            let (duration, end) = longest_duration(content).unwrap_or((first, word.len()));
+            Ok((When::In(duration), after(content, end)))
+        }
+        Err(source) => {
+            let word = word.chars().take(40).collect();
+            Err(ContentError::NoDeadline { word, source })
+        }
+    }
+}
+
+/// The words at the front that are durations each, added up, and where they end.
+fn longest_duration(content: &str) -> Option<(Duration, usize)> {
+    let line = content.lines().next()?;
+    let (mut sum, mut end) = (None, 0);
+    for word in line.split_whitespace().take(LONGEST_DURATION) {
+        let Ok(part) = parse_duration(word.trim_end_matches(BETWEEN)) else { break };
+        end += line.get(end..)?.find(word)? + word.len();
+        sum = Some(sum.map_or(part, |sum: Duration| sum.saturating_add(part)));
+        if word.ends_with(BETWEEN) {
+            break;
+        }
+    }
+    Some((sum?, end))
+}
+
+/// What follows the deadline, without the punctuation that people put in between.
+fn after(content: &str, end: usize) -> &str {
+    let text = content.get(end..).unwrap_or_default();
+    text.trim_start_matches(|c: char| c.is_whitespace() || c == '-' || BETWEEN.contains(&c))
+}
+
+#[cfg(test)]
+mod tests;

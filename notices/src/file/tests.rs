@@ -1,0 +1,206 @@
+//! A real file under a real inotify: what is waited for are conditions, never times.
+
+use std::fs;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use tokio::task::JoinHandle;
+use winddown_shared::{Notice, Notices};
+
+use super::*;
+use crate::{Board, Standing};
+
+/// Longer than anything here takes; only a failure waits for it.
+const LIMIT: Duration = Duration::from_secs(20);
+
+struct Rig {
+    directory: tempfile::TempDir,
+    path: PathBuf,
+    board: Board,
+    notices: Notices,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn machine_clock() -> WallClock {
+    // The file's own time is the file system's: the clocks must be the same one.
+    #[allow(clippy::disallowed_methods, reason = "files carry the machine's wall time")]
+    WallClock::new(|| WallTime::try_from(std::time::SystemTime::now()).expect("a time"))
+}
+
+impl Rig {
+    async fn start(below: &str, before: Option<&str>) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join(below);
+        if let Some(before) = before {
+            fs::create_dir_all(path.parent().expect("a parent")).expect("created");
+            fs::write(&path, before).expect("written");
+        }
+        let source = FileSource::new(&path, machine_clock(), || Some(Duration::from_secs(3600)));
+        Self::follow(directory, path, source).await
+    }
+
+    async fn follow(directory: tempfile::TempDir, path: PathBuf, source: FileSource) -> Self {
+        let board = Board::new();
+        let voice = board.voice("file", None);
+        let task = tokio::spawn(source.watch(voice));
+        Self { directory, path, notices: board.notices(), board, task }
+    }
+
+    async fn notice(&mut self, text: &str) -> Arc<Notice> {
+        let wanted = |n: &Option<Arc<Notice>>| n.as_ref().is_some_and(|n| &*n.text == text);
+        match tokio::time::timeout(LIMIT, self.notices.wait_for(wanted)).await {
+            Ok(notice) => notice.expect("the board lives").clone().expect("some"),
+            Err(_) => panic!("no notice {text:?}: {:?}", self.board.standings()),
+        }
+    }
+
+    async fn withdrawn(&mut self) {
+        let gone = tokio::time::timeout(LIMIT, self.notices.wait_for(Option::is_none)).await;
+        gone.expect("withdrawn in time").expect("the board lives");
+    }
+
+    async fn standing(&self, what: &str, wanted: impl Fn(&Standing) -> bool) -> Standing {
+        let mut changes = self.board.changes();
+        loop {
+            let standing = self.board.standings().pop().expect("a place");
+            if wanted(&standing) {
+                return standing;
+            }
+            let changed = tokio::time::timeout(LIMIT, changes.changed()).await;
+            assert!(changed.is_ok(), "never {what}: {standing:?}");
+        }
+    }
+
+    async fn problem(&self, part: &str) {
+        let has = |s: &Standing| s.problem.as_ref().is_some_and(|p| p.contains(part));
+        self.standing(part, has).await;
+    }
+}
+
+fn left(notice: &Notice) -> Duration {
+    notice.deadline.saturating_duration_since(Instant::now())
+}
+
+#[tokio::test]
+async fn a_file_that_appears_changes_and_goes_is_followed() {
+    let mut rig = Rig::start("notice", None).await;
+    fs::write(&rig.path, "2m battery low\n").expect("written");
+    let notice = rig.notice("battery low").await;
+    assert!(left(&notice) <= Duration::from_secs(120) && left(&notice) > Duration::from_secs(90));
+    assert_eq!(&*notice.source, "file");
+    let other = rig.directory.path().join("new");
+    fs::write(&other, "1m battery lower").expect("written");
+    fs::rename(&other, &rig.path).expect("moved");
+    let notice = rig.notice("battery lower").await;
+    assert!(left(&notice) <= Duration::from_secs(60));
+    fs::remove_file(&rig.path).expect("removed");
+    rig.withdrawn().await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_there_at_the_start_counts_from_when_it_was_written() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("notice");
+    fs::write(&path, "100s old news").expect("written");
+    let file = fs::File::options().write(true).open(&path).expect("opened");
+    let minute_ago = file.metadata().and_then(|m| m.modified()).expect("a time");
+    let minute_ago = minute_ago - Duration::from_secs(60);
+    file.set_modified(minute_ago).expect("set");
+    let source = FileSource::new(&path, machine_clock(), || None);
+    let mut rig = Rig::follow(directory, path, source).await;
+    let notice = rig.notice("old news").await;
+    assert!(left(&notice) <= Duration::from_secs(40), "{:?}", left(&notice));
+    assert!(left(&notice) > Duration::from_secs(10), "{:?}", left(&notice));
+}
+
+#[tokio::test]
+async fn directories_that_come_later_are_waited_for() {
+    let mut rig = Rig::start("a/b/notice", None).await;
+    fs::create_dir_all(rig.directory.path().join("a/b")).expect("created");
+    fs::write(&rig.path, "5m x").expect("written");
+    rig.notice("x").await;
+    fs::remove_dir_all(rig.directory.path().join("a")).expect("removed");
+    rig.withdrawn().await;
+    fs::create_dir_all(rig.directory.path().join("a/b")).expect("created");
+    fs::write(&rig.path, "5m y").expect("written");
+    rig.notice("y").await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_told_and_changes_nothing() {
+    let mut rig = Rig::start("notice", Some("5m first")).await;
+    let before = rig.notice("first").await;
+    for (content, part) in [
+        (&b"soon\n"[..], "\"soon\" is no deadline"),
+        (&b""[..], "it is empty"),
+        (&b"\xff\xfe\x00\x01"[..], "is no deadline"),
+        (&[b'9'; 100_000][..], "is no deadline"),
+    ] {
+        fs::write(&rig.path, content).expect("written");
+        rig.problem(part).await;
+        assert_eq!(rig.notices.borrow().clone(), Some(Arc::clone(&before)), "{part}");
+    }
+    fs::write(&rig.path, "4m second").expect("written");
+    rig.notice("second").await;
+    rig.standing("well", |s| s.problem.is_none()).await;
+}
+
+#[tokio::test]
+async fn a_pipe_and_a_directory_in_its_place_hold_nobody_up() {
+    let mut rig = Rig::start("notice", None).await;
+    fs::create_dir(&rig.path).expect("created");
+    rig.problem("not a regular file").await;
+    fs::remove_dir(&rig.path).expect("removed");
+    rig.standing("well", |s| s.problem.is_none()).await;
+    nix::unistd::mkfifo(&rig.path, nix::sys::stat::Mode::S_IRWXU).expect("made");
+    rig.problem("not a regular file").await;
+    fs::remove_file(&rig.path).expect("removed");
+    fs::write(&rig.path, "5m x").expect("written");
+    rig.notice("x").await;
+}
+
+#[tokio::test]
+async fn a_deadline_of_an_earlier_boot_does_not_count() {
+    let rig = Rig::start("notice", Some("2020-01-01T00:00:00Z forgotten")).await;
+    rig.problem("passed before the machine came up").await;
+    assert!(rig.notices.borrow().is_none());
+}
+
+#[tokio::test]
+async fn without_a_text_the_file_is_named() {
+    let mut rig = Rig::start("notice", Some("5m")).await;
+    let text = format!("{} says that the node goes away", rig.path.display());
+    rig.notice(&text).await;
+}
+
+/// Seconds that the wall clock of the next test is off.
+static OFF: AtomicI64 = AtomicI64::new(0);
+
+#[tokio::test]
+async fn a_wall_clock_that_is_set_moves_the_deadline() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("notice");
+    fs::write(&path, "2026-11-20T13:00:00Z move").expect("written");
+    let wall = WallClock::new(|| {
+        let noon: WallTime = "2026-11-20T12:00:00Z".parse().expect("a time");
+        let off = jiff::SignedDuration::from_secs(OFF.load(Ordering::SeqCst));
+        noon.checked_add(off).expect("in range")
+    });
+    let source = FileSource::new(&path, wall, || None);
+    let mut rig = Rig::follow(directory, path, source).await;
+    let before = rig.notice("move").await;
+    OFF.store(3000, Ordering::SeqCst);
+    // Any event makes it look; otherwise it does so after some seconds.
+    fs::File::options().write(true).open(&rig.path).expect("opened");
+    let moved = |n: &Option<Arc<Notice>>| n.as_ref().is_some_and(|n| n.deadline < before.deadline);
+    let after = tokio::time::timeout(LIMIT, rig.notices.wait_for(moved)).await;
+    let after = after.expect("in time").expect("alive").clone().expect("some");
+    assert_eq!(after.since, before.since);
+    let moved_by = before.deadline.duration_since(after.deadline).as_secs();
+    assert!((2900..=3001).contains(&moved_by), "{moved_by}");
+}

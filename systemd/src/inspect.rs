@@ -1,0 +1,192 @@
+//! A look at logind and the service manager that changes nothing.
+//!
+//! For questions about a node, not for running it: each call asks anew, is bounded in time, and its
+//! error says what kind of silence was met, so that a caller can tell "not allowed" from "hangs".
+
+mod error;
+mod proxies;
+mod views;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use zbus::Connection;
+use zbus::connection::Builder;
+use zbus::fdo::PropertiesProxy;
+use zbus::names::InterfaceName;
+use zbus::proxy::CacheProperties;
+use zbus::{ObjectPath, OwnedVariant};
+
+pub use error::{InspectError, Silence};
+pub use views::{LockView, LoginView, ScopeView, ServiceView, SystemView};
+
+use crate::logind::Bus;
+use proxies::{LoginProxy, ManagerProxy, TimeDateProxy};
+
+const SYSTEMD1: &str = "org.freedesktop.systemd1";
+const UNIT: InterfaceName<'static> =
+    InterfaceName::from_static_str_unchecked("org.freedesktop.systemd1.Unit");
+const SERVICE: InterfaceName<'static> =
+    InterfaceName::from_static_str_unchecked("org.freedesktop.systemd1.Service");
+
+/// A connection to look through. Dropping it closes it.
+#[derive(Clone, Debug)]
+pub struct Inspector {
+    connection: Connection,
+    patience: Duration,
+}
+
+impl Inspector {
+    /// Connects to the bus. This and every later call take at most `patience`.
+    ///
+    /// Cancel-safe, as are all calls here.
+    ///
+    /// # Errors
+    /// There is no bus, it refuses, or it does not answer in time.
+    pub async fn connect(bus: &Bus, patience: Duration) -> Result<Self, InspectError> {
+        let builder = match bus {
+            Bus::System => Builder::system(),
+            Bus::Address(address) => Builder::address(address.as_str()),
+            #[cfg(feature = "stand-in")]
+            Bus::Peer(connect) => match connect() {
+                Ok(stream) => Builder::unix_stream(stream).p2p(),
+                Err(error) => return Err(InspectError::of("the bus", zbus::Error::from(error))),
+            },
+        };
+        let connection = within("the bus", patience, builder.build()).await?;
+        Ok(Self { connection, patience })
+    }
+
+    /// logind's delay and the locks it lists. Starts logind where the bus can.
+    ///
+    /// # Errors
+    /// See [`InspectError`].
+    pub async fn login(&self) -> Result<LoginView, InspectError> {
+        self.within("logind", async {
+            let login = LoginProxy::builder(&self.connection)
+                .cache_properties(CacheProperties::No)
+                .build()
+                .await?;
+            let locks = login.list_inhibitors().await?;
+            let delay = login.inhibit_delay_max_usec().await?;
+            let preparing = login.preparing_for_shutdown().await?;
+            Ok(LoginView {
+                delay: Duration::from_micros(delay),
+                preparing,
+                locks: locks.into_iter().map(LockView::from).collect(),
+            })
+        })
+        .await
+    }
+
+    /// The service manager itself.
+    ///
+    /// # Errors
+    /// See [`InspectError`].
+    pub async fn system(&self) -> Result<SystemView, InspectError> {
+        self.within("systemd", async {
+            let manager = self.manager().await?;
+            Ok(SystemView {
+                version: manager.version().await?,
+                state: manager.system_state().await?,
+            })
+        })
+        .await
+    }
+
+    /// A service as the service manager knows it, also one that is not installed: its load state
+    /// says so then.
+    ///
+    /// # Errors
+    /// See [`InspectError`].
+    pub async fn service(&self, name: &str) -> Result<ServiceView, InspectError> {
+        self.within("systemd", async {
+            let path = self.manager().await?.load_unit(name).await?;
+            let unit = self.properties(path.as_ref(), UNIT).await?;
+            let service = self.properties(path.as_ref(), SERVICE).await?;
+            Ok(views::service(&unit, &service))
+        })
+        .await
+    }
+
+    /// Scopes whose names match any of `patterns` (shell wildcards): how many there are, and the
+    /// first `limit` of them with what they wait for.
+    ///
+    /// # Errors
+    /// See [`InspectError`].
+    pub async fn scopes(
+        &self,
+        patterns: &[&str],
+        limit: usize,
+    ) -> Result<(usize, Vec<ScopeView>), InspectError> {
+        self.within("systemd", async {
+            let all = self.manager().await?.list_units_by_patterns(&["active"], patterns).await?;
+            let count = all.len();
+            let mut seen = Vec::new();
+            for listed in all.into_iter().take(limit) {
+                // One that has ended since has nothing to say.
+                if let Ok(unit) = self.properties(listed.6.as_ref(), UNIT).await {
+                    seen.push(ScopeView { name: listed.0, before: views::words(&unit, "Before") });
+                }
+            }
+            Ok((count, seen))
+        })
+        .await
+    }
+
+    /// Whether the kernel's clock is kept in step with others. Starts systemd-timedated where the
+    /// bus can; it ends by itself.
+    ///
+    /// # Errors
+    /// See [`InspectError`].
+    pub async fn clock_synchronised(&self) -> Result<bool, InspectError> {
+        self.within("systemd-timedated", async {
+            let clock = TimeDateProxy::builder(&self.connection)
+                .cache_properties(CacheProperties::No)
+                .build()
+                .await?;
+            clock.ntp_synchronized().await
+        })
+        .await
+    }
+
+    async fn manager(&self) -> zbus::Result<ManagerProxy<'_>> {
+        ManagerProxy::builder(&self.connection).cache_properties(CacheProperties::No).build().await
+    }
+
+    async fn properties(
+        &self,
+        path: ObjectPath<'_>,
+        interface: InterfaceName<'static>,
+    ) -> zbus::Result<HashMap<String, OwnedVariant>> {
+        let unit = PropertiesProxy::builder(&self.connection)
+            .destination(SYSTEMD1)
+            .path(path)
+            .cache_properties(CacheProperties::No)
+            .build()
+            .await?;
+        Ok(unit.get_all(interface).await?)
+    }
+
+    async fn within<T>(
+        &self,
+        whom: &'static str,
+        answer: impl Future<Output = zbus::Result<T>>,
+    ) -> Result<T, InspectError> {
+        within(whom, self.patience, answer).await
+    }
+}
+
+async fn within<T>(
+    whom: &'static str,
+    patience: Duration,
+    answer: impl Future<Output = zbus::Result<T>>,
+) -> Result<T, InspectError> {
+    match tokio::time::timeout(patience, answer).await {
+        Ok(answer) => answer.map_err(|error| InspectError::of(whom, error)),
+        Err(_) => Err(InspectError::Silent { whom, after: patience }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

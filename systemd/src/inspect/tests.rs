@@ -1,0 +1,233 @@
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use zbus::OwnedObjectPath;
+use zbus::{Guid, fdo, interface};
+
+use super::error::{InspectError, Silence};
+use super::*;
+use crate::stand_in::{Behaviour, StandIn};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn logind_tells_its_delay_and_who_holds_a_lock() {
+    let logind = StandIn::new(Duration::from_secs(30));
+    let mut config = crate::InhibitorConfig::new(Duration::from_secs(30));
+    config.bus = logind.peer();
+    let holder = crate::LogindInhibitor::start(config);
+    logind.until_locks(|locks| !locks.is_empty()).await;
+    let inspector = Inspector::connect(&logind.peer(), PATIENCE).await.unwrap();
+    let seen = inspector.login().await.unwrap();
+    assert_eq!(seen.delay, Duration::from_secs(30));
+    assert!(!seen.preparing);
+    let ours = seen.locks.iter().find(|lock| lock.who == "winddown").expect("it is listed");
+    assert!(ours.delays_shutdown(), "{ours:?}");
+    drop(holder);
+}
+
+#[tokio::test]
+async fn a_logind_that_refuses_or_hangs_is_told_apart() {
+    let logind = StandIn::new(Duration::from_secs(5));
+    logind.set_behaviour("ListInhibitors", Behaviour::Refuse);
+    let inspector = Inspector::connect(&logind.peer(), PATIENCE).await.unwrap();
+    assert_eq!(inspector.login().await.unwrap_err().kind(), Silence::Failed);
+    logind.set_behaviour("ListInhibitors", Behaviour::Hang);
+    let hasty = Inspector { patience: Duration::from_millis(20), ..inspector };
+    let error = hasty.login().await.unwrap_err();
+    assert_eq!(error.kind(), Silence::Silent);
+    assert_eq!(error.to_string(), "logind has not answered within 20ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bus_that_accepts_and_says_nothing_is_silent() {
+    let held = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let keep = Arc::clone(&held);
+    let bus = Bus::Peer(Arc::new(move || {
+        let (ours, theirs) = UnixStream::pair()?;
+        keep.lock().map_err(|_| io::Error::other("poisoned"))?.push(theirs);
+        Ok(ours)
+    }));
+    let error = Inspector::connect(&bus, Duration::from_secs(3)).await.unwrap_err();
+    assert_eq!(error.kind(), Silence::Silent);
+}
+
+#[tokio::test]
+async fn a_bus_that_is_not_there_is_absent() {
+    let bus = Bus::Address("unix:path=/nonexistent/bus".to_owned());
+    let error = Inspector::connect(&bus, PATIENCE).await.unwrap_err();
+    assert_eq!(error.kind(), Silence::Absent, "{error:?}");
+}
+
+#[test]
+fn errors_of_the_bus_are_sorted_by_their_name() {
+    let table = [
+        ("org.freedesktop.DBus.Error.ServiceUnknown", Silence::Absent),
+        ("org.freedesktop.DBus.Error.Spawn.ChildExited", Silence::Absent),
+        ("org.freedesktop.systemd1.UnitMasked", Silence::Absent),
+        ("org.freedesktop.DBus.Error.FileExists", Silence::Absent),
+        ("org.freedesktop.DBus.Error.AccessDenied", Silence::Denied),
+        ("org.freedesktop.DBus.Error.UnknownMethod", Silence::Failed),
+        ("com.example.Else", Silence::Failed),
+    ];
+    for (name, expected) in table {
+        let message = zbus::Message::method_call("/", "X").build(&()).unwrap();
+        let name = zbus::names::OwnedErrorName::try_from(name).unwrap();
+        let error = zbus::Error::MethodError(name.clone(), None, message);
+        assert_eq!(InspectError::of("it", error).kind(), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_is_read_with_its_order_and_limits() {
+    let inspector = Inspector::connect(&systemd(), PATIENCE).await.unwrap();
+    assert_eq!(inspector.system().await.unwrap().major(), Some(252));
+    let seen = inspector.service("winddown.service").await.unwrap();
+    assert_eq!(seen.load_state, "loaded");
+    assert_eq!(seen.after, ["systemd-logind.service", "dbus.service"]);
+    assert_eq!(seen.timeout_stop, Duration::MAX);
+    assert_eq!(seen.watchdog, Duration::from_secs(30));
+    assert_eq!((seen.fd_store_max, seen.fd_store), (16, 1));
+    assert_eq!(seen.kill_mode, "mixed");
+    assert!(seen.need_daemon_reload);
+    assert_eq!(seen.restart, "", "a property of another type or none is empty");
+}
+
+#[tokio::test]
+async fn of_many_scopes_only_some_are_looked_at() {
+    let inspector = Inspector::connect(&systemd(), PATIENCE).await.unwrap();
+    let (count, seen) = inspector.scopes(&["cri-containerd-*.scope"], 2).await.unwrap();
+    assert_eq!(count, 500);
+    assert_eq!(seen.len(), 2);
+    assert_eq!(seen[0].before, ["shutdown.target"]);
+}
+
+#[test]
+fn a_version_is_its_leading_number() {
+    for (version, expected) in
+        [("252.39-1~deb12u1", Some(252)), ("v255", Some(255)), ("", None), ("main", None)]
+    {
+        let seen = SystemView { version: version.to_owned(), state: String::new() };
+        assert_eq!(seen.major(), expected, "{version}");
+    }
+}
+
+/// A service manager behind a socket of its own.
+fn systemd() -> Bus {
+    Bus::Peer(Arc::new(|| {
+        let (ours, theirs) = UnixStream::pair()?;
+        tokio::spawn(async move {
+            let built = Builder::unix_stream(theirs)
+                .server(Guid::generate())
+                .p2p()
+                .serve_at("/org/freedesktop/systemd1", Manager)
+                .serve_at("/unit", Unit)
+                .serve_at("/unit", Service)
+                .build();
+            if let Ok(connection) = built.await {
+                connection.closed().await;
+            }
+        });
+        Ok(ours)
+    }))
+}
+
+struct Manager;
+
+#[interface(name = "org.freedesktop.systemd1.Manager")]
+impl Manager {
+    fn load_unit(&self, name: &str) -> fdo::Result<OwnedObjectPath> {
+        assert_eq!(name, "winddown.service");
+        Ok(path())
+    }
+
+    fn list_units_by_patterns(
+        &self,
+        states: Vec<&str>,
+        patterns: Vec<&str>,
+    ) -> Vec<super::proxies::Listed> {
+        assert_eq!((states, patterns), (vec!["active"], vec!["cri-containerd-*.scope"]));
+        let text = String::new;
+        (0..500)
+            .map(|number| {
+                let name = format!("cri-containerd-{number}.scope");
+                (name, text(), text(), text(), text(), text(), path(), 0, text(), path())
+            })
+            .collect()
+    }
+
+    #[zbus(property)]
+    fn version(&self) -> &str {
+        "252.39-1~deb12u1"
+    }
+
+    #[zbus(property)]
+    fn system_state(&self) -> &str {
+        "running"
+    }
+}
+
+fn path() -> OwnedObjectPath {
+    OwnedObjectPath::try_from("/unit").unwrap()
+}
+
+struct Unit;
+
+#[interface(name = "org.freedesktop.systemd1.Unit")]
+impl Unit {
+    #[zbus(property)]
+    fn load_state(&self) -> &str {
+        "loaded"
+    }
+
+    #[zbus(property)]
+    fn after(&self) -> Vec<&str> {
+        vec!["systemd-logind.service", "dbus.service"]
+    }
+
+    #[zbus(property)]
+    fn before(&self) -> Vec<&str> {
+        vec!["shutdown.target"]
+    }
+
+    #[zbus(property)]
+    fn need_daemon_reload(&self) -> bool {
+        true
+    }
+}
+
+struct Service;
+
+#[interface(name = "org.freedesktop.systemd1.Service")]
+impl Service {
+    #[zbus(property, name = "TimeoutStopUSec")]
+    fn timeout_stop_usec(&self) -> u64 {
+        u64::MAX
+    }
+
+    #[zbus(property, name = "WatchdogUSec")]
+    fn watchdog_usec(&self) -> u64 {
+        30_000_000
+    }
+
+    #[zbus(property)]
+    fn file_descriptor_store_max(&self) -> u32 {
+        16
+    }
+
+    #[zbus(property, name = "NFileDescriptorStore")]
+    fn n_file_descriptor_store(&self) -> u32 {
+        1
+    }
+
+    #[zbus(property)]
+    fn kill_mode(&self) -> &str {
+        "mixed"
+    }
+
+    #[zbus(property)]
+    fn restart(&self) -> u32 {
+        7
+    }
+}

@@ -1,0 +1,190 @@
+//! What is seen, as plain values.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use zbus::{OwnedVariant, Variant};
+
+use super::proxies::Inhibitor;
+
+/// logind's view of shutdowns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoginView {
+    /// The longest time it waits (`InhibitDelayMaxSec`).
+    pub delay: Duration,
+    /// A shutdown is under way.
+    pub preparing: bool,
+    /// The locks it lists, in its order.
+    pub locks: Vec<LockView>,
+}
+
+/// One lock that logind lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LockView {
+    /// What it inhibits, separated by colons.
+    pub what: String,
+    /// Who says to hold it.
+    pub who: String,
+    /// Why.
+    pub why: String,
+    /// `delay` or `block`, with `-weak` since systemd 257.
+    pub mode: String,
+    /// The user that took it.
+    pub uid: u32,
+    /// The process that took it; it may be gone and its lock kept by somebody else.
+    pub pid: u32,
+}
+
+/// The service manager.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SystemView {
+    /// Its version with the distribution's suffix, as `252.39-1~deb12u1`.
+    pub version: String,
+    /// `running`, `degraded`, `stopping` and others.
+    pub state: String,
+}
+
+/// A service unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceView {
+    /// `loaded`, `not-found`, `masked`, `bad-setting`, `error`.
+    pub load_state: String,
+    /// `active`, `inactive`, `failed`, `activating` and others.
+    pub active_state: String,
+    /// `running`, `auto-restart` and others.
+    pub sub_state: String,
+    /// `enabled`, `disabled`, `static` and others; empty when there is no unit file.
+    pub unit_file_state: String,
+    /// Files changed since systemd read them.
+    pub need_daemon_reload: bool,
+    /// The unit file; empty when there is none.
+    pub fragment_path: String,
+    /// Its drop-ins.
+    pub drop_in_paths: Vec<String>,
+    /// Units it is started after, and stopped before.
+    pub after: Vec<String>,
+    /// Units it is started before, and stopped after.
+    pub before: Vec<String>,
+    /// How long it may take to stop; [`Duration::MAX`] for no limit.
+    pub timeout_stop: Duration,
+    /// How often it has to report; zero when it has not to.
+    pub watchdog: Duration,
+    /// How many descriptors systemd keeps for it at most.
+    pub fd_store_max: u32,
+    /// How many it keeps now.
+    pub fd_store: u32,
+    /// `control-group`, `mixed`, `process` or `none`.
+    pub kill_mode: String,
+    /// `always`, `no`, `on-failure` and others.
+    pub restart: String,
+    /// How often systemd has started it again by itself.
+    pub restarts: u32,
+    /// How it ended last: `success`, `exit-code`, `watchdog` and others.
+    pub result: String,
+    /// Its process; 0 when it has none.
+    pub main_pid: u32,
+}
+
+/// A scope, which holds processes that systemd did not start itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScopeView {
+    /// The unit's name.
+    pub name: String,
+    /// Units it is started before, and stopped after.
+    pub before: Vec<String>,
+}
+
+impl LockView {
+    /// Whether it makes a shutdown wait: a delay lock of `shutdown`.
+    pub fn delays_shutdown(&self) -> bool {
+        self.mode == "delay" && self.what.split(':').any(|what| what == "shutdown")
+    }
+}
+
+impl From<Inhibitor> for LockView {
+    fn from((what, who, why, mode, uid, pid): Inhibitor) -> Self {
+        Self { what, who, why, mode, uid, pid }
+    }
+}
+
+impl SystemView {
+    /// The version's number; none when it does not begin with one.
+    pub fn major(&self) -> Option<u32> {
+        let digits = self.version.trim_start_matches('v');
+        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        digits.get(..end)?.parse().ok()
+    }
+}
+
+type Properties = HashMap<String, OwnedVariant>;
+
+/// A service from its unit's and its own properties; what is missing is empty.
+pub(super) fn service(unit: &Properties, service: &Properties) -> ServiceView {
+    ServiceView {
+        load_state: text(unit, "LoadState"),
+        active_state: text(unit, "ActiveState"),
+        sub_state: text(unit, "SubState"),
+        unit_file_state: text(unit, "UnitFileState"),
+        need_daemon_reload: matches!(value(unit, "NeedDaemonReload"), Some(Variant::Bool(true))),
+        fragment_path: text(unit, "FragmentPath"),
+        drop_in_paths: words(unit, "DropInPaths"),
+        after: words(unit, "After"),
+        before: words(unit, "Before"),
+        timeout_stop: span(service, "TimeoutStopUSec"),
+        watchdog: watchdog(service),
+        fd_store_max: number(service, "FileDescriptorStoreMax"),
+        fd_store: number(service, "NFileDescriptorStore"),
+        kill_mode: text(service, "KillMode"),
+        restart: text(service, "Restart"),
+        restarts: number(service, "NRestarts"),
+        result: text(service, "Result"),
+        main_pid: number(service, "MainPID"),
+    }
+}
+
+/// A list of texts.
+pub(super) fn words(properties: &Properties, name: &str) -> Vec<String> {
+    match value(properties, name) {
+        Some(Variant::Array(array)) => array
+            .iter()
+            .filter_map(|item| match item {
+                Variant::Str(text) => Some(text.to_string()),
+                _ => None,
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn value<'a>(properties: &'a Properties, name: &str) -> Option<&'a Variant<'static>> {
+    properties.get(name).map(|value| &**value)
+}
+
+fn text(properties: &Properties, name: &str) -> String {
+    match value(properties, name) {
+        Some(Variant::Str(text)) => text.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn number(properties: &Properties, name: &str) -> u32 {
+    match value(properties, name) {
+        Some(Variant::U32(number)) => *number,
+        _ => 0,
+    }
+}
+
+/// Microseconds; all bits set is no limit.
+fn span(properties: &Properties, name: &str) -> Duration {
+    match value(properties, name) {
+        Some(Variant::U64(u64::MAX)) => Duration::MAX,
+        Some(Variant::U64(micros)) => Duration::from_micros(*micros),
+        _ => Duration::ZERO,
+    }
+}
+
+/// No watchdog is zero or, in some versions, no limit.
+fn watchdog(service: &Properties) -> Duration {
+    let every = span(service, "WatchdogUSec");
+    if every == Duration::MAX { Duration::ZERO } else { every }
+}
