@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! winddown-bench workers
+//! winddown-bench preemption
 //! winddown-bench containers [OPTIONS]
 //! winddown-bench [--pods N] [--critical N] [--stop-ms MS] [--idle SECONDS]
 //! ```
@@ -15,6 +16,7 @@ mod containers;
 mod idle;
 mod node;
 mod pod;
+mod preemption;
 mod process;
 mod shutdown;
 mod table;
@@ -30,8 +32,10 @@ const USAGE: &str = "\
 usage: winddown-bench [--pods N] [--critical N] [--stop-ms MS] [--idle SECONDS]
        winddown-bench containers [the same options]
        winddown-bench workers
+       winddown-bench preemption
 Measures the agent that was built beside it (or WINDDOWN_BIN): with processes as pods, with `containers` with
-containerd on a disposable node (needs root); with `workers` the pod workers alone.
+containerd on a disposable node (needs root); with `workers` the pod workers alone, with `preemption` the
+choice of victims.
 Defaults: 100, 20, 1000, 30.";
 
 /// What to measure.
@@ -49,19 +53,26 @@ struct Options {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if args == ["workers"] {
-        return match workers::measure() {
-            Ok(table) => {
-                println!("{table}");
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                eprintln!("winddown-bench: {error}");
-                ExitCode::FAILURE
-            }
-        };
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["workers"] => print(workers::measure()),
+        ["preemption"] => print(preemption::measure()),
+        ["preemption", file, strategy, times] => print(preemption::repeat(file, strategy, times)),
+        _ => agent(&args),
     }
-    agent(&args)
+}
+
+/// Prints what was measured.
+fn print(measured: Result<impl std::fmt::Display, impl std::fmt::Display>) -> ExitCode {
+    match measured {
+        Ok(table) => {
+            println!("{table}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("winddown-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]

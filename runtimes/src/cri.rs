@@ -20,6 +20,7 @@
 //! * Volumes are `hostPath` and `emptyDir`; what else a pod may ask for and does not get is refused by
 //!   name ([`check_supported`]).
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,6 +61,7 @@ mod status;
 mod stop;
 mod support;
 mod sync;
+mod taken;
 mod volumes;
 
 pub use client::EndpointError;
@@ -70,6 +72,8 @@ pub use support::{Unsupported, check_supported};
 
 use client::Client;
 use pod::PodEntry;
+
+use crate::mount_table;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
@@ -101,6 +105,8 @@ pub(crate) struct Context {
     pub(crate) driver: sandbox::Driver,
     pub(crate) alive: watch::Receiver<()>,
     pods: Mutex<PodUidMap<Arc<PodEntry>>>,
+    /// Pods whose last sync failed, since the runtime was last there.
+    failed: Mutex<HashSet<PodUid>>,
     adopted: AtomicBool,
     adopting: tokio::sync::Mutex<()>,
 }
@@ -128,9 +134,16 @@ impl CriRuntime {
 
 impl Runtime for CriRuntime {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
-        self.context.ensure_adopted().await?;
-        let entry = self.context.entry_for(pod.uid());
-        sync::sync(&self.context, &entry, pod).await
+        let synced = async {
+            self.context.ensure_adopted().await?;
+            let entry = self.context.entry_for(pod.uid());
+            sync::sync(&self.context, &entry, pod).await
+        };
+        let synced = synced.await;
+        if synced.is_err() {
+            self.context.failed().insert(pod.uid().clone());
+        }
+        synced
     }
 
     async fn stop_pod(
@@ -162,6 +175,7 @@ impl Runtime for CriRuntime {
         let Some(entry) = self.context.entry(uid) else { return Ok(()) };
         garbage::forget(&self.context, &entry).await?;
         self.context.pods().remove(uid);
+        self.context.failed().remove(uid);
         Ok(())
     }
 
@@ -174,6 +188,12 @@ impl Runtime for CriRuntime {
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
         list::list_all(&self.context).await?;
         Ok(self.context.pods().values().map(|entry| entry.lock().summary(entry.uid())).collect())
+    }
+
+    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
+        let (proc_root, path) =
+            (self.context.config.proc_root.clone(), dirs::pod(&self.context.config, uid));
+        blocking(move || mount_table::of_pod(&proc_root, &path)).await
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {
@@ -192,6 +212,7 @@ impl Context {
             driver: sandbox::Driver::default(),
             alive,
             pods: Mutex::default(),
+            failed: Mutex::default(),
             adopted: AtomicBool::new(false),
             adopting: tokio::sync::Mutex::new(()),
             config,
@@ -201,6 +222,19 @@ impl Context {
 
     pub(crate) fn pods(&self) -> MutexGuard<'_, PodUidMap<Arc<PodEntry>>> {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self) -> MutexGuard<'_, HashSet<PodUid>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has pods tried again that failed while the runtime was away, ahead of their back-off.
+    pub(crate) fn retry_failed(&self) {
+        let failed = std::mem::take(&mut *self.failed());
+        for uid in failed {
+            // No receiver: nobody wants to know.
+            let _ = self.changes.send(uid);
+        }
     }
 
     pub(crate) fn entry(&self, uid: &PodUid) -> Option<Arc<PodEntry>> {

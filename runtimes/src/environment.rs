@@ -1,8 +1,9 @@
 //! A container's environment and command line, as its spec and the node's facts give them.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, Quantity};
@@ -12,7 +13,8 @@ use winddown_shared::{Pod, Quantity};
 pub struct NodeFacts {
     /// `spec.nodeName`, for pods that do not say it themselves.
     pub name: String,
-    /// `status.hostIP`, and the pod's own on the host's network.
+    /// The node's address as it is configured. None has pods told the one found by
+    /// [`host_address`](Self::host_address), and probes of pods on the host's network ask `127.0.0.1`.
     pub address: Option<IpAddr>,
     /// What a container without a CPU limit may use, in thousandths of a CPU.
     pub cpu_milli: i64,
@@ -31,7 +33,7 @@ pub struct EnvironmentError {
 }
 
 impl NodeFacts {
-    /// What this host says of itself; the address stays unknown.
+    /// What this host says of itself; no address is configured.
     pub fn of_this_host(proc_root: &Path) -> Self {
         let name = std::fs::read_to_string(proc_root.join("sys/kernel/hostname"));
         let memory = std::fs::read_to_string(proc_root.join("meminfo")).unwrap_or_default();
@@ -46,6 +48,31 @@ impl NodeFacts {
             memory_bytes: kib.unwrap_or(0).saturating_mul(1024),
         }
     }
+
+    /// `status.hostIP`, and the address of pods on the host's network: the configured one, else the one
+    /// this host speaks from to the rest of the world. None while it has no route there.
+    ///
+    /// Once found, it stays until the agent's end. Sends nothing, and does not block.
+    pub fn host_address(&self) -> Option<IpAddr> {
+        static FOUND: OnceLock<IpAddr> = OnceLock::new();
+        self.address.or_else(|| FOUND.get().copied()).or_else(|| {
+            let found = outward_address()?;
+            Some(*FOUND.get_or_init(|| found))
+        })
+    }
+}
+
+/// The address that the kernel would send from to an address of the documentation's, which everybody's
+/// default route leads to.
+fn outward_address() -> Option<IpAddr> {
+    let from = |own: &str, other: &str| {
+        let socket = UdpSocket::bind(own).ok()?;
+        // For datagrams this only looks up the route.
+        socket.connect(other).ok()?;
+        let address = socket.local_addr().ok()?.ip();
+        (!address.is_unspecified() && !address.is_loopback()).then_some(address)
+    };
+    from("0.0.0.0:0", "192.0.2.1:9").or_else(|| from("[::]:0", "[2001:db8::1]:9"))
 }
 
 /// The variables of `container`, in the spec's order; a later one of the same name wins.
@@ -146,15 +173,17 @@ fn field_value(pod: &Pod, node: &NodeFacts, path: &str) -> Result<String, Enviro
         "spec.serviceAccountName" => {
             Ok(spec.and_then(|s| s.service_account_name.clone()).unwrap_or_default())
         }
-        "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => match node.address
-        {
-            Some(address) => Ok(address.to_string()),
-            None => {
-                Err(refused(format!("{path} is not known: the node's address is not configured")))
-            }
-        },
+        "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => {
+            address_value(path, node.host_address()).map_err(refused)
+        }
         _ => Err(refused(format!("{path} is not a field a container can be told"))),
     }
+}
+
+fn address_value(path: &str, address: Option<IpAddr>) -> Result<String, String> {
+    let unknown =
+        || format!("{path} is not known: the node has no route to anywhere yet, and so no address");
+    address.map(|address| address.to_string()).ok_or_else(unknown)
 }
 
 /// `limits.cpu` and the like, in units of the divisor, rounded up as Kubernetes does.

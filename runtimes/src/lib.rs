@@ -7,11 +7,17 @@
 //! A runtime is a module of its own and implements [`winddown_shared::Runtime`].
 
 pub mod cri;
+mod entry;
 mod environment;
 mod fault;
+mod mount_table;
+mod oom_score;
 pub mod plan;
+mod probing;
 pub mod process;
 mod reach;
 mod ready;
+mod stats;
+mod stopping;
 
 pub use environment::{EnvironmentError, NodeFacts, command_line, environment};

@@ -41,6 +41,7 @@ mod procfs;
 mod record;
 pub mod shim;
 mod start;
+mod stats;
 mod status;
 mod stop;
 mod support;
@@ -53,6 +54,9 @@ pub use support::{Unsupported, check_supported};
 
 use pod::PodEntry;
 
+use crate::mount_table;
+use crate::stats::DiskCache;
+
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
 
@@ -63,6 +67,7 @@ const CHANGES: usize = 1024;
 pub struct ProcessRuntime {
     context: Arc<Context>,
     pods: Mutex<HashMap<PodUid, Arc<PodEntry>>>,
+    disk: DiskCache,
     /// Held for as long as this agent uses the state directory.
     _lock: File,
     /// Its end tells the watching tasks that the runtime is gone.
@@ -106,7 +111,13 @@ impl ProcessRuntime {
         lock: File,
         alive: watch::Sender<()>,
     ) -> Self {
-        Self { context, pods: Mutex::new(pods), _lock: lock, _alive: alive }
+        Self {
+            context,
+            pods: Mutex::new(pods),
+            disk: DiskCache::default(),
+            _lock: lock,
+            _alive: alive,
+        }
     }
 
     fn pods(&self) -> MutexGuard<'_, HashMap<PodUid, Arc<PodEntry>>> {
@@ -147,10 +158,15 @@ impl Runtime for ProcessRuntime {
     }
 
     async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
-        match self.entry(uid) {
-            Some(entry) => self.context.cgroups.remove_pod(entry.uid()),
-            None => Ok(()),
-        }
+        let Some(entry) = self.entry(uid) else { return Ok(()) };
+        self.context.cgroups.remove_pod(entry.uid())?;
+        let config = &self.context.config;
+        let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
+        blocking(move || {
+            mount_table::unmount_below(&proc_root, &path)
+                .map_err(|e| caused("taking away the pod's mounts".to_owned(), e))
+        })
+        .await
     }
 
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
@@ -170,6 +186,12 @@ impl Runtime for ProcessRuntime {
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
         Ok(self.pods().values().map(|entry| entry.lock().summary(entry.uid())).collect())
+    }
+
+    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
+        let config = &self.context.config;
+        let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
+        blocking(move || mount_table::of_pod(&proc_root, &path)).await
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {

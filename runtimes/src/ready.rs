@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::ioctl::{Updater, ioctl, opcode::read_write};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -29,6 +30,13 @@ impl Ready {
         // owns it, takes it off the poller before dropping it.
         let registered = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
         Ok(Self(registered.map_err(io::Error::from)?))
+    }
+
+    /// Whether [`readable`](Self::readable) would resolve now, as the kernel says. Never blocks.
+    pub(crate) fn is_readable(&self) -> bool {
+        let mut asked = [PollFd::new(self.0.get_ref(), PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
     }
 
     /// Resolves when there is something to read, the other end is closed, or the process has ended.

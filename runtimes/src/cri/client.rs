@@ -1,8 +1,12 @@
 //! Calls to the runtime: one connection, a deadline for each call, errors that say what to do.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use tokio::sync::Notify;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 
@@ -11,6 +15,7 @@ use super::api::image_service_client::ImageServiceClient;
 use super::api::runtime_service_client::RuntimeServiceClient;
 use super::config::CriTimes;
 
+mod connection;
 mod error;
 
 pub(crate) use error::CallError;
@@ -27,6 +32,8 @@ pub(crate) struct Client {
     /// As people write it.
     endpoint: String,
     times: CriTimes,
+    /// Told when a connection is over.
+    lost: Arc<Notify>,
     /// Calls that the runtime answered with "unimplemented".
     lacks: AtomicU8,
 }
@@ -50,18 +57,32 @@ impl Client {
             return Err(EndpointError { endpoint: endpoint.to_owned() });
         }
         let uri = format!("unix://{path}");
-        let channel = Endpoint::from_shared(uri.clone())
-            .map_err(|_| EndpointError { endpoint: endpoint.to_owned() })?
+        let lost = Arc::new(Notify::new());
+        let connector = connection::Connector::new(Path::new(path), Arc::clone(&lost));
+        // The address is of no use on a socket, and gRPC wants one.
+        let channel = Endpoint::from_static("http://localhost")
             .connect_timeout(times.ask)
-            .connect_lazy();
+            .connect_with_connector_lazy(connector);
         Ok(Self {
             runtime: RuntimeServiceClient::new(channel.clone())
                 .max_decoding_message_size(MAX_MESSAGE),
             images: ImageServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE),
             endpoint: uri,
             times,
+            lost,
             lacks: AtomicU8::new(0),
         })
+    }
+
+    /// Resolves when a connection was lost since the last call of [`forget_losses`](Self::forget_losses).
+    /// For one caller; cancel-safe.
+    pub(crate) async fn lost(&self) {
+        self.lost.notified().await;
+    }
+
+    /// What was lost before does not count any more.
+    pub(crate) fn forget_losses(&self) {
+        let _ = self.lost.notified().now_or_never();
     }
 
     /// Whether the runtime was found to lack the call.
@@ -128,9 +149,13 @@ calls! {
     runtime remove_container(RemoveContainerRequest) -> RemoveContainerResponse, "RemoveContainer", change;
     runtime list_containers(ListContainersRequest) -> ListContainersResponse, "ListContainers", ask;
     runtime container_status(ContainerStatusRequest) -> ContainerStatusResponse, "ContainerStatus", ask;
+    runtime list_container_stats(ListContainerStatsRequest) -> ListContainerStatsResponse, "ListContainerStats", ask;
     runtime reopen_container_log(ReopenContainerLogRequest) -> ReopenContainerLogResponse, "ReopenContainerLog", ask;
+    images list_images(ListImagesRequest) -> ListImagesResponse, "ListImages", ask;
     images image_status(ImageStatusRequest) -> ImageStatusResponse, "ImageStatus", ask;
     images pull_image(PullImageRequest) -> PullImageResponse, "PullImage", pull;
+    images remove_image(RemoveImageRequest) -> RemoveImageResponse, "RemoveImage", change;
+    images image_fs_info(ImageFsInfoRequest) -> ImageFsInfoResponse, "ImageFsInfo", ask;
 }
 
 impl Client {

@@ -60,6 +60,8 @@ pub struct CriConfig {
     pub log_max_files: u32,
     /// Labels statuses.
     pub wall: WallClock,
+    /// Where `/proc` is: what is mounted, and by whom it is held, is read there.
+    pub proc_root: PathBuf,
 }
 
 /// Who manages cgroups: it decides how a parent is written.
@@ -122,6 +124,7 @@ impl CriConfig {
             log_max_bytes: 10 * 1024 * 1024,
             log_max_files: 5,
             wall,
+            proc_root: "/proc".into(),
         }
     }
 }

@@ -125,6 +125,9 @@ pub(super) fn watch(
             }
         },
     };
+    if let Some(run) = entry.lock().run(&name, id) {
+        run.pid = (process.pid > 0).then_some(process.pid);
+    }
     if let Some(ended) = ended.as_ref().filter(|_| context.config.signal_directly) {
         let about = (process.pid, process.runtime_type.as_str());
         let direct = Direct::of(ended, about, id, stop_signal).map(Arc::new);

@@ -18,6 +18,7 @@ use super::api::image_service_server::ImageServiceServer;
 use super::api::runtime_service_server::RuntimeServiceServer;
 
 mod act;
+mod images;
 mod service;
 mod world;
 
@@ -48,6 +49,11 @@ pub enum Fault {
     Slow(Duration),
     /// It is done, and the answer is lost.
     Lost,
+    /// It is done, and answered with this error.
+    Misreported(&'static str),
+    /// The runtime had begun to start the container for somebody else, and gave it up: it has ended
+    /// without having run, and the call is refused.
+    Undone,
     /// The runtime does not have it.
     Unimplemented,
 }
@@ -142,6 +148,11 @@ impl FakeCri {
     /// A sandbox dies, as when somebody kills its process; its containers go on.
     pub fn kill_sandboxes(&self) {
         self.world().kill_sandboxes();
+    }
+
+    /// Whoever had asked for a start is gone: containers that were made and do not run yet never will.
+    pub fn give_up_starts(&self) {
+        self.world().give_up_starts();
     }
 
     /// The most starts of one attempt of one container that were ever seen; 1 is as it should be.

@@ -9,11 +9,13 @@ use tokio::time::timeout;
 use winddown_shared::RuntimeError;
 
 use super::client::CallError;
+use super::direct::HeldMounts;
 use super::pod::{Dead, PodEntry, PodState, Sandbox};
-use super::{Context, api, blocking, caused, cgroup, dirs, failed, list, mounts, volumes};
+use super::{Context, api, blocking, caused, cgroup, dirs, failed, list, volumes};
+use crate::mount_table;
 
 /// Sandboxes that are taken down at the same time.
-const PARALLEL: usize = 2;
+const PARALLEL: usize = 4;
 /// How long no stop must have been under way before sandboxes are taken down.
 const QUIET: Duration = Duration::from_millis(300);
 /// How long a clean-up waits for that before it goes ahead.
@@ -31,8 +33,9 @@ pub(crate) struct Cleaning {
 #[derive(Debug)]
 pub(crate) struct Held<'a>(&'a Cleaning);
 
-/// Frees what a stopped pod holds: its sandboxes' namespaces and cgroups, and its mounts. Containers
-/// stay at the runtime, because they are the record of how the pod ended.
+/// Frees what a stopped pod holds: its mounts, at once, and when nothing is being stopped its sandboxes'
+/// namespaces and cgroups. Containers stay at the runtime, because they are the record of how the pod
+/// ended.
 ///
 /// # Errors
 /// Something still runs, or could not be freed.
@@ -44,11 +47,33 @@ pub(super) async fn clean(
     if entry.lock().any_running() {
         return Err(failed(format!("pod {uid} still runs: stop it before it is cleaned up")));
     }
-    let sandboxes: Vec<Arc<str>> = {
-        let state = entry.lock();
-        state.sandboxes.iter().filter(|s| s.ready).map(|s| Arc::clone(&s.id)).collect()
+    let may_mount = entry.lock().pod.as_ref().is_none_or(volumes::may_mount);
+    if may_mount && dirs::is_safe(uid.as_str()) {
+        let (proc_root, path) = (context.config.proc_root.clone(), dirs::pod(&context.config, uid));
+        let what = format!("taking away the mounts of pod {}", entry.title());
+        blocking(move || {
+            mount_table::unmount_below(&proc_root, &path).map_err(|e| caused(what, e))
+        })
+        .await?;
+    }
+    // What was mounted is to be made again if the pod comes back.
+    entry.lock().prepared = false;
+    // Whoever waits for this pod's volumes waits for this call, so it has no time for others.
+    let _turn = context.cleaning.turn(may_mount).await;
+    let (sandboxes, held) = {
+        let mut state = entry.lock();
+        let ready = state.sandboxes.iter().filter(|s| s.ready);
+        let sandboxes: Vec<Arc<str>> = ready.map(|s| Arc::clone(&s.id)).collect();
+        (sandboxes, state.take_held())
     };
-    let _turn = context.cleaning.turn().await;
+    if !held.is_empty() {
+        // Each waits for the kernel.
+        blocking(move || {
+            drop(held);
+            Ok(())
+        })
+        .await?;
+    }
     for id in sandboxes {
         let request = api::StopPodSandboxRequest { pod_sandbox_id: id.to_string() };
         let stopped = context.client.stop_pod_sandbox(request).await;
@@ -57,14 +82,6 @@ pub(super) async fn clean(
         let mut state = entry.lock();
         state.sandboxes.iter_mut().filter(|s| s.id == id).for_each(|s| s.ready = false);
     }
-    let path = dirs::pod(&context.config, uid);
-    blocking(move || {
-        mounts::unmount_below(&path)
-            .map_err(|e| caused(format!("taking away the mounts below {}", path.display()), e))
-    })
-    .await?;
-    // What was mounted is to be made again if the pod comes back.
-    entry.lock().prepared = false;
     Ok(())
 }
 
@@ -109,7 +126,8 @@ pub(super) async fn forget(
         volumes::remove(&config, &uid)?;
         let (namespace, name) = label;
         if dirs::is_safe(&namespace) && dirs::is_safe(&name) {
-            volumes::remove_all(&dirs::logs(&config, &namespace, &name, &uid))?;
+            let logs = dirs::logs(&config, &namespace, &name, &uid);
+            volumes::remove_all(&config.proc_root, &logs)?;
         }
         Ok(())
     })
@@ -131,7 +149,7 @@ pub(super) fn prune(context: &Arc<Context>, entry: &Arc<PodEntry>) {
         for (name, dead) in garbage {
             if let Err(error) = remove_container(&context, &dead.id).await {
                 // The next listing has it again.
-                tracing::debug!(pod = %entry.uid(), container = %name, %error, "cannot remove a dead container");
+                tracing::debug!(pod = %entry.title(), container = %name, %error, "cannot remove a dead container");
                 continue;
             }
             let (namespace, pod) = entry.lock().label.clone();
@@ -150,7 +168,7 @@ pub(super) fn prune(context: &Arc<Context>, entry: &Arc<PodEntry>) {
         for id in sandboxes {
             let request = api::RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
             if let Err(error) = context.client.remove_pod_sandbox(request).await {
-                tracing::debug!(pod = %entry.uid(), %error, "cannot remove an old sandbox");
+                tracing::debug!(pod = %entry.title(), %error, "cannot remove an old sandbox");
             }
         }
     });
@@ -182,6 +200,12 @@ fn gone(outcome: Result<(), CallError>) -> Result<(), CallError> {
 }
 
 impl PodState {
+    /// What keeps the mount namespaces of containers that have ended.
+    fn take_held(&mut self) -> Vec<HeldMounts> {
+        let runs = self.containers.iter_mut().filter_map(|c| c.run.as_mut());
+        runs.filter_map(|run| run.held.take()).collect()
+    }
+
     /// Dead containers beyond the last one of each name.
     fn take_garbage(&mut self) -> Vec<(Arc<str>, Dead)> {
         let all = self.containers.iter_mut().flat_map(|container| {
@@ -221,10 +245,13 @@ impl Cleaning {
         Held(self)
     }
 
-    /// Resolves when it is time to clean up one pod: nothing is being stopped, or that takes too long.
-    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        // Too late is better than never.
-        let _ = timeout(PATIENCE, self.quiet()).await;
+    /// Resolves when it is time to clean up one pod: nothing is being stopped, or that takes too long, or
+    /// it is urgent.
+    async fn turn(&self, is_urgent: bool) -> Option<SemaphorePermit<'_>> {
+        if !is_urgent {
+            // Too late is better than never.
+            let _ = timeout(PATIENCE, self.quiet()).await;
+        }
         // Never closed.
         self.turns.acquire().await.ok()
     }
@@ -257,7 +284,7 @@ mod tests {
     async fn a_clean_up_waits_until_nothing_is_being_stopped() {
         let cleaning = Cleaning::default();
         let began = Instant::now();
-        cleaning.turn().await;
+        cleaning.turn(false).await;
         assert_eq!(began.elapsed(), QUIET);
         let began = Instant::now();
         let stop = async {
@@ -271,7 +298,7 @@ mod tests {
         let clean = async {
             // The stop begins first.
             tokio::task::yield_now().await;
-            cleaning.turn().await;
+            cleaning.turn(false).await;
             began.elapsed()
         };
         let ((), cleaned) = tokio::join!(stop, clean);
@@ -283,7 +310,7 @@ mod tests {
         let cleaning = Cleaning::default();
         let _hung = cleaning.hold();
         let began = Instant::now();
-        cleaning.turn().await;
+        cleaning.turn(false).await;
         assert_eq!(began.elapsed(), PATIENCE);
     }
 }

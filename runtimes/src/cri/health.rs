@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::client::CallError;
 use super::{Context, api, list};
@@ -25,9 +25,13 @@ pub struct CriHealth {
     pub epoch: u64,
 }
 
-/// The shortest wait between two looks at a runtime that is not well; it doubles up to [`SLOWEST`].
-const FASTEST: Duration = Duration::from_millis(250);
-const SLOWEST: Duration = Duration::from_secs(5);
+/// The shortest wait between two looks at a runtime that is not well; it doubles up to [`UNWELL`] or
+/// [`AWAY`].
+const FASTEST: Duration = Duration::from_millis(100);
+/// The longest wait for one that answers.
+const UNWELL: Duration = Duration::from_secs(5);
+/// The longest wait for one that does not: pods wait for it.
+const AWAY: Duration = Duration::from_secs(1);
 
 impl CriHealth {
     /// Nothing is known yet.
@@ -46,13 +50,32 @@ impl CriHealth {
     pub fn is_well(&self) -> bool {
         self.reachable && self.runtime_ready && self.network_ready
     }
+
+    /// What is wrong and what that means for pods, to follow the runtime's name in a sentence; none if
+    /// all is well.
+    pub fn trouble(&self) -> Option<String> {
+        let why = &self.message;
+        if !self.reachable {
+            Some(format!("does not answer: {why}. No pod can be started until it does"))
+        } else if !self.runtime_ready {
+            Some(format!("answers, but cannot run containers: {why}. No pod can be started"))
+        } else if !self.network_ready {
+            Some(format!(
+                "has no network for pods: {why}. Only pods with `hostNetwork: true` can be started"
+            ))
+        } else {
+            None
+        }
+    }
 }
 
-/// Looks at the runtime's health from time to time, and lists everything when it comes back.
+/// Looks at the runtime's health from time to time and when the connection is lost, and lists everything
+/// when it comes back.
 pub(super) async fn follow(context: Arc<Context>) {
     let mut wait = FASTEST;
     loop {
         let before = context.health.borrow().clone();
+        context.client.forget_losses();
         let now = look(&context, &before).await;
         let is_back = now.reachable && !before.reachable;
         if now != before {
@@ -65,25 +88,29 @@ pub(super) async fn follow(context: Arc<Context>) {
             if let Err(error) = list::list_all(&context).await {
                 tracing::warn!(%error, "cannot list what the container runtime has");
             }
+            context.retry_failed();
         }
-        wait = match now.is_well() {
-            true => context.config.times.health,
-            false if is_back => FASTEST,
-            false => (wait * 2).clamp(FASTEST, SLOWEST),
+        wait = match (now.is_well(), now.reachable) {
+            (true, _) => context.config.times.health,
+            _ if is_back => FASTEST,
+            (false, true) => (wait * 2).clamp(FASTEST, UNWELL),
+            (false, false) => (wait * 2).clamp(FASTEST, AWAY),
         };
         rest(&context, wait, now.reachable).await;
     }
 }
 
-/// Waits for the next look. A call that finds out that the runtime is gone has it looked for at once.
+/// Waits for the next look. A call that finds out that the runtime is gone, or the end of the connection,
+/// has it looked for at once.
 async fn rest(context: &Context, wait: Duration, was_reachable: bool) {
     if !was_reachable {
         return sleep(wait).await;
     }
     let mut noticed = context.health.subscribe();
-    let gone = async { noticed.wait_for(|health| !health.reachable).await.is_ok() };
-    if timeout(wait, gone).await.is_ok() {
-        sleep(FASTEST).await;
+    tokio::select! {
+        () = sleep(wait) => {}
+        _ = noticed.wait_for(|health| !health.reachable) => {}
+        () = context.client.lost() => note_gone(context, "the connection was lost"),
     }
 }
 
@@ -92,10 +119,14 @@ pub(super) fn note_unreachable(context: &Context, error: &CallError) {
     if !matches!(error, CallError::Unreachable { .. } | CallError::NoCri { .. }) {
         return;
     }
+    note_gone(context, &error.to_string());
+}
+
+fn note_gone(context: &Context, message: &str) {
     context.health.send_if_modified(|health| {
         let was = std::mem::replace(&mut health.reachable, false);
         if was {
-            health.message = error.to_string();
+            message.clone_into(&mut health.message);
         }
         was
     });
@@ -172,6 +203,22 @@ mod tests {
         let health = read(&[condition("RuntimeReady", true), condition("NetworkReady", false)]);
         assert!(health.runtime_ready && !health.network_ready && !health.is_well());
         assert_eq!(health.message, "NetworkReady is false: Because of that");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_it_means_for_pods() {
+        let ready = condition("RuntimeReady", true);
+        let none = read(&[ready.clone(), condition("NetworkReady", false)]).trouble().unwrap();
+        assert_eq!(
+            none,
+            "has no network for pods: NetworkReady is false: Because of that. Only pods with \
+             `hostNetwork: true` can be started"
+        );
+        let ill = read(&[condition("RuntimeReady", false)]).trouble().unwrap();
+        assert!(ill.starts_with("answers, but cannot run containers: RuntimeReady is"), "{ill}");
+        let away = CriHealth { message: "gone".to_owned(), ..CriHealth::unknown() };
+        assert!(away.trouble().unwrap().starts_with("does not answer: gone. No pod"));
+        assert_eq!(read(&[ready, condition("NetworkReady", true)]).trouble(), None);
     }
 
     #[test]

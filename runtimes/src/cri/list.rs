@@ -147,7 +147,7 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed:
             }
             // It is asked again by who needs to know.
             Err(error) => {
-                tracing::debug!(pod = %entry.uid(), container = %name, %error, "cannot ask about a container");
+                tracing::debug!(pod = %entry.title(), container = %name, %error, "cannot ask about a container");
                 entry.lock().unsure = true;
                 let (context, entry) = (Arc::clone(context), Arc::clone(&entry));
                 tokio::spawn(async move { exits::settle(&context, &entry, &name, &id).await });

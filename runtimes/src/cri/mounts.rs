@@ -1,15 +1,16 @@
 //! Mounts below a pod's directory, and the safe way into a volume.
 
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
+
+use crate::mount_table;
 
 /// Takes care that a mount that was just made at `path` is seen by others: a service with a mount
 /// namespace of its own (`PrivateMounts=`, `ProtectSystem=`) makes mounts that a runtime never sees,
@@ -19,7 +20,8 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmou
 /// It is not seen, and was taken away again.
 fn ensure_shared(path: &Path) -> io::Result<()> {
     // Process 1 lives where the runtime does. One that hides is not to be told from one that does not.
-    let seen = fs::read("/proc/1/mountinfo").is_ok_and(|text| points(&text).any(|p| p == path));
+    let seen = fs::read("/proc/1/mountinfo")
+        .is_ok_and(|text| mount_table::points(&text).any(|p| p == path));
     if seen {
         return Ok(());
     }
@@ -43,35 +45,13 @@ pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<()> {
     ensure_shared(path)
 }
 
-/// The mount points at and below `path`, deepest first.
-///
-/// # Errors
-/// The kernel's list cannot be read.
-pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut points = read()?;
-    points.retain(|point| point.starts_with(path));
-    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
-    Ok(points)
-}
-
 /// Whether something is mounted at `path` itself.
 ///
 /// # Errors
 /// The kernel's list cannot be read.
 pub(super) fn is_mount_point(path: &Path) -> io::Result<bool> {
-    Ok(read()?.iter().any(|point| point == path))
-}
-
-/// Takes away every mount at and below `path`. What is mounted there stays what it is.
-///
-/// # Errors
-/// One cannot be taken away.
-pub(super) fn unmount_below(path: &Path) -> io::Result<()> {
-    for point in below(path)? {
-        // Detached: a process that still has a file open there does not keep the pod.
-        unmount(&point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?;
-    }
-    Ok(())
+    let text = fs::read("/proc/self/mountinfo")?;
+    Ok(mount_table::points(&text).any(|point| point == path))
 }
 
 /// Binds the part `sub` of the volume at `volume` to `target`, making it if it is not there.
@@ -132,47 +112,9 @@ fn make_part(root: &OwnedFd, sub: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn read() -> io::Result<Vec<PathBuf>> {
-    Ok(points(&fs::read("/proc/self/mountinfo")?).collect())
-}
-
-fn points(mountinfo: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
-    mountinfo.split(|&b| b == b'\n').filter_map(mount_point)
-}
-
-/// The fifth word of a line; blanks in it are written as octal numbers.
-fn mount_point(line: &[u8]) -> Option<PathBuf> {
-    let word = line.split(|&b| b == b' ').nth(4)?;
-    let mut path = Vec::with_capacity(word.len());
-    let mut rest = word;
-    while let Some((&byte, tail)) = rest.split_first() {
-        let octal = (byte == b'\\').then(|| tail.get(..3)).flatten();
-        let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                path.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                path.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    Some(OsString::from_vec(path).into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_mount_point_is_read_with_its_blanks() {
-        let line = br"36 35 98:0 /mnt1 /a\040b\134c rw,noatime master:1 - ext3 /dev/root rw";
-        assert_eq!(mount_point(line), Some(PathBuf::from("/a b\\c")));
-        assert_eq!(mount_point(b""), None);
-        assert_eq!(mount_point(br"1 2 3 4 /x\9"), Some(PathBuf::from("/x\\9")));
-    }
 
     #[test]
     fn a_part_that_leads_out_of_its_volume_is_refused() {

@@ -30,7 +30,31 @@ pub(super) struct Process {
     pub(super) runtime_type: String,
 }
 
+/// How far a container has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It is there and was not started, or is just being started.
+    Created,
+    /// It was started; it may have ended.
+    Started,
+    /// It has ended and was never started.
+    NeverRun,
+    /// The runtime does not know either.
+    Unknown,
+}
+
 impl Seen {
+    /// How far it has come.
+    pub(super) fn stage(&self) -> Stage {
+        match self.status.state() {
+            api::ContainerState::ContainerCreated => Stage::Created,
+            api::ContainerState::ContainerRunning => Stage::Started,
+            api::ContainerState::ContainerExited if never_ran(&self.status) => Stage::NeverRun,
+            api::ContainerState::ContainerExited => Stage::Started,
+            api::ContainerState::ContainerUnknown => Stage::Unknown,
+        }
+    }
+
     /// How the container ended, if it has.
     pub(super) fn exit(&self) -> Option<ContainerExit> {
         let ended = self.status.state() == api::ContainerState::ContainerExited;
@@ -73,7 +97,8 @@ pub(super) fn enter(context: &Arc<Context>, entry: &Arc<PodEntry>, seen: &Seen) 
         let exited = status.state() == api::ContainerState::ContainerExited;
         if exited {
             let exit = exit(status, &seen.message);
-            run.end = Some(end(exit, run.backoff, context));
+            let never_ran = never_ran(status);
+            run.end = Some(End { never_ran, ..end(exit, run.backoff, context) });
             run.direct = None;
         }
         exited
@@ -156,6 +181,11 @@ pub(super) fn enter_early(
     true
 }
 
+/// Whether a container that has ended never got as far as running its program.
+fn never_ran(status: &api::ContainerStatus) -> bool {
+    status.started_at <= 0
+}
+
 /// A moment as the wire has it: nanoseconds since 1970, 0 for none.
 pub(super) fn time(nanoseconds: i64) -> Option<WallTime> {
     (nanoseconds > 0).then(|| WallTime::from_nanosecond(i128::from(nanoseconds)).ok())?
@@ -169,7 +199,7 @@ fn end(exit: ContainerExit, follows: Duration, context: &Context) -> End {
     let ran = length(exit.started_at, exit.finished_at).unwrap_or_default();
     let since = length(exit.finished_at, Some(context.config.wall.now())).unwrap_or_default();
     let wait = context.config.backoff.after(follows, ran).saturating_sub(since);
-    End { exit, ran, restart_at: Instant::now() + wait, early: false }
+    End { exit, ran, restart_at: Instant::now() + wait, never_ran: false, early: false }
 }
 
 fn exit(status: &api::ContainerStatus, message: &str) -> ContainerExit {

@@ -1,26 +1,21 @@
 //! What the agent knows of one pod, in memory.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, RuntimePod, WallTime};
 
+use crate::entry::Entry;
 use crate::plan::{ContainerRule, Seen};
+use crate::stopping::StopRecord;
 
 mod container;
 
 pub(crate) use container::{Container, Dead, End, Run, Trouble};
 
-/// A pod. Everyone who waits for it waits for [`changed`](Self::changed) and looks at the state.
-#[derive(Debug)]
-pub(crate) struct PodEntry {
-    uid: PodUid,
-    state: Mutex<PodState>,
-    changed: watch::Sender<()>,
-    changes: broadcast::Sender<PodUid>,
-}
+/// A pod.
+pub(crate) type PodEntry = Entry<PodState>;
 
 /// A pod's state. The lock is never held across an await or a system call that can wait.
 #[derive(Debug, Default)]
@@ -60,53 +55,13 @@ pub(crate) struct Sandbox {
     pub(crate) ready: bool,
 }
 
-/// What ran when a stop began.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StopRecord {
-    pub(crate) names: Vec<Arc<str>>,
-    pub(crate) signalled_at: Option<Instant>,
-    pub(crate) stopped_at: Option<Instant>,
-}
-
 // === impl PodEntry ===
 
 impl PodEntry {
-    pub(crate) fn new(uid: PodUid, changes: broadcast::Sender<PodUid>) -> Self {
-        Self { uid, state: Mutex::default(), changed: watch::Sender::new(()), changes }
-    }
-
-    pub(crate) fn uid(&self) -> &PodUid {
-        &self.uid
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, PodState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes those who wait within this crate.
-    pub(crate) fn bump(&self) {
-        self.changed.send_replace(());
-    }
-
-    /// Wakes those who wait, and tells the pod workers that something changed by itself.
-    pub(crate) fn announce(&self) {
-        self.bump();
-        // No receiver: nobody wants to know.
-        let _ = self.changes.send(self.uid.clone());
-    }
-
-    /// Resolves when `found` gives something; it is asked again after every change. Cancel-safe.
-    pub(crate) async fn wait_for<T>(&self, mut found: impl FnMut(&mut PodState) -> Option<T>) -> T {
-        let mut changed = self.changed.subscribe();
-        loop {
-            changed.borrow_and_update();
-            if let Some(found) = found(&mut self.lock()) {
-                return found;
-            }
-            if changed.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
+    /// `namespace/name`, or the UID of a pod whose name is not known yet. Takes the lock.
+    pub(crate) fn title(&self) -> String {
+        let (namespace, name) = self.lock().label.clone();
+        if name.is_empty() { self.uid().to_string() } else { format!("{namespace}/{name}") }
     }
 
     /// Resolves when this run of the container has ended. Cancel-safe.

@@ -12,7 +12,6 @@
 //! One task per container that has probes; it sleeps between them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::sleep;
@@ -22,26 +21,14 @@ use super::action::{self, Action, ActionError};
 use super::pod::{PodEntry, Run};
 use super::{Context, spec};
 use crate::environment::NodeFacts;
+use crate::probing::{Schedule, Verdict};
 
 /// One probe.
 #[derive(Clone, Debug)]
 struct Probe {
     action: Action,
-    initial_delay: Duration,
-    period: Duration,
-    timeout: Duration,
+    schedule: Schedule,
     verdict: Verdict,
-}
-
-/// What the last results of a probe add up to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Verdict {
-    /// Results in a row that make it well.
-    successes: u32,
-    /// Results in a row that make it bad.
-    failures: u32,
-    well: u32,
-    bad: u32,
 }
 
 /// What the probing task works on.
@@ -118,12 +105,12 @@ impl Probed {
 
     async fn watch_readiness(&self, probe: Option<Probe>) {
         let Some(mut probe) = probe else { return };
-        sleep(probe.initial_delay).await;
+        sleep(probe.schedule.initial_delay).await;
         loop {
             if let Some(well) = self.once(&mut probe).await {
                 self.note(|run| run.ready = well);
             }
-            sleep(probe.period).await;
+            sleep(probe.schedule.period).await;
         }
     }
 
@@ -135,7 +122,7 @@ impl Probed {
     /// Asks until the container fails (then it is to be restarted) or, if `or_well`, is well. True
     /// in the latter case.
     async fn until(&self, probe: &mut Probe, or_well: bool) -> bool {
-        sleep(probe.initial_delay).await;
+        sleep(probe.schedule.initial_delay).await;
         loop {
             match self.once(probe).await {
                 Some(false) => {
@@ -143,13 +130,13 @@ impl Probed {
                     return false;
                 }
                 Some(true) if or_well => return true,
-                _ => sleep(probe.period).await,
+                _ => sleep(probe.schedule.period).await,
             }
         }
     }
 
     async fn once(&self, probe: &mut Probe) -> Option<bool> {
-        match probe.action.run(&self.context, &self.id, probe.timeout).await {
+        match probe.action.run(&self.context, &self.id, probe.schedule.timeout).await {
             Ok(()) => probe.verdict.count(true),
             Err(ActionError::Runtime(error)) => {
                 tracing::debug!(container = %self.name, %error, "a probe could not be asked");
@@ -196,65 +183,10 @@ impl Probe {
         node: &NodeFacts,
     ) -> Option<Self> {
         let probe = probe?;
-        let seconds = |given: Option<i32>, default: u64| {
-            let given = given.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
-            Duration::from_secs(given.unwrap_or(default))
-        };
-        let times = |given: Option<i32>, default: u32| {
-            given.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0).unwrap_or(default)
-        };
         Some(Self {
             action: Action::of_probe(probe, container, node)?,
-            initial_delay: seconds(probe.initial_delay_seconds, 0),
-            period: seconds(probe.period_seconds, 10),
-            timeout: seconds(probe.timeout_seconds, 1),
-            verdict: Verdict::new(
-                times(probe.success_threshold, 1),
-                times(probe.failure_threshold, 3),
-            ),
+            schedule: Schedule::of(probe),
+            verdict: Verdict::of(probe),
         })
-    }
-}
-
-// === impl Verdict ===
-
-impl Verdict {
-    fn new(successes: u32, failures: u32) -> Self {
-        Self { successes, failures, well: 0, bad: 0 }
-    }
-
-    /// Counts a result. Gives the verdict when there are enough of one kind in a row.
-    fn count(&mut self, well: bool) -> Option<bool> {
-        if well {
-            self.well = self.well.saturating_add(1);
-            self.bad = 0;
-        } else {
-            self.bad = self.bad.saturating_add(1);
-            self.well = 0;
-        }
-        if self.well >= self.successes {
-            return Some(true);
-        }
-        (self.bad >= self.failures).then_some(false)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Verdict;
-
-    #[test]
-    fn a_verdict_needs_results_in_a_row() {
-        let mut verdict = Verdict::new(2, 3);
-        let results = [true, true, false, false, true, false, false, false, true, true];
-        let said: String = results
-            .into_iter()
-            .map(|result| match verdict.count(result) {
-                Some(true) => 'W',
-                Some(false) => 'B',
-                None => '.',
-            })
-            .collect();
-        assert_eq!(said, ".W.....B.W");
     }
 }

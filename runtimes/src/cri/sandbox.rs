@@ -9,7 +9,7 @@ use super::client::{CallError, Optional};
 use super::config::CgroupDriver;
 use super::pod::{PodEntry, Sandbox};
 use super::spec::{self, HostFacts};
-use super::{Context, api, blocking, failed, health};
+use super::{Context, api, blocking, failed, health, taken};
 
 /// Who manages cgroups at the runtime, found out once.
 #[derive(Debug, Default)]
@@ -40,12 +40,17 @@ pub(super) async fn make(
     let config = config(context, pod, attempt).await?;
     let request =
         api::RunPodSandboxRequest { config: Some(config), runtime_handler: runtime_handler(pod) };
-    let answer = context.client.run_pod_sandbox(request).await.map_err(|error| {
+    let call = || {
+        let call = context.client.run_pod_sandbox(request.clone());
+        async { Ok(call.await?.pod_sandbox_id) }
+    };
+    let found = || taken::sandbox(context, pod.uid().as_str(), attempt);
+    let id = taken::or_make(call, found).await.map_err(|error| {
         entry.lock().unsure = true;
         health::note_unreachable(context, &error);
         error.during(format!("making the sandbox of pod {}", pod.label()))
     })?;
-    let sandbox = Sandbox { id: answer.pod_sandbox_id.as_str().into(), attempt, ready: true };
+    let sandbox = Sandbox { id: id.as_str().into(), attempt, ready: true };
     {
         let mut state = entry.lock();
         state.sandboxes.push(sandbox);
@@ -54,7 +59,6 @@ pub(super) async fn make(
         state.ips.clear();
     }
     if !spec::is_on_host_network(pod) {
-        let id = answer.pod_sandbox_id;
         let request = api::PodSandboxStatusRequest { pod_sandbox_id: id, verbose: false };
         let answer = context.client.pod_sandbox_status(request).await;
         let what = || format!("asking for the address of pod {}", pod.label());

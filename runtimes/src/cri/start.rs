@@ -7,15 +7,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::{Pod, RuntimeError};
+use winddown_shared::{Pod, RuntimeError, error_chain};
 
 use super::action::{self, Action};
 use super::client::CallError;
 use super::image::{self, ImageError};
 use super::pod::{PodEntry, PodState, Run};
 use super::spec::{self, Found, Start};
-use super::{Context, api, blocking, caused, health, observe, probe, sandbox, volumes};
+use super::{Context, api, blocking, caused, health, observe, probe, sandbox, taken, volumes};
 use crate::fault;
+
+mod attempt;
+
+use attempt::Begun;
 
 /// How long a postStart hook may take. The kubelet lets it take for ever; the container's life and a
 /// stop of its pod end it as well.
@@ -27,6 +31,8 @@ enum StartError {
     Stopping,
     /// A reason for the container's status, and a message. It is tried again after a while.
     Trouble(&'static str, String),
+    /// What an earlier agent had begun came to nothing: it is tried again at once.
+    Undone,
     /// The runtime did not answer: the pod workers try again.
     Runtime(RuntimeError),
 }
@@ -103,6 +109,10 @@ async fn carry_out(
             Ok(())
         }
         Err(StartError::Stopping) => Ok(()),
+        Err(StartError::Undone) => {
+            tracing::info!(pod = %pod.label(), container = %name, "a start that was begun earlier came to nothing: starting anew");
+            Ok(())
+        }
         Err(StartError::Runtime(error)) => Err(error),
         Err(StartError::Trouble(reason, message)) => {
             tracing::warn!(pod = %pod.label(), container = %name, reason, %message, "cannot start a container");
@@ -132,17 +142,16 @@ async fn run(
         return Err(StartError::Stopping);
     }
     let what = || format!("starting container {name} of pod {}", pod.label());
-    let request = api::StartContainerRequest { container_id: id.to_string() };
-    let started = patient(context, entry, context.client.start_container(request)).await;
-    match started {
-        Some(Ok(_)) => {}
-        Some(Err(error @ CallError::Refused { .. })) => {
+    match attempt::begin(context, entry, name, &id).await {
+        Begun::Started => {}
+        Begun::Undone => return Err(StartError::Undone),
+        Begun::Refused(error) => {
             // The runtime remembers the attempt as one that ended: the next one is numbered after it.
             entry.lock().unsure = true;
             return Err(StartError::Trouble("RunContainerError", error.to_string()));
         }
-        Some(Err(error)) => return Err(unanswered(context, entry, error, what())),
-        None => return Err(StartError::Stopping),
+        Begun::Unanswered(error) => return Err(unanswered(context, entry, error, what())),
+        Begun::GivenUp => return Err(StartError::Stopping),
     }
     fault::point("started");
     if let Some(run) = entry.lock().run(name, &id) {
@@ -222,9 +231,13 @@ async fn make(
     }
     fault::point("creating");
     let what = || format!("making container {name} of pod {}", pod.label());
-    let made = patient(context, entry, context.client.create_container(request)).await;
-    let answer = match made {
-        Some(Ok(answer)) => answer,
+    let call = || {
+        let call = context.client.create_container(request.clone());
+        async { Ok(call.await?.container_id) }
+    };
+    let found = || taken::container(context, pod.uid().as_str(), &sandbox_id, (name, attempt));
+    let id = match patient(context, entry, taken::or_make(call, found)).await {
+        Some(Ok(id)) => id,
         Some(Err(error @ CallError::Refused { .. })) => {
             // Its name may be taken by an attempt nobody was told of: a listing shows it.
             entry.lock().unsure = true;
@@ -233,7 +246,7 @@ async fn make(
         Some(Err(error)) => return Err(unanswered(context, entry, error, what())),
         None => return Err(StartError::Stopping),
     };
-    let run = Run::created(&answer.container_id, attempt, &sandbox_id, backoff);
+    let run = Run::created(&id, attempt, &sandbox_id, backoff);
     let id = Arc::clone(&run.id);
     if let Some(container) = entry.lock().container(name) {
         container.begin(run);
@@ -257,7 +270,7 @@ async fn prepare(
     };
     blocking(work).await.map_err(|error| match error {
         RuntimeError::Unsupported { .. } => StartError::Runtime(error),
-        other => StartError::Trouble("CreateContainerConfigError", chain(&other)),
+        other => StartError::Trouble("CreateContainerConfigError", error_chain(&other)),
     })
 }
 
@@ -312,18 +325,6 @@ fn unanswered(context: &Context, entry: &PodEntry, error: CallError, what: Strin
     entry.lock().unsure = true;
     health::note_unreachable(context, &error);
     StartError::Runtime(error.during(what))
-}
-
-/// An error with its causes, for a status.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 impl From<RuntimeError> for StartError {

@@ -42,7 +42,7 @@ fn one(
     initialized: bool,
 ) -> ContainerStatus {
     let run = container.run.as_ref();
-    let end = run.and_then(|run| run.end.as_ref());
+    let end = run.filter(|run| !run.is_undone()).and_then(|run| run.end.as_ref());
     let will_restart = end.is_some_and(|end| restart.applies_to(end.exit.exit_code));
     let waits = matches!(seen, Some(Seen::Ended { wait, .. }) if !wait.is_zero());
     let trouble = container.trouble.as_ref().filter(|_| !state.stopping);

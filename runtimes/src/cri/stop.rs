@@ -14,17 +14,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer};
 
 use super::action::{self, Action, ActionError};
-use super::pod::{Container, PodEntry, PodState, StopRecord};
+use super::pod::{PodEntry, PodState};
 use super::{Context, list, spec};
+use crate::stopping;
 
 mod container;
-
-/// The longest time before the end at which a sidecar that still waits is asked to end.
-const LAST_CALL: Duration = Duration::from_secs(2);
 
 /// The exit code of a container that SIGKILL ended.
 const KILLED: i32 = 137;
@@ -163,13 +161,11 @@ async fn end_targets(
             targets.retain(|target| !record.names.contains(&target.name));
         }
         for target in &targets {
-            if !record.names.contains(&target.name) {
-                record.names.push(Arc::clone(&target.name));
-            }
+            record.add(&target.name);
         }
         targets
     };
-    let last_call = (grace.remaining() / 4).min(LAST_CALL);
+    let last_call = stopping::last_call(grace);
     let ends =
         targets.into_iter().map(|target| end_one(context, entry, target, grace.clone(), last_call));
     // All are awaited also when one fails: its error must not keep another from its grace.
@@ -216,7 +212,7 @@ async fn end_one(
         if target.waits_for_others {
             tokio::select! {
                 () = turn(entry, &target.name) => {}
-                () = last_call_of(grace.clone(), last_call) => {}
+                () = stopping::last_call_of(grace.clone(), last_call) => {}
             }
         }
     };
@@ -257,43 +253,23 @@ async fn pre_stop(
 
 /// Resolves when a sidecar may go: no regular container runs, nor a sidecar that started after it.
 async fn turn(entry: &PodEntry, name: &str) {
-    let is_in_the_way = |state: &PodState| {
-        let mut later = state.containers.iter().skip_while(|c| &*c.name != name).skip(1);
-        let before = state.containers.iter().take_while(|c| &*c.name != name);
-        let mut before = before.filter(|c| c.kind != ContainerKind::Sidecar);
-        later.any(Container::is_running) || before.any(Container::is_running)
+    let is_needed = |state: &PodState| {
+        let all = state.containers.iter().map(|c| (&*c.name, c.kind, c.is_running()));
+        stopping::is_needed(name, all)
     };
-    entry.wait_for(|state| (!is_in_the_way(state)).then_some(())).await;
-}
-
-/// Resolves `before` the end of the grace, following every shortening.
-async fn last_call_of(mut grace: Grace, before: Duration) {
-    loop {
-        let at = grace.kill_at().checked_sub(before).unwrap_or_else(Instant::now);
-        tokio::select! {
-            () = sleep_until(at) => return,
-            () = grace.changed() => {}
-        }
-    }
+    entry.wait_for(|state| (!is_needed(state)).then_some(())).await;
 }
 
 /// How it went, from what every stop of this pod noted.
 fn finish(state: &mut PodState) -> PodStopped {
-    let mut record: StopRecord = state.stop.clone().unwrap_or_default();
-    if !record.names.is_empty() {
-        record.stopped_at.get_or_insert_with(Instant::now);
-    }
-    state.stop = Some(record.clone());
-    let containers = record
-        .names
-        .iter()
-        .filter_map(|name| {
-            let run = state.container(name)?.run.as_ref()?;
-            let exit_code = run.end.as_ref().map_or(KILLED, |end| end.exit.exit_code);
-            // One that ended by itself while it was about to be killed was not.
-            let forced = run.forced && exit_code == KILLED;
-            Some(StoppedContainer { name: Arc::clone(name), exit_code, forced })
-        })
-        .collect();
-    PodStopped { signalled_at: record.signalled_at, stopped_at: record.stopped_at, containers }
+    let mut record = state.stop.take().unwrap_or_default();
+    let stopped = record.finish(|name| {
+        let run = state.container(name)?.run.as_ref()?;
+        let exit_code = run.end.as_ref().map_or(KILLED, |end| end.exit.exit_code);
+        // One that ended by itself while it was about to be killed was not.
+        let forced = run.forced && exit_code == KILLED;
+        Some(StoppedContainer { name: Arc::clone(name), exit_code, forced })
+    });
+    state.stop = Some(record);
+    stopped
 }

@@ -12,6 +12,7 @@ use winddown_shared::{Pod, PodUid, Quantity, RuntimeError};
 
 use super::config::CriConfig;
 use super::{caused, dirs, failed, mounts as mount_points, spec};
+use crate::mount_table;
 
 mod mount;
 
@@ -36,6 +37,23 @@ pub(super) fn prepare(config: &CriConfig, pod: &Pod) -> Result<(), RuntimeError>
         }
     }
     Ok(())
+}
+
+/// Whether something may be mounted below the pod's directory, as far as its spec tells.
+pub(super) fn may_mount(pod: &Pod) -> bool {
+    let Some(spec) = pod.spec.as_ref() else { return false };
+    let in_memory = |v: &k8s::Volume| {
+        v.empty_dir.as_ref().is_some_and(|empty| empty.medium.as_deref() == Some("Memory"))
+    };
+    let leaves_mounts = |m: &k8s::VolumeMount| {
+        let is_part = |path: &Option<String>| path.as_deref().is_some_and(|p| !p.is_empty());
+        is_part(&m.sub_path)
+            || is_part(&m.sub_path_expr)
+            || m.mount_propagation.as_deref() == Some("Bidirectional")
+    };
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    spec.volumes.iter().flatten().any(in_memory)
+        || containers.flat_map(|c| c.volume_mounts.iter().flatten()).any(leaves_mounts)
 }
 
 /// Makes what one run of a container needs: its log's directory, its termination message file, and the
@@ -221,17 +239,17 @@ pub(super) fn remove(
     if !dirs::is_safe(uid.as_str()) {
         return Err(failed(format!("{uid} cannot be the name of a directory")));
     }
-    remove_all(&dirs::memory(config, uid))?;
-    remove_all(&path)
+    remove_all(&config.proc_root, &dirs::memory(config, uid))?;
+    remove_all(&config.proc_root, &path)
 }
 
 /// Removes a directory tree in which nothing is mounted: what is bound there may be the node's own.
 ///
 /// # Errors
 /// Something is still mounted there, or cannot be removed.
-pub(super) fn remove_all(path: &Path) -> Result<(), RuntimeError> {
+pub(super) fn remove_all(proc_root: &Path, path: &Path) -> Result<(), RuntimeError> {
     let cannot = |e| caused(format!("cannot remove {}", path.display()), e);
-    if let Some(mounted) = mount_points::below(path).map_err(cannot)?.first() {
+    if let Some(mounted) = mount_table::below(proc_root, path).map_err(cannot)?.first() {
         let what = format!(
             "cannot remove {}: something is mounted at {}",
             path.display(),

@@ -151,9 +151,15 @@ fn what_is_not_known_here_is_refused_by_its_field() {
 }
 
 #[test]
-fn an_address_that_is_not_configured_is_refused_and_not_left_empty() {
-    let spec = container(&json!({"env": [
-        {"name": "V", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]}));
-    let error = environment(&pod(), &spec, &NodeFacts { address: None, ..node() }).unwrap_err();
-    assert!(error.to_string().contains("not configured"), "{error}");
+fn an_address_that_is_not_known_is_refused_and_not_left_empty() {
+    let error = address_value("status.podIP", None).unwrap_err();
+    assert!(error.starts_with("status.podIP is not known"), "{error}");
+}
+
+#[test]
+fn the_address_that_is_configured_goes_before_the_one_that_is_found() {
+    assert_eq!(node().host_address(), node().address);
+    let found = NodeFacts { address: None, ..node() }.host_address();
+    assert!(found.is_none_or(|ip| !ip.is_loopback() && !ip.is_unspecified()), "{found:?}");
+    assert_eq!(NodeFacts { address: None, ..node() }.host_address(), found, "it stays");
 }

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::{ContainerKind, Pod, QosClass, RuntimeError};
+use winddown_shared::{ContainerKind, Pod, RuntimeError};
 
 use super::config::ProcessConfig;
 use super::order::{Command, LogTarget, MessageSource, Order};
 use super::procfs::{CONTAINER_MARK, POD_MARK};
 use super::record;
 use crate::environment::{command_line, environment};
+use crate::oom_score::oom_score_adj;
 
 /// Tells the container where to write its termination message: without a mount namespace there is no
 /// `/dev/termination-log` of its own.
@@ -116,24 +117,4 @@ pub(crate) fn parse_signal(name: &str) -> Option<rustix::process::Signal> {
 pub(crate) fn kind(pod: &Pod, name: &str) -> ContainerKind {
     let init = pod.spec.as_ref().and_then(|s| s.init_containers.as_deref()).unwrap_or_default();
     init.iter().find(|c| c.name == name).map_or(ContainerKind::Regular, crate::plan::kind_of_init)
-}
-
-/// The kubelet's rule: guaranteed pods last, best effort first, the rest by what share of the node's
-/// memory they asked for.
-fn oom_score_adj(pod: &Pod, container: &api::Container, node_memory: i64) -> i16 {
-    match pod.qos() {
-        _ if pod.is_node_critical() => -997,
-        QosClass::Guaranteed => -997,
-        QosClass::BestEffort => 1000,
-        QosClass::Burstable => {
-            let request = container
-                .resources
-                .as_ref()
-                .and_then(|r| r.requests.as_ref()?.get("memory"))
-                .and_then(|q| q.0.parse::<winddown_shared::Quantity>().ok())
-                .map_or(0, winddown_shared::Quantity::value);
-            let share = request.saturating_mul(1000) / node_memory.max(1);
-            i16::try_from((1000 - share).clamp(3, 999)).unwrap_or(999)
-        }
-    }
 }

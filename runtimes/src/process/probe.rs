@@ -11,7 +11,6 @@
 //! One task per container that has probes; it sleeps between them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::time::{sleep, timeout};
@@ -22,26 +21,14 @@ use super::order::Command;
 use super::pod::{PodEntry, Run};
 use super::{Context, launch};
 use crate::environment::NodeFacts;
+use crate::probing::{Schedule, Verdict};
 
 /// One probe.
 #[derive(Clone, Debug)]
 struct Probe {
     handler: Handler,
-    initial_delay: Duration,
-    period: Duration,
-    timeout: Duration,
+    schedule: Schedule,
     verdict: Verdict,
-}
-
-/// What the last results of a probe add up to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Verdict {
-    /// Results in a row that make it well.
-    successes: u32,
-    /// Results in a row that make it bad.
-    failures: u32,
-    well: u32,
-    bad: u32,
 }
 
 /// What the probing task works on.
@@ -118,13 +105,13 @@ impl Probed {
 
     async fn watch_readiness(&self, probe: Option<Probe>) {
         let Some(mut probe) = probe else { return };
-        sleep(probe.initial_delay).await;
+        sleep(probe.schedule.initial_delay).await;
         loop {
             let verdict = self.once(&mut probe).await;
             if let Some(well) = verdict {
                 self.note(|run| run.ready = well);
             }
-            sleep(probe.period).await;
+            sleep(probe.schedule.period).await;
         }
     }
 
@@ -136,7 +123,7 @@ impl Probed {
     /// Asks until the container fails (then it is to be restarted) or, if `or_well`, is well. True
     /// in the latter case.
     async fn until(&self, probe: &mut Probe, or_well: bool) -> bool {
-        sleep(probe.initial_delay).await;
+        sleep(probe.schedule.initial_delay).await;
         loop {
             match self.once(probe).await {
                 Some(false) => {
@@ -144,14 +131,14 @@ impl Probed {
                     return false;
                 }
                 Some(true) if or_well => return true,
-                _ => sleep(probe.period).await,
+                _ => sleep(probe.schedule.period).await,
             }
         }
     }
 
     async fn once(&self, probe: &mut Probe) -> Option<bool> {
         let asked = hook::run(&self.context, &probe.handler, self.command.clone());
-        let well = matches!(timeout(probe.timeout, asked).await, Ok(Ok(())));
+        let well = matches!(timeout(probe.schedule.timeout, asked).await, Ok(Ok(())));
         probe.verdict.count(well)
     }
 
@@ -195,58 +182,10 @@ impl Probe {
             tcp_socket: probe.tcp_socket.clone(),
             sleep: None,
         };
-        let seconds = |given: Option<i32>, default: u64| {
-            Duration::from_secs(given.and_then(|s| u64::try_from(s).ok()).unwrap_or(default))
-        };
-        let times = |given: Option<i32>, default: u32| {
-            given.and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0).unwrap_or(default)
-        };
         Some(Self {
             handler: Handler::of(&handler, container, node)?,
-            initial_delay: seconds(probe.initial_delay_seconds, 0),
-            period: seconds(probe.period_seconds, 10).max(Duration::from_secs(1)),
-            timeout: seconds(probe.timeout_seconds, 1).max(Duration::from_secs(1)),
-            verdict: Verdict {
-                successes: times(probe.success_threshold, 1),
-                failures: times(probe.failure_threshold, 3),
-                well: 0,
-                bad: 0,
-            },
+            schedule: Schedule::of(probe),
+            verdict: Verdict::of(probe),
         })
-    }
-}
-
-// === impl Verdict ===
-
-impl Verdict {
-    /// Counts a result. Says what the container is once enough results in a row agree.
-    fn count(&mut self, well: bool) -> Option<bool> {
-        if well {
-            (self.well, self.bad) = (self.well.saturating_add(1), 0);
-            (self.well >= self.successes).then_some(true)
-        } else {
-            (self.well, self.bad) = (0, self.bad.saturating_add(1));
-            (self.bad >= self.failures).then_some(false)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Verdict;
-
-    #[test]
-    fn a_verdict_needs_enough_results_in_a_row() {
-        let mut verdict = Verdict { successes: 2, failures: 3, well: 0, bad: 0 };
-        let results = "++--+---+-++";
-        let said: String = results
-            .chars()
-            .map(|c| match verdict.count(c == '+') {
-                Some(true) => 'W',
-                Some(false) => 'B',
-                None => '.',
-            })
-            .collect();
-        assert_eq!(said, ".W.....B...W");
     }
 }

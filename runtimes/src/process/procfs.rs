@@ -169,7 +169,8 @@ pub(crate) fn is_alive(proc_root: &Path, pid: i32) -> bool {
     matches!(stat(proc_root, pid), Ok(Some(s)) if s.state != 'Z' && s.state != 'X')
 }
 
-fn pids(proc_root: &Path) -> impl Iterator<Item = i32> {
+/// Pids of all processes there are.
+pub(crate) fn pids(proc_root: &Path) -> impl Iterator<Item = i32> {
     std::fs::read_dir(proc_root)
         .into_iter()
         .flatten()

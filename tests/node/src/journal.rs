@@ -1,6 +1,9 @@
 //! The node's journal, entry by entry.
 
+use std::process::Stdio;
+
 use serde_json::Value;
+use tokio::process::{Child, Command};
 
 use crate::{Node, NodeError};
 
@@ -18,6 +21,50 @@ pub struct JournalEntry {
 }
 
 impl Node {
+    /// What `journalctl` prints of the node's journal, on or off, with further arguments.
+    ///
+    /// # Errors
+    /// [`NodeError::Start`] or [`NodeError::Command`] when the journal cannot be read.
+    pub async fn journal(&self, args: &[&str]) -> Result<String, NodeError> {
+        let journal = self.host_path("/var/log/journal");
+        let output = Command::new("journalctl")
+            .arg("--directory")
+            .arg(journal)
+            .args(["--no-pager", "--quiet"])
+            .args(args)
+            .output()
+            .await
+            .map_err(|source| NodeError::Start { program: "journalctl".to_owned(), source })?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(NodeError::Command {
+            command: format!("journalctl {}", args.join(" ")),
+            status: output.status,
+            stdout: String::new(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+
+    /// The journal's entries from now on, as JSON lines on the standard output of a process that
+    /// runs until it is dropped. The node must be on.
+    ///
+    /// # Errors
+    /// [`NodeError::Start`].
+    pub fn follow_journal(&self, args: &[&str]) -> Result<Child, NodeError> {
+        Command::new("journalctl")
+            .arg("--directory")
+            .arg(self.host_path("/var/log/journal"))
+            .args(["--quiet", "--follow", "--lines=0", "--output=json"])
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|source| NodeError::Start { program: "journalctl".to_owned(), source })
+    }
+
     /// The journal's entries, oldest first, with further arguments for `journalctl`. Works on a
     /// node that is off, too.
     ///

@@ -22,12 +22,13 @@ mod image;
 mod journal;
 mod node;
 mod pods;
+pub mod reboots;
 pub mod scenario;
 mod skip;
 
 pub use base::{Base, Flavour, Unavailable, agent_binary};
 pub use image::{IMAGE, IMAGE_WITH_ODD_SIGNAL};
 pub use journal::JournalEntry;
-pub use node::{Node, NodeError, Output};
-pub use pods::{PodLog, TestPod, install_pods, read_pod_log};
+pub use node::{Dialer, Node, NodeError, Output, Process};
+pub use pods::{Manner, PodLog, TestPod, install_pods, read_pod_log, remove_pods};
 pub use skip::{Skipped, base_or_skip};

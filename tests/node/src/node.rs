@@ -3,6 +3,8 @@
 mod error;
 mod layout;
 mod machine;
+mod network;
+mod process;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +13,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{Base, cgroup};
@@ -19,6 +21,8 @@ use crate::{Base, cgroup};
 pub use error::NodeError;
 use layout::{Layout, in_root};
 use machine::Machine;
+pub use network::Dialer;
+pub use process::Process;
 
 /// How long a boot may take: it needs 0.3 s on an idle machine.
 const BOOT: Duration = Duration::from_secs(30);
@@ -51,6 +55,9 @@ pub struct Node {
 // === impl Node ===
 
 impl Node {
+    /// What nspawn exits with when the node asked for a reboot.
+    pub const REBOOTED: i32 = 133;
+
     /// Lays out a node's files over `base`, without booting it.
     ///
     /// # Errors
@@ -130,6 +137,12 @@ impl Node {
         self.machine.as_ref()?.host_pid(pid)
     }
 
+    /// The node's process that was started with exactly these arguments, if there is one now.
+    #[must_use]
+    pub fn process(&self, argv: &[&str]) -> Option<Process> {
+        Process::of(self.machine.as_ref()?.host_pid_of(argv)?)
+    }
+
     /// What the node is laid over.
     pub(crate) fn base(&self) -> &Base {
         &self.base
@@ -187,6 +200,19 @@ impl Node {
         Ok(command)
     }
 
+    /// The way to what listens in the node.
+    ///
+    /// # Errors
+    /// [`NodeError::Off`], [`NodeError::File`].
+    pub fn dialer(&self) -> Result<Dialer, NodeError> {
+        let leader = self.machine.as_ref().and_then(Machine::leader).ok_or(NodeError::Off)?;
+        let leader = leader.to_string();
+        Dialer::of(&leader).map_err(|source| NodeError::File {
+            path: format!("/proc/{leader}/ns/net").into(),
+            source,
+        })
+    }
+
     /// Waits until `condition` holds; `what` names it in the error.
     ///
     /// # Errors
@@ -207,22 +233,26 @@ impl Node {
         Ok(start.elapsed())
     }
 
-    /// Waits until the node has switched itself off.
+    /// Waits until the node has switched itself off. Returns how: [`Self::REBOOTED`] is the exit
+    /// code of a node that wants to be started again, 0 that of one that is off or halted.
     ///
     /// # Errors
     /// [`NodeError::TimedOut`] leaves the node as it is; [`NodeError::Off`] when it was off before.
-    pub async fn wait_off(&mut self, limit: Duration) -> Result<(), NodeError> {
+    pub async fn wait_off(&mut self, limit: Duration) -> Result<ExitStatus, NodeError> {
         let start = Instant::now();
         let machine = self.machine.as_mut().ok_or(NodeError::Off)?;
-        while machine.ended().is_none() {
+        let status = loop {
+            if let Some(status) = machine.ended() {
+                break status;
+            }
             if start.elapsed() > limit {
                 return Err(NodeError::TimedOut { what: "the node to switch off".into(), limit });
             }
             sleep(POLL).await;
-        }
+        };
         self.machine = None;
         cgroup::remove_everywhere(&self.name);
-        Ok(())
+        Ok(status)
     }
 
     /// Cuts the node's power: everything in it is gone at once. Does nothing to a node that is off.
@@ -285,50 +315,6 @@ impl Node {
         })
     }
 
-    /// What `journalctl` prints of the node's journal, on or off, with further arguments.
-    ///
-    /// # Errors
-    /// [`NodeError::Start`] or [`NodeError::Command`] when the journal cannot be read.
-    pub async fn journal(&self, args: &[&str]) -> Result<String, NodeError> {
-        let journal = self.host_path("/var/log/journal");
-        let output = Command::new("journalctl")
-            .arg("--directory")
-            .arg(journal)
-            .args(["--no-pager", "--quiet"])
-            .args(args)
-            .output()
-            .await
-            .map_err(|source| NodeError::Start { program: "journalctl".to_owned(), source })?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        Err(NodeError::Command {
-            command: format!("journalctl {}", args.join(" ")),
-            status: output.status,
-            stdout: String::new(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        })
-    }
-
-    /// The journal's entries from now on, as JSON lines on the standard output of a process that
-    /// runs until it is dropped. The node must be on.
-    ///
-    /// # Errors
-    /// [`NodeError::Start`].
-    pub fn follow_journal(&self, args: &[&str]) -> Result<Child, NodeError> {
-        Command::new("journalctl")
-            .arg("--directory")
-            .arg(self.host_path("/var/log/journal"))
-            .args(["--quiet", "--follow", "--lines=0", "--output=json"])
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|source| NodeError::Start { program: "journalctl".to_owned(), source })
-    }
-
     /// What the node printed on its console since it was created.
     #[must_use]
     pub fn console(&self) -> String {
@@ -355,14 +341,16 @@ impl Node {
         }
     }
 
-    /// Where the host finds a file of the node.
     /// Where a file of the node is written: never into the base that nodes share.
     fn written_path(&self, path: &str) -> PathBuf {
         let root = self.machine.as_ref().and_then(Machine::root);
         in_root(&root.unwrap_or_else(|| self.layout.written(self.dir.path())), path)
     }
 
-    fn host_path(&self, path: &str) -> PathBuf {
+    /// Where the host finds a file of the node, on or off. `path` is absolute and passes no symbolic
+    /// link. While the node is on, a socket can be connected to under this path.
+    #[must_use]
+    pub fn host_path(&self, path: &str) -> PathBuf {
         match self.machine.as_ref().and_then(Machine::root) {
             Some(root) => in_root(&root, path),
             None => self.layout.find(&self.base, self.dir.path(), path),

@@ -15,7 +15,9 @@ log=/var/log/pods-under-test/$1 stop=$2
 # The path matters: the shell of busybox would take its own date, which counts seconds.
 say() { echo "$1 $(/bin/date +%s%N) $$" >>"$log"; }
 trap 'say TERM; kill $child; sleep "$stop"; say EXIT; exit 0' TERM
+[ "$3" != deaf ] || trap 'say TERM' TERM
 say START
+[ "$3" != stuck ] || kill -STOP $$
 while :; do
     sleep 3600 &
     child=$!
@@ -38,6 +40,20 @@ pub struct TestPod {
     pub image: Option<String>,
     /// `spec.securityContext.runAsUser`, for a pod that is not root.
     pub user: Option<u32>,
+    /// What it does about SIGTERM.
+    pub manner: Manner,
+}
+
+/// What a pod does about SIGTERM.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// It ends, when it has taken its time.
+    #[default]
+    Willing,
+    /// It writes it down and goes on: SIGKILL has to come.
+    Deaf,
+    /// It hangs from its start, and so does not even hear it.
+    Stuck,
 }
 
 /// What a pod wrote down. Times are nanoseconds since 1970, by the clock that node and host share.
@@ -57,7 +73,15 @@ impl TestPod {
     /// A pod that stops in `stop_ms`, well inside its own grace of 30 s.
     #[must_use]
     pub fn new(name: impl Into<String>, priority: i32, stop_ms: u32) -> Self {
-        Self { name: name.into(), priority, stop_ms, grace_seconds: 30, image: None, user: None }
+        Self {
+            name: name.into(),
+            priority,
+            stop_ms,
+            grace_seconds: 30,
+            image: None,
+            user: None,
+            manner: Manner::Willing,
+        }
     }
 
     /// The same pod in a container: of its image, or else of the one for all.
@@ -66,14 +90,25 @@ impl TestPod {
         Self { image: self.image.or_else(|| Some(IMAGE.to_owned())), ..self }
     }
 
+    /// What it runs.
+    #[must_use]
+    pub fn command(&self) -> [String; 5] {
+        let seconds = f64::from(self.stop_ms) / 1000.0;
+        let manner = match self.manner {
+            Manner::Willing => "willing",
+            Manner::Deaf => "deaf",
+            Manner::Stuck => "stuck",
+        };
+        ["/bin/sh", SCRIPT, &self.name, &seconds.to_string(), manner].map(str::to_owned)
+    }
+
     /// Its manifest, as JSON, which is YAML too.
     #[must_use]
     pub fn manifest(&self) -> String {
-        let seconds = f64::from(self.stop_ms) / 1000.0;
         let mut container = serde_json::json!({
             "name": "main",
             "image": self.image.as_deref().unwrap_or("host"),
-            "command": ["/bin/sh", SCRIPT, self.name, seconds.to_string()],
+            "command": self.command(),
         });
         let mut spec = serde_json::json!({
             "hostNetwork": true,
@@ -126,6 +161,18 @@ impl PodLog {
         }
         log
     }
+}
+
+/// Takes all pods and what they wrote down out of a node that is off.
+///
+/// # Errors
+/// [`NodeError::File`].
+pub fn remove_pods(node: &Node) -> Result<(), NodeError> {
+    for path in ["/etc/winddown/pods", LOGS] {
+        let path = node.host_path(path);
+        std::fs::remove_dir_all(&path).map_err(|source| NodeError::File { path, source })?;
+    }
+    Ok(())
 }
 
 /// Puts the pods' script into the node and a manifest for each into its manifests folder.

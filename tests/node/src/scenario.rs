@@ -2,15 +2,21 @@
 //!
 //! Everything here fails with a text for whoever reads the test's output.
 
+mod outcome;
+mod setup;
+
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::{
-    Flavour, Node, PodLog, TestPod, agent_binary, base_or_skip, install_pods, read_pod_log,
+    Flavour, Node, PodLog, Process, TestPod, agent_binary, base_or_skip, install_pods, read_pod_log,
 };
+
+pub use setup::{GROUPS, Setup, seven_pods, twenty_pods};
 
 /// What tests and their pieces return.
 pub type TestResult<T = ()> = Result<T, Box<dyn Error>>;
@@ -21,24 +27,6 @@ pub const SOON: Duration = Duration::from_secs(20);
 const STARTED: Duration = Duration::from_secs(45);
 /// How long the lock may be away.
 pub const LOCK_BACK: Duration = Duration::from_secs(1);
-/// How far apart the pods of one group may be asked: each writes it down with a program of its own.
-const SPREAD: Duration = Duration::from_millis(500);
-/// The priorities of the pods' three groups, in the order in which they end.
-pub const GROUPS: [i32; 3] = [0, 1000, 2_000_000_000];
-
-const CONFIG: &str = "\
-apiVersion: winddown.dev/v1alpha1
-kind: Configuration
-runtime: @RUNTIME@
-shutdownGracePeriodByPodPriority:
-- priority: 0
-  shutdownGracePeriodSeconds: 6
-- priority: 1000
-  shutdownGracePeriodSeconds: 4
-- priority: 2000000000
-  shutdownGracePeriodSeconds: 4
-";
-
 /// A node with winddown installed and pods to run.
 #[derive(Debug)]
 pub struct Scenario {
@@ -57,9 +45,18 @@ impl Scenario {
 
     /// As [`Self::installed`], with other pods.
     pub async fn installed_with(test: &str, pods: Vec<TestPod>) -> TestResult<Option<Self>> {
+        Self::installed_as(test, pods, &Setup::default()).await
+    }
+
+    /// As [`Self::installed`], with other pods and another configuration.
+    pub async fn installed_as(
+        test: &str,
+        pods: Vec<TestPod>,
+        setup: &Setup,
+    ) -> TestResult<Option<Self>> {
         let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
         let node = Node::boot(&base).await?;
-        Self::install(node, pods, "process").await.map(Some)
+        Self::install(node, pods, "process", setup).await.map(Some)
     }
 
     /// A node with containerd, the images it needs, winddown for it, and pods in containers. The
@@ -71,13 +68,17 @@ impl Scenario {
         node.start().await?;
         node.import_images().await?;
         let pods = pods.into_iter().map(TestPod::in_container).collect();
-        Self::install(node, pods, "cri").await.map(Some)
+        Self::install(node, pods, "cri", &Setup::default()).await.map(Some)
     }
 
-    async fn install(node: Node, pods: Vec<TestPod>, runtime: &str) -> TestResult<Self> {
+    async fn install(
+        node: Node,
+        pods: Vec<TestPod>,
+        runtime: &str,
+        setup: &Setup,
+    ) -> TestResult<Self> {
         let agent = agent_binary().await?;
-        let config = CONFIG.replace("@RUNTIME@", runtime);
-        node.write("/etc/winddown/config.yaml", config, 0o644)?;
+        node.write("/etc/winddown/config.yaml", setup.config(runtime), 0o644)?;
         install_pods(&node, &pods)?;
         node.install(&agent, "/opt/winddown")?;
         node.run(&["/opt/winddown", "install", "--runtime", runtime]).await?;
@@ -145,6 +146,17 @@ impl Scenario {
             })
         };
         Ok(self.node.wait_until("a new agent with the lock", SOON, changed).await?)
+    }
+
+    /// The agent's process, once there is one.
+    pub async fn agent(&self) -> TestResult<Process> {
+        let mut found = None;
+        let there = async || {
+            found = self.node.process(&["/usr/bin/winddown", "agent"]);
+            found.is_some()
+        };
+        self.node.wait_until("the agent's process", SOON, there).await?;
+        Ok(found.ok_or("the agent has no process")?)
     }
 
     /// Waits until the first pod was asked to end.
@@ -224,85 +236,10 @@ impl Scenario {
         of_group.map(|pod| logs[&pod.name].clone()).collect()
     }
 
-    /// As [`Self::assert_ended_within`], with every pod asked once and no time to speak of between
-    /// the groups.
-    pub fn assert_ended_in_order(&self) -> TestResult<(u64, u64)> {
-        for (name, log) in self.logs() {
-            assert_eq!(log.terms.len(), 1, "{name}: {log:?}");
-        }
-        self.assert_ended_within(Duration::from_millis(500))
-    }
-
-    /// Fails unless every pod was asked, ended by itself, and every group waited for the one
-    /// before it and then for no longer than `gap`. Returns the first request and the last exit,
-    /// in nanoseconds since 1970.
-    pub fn assert_ended_within(&self, gap: Duration) -> TestResult<(u64, u64)> {
-        for (name, log) in self.logs() {
-            assert_eq!(log.starts.len(), 1, "{name} was started again: {log:?}");
-            assert_eq!(log.exits.len(), 1, "{name} did not end by itself: {log:?}");
-        }
-        let mut spans = Vec::new();
-        for priority in GROUPS {
-            let group = self.group(priority);
-            let terms = group.iter().filter_map(|log| log.terms.first().copied());
-            let first = terms.clone().min().ok_or("an empty group")?;
-            let spread = Duration::from_nanos(terms.max().unwrap_or(first) - first);
-            assert!(spread < SPREAD.max(gap), "group {priority} was asked over {spread:?}");
-            let exit = group.iter().flat_map(|log| log.exits.iter().copied()).max();
-            spans.push((first, exit.ok_or("nobody exited")?));
-        }
-        for (before, after) in spans.iter().zip(&spans[1..]) {
-            assert!(after.0 >= before.1, "a group began before the one before it had ended");
-            let waited = Duration::from_nanos(after.0 - before.1);
-            println!("gap between groups: {waited:?}");
-            assert!(waited < gap, "{waited:?} passed between two groups");
-        }
-        Ok((spans[0].0, spans[2].1))
-    }
-
-    /// How long the lock was held after `last_exit`, the end of the last pod; fails if it was
-    /// released before.
-    pub async fn lock_outlived(&self, last_exit: u64) -> TestResult<Duration> {
-        let released = self.lock_released_at().await?;
-        assert!(released >= last_exit, "the lock was released before the last pod's exit");
-        Ok(Duration::from_nanos(released - last_exit))
-    }
-
-    /// When logind went on with the power-off, in nanoseconds since 1970.
-    pub async fn lock_released_at(&self) -> TestResult<u64> {
-        // logind says this when no delay lock is left or its patience is over, and not before.
-        let said = self.node.journal_entries(&["--unit=systemd-logind"]).await?;
-        let entry = said.into_iter().find(|e| e.message.starts_with("System is powering down"));
-        Ok(entry.ok_or("logind never powered the node down")?.at)
-    }
-
-    /// Switches the node on again and asks how its last shutdown went.
-    pub async fn report_after_next_boot(&mut self) -> TestResult<Value> {
-        self.node.start().await?;
-        let ready = async || self.text(&["report"]).await.is_ok();
-        self.node.wait_until("the report", SOON, ready).await?;
-        Ok(serde_json::from_str(&self.text(&["report", "-o", "json"]).await?)?)
-    }
-
-    /// Fails if systemd had to use force on anything, or waited for something in vain.
-    pub async fn assert_systemd_killed_nothing(&self) -> TestResult {
-        self.assert_systemd_killed_nothing_but(&[]).await
-    }
-
-    /// As [`Self::assert_systemd_killed_nothing`], passing over what contains one of `expected`.
-    pub async fn assert_systemd_killed_nothing_but(&self, expected: &[&str]) -> TestResult {
-        for entry in self.node.journal_entries(&["_PID=1"]).await? {
-            let says = |signs: &[&str]| signs.iter().any(|sign| entry.message.contains(sign));
-            let forced = says(&["Killing process", "SIGKILL", "timed out", "Failed with result"]);
-            assert!(!forced || says(expected), "systemd said of {}: {}", entry.unit, entry.message);
-        }
-        Ok(())
-    }
-
-    /// Waits until the node has switched itself off.
-    pub async fn wait_off(&mut self, limit: Duration) -> TestResult {
+    /// Waits until the node has switched itself off, and says how: 0 for off, 133 for a reboot.
+    pub async fn wait_off(&mut self, limit: Duration) -> TestResult<ExitStatus> {
         match self.node.wait_off(limit).await {
-            Ok(()) => Ok(()),
+            Ok(status) => Ok(status),
             Err(error) => {
                 let journal = self.node.journal(&["--lines=60"]).await.unwrap_or_default();
                 Err(format!("{error}\n{journal}").into())
@@ -316,13 +253,4 @@ impl Scenario {
         self.node.run(&["systemctl", "poweroff"]).await?;
         Ok(now)
     }
-}
-
-/// Ten ordinary pods, six of a higher priority, four critical ones. The slowest of each group
-/// decides how long the group takes: 1.2 s, 0.5 s, 0.4 s.
-pub fn twenty_pods() -> Vec<TestPod> {
-    let ordinary = (0..10).map(|n| TestPod::new(format!("web-{n}"), 0, 300 + 100 * n));
-    let queues = (0..6).map(|n| TestPod::new(format!("queue-{n}"), 1000, 500));
-    let critical = (0..4).map(|n| TestPod::new(format!("agent-{n}"), 2_000_000_000, 400));
-    ordinary.chain(queues).chain(critical).collect()
 }

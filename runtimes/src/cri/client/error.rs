@@ -76,6 +76,24 @@ impl CallError {
         self.code() == Some(Code::DeadlineExceeded)
     }
 
+    /// The name of what was to be made is taken. Neither containerd nor CRI-O has a code for it.
+    pub(crate) fn is_name_taken(&self) -> bool {
+        self.says(&["is reserved for", "name is reserved"])
+    }
+
+    /// The container is not in a state to be started in: somebody else's start is under way, or was.
+    /// Neither containerd nor CRI-O has a code for it.
+    pub(crate) fn is_wrong_state(&self) -> bool {
+        self.says(&["already in starting state", "is in CONTAINER_", "is not in created state"])
+    }
+
+    fn says(&self, words: &[&str]) -> bool {
+        match self {
+            Self::Refused { status, .. } => words.iter().any(|w| status.message().contains(w)),
+            _ => false,
+        }
+    }
+
     /// For the pod workers, with what was attempted.
     pub(crate) fn during(self, what: impl Into<String>) -> RuntimeError {
         let what = what.into();

@@ -1,5 +1,6 @@
 //! What the fake's containers do.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +9,19 @@ use tokio::sync::Notify;
 /// What a command says.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Act {
-    /// None runs for ever.
-    run: Option<Duration>,
+    run: Until,
     code: i32,
-    /// None ignores being asked.
-    stop: Option<Duration>,
+    stop: Until,
     stop_code: i32,
+}
+
+/// When something comes to its end.
+#[derive(Clone, Debug, PartialEq)]
+enum Until {
+    Never,
+    Over(Duration),
+    /// The file is there.
+    Gate(PathBuf),
 }
 
 /// How a container is told to end.
@@ -24,42 +32,50 @@ pub(super) struct Signals {
 }
 
 impl Act {
-    /// Reads `[any, RUN, CODE, STOP, STOP_CODE]`; what is missing runs for ever and ends at once.
+    /// Reads `[any, RUN, CODE, STOP, STOP_CODE, GATE]`; what is missing runs for ever and ends at once.
     pub(super) fn read(words: &[String]) -> Self {
         let word = |i: usize| words.get(i).map(String::as_str);
-        let seconds = |text: Option<&str>| text?.parse().ok().map(Duration::from_secs_f64);
         let number = |text: Option<&str>| text.and_then(|t| t.parse().ok()).unwrap_or(0);
+        let until = |text: Option<&str>, otherwise: Until| match (text, word(5)) {
+            (Some("gate"), Some(path)) => Until::Gate(path.into()),
+            (Some("never"), _) => Until::Never,
+            (text, _) => {
+                let seconds = text.and_then(|t| t.parse().ok());
+                seconds.map_or(otherwise, |s| Until::Over(Duration::from_secs_f64(s)))
+            }
+        };
         Self {
-            run: seconds(word(1)),
+            run: until(word(1), Until::Never),
             code: number(word(2)),
-            stop: if word(3) == Some("never") {
-                None
-            } else {
-                Some(seconds(word(3)).unwrap_or_default())
-            },
+            stop: until(word(3), Until::Over(Duration::ZERO)),
             stop_code: number(word(4)),
         }
     }
 
     /// Runs to the end and gives the exit code.
     pub(super) async fn run(&self, signals: &Arc<Signals>) -> i32 {
-        let by_itself = async {
-            match self.run {
-                Some(length) => tokio::time::sleep(length).await,
-                None => std::future::pending().await,
-            }
-        };
         let asked = async {
             signals.term.notified().await;
-            match self.stop {
-                Some(length) => tokio::time::sleep(length).await,
-                None => std::future::pending().await,
-            }
+            self.stop.reached().await;
         };
         tokio::select! {
-            () = by_itself => self.code,
+            () = self.run.reached() => self.code,
             () = asked => self.stop_code,
             () = signals.kill.notified() => 137,
+        }
+    }
+}
+
+impl Until {
+    async fn reached(&self) {
+        match self {
+            Self::Never => std::future::pending().await,
+            Self::Over(length) => tokio::time::sleep(*length).await,
+            Self::Gate(path) => {
+                while !path.exists() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
         }
     }
 }

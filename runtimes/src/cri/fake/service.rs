@@ -8,13 +8,12 @@ use std::time::Duration;
 use futures_util::{Stream, StreamExt as _, stream};
 use tonic::{Request, Response, Status};
 
-use super::super::api::image_service_server::ImageService;
 use super::super::api::runtime_service_server::RuntimeService;
 use super::super::api::{self, *};
-use super::Fault;
+use super::{Fault, images};
 use super::world::{Container, World};
 
-type Answer<T> = Result<Response<T>, Status>;
+pub(super) type Answer<T> = Result<Response<T>, Status>;
 
 /// One connection's view of the world.
 #[derive(Clone)]
@@ -25,12 +24,12 @@ impl Service {
         Self(world)
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
+    pub(super) fn world(&self) -> MutexGuard<'_, World> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does a call, or what the script says instead.
-    async fn answer<T>(
+    pub(super) async fn answer<T>(
         &self,
         call: &str,
         about: &str,
@@ -42,13 +41,14 @@ impl Service {
             Some(Fault::Unimplemented) => return Err(Status::unimplemented(format!("no {call}"))),
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::Slow(by)) => tokio::time::sleep(*by).await,
-            Some(Fault::Lost) | None => {}
+            Some(Fault::Lost | Fault::Misreported(_) | Fault::Undone) | None => {}
         }
         let done = deed.await;
-        if fault == Some(Fault::Lost) {
-            std::future::pending::<()>().await;
+        match fault {
+            Some(Fault::Lost) => std::future::pending().await,
+            Some(Fault::Misreported(text)) => Err(Status::unknown(text)),
+            _ => done.map(Response::new),
         }
-        done.map(Response::new)
     }
 
     fn name_of(&self, id: &str) -> String {
@@ -249,6 +249,9 @@ impl RuntimeService for Service {
         request: Request<StartContainerRequest>,
     ) -> Answer<StartContainerResponse> {
         let id = request.into_inner().container_id;
+        if self.world().takes("StartContainer", &Fault::Undone) {
+            self.world().undo(&id);
+        }
         let deed = async {
             World::start(&self.0, &id).map_err(Status::unknown)?;
             Ok(StartContainerResponse {})
@@ -314,6 +317,21 @@ impl RuntimeService for Service {
         self.answer("ContainerStatus", &self.name_of(&id), deed).await
     }
 
+    async fn list_container_stats(
+        &self,
+        request: Request<ListContainerStatsRequest>,
+    ) -> Answer<ListContainerStatsResponse> {
+        let wanted = request.into_inner().filter.unwrap_or_default().label_selector;
+        let deed = async {
+            let world = self.world();
+            let of_ours = |(_, c): &(&String, &Container)| matches(&c.config.labels, &wanted);
+            let running = world.containers.iter().filter(|(_, c)| c.is_running());
+            let stats = running.filter(of_ours).map(|(id, _)| images::stats_of(id)).collect();
+            Ok(ListContainerStatsResponse { stats })
+        };
+        self.answer("ListContainerStats", "", deed).await
+    }
+
     async fn reopen_container_log(
         &self,
         _: Request<ReopenContainerLogRequest>,
@@ -340,37 +358,6 @@ impl RuntimeService for Service {
             Ok(told.boxed())
         };
         self.answer("GetContainerEvents", "", deed).await
-    }
-}
-
-#[tonic::async_trait]
-impl ImageService for Service {
-    async fn image_status(
-        &self,
-        request: Request<ImageStatusRequest>,
-    ) -> Answer<ImageStatusResponse> {
-        let name = request.into_inner().image.unwrap_or_default().image;
-        let deed = async {
-            let image = self.world().has_image(&name).then(|| Image {
-                id: name.clone(),
-                uid: Some(Int64Value { value: 0 }),
-                ..Image::default()
-            });
-            Ok(ImageStatusResponse { image, info: HashMap::default() })
-        };
-        self.answer("ImageStatus", &name, deed).await
-    }
-
-    async fn pull_image(&self, request: Request<PullImageRequest>) -> Answer<PullImageResponse> {
-        let name = request.into_inner().image.unwrap_or_default().image;
-        let deed = async {
-            if !name.starts_with("registry/") {
-                return Err(Status::not_found(format!("{name}: not found")));
-            }
-            self.world().set_image(&name, true);
-            Ok(PullImageResponse { image_ref: name.clone() })
-        };
-        self.answer("PullImage", &name, deed).await
     }
 }
 

@@ -81,6 +81,36 @@ impl World {
         })
     }
 
+    /// Whether this is what goes wrong with the next call of this name; then it does so now.
+    pub(super) fn takes(&mut self, call: &str, fault: &Fault) -> bool {
+        let next = self.faults.iter_mut().find(|(name, left, _)| *left > 0 && *name == call);
+        match next {
+            Some((_, left, scripted)) if scripted == fault => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Gives up the start of a container.
+    pub(super) fn undo(&mut self, id: &str) {
+        let now = self.now();
+        if let Some(container) = self.containers.get_mut(id) {
+            container.status.set_state(api::ContainerState::ContainerExited);
+            container.status.finished_at = now;
+            container.status.exit_code = 128;
+            container.status.reason = "StartError".to_owned();
+        }
+    }
+
+    pub(super) fn give_up_starts(&mut self) {
+        let created = api::ContainerState::ContainerCreated;
+        let all = self.containers.iter().filter(|(_, c)| c.status.state() == created);
+        let ids: Vec<String> = all.map(|(id, _)| id.clone()).collect();
+        ids.iter().for_each(|id| self.undo(id));
+    }
+
     pub(super) fn running(&self) -> Vec<String> {
         let running = self.containers.values().filter(|c| c.is_running());
         running.map(Container::title).collect()
@@ -96,6 +126,10 @@ impl World {
         } else {
             self.images.remove(name);
         }
+    }
+
+    pub(super) fn images(&self) -> impl Iterator<Item = &String> {
+        self.images.iter()
     }
 
     pub(super) fn has_image(&self, name: &str) -> bool {
@@ -189,7 +223,8 @@ impl World {
             let now = state.now();
             let container = state.containers.get_mut(id).ok_or("there is no such container")?;
             if container.status.state() != api::ContainerState::ContainerCreated {
-                return Err("the container is not in state created".to_owned());
+                let state = container.status.state().as_str_name();
+                return Err(format!("container {id} is in {state} state"));
             }
             container.status.set_state(api::ContainerState::ContainerRunning);
             container.status.started_at = now;

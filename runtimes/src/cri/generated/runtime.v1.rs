@@ -624,6 +624,68 @@ pub struct ContainerStatus {
     #[prost(string, tag = "15")]
     pub log_path: ::prost::alloc::string::String,
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ContainerStatsFilter {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(map = "string, string", tag = "3")]
+    pub label_selector: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListContainerStatsRequest {
+    #[prost(message, optional, tag = "1")]
+    pub filter: ::core::option::Option<ContainerStatsFilter>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListContainerStatsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub stats: ::prost::alloc::vec::Vec<ContainerStats>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ContainerStats {
+    #[prost(message, optional, tag = "1")]
+    pub attributes: ::core::option::Option<ContainerAttributes>,
+    #[prost(message, optional, tag = "3")]
+    pub memory: ::core::option::Option<MemoryUsage>,
+    #[prost(message, optional, tag = "4")]
+    pub writable_layer: ::core::option::Option<FilesystemUsage>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ContainerAttributes {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UInt64Value {
+    #[prost(uint64, tag = "1")]
+    pub value: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MemoryUsage {
+    #[prost(int64, tag = "1")]
+    pub timestamp: i64,
+    #[prost(message, optional, tag = "2")]
+    pub working_set_bytes: ::core::option::Option<UInt64Value>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FilesystemUsage {
+    #[prost(int64, tag = "1")]
+    pub timestamp: i64,
+    #[prost(message, optional, tag = "2")]
+    pub fs_id: ::core::option::Option<FilesystemIdentifier>,
+    #[prost(message, optional, tag = "3")]
+    pub used_bytes: ::core::option::Option<UInt64Value>,
+    #[prost(message, optional, tag = "4")]
+    pub inodes_used: ::core::option::Option<UInt64Value>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FilesystemIdentifier {
+    #[prost(string, tag = "1")]
+    pub mountpoint: ::prost::alloc::string::String,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReopenContainerLogRequest {
     #[prost(string, tag = "1")]
@@ -676,6 +738,13 @@ pub struct ImageSpec {
     #[prost(string, tag = "18")]
     pub user_specified_image: ::prost::alloc::string::String,
 }
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListImagesRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListImagesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub images: ::prost::alloc::vec::Vec<Image>,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ImageStatusRequest {
     #[prost(message, optional, tag = "1")]
@@ -707,6 +776,8 @@ pub struct Image {
     pub uid: ::core::option::Option<Int64Value>,
     #[prost(string, tag = "6")]
     pub username: ::prost::alloc::string::String,
+    #[prost(bool, tag = "8")]
+    pub pinned: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PullImageRequest {
@@ -719,6 +790,22 @@ pub struct PullImageRequest {
 pub struct PullImageResponse {
     #[prost(string, tag = "1")]
     pub image_ref: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RemoveImageRequest {
+    #[prost(message, optional, tag = "1")]
+    pub image: ::core::option::Option<ImageSpec>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemoveImageResponse {}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImageFsInfoRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ImageFsInfoResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub image_filesystems: ::prost::alloc::vec::Vec<FilesystemUsage>,
+    #[prost(message, repeated, tag = "2")]
+    pub container_filesystems: ::prost::alloc::vec::Vec<FilesystemUsage>,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -1462,6 +1549,32 @@ pub mod runtime_service_client {
                 .insert(GrpcMethod::new("runtime.v1.RuntimeService", "ContainerStatus"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn list_container_stats(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListContainerStatsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListContainerStatsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/runtime.v1.RuntimeService/ListContainerStats",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("runtime.v1.RuntimeService", "ListContainerStats"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn reopen_container_log(
             &mut self,
             request: impl tonic::IntoRequest<super::ReopenContainerLogRequest>,
@@ -1644,6 +1757,13 @@ pub mod runtime_service_server {
             request: tonic::Request<super::ContainerStatusRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ContainerStatusResponse>,
+            tonic::Status,
+        >;
+        async fn list_container_stats(
+            &self,
+            request: tonic::Request<super::ListContainerStatsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListContainerStatsResponse>,
             tonic::Status,
         >;
         async fn reopen_container_log(
@@ -2390,6 +2510,52 @@ pub mod runtime_service_server {
                     };
                     Box::pin(fut)
                 }
+                "/runtime.v1.RuntimeService/ListContainerStats" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListContainerStatsSvc<T: RuntimeService>(pub Arc<T>);
+                    impl<
+                        T: RuntimeService,
+                    > tonic::server::UnaryService<super::ListContainerStatsRequest>
+                    for ListContainerStatsSvc<T> {
+                        type Response = super::ListContainerStatsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListContainerStatsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RuntimeService>::list_container_stats(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListContainerStatsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/runtime.v1.RuntimeService/ReopenContainerLog" => {
                     #[allow(non_camel_case_types)]
                     struct ReopenContainerLogSvc<T: RuntimeService>(pub Arc<T>);
@@ -2648,6 +2814,30 @@ pub mod image_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
+        pub async fn list_images(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListImagesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListImagesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/runtime.v1.ImageService/ListImages",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("runtime.v1.ImageService", "ListImages"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn image_status(
             &mut self,
             request: impl tonic::IntoRequest<super::ImageStatusRequest>,
@@ -2696,6 +2886,54 @@ pub mod image_service_client {
                 .insert(GrpcMethod::new("runtime.v1.ImageService", "PullImage"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn remove_image(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RemoveImageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemoveImageResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/runtime.v1.ImageService/RemoveImage",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("runtime.v1.ImageService", "RemoveImage"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn image_fs_info(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ImageFsInfoRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImageFsInfoResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/runtime.v1.ImageService/ImageFsInfo",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("runtime.v1.ImageService", "ImageFsInfo"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2712,6 +2950,13 @@ pub mod image_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with ImageServiceServer.
     #[async_trait]
     pub trait ImageService: std::marker::Send + std::marker::Sync + 'static {
+        async fn list_images(
+            &self,
+            request: tonic::Request<super::ListImagesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListImagesResponse>,
+            tonic::Status,
+        >;
         async fn image_status(
             &self,
             request: tonic::Request<super::ImageStatusRequest>,
@@ -2724,6 +2969,20 @@ pub mod image_service_server {
             request: tonic::Request<super::PullImageRequest>,
         ) -> std::result::Result<
             tonic::Response<super::PullImageResponse>,
+            tonic::Status,
+        >;
+        async fn remove_image(
+            &self,
+            request: tonic::Request<super::RemoveImageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemoveImageResponse>,
+            tonic::Status,
+        >;
+        async fn image_fs_info(
+            &self,
+            request: tonic::Request<super::ImageFsInfoRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImageFsInfoResponse>,
             tonic::Status,
         >;
     }
@@ -2803,6 +3062,51 @@ pub mod image_service_server {
         }
         fn call(&mut self, req: http::Request<B>) -> Self::Future {
             match req.uri().path() {
+                "/runtime.v1.ImageService/ListImages" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListImagesSvc<T: ImageService>(pub Arc<T>);
+                    impl<
+                        T: ImageService,
+                    > tonic::server::UnaryService<super::ListImagesRequest>
+                    for ListImagesSvc<T> {
+                        type Response = super::ListImagesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListImagesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ImageService>::list_images(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListImagesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/runtime.v1.ImageService/ImageStatus" => {
                     #[allow(non_camel_case_types)]
                     struct ImageStatusSvc<T: ImageService>(pub Arc<T>);
@@ -2878,6 +3182,96 @@ pub mod image_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PullImageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/runtime.v1.ImageService/RemoveImage" => {
+                    #[allow(non_camel_case_types)]
+                    struct RemoveImageSvc<T: ImageService>(pub Arc<T>);
+                    impl<
+                        T: ImageService,
+                    > tonic::server::UnaryService<super::RemoveImageRequest>
+                    for RemoveImageSvc<T> {
+                        type Response = super::RemoveImageResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RemoveImageRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ImageService>::remove_image(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RemoveImageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/runtime.v1.ImageService/ImageFsInfo" => {
+                    #[allow(non_camel_case_types)]
+                    struct ImageFsInfoSvc<T: ImageService>(pub Arc<T>);
+                    impl<
+                        T: ImageService,
+                    > tonic::server::UnaryService<super::ImageFsInfoRequest>
+                    for ImageFsInfoSvc<T> {
+                        type Response = super::ImageFsInfoResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ImageFsInfoRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ImageService>::image_fs_info(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ImageFsInfoSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::Instant;
 use winddown_shared::{ContainerExit, ContainerKind, WallTime};
 
-use super::super::direct::Direct;
+use super::super::direct::{Direct, HeldMounts};
 use crate::plan::{Backoff, ContainerRule, Restart, Seen};
 
 /// A container.
@@ -55,14 +55,20 @@ pub(crate) struct Run {
     pub(crate) probed: bool,
     /// A probe or its postStart hook wants it restarted.
     pub(crate) failing: bool,
+    /// The runtime could not start it, and told this agent so.
+    pub(crate) refused: bool,
     /// It is being ended because it fails.
     pub(crate) ending: bool,
     /// Somebody is asking the runtime how it ended.
     pub(crate) settling: bool,
     /// Somebody waits for its process to end.
     pub(crate) watched: bool,
+    /// The number of its first process, where the runtime tells it.
+    pub(crate) pid: Option<i32>,
     /// Its first process, where it may be signalled without the runtime.
     pub(crate) direct: Option<Arc<Direct>>,
+    /// Its mount namespace, from when it was asked to end until its pod is cleaned up.
+    pub(crate) held: Option<HeldMounts>,
     /// When it was asked to end.
     pub(crate) signalled_at: Option<Instant>,
     /// SIGKILL was needed.
@@ -78,6 +84,8 @@ pub(crate) struct End {
     pub(crate) ran: Duration,
     /// When it may be started again.
     pub(crate) restart_at: Instant,
+    /// The runtime gave its start up before it ran.
+    pub(crate) never_ran: bool,
     /// The kernel told; the runtime, which may know more, has not yet.
     pub(crate) early: bool,
 }
@@ -122,7 +130,8 @@ impl Container {
     pub(crate) fn next(&self, backoff: &Backoff) -> (u32, Duration) {
         let newest_dead = self.dead.iter().map(|d| d.attempt).max();
         let attempt = self.run.as_ref().map(|run| run.attempt).max(newest_dead);
-        let waited = self.run.as_ref().and_then(|run| {
+        let ended = self.run.as_ref().filter(|run| !run.is_undone());
+        let waited = ended.and_then(|run| {
             let end = run.end.as_ref()?;
             Some(backoff.after(run.backoff, end.ran))
         });
@@ -137,7 +146,9 @@ impl Container {
     pub(crate) fn begin(&mut self, run: Run) {
         self.trouble = None;
         if let Some(old) = self.run.replace(run) {
-            self.last_exit = old.end.map(|end| end.exit);
+            if !old.is_undone() {
+                self.last_exit = old.end.map(|end| end.exit);
+            }
             self.dead.insert(0, Dead { id: old.id, attempt: old.attempt });
         }
     }
@@ -167,6 +178,9 @@ impl Container {
             }
             return Seen::Running { started: run.started, failing: run.failing };
         };
+        if run.is_undone() {
+            return Seen::Never;
+        }
         let is_here = sandbox == Some(&run.sandbox);
         if !is_here && !is_for_good(rule, end.exit.exit_code) {
             return Seen::Never;
@@ -203,14 +217,23 @@ impl Run {
             ready: false,
             probed: false,
             failing: false,
+            refused: false,
             ending: false,
             settling: false,
             watched: false,
+            pid: None,
             direct: None,
+            held: None,
             signalled_at: None,
             forced: false,
             end: None,
         }
+    }
+
+    /// Its start was given up because whoever had begun it was gone. That says nothing of the
+    /// container: it counts as never started.
+    pub(crate) fn is_undone(&self) -> bool {
+        !self.refused && self.end.as_ref().is_some_and(|end| end.never_ran)
     }
 
     /// Whether the runtime has said how it ended.

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use winddown_shared::{Pod, PodUid, QosClass, Quantity};
 
 use super::super::{CgroupDriver, api};
+use crate::oom_score::oom_score_adj;
 
 /// The length of a CPU quota's period, in microseconds.
 const PERIOD: i64 = 100_000;
@@ -36,7 +37,7 @@ pub(super) fn resources(
         cpu_quota: cpu_limit.map_or(0, quota),
         cpu_period: PERIOD,
         memory_limit_in_bytes: quantity(limits, "memory").map_or(0, Quantity::value),
-        oom_score_adj: oom_score_adj(pod, container, node_memory),
+        oom_score_adj: i64::from(oom_score_adj(pod, container, node_memory)),
         hugepage_limits: hugepages.collect(),
     }
 }
@@ -88,31 +89,6 @@ fn page_size(text: &str) -> Option<String> {
         b => (b >> 10, "KB"),
     };
     (number > 0).then(|| format!("{number}{unit}"))
-}
-
-/// The kubelet's rule: guaranteed pods last, best effort first, the rest by what share of the node's
-/// memory they asked for. A sidecar is no earlier a victim than the containers it serves.
-fn oom_score_adj(pod: &Pod, container: &k8s::Container, node_memory: i64) -> i64 {
-    match pod.qos() {
-        _ if pod.is_node_critical() => -997,
-        QosClass::Guaranteed => -997,
-        QosClass::BestEffort => 1000,
-        QosClass::Burstable => {
-            let own = burstable_score(container, node_memory);
-            let is_sidecar = container.restart_policy.as_deref() == Some("Always");
-            let served = pod.spec.iter().flat_map(|s| &s.containers);
-            let lowest = served.map(|c| burstable_score(c, node_memory)).min();
-            if is_sidecar { lowest.map_or(own, |lowest| own.min(lowest)) } else { own }
-        }
-    }
-}
-
-fn burstable_score(container: &k8s::Container, node_memory: i64) -> i64 {
-    let resources = container.resources.as_ref();
-    let limit = quantity(resources.and_then(|r| r.limits.as_ref()), "memory");
-    let request = quantity(resources.and_then(|r| r.requests.as_ref()), "memory").or(limit);
-    let request = request.map_or(0, Quantity::value);
-    (1000 - request.saturating_mul(1000) / node_memory.max(1)).clamp(3, 999)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use winddown_shared::{Grace, RuntimeError};
 use super::super::client::CallError;
 use super::super::direct::Direct;
 use super::super::pod::PodEntry;
-use super::super::{Context, dirs, exits, health, observe};
+use super::super::{Context, dirs, exits, health, observe, volumes};
 
 /// The first wait before a call that failed is made again; it doubles up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(50);
@@ -131,8 +131,14 @@ impl<'a> Ending<'a> {
         }
         self.note(false);
         let asked = dirs::asked(&self.context.config, self.entry.uid(), self.name, attempt);
-        // Off the path: on a full disk an agent that is restarted now would ask a second time.
-        tokio::task::spawn_blocking(move || std::fs::write(asked, []));
+        let (entry, direct) = (Arc::clone(self.entry), Arc::clone(direct));
+        let (name, id) = (self.name.to_owned(), self.id.to_owned());
+        // Off the path: the others are to be asked first.
+        tokio::task::spawn_blocking(move || {
+            hold_mounts(&entry, &direct, &name, &id);
+            // On a full disk an agent that is restarted now would ask a second time.
+            std::fs::write(asked, [])
+        });
         true
     }
 
@@ -190,5 +196,20 @@ impl<'a> Ending<'a> {
                 after: self.context.config.times.kill,
             },
         }
+    }
+}
+
+/// Holds the mounts of a container that was asked to end, unless somebody waits for them to be released.
+fn hold_mounts(entry: &PodEntry, direct: &Direct, name: &str, id: &str) {
+    let is_for_good = {
+        let state = entry.lock();
+        state.stopping && !state.pod.as_ref().is_none_or(volumes::may_mount)
+    };
+    if !is_for_good {
+        return;
+    }
+    let held = direct.hold_mounts();
+    if let Some(run) = entry.lock().run(name, id).filter(|run| run.end.is_none()) {
+        run.held = held;
     }
 }

@@ -84,6 +84,21 @@ impl Machine {
         })
     }
 
+    /// What the host calls the node's process that was started with exactly these arguments.
+    pub(super) fn host_pid_of(&self, argv: &[&str]) -> Option<u32> {
+        let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let ours = namespace(&self.leader?.to_string())?;
+        fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let line = fs::read(entry.path().join("cmdline")).ok()?;
+            let same = line.split_inclusive(|byte| *byte == 0).eq(argv.iter().map(|arg| {
+                // Each argument ends with a zero.
+                [arg.as_bytes(), b"\0"].concat()
+            }));
+            (same && namespace(&name)? == ours).then(|| name.parse().ok())?
+        })
+    }
+
     /// How nspawn ended; `None` while the node is on.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.unshare.try_wait().ok().flatten()

@@ -36,3 +36,33 @@ async fn an_agent_that_is_restarted_or_killed_finds_its_containers_and_makes_non
     let expected = ["on client request", "Failed with result 'signal'"];
     scenario.assert_systemd_killed_nothing_but(&expected).await
 }
+
+#[tokio::test]
+async fn an_agent_killed_while_its_pods_start_makes_no_container_twice() -> TestResult {
+    let test = "an_agent_killed_while_its_pods_start_makes_no_container_twice";
+    let Some(scenario) = Scenario::with_containerd(test, twenty_pods()).await? else {
+        return Ok(());
+    };
+    scenario.node.run(&["systemctl", "start", "winddown"]).await?;
+    for started in [0, 5, 10] {
+        let took = scenario.wait_started(started).await?;
+        println!("{started} pods run after {took:?}");
+        let old = scenario.status().await?["node"]["pid"].clone();
+        scenario.node.run(&KILL).await?;
+        scenario.another_agent_than(&old).await?;
+    }
+    let took = scenario.wait_started(scenario.pods.len()).await?;
+    println!("all pods run {took:?} after the last agent came");
+    scenario.all_pods_are("Running").await?;
+    // containerd gives a start up when whoever asked for it goes away, and kills what it had begun:
+    // such a container is started anew. Two at the same time there may not be.
+    for (name, log) in scenario.logs() {
+        assert!(log.terms.is_empty(), "{name} was asked to end: {log:?}");
+        if log.starts.len() > 1 {
+            println!("{name} was started {} times", log.starts.len());
+        }
+    }
+    let tasks = scenario.node.containers().await?;
+    assert_eq!(tasks.len(), 2 * scenario.pods.len(), "{tasks:?}");
+    Ok(())
+}

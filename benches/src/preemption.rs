@@ -1,0 +1,201 @@
+//! The choice of victims: full nodes, and what the kubelet needs for the same choice.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use serde_json::Value;
+use tokio::time::Instant;
+use winddown_preemption::{Proof, Requirement, Selection, Strategy, select};
+use winddown_shared::{Pod, ResourceName};
+
+use crate::table::Table;
+
+/// Pods of a node, and the microseconds that the kubelet needs for its choice among them.
+const NODES: [(usize, u64); 3] = [(110, 3_550), (500, 45_800), (2000, 726_000)];
+
+/// Runs of which the median counts.
+const RUNS: usize = 301;
+
+/// Runs of which the instructions are counted.
+const COUNTED: u64 = 10;
+
+/// A full node, and a critical pod that does not fit on it.
+struct Case {
+    preemptor: Pod,
+    pods: Vec<Pod>,
+    requirements: Vec<Requirement>,
+    /// The kubelet's victims.
+    victims: Vec<String>,
+}
+
+pub(crate) fn measure() -> Result<Table, String> {
+    let title = format!(
+        "choosing the victims for a critical pod; one thread, median of {RUNS} runs; the pods are \
+         known, as they are to an agent that has admitted them"
+    );
+    let mut table = Table::titled(title);
+    for (pods, kubelet) in NODES {
+        let file = corpus_file(pods);
+        let case = Case::read(&file)?;
+        let distance = case.select(Strategy::Distance)?;
+        if case.names(&distance) != case.victims {
+            return Err(format!("{file}: not the kubelet's victims"));
+        }
+        distance_rows(&mut table, &case, &file, &distance, kubelet)?;
+        minimal_rows(&mut table, &case, &file)?;
+    }
+    Ok(table)
+}
+
+/// Chooses so many times and does nothing else: what the instructions are counted of.
+pub(crate) fn repeat(file: &str, strategy: &str, times: &str) -> Result<String, String> {
+    let strategy = strategy.parse::<Strategy>().map_err(|error| error.to_string())?;
+    let times: u64 = times.parse().map_err(|_| format!("{times}: not a whole number"))?;
+    let case = Case::read(file)?;
+    for _ in 0..times {
+        std::hint::black_box(case.select(strategy)?);
+    }
+    Ok(format!("{times} times"))
+}
+
+fn distance_rows(
+    table: &mut Table,
+    case: &Case,
+    file: &str,
+    chosen: &Selection,
+    kubelet: u64,
+) -> Result<(), String> {
+    let pods = case.pods.len();
+    let took = case.median(Strategy::Distance)?;
+    let kubelet = Duration::from_micros(kubelet);
+    let most = micros(kubelet / 500);
+    table.row_beside(
+        &format!("distance, {pods} pods, {} victims", chosen.victims.len()),
+        micros(took),
+        &format!("< {most}"),
+        &micros(kubelet),
+    );
+    let ratio = kubelet.as_secs_f64() / took.as_secs_f64().max(1e-9);
+    table.row("- times faster", format!("{ratio:.0}"), "> 500");
+    table.row("- pods looked at", chosen.work.to_string(), "");
+    table.row("- instructions", instructions(file, Strategy::Distance), "");
+    table.row("- with facts not known yet", micros(cold(file)?), "");
+    Ok(())
+}
+
+fn minimal_rows(table: &mut Table, case: &Case, file: &str) -> Result<(), String> {
+    let chosen = case.select(Strategy::Minimal)?;
+    let pods = case.pods.len();
+    let took = case.median(Strategy::Minimal)?;
+    let target = if pods == 110 { "< 5000.0 µs" } else { "" };
+    let what = format!("minimal, {pods} pods, {} victims", chosen.victims.len());
+    table.row(&what, micros(took), target);
+    table.row("- pods looked at", chosen.work.to_string(), "");
+    table.row("- instructions", instructions(file, Strategy::Minimal), "");
+    let known = match chosen.proof {
+        Proof::Heuristic => "nothing".to_owned(),
+        Proof::UpTo(criterion) => format!("{criterion:?}"),
+    };
+    table.row("- shown to be best up to", known, "");
+    Ok(())
+}
+
+fn corpus_file(pods: usize) -> String {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus");
+    corpus.join(format!("bench-{pods}.json")).display().to_string()
+}
+
+/// What a choice takes among pods of which nothing has been worked out.
+fn cold(file: &str) -> Result<Duration, String> {
+    let mut runs = Vec::new();
+    for _ in 0..5 {
+        let case = Case::read(file)?;
+        let begun = Instant::now();
+        std::hint::black_box(case.select(Strategy::Distance)?);
+        runs.push(begun.elapsed());
+    }
+    Ok(median(runs))
+}
+
+/// The instructions of one choice, if valgrind is there: the difference between many and none.
+fn instructions(file: &str, strategy: Strategy) -> String {
+    let count = |times: u64| -> Option<u64> {
+        let own = std::env::current_exe().ok()?;
+        let ran = Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(own)
+            .args(["preemption", file, strategy.as_str(), &times.to_string()])
+            .output()
+            .ok()?;
+        let said = String::from_utf8(ran.stderr).ok()?;
+        let line = said.lines().find(|line| line.contains("Collected :"))?;
+        line.rsplit(':').next()?.trim().parse().ok()
+    };
+    // The first choice works out the facts of the pods.
+    match (count(1), count(1 + COUNTED)) {
+        (Some(once), Some(often)) => (often.saturating_sub(once) / COUNTED).to_string(),
+        _ => "no valgrind".to_owned(),
+    }
+}
+
+fn median(mut runs: Vec<Duration>) -> Duration {
+    runs.sort_unstable();
+    runs.get(runs.len() / 2).copied().unwrap_or_default()
+}
+
+fn micros(duration: Duration) -> String {
+    format!("{:.1} µs", duration.as_secs_f64() * 1e6)
+}
+
+// === impl Case ===
+
+impl Case {
+    fn read(file: &str) -> Result<Self, String> {
+        let wrong = |what: &str| format!("{file}: {what}");
+        let text = std::fs::read_to_string(file).map_err(|error| wrong(&error.to_string()))?;
+        let mut json: Value =
+            serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
+        let pod = |json: Value| {
+            let object: api::Pod = serde_json::from_value(json).map_err(|e| wrong(&e.to_string()))?;
+            Pod::new(object).map_err(|error| wrong(&error.to_string()))
+        };
+        let list = |json: &mut Value| match json.take() {
+            Value::Array(list) => list,
+            _ => Vec::new(),
+        };
+        let requirement = |json: &Value| {
+            let name = json["resource"].as_str()?;
+            Some((ResourceName::from(name), json["quantity"].as_i64()?))
+        };
+        Ok(Self {
+            preemptor: pod(json["preemptor"].take())?,
+            pods: list(&mut json["pods"]).into_iter().map(pod).collect::<Result<_, _>>()?,
+            requirements: list(&mut json["requirements"]).iter().filter_map(requirement).collect(),
+            victims: list(&mut json["victims"])
+                .iter()
+                .filter_map(|name| name.as_str().map(str::to_owned))
+                .collect(),
+        })
+    }
+
+    fn select(&self, strategy: Strategy) -> Result<Selection, String> {
+        select(&self.preemptor, &self.pods, &self.requirements, strategy)
+            .map_err(|error| error.to_string())
+    }
+
+    fn names(&self, selection: &Selection) -> Vec<&str> {
+        selection.victims.iter().map(|place| &**self.pods[*place].name()).collect()
+    }
+
+    fn median(&self, strategy: Strategy) -> Result<Duration, String> {
+        let mut runs = Vec::with_capacity(RUNS);
+        for _ in 0..RUNS {
+            let begun = Instant::now();
+            std::hint::black_box(self.select(strategy)?);
+            runs.push(begun.elapsed());
+        }
+        Ok(median(runs))
+    }
+}

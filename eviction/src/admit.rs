@@ -1,0 +1,68 @@
+//! Who may start while the node runs short.
+
+use k8s_openapi::api::core::v1::Toleration;
+use tokio::sync::watch;
+use winddown_shared::{AdmitHandler, Others, Pod, QosClass, Rejection};
+
+use crate::condition::{Condition, Conditions};
+use crate::message::{EVICTED, node_had_condition};
+
+#[cfg(test)]
+mod tests;
+
+/// The taint of a node that runs short of memory.
+const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
+
+/// Refuses pods that would make a shortage worse.
+///
+/// Short of memory only: pods that ask for no memory at all, unless they tolerate it. Short of disk or
+/// tasks: all. Critical pods are let in always.
+#[derive(Clone, Debug)]
+pub struct PressureGate(watch::Receiver<Conditions>);
+
+impl PressureGate {
+    /// Judges by the conditions as they are when a pod is asked about.
+    #[must_use]
+    pub fn new(conditions: watch::Receiver<Conditions>) -> Self {
+        Self(conditions)
+    }
+}
+
+impl AdmitHandler for PressureGate {
+    fn admit(&self, pod: &Pod, _: &Others) -> Result<(), Rejection> {
+        let conditions = *self.0.borrow();
+        if admits(conditions, pod) {
+            return Ok(());
+        }
+        let message = node_had_condition(conditions).into();
+        Err(Rejection { reason: EVICTED.into(), message, passing: true })
+    }
+}
+
+/// Whether a pod may start under these conditions.
+#[must_use]
+pub fn admits(conditions: Conditions, pod: &Pod) -> bool {
+    if conditions.is_empty() || pod.is_critical() {
+        return true;
+    }
+    let only_memory = conditions == Conditions::from_iter([Condition::Memory]);
+    only_memory && (pod.qos() != QosClass::BestEffort || tolerates_memory_pressure(pod))
+}
+
+fn tolerates_memory_pressure(pod: &Pod) -> bool {
+    let tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
+    tolerations.into_iter().any(tolerates)
+}
+
+/// As Kubernetes matches a toleration with a taint of that key, no value, and `NoSchedule`.
+fn tolerates(toleration: &Toleration) -> bool {
+    let text = |field: &Option<String>| field.as_deref().unwrap_or_default().to_owned();
+    let (key, effect) = (text(&toleration.key), text(&toleration.effect));
+    let fits = (effect.is_empty() || effect == "NoSchedule")
+        && (key.is_empty() || key == MEMORY_PRESSURE_TAINT);
+    fits && match text(&toleration.operator).as_str() {
+        "Exists" => true,
+        "" | "Equal" => !key.is_empty() && text(&toleration.value).is_empty(),
+        _ => false,
+    }
+}

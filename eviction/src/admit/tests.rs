@@ -1,0 +1,71 @@
+use k8s_openapi::api::core::v1::Toleration;
+use winddown_shared::fake::static_pod;
+
+use super::*;
+use crate::test_pods::{changed, pod};
+
+fn best_effort() -> Pod {
+    pod("best-effort", 0, &[])
+}
+
+fn burstable() -> Pod {
+    pod("burstable", 0, &[("memory", "1Mi")])
+}
+
+fn tolerating(key: &str, operator: &str, effect: &str) -> Pod {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    changed("tolerates", 0, &[], |object| {
+        object.spec.as_mut().unwrap().tolerations = Some(vec![Toleration {
+            key: text(key),
+            operator: text(operator),
+            effect: text(effect),
+            ..Toleration::default()
+        }]);
+    })
+}
+
+fn under(conditions: &[Condition]) -> Conditions {
+    conditions.iter().copied().collect()
+}
+
+#[test]
+fn admit_under_node_conditions() {
+    let cases: [(&[Condition], bool, bool); 4] = [
+        (&[], true, true),
+        (&[Condition::Memory], false, true),
+        (&[Condition::Memory, Condition::Disk], false, false),
+        (&[Condition::Pid], false, false),
+    ];
+    for (conditions, best, burst) in cases {
+        let conditions = under(conditions);
+        assert_eq!(admits(conditions, &best_effort()), best, "{conditions}");
+        assert_eq!(admits(conditions, &burstable()), burst, "{conditions}");
+        assert!(admits(conditions, &static_pod("s", "s")), "{conditions}");
+        assert!(admits(conditions, &pod("critical", 2_000_000_000, &[])), "{conditions}");
+    }
+}
+
+#[test]
+fn a_pod_that_asks_for_no_memory_may_tolerate_the_want_of_it() {
+    let memory = under(&[Condition::Memory]);
+    let key = MEMORY_PRESSURE_TAINT;
+    assert!(admits(memory, &tolerating(key, "Exists", "NoSchedule")));
+    assert!(admits(memory, &tolerating(key, "Equal", "NoSchedule")));
+    assert!(admits(memory, &tolerating("", "Exists", "")));
+    assert!(!admits(memory, &tolerating("", "", "")));
+    assert!(!admits(memory, &tolerating(key, "Exists", "NoExecute")));
+    assert!(!admits(memory, &tolerating("node.kubernetes.io/not-ready", "Exists", "")));
+    assert!(!admits(under(&[Condition::Disk]), &tolerating(key, "Exists", "NoSchedule")));
+}
+
+#[test]
+fn the_refusal_passes_with_the_condition_and_says_what_the_kubelet_says() {
+    let (sender, conditions) = watch::channel(under(&[Condition::Memory]));
+    let gate = PressureGate::new(conditions);
+    let refused = gate.admit(&best_effort(), &Others::none()).unwrap_err();
+    assert_eq!(&*refused.reason, "Evicted");
+    assert_eq!(&*refused.message, "The node had condition: [MemoryPressure]. ");
+    assert!(refused.passing);
+    sender.send_replace(Conditions::NONE);
+    assert_eq!(gate.admit(&best_effort(), &Others::none()), Ok(()));
+}

@@ -1,0 +1,92 @@
+//! How soon to look again.
+
+use std::time::Duration;
+
+use crate::observation::{Observation, Observations};
+use crate::policy::Policy;
+use crate::signal::Resource;
+
+#[cfg(test)]
+mod tests;
+
+/// How often the node is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cadence {
+    /// While nothing is near a threshold.
+    pub calm: Duration,
+    /// While something is, or is short.
+    pub near: Duration,
+    /// While something is about to run short. Never more often, whatever wakes the loop.
+    pub fastest: Duration,
+}
+
+impl Default for Cadence {
+    /// A second, 250 ms, 100 ms.
+    fn default() -> Self {
+        Self {
+            calm: Duration::from_secs(1),
+            near: Duration::from_millis(250),
+            fastest: Duration::from_millis(100),
+        }
+    }
+}
+
+impl Cadence {
+    /// When to look again, from two looks that lie `apart`.
+    ///
+    /// A threshold that at the pace of the last look is reached in `t` is looked at again after a
+    /// quarter of `t`. So is one that is near: less than a twentieth of the capacity, or than half of
+    /// the threshold itself, is left above it.
+    #[must_use]
+    pub fn next(
+        &self,
+        policy: &Policy,
+        before: &Observations,
+        now: &Observations,
+        apart: Duration,
+    ) -> Duration {
+        let rule = policy.memory_pressure.as_ref().map(|rule| rule.below);
+        let limits = policy.thresholds().iter().map(|threshold| {
+            (threshold.signal, move |capacity| threshold.quantity(capacity, false).value())
+        });
+        let soonest = limits
+            .filter_map(|(signal, limit)| {
+                let observed = now.get(signal)?;
+                let limit = limit(observed.capacity);
+                let before = before.get(signal);
+                Some(self.for_one(&observed, before.as_ref(), limit, apart, signal.resource()))
+            })
+            .min();
+        let memory = crate::signal::Signal::MemoryAvailable;
+        let pressed = rule.zip(now.get(memory)).map(|(below, observed)| {
+            let limit = below.of(observed.capacity).value();
+            let before = before.get(memory);
+            self.for_one(&observed, before.as_ref(), limit, apart, Resource::Memory)
+        });
+        soonest.into_iter().chain(pressed).min().unwrap_or(self.calm)
+    }
+
+    fn for_one(
+        &self,
+        now: &Observation,
+        before: Option<&Observation>,
+        limit: i64,
+        apart: Duration,
+        resource: Resource,
+    ) -> Duration {
+        let left = now.available.saturating_sub(limit);
+        if left <= 0 {
+            return self.near;
+        }
+        let fallen = before.map_or(0, |before| before.available.saturating_sub(now.available));
+        let paced = match u32::try_from(left / fallen.max(1)) {
+            _ if fallen <= 0 => self.calm,
+            Ok(looks) => apart.saturating_mul(looks) / 4,
+            Err(_) => self.calm,
+        };
+        // Memory goes within a second; disks and tasks are looked at as they fall.
+        let is_near = left < (now.capacity / 20).min(limit.max(1) / 2);
+        let standing = if is_near && resource == Resource::Memory { self.near } else { self.calm };
+        paced.min(standing).max(self.fastest)
+    }
+}

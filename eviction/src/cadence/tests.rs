@@ -1,0 +1,63 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::signal::Signal;
+use crate::threshold::ThresholdConfig;
+
+const MI: i64 = 1 << 20;
+const CAPACITY: i64 = 16 << 30;
+
+fn policy() -> Policy {
+    let hard = [("memory.available".to_owned(), "100Mi".to_owned())].into();
+    let config = ThresholdConfig { hard, ..ThresholdConfig::default() };
+    Policy::new(config.thresholds().unwrap(), false)
+}
+
+fn left(available: i64) -> Observations {
+    let mut observations = Observations::default();
+    let observation = Observation { available, capacity: CAPACITY, at: None };
+    observations.set(Signal::MemoryAvailable, Some(observation));
+    observations
+}
+
+fn after(before: i64, now: i64, apart: u64) -> u128 {
+    let apart = Duration::from_millis(apart);
+    Cadence::default().next(&policy(), &left(before * MI), &left(now * MI), apart).as_millis()
+}
+
+#[test]
+fn a_calm_node_is_looked_at_once_a_second() {
+    assert_eq!(after(8000, 8000, 1000), 1000);
+    assert_eq!(after(1000, 8000, 1000), 1000, "it rises");
+    assert_eq!(after(8000, 7900, 1000), 1000, "it falls slowly");
+    let nothing = Observations::default();
+    let cadence = Cadence::default();
+    let wait = cadence.next(&policy(), &nothing, &nothing, Duration::ZERO);
+    assert_eq!(wait, Duration::from_secs(1));
+}
+
+#[test]
+fn what_falls_fast_is_looked_at_before_it_gets_there() {
+    // 1100 MiB are left and 500 go in a second.
+    assert_eq!(after(1700, 1200, 1000), 500);
+    assert_eq!(after(1100, 600, 1000), 250);
+    assert_eq!(after(700, 200, 1000), 100, "and never more often than ten times a second");
+}
+
+#[test]
+fn what_is_near_or_short_is_looked_at_four_times_a_second() {
+    assert_eq!(after(120, 120, 250), 250);
+    assert_eq!(after(90, 90, 250), 250);
+}
+
+proptest! {
+    #[test]
+    fn never_sooner_than_the_fastest_nor_later_than_calm(
+        before in 0..20_000_i64,
+        now in 0..20_000_i64,
+        apart in 0..5_000_u64,
+    ) {
+        let wait = after(before, now, apart);
+        prop_assert!((100..=1000).contains(&wait));
+    }
+}

@@ -1,0 +1,154 @@
+use winddown_shared::Quantity;
+use winddown_shared::fake::static_pod;
+
+use super::*;
+use crate::policy::StaticPods;
+use crate::reclaim::Reclaimable;
+use crate::signal::{Cause, Signal};
+use crate::test_pods::{bytes, changed, memory, pod};
+
+const NOTHING: &[Reclaimable] = &[];
+
+fn act(hard: bool, deficit: &str) -> Act {
+    Act {
+        cause: Cause::Signal(Signal::MemoryAvailable),
+        signal: Signal::MemoryAvailable,
+        hard,
+        threshold: Quantity::ZERO,
+        available: Quantity::ZERO,
+        deficit: i64::try_from(bytes(deficit)).unwrap(),
+        measured_at: None,
+        reclaim: NOTHING,
+    }
+}
+
+fn policy() -> Policy {
+    Policy::new(Vec::new(), false)
+}
+
+fn ending(seconds: u64, hurried: bool, evicted_for: Option<Condition>) -> Option<Ending> {
+    Some(Ending { due: Instant::now() + Duration::from_secs(seconds), hurried, evicted_for })
+}
+
+struct Node(Vec<(Pod, Option<PodStats>, Option<Ending>)>);
+
+impl Node {
+    fn chosen(&self, act: &Act, policy: &Policy) -> (Option<String>, bool, Vec<Verdict>) {
+        let candidates: Vec<Candidate<'_>> = self
+            .0
+            .iter()
+            .map(|(pod, stats, ending)| Candidate { pod, stats: stats.as_ref(), ending: *ending })
+            .collect();
+        let choice = choose(act, &candidates, policy, Instant::now());
+        let verdicts = choice.considered.iter().map(|considered| considered.verdict).collect();
+        (choice.victim.map(|pod| pod.name().to_string()), choice.waits, verdicts)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_that_can_be_ended_is_and_it_is_said_why_others_are_not() {
+    let node = Node(vec![
+        (pod("later", 0, &[]), Some(memory("1Mi")), None),
+        (pod("unmeasured", -9, &[]), None, None),
+        (static_pod("static", "static"), Some(memory("9Gi")), None),
+        (pod("critical", 2_000_000_000, &[]), Some(memory("9Gi")), None),
+        (pod("hog", 0, &[]), Some(memory("1Gi")), None),
+    ]);
+    let (victim, waits, verdicts) = node.chosen(&act(true, "1Gi"), &policy());
+    assert_eq!((victim.as_deref(), waits), (Some("hog"), false));
+    let expected = [
+        Verdict::NotMeasured,
+        Verdict::Critical,
+        Verdict::Chosen,
+        Verdict::NotNeeded,
+        Verdict::Critical,
+    ];
+    assert_eq!(verdicts, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn static_pods_with_a_priority_count_where_all_pods_are_static() {
+    let with = |priority| {
+        changed("web", priority, &[], |object| {
+            let source = ("kubernetes.io/config.source".to_owned(), "file".to_owned());
+            object.metadata.annotations = Some([source].into());
+        })
+    };
+    let mut by_priority = policy();
+    by_priority.static_pods = StaticPods::ByPriority;
+    assert!(policy().spares(&with(0)));
+    assert!(!by_priority.spares(&with(0)));
+    assert!(by_priority.spares(&with(2_000_000_000)));
+    assert!(by_priority.spares(&static_pod("u", "no-priority")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_at_a_time_while_a_pod_that_was_ended_for_it_is_on_its_way() {
+    let leaving = ending(2, true, Some(Condition::Memory));
+    let node = Node(vec![
+        (pod("leaving", 0, &[]), Some(memory("1Mi")), leaving),
+        (pod("next", 0, &[]), Some(memory("1Gi")), None),
+    ]);
+    let (victim, waits, _) = node.chosen(&act(true, "9Gi"), &policy());
+    assert_eq!((victim, waits), (None, true), "however little it gives back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_other_pods_that_are_ending_give_back_counts_if_it_is_enough() {
+    let node = |uses: &str| {
+        Node(vec![
+            (pod("deleted", 0, &[]), Some(memory(uses)), ending(3, false, None)),
+            (pod("next", 0, &[]), Some(memory("1Gi")), None),
+        ])
+    };
+    assert_eq!(node("2Gi").chosen(&act(true, "2Gi"), &policy()).0, None);
+    assert_eq!(node("1Gi").chosen(&act(true, "2Gi"), &policy()).0.as_deref(), Some("next"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_end_is_waited_for_when_there_is_time_and_cut_when_there_is_none() {
+    let node = Node(vec![
+        (pod("slow", 0, &[]), Some(memory("9Gi")), ending(60, false, None)),
+        (pod("next", 0, &[]), Some(memory("1Gi")), None),
+    ]);
+    assert_eq!(node.chosen(&act(false, "2Gi"), &policy()).0, None);
+    assert_eq!(node.chosen(&act(true, "2Gi"), &policy()).0.as_deref(), Some("slow"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_should_have_ended_is_not_waited_for_nor_chosen_again() {
+    let overdue = ending(0, true, Some(Condition::Memory));
+    let node = Node(vec![
+        (pod("stuck", 0, &[]), Some(memory("9Gi")), overdue),
+        (pod("next", 0, &[]), Some(memory("1Gi")), None),
+    ]);
+    let (victim, _, verdicts) = node.chosen(&act(true, "2Gi"), &policy());
+    assert_eq!(victim.as_deref(), Some("next"));
+    assert_eq!(verdicts, [Verdict::Stuck, Verdict::Chosen]);
+}
+
+#[test]
+fn grace_is_a_second_for_hard_thresholds_and_at_most_the_pods_own_for_soft_ones() {
+    let secs = |seconds| Some(Duration::from_secs(seconds));
+    let with_grace = |grace| {
+        changed("p", 0, &[], |object| {
+            object.spec.as_mut().unwrap().termination_grace_period_seconds = grace;
+        })
+    };
+    let max = |seconds| {
+        let mut policy = policy();
+        policy.max_pod_grace = secs(seconds);
+        policy
+    };
+    let cases = [
+        (policy(), true, Some(30), secs(1)),
+        (max(5), true, Some(30), secs(1)),
+        (max(5), false, Some(30), secs(5)),
+        (max(5), false, Some(2), secs(2)),
+        (max(5), false, None, secs(5)),
+        (policy(), false, Some(30), None),
+    ];
+    for (policy, hard, own, expected) in cases {
+        assert_eq!(policy.grace(hard, &with_grace(own)), expected, "{hard} {own:?}");
+    }
+}

@@ -1,0 +1,332 @@
+//! The loop: measure, decide, give back or end one pod, measure again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use winddown_shared::{
+    Event, FsLayout, NodeStats, PodKiller, PodUidMap, PressureStats, Recorder, VictimLock,
+    WallClock, error_chain,
+};
+
+use crate::cadence::Cadence;
+use crate::choose::Ending;
+use crate::condition::Conditions;
+use crate::decide::{Act, Snapshot, decide};
+use crate::history::Outcome;
+use crate::memory::Memory;
+use crate::observation::Observations;
+use crate::policy::{Policy, PressureScope};
+use crate::returns::Returns;
+use crate::seams::{BringBack, Reclaim, Signals};
+use crate::signal::Signal;
+
+mod evict;
+mod giving_back;
+mod limits;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use view::Shown;
+pub use view::{EvictionView, Explanation, ThresholdView};
+
+/// The node is not waited for longer than this.
+const MEASURE: Duration = Duration::from_secs(2);
+
+/// What the loop works with.
+pub struct EvictionParts<K, S, R> {
+    /// Ends pods.
+    pub killer: Arc<K>,
+    /// Measures.
+    pub signals: Arc<S>,
+    /// Gives back what no pod misses.
+    pub reclaim: Arc<R>,
+    /// Is told of everything.
+    pub recorder: Arc<dyn Recorder>,
+    /// Taken in turn with others who choose pods to end.
+    pub victims: VictimLock,
+    /// Starts static pods anew.
+    pub static_pods: Arc<dyn BringBack>,
+    /// Labels the history.
+    pub wall: WallClock,
+    /// The rules, which may change.
+    pub policy: watch::Receiver<Arc<Policy>>,
+    /// While it is true (a node shutdown, a drain) nothing is measured and nobody is ended. The loop
+    /// ends when its sender is gone.
+    pub still: watch::Receiver<bool>,
+    /// Wakes the loop before its time: the kernel says that tasks wait for memory.
+    pub wake: Arc<Notify>,
+    /// How often to look.
+    pub cadence: Cadence,
+}
+
+/// Ends pods when the node runs short. There is one task, so nothing is decided twice at a time; what
+/// takes time (a pod's end, giving things back) is under way beside it, and it goes on looking.
+pub struct EvictionController<K, S, R> {
+    parts: EvictionParts<K, S, R>,
+    /// The rules for the layout of the node's file systems.
+    policy: Arc<Policy>,
+    memory: Memory,
+    layout: Option<FsLayout>,
+    last_look: Option<Instant>,
+    next_look: Instant,
+    endings: PodUidMap<Ending>,
+    returns: Returns,
+    /// Signals for which there was nobody to end, and until when nobody is looked for.
+    held: [Option<Hold>; Signal::COUNT],
+    /// When things were last given back for a signal.
+    reclaimed: [Option<Instant>; Signal::COUNT],
+    reclaiming: bool,
+    next_limits: Instant,
+    under_way: FuturesUnordered<BoxFuture<'static, Happened>>,
+    conditions: watch::Sender<Conditions>,
+    shown: Arc<Shown>,
+    /// Failures to measure in a row.
+    unmeasured: u32,
+}
+
+/// Nobody is looked for until then.
+#[derive(Clone, Copy)]
+struct Hold {
+    until: Instant,
+    times: u32,
+}
+
+/// Something that was under way is over.
+enum Happened {
+    Ended(evict::Ended),
+    GivenBack(giving_back::Over),
+}
+
+impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
+    /// A loop that has seen nothing yet, and the view of what it sees.
+    #[must_use]
+    pub fn new(parts: EvictionParts<K, S, R>) -> (Self, EvictionView) {
+        let conditions = watch::Sender::new(Conditions::NONE);
+        let policy = parts.policy.borrow().clone();
+        let shown = Arc::new(Shown::new(policy.clone()));
+        let view = EvictionView::new(conditions.subscribe(), shown.clone());
+        let now = Instant::now();
+        let controller = Self {
+            parts,
+            policy,
+            memory: Memory::default(),
+            layout: None,
+            last_look: None,
+            next_look: now,
+            endings: PodUidMap::default(),
+            returns: Returns::default(),
+            held: [None; Signal::COUNT],
+            reclaimed: [None; Signal::COUNT],
+            reclaiming: false,
+            next_limits: now,
+            under_way: FuturesUnordered::new(),
+            conditions,
+            shown,
+            unmeasured: 0,
+        };
+        (controller, view)
+    }
+
+    /// Runs until the sender of [`EvictionParts::still`] is gone. Dropping the future ends nobody's
+    /// end: pods that were asked to end go on ending.
+    pub async fn run(mut self) {
+        while self.stand_still().await {
+            if !self.policy.is_idle() {
+                self.look().await;
+            }
+            if !self.wait().await {
+                return;
+            }
+        }
+    }
+
+    /// Waits while the loop has to stand still. False: it is to end.
+    async fn stand_still(&mut self) -> bool {
+        if !*self.parts.still.borrow_and_update() {
+            return true;
+        }
+        // Whoever made it stand still ends the pods now.
+        self.under_way.clear();
+        self.endings.clear();
+        self.reclaiming = false;
+        let opened = self.parts.still.wait_for(|still| !still).await.is_ok();
+        self.memory = Memory::default();
+        self.next_look = Instant::now();
+        opened
+    }
+
+    /// Waits until it is time to look. False: the loop is to end.
+    async fn wait(&mut self) -> bool {
+        let mut due = self.next_look;
+        let idle = self.policy.is_idle();
+        let mut woken = idle;
+        let soonest = self.last_look.map_or(due, |last| last + self.parts.cadence.fastest);
+        loop {
+            tokio::select! {
+                changed = self.parts.still.changed() => return changed.is_ok(),
+                Ok(()) = self.parts.policy.changed() => {
+                    self.follow_policy();
+                    return true;
+                }
+                Some(happened) = self.under_way.next() => {
+                    self.note(happened);
+                    due = due.min(soonest);
+                }
+                () = self.parts.wake.notified(), if !woken => {
+                    woken = true;
+                    due = due.min(soonest);
+                }
+                () = sleep_until(due), if !idle => return true,
+            }
+        }
+    }
+
+    /// Measures, decides, acts.
+    async fn look(&mut self) {
+        let started = Instant::now();
+        let apart = self.last_look.map_or(Duration::ZERO, |last| started - last);
+        self.last_look = Some(started);
+        let stats = match timeout(MEASURE, self.parts.signals.node()).await {
+            Ok(Ok(stats)) => stats,
+            Ok(Err(error)) => return self.not_measured(&error_chain(&error)),
+            Err(_) => return self.not_measured("no answer within 2s"),
+        };
+        self.unmeasured = 0;
+        self.follow_layout(&stats);
+        let now = Instant::now();
+        let snapshot = Snapshot {
+            now,
+            observations: Observations::of(&stats, self.policy.memory_available),
+            pressure: self.pressure(&stats),
+        };
+        let decision = decide(&snapshot, &self.policy, &self.memory);
+        let before = std::mem::replace(&mut self.memory, decision.memory).last;
+        self.publish(decision.conditions);
+        for pod in self.returns.due(decision.conditions, now) {
+            self.parts.static_pods.bring_back(&pod);
+        }
+        self.check_limits().await;
+        if let Some(act) = decision.act {
+            self.act(&act).await;
+        }
+        let cadence = &self.parts.cadence;
+        self.next_look =
+            started + cadence.next(&self.policy, &before, &snapshot.observations, apart);
+        self.shown.looked(&self.policy, &self.memory);
+    }
+
+    async fn act(&mut self, act: &Act) {
+        let now = Instant::now();
+        if self.is_held(act, now) || self.waits_for_a_victim(act, now) {
+            return;
+        }
+        if act.signal.file_system().is_some() && self.reclaiming {
+            return;
+        }
+        if self.may_give_back(act, now) {
+            self.tell_met(act);
+            self.begin_giving_back(act);
+        } else {
+            self.evict(act).await;
+        }
+    }
+
+    fn note(&mut self, happened: Happened) {
+        match happened {
+            Happened::Ended(ended) => self.note_end(ended),
+            Happened::GivenBack(over) => {
+                self.reclaiming = false;
+                self.shown.conclude(over.record, Outcome::Reclaimed(over.given_back));
+            }
+        }
+    }
+
+    fn publish(&mut self, conditions: Conditions) {
+        if self.policy.shadow {
+            return;
+        }
+        let before = self.conditions.send_replace(conditions);
+        for condition in before.changed(conditions).iter() {
+            let on = conditions.contains(condition);
+            self.parts.recorder.record(&Event::NodePressure {
+                condition: condition.as_str(),
+                on,
+                reason: condition.text(on).event,
+            });
+        }
+    }
+
+    fn tell_met(&self, act: &Act) {
+        if self.policy.shadow {
+            return;
+        }
+        self.parts.recorder.record(&Event::EvictionThresholdMet {
+            signal: act.cause.as_str(),
+            resource: act.resource().as_str(),
+            stats_age: act.measured_at.map(|at| Instant::now().saturating_duration_since(at)),
+        });
+    }
+
+    fn pressure(&self, stats: &NodeStats) -> Option<PressureStats> {
+        match self.policy.memory_pressure?.scope {
+            PressureScope::Node => stats.memory_pressure,
+            PressureScope::Pods => stats.pods_memory_pressure,
+        }
+    }
+
+    fn follow_policy(&mut self) {
+        let configured = self.parts.policy.borrow_and_update().clone();
+        self.adopt(&configured.clone());
+        self.held = [None; Signal::COUNT];
+        self.next_look = Instant::now();
+    }
+
+    /// The first look already has the thresholds that follow from the layout.
+    fn follow_layout(&mut self, stats: &NodeStats) {
+        if stats.layout.is_none() || stats.layout == self.layout {
+            return;
+        }
+        self.layout = stats.layout;
+        let configured = self.parts.policy.borrow().clone();
+        let is_first = self.memory == Memory::default();
+        self.adopt(&configured);
+        if is_first {
+            self.memory = Memory::default();
+        }
+    }
+
+    fn adopt(&mut self, configured: &Arc<Policy>) {
+        let (policy, overwritten) = configured.for_layout(self.layout.unwrap_or_default());
+        for overwritten in overwritten {
+            let (signal, hard) = (overwritten.signal, overwritten.hard);
+            tracing::warn!(%signal, hard, "this threshold has no effect: it follows from the others");
+        }
+        self.memory = self.memory.carried_over(&self.policy, &policy, Instant::now());
+        if self.policy.shadow != policy.shadow {
+            self.conditions.send_replace(Conditions::NONE);
+        }
+        self.policy = Arc::new(policy);
+    }
+
+    fn not_measured(&mut self, error: &str) {
+        self.unmeasured = self.unmeasured.saturating_add(1);
+        // The first time, and then ever more rarely.
+        if self.unmeasured.is_power_of_two() {
+            let times = self.unmeasured;
+            tracing::warn!(error, times, "the node could not be measured; nobody is evicted");
+        }
+        self.next_look = Instant::now() + self.parts.cadence.calm;
+    }
+}
+
+impl<K, S, R> std::fmt::Debug for EvictionController<K, S, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EvictionController").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}

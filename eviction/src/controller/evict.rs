@@ -1,0 +1,280 @@
+//! One pod's end.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::time::{Instant, timeout};
+use winddown_shared::{
+    Event, KillError, KillReason, KillRequest, Pod, PodKiller, PodStats, PodUid, Recorder,
+    StatusOverride,
+};
+
+use super::{EvictionController, Happened, Hold};
+use crate::choose::{Candidate, Choice, Ending, choose, comes_in_time};
+use crate::condition::Condition;
+use crate::decide::Act;
+use crate::history::{Outcome, Record, first_of};
+use crate::message::{EVICTED, node_was_low};
+use crate::policy::HARD_GRACE;
+use crate::seams::{Reclaim, Signals, Wanted};
+use crate::signal::{Cause, Resource};
+
+/// Pods are not waited for longer than this.
+const MEASURE_PODS: Duration = Duration::from_secs(2);
+/// A pod is waited for so much longer than its grace.
+const BEYOND_GRACE: Duration = Duration::from_secs(3);
+/// After a pod has ended, its files are waited for so long.
+const FILES: Duration = Duration::from_secs(30);
+/// The grace of a pod that says nothing of it.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+/// When nobody can be ended, the next look for somebody is after so long, then twice as long, …
+const NOBODY_FIRST: Duration = Duration::from_secs(1);
+/// … up to this.
+const NOBODY_MOST: Duration = Duration::from_secs(10);
+
+/// Whom to end, and what to say.
+pub(super) struct Order {
+    pub(super) pod: Pod,
+    pub(super) cause: Cause,
+    pub(super) condition: Condition,
+    pub(super) grace: Option<Duration>,
+    pub(super) message: Arc<str>,
+    pub(super) annotations: Vec<(&'static str, String)>,
+    /// Whether it is a disruption: the node's need, not the pod's fault.
+    pub(super) disruption: bool,
+    /// The decision in the history.
+    pub(super) record: u64,
+}
+
+/// A pod's end has come, or has not.
+pub(super) struct Ended {
+    pod: Pod,
+    condition: Condition,
+    record: u64,
+    outcome: Result<Duration, KillError>,
+}
+
+impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
+    /// Chooses a pod and asks it to end, in turn with others who choose.
+    pub(super) async fn evict(&mut self, act: &Act) {
+        let active = self.parts.killer.active_pods();
+        let wanted = Wanted::of(act.resource());
+        let measured = self.parts.signals.pods(&active, wanted);
+        let stats = timeout(MEASURE_PODS, measured).await.unwrap_or_else(|_| {
+            tracing::warn!("the pods could not be measured within 2s; nobody is evicted");
+            Vec::new()
+        });
+        let lock = self.parts.victims.clone();
+        lock.choose(|| self.choose_and_ask(act, &active, &stats));
+    }
+
+    /// Whether a pod that was ended for such a shortage is on its way.
+    pub(super) fn waits_for_a_victim(&self, act: &Act, now: Instant) -> bool {
+        let condition = Some(act.signal.condition());
+        self.endings
+            .values()
+            .any(|ending| ending.evicted_for == condition && comes_in_time(act, ending, now))
+    }
+
+    pub(super) fn is_held(&self, act: &Act, now: Instant) -> bool {
+        self.held[act.signal.index()].is_some_and(|hold| now < hold.until)
+    }
+
+    pub(super) fn note_end(&mut self, ended: Ended) {
+        let Ended { pod, condition, record, outcome } = ended;
+        match outcome {
+            Ok(took) => {
+                self.endings.remove(pod.uid());
+                self.shown.conclude(record, Outcome::evicted(took));
+                // What it leaves can be given back.
+                self.reclaimed.fill(None);
+                self.held.fill(None);
+                if pod.is_static() {
+                    self.returns.note(&pod, condition, Instant::now());
+                }
+            }
+            // It stays known as ending, and overdue, until it is gone.
+            Err(error) => {
+                self.shown.conclude(record, Outcome::Failed { error: error.to_string() });
+            }
+        }
+    }
+
+    /// Asks a pod to end. The lock is held: others see it as ending when this returns.
+    pub(super) fn ask(&mut self, order: Order) {
+        let now = Instant::now();
+        let Order { pod, cause, condition, grace, message, annotations, disruption, record } =
+            order;
+        let allowed = grace.or(pod.own_grace()).unwrap_or(DEFAULT_GRACE).max(HARD_GRACE);
+        self.parts.recorder.record(&Event::EvictionStarted {
+            pod: pod.label().clone(),
+            signal: cause.as_str(),
+            message: message.clone(),
+            annotations,
+            grace: allowed,
+        });
+        let due = now + allowed + BEYOND_GRACE;
+        let status = StatusOverride {
+            reason: EVICTED.into(),
+            disruption_message: disruption.then(|| message.clone()),
+            message,
+        };
+        let request = KillRequest {
+            grace,
+            evict: true,
+            status: Some(status),
+            deadline: Some(due),
+            ..KillRequest::new(KillReason::Eviction)
+        };
+        let files = if condition == Condition::Disk { FILES } else { Duration::ZERO };
+        let hurried = grace.is_some_and(|grace| grace <= HARD_GRACE);
+        let ending = Ending { due: due + files, hurried, evicted_for: Some(condition) };
+        self.endings.insert(pod.uid().clone(), ending);
+        let (killer, recorder) = (self.parts.killer.clone(), self.parts.recorder.clone());
+        let kill = async move {
+            let outcome = end(&*killer, &*recorder, &pod, cause, request, now).await;
+            if outcome.is_ok() && condition == Condition::Disk {
+                killer.volumes_released(pod.uid(), Instant::now() + FILES).await;
+            }
+            Happened::Ended(Ended { pod, condition, record, outcome })
+        };
+        let mut kill = kill.boxed();
+        // The first poll asks.
+        match (&mut kill).now_or_never() {
+            Some(over) => self.under_way.push(std::future::ready(over).boxed()),
+            None => self.under_way.push(kill),
+        }
+    }
+
+    fn choose_and_ask(&mut self, act: &Act, measured: &[Pod], stats: &[Option<PodStats>]) {
+        if *self.parts.still.borrow() {
+            return;
+        }
+        let now = Instant::now();
+        let policy = self.policy.clone();
+        let candidates = self.candidates(measured, stats, now);
+        let choice = choose(act, &candidates, &policy, now);
+        let Some(victim) = choice.victim else {
+            if !choice.waits {
+                self.hold(act, &choice, now);
+            }
+            return;
+        };
+        let stats = candidates.iter().find(|c| c.pod.uid() == victim.uid()).and_then(|c| c.stats);
+        let met = (act.threshold, act.available);
+        let said = node_was_low(act.resource(), met, victim, stats);
+        let message: Arc<str> = said.text.into();
+        let outcome = if policy.shadow { Outcome::Shadow } else { Outcome::Evicting };
+        let record = self.record(act, &choice, outcome);
+        if policy.shadow {
+            return self.shadow(act, victim, message, now);
+        }
+        self.held[act.signal.index()] = None;
+        if act.resource() == Resource::Memory {
+            self.memory.note_pressure_eviction(now);
+        }
+        self.tell_met(act);
+        self.ask(Order {
+            pod: victim.clone(),
+            cause: act.cause,
+            condition: act.signal.condition(),
+            grace: policy.grace(act.hard, victim),
+            message,
+            annotations: said.annotations,
+            disruption: true,
+            record,
+        });
+    }
+
+    /// The pods that are on the node still, with what is known of them.
+    fn candidates<'a>(
+        &mut self,
+        measured: &'a [Pod],
+        stats: &'a [Option<PodStats>],
+        now: Instant,
+    ) -> Vec<Candidate<'a>> {
+        let uids = |pods: Vec<Pod>| -> HashSet<PodUid> {
+            pods.iter().map(|pod| pod.uid().clone()).collect()
+        };
+        let active = uids(self.parts.killer.active_pods());
+        let staying = uids(self.parts.killer.staying_pods());
+        self.endings.retain(|uid, _| active.contains(uid));
+        let here = measured.iter().enumerate().filter(|(_, pod)| active.contains(pod.uid()));
+        let candidates = here.map(|(place, pod)| {
+            let ending = (!staying.contains(pod.uid())).then(|| {
+                *self.endings.entry(pod.uid().clone()).or_insert_with(|| ending_of(pod, now))
+            });
+            Candidate { pod, stats: stats.get(place).and_then(Option::as_ref), ending }
+        });
+        candidates.collect()
+    }
+
+    fn hold(&mut self, act: &Act, choice: &Choice<'_>, now: Instant) {
+        let hold = &mut self.held[act.signal.index()];
+        let times = hold.map_or(0, |hold| hold.times);
+        let wait = NOBODY_FIRST.saturating_mul(1 << times.min(10)).min(NOBODY_MOST);
+        *hold = Some(Hold { until: now + wait, times: times.saturating_add(1) });
+        if times == 0 {
+            self.tell_met(act);
+            let (signal, pods) = (act.cause, choice.considered.len());
+            tracing::warn!(%signal, pods, "the node runs short and there is no pod to evict");
+        }
+        self.record(act, choice, Outcome::Nobody);
+    }
+
+    fn shadow(&mut self, act: &Act, victim: &Pod, message: Arc<str>, now: Instant) {
+        self.parts.recorder.record(&Event::EvictionShadowed {
+            pod: victim.label().clone(),
+            signal: act.cause.as_str(),
+            message,
+        });
+        self.held[act.signal.index()] = Some(Hold { until: now + NOBODY_MOST, times: 0 });
+    }
+
+    fn record(&self, act: &Act, choice: &Choice<'_>, outcome: Outcome) -> u64 {
+        let mut record = Record::new(self.parts.wall.now(), act.cause, outcome);
+        record.threshold = Some(act.threshold.to_string());
+        record.available = Some(act.available.to_string());
+        record.hard = act.hard;
+        record.victim = choice.victim.map(|pod| pod.label().into());
+        record.ranking = first_of(&choice.considered);
+        self.shown.note(record)
+    }
+}
+
+async fn end<K: PodKiller>(
+    killer: &K,
+    recorder: &dyn Recorder,
+    pod: &Pod,
+    cause: Cause,
+    request: KillRequest,
+    since: Instant,
+) -> Result<Duration, KillError> {
+    let (label, signal) = (pod.label().clone(), cause.as_str());
+    match killer.kill_pod(pod.clone(), request).await {
+        Ok(_) => {
+            let took = since.elapsed();
+            recorder.record(&Event::PodEvicted { pod: label, signal, took });
+            Ok(took)
+        }
+        Err(error) => {
+            let text = error.to_string();
+            recorder.record(&Event::EvictionFailed { pod: label, signal, error: text });
+            Err(error)
+        }
+    }
+}
+
+/// Of a pod that somebody else ends: its grace counts from when that was seen.
+fn ending_of(pod: &Pod, now: Instant) -> Ending {
+    let deleted = pod.metadata.deletion_grace_period_seconds;
+    let deleted = deleted.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+    let grace = deleted.or(pod.own_grace()).unwrap_or(DEFAULT_GRACE);
+    Ending {
+        due: now + grace.max(HARD_GRACE) + BEYOND_GRACE,
+        hurried: grace <= HARD_GRACE,
+        evicted_for: None,
+    }
+}

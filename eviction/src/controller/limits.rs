@@ -1,0 +1,85 @@
+//! Pods that have more on the disks than they may.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use winddown_shared::{Event, Pod, PodKiller};
+
+use super::EvictionController;
+use super::evict::Order;
+use crate::condition::Condition;
+use crate::history::{Outcome, Record};
+use crate::limits::{OverLimit, has_local_limits, over_limit};
+use crate::policy::HARD_GRACE;
+use crate::seams::{Reclaim, Signals, Wanted};
+
+/// How often they are looked for.
+const EVERY: Duration = Duration::from_secs(10);
+/// They are not waited for longer than this.
+const MEASURE: Duration = Duration::from_millis(500);
+
+impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
+    /// Ends all pods that exceed a limit of their own, unless the policy spares them. They end beside
+    /// each other and beside the loop.
+    pub(super) async fn check_limits(&mut self) {
+        let now = Instant::now();
+        if !self.policy.local_storage_limits || now < self.next_limits {
+            return;
+        }
+        self.next_limits = now + EVERY;
+        let mut pods = self.parts.killer.staying_pods();
+        pods.retain(|pod| has_local_limits(pod) && !self.policy.spares(pod));
+        if pods.is_empty() {
+            return;
+        }
+        let measured = self.parts.signals.pods(&pods, Wanted::Disk);
+        let Ok(stats) = timeout(MEASURE, measured).await else {
+            return tracing::warn!("what pods have on disks could not be measured within 500ms");
+        };
+        let layout = self.policy.layout();
+        let over: Vec<(&Pod, OverLimit)> = pods
+            .iter()
+            .zip(&stats)
+            .filter_map(|(pod, stats)| Some((pod, over_limit(pod, stats.as_ref()?, layout)?)))
+            .collect();
+        if over.is_empty() {
+            return;
+        }
+        let lock = self.parts.victims.clone();
+        lock.choose(|| self.ask_all(over));
+    }
+
+    fn ask_all(&mut self, over: Vec<(&Pod, OverLimit)>) {
+        if *self.parts.still.borrow() {
+            return;
+        }
+        let staying = self.parts.killer.staying_pods();
+        for (pod, OverLimit { cause, message }) in over {
+            if !staying.iter().any(|staying| staying.uid() == pod.uid()) {
+                continue;
+            }
+            let shadow = self.policy.shadow;
+            let outcome = if shadow { Outcome::Shadow } else { Outcome::Evicting };
+            let mut record = Record::new(self.parts.wall.now(), cause, outcome);
+            record.victim = Some(pod.label().into());
+            let record = self.shown.note(record);
+            let message = message.into();
+            if shadow {
+                let (pod, signal) = (pod.label().clone(), cause.as_str());
+                self.parts.recorder.record(&Event::EvictionShadowed { pod, signal, message });
+                continue;
+            }
+            self.ask(Order {
+                pod: pod.clone(),
+                cause,
+                condition: Condition::Disk,
+                grace: Some(HARD_GRACE),
+                message,
+                annotations: Vec::new(),
+                // The pod's own doing, as for the kubelet: a Job counts it as a failure.
+                disruption: false,
+                record,
+            });
+        }
+    }
+}

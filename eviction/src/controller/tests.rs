@@ -1,0 +1,54 @@
+//! The loop on a paused clock, with stand-ins for everything it touches.
+
+use std::time::Duration;
+
+use winddown_shared::{NodeStats, Pod, PodStats};
+
+use crate::test_pods::{bytes, changed, container, memory, pod};
+use crate::threshold::ThresholdConfig;
+use crate::{Policy, StaticPods};
+
+mod around;
+mod disks;
+mod pressure;
+mod reference;
+mod world;
+
+use world::World;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn policy(fields: serde_json::Value) -> Policy {
+    let config: ThresholdConfig = serde_json::from_value(fields).unwrap();
+    let mut policy = Policy::new(config.thresholds().unwrap(), false);
+    policy.max_pod_grace = Some(secs(5));
+    policy
+}
+
+/// A node of 16 GiB of which so much is left, in every way of counting.
+fn left(memory: &str) -> NodeStats {
+    world::memory_left(bytes(memory))
+}
+
+/// The pods of the kubelet's test of memory pressure; the last has the lowest priority of those that
+/// exceed their request, and uses least.
+fn memory_pods() -> Vec<(Pod, PodStats)> {
+    let guaranteed = changed("guaranteed-low-priority-high-usage", -1, &[], |object| {
+        let memory = [("cpu", "100m"), ("memory", "1Gi")];
+        object.spec.as_mut().unwrap().containers = vec![container("main", &memory, &memory)];
+    });
+    let burstable = |name: &str| pod(name, 0, &[("cpu", "100m"), ("memory", "100Mi")]);
+    vec![
+        (guaranteed, memory("900Mi")),
+        (burstable("burstable-below-requests"), memory("50Mi")),
+        (burstable("burstable-above-requests"), memory("400Mi")),
+        (pod("best-effort-high-priority-high-usage", 1, &[]), memory("400Mi")),
+        (pod("best-effort-low-priority-low-usage", -1, &[]), memory("100Mi")),
+    ]
+}
+
+const LOWEST: &str = "best-effort-low-priority-low-usage";

@@ -1,0 +1,198 @@
+//! A node that tells what it is told to tell.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use winddown_shared::fake::{FakeKiller, FakeRecorder, KillCall};
+use winddown_shared::{
+    Event, FsLayout, FsStats, MemoryStats, NodeStats, Pod, PodKiller, PodStats, PodUid, VictimLock,
+    WallClock,
+};
+
+use crate::{
+    BringBack, Cadence, Condition, EvictionController, EvictionParts, EvictionView, GivenBack,
+    MeasureError, Policy, Reclaim, ReclaimError, Reclaimable, Signals, Wanted,
+};
+
+pub(super) struct World {
+    pub(super) killer: FakeKiller,
+    pub(super) node: Arc<Node>,
+    pub(super) recorder: FakeRecorder,
+    pub(super) view: EvictionView,
+    pub(super) policy: watch::Sender<Arc<Policy>>,
+    pub(super) still: watch::Sender<bool>,
+    pub(super) wake: Arc<Notify>,
+    pub(super) victims: VictimLock,
+    pub(super) task: JoinHandle<()>,
+}
+
+/// Signals, reclaim and static pods in one.
+#[derive(Default)]
+pub(super) struct Node(Mutex<State>);
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) stats: NodeStats,
+    pub(super) pods: HashMap<PodUid, PodStats>,
+    /// What is left once a pod has ended.
+    pub(super) after: HashMap<PodUid, NodeStats>,
+    pub(super) killer: FakeKiller,
+    pub(super) looks: Vec<Instant>,
+    pub(super) measured: Vec<(usize, Wanted)>,
+    pub(super) hangs: bool,
+    pub(super) fails: bool,
+    pub(super) given_back: Vec<Reclaimable>,
+    /// What is left after things were given back, and how long that takes.
+    pub(super) after_giving_back: Option<NodeStats>,
+    pub(super) giving_back_takes: Duration,
+    pub(super) brought_back: Vec<Pod>,
+}
+
+impl World {
+    pub(super) fn new(policy: Policy, pods: Vec<(Pod, PodStats)>) -> Self {
+        let killer = FakeKiller::with(pods.iter().map(|(pod, _)| pod.clone()));
+        let node = Arc::new(Node::default());
+        {
+            let mut state = node.state();
+            state.killer = killer.clone();
+            state.pods = pods.into_iter().map(|(pod, stats)| (pod.uid().clone(), stats)).collect();
+        }
+        let recorder = FakeRecorder::default();
+        let (policy, policies) = watch::channel(Arc::new(policy));
+        let (still, stills) = watch::channel(false);
+        let (wake, victims) = (Arc::new(Notify::new()), VictimLock::new());
+        let (controller, view) = EvictionController::new(EvictionParts {
+            killer: Arc::new(killer.clone()),
+            signals: node.clone(),
+            reclaim: node.clone(),
+            recorder: Arc::new(recorder.clone()),
+            victims: victims.clone(),
+            static_pods: node.clone(),
+            wall: WallClock::fixed(jiff::Timestamp::UNIX_EPOCH),
+            policy: policies,
+            still: stills,
+            wake: wake.clone(),
+            cadence: Cadence::default(),
+        });
+        let task = tokio::spawn(controller.run());
+        Self { killer, node, recorder, view, policy, still, wake, victims, task }
+    }
+
+    /// The node is so from now on, and time passes.
+    pub(super) async fn is(&self, stats: NodeStats, time: Duration) {
+        self.node.state().stats = stats;
+        sleep(time).await;
+    }
+
+    /// When the pod has ended, the node is so.
+    pub(super) fn helps(&self, pod: &str, stats: NodeStats) {
+        self.node.state().after.insert(PodUid::new(pod), stats);
+    }
+
+    /// One more pod, which uses so much.
+    pub(super) fn add(&self, pod: Pod, stats: PodStats) {
+        self.node.state().pods.insert(pod.uid().clone(), stats);
+        self.killer.add(pod);
+    }
+
+    /// Names of the pods that were asked to end, and their grace in seconds.
+    pub(super) fn killed(&self) -> Vec<(String, Option<u64>)> {
+        let call = |call: &KillCall| {
+            (call.pod.name().to_string(), call.request.grace.map(|grace| grace.as_secs()))
+        };
+        self.killer.calls().iter().map(call).collect()
+    }
+
+    pub(super) fn message(&self, place: usize) -> String {
+        let request = &self.killer.calls()[place].request;
+        request.status.as_ref().unwrap().message.to_string()
+    }
+
+    pub(super) fn has(&self, condition: Condition) -> bool {
+        self.view.conditions().borrow().contains(condition)
+    }
+
+    pub(super) fn count(&self, is: impl Fn(&Event) -> bool) -> usize {
+        self.recorder.events().iter().filter(|event| is(event)).count()
+    }
+
+    pub(super) fn looks(&self) -> usize {
+        self.node.state().looks.len()
+    }
+}
+
+impl Node {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Signals for Node {
+    async fn node(&self) -> Result<NodeStats, MeasureError> {
+        if self.state().hangs {
+            std::future::pending::<()>().await;
+        }
+        let mut state = self.state();
+        state.looks.push(Instant::now());
+        if state.fails {
+            return Err(MeasureError { what: "/proc/meminfo".to_owned(), source: None });
+        }
+        let active = state.killer.active_pods();
+        let gone = |uid: &PodUid| !active.iter().any(|pod| pod.uid() == uid);
+        let ended = state.after.keys().find(|uid| gone(uid)).cloned();
+        if let Some(stats) = ended.and_then(|uid| state.after.remove(&uid)) {
+            state.stats = stats;
+        }
+        Ok(at(state.stats, Instant::now()))
+    }
+
+    async fn pods(&self, pods: &[Pod], wanted: Wanted) -> Vec<Option<PodStats>> {
+        let mut state = self.state();
+        state.measured.push((pods.len(), wanted));
+        pods.iter().map(|pod| state.pods.get(pod.uid()).cloned()).collect()
+    }
+}
+
+impl Reclaim for Node {
+    async fn give_back(&self, what: Reclaimable) -> Result<GivenBack, ReclaimError> {
+        let takes = self.state().giving_back_takes;
+        sleep(takes).await;
+        let mut state = self.state();
+        state.given_back.push(what);
+        if let Some(stats) = state.after_giving_back {
+            state.stats = stats;
+        }
+        Ok(GivenBack { items: 1, bytes: 1 })
+    }
+}
+
+impl BringBack for Node {
+    fn bring_back(&self, pod: &Pod) {
+        self.state().brought_back.push(pod.clone());
+    }
+}
+
+pub(super) fn memory_left(available: u64) -> NodeStats {
+    let memory = MemoryStats {
+        at: None,
+        working_set: (16 << 30) - available,
+        available,
+        mem_available: Some(available),
+    };
+    NodeStats { memory: Some(memory), layout: Some(FsLayout::One), ..NodeStats::default() }
+}
+
+/// The same, measured at `now`.
+fn at(mut stats: NodeStats, now: Instant) -> NodeStats {
+    let fs = |fs: Option<FsStats>| fs.map(|fs| FsStats { at: Some(now), ..fs });
+    let memory = |memory: Option<MemoryStats>| memory.map(|m| MemoryStats { at: Some(now), ..m });
+    stats.memory = memory(stats.memory);
+    stats.pods_memory = memory(stats.pods_memory);
+    (stats.nodefs, stats.imagefs, stats.containerfs) =
+        (fs(stats.nodefs), fs(stats.imagefs), fs(stats.containerfs));
+    stats
+}

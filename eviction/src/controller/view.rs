@@ -1,0 +1,212 @@
+//! What others see of the loop.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use winddown_shared::{PodKiller, PodStats};
+
+use crate::admit::PressureGate;
+use crate::choose::{Candidate, choose};
+use crate::condition::Conditions;
+use crate::decide::Act;
+use crate::history::{History, Outcome, RankedPod, Record};
+use crate::memory::Memory;
+use crate::policy::Policy;
+use crate::seams::{Signals, Wanted};
+use crate::signal::Signal;
+
+/// Pods are not waited for longer than this.
+const MEASURE: Duration = Duration::from_secs(2);
+
+/// What the loop has seen and done. Clones are one view.
+#[derive(Clone, Debug)]
+pub struct EvictionView {
+    conditions: watch::Receiver<Conditions>,
+    shown: Arc<Shown>,
+}
+
+/// A threshold, and how far it is. The JSON form is a stable interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThresholdView {
+    /// The signal.
+    pub signal: &'static str,
+    /// Whether pods get one second only.
+    pub hard: bool,
+    /// The least there should be; none while it was not measured and is a share of the capacity.
+    pub threshold: Option<String>,
+    /// What there is; none while it was not measured.
+    pub available: Option<String>,
+    /// What there is in all.
+    pub capacity: Option<i64>,
+    /// Seconds since it is met; none when it is not.
+    pub met_seconds: Option<f64>,
+    /// Its grace, in seconds.
+    pub grace_seconds: f64,
+}
+
+/// What would happen if a signal were met now. The JSON form is a stable interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// All thresholds.
+    pub thresholds: Vec<ThresholdView>,
+    /// The conditions that are reported.
+    pub conditions: Vec<&'static str>,
+    /// Whether nothing would be touched.
+    pub shadow: bool,
+    /// By what the pods are ranked: what was asked for, or what is nearest to its threshold.
+    pub signal: Option<&'static str>,
+    /// The pods in the order in which they would be ended, and what would be made of each.
+    pub pods: Vec<RankedPod>,
+}
+
+/// What the loop lets others see.
+#[derive(Debug)]
+pub(super) struct Shown(Mutex<Latest>);
+
+#[derive(Debug)]
+struct Latest {
+    policy: Arc<Policy>,
+    memory: Memory,
+    history: History,
+}
+
+// === impl EvictionView ===
+
+impl EvictionView {
+    pub(super) fn new(conditions: watch::Receiver<Conditions>, shown: Arc<Shown>) -> Self {
+        Self { conditions, shown }
+    }
+
+    /// The conditions to be reported, and their changes.
+    #[must_use]
+    pub fn conditions(&self) -> watch::Receiver<Conditions> {
+        self.conditions.clone()
+    }
+
+    /// Keeps pods out while the node runs short.
+    #[must_use]
+    pub fn gate(&self) -> PressureGate {
+        PressureGate::new(self.conditions.clone())
+    }
+
+    /// The last decisions, from the oldest to the newest.
+    #[must_use]
+    pub fn history(&self) -> Vec<Record> {
+        self.shown.lock().history.records()
+    }
+
+    /// All thresholds as the last look has them.
+    #[must_use]
+    pub fn thresholds(&self) -> Vec<ThresholdView> {
+        let latest = self.shown.lock();
+        let now = Instant::now();
+        let all = latest.policy.thresholds().iter().enumerate();
+        all.map(|(place, threshold)| {
+            let observed = latest.memory.last.get(threshold.signal);
+            let value = observed.map(|observed| threshold.quantity(observed.capacity, false));
+            let resource = threshold.signal.resource();
+            let tracked = latest.memory.tracked[place];
+            let is_met = value.zip(observed).is_some_and(|(value, o)| value > o.quantity(resource));
+            let since = tracked.first.filter(|_| is_met || tracked.active);
+            ThresholdView {
+                signal: threshold.signal.as_str(),
+                hard: threshold.is_hard(),
+                threshold: value.map(|value| value.to_string()),
+                available: observed.map(|observed| observed.quantity(resource).to_string()),
+                capacity: observed.map(|observed| observed.capacity),
+                met_seconds: since.map(|at| now.saturating_duration_since(at).as_secs_f64()),
+                grace_seconds: threshold.grace.as_secs_f64(),
+            }
+        })
+        .collect()
+    }
+
+    /// Who would be ended if `signal` were met now, or the one that is nearest to its threshold.
+    /// Measures the pods; touches nothing.
+    pub async fn explain<K: PodKiller, S: Signals>(
+        &self,
+        killer: &K,
+        signals: &S,
+        signal: Option<Signal>,
+    ) -> Explanation {
+        let (policy, act) = self.supposed(signal);
+        let mut explanation = Explanation {
+            thresholds: self.thresholds(),
+            conditions: self
+                .conditions
+                .borrow()
+                .iter()
+                .map(|condition| condition.as_str())
+                .collect(),
+            shadow: policy.shadow,
+            signal: act.map(|act| act.signal.as_str()),
+            pods: Vec::new(),
+        };
+        let Some(act) = act else { return explanation };
+        let pods = killer.staying_pods();
+        let measured = signals.pods(&pods, Wanted::of(act.resource()));
+        let stats: Vec<Option<PodStats>> = timeout(MEASURE, measured).await.unwrap_or_default();
+        let candidates: Vec<Candidate<'_>> = pods
+            .iter()
+            .enumerate()
+            .map(|(place, pod)| Candidate {
+                pod,
+                stats: stats.get(place).and_then(Option::as_ref),
+                ending: None,
+            })
+            .collect();
+        let choice = choose(&act, &candidates, &policy, Instant::now());
+        explanation.pods = choice.considered.iter().map(RankedPod::from).collect();
+        explanation
+    }
+
+    /// As if something had to be done about `signal`.
+    fn supposed(&self, signal: Option<Signal>) -> (Arc<Policy>, Option<Act>) {
+        let latest = self.shown.lock();
+        let acts = latest.policy.thresholds().iter().filter_map(|threshold| {
+            let observed = latest.memory.last.get(threshold.signal)?;
+            Some(Act::on(threshold, &observed, &latest.policy))
+        });
+        // The smaller the part that is left above the threshold, the nearer.
+        let distance = |act: &Act| {
+            let (left, wanted) = (act.available.value(), act.threshold.value().max(1));
+            left as f64 / wanted as f64
+        };
+        let act = acts
+            .filter(|act| signal.is_none_or(|signal| act.signal == signal))
+            .min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        (latest.policy.clone(), act)
+    }
+}
+
+// === impl Shown ===
+
+impl Shown {
+    pub(super) fn new(policy: Arc<Policy>) -> Self {
+        let (memory, history) = (Memory::default(), History::default());
+        Self(Mutex::new(Latest { policy, memory, history }))
+    }
+
+    pub(super) fn looked(&self, policy: &Arc<Policy>, memory: &Memory) {
+        let mut latest = self.lock();
+        latest.policy.clone_from(policy);
+        latest.memory = *memory;
+    }
+
+    pub(super) fn note(&self, record: Record) -> u64 {
+        self.lock().history.note(record)
+    }
+
+    pub(super) fn conclude(&self, record: u64, outcome: Outcome) {
+        self.lock().history.conclude(record, outcome);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Latest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

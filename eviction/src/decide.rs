@@ -1,0 +1,243 @@
+//! Whether something has to be done, and for which threshold.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::{PressureStats, Quantity};
+
+use crate::condition::{Condition, Conditions};
+use crate::memory::{Memory, Tracked};
+use crate::observation::{Observation, Observations};
+use crate::policy::{Policy, PressureRule};
+use crate::reclaim::{Reclaimable, reclaimable};
+use crate::signal::{Cause, Resource, Signal};
+use crate::threshold::Threshold;
+
+#[cfg(test)]
+mod tests;
+
+/// What one look at the node has shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot {
+    /// When.
+    pub now: Instant,
+    /// What is left of what.
+    pub observations: Observations,
+    /// Time lost for want of memory, by whoever [`PressureRule::scope`] names.
+    pub pressure: Option<PressureStats>,
+}
+
+/// What follows from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decision {
+    /// To be handed to the next decision.
+    pub memory: Memory,
+    /// Conditions of the node to be reported.
+    pub conditions: Conditions,
+    /// What to do something about; none: nothing is short, or not for long enough, or it was not
+    /// measured again since something was done.
+    pub act: Option<Act>,
+    /// The thresholds that are met, by their place in the policy, grace or no grace.
+    met: u32,
+}
+
+/// What has to be done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Act {
+    /// For what.
+    pub cause: Cause,
+    /// By what pods are ranked.
+    pub signal: Signal,
+    /// Whether the pod gets a second only.
+    pub hard: bool,
+    /// The least there should be.
+    pub threshold: Quantity,
+    /// What there is.
+    pub available: Quantity,
+    /// How much has to come back, minimum reclaim included: bytes, inodes or tasks, at least 1.
+    pub deficit: i64,
+    /// When that was measured.
+    pub measured_at: Option<Instant>,
+    /// What can be given back first, so that perhaps no pod has to end.
+    pub reclaim: &'static [Reclaimable],
+}
+
+/// A soft threshold's time goes on when it was not met for less than this: as long as the kubelet
+/// would not have looked.
+pub const FORGIVEN: Duration = Duration::from_secs(10);
+
+/// Decides what one look at the node means.
+///
+/// A threshold is met when less than its value is available; one that pods were ended for stays met
+/// until the minimum reclaim is available as well. It is acted on when it has been met for its grace
+/// and was measured anew since the last look. Of several, hard ones come first, then memory, then the
+/// one that lacks the larger part.
+#[must_use]
+pub fn decide(snapshot: &Snapshot, policy: &Policy, memory: &Memory) -> Decision {
+    let now = snapshot.now;
+    let mut next = *memory;
+    let mut met = 0;
+    let mut raised = Conditions::NONE;
+    let mut chosen: Option<(Urgency, Act)> = None;
+    for (place, threshold) in policy.thresholds().iter().enumerate() {
+        let observed = snapshot.observations.get(threshold.signal);
+        let was = memory.tracked[place];
+        let (is, is_met) = track(threshold, observed, was, now);
+        next.tracked[place] = is;
+        if is_met {
+            met |= 1 << place;
+            raised.insert(threshold.signal.condition());
+        }
+        let Some(observed) =
+            observed.filter(|observed| is.active && is_news(observed, memory, threshold))
+        else {
+            continue;
+        };
+        let act = Act::on(threshold, &observed, policy);
+        let urgency = act.urgency();
+        if is_met && chosen.as_ref().is_none_or(|(most, _)| urgency > *most) {
+            chosen = Some((urgency, act));
+        }
+    }
+    let pressed = policy.memory_pressure.as_ref().and_then(|rule| pressed(rule, snapshot, memory));
+    if pressed.is_some() {
+        raised.insert(Condition::Memory);
+    }
+    next.last = snapshot.observations;
+    next.last_pressure = snapshot.pressure.or(memory.last_pressure);
+    raised.iter().for_each(|condition| next.seen[condition as usize] = Some(now));
+    let act = match chosen {
+        // Waiting for memory is the hard want of memory; a disk can wait for it.
+        Some((_, act)) if act.hard && act.signal.resource() == Resource::Memory => Some(act),
+        chosen => pressed.or(chosen.map(|(_, act)| act)),
+    };
+    Decision { memory: next, conditions: reported(&next, policy, now), act, met }
+}
+
+impl Decision {
+    /// The thresholds that are met, whether their grace is over or not.
+    pub fn met<'a>(&self, policy: &'a Policy) -> impl Iterator<Item = &'a Threshold> {
+        let met = self.met;
+        let all = policy.thresholds().iter().enumerate();
+        all.filter(move |(place, _)| met & (1 << place) != 0).map(|(_, threshold)| threshold)
+    }
+}
+
+/// What is to be remembered of a threshold, and whether it is met.
+fn track(
+    threshold: &Threshold,
+    observed: Option<Observation>,
+    was: Tracked,
+    now: Instant,
+) -> (Tracked, bool) {
+    let met = observed.map(|observed| is_met(threshold, &observed, was.active));
+    if met != Some(true) {
+        let forgiven = was.last.is_some_and(|last| now.saturating_duration_since(last) < FORGIVEN);
+        let first = was.first.filter(|_| forgiven && !threshold.is_hard());
+        // What was not measured is neither met nor over.
+        return (Tracked { first, active: was.active && met.is_none(), ..was }, false);
+    }
+    let first = was.first.unwrap_or(now);
+    let settled = was.not_before.is_none_or(|settled| now >= settled);
+    let active = settled && now.saturating_duration_since(first) >= threshold.grace;
+    (Tracked { first: Some(first), last: Some(now), active, ..was }, true)
+}
+
+fn is_met(threshold: &Threshold, observed: &Observation, reclaiming: bool) -> bool {
+    let available = observed.quantity(threshold.signal.resource());
+    threshold.quantity(observed.capacity, reclaiming) > available
+}
+
+/// Whether it was measured since the last look. What carries no time counts as new.
+fn is_news(observed: &Observation, memory: &Memory, threshold: &Threshold) -> bool {
+    let before = memory.last.get(threshold.signal);
+    match (observed.at, before) {
+        (Some(at), Some(before)) => before.at.is_none_or(|before| at > before),
+        _ => true,
+    }
+}
+
+fn reported(memory: &Memory, policy: &Policy, now: Instant) -> Conditions {
+    let lately = |condition: &Condition| {
+        memory.seen[*condition as usize]
+            .is_some_and(|seen| now.saturating_duration_since(seen) < policy.transition_period)
+    };
+    Condition::ALL.into_iter().filter(lately).collect()
+}
+
+/// Whether tasks lose time for want of memory.
+fn pressed(rule: &PressureRule, snapshot: &Snapshot, memory: &Memory) -> Option<Act> {
+    let now_lost = snapshot.pressure?;
+    let before = memory.last_pressure?;
+    let over = |limit: Option<f32>, now: f32, before: f32| {
+        limit.is_none_or(|limit| now >= limit && now >= before)
+    };
+    let waits = (rule.some.is_some() || rule.full.is_some())
+        && over(rule.some, now_lost.some_avg10, before.some_avg10)
+        && over(rule.full, now_lost.full_avg10, before.full_avg10)
+        // An average falls slowly: something must have waited since the last look.
+        && now_lost.some_total_us > before.some_total_us;
+    let cooled = memory
+        .pressure_evicted
+        .is_none_or(|last| snapshot.now.saturating_duration_since(last) >= rule.cool_down);
+    let observed = snapshot.observations.get(Signal::MemoryAvailable)?;
+    let below = rule.below.of(observed.capacity);
+    let available = observed.quantity(Resource::Memory);
+    (waits && cooled && below > available).then(|| Act {
+        cause: Cause::MemoryPressure,
+        signal: Signal::MemoryAvailable,
+        hard: true,
+        threshold: below,
+        available,
+        deficit: lacking(below, available),
+        measured_at: now_lost.at,
+        reclaim: &[],
+    })
+}
+
+fn lacking(wanted: Quantity, available: Quantity) -> i64 {
+    wanted.saturating_sub(available).value().max(1)
+}
+
+// === impl Act ===
+
+/// The larger, the sooner.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+struct Urgency {
+    hard: bool,
+    memory: bool,
+    /// Which part of what there should be is lacking.
+    lacking: f64,
+}
+
+impl Act {
+    pub(crate) fn on(threshold: &Threshold, observed: &Observation, policy: &Policy) -> Self {
+        let signal = threshold.signal;
+        let available = observed.quantity(signal.resource());
+        Self {
+            cause: Cause::Signal(signal),
+            signal,
+            hard: threshold.is_hard(),
+            threshold: threshold.quantity(observed.capacity, false),
+            available,
+            deficit: lacking(threshold.quantity(observed.capacity, true), available),
+            measured_at: observed.at,
+            reclaim: reclaimable(signal, policy.layout()),
+        }
+    }
+
+    /// What is short.
+    #[must_use]
+    pub const fn resource(&self) -> Resource {
+        self.signal.resource()
+    }
+
+    fn urgency(&self) -> Urgency {
+        let wanted = self.threshold.value().max(1) as f64;
+        Urgency {
+            hard: self.hard,
+            memory: self.resource() == Resource::Memory,
+            lacking: self.deficit as f64 / wanted,
+        }
+    }
+}

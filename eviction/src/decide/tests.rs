@@ -1,0 +1,324 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::observation::MemoryAvailable;
+use crate::threshold::ThresholdConfig;
+
+const GI: i64 = 1 << 30;
+const MI: i64 = 1 << 20;
+const CAPACITY: i64 = 10 * GI;
+
+fn config(fields: serde_json::Value) -> Policy {
+    let config: ThresholdConfig = serde_json::from_value(fields).unwrap();
+    Policy::new(config.thresholds().unwrap(), false)
+}
+
+fn hard_memory() -> Policy {
+    config(serde_json::json!({
+        "evictionHard": {"memory.available": "1Gi"},
+        "evictionMinimumReclaim": {"memory.available": "500Mi"},
+    }))
+}
+
+fn soft_memory() -> Policy {
+    config(serde_json::json!({
+        "evictionSoft": {"memory.available": "2Gi"},
+        "evictionSoftGracePeriod": {"memory.available": "2m"},
+    }))
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Looks one after the other, each at its own time.
+struct Looks {
+    policy: Policy,
+    memory: Memory,
+    now: Instant,
+}
+
+impl Looks {
+    fn new(policy: Policy) -> Self {
+        Self { policy, memory: Memory::default(), now: Instant::now() }
+    }
+
+    fn later(&mut self, seconds: u64, left: &[(Signal, i64)]) -> Decision {
+        self.now += secs(seconds);
+        let at = Some(self.now);
+        self.look(left.iter().map(|&(signal, left)| (signal, left, CAPACITY, at)), None)
+    }
+
+    fn look(
+        &mut self,
+        left: impl IntoIterator<Item = (Signal, i64, i64, Option<Instant>)>,
+        pressure: Option<PressureStats>,
+    ) -> Decision {
+        let mut observations = Observations::default();
+        for (signal, available, capacity, at) in left {
+            observations.set(signal, Some(Observation { available, capacity, at }));
+        }
+        let snapshot = Snapshot { now: self.now, observations, pressure };
+        let decision = decide(&snapshot, &self.policy, &self.memory);
+        self.memory = decision.memory;
+        decision
+    }
+}
+
+fn acts(decision: &Decision) -> Option<Signal> {
+    decision.act.map(|act| act.signal)
+}
+
+const MEMORY: Signal = Signal::MemoryAvailable;
+
+#[tokio::test(start_paused = true)]
+async fn thresholds_met_strictly_and_with_what_is_to_be_reclaimed_once_they_were() {
+    let mut looks = Looks::new(hard_memory());
+    assert_eq!(acts(&looks.later(1, &[(MEMORY, GI)])), None, "as much as there should be");
+    let act = looks.later(1, &[(MEMORY, GI - 1)]).act.unwrap();
+    assert_eq!((act.threshold.to_string(), act.deficit), ("1Gi".to_owned(), 500 * MI + 1));
+    assert_eq!(acts(&looks.later(1, &[(MEMORY, GI + 50 * MI)])), Some(MEMORY));
+    assert_eq!(acts(&looks.later(1, &[(MEMORY, GI + 500 * MI)])), None, "all is regained");
+    assert_eq!(acts(&looks.later(1, &[(MEMORY, GI + 50 * MI)])), None, "and stays so");
+}
+
+#[tokio::test(start_paused = true)]
+async fn percentage_thresholds_met_are_shares_of_the_capacity() {
+    let mut looks = Looks::new(config(serde_json::json!({
+        "evictionHard": {"memory.available": "20%", "nodefs.available": "30%"},
+        "evictionMinimumReclaim": {"memory.available": "5%"},
+    })));
+    let disk = Signal::NodeFsAvailable;
+    let part = |percent: i64| CAPACITY / 1000 * percent;
+    let cases = [
+        ([(MEMORY, part(350)), (disk, part(350))], vec![]),
+        ([(MEMORY, part(150)), (disk, part(350))], vec![MEMORY]),
+        ([(MEMORY, part(225)), (disk, part(350))], vec![MEMORY]),
+        ([(MEMORY, part(300)), (disk, part(250))], vec![disk]),
+    ];
+    for (left, expected) in cases {
+        let decision = looks.later(1, &left);
+        let met: Vec<Signal> = decision.met(&looks.policy).map(|t| t.signal).collect();
+        assert_eq!(met, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn thresholds_updated_stats_only_what_was_measured_anew_is_acted_on() {
+    let mut looks = Looks::new(hard_memory());
+    let start = looks.now;
+    let mut look = |seconds: u64, at: Option<u64>| {
+        let at = at.map(|at| start + secs(at));
+        looks.now = start + secs(seconds);
+        acts(&looks.look([(MEMORY, 0, CAPACITY, at)], None))
+    };
+    assert_eq!(look(20, Some(10)), Some(MEMORY), "there was none before");
+    assert_eq!(look(21, Some(10)), None, "the same");
+    assert_eq!(look(22, Some(9)), None, "an older one");
+    assert_eq!(look(23, Some(11)), Some(MEMORY));
+    assert_eq!(look(24, None), Some(MEMORY), "what has no time is new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn thresholds_met_grace_period_from_the_first_time_on() {
+    let mut looks = Looks::new(soft_memory());
+    for seconds in 0..12 {
+        let decision = looks.later(10, &[(MEMORY, GI)]);
+        assert_eq!(acts(&decision), None, "after {} s", seconds * 10);
+        assert!(decision.conditions.contains(Condition::Memory), "before the grace is over");
+    }
+    let act = looks.later(10, &[(MEMORY, GI)]).act.unwrap();
+    assert!(!act.hard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_soft_threshold_that_is_over_for_a_moment_goes_on() {
+    let mut looks = Looks::new(soft_memory());
+    looks.later(0, &[(MEMORY, GI)]);
+    assert_eq!(acts(&looks.later(100, &[(MEMORY, GI)])), None);
+    looks.later(5, &[(MEMORY, 3 * GI)]);
+    assert_eq!(acts(&looks.later(14, &[(MEMORY, 3 * GI)])), None, "it is not met");
+    let mut looks = Looks::new(soft_memory());
+    looks.later(0, &[(MEMORY, GI)]);
+    looks.later(111, &[(MEMORY, GI)]);
+    looks.later(4, &[(MEMORY, 3 * GI)]);
+    assert_eq!(acts(&looks.later(5, &[(MEMORY, GI)])), Some(MEMORY), "120 s in all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_soft_threshold_that_is_over_for_ten_seconds_starts_anew() {
+    let mut looks = Looks::new(soft_memory());
+    looks.later(0, &[(MEMORY, GI)]);
+    looks.later(100, &[(MEMORY, GI)]);
+    looks.later(5, &[(MEMORY, 3 * GI)]);
+    looks.later(5, &[(MEMORY, 3 * GI)]);
+    assert_eq!(acts(&looks.later(110, &[(MEMORY, GI)])), None);
+    assert_eq!(acts(&looks.later(120, &[(MEMORY, GI)])), Some(MEMORY));
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_conditions_observed_since_the_transition_period() {
+    let mut policy = hard_memory();
+    policy.transition_period = secs(120);
+    let mut looks = Looks::new(policy);
+    looks.later(1, &[(MEMORY, 0)]);
+    let healthy = [(MEMORY, 5 * GI), (Signal::PidAvailable, 5)];
+    assert!(looks.later(119, &healthy).conditions.contains(Condition::Memory));
+    assert!(looks.later(1, &healthy).conditions.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_measured_is_neither_short_nor_over() {
+    let mut looks = Looks::new(hard_memory());
+    assert_eq!(acts(&looks.later(1, &[(MEMORY, 0)])), Some(MEMORY));
+    assert_eq!(acts(&looks.later(1, &[])), None);
+    assert_eq!(acts(&looks.later(1, &[(MEMORY, GI + 1)])), Some(MEMORY), "it was not regained");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_hard_ones_come_first_then_memory_then_what_lacks_most() {
+    let policy = config(serde_json::json!({
+        "evictionHard": {"memory.available": "1Gi", "nodefs.available": "1Gi",
+                         "imagefs.available": "1Gi", "nodefs.inodesFree": "1Gi"},
+        "evictionSoft": {"memory.available": "2Gi", "pid.available": "2Gi"},
+        "evictionSoftGracePeriod": {"memory.available": "1s", "pid.available": "1s"},
+    }));
+    let mut looks = Looks::new(policy);
+    let act = |looks: &mut Looks, left: &[(Signal, i64)]| {
+        looks.later(1, left);
+        looks.later(1, left).act.map(|act| (act.signal, act.hard))
+    };
+    let (node, image, pid) =
+        (Signal::NodeFsAvailable, Signal::ImageFsAvailable, Signal::PidAvailable);
+    let all = [(MEMORY, 0), (node, 0), (image, 0), (pid, 0)];
+    assert_eq!(act(&mut looks, &all), Some((MEMORY, true)));
+    let soft_memory = [(MEMORY, 3 * GI / 2), (node, GI / 2), (image, GI / 4), (pid, 0)];
+    assert_eq!(act(&mut looks, &soft_memory), Some((image, true)));
+    let only_soft = [(MEMORY, 3 * GI / 2), (node, GI), (image, GI), (pid, 0)];
+    assert_eq!(act(&mut looks, &only_soft), Some((MEMORY, false)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn containerfs_counts_in_the_first_look_already() {
+    let policy = config(serde_json::json!({"evictionHard": {"imagefs.available": "2Gi"}}));
+    let (policy, overwritten) = policy.for_layout(winddown_shared::FsLayout::ImageFs);
+    assert!(overwritten.is_empty());
+    let mut looks = Looks::new(policy);
+    let decision = looks.later(0, &[(Signal::ContainerFsAvailable, GI)]);
+    assert_eq!(acts(&decision), Some(Signal::ContainerFsAvailable));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_configuration_ends_nobody_for_ten_seconds() {
+    let (old, new) = (hard_memory(), soft_memory());
+    let wider = config(serde_json::json!({"evictionHard": {"memory.available": "9Gi"}}));
+    let mut looks = Looks::new(old.clone());
+    looks.later(1, &[(MEMORY, 0)]);
+    let carried = looks.memory.carried_over(&old, &wider, looks.now);
+    looks = Looks { policy: wider.clone(), memory: carried, now: looks.now };
+    assert_eq!(acts(&looks.later(9, &[(MEMORY, 2 * GI)])), None);
+    assert_eq!(acts(&looks.later(1, &[(MEMORY, 2 * GI)])), Some(MEMORY));
+    // What is in both goes on.
+    let kept = looks.memory.carried_over(&wider, &wider, looks.now);
+    looks.memory = kept;
+    assert_eq!(acts(&looks.later(1, &[(MEMORY, 2 * GI)])), Some(MEMORY));
+    let back = looks.memory.carried_over(&wider, &new, looks.now);
+    assert_eq!(back.tracked[0].first, None);
+}
+
+fn stalled(avg10: f32, total: u64) -> PressureStats {
+    PressureStats {
+        full_avg10: avg10,
+        some_avg10: avg10,
+        some_total_us: total,
+        full_total_us: total,
+        at: None,
+    }
+}
+
+fn pressed(looks: &mut Looks, left: i64, pressure: PressureStats) -> Option<Cause> {
+    looks.now += secs(1);
+    looks.look([(MEMORY, left, CAPACITY, None)], Some(pressure)).act.map(|act| act.cause)
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_memory_ends_a_pod_only_if_memory_is_short_and_the_waiting_grows() {
+    let mut policy = config(serde_json::json!({}));
+    policy.memory_pressure = Some(PressureRule::default());
+    let cause = Some(Cause::MemoryPressure);
+    let mut looks = Looks::new(policy);
+    assert_eq!(pressed(&mut looks, GI / 2, stalled(50.0, 1)), None, "nothing to compare with");
+    assert_eq!(pressed(&mut looks, GI / 2, stalled(60.0, 2)), cause);
+    assert_eq!(pressed(&mut looks, GI / 2, stalled(40.0, 3)), None, "it falls");
+    assert_eq!(pressed(&mut looks, GI / 2, stalled(50.0, 3)), None, "nobody has waited since");
+    assert_eq!(pressed(&mut looks, 5 * GI, stalled(90.0, 4)), None, "there is plenty");
+    assert_eq!(pressed(&mut looks, GI / 2, stalled(9.9, 5)), None, "little");
+    assert_eq!(pressed(&mut looks, GI / 2, stalled(99.0, 6)), cause);
+    looks.memory.note_pressure_eviction(looks.now);
+    assert_eq!(pressed(&mut looks, GI / 2, stalled(99.0, 7)), None, "somebody was just ended");
+    looks.now += secs(10);
+    assert_eq!(pressed(&mut looks, GI / 2, stalled(99.0, 8)), cause);
+}
+
+#[test]
+fn file_cache_that_can_be_given_back_is_not_used_unless_the_working_set_is_asked_for() {
+    let memory = Some(winddown_shared::MemoryStats {
+        at: None,
+        working_set: 9,
+        available: 1,
+        mem_available: Some(8),
+    });
+    let stats = winddown_shared::NodeStats { memory, ..winddown_shared::NodeStats::default() };
+    let left = |which| Observations::of(&stats, which).get(MEMORY).unwrap();
+    assert_eq!(left(MemoryAvailable::default()).available, 8);
+    assert_eq!(left(MemoryAvailable::WorkingSet).available, 1);
+    assert_eq!(left(MemoryAvailable::WorkingSet).capacity, 10);
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_left_the_decision_is_about_something_that_is_short_and_measured(
+        steps in prop::collection::vec(
+            (prop::collection::vec(prop::option::of(0..12_i64), Signal::COUNT), 0..200_u64),
+            1..12,
+        ),
+    ) {
+        let policy = config(serde_json::json!({
+            "evictionHard": {"memory.available": "1Gi", "nodefs.available": "10%",
+                             "pid.available": "2Gi", "imagefs.inodesFree": "5%"},
+            "evictionSoft": {"memory.available": "3Gi", "nodefs.available": "40%"},
+            "evictionSoftGracePeriod": {"memory.available": "1m", "nodefs.available": "30s"},
+            "evictionMinimumReclaim": {"memory.available": "1Gi", "nodefs.available": "10%"},
+        }));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _guard = runtime.enter();
+        let mut looks = Looks::new(policy.clone());
+        for (left, seconds) in steps {
+            looks.now += secs(seconds);
+            let at = Some(looks.now);
+            let left: Vec<_> = Signal::ALL
+                .into_iter()
+                .zip(left)
+                .filter_map(|(signal, left)| Some((signal, left? * GI, CAPACITY, at)))
+                .collect();
+            let before = looks.memory;
+            let decision = looks.look(left.clone(), None);
+            prop_assert_eq!(&decision, &decide(
+                &Snapshot { now: looks.now, observations: decision.memory.last, pressure: None },
+                &policy,
+                &before,
+            ));
+            for threshold in decision.met(&policy) {
+                prop_assert!(decision.conditions.contains(threshold.signal.condition()));
+            }
+            let Some(act) = decision.act else { continue };
+            let (_, left, ..) = left.iter().find(|(signal, ..)| *signal == act.signal).unwrap();
+            let met: Vec<_> = decision.met(&policy).filter(|t| t.signal == act.signal).collect();
+            prop_assert!(met.iter().any(|t| t.is_hard() == act.hard));
+            prop_assert!(met.iter().any(|t| t.quantity(CAPACITY, true).value() > *left));
+            prop_assert!(act.deficit >= 1);
+            let hard = decision.met(&policy).any(Threshold::is_hard);
+            prop_assert!(act.hard || !hard || seconds == 0, "a hard one waits for a soft one");
+        }
+    }
+}

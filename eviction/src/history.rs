@@ -1,0 +1,209 @@
+//! The last decisions, and why they were made.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use winddown_shared::{PodLabel, WallTime};
+
+use crate::choose::{Considered, Verdict};
+use crate::seams::GivenBack;
+use crate::signal::Cause;
+
+/// So many are kept.
+const KEPT: usize = 64;
+/// So many pods of a ranking are kept.
+const RANKED: usize = 10;
+
+/// One decision. The JSON form is a stable interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// Counts up from 1.
+    pub id: u64,
+    /// When it was made.
+    pub at: WallTime,
+    /// For what: a signal, `memoryPressure`, or a limit of the pod's own.
+    pub signal: Cause,
+    /// The least there should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<String>,
+    /// What there was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub available: Option<String>,
+    /// Whether the threshold was a hard one.
+    pub hard: bool,
+    /// Who was ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub victim: Option<PodName>,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// The first ten pods in the order in which they would have been ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranking: Vec<RankedPod>,
+    /// How often the same was decided again, this time included.
+    pub times: u64,
+    /// When last.
+    pub last_at: WallTime,
+}
+
+/// What came of a decision.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Outcome {
+    /// What no pod misses is being given back.
+    Reclaiming,
+    /// It was; whether that was enough, the next decision says.
+    Reclaimed(GivenBack),
+    /// The pod was asked to end.
+    Evicting,
+    /// It has ended.
+    #[serde(rename_all = "camelCase")]
+    Evicted {
+        /// From the request to the end, in ms.
+        took_ms: u64,
+    },
+    /// It has not, in time. Another one is chosen.
+    Failed {
+        /// Why.
+        error: String,
+    },
+    /// There is nobody to end.
+    Nobody,
+    /// The pod would have been asked to end; nothing was touched.
+    Shadow,
+}
+
+/// A pod by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodName {
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `metadata.uid`.
+    pub uid: String,
+}
+
+/// One pod of a ranking.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RankedPod {
+    /// Which.
+    #[serde(flatten)]
+    pub pod: PodName,
+    /// `spec.priority`, 0 when unset.
+    pub priority: i32,
+    /// What it used of what was short: bytes, inodes or processes; none when it was not measured.
+    pub usage: Option<i64>,
+    /// What it asked for.
+    pub request: i64,
+    /// What was made of it.
+    pub verdict: Verdict,
+}
+
+/// The last 64 decisions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    records: VecDeque<Record>,
+    last: u64,
+}
+
+// === impl History ===
+
+impl History {
+    /// Notes a decision and says its number. One that says the same as the one before it is counted
+    /// with that one.
+    pub(crate) fn note(&mut self, mut record: Record) -> u64 {
+        if let Some(last) = self.records.back_mut().filter(|last| last.is_like(&record)) {
+            last.times = last.times.saturating_add(1);
+            last.last_at = record.at;
+            return last.id;
+        }
+        self.last += 1;
+        record.id = self.last;
+        if self.records.len() == KEPT {
+            self.records.pop_front();
+        }
+        self.records.push_back(record);
+        self.last
+    }
+
+    /// Says what came of a decision, if it is still kept.
+    pub(crate) fn conclude(&mut self, id: u64, outcome: Outcome) {
+        if let Some(record) = self.records.iter_mut().rev().find(|record| record.id == id) {
+            record.outcome = outcome;
+        }
+    }
+
+    /// From the oldest to the newest.
+    pub(crate) fn records(&self) -> Vec<Record> {
+        self.records.iter().cloned().collect()
+    }
+}
+
+// === impl Record ===
+
+impl Record {
+    pub(crate) fn new(at: WallTime, signal: Cause, outcome: Outcome) -> Self {
+        Self {
+            id: 0,
+            at,
+            signal,
+            threshold: None,
+            available: None,
+            hard: true,
+            victim: None,
+            outcome,
+            ranking: Vec::new(),
+            times: 1,
+            last_at: at,
+        }
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        matches!(self.outcome, Outcome::Nobody | Outcome::Shadow)
+            && (self.signal, &self.victim, &self.outcome)
+                == (other.signal, &other.victim, &other.outcome)
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    pub(crate) fn evicted(took: Duration) -> Self {
+        Self::Evicted { took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX) }
+    }
+}
+
+// === impl PodName ===
+
+impl From<&PodLabel> for PodName {
+    fn from(label: &PodLabel) -> Self {
+        Self {
+            namespace: label.namespace.clone(),
+            name: label.name.clone(),
+            uid: label.uid.to_string(),
+        }
+    }
+}
+
+// === impl RankedPod ===
+
+impl From<&Considered<'_>> for RankedPod {
+    fn from(considered: &Considered<'_>) -> Self {
+        Self {
+            pod: considered.pod.label().into(),
+            priority: considered.pod.priority_or_zero(),
+            usage: considered.usage,
+            request: considered.request,
+            verdict: considered.verdict,
+        }
+    }
+}
+
+pub(crate) fn first_of(considered: &[Considered<'_>]) -> Vec<RankedPod> {
+    considered.iter().take(RANKED).map(RankedPod::from).collect()
+}

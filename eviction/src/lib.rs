@@ -1,0 +1,63 @@
+//! Eviction: pods end before the node runs out of memory, disk, inodes or tasks.
+//!
+//! # Behaviour
+//! A [`Threshold`] says how little of something there may be. When less is available, a condition of
+//! the node is reported; when that has lasted for the threshold's grace, what no pod misses is given
+//! back (dead containers, rotated logs, unused images), and if that is not enough, one pod is ended,
+//! and the node is measured again.
+//!
+//! # Design
+//! [`decide`] and [`choose`] are pure: what was measured, a [`Policy`] and a [`Memory`] in, what to do
+//! out.
+
+mod admit;
+mod cadence;
+mod choose;
+mod condition;
+mod controller;
+mod decide;
+mod history;
+mod limits;
+mod memory;
+mod message;
+mod observation;
+mod plan_json;
+mod policy;
+mod rank;
+mod reclaim;
+mod returns;
+mod seams;
+mod signal;
+#[cfg(test)]
+mod test_pods;
+mod threshold;
+mod usage;
+
+pub use admit::{PressureGate, admits};
+pub use cadence::Cadence;
+pub use choose::{Candidate, Choice, Considered, Ending, Verdict, choose};
+pub use condition::{Condition, ConditionText, Conditions};
+pub use controller::{EvictionController, EvictionParts, EvictionView, Explanation, ThresholdView};
+pub use decide::{Act, Decision, FORGIVEN, Snapshot, decide};
+pub use history::{Outcome, PodName, RankedPod, Record};
+pub use limits::{OverLimit, has_local_limits, over_limit};
+pub use memory::Memory;
+pub use message::{
+    EVICTED, EVICTION_THRESHOLD_MET, Message, OFFENDING_CONTAINERS, OFFENDING_CONTAINERS_USAGE,
+    OFFENDING_POD, OFFENDING_POD_USAGE, STARVED_RESOURCE, attempting_to_reclaim, container_over,
+    empty_dir_over, node_had_condition, node_was_low, pod_over,
+};
+pub use observation::{MemoryAvailable, Observation, Observations};
+pub use plan_json::{PlanLineError, plan_json_line};
+pub use policy::{Policy, PressureRule, PressureScope, StaticPods};
+pub use rank::{Ranked, rank};
+pub use reclaim::{Reclaimable, reclaimable};
+pub use returns::Returns;
+pub use seams::{BringBack, GivenBack, MeasureError, Reclaim, ReclaimError, Signals, Wanted};
+pub use signal::{Cause, FileSystem, Resource, Signal, UnknownSignal};
+pub use threshold::{
+    DEFAULT_HARD, Overwritten, SoftGraceError, Threshold, ThresholdConfig, ThresholdError,
+    ThresholdErrors, ThresholdValue, ValueError, default_hard, parse_minimum_reclaim,
+    parse_soft_grace, parse_threshold,
+};
+pub use usage::usage;

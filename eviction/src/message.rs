@@ -1,0 +1,159 @@
+//! What is said of an evicted pod, byte for byte what the kubelet says.
+//!
+//! Every sentence ends with a space; whoever matches these texts relies on it.
+
+use std::fmt::Write as _;
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::{ContainerStats, Pod, PodStats, Quantity, QuantityFormat};
+
+use crate::condition::Conditions;
+use crate::observation::signed;
+use crate::signal::Resource;
+
+#[cfg(test)]
+mod tests;
+
+/// `status.reason` of an evicted pod, of a pod that is refused under pressure, and of the Event.
+pub const EVICTED: &str = "Evicted";
+/// Reason of the node's Event when a threshold is met.
+pub const EVICTION_THRESHOLD_MET: &str = "EvictionThresholdMet";
+
+/// Annotation of the Event: containers that use more than they asked for, separated by commas.
+pub const OFFENDING_CONTAINERS: &str = "offending_containers";
+/// Annotation of the Event: what these use, in the same order.
+pub const OFFENDING_CONTAINERS_USAGE: &str = "offending_containers_usage";
+/// Annotation of the Event: the pod, if it has a request of its own for memory.
+pub const OFFENDING_POD: &str = "offending_pod";
+/// Annotation of the Event: what that pod uses.
+pub const OFFENDING_POD_USAGE: &str = "offending_pod_usage";
+/// Annotation of the Event: what ran short.
+pub const STARVED_RESOURCE: &str = "starved_resource";
+
+/// A pod's status message and the annotations of the Event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// The message.
+    pub text: String,
+    /// The annotations.
+    pub annotations: Vec<(&'static str, String)>,
+}
+
+/// The node's Event when a threshold on `resource` is met.
+#[must_use]
+pub fn attempting_to_reclaim(resource: Resource) -> String {
+    format!("Attempting to reclaim {resource}")
+}
+
+/// Why a pod is refused under pressure.
+#[must_use]
+pub fn node_had_condition(conditions: Conditions) -> String {
+    format!("The node had condition: {conditions}. ")
+}
+
+/// Why a pod is ended because `resource` runs short. `met`: the threshold and what was left.
+#[must_use]
+pub fn node_was_low(
+    resource: Resource,
+    met: (Quantity, Quantity),
+    pod: &Pod,
+    stats: Option<&PodStats>,
+) -> Message {
+    let (threshold, available) = met;
+    let mut text = format!("The node was low on resource: {resource}. ");
+    let _ = write!(text, "Threshold quantity: {threshold}, available: {available}. ");
+    let mut message = Message { text, annotations: Vec::new() };
+    if let Some(stats) = stats {
+        if resource == Resource::Memory {
+            message.blame_pod(pod, stats);
+        }
+        message.blame_containers(resource, pod, stats);
+    }
+    message
+}
+
+/// Why a pod is ended for the size of an `emptyDir`.
+#[must_use]
+pub fn empty_dir_over(volume: &str, limit: Quantity) -> String {
+    format!("Usage of EmptyDir volume {volume:?} exceeds the limit \"{limit}\". ")
+}
+
+/// Why a pod is ended for all it has on the disks.
+#[must_use]
+pub fn pod_over(limit: Quantity) -> String {
+    format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. ")
+}
+
+/// Why a pod is ended for what one of its containers has on the disks.
+#[must_use]
+pub fn container_over(container: &str, limit: Quantity) -> String {
+    format!("Container {container} exceeded its local ephemeral storage limit \"{limit}\". ")
+}
+
+/// Bytes as these messages print them.
+#[must_use]
+pub(crate) fn bytes(amount: u64) -> Quantity {
+    Quantity::new(signed(amount), QuantityFormat::BinarySi)
+}
+
+// === impl Message ===
+
+impl Message {
+    fn blame_pod(&mut self, pod: &Pod, stats: &PodStats) {
+        let resources = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref());
+        let request = resources.and_then(|whole| whole.requests.as_ref()?.get("memory"));
+        let (Some(request), Some(usage)) = (request, stats.memory_working_set) else { return };
+        let usage = bytes(usage);
+        let (name, request) = (pod.name(), canonical(request));
+        let _ = write!(
+            self.text,
+            "Pod {name} was using {usage}, request is {request}, has larger consumption of memory. "
+        );
+        self.annotations.push((OFFENDING_POD, name.to_string()));
+        self.annotations.push((OFFENDING_POD_USAGE, usage.to_string()));
+    }
+
+    fn blame_containers(&mut self, resource: Resource, pod: &Pod, stats: &PodStats) {
+        let (mut names, mut usages) = (Vec::new(), Vec::new());
+        for found in &stats.containers {
+            let Some(container) = container(pod, &found.name) else { continue };
+            let Some(usage) = container_usage(resource, found) else { continue };
+            let requests = container.resources.as_ref().and_then(|r| r.requests.as_ref());
+            let request = requests.and_then(|requests| requests.get(resource.as_str()));
+            let request = request.map_or(Quantity::ZERO, canonical);
+            if usage <= request {
+                continue;
+            }
+            let name = &container.name;
+            let _ = write!(
+                self.text,
+                "Container {name} was using {usage}, request is {request}, has larger consumption \
+                 of {resource}. "
+            );
+            names.push(name.as_str());
+            usages.push(usage.to_string());
+        }
+        self.annotations.push((OFFENDING_CONTAINERS, names.join(",")));
+        self.annotations.push((OFFENDING_CONTAINERS_USAGE, usages.join(",")));
+        self.annotations.push((STARVED_RESOURCE, resource.as_str().to_owned()));
+    }
+}
+
+/// Regular, init or sidecar; an ephemeral container is never blamed, it cannot ask for anything.
+fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a api::Container> {
+    let spec = pod.spec.as_ref()?;
+    let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    all.into_iter().find(|container| container.name == name)
+}
+
+fn container_usage(resource: Resource, stats: &ContainerStats) -> Option<Quantity> {
+    match resource {
+        Resource::Memory => Some(bytes(stats.memory_working_set?)),
+        Resource::EphemeralStorage => Some(bytes(stats.rootfs?.and(stats.logs?).bytes)),
+        Resource::Inodes | Resource::Pids => None,
+    }
+}
+
+fn canonical(quantity: &k8s_openapi::apimachinery::pkg::api::resource::Quantity) -> Quantity {
+    quantity.0.parse().unwrap_or(Quantity::ZERO)
+}

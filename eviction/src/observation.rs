@@ -1,0 +1,114 @@
+//! What is left of what, as the thresholds see it.
+
+use tokio::time::Instant;
+use winddown_shared::{FsStats, MemoryStats, NodeStats, Quantity, QuantityFormat};
+
+use crate::signal::{Resource, Signal};
+
+/// Which figure stands for the memory that is available.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "camelCase")]
+pub enum MemoryAvailable {
+    /// What can be had without swapping (`MemAvailable`): file cache that the kernel can give back
+    /// counts as available, whether it was used lately or not. Where it cannot be read, the working
+    /// set decides.
+    #[default]
+    MemAvailable,
+    /// Capacity − working set, as the kubelet has it: file cache that was used lately counts as
+    /// used (k8s#43916).
+    WorkingSet,
+}
+
+/// What is left of one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// What is left: bytes, inodes or tasks. Below 0 where more is used than there should be.
+    pub available: i64,
+    /// What there is in all.
+    pub capacity: i64,
+    /// When it was measured.
+    pub at: Option<Instant>,
+}
+
+/// What is left of everything that was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observations([Option<Observation>; Signal::COUNT]);
+
+// === impl Observation ===
+
+impl Observation {
+    /// What is left, as messages print it: bytes in powers of 1024, all else in powers of 1000.
+    #[must_use]
+    pub const fn quantity(&self, resource: Resource) -> Quantity {
+        let format = match resource {
+            Resource::Memory | Resource::EphemeralStorage => QuantityFormat::BinarySi,
+            Resource::Inodes | Resource::Pids => QuantityFormat::DecimalSi,
+        };
+        Quantity::new(self.available, format)
+    }
+
+    fn new(available: u64, capacity: u64, at: Option<Instant>) -> Self {
+        Self { available: signed(available), capacity: signed(capacity), at }
+    }
+}
+
+// === impl Observations ===
+
+impl Observations {
+    /// Makes them of what was measured. What was not measured is not observed.
+    #[must_use]
+    pub fn of(stats: &NodeStats, memory: MemoryAvailable) -> Self {
+        let mut all = Self::default();
+        let memory_of = |stats: MemoryStats| {
+            let capacity = stats.available.saturating_add(stats.working_set);
+            let available = match memory {
+                MemoryAvailable::WorkingSet => stats.available,
+                MemoryAvailable::MemAvailable => stats.mem_available.unwrap_or(stats.available),
+            };
+            Observation::new(available, capacity, stats.at)
+        };
+        all.set(Signal::MemoryAvailable, stats.memory.map(memory_of));
+        all.set(Signal::AllocatableMemoryAvailable, stats.pods_memory.map(memory_of));
+        all.file_system(Signal::NodeFsAvailable, Signal::NodeFsInodesFree, stats.nodefs);
+        all.file_system(Signal::ImageFsAvailable, Signal::ImageFsInodesFree, stats.imagefs);
+        all.file_system(
+            Signal::ContainerFsAvailable,
+            Signal::ContainerFsInodesFree,
+            stats.containerfs,
+        );
+        let pids = stats.pids.map(|pids| Observation {
+            available: signed(pids.max).saturating_sub(signed(pids.running)),
+            capacity: signed(pids.max),
+            at: pids.at,
+        });
+        all.set(Signal::PidAvailable, pids);
+        all
+    }
+
+    /// What is left of what `signal` speaks of, if it was measured.
+    #[must_use]
+    pub const fn get(&self, signal: Signal) -> Option<Observation> {
+        self.0[signal.index()]
+    }
+
+    /// Sets one of them.
+    pub const fn set(&mut self, signal: Signal, observation: Option<Observation>) {
+        self.0[signal.index()] = observation;
+    }
+
+    fn file_system(&mut self, bytes: Signal, inodes: Signal, stats: Option<FsStats>) {
+        let Some(stats) = stats else { return };
+        let both =
+            |left: Option<u64>, all: Option<u64>| Some(Observation::new(left?, all?, stats.at));
+        self.set(bytes, both(stats.available_bytes, stats.capacity_bytes));
+        // A file system that makes inodes as needed reports none and none free: it never runs out.
+        let counted = stats.inodes.filter(|inodes| *inodes > 0);
+        self.set(inodes, both(stats.inodes_free, counted));
+    }
+}
+
+pub(crate) fn signed(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}

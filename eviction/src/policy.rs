@@ -1,0 +1,175 @@
+//! What is configured.
+
+use std::time::Duration;
+
+use winddown_shared::{FsLayout, Pod};
+
+use crate::observation::MemoryAvailable;
+use crate::threshold::{
+    Overwritten, Threshold, ThresholdValue, with_allocatable, with_container_fs,
+};
+
+/// The rules by which pods are ended when the node runs short.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    configured: Vec<Threshold>,
+    thresholds: Vec<Threshold>,
+    layout: FsLayout,
+    /// How long a condition of the node is reported after it was last seen. Also keeps pods from
+    /// coming and going.
+    pub transition_period: Duration,
+    /// The longest grace of a pod that is ended for a soft threshold; none: each pod's own.
+    pub max_pod_grace: Option<Duration>,
+    /// Which figure stands for the memory that is available.
+    pub memory_available: MemoryAvailable,
+    /// Whether time lost for want of memory ends pods, besides waking the loop.
+    pub memory_pressure: Option<PressureRule>,
+    /// Whether pods are ended that have more on the disks than they may.
+    pub local_storage_limits: bool,
+    /// What becomes of static pods.
+    pub static_pods: StaticPods,
+    /// Decide and record, touch nothing.
+    pub shadow: bool,
+}
+
+/// What becomes of static pods when the node runs short.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "camelCase")]
+pub enum StaticPods {
+    /// They are critical, all of them, as they are to the kubelet.
+    #[default]
+    Spared,
+    /// Those with a priority in their manifest, and one below 2000000000, are like other pods: on a
+    /// node without a control plane all pods are static. Such a pod comes back when the pressure
+    /// has ended.
+    ByPriority,
+}
+
+/// When time lost for want of memory ends a pod.
+///
+/// All of it has to hold at once: tasks wait, they wait no less than they did before, and memory is
+/// short as well. Waiting alone says little: a cgroup at its own limit, or a disk that is slow, makes
+/// tasks wait while the node has plenty.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PressureRule {
+    /// Who waits.
+    pub scope: PressureScope,
+    /// Percent of the last 10 s in which at least one task waited; none: not looked at.
+    pub some: Option<f32>,
+    /// Percent of the last 10 s in which all tasks waited; none: not looked at.
+    pub full: Option<f32>,
+    /// And less memory than this is available.
+    pub below: ThresholdValue,
+    /// After a pod was ended for it, nobody else is for so long.
+    pub cool_down: Duration,
+}
+
+/// Whose waiting counts.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "camelCase")]
+pub enum PressureScope {
+    /// All tasks of the node.
+    #[default]
+    Node,
+    /// The pods'.
+    Pods,
+}
+
+// === impl Policy ===
+
+impl Policy {
+    /// There cannot be more: nine signals, hard and soft, and a copy.
+    pub(crate) const MOST_THRESHOLDS: usize = 24;
+
+    /// The rules with these thresholds and everything else as it is by default. `enforce_pods`: the
+    /// pods' cgroup is limited, so hard thresholds on memory hold for it too.
+    #[must_use]
+    pub fn new(thresholds: Vec<Threshold>, enforce_pods: bool) -> Self {
+        let mut configured = if enforce_pods { with_allocatable(thresholds) } else { thresholds };
+        configured.truncate(Self::MOST_THRESHOLDS);
+        let layout = FsLayout::One;
+        Self {
+            thresholds: with_container_fs(&configured, layout).0,
+            configured,
+            layout,
+            transition_period: Duration::from_secs(5 * 60),
+            max_pod_grace: None,
+            memory_available: MemoryAvailable::default(),
+            memory_pressure: None,
+            local_storage_limits: true,
+            static_pods: StaticPods::default(),
+            shadow: false,
+        }
+    }
+
+    /// The same on a node whose file systems are laid out so. Says also which configured thresholds
+    /// have no effect there.
+    #[must_use]
+    pub fn for_layout(&self, layout: FsLayout) -> (Self, Vec<Overwritten>) {
+        let (thresholds, overwritten) = with_container_fs(&self.configured, layout);
+        (Self { thresholds, layout, ..self.clone() }, overwritten)
+    }
+
+    /// All thresholds that hold, those that follow from others included.
+    #[must_use]
+    pub fn thresholds(&self) -> &[Threshold] {
+        &self.thresholds
+    }
+
+    /// How the file systems are laid out.
+    #[must_use]
+    pub const fn layout(&self) -> FsLayout {
+        self.layout
+    }
+
+    /// Whether there is nothing to watch.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.thresholds.is_empty() && self.memory_pressure.is_none() && !self.local_storage_limits
+    }
+
+    /// Whether a pod is never ended because the node runs short.
+    #[must_use]
+    pub fn spares(&self, pod: &Pod) -> bool {
+        match self.static_pods {
+            StaticPods::ByPriority if pod.is_static() && pod.priority().is_some() => {
+                pod.priority_or_zero() >= winddown_shared::SYSTEM_CRITICAL_PRIORITY
+            }
+            StaticPods::Spared | StaticPods::ByPriority => pod.is_critical(),
+        }
+    }
+
+    /// The time between SIGTERM and SIGKILL of a pod that is ended for a threshold; none: the pod's
+    /// own. Hard: one second. Soft: the pod's own, at most [`max_pod_grace`](Self::max_pod_grace).
+    #[must_use]
+    pub fn grace(&self, hard: bool, pod: &Pod) -> Option<Duration> {
+        if hard {
+            return Some(HARD_GRACE);
+        }
+        let most = self.max_pod_grace?;
+        Some(pod.own_grace().map_or(most, |own| own.min(most)))
+    }
+}
+
+/// The grace of a pod that is ended at once.
+pub(crate) const HARD_GRACE: Duration = Duration::from_secs(1);
+
+// === impl PressureRule ===
+
+impl Default for PressureRule {
+    /// All tasks of the node wait 10 % of the time, and less than a tenth of the memory is
+    /// available; once in 10 s.
+    fn default() -> Self {
+        Self {
+            scope: PressureScope::Node,
+            some: None,
+            full: Some(10.0),
+            below: ThresholdValue::Share(0.1),
+            cool_down: Duration::from_secs(10),
+        }
+    }
+}

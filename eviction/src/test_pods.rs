@@ -1,0 +1,88 @@
+//! Pods and figures for tests.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, Pod as ApiPod, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
+use winddown_shared::fake::pod_with;
+use winddown_shared::{ContainerStats, DiskUse, Pod, PodStats, Quantity};
+
+/// Bytes of a quantity.
+pub(crate) fn bytes(quantity: &str) -> u64 {
+    u64::try_from(quantity.parse::<Quantity>().unwrap().value()).unwrap()
+}
+
+pub(crate) fn quantities<'a>(
+    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Option<BTreeMap<String, ApiQuantity>> {
+    let map: BTreeMap<_, _> = pairs
+        .into_iter()
+        .map(|(name, quantity)| (name.to_owned(), ApiQuantity(quantity.to_owned())))
+        .collect();
+    Some(map)
+}
+
+/// A container that asks for these resources.
+pub(crate) fn container(
+    name: &str,
+    requests: &[(&str, &str)],
+    limits: &[(&str, &str)],
+) -> Container {
+    Container {
+        name: name.to_owned(),
+        resources: Some(ResourceRequirements {
+            requests: quantities(requests.iter().copied()),
+            limits: quantities(limits.iter().copied()),
+            ..ResourceRequirements::default()
+        }),
+        ..Container::default()
+    }
+}
+
+/// A pod of one container, `main`, with this priority and these requests.
+pub(crate) fn pod(name: &str, priority: i32, requests: &[(&str, &str)]) -> Pod {
+    changed(name, priority, requests, |_| {})
+}
+
+pub(crate) fn changed(
+    name: &str,
+    priority: i32,
+    requests: &[(&str, &str)],
+    change: impl FnOnce(&mut ApiPod),
+) -> Pod {
+    pod_with(name, name, |object| {
+        let spec = object.spec.as_mut().unwrap();
+        spec.priority = Some(priority);
+        spec.containers = vec![container("main", requests, &[])];
+        change(object);
+    })
+}
+
+/// A pod that uses so much memory.
+pub(crate) fn memory(quantity: &str) -> PodStats {
+    PodStats { memory_working_set: Some(bytes(quantity)), ..PodStats::default() }
+}
+
+/// A pod of so many processes.
+pub(crate) fn processes(count: u64) -> PodStats {
+    PodStats { processes: Some(count), ..PodStats::default() }
+}
+
+/// A pod whose container `main` has so much in its writable layer and in its logs.
+pub(crate) fn disk(rootfs: &str, logs: &str) -> PodStats {
+    let part = |quantity| Some(DiskUse { bytes: bytes(quantity), inodes: 0 });
+    let main = ContainerStats {
+        name: "main".into(),
+        rootfs: part(rootfs),
+        logs: part(logs),
+        ..ContainerStats::default()
+    };
+    PodStats { containers: vec![main], ..PodStats::default() }
+}
+
+/// A pod with so many inodes in its writable layer.
+pub(crate) fn inodes(count: u64) -> PodStats {
+    let rootfs = Some(DiskUse { bytes: 0, inodes: count });
+    let main = ContainerStats { name: "main".into(), rootfs, ..ContainerStats::default() };
+    PodStats { containers: vec![main], ..PodStats::default() }
+}

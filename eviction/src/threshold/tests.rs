@@ -1,0 +1,109 @@
+use winddown_shared::FsLayout;
+
+use super::*;
+
+fn config(hard: &[(&str, &str)], soft: &[(&str, &str, &str)]) -> Vec<Threshold> {
+    let text = |text: &str| text.to_owned();
+    ThresholdConfig {
+        hard: hard.iter().map(|(signal, value)| (text(signal), text(value))).collect(),
+        soft: soft.iter().map(|(signal, value, _)| (text(signal), text(value))).collect(),
+        soft_grace: soft.iter().map(|(signal, _, grace)| (text(signal), text(grace))).collect(),
+        minimum_reclaim: BTreeMap::new(),
+    }
+    .thresholds()
+    .unwrap()
+}
+
+fn values(thresholds: &[Threshold], signal: Signal) -> Vec<(String, bool)> {
+    let found = thresholds.iter().filter(|threshold| threshold.signal == signal);
+    found.map(|t| (t.quantity(1000, false).to_string(), t.is_hard())).collect()
+}
+
+#[test]
+fn add_allocatable_thresholds_copies_hard_ones_on_memory_only() {
+    let thresholds = with_allocatable(config(
+        &[("memory.available", "1Gi"), ("nodefs.available", "1Gi")],
+        &[("memory.available", "2Gi", "1m")],
+    ));
+    let copied = values(&thresholds, Signal::AllocatableMemoryAvailable);
+    assert_eq!(copied, [("1Gi".to_owned(), true)]);
+    assert_eq!(thresholds.len(), 4);
+}
+
+#[test]
+fn add_container_fs_thresholds_from_where_the_writable_layers_are() {
+    let thresholds = config(
+        &[("nodefs.available", "10"), ("imagefs.available", "15"), ("imagefs.inodesFree", "5")],
+        &[("nodefs.available", "20", "1m"), ("imagefs.inodesFree", "30", "1m")],
+    );
+    let derived = |layout| {
+        let (all, overwritten) = with_container_fs(&thresholds, layout);
+        assert!(overwritten.is_empty());
+        let bytes = values(&all, Signal::ContainerFsAvailable);
+        (bytes, values(&all, Signal::ContainerFsInodesFree))
+    };
+    let hard = |value: &str| (value.to_owned(), true);
+    let soft = |value: &str| (value.to_owned(), false);
+    assert_eq!(derived(FsLayout::One), (vec![hard("10"), soft("20")], vec![]));
+    assert_eq!(derived(FsLayout::Split), (vec![hard("10"), soft("20")], vec![]));
+    assert_eq!(derived(FsLayout::ImageFs), (vec![hard("15")], vec![hard("5"), soft("30")]));
+}
+
+#[test]
+fn add_container_fs_thresholds_over_those_that_were_configured_and_says_so() {
+    let thresholds = config(
+        &[("nodefs.available", "10"), ("containerfs.available", "99")],
+        &[("containerfs.inodesFree", "99", "1m")],
+    );
+    let (all, overwritten) = with_container_fs(&thresholds, FsLayout::One);
+    assert_eq!(values(&all, Signal::ContainerFsAvailable), [("10".to_owned(), true)]);
+    assert_eq!(values(&all, Signal::ContainerFsInodesFree), []);
+    let told = [
+        Overwritten { signal: Signal::ContainerFsAvailable, hard: true },
+        Overwritten { signal: Signal::ContainerFsInodesFree, hard: false },
+    ];
+    assert_eq!(overwritten, told);
+}
+
+#[test]
+fn a_percentage_has_the_32_bits_that_messages_show() {
+    let Ok(Some(tenth)) = parse_threshold("10%") else { panic!("10% is a threshold") };
+    assert_eq!(tenth.of(16 << 30).to_string(), "1717986944");
+    assert_eq!(parse_threshold("25.5%"), Ok(Some(ThresholdValue::Share(0.255))));
+}
+
+#[test]
+fn what_is_no_number_is_no_percentage() {
+    for text in ["NaN%", "nan%", "inf%", "foo%", "12%345", "blah", "%", "0x1p-2%"] {
+        assert!(parse_threshold(text).is_err(), "{text}");
+        assert!(parse_minimum_reclaim(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_soft_grace_of_nothing_is_refused_where_it_is_read_strictly() {
+    assert_eq!(parse_soft_grace("1m 30s"), Ok(Duration::from_secs(90)));
+    assert_eq!(parse_soft_grace("0s"), Err(SoftGraceError::Zero));
+    assert!(parse_soft_grace("30").is_err());
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once_with_the_field_and_what_to_write() {
+    let map = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    };
+    let error = ThresholdConfig {
+        hard: map(&[("memory", "1Gi"), ("memory.available", "-1")]),
+        soft: map(&[("pid.available", "10")]),
+        ..ThresholdConfig::default()
+    }
+    .thresholds()
+    .unwrap_err();
+    assert_eq!(error.0.len(), 3);
+    let text = error.to_string();
+    assert!(text.starts_with(
+        "evictionHard: unsupported eviction signal memory: write one of memory.available, "
+    ));
+    assert!(text.contains("; evictionHard[memory.available]: `-1` is out of range: write 0%"));
+    assert!(text.ends_with("add evictionSoftGracePeriod[pid.available], for example 1m30s"));
+}

@@ -1,0 +1,74 @@
+//! How much of the machine pods may have.
+
+use std::collections::BTreeMap;
+
+use winddown_shared::{Allocatable, Quantity, QuantityFormat, ResourceName};
+
+use crate::{Capacity, Threshold};
+
+#[cfg(test)]
+mod tests;
+
+/// What is kept from the pods, and what the machine cannot say of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Allotment {
+    /// `systemReserved` and `kubeReserved` together: cpu in thousandths, all else in base units.
+    pub reserved: BTreeMap<ResourceName, i64>,
+    /// `evictionHard[memory.available]`.
+    pub memory_available: Threshold,
+    /// `evictionHard[nodefs.available]`.
+    pub nodefs_available: Threshold,
+    /// How many pods there may be.
+    pub max_pods: i64,
+    /// Resources that only the configuration knows of, in whole units.
+    pub extended: BTreeMap<ResourceName, i64>,
+}
+
+impl Allotment {
+    /// What pods may have of `capacity`; no amount is below 0.
+    ///
+    /// As a kubelet reckons it: capacity less what is reserved, less the hard eviction thresholds of
+    /// memory and of the node's file system, less, for memory, what is set aside for huge pages.
+    #[must_use]
+    pub fn allocatable(&self, capacity: &Capacity) -> Allocatable {
+        let mut amounts = self.whole(capacity);
+        for (name, amount) in &mut amounts {
+            let kept = self.reserved.get(name).copied().unwrap_or(0);
+            let threshold = match name {
+                ResourceName::Memory => self.memory_available.of(*amount),
+                ResourceName::EphemeralStorage => self.nodefs_available.of(*amount),
+                _ => 0,
+            };
+            *amount = amount.saturating_sub(kept).saturating_sub(threshold).max(0);
+        }
+        if let Some(memory) = amounts.get_mut(&ResourceName::Memory) {
+            let set_aside = capacity.huge_pages.values().fold(0_i64, |a, b| a.saturating_add(*b));
+            *memory = memory.saturating_sub(set_aside).max(0);
+        }
+        amounts.into_iter().collect()
+    }
+
+    /// What the node has of each resource a pod can ask for, before anything is kept.
+    #[must_use]
+    pub fn capacity(&self, capacity: &Capacity) -> Allocatable {
+        self.whole(capacity).into_iter().collect()
+    }
+
+    fn whole(&self, capacity: &Capacity) -> BTreeMap<ResourceName, i64> {
+        let mut amounts = self.extended.clone();
+        amounts.insert(ResourceName::Pods, self.max_pods);
+        amounts.insert(ResourceName::Cpu, capacity.cpu_milli);
+        amounts.insert(ResourceName::Memory, capacity.memory);
+        amounts.insert(ResourceName::EphemeralStorage, capacity.ephemeral_storage);
+        for (size, bytes) in &capacity.huge_pages {
+            amounts.insert(huge_pages(*size), *bytes);
+        }
+        amounts
+    }
+}
+
+/// The resource's name for pages of so many bytes: `hugepages-2Mi`.
+fn huge_pages(size: i64) -> ResourceName {
+    let size = Quantity::new(size, QuantityFormat::BinarySi);
+    ResourceName::from(&*format!("hugepages-{size}"))
+}

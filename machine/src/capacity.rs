@@ -1,0 +1,60 @@
+//! What the machine has.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::file::{self, ReadError, Roots};
+
+mod cpu;
+mod huge_pages;
+mod memory;
+#[cfg(test)]
+mod tests;
+
+/// All that the machine has, whoever uses it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// Thousandths of a processor: 1000 for each that is online. Limits of a control group around
+    /// the agent do not count, as its pods are not in there.
+    pub cpu_milli: i64,
+    /// Bytes of memory the kernel manages.
+    pub memory: i64,
+    /// Bytes set aside for huge pages, by the size of one page in bytes. Sizes that the kernel
+    /// offers and nothing is set aside for are there with 0.
+    pub huge_pages: BTreeMap<i64, i64>,
+    /// Bytes of the file system that pods write to, free or not.
+    pub ephemeral_storage: i64,
+    /// How many threads there can be; none when the kernel does not say.
+    pub pids: Option<i64>,
+}
+
+impl Capacity {
+    /// Reads what the machine has. Reads a handful of small files, in well under a millisecond;
+    /// blocks for as long as the file system of [`Roots::storage`] takes to say how large it is.
+    ///
+    /// # Errors
+    /// The processors, the memory or the storage cannot be read. A kernel without huge pages has
+    /// none, and one that does not tell its limit of threads has none that is known.
+    pub fn read(roots: &Roots) -> Result<Self, ReadError> {
+        Ok(Self {
+            cpu_milli: cpu::online(roots)?.saturating_mul(1000),
+            memory: memory::total(roots)?,
+            huge_pages: huge_pages::set_aside(roots)?,
+            ephemeral_storage: size_of(&roots.storage)?,
+            pids: pids(roots),
+        })
+    }
+}
+
+/// Bytes of the file system that `path` is on.
+fn size_of(path: &Path) -> Result<i64, ReadError> {
+    let said = rustix::fs::statvfs(path).map_err(|error| ReadError::unreadable(path, error))?;
+    let bytes = said.f_blocks.saturating_mul(said.f_frsize);
+    Ok(i64::try_from(bytes).unwrap_or(i64::MAX))
+}
+
+/// The lower of the two limits that the kernel has; whichever can be read if one cannot.
+fn pids(roots: &Roots) -> Option<i64> {
+    let limits = ["sys/kernel/pid_max", "sys/kernel/threads-max"];
+    limits.iter().filter_map(|limit| file::number(&roots.proc.join(limit)).ok()).min()
+}

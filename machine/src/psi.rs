@@ -1,0 +1,34 @@
+//! Pressure stall information: how much time is lost for want of memory, and triggers that tell at once
+//! when it is too much.
+//!
+//! A trigger is the kernel's: nobody polls. It wakes one thread of this process, which sleeps in
+//! poll(2) the rest of the time, on a small stack.
+
+use winddown_shared::PressureStats;
+
+mod arm;
+mod watch;
+
+pub use arm::{Armed, Hold, PsiTrigger, Unarmed};
+pub use watch::{PsiAlarm, PsiPlace, PsiWatch};
+
+/// How a file such as `/proc/pressure/memory` reads; without the time of reading. None if it has no line
+/// `some`. The line `full` may be missing.
+pub(crate) fn parse_pressure(text: &[u8]) -> Option<PressureStats> {
+    let text = std::str::from_utf8(text).ok()?;
+    let line = |name: &str| text.lines().find_map(|l| averages(l.strip_prefix(name)?));
+    let (some_avg10, some_total_us) = line("some ")?;
+    let (full_avg10, full_total_us) = line("full ").unwrap_or_default();
+    Some(PressureStats { at: None, some_avg10, full_avg10, some_total_us, full_total_us })
+}
+
+/// `avg10=1.23 avg60=… avg300=… total=…`: the first and the last.
+fn averages(line: &str) -> Option<(f32, u64)> {
+    let field = |name: &str| line.split(' ').find_map(|f| f.strip_prefix(name)?.strip_prefix('='));
+    let average: f32 = field("avg10")?.parse().ok()?;
+    let is_share = (0.0..=100.0).contains(&average);
+    Some((is_share.then_some(average)?, field("total")?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests;

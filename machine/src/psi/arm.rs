@@ -1,0 +1,153 @@
+//! Sets a trigger: the shortest window the kernel allows this process.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+/// Without `CAP_SYS_RESOURCE` a window has to be a multiple of this.
+const UNPRIVILEGED_STEP: Duration = Duration::from_secs(2);
+/// The kernel's bounds of a window.
+const SHORTEST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Which tasks have to wait for a trigger to count the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hold {
+    /// At least one.
+    Some,
+    /// Every one that wants to run.
+    Full,
+}
+
+/// When to be woken: `stall` lost within `window`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PsiTrigger {
+    /// What counts.
+    pub hold: Hold,
+    /// The time lost, more than 0 and at most the window.
+    pub stall: Duration,
+    /// Over how long, 500 ms to 10 s. The kernel tells at most once per window.
+    pub window: Duration,
+}
+
+/// A trigger that is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Armed {
+    /// As it is set, which may be longer than what was asked for: with `stall` in proportion.
+    pub trigger: PsiTrigger,
+    /// It is as it was asked for. Otherwise this process lacks `CAP_SYS_RESOURCE`, and the kernel looks
+    /// only every 2 s.
+    pub as_asked: bool,
+}
+
+/// Why there is no trigger; poll the numbers instead.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unarmed {
+    /// The kernel has none for this.
+    #[error(
+        "{}: no pressure is told; the kernel is built or started without it (psi=1), or the cgroup has none",
+        .path.display()
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The process may not.
+    #[error("{} may not be written: run as root, or delegate the cgroup", .path.display())]
+    Forbidden {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The trigger is none the kernel takes, with any window.
+    #[error("{}: the kernel takes no trigger of {stall:?} in {window:?}", .path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// The time lost.
+        stall: Duration,
+        /// Over how long.
+        window: Duration,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The thread that waits cannot be made.
+    #[error("cannot wait for pressure")]
+    NoWaiting {
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Sets a trigger on a file. It lasts for as long as the file stays open.
+pub(super) fn arm(path: &Path, asked: PsiTrigger) -> Result<(File, Armed), Unarmed> {
+    let window = asked.window.clamp(SHORTEST, LONGEST);
+    let first = PsiTrigger { window, stall: asked.stall.min(window), ..asked };
+    match set(path, first) {
+        Ok(file) => Ok((file, Armed { trigger: first, as_asked: true })),
+        Err(Errno::INVAL) => {
+            let second = unprivileged(first);
+            let file = set(path, second).map_err(|errno| unarmed(path, second, errno))?;
+            Ok((file, Armed { trigger: second, as_asked: second == first }))
+        }
+        Err(errno) => Err(unarmed(path, first, errno)),
+    }
+}
+
+/// The shortest window that needs no privilege, with the same share of it lost.
+pub(super) fn unprivileged(trigger: PsiTrigger) -> PsiTrigger {
+    let step = UNPRIVILEGED_STEP.as_micros();
+    let steps = trigger.window.as_micros().div_ceil(step).clamp(1, 5);
+    let window = UNPRIVILEGED_STEP * u32::try_from(steps).unwrap_or(1);
+    let share = trigger.stall.as_secs_f64() / trigger.window.as_secs_f64();
+    let stall = window.mul_f64(share.clamp(0.0, 1.0));
+    PsiTrigger { window, stall, ..trigger }
+}
+
+/// What is written to set it.
+pub(super) fn text(trigger: PsiTrigger) -> String {
+    let hold = match trigger.hold {
+        Hold::Some => "some",
+        Hold::Full => "full",
+    };
+    // The kernel wants an end to the text.
+    format!("{hold} {} {}\0", trigger.stall.as_micros(), trigger.window.as_micros())
+}
+
+fn set(path: &Path, trigger: PsiTrigger) -> Result<File, Errno> {
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let errno = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(nonblock)
+        .open(path)
+        .map_err(errno)?;
+    // In one piece: each write is a trigger of its own.
+    let text = text(trigger);
+    match file.write(text.as_bytes()) {
+        Ok(written) if written == text.len() => Ok(file),
+        Ok(_) => Err(Errno::IO),
+        Err(error) => Err(errno(error)),
+    }
+}
+
+fn unarmed(path: &Path, trigger: PsiTrigger, errno: Errno) -> Unarmed {
+    let path = path.to_owned();
+    match errno {
+        Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV => Unarmed::Missing { path },
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => Unarmed::Forbidden { path },
+        errno => Unarmed::Refused {
+            path,
+            stall: trigger.stall,
+            window: trigger.window,
+            source: errno.into(),
+        },
+    }
+}

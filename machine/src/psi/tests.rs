@@ -1,0 +1,150 @@
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use rustix::pipe::pipe;
+
+use super::arm::{text, unprivileged};
+use super::watch::wait_in_thread;
+use super::*;
+
+const TEXT: &str = "some avg10=12.34 avg60=0.50 avg300=0.00 total=6286784\n\
+    full avg10=0.01 avg60=0.00 avg300=0.00 total=3506618\n";
+
+#[test]
+fn both_lines_are_read() {
+    let stats = parse_pressure(TEXT.as_bytes()).unwrap();
+    assert_eq!((stats.some_avg10, stats.full_avg10), (12.34, 0.01));
+    assert_eq!((stats.some_total_us, stats.full_total_us), (6_286_784, 3_506_618));
+}
+
+#[test]
+fn a_text_without_a_share_of_time_tells_nothing() {
+    let only_some = "some avg10=1.00 avg60=0 avg300=0 total=5\n";
+    assert_eq!(parse_pressure(only_some.as_bytes()).map(|p| p.full_total_us), Some(0));
+    for text in [
+        "",
+        "full avg10=1.00 avg60=0 avg300=0 total=5\n",
+        "some avg10=NaN total=5\n",
+        "some avg10=inf total=5\n",
+        "some avg10=-1 total=5\n",
+        "some avg10=100.01 total=5\n",
+        "some avg10=1.00\n",
+        "some avg10=1.00 total=-5\n",
+        "something avg10=1.00 total=5\n",
+    ] {
+        assert_eq!(parse_pressure(text.as_bytes()), None, "{text:?}");
+    }
+}
+
+fn trigger(hold: Hold, stall_ms: u64, window_ms: u64) -> PsiTrigger {
+    let (stall, window) = (Duration::from_millis(stall_ms), Duration::from_millis(window_ms));
+    PsiTrigger { hold, stall, window }
+}
+
+#[test]
+fn a_trigger_is_written_in_microseconds_with_an_end() {
+    assert_eq!(text(trigger(Hold::Some, 70, 500)), "some 70000 500000\0");
+    assert_eq!(text(trigger(Hold::Full, 1, 2000)), "full 1000 2000000\0");
+}
+
+#[test]
+fn without_privilege_the_window_grows_to_whole_steps_and_the_share_stays() {
+    for ((stall, window), expected) in [
+        ((70, 500), (280, 2000)),
+        ((500, 1000), (1000, 2000)),
+        ((2000, 2000), (2000, 2000)),
+        ((300, 3000), (400, 4000)),
+        ((1000, 10_000), (1000, 10_000)),
+    ] {
+        let found = unprivileged(trigger(Hold::Some, stall, window));
+        assert_eq!(found, trigger(Hold::Some, expected.0, expected.1), "{stall} in {window}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_watched_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let triggers = [
+        (PsiPlace::Node, PsiTrigger::default()),
+        (PsiPlace::Cgroup("/a".to_owned()), PsiTrigger::default()),
+    ];
+    let (watch, outcomes) = PsiWatch::start(folder.path(), folder.path(), &triggers);
+    assert!(watch.is_none());
+    for outcome in &outcomes {
+        let why = outcome.as_ref().unwrap_err();
+        assert!(matches!(why, Unarmed::Missing { .. }), "{why}");
+        assert!(why.to_string().contains("no pressure is told"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_trigger_that_is_gone_is_told_and_the_watch_ends_with_the_last() {
+    let ((first, ended), (second, kept)) = (pipe().unwrap(), pipe().unwrap());
+    let mut watch = wait_in_thread(vec![(3, first), (7, second)]).unwrap();
+    drop(ended);
+    assert_eq!(watch.next().await, Some(PsiAlarm::Gone(3)));
+    drop(kept);
+    assert_eq!(watch.next().await, Some(PsiAlarm::Gone(7)));
+    assert_eq!(watch.next().await, None);
+}
+
+#[tokio::test]
+async fn a_watch_that_is_dropped_takes_its_thread_and_its_triggers_with_it() {
+    let (reading, writing) = pipe().unwrap();
+    let watch = wait_in_thread(vec![(0, reading)]).unwrap();
+    drop(watch);
+    // Nobody reads any more once the thread has let go.
+    let gone = || rustix::io::write(&writing, b"x").is_err();
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while !gone() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_trigger_is_set_on_this_kernel_with_whatever_window_it_allows() {
+    if !Path::new("/proc/pressure/memory").exists() {
+        return crate::skip("a trigger is set", "this kernel tells no pressure");
+    }
+    let triggers = [(PsiPlace::Node, PsiTrigger::default())];
+    let (watch, outcomes) =
+        PsiWatch::start(Path::new("/proc"), Path::new("/sys/fs/cgroup"), &triggers);
+    match &outcomes[0] {
+        Ok(armed) => {
+            let step = armed.trigger.window.as_millis();
+            assert!(armed.as_asked && step == 500 || step == 2000, "{armed:?}");
+            assert!(watch.is_some());
+        }
+        Err(Unarmed::Forbidden { .. }) => crate::skip("a trigger is set", "needs root"),
+        Err(why) => panic!("{}", winddown_shared::error_chain(why)),
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_without_harm(text in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = parse_pressure(&text);
+    }
+
+    #[test]
+    fn a_damaged_text_never_tells_more_than_all_of_the_time(at in 0..TEXT.len(), byte: u8) {
+        let mut text = TEXT.as_bytes().to_vec();
+        text[at] = byte;
+        if let Some(stats) = parse_pressure(&text) {
+            prop_assert!((0.0..=100.0).contains(&stats.some_avg10));
+            prop_assert!((0.0..=100.0).contains(&stats.full_avg10));
+        }
+    }
+
+    #[test]
+    fn no_trigger_asks_for_more_than_its_window(stall in 0_u64..20_000, window in 500_u64..=10_000) {
+        let found = unprivileged(trigger(Hold::Some, stall.min(window), window));
+        prop_assert!(found.stall <= found.window);
+        prop_assert_eq!(found.window.as_millis() % 2000, 0);
+        prop_assert!(found.window <= Duration::from_secs(10));
+    }
+}

@@ -1,0 +1,96 @@
+//! The node where no control plane keeps an object of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use winddown_shared::{Allocatable, NodeView};
+
+/// What the machine runs, as Go names it. There is no other that this agent is built for.
+const OS: &str = "linux";
+
+/// A node that is its own authority: nobody taints it, and its labels are its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandAlone {
+    /// The node's name.
+    pub name: Arc<str>,
+    /// The host's name: the label `kubernetes.io/hostname`.
+    pub host_name: String,
+    /// Labels from the configuration. They go before those that every node has.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl StandAlone {
+    /// The node as admission sees it, with the labels that a kubelet gives its node.
+    ///
+    /// It does not claim `supplementalGroupsPolicy: Strict`, which depends on the runtime.
+    #[must_use]
+    pub fn view(&self, allocatable: Allocatable) -> NodeView {
+        let arch = arch();
+        let own = [
+            ("kubernetes.io/os", OS),
+            ("kubernetes.io/arch", arch),
+            ("kubernetes.io/hostname", &*self.host_name),
+            // Long deprecated, and still on every node of a kubelet.
+            ("beta.kubernetes.io/os", OS),
+            ("beta.kubernetes.io/arch", arch),
+        ];
+        let own = own.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let mut labels = BTreeMap::from(own);
+        labels.extend(self.labels.clone());
+        NodeView {
+            name: Arc::clone(&self.name),
+            labels,
+            taints: Vec::new(),
+            allocatable,
+            os: OS.into(),
+            supplemental_groups_policy: false,
+        }
+    }
+}
+
+/// The machine's architecture, as Go names it.
+fn arch() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "x86" => "386",
+        "aarch64" => "arm64",
+        "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
+        "powerpc64" => "ppc64",
+        "loongarch64" => "loong64",
+        same => same,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(labels: &[(&str, &str)]) -> NodeView {
+        let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let node = StandAlone { name: "edge-1".into(), host_name: "edge".into(), labels };
+        node.view(Allocatable::default())
+    }
+
+    #[test]
+    fn a_node_has_the_labels_of_every_node_and_its_own() {
+        let node = node(&[("zone", "a")]);
+        assert_eq!(node.label("kubernetes.io/os"), Some("linux"));
+        assert_eq!(node.label("kubernetes.io/hostname"), Some("edge"));
+        assert_eq!(node.label("beta.kubernetes.io/arch"), node.label("kubernetes.io/arch"));
+        assert_eq!(node.label("zone"), Some("a"));
+        assert_eq!((&*node.name, &*node.os), ("edge-1", "linux"));
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_architecture_is_named_as_images_name_it() {
+        assert_eq!(node(&[]).label("kubernetes.io/arch"), Some("amd64"));
+    }
+
+    #[test]
+    fn the_configuration_has_the_last_word_on_a_label_but_not_on_the_system() {
+        let node = node(&[("kubernetes.io/hostname", "other"), ("kubernetes.io/os", "plan9")]);
+        assert_eq!(node.label("kubernetes.io/hostname"), Some("other"));
+        assert_eq!(node.label("kubernetes.io/os"), Some("linux"));
+    }
+}

@@ -1,0 +1,133 @@
+//! What the node uses, measured.
+//!
+//! [`NodeUsage`] reads the kernel's own files on the caller's thread: that takes microseconds and waits
+//! for no device. The file systems are asked off the async threads, with a deadline: one that hangs
+//! costs its own numbers and nothing else.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use winddown_shared::NodeStats;
+
+use crate::file::ReadError;
+
+mod cgroups;
+mod kernel;
+mod kernel_file;
+mod meminfo;
+mod mounts;
+mod storage;
+mod tasks;
+
+pub(crate) use cgroups::CgroupTree;
+use kernel::KernelUsage;
+use storage::{Disks, DisksUsage};
+
+/// How long the file systems may take to answer.
+const DISK_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Where the node's usage is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsagePlaces {
+    /// The kernel's process file system, `/proc`.
+    pub proc: PathBuf,
+    /// Where cgroups are mounted, `/sys/fs/cgroup`; version 1, version 2 or both.
+    pub cgroup: PathBuf,
+    /// The cgroup that counts as the whole node: `/`. Another one bounds the node to that cgroup's
+    /// limits of memory and tasks.
+    pub node_cgroup: String,
+    /// The cgroup that all pods are in, from the root of the hierarchy: `/winddown`. None if pods have
+    /// none.
+    pub pods_cgroup: Option<String>,
+    /// A directory on the file system of logs and volumes: the agent's own.
+    pub nodefs: PathBuf,
+    /// A directory on the file system of the images; none without images.
+    pub imagefs: Option<PathBuf>,
+    /// A directory on the file system of the layers that containers write to; none if it is that of
+    /// the images.
+    pub containerfs: Option<PathBuf>,
+}
+
+/// One measurement.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// What is known, each part with the time it was read at.
+    pub stats: NodeStats,
+    /// Why something is not known. The same ones come again with each measurement.
+    pub problems: Vec<ReadError>,
+}
+
+/// Measures what the node uses. Keeps the kernel's files open, so that a measurement allocates nothing
+/// for them.
+#[derive(Debug)]
+pub struct NodeUsage {
+    kernel: KernelUsage,
+    disks: Arc<Disks>,
+    /// Asks the file systems; still there if they did not answer in time.
+    asking: Option<JoinHandle<DisksUsage>>,
+}
+
+// === impl UsagePlaces ===
+
+impl UsagePlaces {
+    /// The running machine. Pods are in no cgroup of their own, and there are no images.
+    pub fn of_host(nodefs: impl Into<PathBuf>) -> Self {
+        Self {
+            proc: "/proc".into(),
+            cgroup: "/sys/fs/cgroup".into(),
+            node_cgroup: "/".to_owned(),
+            pods_cgroup: None,
+            nodefs: nodefs.into(),
+            imagefs: None,
+            containerfs: None,
+        }
+    }
+}
+
+// === impl NodeUsage ===
+
+impl NodeUsage {
+    /// Prepares to measure; reads nothing yet.
+    pub fn new(places: &UsagePlaces) -> Self {
+        Self { kernel: KernelUsage::new(places), disks: Arc::new(Disks::new(places)), asking: None }
+    }
+
+    /// Measures everything. Takes as long as the slowest file system, at most 2 s: the numbers of file
+    /// systems that have not answered by then are absent, from then on without a wait, until they do.
+    ///
+    /// Cancel-safe. Must be called in a tokio runtime with time.
+    pub async fn read(&mut self) -> Reading {
+        let mut reading = self.read_kernel();
+        self.read_disks(&mut reading).await;
+        reading
+    }
+
+    /// Measures what the kernel tells by itself: memory, tasks and pressure. Never waits for a device.
+    pub fn read_kernel(&mut self) -> Reading {
+        let mut reading = Reading::default();
+        self.kernel.read(&mut reading);
+        reading
+    }
+
+    async fn read_disks(&mut self, reading: &mut Reading) {
+        let was_late = self.asking.is_some();
+        let asking = self.asking.get_or_insert_with(|| {
+            let disks = Arc::clone(&self.disks);
+            tokio::task::spawn_blocking(move || disks.read())
+        });
+        let deadline = if was_late { Duration::ZERO } else { DISK_DEADLINE };
+        match tokio::time::timeout(deadline, asking).await {
+            Ok(Ok(usage)) => {
+                self.asking = None;
+                usage.enter(reading);
+            }
+            Ok(Err(_)) => self.asking = None,
+            Err(_) => reading.problems.push(self.disks.late(DISK_DEADLINE)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

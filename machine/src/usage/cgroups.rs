@@ -1,0 +1,68 @@
+//! Where a cgroup's files are, on a machine with version 1, version 2 or both.
+
+use std::path::{Path, PathBuf};
+
+/// The hierarchies below one mount point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CgroupTree {
+    mount: PathBuf,
+    /// The unified hierarchy, wherever it is.
+    unified: Option<PathBuf>,
+}
+
+/// The files that tell of the memory of a cgroup.
+pub(super) struct MemoryFiles {
+    pub(super) usage: PathBuf,
+    pub(super) stat: PathBuf,
+    pub(super) limit: PathBuf,
+}
+
+impl CgroupTree {
+    /// Looks at what is mounted. Version 2 alone has its list of controllers at the mount point itself;
+    /// where version 1 is mounted, version 2 may be in `unified`.
+    pub(crate) fn find(mount: &Path) -> Self {
+        let places = [mount.to_owned(), mount.join("unified")];
+        let unified = places.into_iter().find(|dir| dir.join("cgroup.controllers").exists());
+        Self { mount: mount.to_owned(), unified }
+    }
+
+    /// The files of a cgroup's memory. Where there are no cgroups they are files that are not there.
+    pub(super) fn memory(&self, cgroup: &str) -> MemoryFiles {
+        let (dir, is_v1) = self.of("memory", cgroup);
+        let [usage, limit] = match is_v1 {
+            true => ["memory.usage_in_bytes", "memory.limit_in_bytes"],
+            false => ["memory.current", "memory.max"],
+        };
+        MemoryFiles {
+            usage: dir.join(usage),
+            stat: dir.join("memory.stat"),
+            limit: dir.join(limit),
+        }
+    }
+
+    /// How many tasks are in a cgroup, and how many may be.
+    pub(super) fn tasks(&self, cgroup: &str) -> (PathBuf, PathBuf) {
+        let (dir, _) = self.of("pids", cgroup);
+        (dir.join("pids.current"), dir.join("pids.max"))
+    }
+
+    /// The pressure of a cgroup; only the unified hierarchy has it.
+    pub(crate) fn memory_pressure(&self, cgroup: &str) -> Option<PathBuf> {
+        Some(below(self.unified.as_ref()?, cgroup).join("memory.pressure"))
+    }
+
+    /// A cgroup's directory in the hierarchy that has the controller, and whether that is of version 1.
+    fn of(&self, controller: &str, cgroup: &str) -> (PathBuf, bool) {
+        let own = self.mount.join(controller);
+        match &self.unified {
+            Some(unified) if unified == &self.mount || !own.is_dir() => {
+                (below(unified, cgroup), false)
+            }
+            _ => (below(&own, cgroup), true),
+        }
+    }
+}
+
+fn below(root: &Path, cgroup: &str) -> PathBuf {
+    root.join(cgroup.trim_start_matches('/'))
+}

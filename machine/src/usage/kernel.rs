@@ -1,0 +1,202 @@
+//! Memory, tasks and pressure, as the kernel tells them.
+
+use std::path::PathBuf;
+
+use tokio::time::Instant;
+use winddown_shared::cgroup_number;
+use winddown_shared::{CgroupMemory, MemoryStat, MemoryStats, PidStats, PressureStats};
+
+use super::cgroups::CgroupTree;
+use super::kernel_file::KernelFile;
+use super::meminfo::MemInfo;
+use super::{Reading, UsagePlaces, tasks};
+use crate::file::ReadError;
+use crate::psi::parse_pressure;
+
+/// A limit at or above this is none.
+const UNLIMITED: u64 = 1 << 62;
+
+/// The kernel's files, kept open.
+#[derive(Debug)]
+pub(super) struct KernelUsage {
+    meminfo: KernelFile,
+    node: CgroupFiles,
+    pods: Option<CgroupFiles>,
+    loadavg: KernelFile,
+    task_limits: [KernelFile; 2],
+    /// How many tasks the node's cgroup has, and may have.
+    node_tasks: [KernelFile; 2],
+    pressure: KernelFile,
+    pods_pressure: Option<KernelFile>,
+    /// Room for what is read, used again and again.
+    text: Vec<u8>,
+}
+
+/// The files of a cgroup's memory.
+#[derive(Debug)]
+struct CgroupFiles {
+    usage: KernelFile,
+    stat: KernelFile,
+    limit: KernelFile,
+}
+
+impl KernelUsage {
+    pub(super) fn new(places: &UsagePlaces) -> Self {
+        let tree = CgroupTree::find(&places.cgroup);
+        let file = |path: PathBuf| KernelFile::new(path);
+        let in_proc = |path: &str| KernelFile::new(places.proc.join(path));
+        let pods = places.pods_cgroup.as_deref();
+        let (running, most) = tree.tasks(&places.node_cgroup);
+        Self {
+            meminfo: in_proc("meminfo"),
+            node: CgroupFiles::new(&tree, &places.node_cgroup),
+            pods: pods.map(|cgroup| CgroupFiles::new(&tree, cgroup)),
+            loadavg: in_proc("loadavg"),
+            task_limits: [in_proc("sys/kernel/pid_max"), in_proc("sys/kernel/threads-max")],
+            node_tasks: [file(running), file(most)],
+            pressure: in_proc("pressure/memory"),
+            pods_pressure: pods.and_then(|cgroup| tree.memory_pressure(cgroup)).map(file),
+            text: Vec::new(),
+        }
+    }
+
+    pub(super) fn read(&mut self, reading: &mut Reading) {
+        let problems = &mut reading.problems;
+        let mut keep = |error| problems.push(error);
+        let meminfo = self.meminfo().map_err(&mut keep).ok();
+        if let Some(info) = meminfo {
+            reading.stats.memory = self.node_memory(info).map_err(&mut keep).ok();
+            reading.stats.pods_memory = match self.pods_memory(info).transpose() {
+                Ok(memory) => memory,
+                Err(error) => {
+                    keep(error);
+                    None
+                }
+            };
+        }
+        reading.stats.pids = self.pids().map_err(&mut keep).ok();
+        // A kernel may be built or started without it.
+        reading.stats.memory_pressure = read_pressure(&mut self.pressure, &mut self.text);
+        let pods = self.pods_pressure.as_mut();
+        reading.stats.pods_memory_pressure =
+            pods.and_then(|file| read_pressure(file, &mut self.text));
+    }
+
+    fn meminfo(&mut self) -> Result<MemInfo, ReadError> {
+        let parsed = MemInfo::parse(self.meminfo.read(&mut self.text)?);
+        parsed.ok_or_else(|| self.meminfo.odd("has no lines MemTotal and MemFree in kB"))
+    }
+
+    /// The node: its root cgroup within the machine's memory. The root of version 2 has no usage of its
+    /// own, so there, and where there are no cgroups, it is what is not free.
+    fn node_memory(&mut self, info: MemInfo) -> Result<MemoryStats, ReadError> {
+        let memory = match self.node.read(&mut self.text) {
+            Err(error) if error.is_missing() => {
+                let cache = self.node.cache(&mut self.text).or(info.inactive_file);
+                CgroupMemory {
+                    usage: info.total - info.free,
+                    inactive_file: cache
+                        .ok_or_else(|| self.meminfo.odd("has no line Inactive(file) in kB"))?,
+                    ..CgroupMemory::default()
+                }
+            }
+            other => other?,
+        };
+        Ok(measured(memory, info))
+    }
+
+    fn pods_memory(&mut self, info: MemInfo) -> Option<Result<MemoryStats, ReadError>> {
+        let pods = self.pods.as_mut()?;
+        Some(pods.read(&mut self.text).map(|memory| measured(memory, info)))
+    }
+
+    fn pids(&mut self) -> Result<PidStats, ReadError> {
+        let text = self.loadavg.read(&mut self.text)?;
+        let running = tasks::running(text).ok_or_else(|| {
+            self.loadavg.odd("does not have the number of tasks in its 4th field")
+        })?;
+        let text = &mut self.text;
+        let mut limits = self.task_limits.iter_mut().filter_map(|limit| number(limit, text));
+        let max = match (limits.next(), limits.next()) {
+            (Some(one), Some(other)) => one.min(other),
+            (Some(one), None) => one,
+            _ => return Err(self.task_limits[0].odd("holds no number, nor does threads-max")),
+        };
+        let [current, most] = &mut self.node_tasks;
+        let at = Some(Instant::now());
+        match (number(most, text), number(current, text)) {
+            // A cgroup around the node may be nearer to its own limit.
+            (Some(most), Some(current))
+                if most.saturating_sub(current) < max.saturating_sub(running) =>
+            {
+                Ok(PidStats { at, max: most, running: current })
+            }
+            _ => Ok(PidStats { at, max, running }),
+        }
+    }
+}
+
+impl CgroupFiles {
+    fn new(tree: &CgroupTree, cgroup: &str) -> Self {
+        let files = tree.memory(cgroup);
+        Self {
+            usage: KernelFile::new(files.usage),
+            stat: KernelFile::new(files.stat),
+            limit: KernelFile::new(files.limit),
+        }
+    }
+
+    fn read(&mut self, text: &mut Vec<u8>) -> Result<CgroupMemory, ReadError> {
+        let usage = cgroup_number(self.usage.read(text)?);
+        let usage = usage.ok_or_else(|| self.usage.odd("holds no number"))?;
+        let stat = MemoryStat::parse(self.stat.read(text)?);
+        let limit = number(&mut self.limit, text).filter(|&limit| limit < UNLIMITED);
+        Ok(CgroupMemory {
+            usage,
+            inactive_file: stat
+                .inactive_file
+                .ok_or_else(|| self.stat.odd("has no line inactive_file"))?,
+            active_file: stat.active_file.unwrap_or(0),
+            slab_reclaimable: stat.slab_reclaimable.unwrap_or(0),
+            limit,
+        })
+    }
+
+    /// The page cache that was not used lately.
+    fn cache(&mut self, text: &mut Vec<u8>) -> Option<u64> {
+        MemoryStat::parse(self.stat.read(text).ok()?).inactive_file
+    }
+}
+
+/// A cgroup's memory within the machine's: `available` up to its limit or to all there is, by what is in
+/// use; `mem_available` by what the kernel can give back too.
+fn measured(memory: CgroupMemory, info: MemInfo) -> MemoryStats {
+    let working_set = memory.working_set();
+    let limit = memory.limit.filter(|&limit| limit < info.total);
+    let mem_available = info.available.map(|available| match limit {
+        None => available,
+        Some(limit) => {
+            let used = memory.usage.saturating_sub(memory.reclaimable());
+            available.min(limit.saturating_sub(used))
+        }
+    });
+    MemoryStats {
+        at: Some(Instant::now()),
+        working_set,
+        available: limit.unwrap_or(info.total).saturating_sub(working_set),
+        mem_available,
+    }
+}
+
+/// The number of a file that need not be there.
+fn number(file: &mut KernelFile, text: &mut Vec<u8>) -> Option<u64> {
+    cgroup_number(file.read(text).ok()?)
+}
+
+fn read_pressure(file: &mut KernelFile, text: &mut Vec<u8>) -> Option<PressureStats> {
+    let stats = parse_pressure(file.read(text).ok()?)?;
+    Some(PressureStats { at: Some(Instant::now()), ..stats })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! `/proc/meminfo`.
+
+/// The lines that count here, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct MemInfo {
+    pub(super) total: u64,
+    pub(super) free: u64,
+    /// What programs can have without swapping. Older kernels do not tell.
+    pub(super) available: Option<u64>,
+    pub(super) inactive_file: Option<u64>,
+}
+
+impl MemInfo {
+    /// None if the total or the free memory is not told.
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        let (mut total, mut free, mut available, mut inactive_file) = (None, None, None, None);
+        for line in text.split(|&b| b == b'\n') {
+            let Some(colon) = line.iter().position(|&b| b == b':') else { continue };
+            let place = match &line[..colon] {
+                b"MemTotal" => &mut total,
+                b"MemFree" => &mut free,
+                b"MemAvailable" => &mut available,
+                b"Inactive(file)" => &mut inactive_file,
+                _ => continue,
+            };
+            *place = bytes(&line[colon + 1..]);
+        }
+        let total = total.filter(|&total| total > 0)?;
+        Some(Self { total, free: free?.min(total), available, inactive_file })
+    }
+}
+
+/// `  24684092 kB`, as bytes.
+fn bytes(text: &[u8]) -> Option<u64> {
+    let number = text.trim_ascii().strip_suffix(b"kB")?;
+    winddown_shared::cgroup_number(number)?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &[u8] = b"MemTotal:       24684092 kB\nMemFree:         3657652 kB\n\
+        MemAvailable:   23326036 kB\nBuffers:           83900 kB\nInactive(file):  13280000 kB\n\
+        HugePages_Total:       0\n";
+
+    #[test]
+    fn the_lines_are_found_by_name_and_counted_in_bytes() {
+        let expected = MemInfo {
+            total: 24_684_092 * 1024,
+            free: 3_657_652 * 1024,
+            available: Some(23_326_036 * 1024),
+            inactive_file: Some(13_280_000 * 1024),
+        };
+        assert_eq!(MemInfo::parse(TEXT), Some(expected));
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_tell_what_is_available_is_understood() {
+        let info = MemInfo::parse(b"MemTotal: 8 kB\nMemFree: 4 kB\n").unwrap();
+        assert_eq!((info.available, info.inactive_file), (None, None));
+    }
+
+    #[test]
+    fn a_text_without_the_total_or_with_another_unit_tells_nothing() {
+        for text in ["", "MemFree: 4 kB\n", "MemTotal: 8 MB\nMemFree: 4 kB\n", "MemTotal: 0 kB\n"] {
+            assert_eq!(MemInfo::parse(text.as_bytes()), None, "{text:?}");
+        }
+        assert_eq!(MemInfo::parse(b"MemTotal: 99999999999999999999 kB\nMemFree: 1 kB"), None);
+        assert_eq!(MemInfo::parse(b"MemTotal: 18446744073709551615 kB\nMemFree: 1 kB"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_harm(text in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = MemInfo::parse(&text);
+        }
+
+        #[test]
+        fn a_damaged_text_never_has_more_free_than_there_is(at in 0..TEXT.len(), byte: u8) {
+            let mut text = TEXT.to_vec();
+            text[at] = byte;
+            if let Some(info) = MemInfo::parse(&text) {
+                prop_assert!(info.free <= info.total && info.total > 0);
+            }
+        }
+    }
+}

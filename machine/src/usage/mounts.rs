@@ -1,0 +1,101 @@
+//! `/proc/self/mountinfo`: which file system a path is on.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// The device of the file system that `path` (absolute, without links) is on, as `major:minor`.
+///
+/// Two directories with the same one share their room; st_dev would tell parts (subvolumes) of one
+/// file system apart.
+pub(super) fn device_of(mountinfo: &[u8], path: &Path) -> Option<(u32, u32)> {
+    let mut best: Option<(usize, (u32, u32))> = None;
+    for line in mountinfo.split(|&b| b == b'\n') {
+        let mut fields = line.split(|&b| b == b' ');
+        let (Some(device), Some(point)) = (fields.nth(2), fields.nth(1)) else { continue };
+        let Some(device) = device_number(device) else { continue };
+        let point = unescape(point);
+        let point = Path::new(OsStr::from_bytes(&point));
+        if !point.is_absolute() || !path.starts_with(point) {
+            continue;
+        }
+        let depth = point.components().count();
+        // Of two at one place the later one is on top.
+        if best.is_none_or(|(known, _)| depth >= known) {
+            best = Some((depth, device));
+        }
+    }
+    best.map(|(_, device)| device)
+}
+
+fn device_number(text: &[u8]) -> Option<(u32, u32)> {
+    let (major, minor) = std::str::from_utf8(text).ok()?.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Blanks and the like are written as a backslash and three octal digits.
+fn unescape(word: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, tail)) = rest.split_first() {
+        match tail {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] if byte == b'\\' => {
+                plain.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                plain.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &[u8] = b"21 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n\
+        22 21 0:21 / /proc rw - proc proc rw\n\
+        30 21 8:17 / /var/lib rw - ext4 /dev/sdb1 rw\n\
+        31 30 8:33 / /var/lib/contain\\040erd rw - xfs /dev/sdc1 rw\n\
+        32 21 8:49 / /var/lib rw - ext4 /dev/sdd1 rw\n\
+        33 21 8:1 /data /srv rw - ext4 /dev/sda1 rw\n";
+
+    #[test]
+    fn a_path_is_on_the_mount_that_is_deepest_and_uppermost() {
+        let device = |path: &str| device_of(TEXT, Path::new(path));
+        assert_eq!(device("/"), Some((8, 1)));
+        assert_eq!(device("/var/library"), Some((8, 1)));
+        assert_eq!(device("/var/lib/winddown"), Some((8, 49)), "mounted over the other");
+        assert_eq!(device("/var/lib/contain erd/x"), Some((8, 33)));
+        assert_eq!(device("/srv/pods"), Some((8, 1)), "a part of the first disk");
+        assert_eq!(device("relative"), None);
+    }
+
+    #[test]
+    fn lines_that_are_none_are_passed_over() {
+        for text in ["", "x", "1 2 3 4", "1 2 a:b / /", "1 2 8: / /", "1 2 8:1 / relative"] {
+            assert_eq!(device_of(text.as_bytes(), Path::new("/a")), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_harm(
+            text in prop::collection::vec(any::<u8>(), 0..300), path in "/[a-z/ ]{0,20}",
+        ) {
+            let _ = device_of(&text, Path::new(&path));
+        }
+
+        #[test]
+        fn a_damaged_table_is_read_without_harm(at in 0..TEXT.len(), byte: u8) {
+            let mut text = TEXT.to_vec();
+            text[at] = byte;
+            let _ = device_of(&text, Path::new("/var/lib/winddown/pods"));
+        }
+    }
+}

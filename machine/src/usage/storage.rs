@@ -1,0 +1,154 @@
+//! The file systems that pods and images are on.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::{FsLayout, FsStats};
+
+use super::{Reading, UsagePlaces, mounts};
+use crate::file::ReadError;
+
+/// The file systems of a node.
+#[derive(Debug)]
+pub(super) struct Disks {
+    mountinfo: PathBuf,
+    nodefs: PathBuf,
+    imagefs: Option<PathBuf>,
+    containerfs: Option<PathBuf>,
+    /// What the layout was last made out for.
+    known: Mutex<Option<Known>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// st_dev of each directory: if they are the same, so is the layout.
+    devices: Devices,
+    layout: FsLayout,
+}
+
+type Devices = [Option<u64>; 3];
+
+/// What the file systems said.
+#[derive(Debug, Default)]
+pub(super) struct DisksUsage {
+    nodefs: Option<FsStats>,
+    imagefs: Option<FsStats>,
+    containerfs: Option<FsStats>,
+    layout: Option<FsLayout>,
+    problems: Vec<ReadError>,
+}
+
+impl Disks {
+    pub(super) fn new(places: &UsagePlaces) -> Self {
+        Self {
+            mountinfo: places.proc.join("self/mountinfo"),
+            nodefs: places.nodefs.clone(),
+            imagefs: places.imagefs.clone(),
+            containerfs: places.containerfs.clone(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Asks all of them. Blocks for as long as a device takes.
+    pub(super) fn read(&self) -> DisksUsage {
+        let mut usage = DisksUsage::default();
+        let mut ask = |path: &Path| match stats(path) {
+            Ok(stats) => Some(stats),
+            Err(error) => {
+                usage.problems.push(error);
+                None
+            }
+        };
+        usage.nodefs = ask(&self.nodefs);
+        let images = self.imagefs.as_deref();
+        // Without images containers write straight to the node's disk, and there is nothing to tell.
+        usage.imagefs = images.and_then(&mut ask);
+        usage.containerfs = match (&self.containerfs, images) {
+            (Some(path), Some(_)) => ask(path),
+            _ => usage.imagefs,
+        };
+        usage.layout = self.layout();
+        usage
+    }
+
+    /// The error of file systems that do not answer.
+    pub(super) fn late(&self, after: Duration) -> ReadError {
+        let source = std::io::Error::new(
+            std::io::ErrorKind::TimedOut,
+            format!("it, or the images' file system, has not answered within {after:?}"),
+        );
+        ReadError::unreadable(&self.nodefs, source)
+    }
+
+    /// None if a directory is not there.
+    fn layout(&self) -> Option<FsLayout> {
+        let Some(images) = &self.imagefs else { return Some(FsLayout::One) };
+        let containers = self.containerfs.as_deref().unwrap_or(images);
+        let paths = [self.nodefs.as_path(), images, containers];
+        let devices = paths.map(|path| fs::metadata(path).ok().map(|found| found.dev()));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref().filter(|known| known.devices == devices) {
+            return Some(known.layout);
+        }
+        let [node, images, containers] = self.systems(paths, devices)?;
+        let layout = layout(node, images, containers);
+        *known = Some(Known { devices, layout });
+        Some(layout)
+    }
+
+    /// What tells the file systems apart: by the table of mounts, or by st_dev if that has not all.
+    fn systems(&self, paths: [&Path; 3], devices: Devices) -> Option<[u64; 3]> {
+        let table = fs::read(&self.mountinfo).unwrap_or_default();
+        let mounted = paths.map(|path| {
+            let (major, minor) = mounts::device_of(&table, &fs::canonicalize(path).ok()?)?;
+            Some(u64::from(major) << 32 | u64::from(minor))
+        });
+        let all = |systems: Devices| match systems {
+            [Some(a), Some(b), Some(c)] => Some([a, b, c]),
+            _ => None,
+        };
+        all(mounted).or_else(|| all(devices))
+    }
+}
+
+impl DisksUsage {
+    pub(super) fn enter(self, reading: &mut Reading) {
+        reading.stats.nodefs = self.nodefs;
+        reading.stats.imagefs = self.imagefs;
+        reading.stats.containerfs = self.containerfs;
+        reading.stats.layout = self.layout;
+        reading.problems.extend(self.problems);
+    }
+}
+
+fn layout(node: u64, images: u64, containers: u64) -> FsLayout {
+    if images == node && containers == node {
+        FsLayout::One
+    } else if images == containers {
+        FsLayout::ImageFs
+    } else {
+        FsLayout::Split
+    }
+}
+
+/// What a file system has and what is left. Blocks for as long as its device takes.
+fn stats(path: &Path) -> Result<FsStats, ReadError> {
+    let said = rustix::fs::statvfs(path).map_err(|error| ReadError::unreadable(path, error))?;
+    let bytes = |blocks: u64| blocks.saturating_mul(said.f_frsize);
+    // Some (btrfs) make inodes as they are needed and have no number of them.
+    let has_inodes = said.f_files > 0;
+    Ok(FsStats {
+        at: Some(Instant::now()),
+        capacity_bytes: Some(bytes(said.f_blocks)),
+        available_bytes: Some(bytes(said.f_bavail)),
+        inodes: has_inodes.then_some(said.f_files),
+        inodes_free: has_inodes.then_some(said.f_ffree),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+use super::*;
+
+#[tokio::test]
+async fn one_measurement_has_everything_this_machine_tells() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut usage = NodeUsage::new(&UsagePlaces::of_host(folder.path()));
+    let reading = usage.read().await;
+    assert!(reading.problems.is_empty(), "{:?}", reading.problems);
+    let stats = reading.stats;
+    assert!(stats.memory.is_some() && stats.pids.is_some() && stats.nodefs.is_some());
+    assert!(usage.asking.is_none());
+}
+
+#[tokio::test]
+async fn a_measurement_that_is_given_up_is_joined_by_the_next() {
+    let mut usage = NodeUsage::new(&UsagePlaces::of_host("/"));
+    {
+        let reading = usage.read();
+        tokio::pin!(reading);
+        // Dropped wherever it stands.
+        let _ = poll_once(reading.as_mut()).await;
+    }
+    assert!(usage.read().await.stats.nodefs.is_some());
+}
+
+/// Polls once.
+async fn poll_once<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
+    std::future::poll_fn(|context| {
+        let polled = std::pin::Pin::new(&mut future).poll(context);
+        std::task::Poll::Ready(match polled {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn file_systems_that_hang_cost_one_wait_and_only_their_own_numbers() {
+    let mut usage = NodeUsage::new(&UsagePlaces::of_host("/"));
+    let (answer, hang) = std::sync::mpsc::channel::<()>();
+    usage.asking = Some(tokio::task::spawn_blocking(move || {
+        let _ = hang.recv();
+        DisksUsage::default()
+    }));
+    for _ in 0..3 {
+        let reading = usage.read().await;
+        assert!(reading.stats.memory.is_some() && reading.stats.nodefs.is_none());
+        let problem = winddown_shared::error_chain(&reading.problems[0]);
+        assert!(problem.contains("has not answered within 2s"), "{problem}");
+    }
+    drop(answer);
+    while !usage.asking.as_ref().is_none_or(JoinHandle::is_finished) {
+        tokio::task::yield_now().await;
+    }
+    let reading = usage.read().await;
+    assert!(reading.problems.is_empty());
+    assert!(usage.read().await.stats.nodefs.is_some(), "asked anew");
+}

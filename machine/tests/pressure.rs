@@ -1,0 +1,134 @@
+//! Real want of memory, in a small cgroup of the test's own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's helpers fail the test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use winddown_machine::{NodeUsage, PsiAlarm, PsiPlace, PsiTrigger, PsiWatch, UsagePlaces};
+
+const CGROUPS: &str = "/sys/fs/cgroup";
+const LIMIT: u64 = 16 << 20;
+
+/// A cgroup with little memory, and a program that reads more files than fit into it, again and again.
+struct Thrasher {
+    name: String,
+    cgroup: PathBuf,
+    /// The same in the unified hierarchy, which alone tells of pressure.
+    unified: PathBuf,
+    program: Option<Child>,
+    _files: tempfile::TempDir,
+}
+
+impl Thrasher {
+    /// None, with the reason told, where the test may not make a cgroup.
+    fn start(test: &str) -> Option<Self> {
+        let name = format!("winddown-machine-test-{}-{test}", std::process::id());
+        let is_v2 = Path::new(CGROUPS).join("cgroup.controllers").exists();
+        let at = |root: &str| Path::new(CGROUPS).join(root).join(&name);
+        let (cgroup, limit, unified) = match is_v2 {
+            true => (at(""), "memory.max", at("")),
+            false => (at("memory"), "memory.limit_in_bytes", at("unified")),
+        };
+        let made = fs::create_dir(&cgroup)
+            .and_then(|()| fs::write(cgroup.join(limit), LIMIT.to_string()))
+            .and_then(|()| fs::create_dir_all(&unified));
+        if let Err(error) = made {
+            skip(test, &format!("cannot make {}: {error}", cgroup.display()));
+            let _ = fs::remove_dir(&cgroup);
+            return None;
+        }
+        // On a disk: what is read from memory need not be read again. The build's own folder is on one.
+        let files = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::write(files.path().join("big"), vec![7; 4 * usize::try_from(LIMIT).unwrap()]).unwrap();
+        // What the writing left in the page cache is not the cgroup's: out with it.
+        let script = format!(
+            "echo $$ > {}/cgroup.procs && echo $$ > {}/cgroup.procs && sync {big} && dd if={big} iflag=nocache count=0 2> /dev/null \
+             && while cat {big} > /dev/null; do :; done",
+            cgroup.display(),
+            unified.display(),
+            big = files.path().join("big").display(),
+        );
+        let program =
+            Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).spawn().unwrap();
+        Some(Self { name, cgroup, unified, program: Some(program), _files: files })
+    }
+}
+
+impl Drop for Thrasher {
+    fn drop(&mut self) {
+        if let Some(mut program) = self.program.take() {
+            let _ = program.kill();
+            let _ = program.wait();
+        }
+        // `cat` ends with its file, and is in the way until then.
+        for cgroup in [&self.cgroup, &self.unified] {
+            for _ in 0..1000 {
+                if fs::remove_dir(cgroup).is_ok() || !cgroup.exists() {
+                    break;
+                }
+                let left = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+                for pid in left.lines() {
+                    let _ = Command::new("kill").args(["-9", pid]).stderr(Stdio::null()).status();
+                }
+            }
+        }
+    }
+}
+
+fn skip(test: &str, why: &str) {
+    println!("SKIPPED: {test}: {why}");
+    assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test} was skipped: {why}");
+}
+
+#[tokio::test]
+async fn a_trigger_wakes_when_programs_wait_for_memory() {
+    let Some(thrasher) = Thrasher::start("trigger") else { return };
+    let trigger = PsiTrigger { stall: Duration::from_millis(1), ..PsiTrigger::default() };
+    let (watch, outcomes) = PsiWatch::start(
+        Path::new("/proc"),
+        Path::new(CGROUPS),
+        &[(PsiPlace::Cgroup(format!("/{}", thrasher.name)), trigger)],
+    );
+    let Some(mut watch) = watch else {
+        return skip("trigger", &format!("no trigger: {outcomes:?}"));
+    };
+    let began = tokio::time::Instant::now();
+    let alarm = tokio::time::timeout(Duration::from_secs(60), watch.next()).await;
+    println!("woken after {:?}, {:?}", began.elapsed(), outcomes[0]);
+    drop(thrasher);
+    assert_eq!(alarm.expect("nobody was woken"), Some(PsiAlarm::Pressed(0)));
+    let gone = tokio::time::timeout(Duration::from_secs(60), async {
+        // What was told before comes first.
+        while watch.next().await != Some(PsiAlarm::Gone(0)) {}
+        watch.next().await
+    });
+    assert_eq!(gone.await.expect("the cgroup's end was not told"), None);
+}
+
+#[tokio::test]
+async fn page_cache_that_fills_a_bounded_node_is_available_by_what_can_be_given_back() {
+    let Some(thrasher) = Thrasher::start("page-cache") else { return };
+    let places =
+        UsagePlaces { node_cgroup: format!("/{}", thrasher.name), ..UsagePlaces::of_host("/") };
+    let mut usage = NodeUsage::new(&places);
+    let filled = async {
+        loop {
+            let memory = usage.read_kernel().stats.memory.unwrap();
+            let is_full = fs::read_to_string(thrasher.cgroup.join("memory.usage_in_bytes"))
+                .or_else(|_| fs::read_to_string(thrasher.cgroup.join("memory.current")))
+                .is_ok_and(|text| text.trim().parse::<u64>().unwrap() > LIMIT / 10 * 9);
+            if is_full {
+                return memory;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let memory = tokio::time::timeout(Duration::from_secs(60), filled).await.unwrap();
+    let available = memory.mem_available.unwrap();
+    println!("available {} by working set, {available} by what can be had", memory.available);
+    assert!(available > LIMIT / 2, "{memory:?}");
+    assert!(memory.available <= LIMIT);
+}

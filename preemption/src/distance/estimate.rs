@@ -1,0 +1,106 @@
+//! Which pods may be the closest: distances without divisions.
+
+/// How much an estimate may be off. Rounding makes it wrong by some 1e-15 per requirement.
+const SLACK: f64 = 1e-9;
+
+/// What each pod frees, as floats.
+#[derive(Debug)]
+pub(super) struct Estimates {
+    /// For each requirement, the pods' amounts.
+    freed: Vec<Vec<f64>>,
+    close: Vec<usize>,
+}
+
+/// A requirement that is not met.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lacking {
+    /// Which one.
+    pub(super) column: usize,
+    /// How much, above 0.
+    pub(super) amount: i64,
+}
+
+/// The same, ready to be estimated with.
+#[derive(Clone, Copy)]
+struct Term<'a> {
+    freed: &'a [f64],
+    amount: f64,
+    /// One by the amount.
+    part: f64,
+}
+
+// === impl Estimates ===
+
+impl Estimates {
+    pub(super) fn new(amounts: &[Vec<i64>]) -> Self {
+        let floats = |column: &Vec<i64>| column.iter().map(|a| super::float(*a)).collect();
+        Self { freed: amounts.iter().map(floats).collect(), close: Vec::new() }
+    }
+
+    /// Pods of which one is the closest; each that is as close as that one is among them. In their
+    /// order.
+    pub(super) fn closest(&mut self, lacking: &[Lacking]) -> &[usize] {
+        let term = |lacking: &Lacking| {
+            let amount = super::float(lacking.amount);
+            Term { freed: &self.freed[lacking.column], amount, part: 1.0 / amount }
+        };
+        self.close.clear();
+        // One loop each for what is common, so that nothing is looked up inside.
+        match lacking {
+            [] => {}
+            [one] => {
+                let one = term(one);
+                keep_close(one.freed.iter().map(|freed| one.square(*freed)), &mut self.close);
+            }
+            [one, two] => {
+                let (one, two) = (term(one), term(two));
+                let both = one.freed.iter().zip(two.freed);
+                let distances = both.map(|(a, b)| one.square(*a) + two.square(*b));
+                keep_close(distances, &mut self.close);
+            }
+            [one, more @ ..] => {
+                let more: Vec<Term<'_>> = more.iter().map(term).collect();
+                let one = term(one);
+                let distances = one.freed.iter().enumerate().map(|(row, freed)| {
+                    more.iter().fold(one.square(*freed), |sum, t| sum + t.square(t.freed[row]))
+                });
+                keep_close(distances, &mut self.close);
+            }
+        }
+        &self.close
+    }
+
+    /// Takes a pod out; the last one moves to its place.
+    pub(super) fn swap_remove(&mut self, row: usize) {
+        for column in &mut self.freed {
+            column.swap_remove(row);
+        }
+    }
+}
+
+/// Keeps the rows whose distance is the least so far, or nearly so.
+fn keep_close(distances: impl Iterator<Item = f64>, close: &mut Vec<usize>) {
+    let mut limit = f64::INFINITY;
+    for (row, distance) in distances.enumerate() {
+        if distance <= limit {
+            if distance + SLACK < limit - SLACK {
+                close.clear();
+            }
+            limit = limit.min(distance + SLACK);
+            close.push(row);
+        }
+    }
+}
+
+// === impl Term ===
+
+impl Term<'_> {
+    #[inline]
+    fn square(&self, freed: f64) -> f64 {
+        let left = self.amount - freed;
+        // One instruction, as nothing is asked about NaN.
+        let left = if left > 0.0 { left } else { 0.0 };
+        let ratio = left * self.part;
+        ratio * ratio
+    }
+}

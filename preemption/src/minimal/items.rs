@@ -1,0 +1,270 @@
+//! The pods that come into question, as numbers, in an order that does not depend on how they came.
+
+use std::cmp::Reverse;
+
+use k8s_openapi::jiff::Timestamp;
+use winddown_shared::{Pod, QosClass};
+
+use crate::table::Table;
+
+/// The pods up to the lowest priority that is enough.
+#[derive(Debug)]
+pub(super) struct Items {
+    /// What has to become free, each above 0.
+    pub(super) need: Vec<i64>,
+    /// How much each requirement counts in the scores.
+    pub(super) weights: Vec<f64>,
+    /// The pods. Sorted by score, and those that free the same beside each other.
+    pub(super) items: Vec<Item>,
+    /// What one unit of each requirement weighs; 0 where only whole weights are known.
+    pub(super) units: Vec<u128>,
+    /// What every amount of a requirement is a multiple of.
+    pub(super) steps: Vec<i64>,
+}
+
+/// One pod.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    /// Where it is in the list that was given.
+    pub(super) place: usize,
+    /// What it frees of each requirement.
+    pub(super) amounts: Box<[i64]>,
+    /// The same as parts of the requirements, at most 1 each.
+    pub(super) parts: Box<[f64]>,
+    /// Everything it frees of what is required, in units that are common to all requirements.
+    pub(super) weight: u128,
+    /// The criteria from [`Ending`](super::Criterion::Ending) to [`Class`](super::Criterion::Class)
+    /// as digits of one number: sums of these compare as the criteria do.
+    pub(super) rest: u64,
+    /// From the youngest, 0, on. Pods of one age have one number.
+    pub(super) age: u32,
+    /// By UID, namespace and name.
+    pub(super) identity: u32,
+    /// How much it helps; the sum over the chosen must reach that of the requirements.
+    pub(super) score: f64,
+}
+
+// === impl Items ===
+
+impl Items {
+    pub(super) fn new(table: &Table, pods: &[Pod]) -> Self {
+        let need: Vec<i64> = table.open.iter().map(|(_, amount)| *amount).collect();
+        let mut items = up_to_the_priority_needed(table, pods, &need);
+        rank(&mut items, pods);
+        let units = weigh(&mut items, &need);
+        let steps = (0..need.len())
+            .map(|r| items.iter().fold(0, |step, item| gcd(step, item.amounts[r])).max(1))
+            .collect();
+        let mut all = Self { weights: Vec::new(), need, items, units, steps };
+        all.sort_by_score(vec![1.0; all.need.len()]);
+        all
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Sorts by how much each pod helps when the requirements count so much.
+    pub(super) fn sort_by_score(&mut self, weights: Vec<f64>) {
+        for item in &mut self.items {
+            item.score = item.parts.iter().zip(&weights).map(|(part, weight)| part * weight).sum();
+        }
+        self.weights = weights;
+        self.items.sort_unstable_by(|a, b| {
+            let by_score = b.score.total_cmp(&a.score);
+            by_score.then_with(|| b.amounts.cmp(&a.amounts)).then_with(|| a.rank().cmp(&b.rank()))
+        });
+    }
+
+    /// What the pods of a set leave to be freed.
+    pub(super) fn left(&self, set: &[usize]) -> Vec<i64> {
+        let mut left = self.need.clone();
+        for &item in set {
+            for (left, amount) in left.iter_mut().zip(&self.items[item].amounts) {
+                *left = left.saturating_sub(*amount);
+            }
+        }
+        left
+    }
+
+    /// The score that what is left has at least.
+    pub(super) fn score_of(&self, left: &[i64]) -> f64 {
+        let parts = left.iter().zip(&self.need).map(|(left, need)| part(*left, *need));
+        parts.zip(&self.weights).map(|(part, weight)| part * weight).sum()
+    }
+
+    /// The least that a set weighs which frees what is left.
+    pub(super) fn least_weight(&self, left: &[i64]) -> u128 {
+        let rounded = left.iter().zip(&self.steps).map(|(left, step)| match *left {
+            left if left <= 0 => 0,
+            left => unsigned(left).div_ceil(unsigned(*step)).saturating_mul(unsigned(*step)),
+        });
+        let weights = rounded.zip(&self.units).map(|(left, unit)| left.saturating_mul(*unit));
+        weights.fold(0, u128::saturating_add)
+    }
+
+    /// The places of a set's pods, in the order in which they are to be ended.
+    pub(super) fn in_order(&self, set: &[usize], pods: &[Pod]) -> Vec<usize> {
+        let mut chosen: Vec<&Item> = set.iter().map(|item| &self.items[*item]).collect();
+        chosen.sort_unstable_by_key(|item| {
+            let pod = &pods[item.place];
+            (pod.qos(), pod.priority_or_zero(), item.age, item.identity)
+        });
+        chosen.into_iter().map(|item| item.place).collect()
+    }
+}
+
+// === impl Item ===
+
+impl Item {
+    /// Which of two pods that free the same is to be taken first.
+    pub(super) fn rank(&self) -> (u64, u32, u32) {
+        (self.rest, self.age, self.identity)
+    }
+}
+
+fn up_to_the_priority_needed(table: &Table, pods: &[Pod], need: &[i64]) -> Vec<Item> {
+    let rows = table.lanes.iter().flat_map(|lane| (0..lane.place.len()).map(move |r| (lane, r)));
+    let mut items: Vec<Item> = rows
+        .map(|(lane, row)| Item {
+            place: lane.place[row],
+            amounts: lane.amounts.iter().map(|column| column[row]).collect(),
+            parts: Box::default(),
+            weight: 0,
+            rest: 0,
+            age: 0,
+            identity: 0,
+            score: 0.0,
+        })
+        .collect();
+    items.sort_by_key(|item| pods[item.place].priority_or_zero());
+    let mut left = need.to_vec();
+    let enough = items.iter().position(|item| {
+        for (left, amount) in left.iter_mut().zip(&item.amounts) {
+            *left = left.saturating_sub(*amount);
+        }
+        left.iter().all(|left| *left <= 0)
+    });
+    if let Some(enough) = enough {
+        let most = pods[items[enough].place].priority_or_zero();
+        let up_to = items.partition_point(|item| pods[item.place].priority_or_zero() <= most);
+        items.truncate(up_to);
+    }
+    for item in &mut items {
+        let parts = item.amounts.iter().zip(need);
+        item.parts = parts.map(|(amount, need)| part(*amount, *need)).collect();
+    }
+    items
+}
+
+/// An amount as a part of the requirement. More than all of it helps no more than all.
+#[allow(clippy::cast_precision_loss, reason = "bounds are compared with room for rounding")]
+fn part(amount: i64, need: i64) -> f64 {
+    if amount >= need { 1.0 } else { amount.max(0) as f64 / need as f64 }
+}
+
+/// Works out everything by which pods that free the same are told apart.
+fn rank(items: &mut [Item], pods: &[Pod]) {
+    let base = u64::try_from(items.len()).unwrap_or(u64::MAX).saturating_add(1).min(1 << 15);
+    let (identities, ages) = (numbers(items, |i| identity(&pods[i.place])), {
+        numbers(items, |i| Reverse(born(&pods[i.place])))
+    });
+    for (index, item) in items.iter_mut().enumerate() {
+        let pod = &pods[item.place];
+        let digits = [
+            !is_ending(pod),
+            !can_run_elsewhere(pod),
+            pod.qos() == QosClass::Guaranteed,
+            pod.qos() == QosClass::Burstable,
+        ];
+        item.rest = digits.iter().fold(0, |number, digit| number * base + u64::from(*digit));
+        item.age = ages[index];
+        item.identity = identities[index];
+    }
+}
+
+/// The place of each item's key among the different keys.
+fn numbers<K: Ord>(items: &[Item], key: impl Fn(&Item) -> K) -> Vec<u32> {
+    let mut order: Vec<(K, usize)> = items.iter().enumerate().map(|(i, it)| (key(it), i)).collect();
+    order.sort_unstable();
+    let mut numbers = vec![0; items.len()];
+    let mut number = 0;
+    for (at, (key, item)) in order.iter().enumerate() {
+        if at > 0 && order[at - 1].0 != *key {
+            number += 1;
+        }
+        numbers[*item] = number;
+    }
+    numbers
+}
+
+fn identity(pod: &Pod) -> (&str, &str, &str) {
+    (pod.uid().as_str(), pod.namespace(), pod.name())
+}
+
+/// Whether the pod has been asked to end by whoever owns it.
+pub(crate) fn is_ending(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+}
+
+/// Whether whoever made the pod can place another one on another node.
+pub(crate) fn can_run_elsewhere(pod: &Pod) -> bool {
+    let owners = pod.metadata.owner_references.iter().flatten();
+    let is_of_daemon_set = owners.into_iter().any(|owner| owner.kind == "DaemonSet");
+    !pod.is_static() && !pod.is_mirror() && !is_of_daemon_set
+}
+
+/// When the pod came to be. `None`, which nobody knows, is before everything.
+fn born(pod: &Pod) -> Option<Timestamp> {
+    let started = || pod.status.as_ref()?.start_time.as_ref();
+    let time = pod.metadata.creation_timestamp.as_ref().or_else(started)?;
+    Some(time.0)
+}
+
+/// Weighs what each pod frees: amounts of different resources in one unit, so that sums of weights
+/// compare as over-shoots do. Exact, unless the requirements are so odd that no common unit fits into
+/// 128 bits; then to a millionth of a millionth. Returns what one of each requirement weighs.
+fn weigh(items: &mut [Item], need: &[i64]) -> Vec<u128> {
+    if let Some(units) = common_units(items, need) {
+        for item in items {
+            let amounts = item.amounts.iter().zip(&units);
+            item.weight = amounts.map(|(amount, unit)| unsigned(*amount) * unit).sum();
+        }
+        return units;
+    }
+    for item in items {
+        let amounts = item.amounts.iter().zip(need);
+        item.weight = amounts.map(|(a, need)| (unsigned(*a) << 40) / unsigned(*need)).sum();
+    }
+    vec![0; need.len()]
+}
+
+/// What one of each requirement weighs when each requirement weighs the same. `None` if the sum of
+/// all weights would not fit.
+fn common_units(items: &[Item], need: &[i64]) -> Option<Vec<u128>> {
+    let whole = need.iter().try_fold(1_u128, |whole, need| {
+        let need = unsigned(*need);
+        (whole / gcd_wide(whole, need)).checked_mul(need)
+    })?;
+    let units: Vec<u128> = need.iter().map(|need| whole / unsigned(*need)).collect();
+    let mut sum = whole.checked_mul(2)?;
+    for item in items {
+        for (amount, unit) in item.amounts.iter().zip(&units) {
+            sum = sum.checked_add(unsigned(*amount).checked_mul(*unit)?)?;
+        }
+    }
+    Some(units)
+}
+
+/// Amounts are never negative.
+fn unsigned(amount: i64) -> u128 {
+    u128::try_from(amount).unwrap_or(0)
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+fn gcd_wide(a: u128, b: u128) -> u128 {
+    if b == 0 { a } else { gcd_wide(b, a % b) }
+}

@@ -1,0 +1,128 @@
+//! The choice of victims.
+
+use std::fmt;
+use std::str::FromStr;
+
+use winddown_shared::{Pod, Requests, ResourceName};
+
+use crate::minimal::Criterion;
+use crate::table::Table;
+use crate::{NoVictims, distance, minimal};
+
+/// A resource and how much of it must become free: cpu in thousandths, `pods` in pods, all else in
+/// base units. One of 0 or less is met already.
+pub type Requirement = (ResourceName, i64);
+
+/// How victims are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// As the kubelet does: class by class, each time the pod that is closest to what is still
+    /// lacking.
+    #[default]
+    Distance,
+    /// The best set by [`Criterion`].
+    Minimal,
+}
+
+/// Whom to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// Places in the list of pods that was given, in the order in which they are to be ended. Empty
+    /// when nothing is lacking.
+    pub victims: Vec<usize>,
+    /// How good the set is known to be.
+    pub proof: Proof,
+    /// What it took: how often a pod was looked at as a possible victim. The same for the same
+    /// input, on any machine.
+    pub work: u64,
+}
+
+/// How good a set of victims is known to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Proof {
+    /// Nothing is claimed: it is what the strategy gives.
+    Heuristic,
+    /// No set is better by this criterion or one before it. By those behind it, the set is the best
+    /// that was found before the bound on the work was reached.
+    UpTo(Criterion),
+}
+
+// === impl Strategy ===
+
+impl Strategy {
+    /// As configuration and command line name it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Distance => "distance",
+            Self::Minimal => "minimal",
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Text that names no strategy.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("unknown strategy {0:?}: expected distance or minimal")]
+pub struct StrategyError(pub String);
+
+impl FromStr for Strategy {
+    type Err = StrategyError;
+
+    fn from_str(text: &str) -> Result<Self, StrategyError> {
+        match text {
+            "distance" => Ok(Self::Distance),
+            "minimal" => Ok(Self::Minimal),
+            _ => Err(StrategyError(text.to_owned())),
+        }
+    }
+}
+
+// === impl Proof ===
+
+impl Proof {
+    /// Whether no set is better.
+    #[must_use]
+    pub fn is_exact(self) -> bool {
+        self == Self::UpTo(Criterion::Identity)
+    }
+}
+
+/// Chooses pods among `pods` to end, so that `requirements` become free for `preemptor`.
+///
+/// Only pods that `preemptor` may preempt are chosen ([`Pod::may_preempt`]). They free what they are
+/// charged for ([`Pod::accounted_requests`]). With [`Strategy::Distance`] the order of `pods` decides
+/// between pods that are equal in everything else, as in the kubelet; with [`Strategy::Minimal`] it
+/// does not matter.
+///
+/// # Errors
+/// All of them together do not free enough.
+pub fn select(
+    preemptor: &Pod,
+    pods: &[Pod],
+    requirements: &[Requirement],
+    strategy: Strategy,
+) -> Result<Selection, NoVictims> {
+    select_by(Pod::accounted_requests, preemptor, pods, requirements, strategy)
+}
+
+/// The same for what `charge` says that a pod frees.
+pub(crate) fn select_by(
+    charge: fn(&Pod) -> &Requests,
+    preemptor: &Pod,
+    pods: &[Pod],
+    requirements: &[Requirement],
+    strategy: Strategy,
+) -> Result<Selection, NoVictims> {
+    let table = Table::new(charge, preemptor, pods, requirements);
+    table.is_enough()?;
+    match strategy {
+        Strategy::Distance => Ok(distance::select(table)),
+        Strategy::Minimal => Ok(minimal::select(&table, pods)),
+    }
+}

@@ -1,0 +1,1 @@
+//! Pods for tests.

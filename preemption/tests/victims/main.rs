@@ -1,0 +1,11 @@
+//! The victims of every strategy, against answers recorded from Kubernetes 1.36 and against a search
+//! that tries everything.
+
+#[cfg(test)]
+mod cases;
+#[cfg(test)]
+mod corpus;
+#[cfg(test)]
+mod counterexamples;
+#[cfg(test)]
+mod minimal;

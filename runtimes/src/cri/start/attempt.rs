@@ -1,0 +1,95 @@
+//! Has the runtime start a container that is there, and finds out what came of it.
+//!
+//! A start that an agent had begun when it died is still under way at the runtime: containerd gives it up
+//! some time after its caller is gone, and ends what it had begun. Meanwhile another start is refused,
+//! and afterwards the container has ended without ever having run. Neither is the container's fault.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::super::client::CallError;
+use super::super::observe::{self, Seen};
+use super::super::pod::PodEntry;
+use super::super::{Context, api, health};
+use super::patient;
+
+/// How long a start that somebody else had begun is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The first wait for it; it doubles up to [`LONGEST`].
+const SHORTEST: Duration = Duration::from_millis(20);
+const LONGEST: Duration = Duration::from_millis(200);
+
+/// What came of a start.
+pub(super) enum Begun {
+    /// The container runs, or did: it was started.
+    Started,
+    /// It was never run, and can never be: another one has to be made.
+    Undone,
+    /// The runtime could not start it.
+    Refused(CallError),
+    /// The runtime did not answer.
+    Unanswered(CallError),
+    /// The pod is being stopped.
+    GivenUp,
+}
+
+/// Starts the container, waiting for a start that is under way.
+pub(super) async fn begin(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    name: &str,
+    id: &str,
+) -> Begun {
+    let deadline = Instant::now() + PATIENCE;
+    let mut wait = SHORTEST;
+    loop {
+        let request = api::StartContainerRequest { container_id: id.to_owned() };
+        let call = context.client.start_container(request);
+        let error = match patient(context, entry, call).await {
+            Some(Ok(_)) => return Begun::Started,
+            None => return Begun::GivenUp,
+            Some(Err(error)) => error,
+        };
+        // What is true counts, not what was answered.
+        let seen = match &error {
+            CallError::Unreachable { .. } | CallError::NoCri { .. } => None,
+            _ => observe::ask(context, entry, id, true).await.ok(),
+        };
+        let is_refused = matches!(error, CallError::Refused { .. });
+        match seen.as_ref().map(Seen::stage) {
+            Some(observe::Stage::Started) => {
+                tracing::info!(
+                    pod = %entry.title(), container = %name, %error,
+                    "a container runs although its start failed"
+                );
+                return Begun::Started;
+            }
+            Some(observe::Stage::NeverRun) if error.is_wrong_state() => {
+                if let Some(seen) = &seen {
+                    observe::enter(context, entry, seen);
+                }
+                return Begun::Undone;
+            }
+            Some(observe::Stage::Created)
+                if error.is_wrong_state() && Instant::now() < deadline =>
+            {
+                tokio::select! {
+                    () = sleep(wait) => wait = (wait * 2).min(LONGEST),
+                    () = entry.stopping() => return Begun::GivenUp,
+                }
+            }
+            _ if is_refused => {
+                if let Some(run) = entry.lock().run(name, id) {
+                    run.refused = true;
+                }
+                return Begun::Refused(error);
+            }
+            _ => {
+                health::note_unreachable(context, &error);
+                return Begun::Unanswered(error);
+            }
+        }
+    }
+}

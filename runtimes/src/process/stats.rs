@@ -1,0 +1,200 @@
+//! What the pods of this runtime use.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_shared::{
+    ContainerKind, ContainerStats, Freed, Garbage, PodStats, PodStatsSource, PodUid, RuntimeError,
+};
+
+use super::pod::{PodEntry, PodState};
+use super::{ProcessRuntime, blocking, caused, paths, procfs};
+use crate::stats::{CgroupDirs, PodPlaces, remove_turned_logs};
+
+mod processes;
+
+use processes::Processes;
+
+/// What runs of one container.
+struct Running {
+    name: Arc<str>,
+    cgroup: Option<PathBuf>,
+    /// The process all others of the container descend from, and whether it is one of them: the main
+    /// process is, the supervisor is not.
+    root: Option<(i32, bool)>,
+}
+
+impl PodStatsSource for ProcessRuntime {
+    async fn pod_stats(
+        &self,
+        disk_age: Option<Duration>,
+    ) -> Result<Vec<(PodUid, PodStats)>, RuntimeError> {
+        let entries: Vec<Arc<PodEntry>> = self.pods().values().cloned().collect();
+        if let Some(age) = disk_age {
+            let places = entries.iter().filter_map(|entry| self.places(entry)).collect();
+            self.disk.refresh(places, age).await;
+        }
+        let running: Vec<(PodUid, Vec<Running>)> = entries
+            .iter()
+            .map(|entry| (entry.uid().clone(), running(&entry.lock())))
+            .filter(|(_, containers)| !containers.is_empty())
+            .collect();
+        let proc_root = self.context.config.proc_root.clone();
+        let mut measured = blocking(move || Ok(measure(&proc_root, running))).await?;
+        for (uid, stats) in &mut measured {
+            let Some(disk) = self.disk.get(uid) else { continue };
+            for container in &mut stats.containers {
+                let logs = disk.logs.iter().find(|(name, _)| *name == container.name);
+                container.logs = logs.map(|(_, used)| *used);
+            }
+            stats.ephemeral = Some(disk.on_disk);
+        }
+        Ok(measured)
+    }
+}
+
+impl Garbage for ProcessRuntime {
+    /// Removes the records and logs of runs, except for the newest one of each container and the one
+    /// before it, whose end its status tells.
+    async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
+        let entries: Vec<Arc<PodEntry>> = self.pods().values().cloned().collect();
+        let config = self.context.config.clone();
+        let old = move || {
+            let mut freed = Freed::default();
+            for entry in entries {
+                let kept: Vec<(Arc<str>, u32)> = {
+                    let state = entry.lock();
+                    let runs = state.containers.iter();
+                    let oldest_kept = |run: &super::pod::Run| run.attempt.saturating_sub(1);
+                    runs.filter_map(|c| Some((c.name.clone(), oldest_kept(c.run.as_ref()?))))
+                        .collect()
+                };
+                let logs = logs_of(&config, &entry);
+                for (name, attempt) in kept {
+                    let records = paths::container(&config, entry.uid(), &name);
+                    freed.items += remove_before(&records, attempt);
+                    if let Some(logs) = &logs {
+                        remove_before(&logs.join(&*name), attempt);
+                    }
+                }
+            }
+            Ok(freed)
+        };
+        blocking(old).await
+    }
+
+    async fn remove_turned_logs(&self) -> Result<Freed, RuntimeError> {
+        let entries: Vec<Arc<PodEntry>> = self.pods().values().cloned().collect();
+        let places = entries.iter().filter_map(|entry| self.places(entry));
+        let dirs: Vec<PathBuf> = places.flat_map(|pod| pod.logs).map(|(_, path)| path).collect();
+        let removal = move || {
+            let what = || "giving back the room of turned logs".to_owned();
+            remove_turned_logs(&dirs).map_err(|e| caused(what(), e))
+        };
+        blocking(removal).await
+    }
+}
+
+impl ProcessRuntime {
+    fn places(&self, entry: &PodEntry) -> Option<PodPlaces> {
+        let config = &self.context.config;
+        let logs = logs_of(config, entry)?;
+        let names: Vec<Arc<str>> =
+            entry.lock().containers.iter().map(|c| Arc::clone(&c.name)).collect();
+        Some(PodPlaces {
+            uid: entry.uid().clone(),
+            logs: names.into_iter().map(|name| (name.clone(), logs.join(&*name))).collect(),
+            volumes: Vec::new(),
+            in_memory: Vec::new(),
+            other: vec![paths::pod(config, entry.uid())],
+        })
+    }
+}
+
+/// None for a pod whose record is damaged.
+fn logs_of(config: &super::ProcessConfig, entry: &PodEntry) -> Option<PathBuf> {
+    let state = entry.lock();
+    let pod = state.pod.as_ref()?;
+    Some(paths::logs(config, pod.namespace(), pod.name(), entry.uid()))
+}
+
+/// Removes what belongs to runs before `attempt`: `N`, `N.log`, `N.log.M`. Gives how many runs there
+/// were of which something was left.
+fn remove_before(dir: &Path, attempt: u32) -> u64 {
+    let mut runs = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.split('.').next()?.parse::<u32>().ok());
+        let Some(number) = number.filter(|&number| number < attempt) else { continue };
+        let path = entry.path();
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let removed =
+            if is_dir { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        match removed {
+            Ok(()) => runs.push(number),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "cannot remove what is left of a run");
+            }
+        }
+    }
+    runs.sort_unstable();
+    runs.dedup();
+    u64::try_from(runs.len()).unwrap_or(u64::MAX)
+}
+
+/// Regular containers first, then the others, each in the spec's order.
+fn running(state: &PodState) -> Vec<Running> {
+    let order = |kind| match kind {
+        ContainerKind::Regular => 0,
+        ContainerKind::Init => 1,
+        ContainerKind::Sidecar => 2,
+    };
+    let mut containers: Vec<_> = state.containers.iter().filter(|c| c.is_running()).collect();
+    containers.sort_by_key(|c| order(c.kind));
+    let one = |container: &super::pod::Container| {
+        let run = container.run.as_ref()?;
+        let supervisor = run.supervisor.as_ref().map(|process| (process.pid(), false));
+        let main = run.main.as_ref().map(|process| (process.pid(), true));
+        let (name, cgroup) = (Arc::clone(&container.name), run.cgroup.clone());
+        Some(Running { name, cgroup, root: supervisor.or(main) })
+    };
+    containers.into_iter().filter_map(one).collect()
+}
+
+/// Reads what the containers use: of their cgroups, and what those do not tell of their processes.
+fn measure(proc_root: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<(PodUid, PodStats)> {
+    // One look at all processes serves all containers, and is not taken if no one needs it.
+    let mut processes = None;
+    let mut measured = Vec::with_capacity(pods.len());
+    for (uid, containers) in pods {
+        let mut stats = PodStats::default();
+        let (mut memory, mut tasks) = (Some(0_u64), Some(0_u64));
+        for container in containers {
+            let dirs = container.cgroup.as_deref().map(CgroupDirs::unified);
+            let mut used = dirs.map_or((None, None), |dirs| (dirs.working_set(), dirs.tasks()));
+            if used.0.is_none() || used.1.is_none() {
+                let all = processes.get_or_insert_with(|| Processes::look(proc_root));
+                let by_process = container.root.and_then(|root| all.below(proc_root, root));
+                used = (
+                    used.0.or(by_process.map(|used| used.0)),
+                    used.1.or(by_process.map(|used| used.1)),
+                );
+            }
+            memory = memory.zip(used.0).map(|(sum, one)| sum.saturating_add(one));
+            tasks = tasks.zip(used.1).map(|(sum, one)| sum.saturating_add(one));
+            stats.containers.push(ContainerStats {
+                name: container.name,
+                memory_working_set: used.0,
+                ..ContainerStats::default()
+            });
+        }
+        (stats.memory_working_set, stats.processes) = (memory, tasks);
+        measured.push((uid, stats));
+    }
+    measured
+}
+
+/// Children of each process.
+type Children = HashMap<i32, Vec<(i32, u64)>>;

@@ -1,0 +1,124 @@
+//! What processes use, where no cgroup tells it.
+
+use std::fs;
+use std::path::Path;
+
+use super::{Children, procfs};
+
+/// All processes of the machine, by parent.
+pub(super) struct Processes {
+    /// Pid and threads of each child.
+    children: Children,
+}
+
+impl Processes {
+    /// Reads one line of each process. Blocks for some milliseconds.
+    pub(super) fn look(proc_root: &Path) -> Self {
+        let mut children = Children::new();
+        for pid in procfs::pids(proc_root) {
+            let text = fs::read_to_string(proc_root.join(pid.to_string()).join("stat"));
+            let Some((parent, threads)) = text.ok().as_deref().and_then(parent_and_threads) else {
+                continue;
+            };
+            children.entry(parent).or_default().push((pid, threads));
+        }
+        Self { children }
+    }
+
+    /// Memory of their own in bytes, and threads, of all processes below `root`, with it if it is one of
+    /// the container's. None if there is none.
+    ///
+    /// Memory that processes share (programs, libraries, shared memory) is not counted: it would count
+    /// for each of them.
+    pub(super) fn below(&self, proc_root: &Path, root: (i32, bool)) -> Option<(u64, u64)> {
+        let (root, is_own) = root;
+        let (mut memory, mut tasks, mut found) = (0_u64, 0_u64, false);
+        let own = self.children.values().flatten().find(|(pid, _)| *pid == root && is_own);
+        let mut left: Vec<(i32, u64)> = match (is_own, own) {
+            (true, own) => own.copied().into_iter().collect(),
+            (false, _) => self.children.get(&root).cloned().unwrap_or_default(),
+        };
+        while let Some((pid, threads)) = left.pop() {
+            let statm = fs::read_to_string(proc_root.join(pid.to_string()).join("statm"));
+            // It may have ended since.
+            let Some(pages) = statm.ok().as_deref().and_then(own_pages) else { continue };
+            found = true;
+            memory = memory.saturating_add(pages.saturating_mul(page_size()));
+            tasks = tasks.saturating_add(threads);
+            left.extend(self.children.get(&pid).into_iter().flatten());
+        }
+        found.then_some((memory, tasks))
+    }
+}
+
+fn page_size() -> u64 {
+    u64::try_from(rustix::param::page_size()).unwrap_or(4096)
+}
+
+/// Of `/proc/PID/stat`. A zombie has no threads and no memory.
+fn parent_and_threads(stat: &str) -> Option<(i32, u64)> {
+    // The command name may hold spaces and parentheses; the last one closes it.
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let threads = fields.nth(15)?.parse().ok()?;
+    (state != "Z" && state != "X").then_some((parent, threads))
+}
+
+/// Of `/proc/PID/statm`: what is resident without what is shared, in pages.
+fn own_pages(statm: &str) -> Option<u64> {
+    let mut fields = statm.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
+    let (resident, shared) = (fields.next()?.ok()?, fields.next()?.ok()?);
+    Some(resident.saturating_sub(shared))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_lines_of_the_kernel_are_read() {
+        let stat = "42 (a) b (c)) S 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 3 0 123456 1 1\n";
+        assert_eq!(parent_and_threads(stat), Some((7, 3)));
+        assert_eq!(parent_and_threads(&stat.replace(" S ", " Z ")), None);
+        assert_eq!(own_pages("9000 500 120 1 0 2 0\n"), Some(380));
+        assert_eq!(own_pages("9000 5 120"), Some(0));
+        for text in ["", "9000", "9000 5", "a b c", "1 -1 2"] {
+            assert_eq!(own_pages(text), None, "{text:?}");
+        }
+    }
+
+    fn process(root: &Path, (pid, parent, threads, pages): (i32, i32, u64, u64)) {
+        let dir = root.join(pid.to_string());
+        fs::create_dir_all(&dir).unwrap();
+        let stat = format!("{pid} (x) S {parent} 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 1 1");
+        fs::write(dir.join("stat"), stat).unwrap();
+        fs::write(dir.join("statm"), format!("9000 {} 10 0", pages + 10)).unwrap();
+    }
+
+    #[test]
+    fn what_descends_from_a_supervisor_is_its_containers_and_the_supervisor_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let all = [(1, 0, 1, 5), (10, 1, 2, 100), (11, 10, 1, 7), (12, 11, 4, 3), (20, 1, 1, 50)];
+        all.into_iter().for_each(|one| process(root.path(), one));
+        let processes = Processes::look(root.path());
+        let below = |pid, is_own| processes.below(root.path(), (pid, is_own));
+        let page = page_size();
+        assert_eq!(below(10, false), Some((10 * page, 5)));
+        assert_eq!(below(10, true), Some((110 * page, 7)));
+        assert_eq!(below(20, false), None, "nothing of the container is left");
+        assert_eq!(below(99, true), None);
+        fs::remove_dir_all(root.path().join("12")).unwrap();
+        assert_eq!(below(10, false), Some((7 * page, 1)), "one has ended since");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_harm(text in ".{0,120}") {
+            let _ = parent_and_threads(&text);
+            let _ = own_pages(&text);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What pods use, measured the same way whatever runs them.
+
+mod cgroup;
+mod disk;
+mod disk_cache;
+mod turned_logs;
+
+pub(crate) use cgroup::CgroupDirs;
+pub(crate) use disk_cache::{DiskCache, PodPlaces};
+pub(crate) use turned_logs::remove_turned_logs;

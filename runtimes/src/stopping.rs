@@ -1,0 +1,105 @@
+//! What the stop of a pod is made of, whatever runs its containers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+use winddown_shared::{ContainerKind, Grace, PodStopped, StoppedContainer};
+
+/// The longest time before the end at which a sidecar that still waits is asked to end.
+const LAST_CALL: Duration = Duration::from_secs(2);
+
+/// What ran when a stop began; kept so that a second stop tells the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StopRecord {
+    pub(crate) names: Vec<Arc<str>>,
+    pub(crate) signalled_at: Option<Instant>,
+    pub(crate) stopped_at: Option<Instant>,
+}
+
+impl StopRecord {
+    /// Notes that a container runs.
+    pub(crate) fn add(&mut self, name: &Arc<str>) {
+        if !self.names.contains(name) {
+            self.names.push(Arc::clone(name));
+        }
+    }
+
+    /// How it went, now that nothing runs. `end_of` gives how a container ended.
+    pub(crate) fn finish(
+        &mut self,
+        end_of: impl FnMut(&Arc<str>) -> Option<StoppedContainer>,
+    ) -> PodStopped {
+        if !self.names.is_empty() {
+            self.stopped_at.get_or_insert_with(Instant::now);
+        }
+        PodStopped {
+            signalled_at: self.signalled_at,
+            stopped_at: self.stopped_at,
+            containers: self.names.iter().filter_map(end_of).collect(),
+        }
+    }
+}
+
+/// Whether a sidecar may not be asked to end yet: a container that is no sidecar runs, or a sidecar that
+/// comes after it. `containers` are all of the pod in the spec's order: name, kind, whether it runs.
+pub(crate) fn is_needed<'a>(
+    name: &str,
+    containers: impl IntoIterator<Item = (&'a str, ContainerKind, bool)>,
+) -> bool {
+    let mut is_later = false;
+    containers.into_iter().any(|(other, kind, runs)| {
+        if other == name {
+            is_later = true;
+            return false;
+        }
+        runs && (is_later || kind != ContainerKind::Sidecar)
+    })
+}
+
+/// How long before the end of a grace a sidecar that still waits is asked: in its last quarter, at most
+/// 2 s.
+pub(crate) fn last_call(grace: &Grace) -> Duration {
+    (grace.remaining() / 4).min(LAST_CALL)
+}
+
+/// Resolves `before` the end of the grace, following every shortening. Cancel-safe.
+pub(crate) async fn last_call_of(mut grace: Grace, before: Duration) {
+    loop {
+        let at = grace.kill_at().checked_sub(before).unwrap_or_else(Instant::now);
+        tokio::select! {
+            () = sleep_until(at) => return,
+            () = grace.changed() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ContainerKind::{Init, Regular, Sidecar};
+
+    use super::*;
+
+    #[test]
+    fn a_sidecar_is_needed_by_all_but_the_sidecars_before_it() {
+        let needed = |running: &[&str]| {
+            let all = [
+                ("init", Init),
+                ("early", Sidecar),
+                ("proxy", Sidecar),
+                ("late", Sidecar),
+                ("main", Regular),
+            ];
+            is_needed("proxy", all.map(|(name, kind)| (name, kind, running.contains(&name))))
+        };
+        for (running, expected) in [
+            (&["proxy"][..], false),
+            (&["proxy", "early"], false),
+            (&["proxy", "late"], true),
+            (&["proxy", "main"], true),
+            (&["proxy", "init"], true),
+        ] {
+            assert_eq!(needed(running), expected, "{running:?}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! A runtime that goes away and comes back: it is noticed without anybody asking.
+
+use tokio::time::timeout;
+use winddown_shared::{Runtime as _, error_chain};
+
+use crate::bed::{run, secs};
+use crate::faults::polite;
+use crate::stage::{Fake, Stage as _};
+
+#[tokio::test]
+async fn the_end_of_the_connection_is_noticed_at_once_and_so_is_its_return() {
+    let mut stage = Fake::set().await;
+    let runtime = stage.open_now();
+    let mut health = runtime.health();
+    timeout(secs(10), health.wait_for(|h| h.is_well())).await.unwrap().unwrap();
+    for epoch in 2..5 {
+        stage.cri.kill();
+        // Nobody calls, and the next look is 15 s away.
+        let gone = timeout(secs(5), health.wait_for(|h| !h.reachable)).await;
+        let said = gone.unwrap().unwrap().trouble().unwrap();
+        assert!(said.starts_with("does not answer: "), "{said}");
+        stage.cri.resume();
+        let back = timeout(secs(5), health.wait_for(|h| h.is_well())).await;
+        assert_eq!(back.unwrap().unwrap().epoch, epoch);
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_failed_while_the_runtime_was_away_is_looked_at_when_it_is_back() {
+    let mut stage = Fake::set().await;
+    let runtime = stage.open_now();
+    run(&runtime, &polite("first")).await;
+    let late = polite("late");
+    stage.cri.kill();
+    let error = runtime.sync_pod(&late).await.unwrap_err();
+    assert!(error_chain(&error).contains("fake.sock"), "{}", error_chain(&error));
+    let mut changes = runtime.changes();
+    stage.cri.resume();
+    // The workers would wait out their back-off otherwise.
+    loop {
+        let changed = timeout(secs(5), changes.recv()).await.unwrap().unwrap();
+        if changed == *late.uid() {
+            break;
+        }
+    }
+    run(&runtime, &late).await;
+}

@@ -1,0 +1,66 @@
+//! Numbers that look random and can be had again.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+/// SplitMix64: good enough to choose pods by.
+#[derive(Debug, Clone)]
+pub struct Chance(u64);
+
+// === impl Chance ===
+
+impl Chance {
+    /// The sequence that belongs to `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A seed that nobody has seen before, short enough to be typed.
+    #[must_use]
+    pub fn seed() -> u64 {
+        RandomState::new().build_hasher().finish() % 1_000_000
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub fn between(&mut self, low: u32, high: u32) -> u32 {
+        let span = u64::from(high.saturating_sub(low)) + 1;
+        low + u32::try_from(self.next() % span).unwrap_or(0)
+    }
+
+    /// Whether the one case in `n` is there.
+    pub fn one_in(&mut self, n: u32) -> bool {
+        self.between(1, n) == 1
+    }
+
+    /// One of `choices`, of which there is at least one.
+    pub fn one_of<T: Copy, const N: usize>(&mut self, choices: [T; N]) -> T {
+        const { assert!(N > 0) }
+        let last = u32::try_from(N - 1).unwrap_or(0);
+        choices[usize::try_from(self.between(0, last)).unwrap_or(0)]
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Chance;
+
+    #[test]
+    fn one_seed_gives_one_sequence_inside_its_bounds() {
+        let draw = |seed| {
+            let mut chance = Chance::new(seed);
+            (0..1000).map(|_| chance.between(5, 20)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+        assert!((5..=20).all(|n| draw(7).contains(&n)));
+        assert!(draw(7).iter().all(|n| (5..=20).contains(n)));
+    }
+}

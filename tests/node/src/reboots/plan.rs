@@ -1,0 +1,154 @@
+//! What chance chooses for one round.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Chance;
+use crate::{Manner, TestPod};
+
+/// The fault of one round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// None.
+    None,
+    /// The agent is killed while all is quiet.
+    AgentKilledBefore,
+    /// `systemctl restart winddown` while all is quiet.
+    AgentRestarted,
+    /// The system bus is restarted while all is quiet.
+    DbusRestarted,
+    /// logind is restarted while all is quiet.
+    LogindRestarted,
+    /// The agent is killed this long after the first pod was asked to end.
+    AgentKilledAfter(Duration),
+    /// The agent stands still for 0.4 s, this long after the first pod was asked to end.
+    AgentHangsAfter(Duration),
+}
+
+/// How the node is told to go down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// `systemctl reboot`
+    Systemctl,
+    /// `shutdown -r now`
+    Shutdown,
+    /// `systemctl start reboot.target`, of which logind knows nothing.
+    PastLogind,
+}
+
+/// One round.
+#[derive(Debug, Clone)]
+pub struct Round {
+    /// The pods.
+    pub pods: Vec<TestPod>,
+    /// The fault.
+    pub fault: Fault,
+    /// The way down.
+    pub way: Way,
+}
+
+// === impl Round ===
+
+impl Round {
+    /// 5 to 20 pods, one in six of which will not end by itself; a fault in three of four rounds.
+    pub fn draw(chance: &mut Chance) -> Self {
+        let count = chance.between(5, 20);
+        // The first is one whose SIGTERM can be waited for.
+        let first = TestPod::new("pod-0", 0, chance.between(0, 1500));
+        let others = (1..count).map(|n| pod(chance, n)).collect::<Vec<_>>();
+        let pods = std::iter::once(first).chain(others).collect();
+        let way = chance.one_of([Way::Systemctl, Way::Systemctl, Way::Shutdown, Way::PastLogind]);
+        let mut fault = if chance.one_in(4) { Fault::None } else { Fault::draw(chance) };
+        if way == Way::PastLogind && matches!(fault, Fault::AgentKilledAfter(_)) {
+            // systemd starts nothing any more then: an agent that is killed has had its chance.
+            fault = Fault::AgentKilledBefore;
+        }
+        Self { pods, fault, way }
+    }
+
+    /// How many pods will not end by themselves.
+    #[must_use]
+    pub fn stubborn(&self) -> usize {
+        self.pods.iter().filter(|pod| pod.manner != Manner::Willing).count()
+    }
+}
+
+fn pod(chance: &mut Chance, number: u32) -> TestPod {
+    let priority = chance.one_of([0, 0, 0, -5, 999, 1000, 50_000, 2_000_000_000, 2_000_001_000]);
+    let mut pod = TestPod::new(format!("pod-{number}"), priority, chance.between(0, 1500));
+    pod.grace_seconds = chance.between(3, 20);
+    if chance.one_in(6) {
+        pod.manner = chance.one_of([Manner::Deaf, Manner::Stuck]);
+        // Sooner than the end of any group's time, for the sake of whoever waits for the test.
+        pod.grace_seconds = chance.between(1, 2);
+    }
+    pod
+}
+
+// === impl Fault ===
+
+impl Fault {
+    fn draw(chance: &mut Chance) -> Self {
+        let delay = Duration::from_millis(u64::from(chance.between(0, 1200)));
+        chance.one_of([
+            Self::AgentKilledBefore,
+            Self::AgentRestarted,
+            Self::DbusRestarted,
+            Self::LogindRestarted,
+            Self::AgentKilledAfter(delay),
+            Self::AgentKilledAfter(delay),
+            Self::AgentHangsAfter(delay),
+        ])
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::AgentKilledBefore => f.write_str("agent killed while idle"),
+            Self::AgentRestarted => f.write_str("agent restarted while idle"),
+            Self::DbusRestarted => f.write_str("dbus restarted while idle"),
+            Self::LogindRestarted => f.write_str("logind restarted while idle"),
+            Self::AgentKilledAfter(delay) => {
+                write!(f, "agent killed {:.1} s into the shutdown", delay.as_secs_f64())
+            }
+            Self::AgentHangsAfter(delay) => {
+                write!(f, "agent hung for 0.4 s, {:.1} s into the shutdown", delay.as_secs_f64())
+            }
+        }
+    }
+}
+
+// === impl Way ===
+
+impl Way {
+    /// What is typed on the node.
+    #[must_use]
+    pub fn command(self) -> &'static str {
+        match self {
+            Self::Systemctl => "systemctl reboot",
+            Self::Shutdown => "shutdown -r now",
+            Self::PastLogind => "systemctl start --no-block reboot.target",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Chance, Fault, Round};
+    use crate::Manner;
+
+    #[test]
+    fn enough_rounds_have_every_kind_of_fault_and_of_pod() {
+        let mut chance = Chance::new(1);
+        let rounds: Vec<Round> = (0..200).map(|_| Round::draw(&mut chance)).collect();
+        let kinds = |found: &dyn Fn(&Fault) -> bool| rounds.iter().any(|r| found(&r.fault));
+        assert!(kinds(&|fault| matches!(fault, Fault::AgentKilledAfter(_))));
+        assert!(kinds(&|fault| matches!(fault, Fault::AgentHangsAfter(_))));
+        assert!(kinds(&|fault| *fault == Fault::DbusRestarted));
+        assert!(rounds.iter().all(|round| (5..=20).contains(&round.pods.len())));
+        assert!(rounds.iter().all(|round| round.pods[0].manner == Manner::Willing));
+        assert!(rounds.iter().any(|round| round.stubborn() > 2));
+    }
+}

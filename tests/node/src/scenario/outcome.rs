@@ -1,0 +1,114 @@
+//! How the node's shutdown went: what the pods, logind, systemd and the report say.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{GROUPS, SOON, Scenario, TestResult};
+
+/// How far apart the pods of one group may be asked: each writes it down with a program of its own.
+const SPREAD: Duration = Duration::from_millis(500);
+
+impl Scenario {
+    /// As [`Self::assert_ended_within`], with every pod asked once and no time to speak of between
+    /// the groups.
+    pub fn assert_ended_in_order(&self) -> TestResult<(u64, u64)> {
+        for (name, log) in self.logs() {
+            assert_eq!(log.terms.len(), 1, "{name}: {log:?}");
+        }
+        self.assert_ended_within(Duration::from_millis(500))
+    }
+
+    /// Fails unless every pod was asked, ended by itself, and every group waited for the one
+    /// before it and then for no longer than `gap`. Returns the first request and the last exit,
+    /// in nanoseconds since 1970.
+    pub fn assert_ended_within(&self, gap: Duration) -> TestResult<(u64, u64)> {
+        for (name, log) in self.logs() {
+            assert_eq!(log.starts.len(), 1, "{name} was started again: {log:?}");
+            assert_eq!(log.exits.len(), 1, "{name} did not end by itself: {log:?}");
+        }
+        let mut spans = Vec::new();
+        for priority in GROUPS {
+            let group = self.group(priority);
+            let terms = group.iter().filter_map(|log| log.terms.first().copied());
+            let first = terms.clone().min().ok_or("an empty group")?;
+            let spread = Duration::from_nanos(terms.max().unwrap_or(first) - first);
+            assert!(spread < SPREAD.max(gap), "group {priority} was asked over {spread:?}");
+            let exit = group.iter().flat_map(|log| log.exits.iter().copied()).max();
+            spans.push((first, exit.ok_or("nobody exited")?));
+        }
+        for (before, after) in spans.iter().zip(&spans[1..]) {
+            assert!(after.0 >= before.1, "a group began before the one before it had ended");
+            let waited = Duration::from_nanos(after.0 - before.1);
+            println!("gap between groups: {waited:?}");
+            assert!(waited < gap, "{waited:?} passed between two groups");
+        }
+        Ok((spans[0].0, spans[2].1))
+    }
+
+    /// How long the lock was held after `last_exit`, the end of the last pod; fails if it was
+    /// released before.
+    pub async fn lock_outlived(&self, last_exit: u64) -> TestResult<Duration> {
+        let released = self.lock_released_at().await?;
+        assert!(released >= last_exit, "the lock was released before the last pod's exit");
+        Ok(Duration::from_nanos(released - last_exit))
+    }
+
+    /// When logind went on with the shutdown, the last time it did, in nanoseconds since 1970.
+    pub async fn lock_released_at(&self) -> TestResult<u64> {
+        // logind says "System is powering down." (rebooting, halting, rebooting with kexec) when no
+        // delay lock is left or its patience is over, and not before.
+        let said = self.node.journal_entries(&["--unit=systemd-logind"]).await?;
+        let entry = said.into_iter().rev().find(|e| e.message.starts_with("System is "));
+        Ok(entry.ok_or("logind never went on with the shutdown")?.at)
+    }
+
+    /// Fails if logind stopped waiting for a lock because its time was over.
+    pub async fn assert_logind_was_patient(&self) -> TestResult {
+        let said = self.node.journal(&["--unit=systemd-logind"]).await?;
+        assert!(!said.contains("timeout is reached"), "logind lost its patience:\n{said}");
+        Ok(())
+    }
+
+    /// The files of the reports in the state directory of a node, on or off, the newest last.
+    pub fn reports(&self) -> TestResult<Vec<PathBuf>> {
+        let reports = self.node.host_path("/var/lib/winddown/reports");
+        let mut files = std::fs::read_dir(&reports)
+            .map_err(|error| format!("{}: {error}", reports.display()))?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<Vec<_>, _>>()?;
+        files.sort();
+        Ok(files)
+    }
+
+    /// The newest of [`Self::reports`].
+    pub fn newest_report(&self) -> TestResult<Value> {
+        let files = self.reports()?;
+        let newest = files.last().ok_or("no report was written")?;
+        Ok(serde_json::from_slice(&std::fs::read(newest)?)?)
+    }
+
+    /// Switches the node on again and asks how its last shutdown went.
+    pub async fn report_after_next_boot(&mut self) -> TestResult<Value> {
+        self.node.start().await?;
+        let ready = async || self.text(&["report"]).await.is_ok();
+        self.node.wait_until("the report", SOON, ready).await?;
+        Ok(serde_json::from_str(&self.text(&["report", "-o", "json"]).await?)?)
+    }
+
+    /// Fails if systemd had to use force on anything, or waited for something in vain.
+    pub async fn assert_systemd_killed_nothing(&self) -> TestResult {
+        self.assert_systemd_killed_nothing_but(&[]).await
+    }
+
+    /// As [`Self::assert_systemd_killed_nothing`], passing over what contains one of `expected`.
+    pub async fn assert_systemd_killed_nothing_but(&self, expected: &[&str]) -> TestResult {
+        for entry in self.node.journal_entries(&["--boot", "_PID=1"]).await? {
+            let says = |signs: &[&str]| signs.iter().any(|sign| entry.message.contains(sign));
+            let forced = says(&["Killing process", "SIGKILL", "timed out", "Failed with result"]);
+            assert!(!forced || says(expected), "systemd said of {}: {}", entry.unit, entry.message);
+        }
+        Ok(())
+    }
+}

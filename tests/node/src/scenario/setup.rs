@@ -1,0 +1,57 @@
+//! What a test's node runs with.
+
+use std::fmt::Write as _;
+
+use crate::TestPod;
+
+/// The priorities of the pods' three groups, in the order in which they end.
+pub const GROUPS: [i32; 3] = [0, 1000, 2_000_000_000];
+
+/// The configuration of a test's agent.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The time of each of [`GROUPS`], in seconds.
+    pub seconds: [u32; 3],
+    /// Further lines of the configuration file, each with its line break.
+    pub more: String,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { seconds: [6, 4, 4], more: String::new() }
+    }
+}
+
+impl Setup {
+    /// The text of the configuration file.
+    pub(super) fn config(&self, runtime: &str) -> String {
+        let mut text = format!(
+            "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nruntime: {runtime}\n{}\
+             shutdownGracePeriodByPodPriority:\n",
+            self.more
+        );
+        for (priority, seconds) in GROUPS.iter().zip(self.seconds) {
+            // Writing to a text cannot fail.
+            let _ =
+                writeln!(text, "- priority: {priority}\n  shutdownGracePeriodSeconds: {seconds}");
+        }
+        text
+    }
+}
+
+/// Ten ordinary pods, six of a higher priority, four critical ones. The slowest of each group
+/// decides how long the group takes: 1.2 s, 0.5 s, 0.4 s.
+pub fn twenty_pods() -> Vec<TestPod> {
+    let ordinary = (0..10).map(|n| TestPod::new(format!("web-{n}"), 0, 300 + 100 * n));
+    let queues = (0..6).map(|n| TestPod::new(format!("queue-{n}"), 1000, 500));
+    let critical = (0..4).map(|n| TestPod::new(format!("agent-{n}"), 2_000_000_000, 400));
+    ordinary.chain(queues).chain(critical).collect()
+}
+
+/// The same in small, for tests that need many nodes: four, two and one, 0.4 s, 0.3 s, 0.2 s.
+pub fn seven_pods() -> Vec<TestPod> {
+    let ordinary = (0..4).map(|n| TestPod::new(format!("web-{n}"), 0, 100 + 100 * n));
+    let queues = (0..2).map(|n| TestPod::new(format!("queue-{n}"), 1000, 300));
+    let critical = [TestPod::new("agent-0", 2_000_000_000, 200)];
+    ordinary.chain(queues).chain(critical).collect()
+}

@@ -1,0 +1,155 @@
+//! The agent is killed at every step of a shutdown that it writes down, on a real node: systemd
+//! starts it again, and it takes the run up where the record says it stood.
+//!
+//! The record is watched from outside; the kill comes some microseconds after the step is on disk.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
+use winddown_node_tests::{Manner, TestPod};
+
+const RECORD: &str = "/var/lib/winddown/shutdown.json";
+/// The groups' 14 s, and the lame duck's.
+const BUDGET: f64 = 15.0;
+/// An agent is started again 0.2 s after it was killed, and needs as long on a busy machine.
+const AWAY: Duration = Duration::from_secs(2);
+/// What systemd says of the agents that this test kills.
+const EXPECTED: [&str; 2] = ["status=9/KILL", "Failed with result 'signal'"];
+
+/// A step that the record tells.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// Pods are not ready, and none was asked.
+    LameDuck,
+    /// This group is about to be asked.
+    Group(usize),
+    /// All pods are ended.
+    Reporting,
+    /// Nothing is left to be done.
+    Released,
+}
+
+impl Step {
+    const ALL: [Self; 6] = [
+        Self::LameDuck,
+        Self::Group(0),
+        Self::Group(1),
+        Self::Group(2),
+        Self::Reporting,
+        Self::Released,
+    ];
+
+    fn is_reached(self, record: &Value) -> bool {
+        let phase = record["phase"].as_str().unwrap_or_default();
+        match self {
+            Self::LameDuck => true,
+            Self::Group(n) => record["report"]["groups"][n]["startedMs"].is_u64(),
+            Self::Reporting => matches!(phase, "reporting" | "released"),
+            Self::Released => phase == "released",
+        }
+    }
+}
+
+macro_rules! killed_at {
+    ($($test:ident: $step:expr;)*) => {$(
+        #[tokio::test]
+        async fn $test() -> TestResult {
+            is_killed_at(stringify!($test), &[$step]).await
+        }
+    )*};
+}
+
+killed_at! {
+    an_agent_killed_while_pods_turn_unready_finishes_the_shutdown: Step::LameDuck;
+    an_agent_killed_as_it_asks_the_first_group_finishes_the_shutdown: Step::Group(0);
+    an_agent_killed_as_it_asks_the_second_group_finishes_the_shutdown: Step::Group(1);
+    an_agent_killed_as_it_asks_the_last_group_finishes_the_shutdown: Step::Group(2);
+    an_agent_killed_before_it_writes_its_report_finishes_the_shutdown: Step::Reporting;
+    an_agent_killed_when_all_is_done_does_not_begin_again: Step::Released;
+}
+
+#[tokio::test]
+async fn an_agent_killed_at_every_step_of_one_shutdown_finishes_it() -> TestResult {
+    is_killed_at("an_agent_killed_at_every_step_of_one_shutdown_finishes_it", &Step::ALL).await
+}
+
+#[tokio::test]
+async fn a_pod_that_was_asked_before_the_kill_gets_the_rest_of_its_grace_and_no_new_one()
+-> TestResult {
+    let test = "a_pod_that_was_asked_before_the_kill_gets_the_rest_of_its_grace_and_no_new_one";
+    let mut deaf = TestPod::new("deaf", 0, 0);
+    (deaf.manner, deaf.grace_seconds) = (Manner::Deaf, 4);
+    let Some(mut scenario) = Scenario::installed_with(test, vec![deaf]).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
+    let agent = scenario.agent().await?;
+    scenario.power_off().await?;
+    scenario.someone_is_asked().await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    agent.kill()?;
+    scenario.wait_off(SOON).await?;
+    let report = scenario.newest_report()?;
+    assert_eq!(report["outcome"], "forced", "{report}");
+    assert_eq!(report["resumedMs"].as_array().map(Vec::len), Some(1), "{report}");
+    let pod = &report["groups"][0]["pods"][0];
+    let asked = pod["askedMs"].as_u64().ok_or("it was not asked")?;
+    let ended = pod["exitMs"].as_u64().ok_or("it did not end")?;
+    // What is left counts in whole seconds. A new grace would begin after 2 s and end after 6.
+    assert!((2900..5500).contains(&(ended - asked)), "{report}");
+    Ok(())
+}
+
+async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
+    let setup = Setup { more: "shutdownEndpointDrainPeriod: 1s\n".to_owned(), ..Setup::default() };
+    let Some(mut scenario) = Scenario::installed_as(test, seven_pods(), &setup).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
+    let mut agent = scenario.agent().await?;
+    let asked = scenario.power_off().await?;
+    for (n, step) in steps.iter().enumerate() {
+        if n > 0 {
+            agent = scenario.agent().await?;
+        }
+        reaches(&scenario, *step).await?;
+        agent.kill()?;
+    }
+    scenario.wait_off(Duration::from_secs(40)).await?;
+
+    let (_, last_exit) = scenario.assert_ended_within(AWAY)?;
+    scenario.lock_outlived(last_exit).await?;
+    scenario.assert_logind_was_patient().await?;
+    scenario.assert_systemd_killed_nothing_but(&EXPECTED).await?;
+    let took = Duration::from_nanos(scenario.lock_released_at().await? - asked);
+    println!("{steps:?}: lock released after {took:?}");
+    assert!(took.as_secs_f64() < BUDGET, "it took {took:?}");
+
+    assert_eq!(scenario.reports()?.len(), 1, "one shutdown, one report");
+    let report = scenario.newest_report()?;
+    assert_eq!(report["outcome"], "clean", "{report}");
+    assert_eq!(report["trigger"], "loginManager", "{report}");
+    let groups = report["groups"].as_array().into_iter().flatten();
+    let pods = groups.map(|group| group["pods"].as_array().map_or(0, Vec::len));
+    assert_eq!(pods.collect::<Vec<_>>(), [4, 2, 1], "{report}");
+    assert!(report["tookSeconds"].as_f64() < Some(BUDGET), "{report}");
+    Ok(())
+}
+
+/// Waits until the record says so. A record is whole or not there, so one that cannot be read is
+/// an error.
+async fn reaches(scenario: &Scenario, step: Step) -> TestResult {
+    let mut broken = None;
+    let reached = async || match scenario.node.read(RECORD).map(|text| serde_json::from_str(&text))
+    {
+        Ok(Ok(record)) => step.is_reached(&record),
+        Ok(Err(error)) => {
+            broken = Some(error);
+            true
+        }
+        Err(_) => false,
+    };
+    scenario.node.wait_until(&format!("{step:?}"), SOON, reached).await?;
+    broken.map_or(Ok(()), |error| Err(format!("{RECORD}: {error}").into()))
+}

@@ -1,0 +1,59 @@
+//! Somebody outside says when the node ends.
+
+use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
+
+#[tokio::test]
+async fn a_deadline_given_by_an_operator_ends_the_pods_and_its_withdrawal_brings_them_back()
+-> TestResult {
+    let test = "a_deadline_given_by_an_operator_ends_the_pods_and_its_withdrawal_brings_them_back";
+    let Some(scenario) = Scenario::installed_with(test, seven_pods()).await? else { return Ok(()) };
+    scenario.start().await?;
+    let said = scenario.text(&["drain", "--deadline", "10s", "--reason", "battery at 5 %"]).await?;
+    println!("{said}");
+    scenario.assert_ended_in_order()?;
+    let status = scenario.status().await?;
+    assert_eq!(status["admissionClosed"], true, "{status}");
+    let text = scenario.text(&["status"]).await?;
+    assert!(text.contains("battery at 5 %"), "{text}");
+    let report = scenario.newest_report()?;
+    assert_eq!(report["trigger"], "notice", "{report}");
+    assert_eq!(report["notice"]["source"], "operator", "{report}");
+    assert!(report["budget"]["podsSeconds"].as_f64() < Some(10.0), "{report}");
+
+    println!("{}", scenario.text(&["drain", "--withdraw"]).await?);
+    let again = async || scenario.logs().values().all(|log| log.starts.len() == 2);
+    scenario.node.wait_until("the pods to be back", SOON, again).await?;
+    scenario.lock_is_back().await?;
+    assert_eq!(scenario.status().await?["admissionClosed"], false);
+    Ok(())
+}
+
+#[tokio::test]
+async fn after_a_notice_in_a_file_has_ended_the_pods_the_power_off_waits_for_nothing() -> TestResult
+{
+    let test = "after_a_notice_in_a_file_has_ended_the_pods_the_power_off_waits_for_nothing";
+    let more = "shutdownNotices:\n  file: /run/winddown/notice\n".to_owned();
+    let setup = Setup { more, ..Setup::default() };
+    let Some(mut scenario) = Scenario::installed_as(test, seven_pods(), &setup).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
+    scenario.node.write("/run/winddown/notice", "60s spot instance is taken back\n", 0o644)?;
+    let ended = async || scenario.logs().values().all(|log| log.exits.len() == 1);
+    scenario.node.wait_until("the pods to end", SOON, ended).await?;
+    let done =
+        async || scenario.status().await.is_ok_and(|status| status["shutdown"]["phase"] == "done");
+    scenario.node.wait_until("the run to be over", SOON, done).await?;
+    scenario.lock_is_back().await?;
+
+    let asked = scenario.power_off().await?;
+    scenario.wait_off(SOON).await?;
+    let waited = std::time::Duration::from_nanos(scenario.lock_released_at().await? - asked);
+    println!("`systemctl poweroff` to lock released: {waited:?}");
+    assert!(waited.as_secs_f64() < 2.0, "logind was held for {waited:?} for nothing");
+    scenario.assert_ended_in_order()?;
+    scenario.assert_systemd_killed_nothing().await?;
+    let said = scenario.report_after_next_boot().await?;
+    assert_eq!(said["trigger"], "notice", "{said}");
+    Ok(())
+}

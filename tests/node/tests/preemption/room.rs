@@ -1,0 +1,103 @@
+//! What there is, what the pods ask for, and what the agent says of them.
+
+use serde_json::{Value, json};
+use winddown_node_tests::TestPod;
+use winddown_node_tests::scenario::{SOON, Scenario, TestResult};
+
+/// `system-node-critical`.
+pub(crate) const CRITICAL: i32 = 2_000_001_000;
+
+/// What the hard threshold of memory keeps from the pods unless configured.
+const KEPT_KIB: u64 = 100 * 1024;
+
+/// Where a pod asks for its resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    Container,
+    Pod,
+}
+
+/// What a pod asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct Asks {
+    pub(crate) cpu: String,
+    pub(crate) memory: String,
+    /// The limits are the same: the pod is of the class `Guaranteed`.
+    pub(crate) limited: bool,
+}
+
+impl Asks {
+    /// What the pods of the kubelet's own scenario ask for.
+    pub(crate) fn little(limited: bool) -> Self {
+        Self { cpu: "100m".to_owned(), memory: "100Mi".to_owned(), limited }
+    }
+
+    /// All that pods may have of this machine.
+    pub(crate) fn everything() -> TestResult<Self> {
+        let processors = std::thread::available_parallelism()?;
+        let memory = std::fs::read_to_string("/proc/meminfo")?;
+        let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+        let total: u64 = total.ok_or("no MemTotal")?.trim().trim_end_matches(" kB").parse()?;
+        let memory = format!("{}Ki", total - KEPT_KIB);
+        Ok(Self { cpu: processors.to_string(), memory, limited: false })
+    }
+
+    fn resources(&self) -> Value {
+        let amounts = json!({ "cpu": self.cpu, "memory": self.memory });
+        match self.limited {
+            true => json!({ "requests": amounts, "limits": amounts }),
+            false => json!({ "requests": amounts }),
+        }
+    }
+}
+
+/// Puts a pod that asks for something into the manifests folder, in place of one of its name.
+pub(crate) fn put(
+    scenario: &Scenario,
+    pod: &TestPod,
+    asks: Option<&Asks>,
+    level: Level,
+) -> TestResult {
+    let mut manifest: Value = serde_json::from_str(&pod.manifest())?;
+    if let Some(asks) = asks {
+        let spec = &mut manifest["spec"];
+        match level {
+            Level::Container => spec["containers"][0]["resources"] = asks.resources(),
+            Level::Pod => spec["resources"] = asks.resources(),
+        }
+    }
+    let path = format!("/etc/winddown/pods/{}.json", pod.name);
+    scenario.node.write(&path, manifest.to_string(), 0o644)?;
+    Ok(())
+}
+
+/// The pod of that name, as the agent tells it; null when it tells nothing of it.
+pub(crate) async fn told(scenario: &Scenario, name: &str) -> TestResult<Value> {
+    let status = scenario.status().await?;
+    let named = |pod: &&Value| {
+        let full = pod["name"].as_str().unwrap_or_default();
+        full.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    let pods = status["pods"].as_array().into_iter().flatten();
+    let rejected = status["rejected"].as_array().into_iter().flatten();
+    Ok(pods.chain(rejected).find(named).cloned().unwrap_or(Value::Null))
+}
+
+/// Waits until the agent says that the pod is in that phase.
+pub(crate) async fn wait_phase(scenario: &Scenario, name: &str, phase: &str) -> TestResult {
+    let is = async || told(scenario, name).await.is_ok_and(|pod| pod["phase"] == phase);
+    if let Err(error) = scenario.node.wait_until(&format!("{name} {phase}"), SOON, is).await {
+        let status = scenario.text(&["status", "-o", "wide"]).await.unwrap_or_default();
+        let journal = scenario.node.journal(&["--unit=winddown"]).await.unwrap_or_default();
+        return Err(format!("{error}\n{status}\n{journal}").into());
+    }
+    Ok(())
+}
+
+/// The texts of the agent's last decisions of one kind.
+pub(crate) async fn decisions(scenario: &Scenario, kind: &str) -> TestResult<Vec<String>> {
+    let status = scenario.status().await?;
+    let all = status["decisions"].as_array().into_iter().flatten();
+    let of_kind = all.filter(|decision| decision["kind"] == kind);
+    Ok(of_kind.filter_map(|decision| decision["text"].as_str().map(str::to_owned)).collect())
+}

@@ -1,0 +1,130 @@
+//! The ways down, one row each.
+
+use std::time::Duration;
+
+use winddown_node_tests::Node;
+use winddown_node_tests::scenario::{Scenario, Setup, TestResult, seven_pods};
+
+/// More than the 30 s of the drop-in below.
+const SECONDS: [u32; 3] = [24, 8, 8];
+const UNATTENDED_UPGRADES: &str =
+    "/usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf";
+
+/// How the node is told to go down, and what is expected then.
+struct Way {
+    /// Commands that are run before the agent is started.
+    before: &'static str,
+    /// What takes the node down.
+    go: &'static str,
+    /// What the report says began the run.
+    heard: &'static str,
+    /// What the node's end looks like from outside.
+    end: End,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Powered off, or halted, which looks the same.
+    Off,
+    /// Wants to be started again.
+    Reboot,
+}
+
+/// logind's word, which the agent waits for with its lock.
+const LOGIND: &str = "loginManager";
+/// Nobody's word: systemd just stops the unit.
+const STOP: &str = "unitStop";
+
+macro_rules! ways {
+    ($($way:ident: $go:literal => $heard:ident, $end:ident $(, before $before:expr)?;)*) => {$(
+        mod $way {
+            use super::*;
+
+            #[tokio::test]
+            async fn ends_all_pods_in_order() -> TestResult {
+                let test = concat!(stringify!($way), "::ends_all_pods_in_order");
+                takes_the_node_down(test, &WAY, false).await
+            }
+
+            #[tokio::test]
+            async fn ends_all_pods_in_order_beside_unattended_upgrades() -> TestResult {
+                let test = concat!(
+                    stringify!($way), "::ends_all_pods_in_order_beside_unattended_upgrades"
+                );
+                takes_the_node_down(test, &WAY, true).await
+            }
+
+            const WAY: Way = Way {
+                before: concat!("true", $("; ", $before)?),
+                go: $go,
+                heard: $heard,
+                end: End::$end,
+            };
+        }
+    )*};
+}
+
+ways! {
+    // What people type, old and new.
+    systemctl_poweroff: "systemctl poweroff" => LOGIND, Off;
+    systemctl_reboot: "systemctl reboot" => LOGIND, Reboot;
+    systemctl_halt: "systemctl halt" => LOGIND, Off;
+    shutdown_now: "shutdown now" => LOGIND, Off;
+    shutdown_r_now: "shutdown -r now" => LOGIND, Reboot;
+    init_6: "init 6" => LOGIND, Reboot;
+    systemctl_kexec: "systemctl kexec" => LOGIND, Reboot,
+        before "mount -t tmpfs tmpfs /sys/kernel; echo 1 >/sys/kernel/kexec_loaded";
+    // `shutdown +1` whose minute is over: the same call, with the time that is left at its end.
+    scheduled_shutdown: "busctl call org.freedesktop.login1 /org/freedesktop/login1 \
+        org.freedesktop.login1.Manager ScheduleShutdown st poweroff $(date -d '1 second' +%s%6N)"
+        => LOGIND, Off;
+    // In place of the power key. A service that blocks idleness keeps the node up until then.
+    idle_action: "systemctl stop awake" => LOGIND, Off,
+        before "printf '[Login]\\nIdleAction=poweroff\\nIdleActionSec=1\\n' \
+            >/etc/systemd/logind.conf.d/idle.conf; \
+            systemd-run --quiet --unit=awake systemd-inhibit --what=idle --mode=block sleep 1h; \
+            until systemd-inhibit --list --no-legend | grep -q idle; do sleep 0.05; done; \
+            systemctl restart systemd-logind";
+    // logind is not asked.
+    start_poweroff_target: "systemctl start --no-block poweroff.target" => STOP, Off;
+    start_reboot_target: "systemctl start --no-block reboot.target" => STOP, Reboot;
+    // Ctrl-Alt-Del.
+    sigint_to_the_first_process: "kill -INT 1" => STOP, Reboot;
+    // What a hypervisor or `machinectl poweroff` sends.
+    power_off_signal_to_the_first_process: "kill -RTMIN+4 1" => STOP, Off;
+}
+
+async fn takes_the_node_down(test: &str, way: &Way, beside_upgrades: bool) -> TestResult {
+    let setup = Setup { seconds: SECONDS, ..Setup::default() };
+    let Some(mut scenario) = Scenario::installed_as(test, seven_pods(), &setup).await? else {
+        return Ok(());
+    };
+    if beside_upgrades {
+        let drop_in = "[Login]\n# delay\nInhibitDelayMaxSec=30\n";
+        scenario.node.write(UNATTENDED_UPGRADES, drop_in, 0o644)?;
+        scenario.node.run(&["systemctl", "restart", "systemd-logind"]).await?;
+    }
+    scenario.node.run(&["sh", "-c", way.before]).await?;
+    scenario.start().await?;
+    let status = scenario.status().await?;
+    let budget = f64::from(SECONDS.iter().sum::<u32>());
+    assert!(status["lock"]["delaySeconds"].as_f64() >= Some(budget), "{status}");
+    assert_eq!(status["shutdownPlan"]["availableSeconds"], budget, "{status}");
+
+    scenario.node.run(&["bash", "-c", way.go]).await?;
+    let ended = scenario.wait_off(Duration::from_secs(60)).await?;
+    let expected = if way.end == End::Reboot { Node::REBOOTED } else { 0 };
+    assert_eq!(ended.code(), Some(expected), "the node ended otherwise");
+
+    let (_, last_exit) = scenario.assert_ended_in_order()?;
+    if way.heard == LOGIND {
+        scenario.lock_outlived(last_exit).await?;
+        scenario.assert_logind_was_patient().await?;
+    }
+    scenario.assert_systemd_killed_nothing().await?;
+    let report = scenario.newest_report()?;
+    assert_eq!(report["trigger"], way.heard, "{report}");
+    assert_eq!(report["outcome"], "clean", "{report}");
+    assert_eq!(report["budget"]["podsSeconds"], budget, "{report}");
+    Ok(())
+}
