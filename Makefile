@@ -10,7 +10,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-node test bench bench-cri lint fmt node-base clean-cache
+.PHONY: help build demo demo-node test reboots bench bench-cri lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,11 @@ demo-node: ## The same in a disposable systemd node: real logind, real power-off
 test: ## Run every test; the last line counts passed, failed and skipped
 	@tests/node/packages.sh test
 	@tests/node/suite.sh
+
+reboots: ## Reboot a node N times (30) with random pods and faults; rewrites docs/reliability.md
+	@tests/node/packages.sh test
+	@$(CARGO) run --quiet --package winddown-node-tests --bin reboots -- $(or $(N),30) $(SEED) \
+		--into docs/reliability.md
 
 bench: ## Measure the running agent and print the table of docs/performance.md
 	@tests/node/packages.sh build

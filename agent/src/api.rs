@@ -11,6 +11,7 @@ mod plan;
 mod pods;
 mod report;
 mod request;
+mod room;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -21,11 +22,15 @@ pub use plan::{PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan};
 pub use pods::{ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus, RejectedPod};
 pub use report::{ReportEntry, ReportList};
 pub use request::{
-    ConfigView, DrainEvent, DrainRequest, ErrorBody, ErrorCode, KillAnswer, KillBody,
+    ConfigView, DrainEvent, DrainRequest, ErrorBody, ErrorCode, KillAnswer, KillBody, NoticeBody,
+    WithdrawAnswer,
+};
+pub use room::{
+    Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
 };
 pub use status::{
-    ConfigStatus, GroupProgress, GroupSummary, LockState, LockStatus, NodeStatus, Phase,
-    PlanSummary, RuntimeStatus, ShutdownProgress, Status,
+    ConfigStatus, GroupProgress, GroupSummary, LastBootStatus, LockState, LockStatus, NodeStatus,
+    NoticeStatus, Phase, PlanSummary, RuntimeStatus, ShutdownProgress, Status,
 };
 
 /// The version every answer carries in `apiVersion`.

@@ -5,6 +5,7 @@
 mod args;
 mod ask;
 mod config;
+mod doctor;
 mod drain;
 mod exit;
 mod kill;
@@ -22,9 +23,10 @@ mod watch;
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub use args::{
-    AgentArgs, CompletionsArgs, ConfigArgs, ConfigCommand, DrainArgs, DrillArgs, InstallArgs,
-    KillArgs, OutputFormat, PlanArgs, PlanCommand, PlanShutdownArgs, ReportArgs, RuntimeChoice,
-    ShimArgs, StatusArgs, TextFormat, UninstallArgs, VersionArgs,
+    AgentArgs, CompletionsArgs, ConfigArgs, ConfigCommand, DoctorArgs, DrainArgs, DrillArgs,
+    InstallArgs, KillArgs, OutputFormat, PlanArgs, PlanCommand, PlanShutdownArgs, ReportArgs,
+    ReportFormat,
+    RuntimeChoice, ShimArgs, StatusArgs, TextFormat, UninstallArgs, VersionArgs,
 };
 pub use exit::{CommandError, Exit};
 pub use offline::Offline;
@@ -124,11 +126,17 @@ pub enum Command {
     /// The report is written before the node goes down. It is read from the running agent, or from
     /// the state directory when no agent answers.
     Report(ReportArgs),
+    /// Look whether this node is protected: what would break it, how to mend it
+    ///
+    /// Nothing is changed. Works with and without a running agent, as root and not: what cannot be
+    /// seen is said, and what hangs is a finding.
+    Doctor(DoctorArgs),
     /// End this node's pods in shutdown order; the node stays up
     ///
     /// Progress is shown per group. Interrupting this command does not interrupt the drain: the
-    /// agent goes on. Manifests stay in place, and the pods stay ended until the agent is started
-    /// again or their manifests change.
+    /// agent goes on. Manifests stay in place, and the pods stay ended until `drain --withdraw`, or
+    /// until the agent is started again or their manifests change. With --deadline the node is
+    /// known to go away at that time: pods get what is left of it, and what cannot fit is cut.
     Drain(DrainArgs),
     /// End one pod
     ///
@@ -192,6 +200,7 @@ fn dispatch(cli: &Cli, offline: &impl Offline, out: &mut Output) -> Result<Exit,
         }
         Command::Drill(args) => offline.drill(global, args, out),
         Command::Report(args) => report::run(global, args, offline, out),
+        Command::Doctor(args) => doctor::run(global, args, offline, out),
         Command::Drain(args) => ask::block_on(drain::run(global, args, out)),
         Command::Kill(args) => ask::block_on(kill::run(global, args, out)),
         Command::Install(args) => offline.install(global, args, out),

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use winddown_runtimes::process::shim;
 use winddown_shutdown::{
-    Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line, render_text,
+    Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line, render_svg, render_text,
 };
 
 use crate::api::{ConfigView, ReportList, ShutdownPlan};
 use crate::cli::{
-    AgentArgs, CommandError, DEFAULT_CONFIG, DrillArgs, Exit, GlobalArgs, InstallArgs, Offline,
-    Output, RuntimeChoice, ShimArgs, TextFormat, UninstallArgs,
+    AgentArgs, CommandError, DEFAULT_CONFIG, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs,
+    Offline, Output, RuntimeChoice, ShimArgs, TextFormat, UninstallArgs,
 };
 use crate::config::{Config, ConfigError, default_yaml};
 use crate::control::ApiError;
+use crate::doctor::{self, Diagnosis};
 use crate::drill::{self, DrillOptions};
 use crate::install::{self, InstallOptions, UninstallOptions};
 use crate::logging;
@@ -24,6 +25,9 @@ use crate::service::{self, ServiceOptions, StartError};
 
 /// How long threads that wait for a disk may take when the process ends.
 const LAST_THREADS: Duration = Duration::from_millis(500);
+
+/// How long each look of the doctor may take.
+const LOOK: Duration = Duration::from_secs(3);
 
 /// What the binary does without asking a running agent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,6 +124,24 @@ impl Offline for Commands {
         Ok(Exit::Success)
     }
 
+    fn diagnose(&self, global: &GlobalArgs, args: &DoctorArgs) -> Result<Diagnosis, CommandError> {
+        let place = doctor::Place {
+            live: same_directory(&args.root, Path::new("/")),
+            root: args.root.clone(),
+            config: global.config.clone(),
+            socket: global.socket.clone(),
+            bus: winddown_systemd::Bus::System,
+            patience: LOOK,
+            wall: service::wall_clock(),
+        };
+        // One look each needs no second thread; what hangs has threads of its own.
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
+        let facts = runtime.block_on(doctor::collect(&place));
+        runtime.shutdown_timeout(LAST_THREADS);
+        Ok(Diagnosis::new(facts.node.clone(), doctor::findings(&facts)))
+    }
+
     fn plan(&self, global: &GlobalArgs, manifests: &Path) -> Result<ShutdownPlan, CommandError> {
         let config = match &global.config {
             Some(file) => load(file)?,
@@ -147,6 +169,11 @@ impl Offline for Commands {
         Ok(render_text(&report, color))
     }
 
+    fn report_svg(&self, report: &serde_json::Value) -> Result<String, CommandError> {
+        let report: ShutdownReport = serde_json::from_value(report.clone()).map_err(failure)?;
+        Ok(render_svg(&report))
+    }
+
     fn load_config(&self, file: Option<&Path>) -> Result<ConfigView, CommandError> {
         let path = file.unwrap_or(Path::new(DEFAULT_CONFIG));
         let (config, warnings) = Config::load(path).map_err(invalid)?;
@@ -162,11 +189,16 @@ impl Offline for Commands {
     }
 }
 
+/// Threads for work on disks. Each new one costs memory that the allocator does not give back; with
+/// this many, several dead disks still leave room for the report.
+const DISK_THREADS: usize = 8;
+
 /// Runs a command that is a whole agent. Two threads: one slow moment of one task must not hold up
 /// a shutdown.
 fn on_runtime<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .max_blocking_threads(DISK_THREADS)
         .enable_all()
         .build()
         .map_err(failure)?;
@@ -192,7 +224,7 @@ fn configured(file: &Path) -> Result<Config, CommandError> {
 fn store(global: &GlobalArgs) -> Result<ReportStore, CommandError> {
     let file = global.config.as_deref().unwrap_or(Path::new(DEFAULT_CONFIG));
     let config = configured(file)?;
-    Ok(ReportStore::new(reports::directory(&config.state_directory)))
+    Ok(reports::store(&config))
 }
 
 fn read_pods(path: &Path, config: &Config) -> Result<Vec<winddown_shared::Pod>, CommandError> {
@@ -229,6 +261,13 @@ fn is_manifest(file: &Path) -> bool {
 /// The program that is running, which is what gets installed.
 fn own_program() -> Result<std::path::PathBuf, CommandError> {
     std::env::current_exe().map_err(failure)
+}
+
+fn same_directory(one: &Path, other: &Path) -> bool {
+    match (rustix::fs::stat(one), rustix::fs::stat(other)) {
+        (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
+        _ => false,
+    }
 }
 
 fn failure(error: impl Into<anyhow::Error>) -> CommandError {

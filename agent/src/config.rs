@@ -6,9 +6,11 @@
 
 mod changes;
 mod eviction;
+mod notices;
 mod print;
 mod read;
 mod reference;
+mod resources;
 mod shutdown;
 #[cfg(test)]
 mod tests;
@@ -21,8 +23,9 @@ use std::time::Duration;
 
 pub use changes::{Change, Changes};
 pub use eviction::EvictionSettings;
+pub use notices::{Cloud, NoticesConfig};
 pub use reference::default_yaml;
-pub use shutdown::{PriorityPeriod, ShutdownPeriods};
+pub use shutdown::{PriorityPeriod, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 
 use crate::document::{self, MAX_BYTES, Problem, Problems};
 
@@ -44,7 +47,11 @@ pub struct Config {
     /// told that it changed. 1 s to 1 h.
     pub file_check_frequency: Duration,
     /// `shutdownGracePeriod` and its kin: how the time before a shutdown is shared out.
-    pub shutdown: ShutdownPeriods,
+    pub shutdown: ShutdownSettings,
+    /// `shutdownNotices`: who may give notice that the node ends.
+    pub notices: NoticesConfig,
+    /// `reportsKept`: of how many shutdowns the report is kept; 1 to 1000.
+    pub reports_kept: u32,
     /// `evictionHard` and its kin.
     pub eviction: EvictionSettings,
     /// `containerRuntimeEndpoint`: the CRI socket, as `unix:///path`.
@@ -55,6 +62,12 @@ pub struct Config {
     pub kube_reserved: BTreeMap<String, String>,
     /// `maxPods`: 1 to 10000.
     pub max_pods: u32,
+    /// `extendedResources`: resource name to whole quantity, both validated.
+    pub extended_resources: BTreeMap<String, String>,
+    /// `nodeLabels`: labels of the node beside those that every node has, validated.
+    pub node_labels: BTreeMap<String, String>,
+    /// `preemptionStrategy`: how the pods are chosen that end for a critical one.
+    pub preemption_strategy: winddown_preemption::Strategy,
     /// `nodeStatusUpdateFrequency`: at least 1 s.
     pub node_status_update_frequency: Duration,
     /// `podLogsDir`: where the containers' logs are.
@@ -154,6 +167,7 @@ impl Config {
     pub fn rooted(mut self, root: &Path) -> Self {
         let under = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         self.static_pod_path = self.static_pod_path.map(|path| under(&path));
+        self.notices.file = self.notices.file.map(|path| under(&path));
         for path in [&mut self.pod_logs_dir, &mut self.state_directory, &mut self.control_socket] {
             *path = under(path);
         }
@@ -172,12 +186,17 @@ impl Default for Config {
             node_name: None,
             static_pod_path: Some(PathBuf::from("/etc/winddown/pods")),
             file_check_frequency: Duration::from_secs(20),
-            shutdown: ShutdownPeriods::default(),
+            shutdown: ShutdownSettings::default(),
+            notices: NoticesConfig::default(),
+            reports_kept: 20,
             eviction: EvictionSettings::default(),
             container_runtime_endpoint: "unix:///run/containerd/containerd.sock".to_owned(),
             system_reserved: BTreeMap::new(),
             kube_reserved: BTreeMap::new(),
             max_pods: 110,
+            extended_resources: BTreeMap::new(),
+            node_labels: BTreeMap::new(),
+            preemption_strategy: winddown_preemption::Strategy::default(),
             node_status_update_frequency: Duration::from_secs(10),
             pod_logs_dir: PathBuf::from("/var/log/winddown"),
             container_log_max_size: 10 * 1024 * 1024,

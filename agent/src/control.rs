@@ -6,8 +6,12 @@
 //! | `GET /v1/status` | [`Status`] |
 //! | `GET /v1/status?watch=1` | one [`Status`] per line, now and after every change |
 //! | `GET /v1/plan/shutdown` | [`ShutdownPlan`] |
+//! | `GET /v1/plan/preemption` | [`PreemptionPlan`] |
+//! | `POST /v1/plan/preemption` | the same, for the pod whose manifest is the body; changes nothing |
 //! | `POST /v1/pods/{namespace}/{name}/kill` | [`KillAnswer`], once the pod is gone |
 //! | `POST /v1/drain` | one [`DrainEvent`] per line |
+//! | `POST /v1/notice` | the node goes away: one [`DrainEvent`] per line |
+//! | `DELETE /v1/notice` | [`WithdrawAnswer`]: the node stays |
 //! | `GET /v1/reports`, `/v1/reports/{id}`, `/v1/reports/latest` | [`ReportList`], a report |
 //! | `GET /v1/config` | [`ConfigView`] |
 //! | `GET /metrics`, `/healthz`, `/readyz` | text; `?verbose` lists the checks |
@@ -37,8 +41,8 @@ mod tests;
 use tokio::sync::{mpsc, watch};
 
 use crate::api::{
-    ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody, ReportList,
-    ShutdownPlan, Status,
+    ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody, NoticeBody,
+    PreemptionPlan, ReportList, ShutdownPlan, Status, WithdrawAnswer,
 };
 
 pub use client::{Client, ClientError, Lines};
@@ -60,6 +64,13 @@ pub trait AgentApi: Send + Sync + 'static {
 
     /// What a shutdown would do now. Touches nothing.
     fn shutdown_plan(&self) -> ShutdownPlan;
+
+    /// How much room there is, who waits for some, and who would end for a critical pod whose
+    /// manifest this is. Touches nothing.
+    ///
+    /// # Errors
+    /// [`ErrorCode::BadRequest`] when the manifest is none.
+    fn preemption_plan(&self, manifest: Option<&[u8]>) -> Result<PreemptionPlan, ApiError>;
 
     /// Ends one pod and resolves when it is gone, or when the wait is over and it still runs.
     ///
@@ -85,6 +96,23 @@ pub trait AgentApi: Send + Sync + 'static {
         &self,
         request: DrainRequest,
     ) -> impl Future<Output = Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError>> + Send;
+
+    /// Takes an operator's notice that the node goes away, in place of an earlier one, and answers
+    /// with the progress of ending the pods.
+    ///
+    /// The notice stays in force until it is withdrawn or the node goes down, whoever listens.
+    ///
+    /// # Errors
+    /// [`ErrorCode::BadRequest`] when it names no time, or one that is over;
+    /// [`ErrorCode::Conflict`] when graceful shutdown is switched off.
+    fn give_notice(
+        &self,
+        body: NoticeBody,
+    ) -> impl Future<Output = Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError>> + Send;
+
+    /// Takes the operator's notice back, and opens admission unless something else keeps it closed.
+    /// Ends the aftermath of a drain as well.
+    fn withdraw_notice(&self) -> impl Future<Output = WithdrawAnswer> + Send;
 
     /// The shutdown reports that are kept, the newest first.
     ///

@@ -25,7 +25,7 @@ use crate::control::AgentApi;
 use crate::manifests::{DesiredManifests, ManifestDirectory};
 use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
 use crate::render::{clean, seconds};
-use crate::service::wall_clock;
+use crate::service::{boot_clock, wall_clock};
 
 /// How long pods may take to start before the rehearsal goes on without the late ones.
 const START: Duration = Duration::from_secs(30);
@@ -214,10 +214,14 @@ impl Drill {
             runtime: Arc::new(runtime),
             runtime_health: |_| Ok(()),
             inhibitor: Arc::clone(&inhibitor),
+            board: winddown_notices::Board::new(),
             manifests: manifests.clone(),
             identity: Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() },
+            machine: None,
             trigger: Trigger::Drill,
             wall,
+            boot_clock: boot_clock(),
+            volatile_directory: None,
             refused_signals: |_| 0,
         });
         Ok(Self { node, inhibitor, manifests, pods: pods.to_owned(), stop })

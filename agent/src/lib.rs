@@ -6,6 +6,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod control;
+pub mod doctor;
 pub mod document;
 pub mod drill;
 pub mod install;

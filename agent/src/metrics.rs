@@ -17,6 +17,7 @@ mod labelled;
 mod port;
 mod process;
 mod starting;
+mod tally;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +26,9 @@ use std::time::Duration;
 
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
-use winddown_shared::{Event, Pod, PodUid, Recorder, WallClock, WallTime, WorkerObserver};
+use winddown_shared::{
+    Event, Pod, PodUid, Recorder, ResourceName, WallClock, WallTime, WorkerObserver,
+};
 use winddown_shutdown::StateTimes;
 
 use counted::Counted;
@@ -130,6 +133,10 @@ impl Recorder for Metrics {
                 if !forced.is_empty() && self.ending.load(Ordering::Relaxed) {
                     counted.cut_killed.inc();
                 }
+            }
+            Event::PodPreempted { signal, .. } => {
+                let signal = signal.as_ref().map_or("", ResourceName::as_str);
+                counted.preemption(signal).inc();
             }
             Event::GroupEnded { priority, took, .. } => {
                 counted.group(*priority).observe(took.as_secs_f64());

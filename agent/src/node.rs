@@ -4,8 +4,13 @@
 mod api;
 mod decisions;
 mod drain;
+mod fit;
+mod last_boot;
 mod measured;
+mod notice;
 mod picture;
+mod room;
+mod running;
 pub mod reports;
 #[cfg(test)]
 mod tests;
@@ -16,30 +21,26 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
+use winddown_notices::{Board, Operator};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    Admission, DesiredPods, Inhibitor, Intake, LockState, PodWorkers, Recorder, Runtime,
+    Inhibitor, LockState, PodWorkers, Recorder, Runtime,
     RuntimeSyncer, WallClock, WallTime, WorkerObserver, WorkerTimes,
 };
 use winddown_shutdown::{
-    AdmissionGate, GroupPeriod, Policy, ProgressSender, ReportStore, ShutdownController,
-    ShutdownParts, StateFile, Trigger,
+    AdmissionGate, BootClock, GroupPeriod, Policy, ProgressSender, RecordPlace, ReportStore, Trigger,
 };
 
-use crate::config::{Config, ShutdownPeriods};
+use crate::config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use crate::manifests::DesiredManifests;
 use crate::metrics::{Metrics, ProcessReader};
 
 pub use api::plan_view;
 pub use decisions::Decisions;
+use fit::Fit;
+pub use fit::Machine;
+use last_boot::LookBack;
 pub(crate) use reports::chain;
-
-/// How long pods are held back for the login manager's first word. One that is silent for longer
-/// must not keep the node without pods.
-const FIRST_WORD: Duration = Duration::from_secs(2);
-
-/// How long a shutdown that is already under way waits for the pods to be found again.
-const FIRST_PASS: Duration = Duration::from_secs(5);
 
 /// What a [`Node`] is made of.
 pub struct NodeParts<R, I> {
@@ -51,14 +52,24 @@ pub struct NodeParts<R, I> {
     pub runtime_health: fn(&R) -> Result<(), String>,
     /// Announces the node's shutdown.
     pub inhibitor: Arc<I>,
+    /// Who says that the node goes away at a certain time. The operator gets a place on it; the other
+    /// sources are the maker's business.
+    pub board: Board,
     /// The pods that are wanted.
     pub manifests: watch::Receiver<Arc<DesiredManifests>>,
     /// Who the node is.
     pub identity: Identity,
+    /// What the pods have to fit into; without one everything fits, as in a rehearsal.
+    pub machine: Option<Machine>,
     /// The trigger that reports name.
     pub trigger: Trigger,
     /// Labels statuses and reports.
     pub wall: WallClock,
+    /// What the agents of one boot have in common.
+    pub boot_clock: BootClock,
+    /// A directory that needs no disk and is lost with the boot: keeps the record of a shutdown when
+    /// the state directory does not.
+    pub volatile_directory: Option<PathBuf>,
     /// How many shutdown signals the inhibitor did not believe so far, for the metrics.
     pub refused_signals: fn(&I) -> u64,
 }
@@ -97,7 +108,10 @@ struct Inner<R: Runtime, I: Inhibitor> {
     workers: PodWorkers<RuntimeSyncer<R>>,
     statuses: StatusStore,
     manifests: watch::Receiver<Arc<DesiredManifests>>,
+    board: Board,
+    operator: Operator,
     gate: AdmissionGate,
+    fit: Fit,
     progress: ProgressSender,
     decisions: Decisions,
     metrics: Arc<Metrics>,
@@ -106,8 +120,13 @@ struct Inner<R: Runtime, I: Inhibitor> {
     /// Everyone who is told of events.
     recorder: Arc<dyn Recorder>,
     reports: ReportStore,
+    last_boot: LookBack,
+    /// Where the mark of this start is; none in a rehearsal.
+    marked: Option<PathBuf>,
     identity: Identity,
     wall: WallClock,
+    boot_clock: BootClock,
+    records: Vec<Arc<dyn RecordPlace>>,
     started: tokio::time::Instant,
     started_at: WallTime,
     held_since: watch::Sender<Option<WallTime>>,
@@ -149,7 +168,29 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let observer: Arc<dyn WorkerObserver> = Arc::clone(&metrics) as _;
         let workers = PodWorkers::with_observer(syncer, Arc::clone(&recorder), times, observer);
         let policy = watch::Sender::new(Arc::new(policy_of(&parts.configuration.config.shutdown)));
+        let operator = Operator::open(
+            parts.board.voice("operator", None),
+            state.join("operator-notice.json"),
+            &*parts.identity.boot_id,
+            parts.wall.clone(),
+        );
+        let records = running::places(&state, parts.volatile_directory.as_deref());
+        let gate = AdmissionGate::new();
+        let fit =
+            Fit::new(parts.machine, &parts.identity.name, &parts.configuration.config);
+        let carried = running::pick_up(&records, &parts.identity.boot_id, &gate);
+        let reports = reports::store(&parts.configuration.config);
+        let marked = (parts.trigger != Trigger::Drill).then_some(state);
+        let last_boot = marked.as_ref().map_or_else(LookBack::nothing, |state| {
+            let boot_id = &parts.identity.boot_id;
+            LookBack::new(state, &reports, &records, boot_id, parts.wall.now())
+        });
+        if let Some(event) = last_boot.event() {
+            recorder.record(&event);
+        }
         let inner = Arc::new(Inner {
+            board: parts.board,
+            operator,
             runtime: Arc::clone(&parts.runtime),
             runtime_health: parts.runtime_health,
             policy,
@@ -157,18 +198,23 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             workers,
             statuses,
             manifests: parts.manifests,
-            gate: AdmissionGate::new(),
+            gate,
+            fit,
             progress: ProgressSender::new(),
             decisions,
             metrics,
             process: ProcessReader::new("/proc"),
             refused_signals: parts.refused_signals,
             recorder,
-            reports: ReportStore::new(reports::directory(&state)),
+            reports,
+            last_boot,
+            marked,
             identity: parts.identity,
             started: tokio::time::Instant::now(),
             started_at: parts.wall.now(),
             wall: parts.wall,
+            boot_clock: parts.boot_clock,
+            records,
             configuration: RwLock::new(parts.configuration),
             held_since: watch::Sender::new(None),
             changes: watch::Sender::new(0),
@@ -177,21 +223,18 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         });
         let node = Self(inner);
         tokio::spawn(RuntimeSyncer::follow_changes(node.0.workers.clone()));
+        tokio::spawn(node.clone().run_board());
         tokio::spawn(node.clone().note_lock());
         tokio::spawn(node.clone().count_changes());
         tokio::spawn(node.clone().measure_starts());
-        tokio::spawn(node.clone().run(parts.runtime, parts.trigger));
+        tokio::spawn(node.clone().read_machine());
+        tokio::spawn(node.clone().run(parts.runtime, parts.trigger, carried));
         node
-    }
-
-    /// Ends the pods as at a shutdown that the login manager did not announce, within `time`, and
-    /// resolves when they are gone or the time is over.
-    pub async fn end_pods(&self, inhibitor: Arc<impl Inhibitor>, trigger: Trigger) {
-        self.controller(inhibitor, trigger).run(self.0.stop.clone()).await;
     }
 
     /// Takes over what can change while running from a configuration that was read again.
     pub fn reconfigure(&self, configuration: Configuration) {
+        self.0.fit.follow(&configuration.config);
         self.0.policy.send_replace(Arc::new(policy_of(&configuration.config.shutdown)));
         let mut current =
             self.0.configuration.write().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -223,90 +266,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// Stops all work; containers are left as they are.
     pub async fn shut_down(&self) {
         self.0.stop.cancel();
+        self.note_stop().await;
         self.0.workers.shut_down().await;
-    }
-
-    async fn run(self, runtime: Arc<R>, trigger: Trigger) {
-        let mut inhibitor = self.0.inhibitor.state();
-        let said = inhibitor.wait_for(|s| s.preparing || s.lock.is_decided());
-        let preparing = tokio::time::timeout(FIRST_WORD, said)
-            .await
-            .is_ok_and(|state| state.is_ok_and(|s| s.preparing));
-        if preparing {
-            self.0.gate.shut();
-        }
-        let first_pass = self.start_intake(runtime);
-        if tokio::time::timeout(FIRST_PASS, first_pass).await.is_err() {
-            tracing::warn!("the pods of this node are not known yet; a shutdown would miss them");
-        }
-        let inhibitor = Arc::clone(&self.0.inhibitor);
-        self.controller(inhibitor, trigger).run(self.0.stop.clone()).await;
-    }
-
-    /// Starts the intake; resolves when it has gone through the desired pods once.
-    fn start_intake(&self, runtime: Arc<R>) -> impl Future<Output = ()> + use<R, I> {
-        let intake = Intake::new(
-            runtime,
-            self.0.workers.clone(),
-            self.0.statuses.clone(),
-            Admission::default().then(self.0.gate.clone()),
-            Arc::clone(&self.0.recorder),
-        );
-        let mut passed = intake.passes();
-        let desired = self.desired();
-        let stop = self.0.stop.clone();
-        let closed = self.0.gate.changes();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = intake.run(desired, closed) => {}
-                () = stop.cancelled() => {}
-            }
-        });
-        async move {
-            // An intake that is gone will not say more.
-            let _ = passed.wait_for(|n| *n > 0).await;
-        }
-    }
-
-    /// The desired pods as the intake reads them: nothing until the directory was read once.
-    fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
-        let (tx, rx) = watch::channel(None);
-        let mut manifests = self.0.manifests.clone();
-        tokio::spawn(async move {
-            loop {
-                let now = Arc::clone(&manifests.borrow_and_update());
-                if now.generation > 0 {
-                    let (pods, complete) = (now.pods.clone(), now.complete);
-                    tx.send_replace(Some(Arc::new(DesiredPods { pods, complete })));
-                }
-                tokio::select! {
-                    changed = manifests.changed() => if changed.is_err() { return },
-                    () = tx.closed() => return,
-                }
-            }
-        });
-        rx
-    }
-
-    fn controller<J: Inhibitor>(
-        &self,
-        inhibitor: Arc<J>,
-        trigger: Trigger,
-    ) -> ShutdownController<PodWorkers<RuntimeSyncer<R>>, J> {
-        let state = self.configuration().config.state_directory.clone();
-        ShutdownController::new(ShutdownParts {
-            killer: Arc::new(self.0.workers.clone()),
-            inhibitor,
-            gate: self.0.gate.clone(),
-            policy: self.0.policy.subscribe(),
-            reports: Arc::new(self.0.reports.clone()),
-            state_file: Some(StateFile::in_directory(state)),
-            recorder: Arc::clone(&self.0.recorder),
-            progress: self.0.progress.clone(),
-            clock: self.0.wall.clone(),
-            boot_id: self.0.identity.boot_id.clone(),
-            trigger,
-        })
     }
 
     /// Remembers since when the lock is held.
@@ -336,6 +297,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let mut inhibitor = self.0.inhibitor.state();
         let mut progress = self.0.progress.subscribe();
         let mut decisions = self.0.decisions.changes();
+        let mut notices = self.0.board.changes();
         loop {
             tokio::select! {
                 Ok(()) = statuses.changed() => {}
@@ -343,6 +305,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                 Ok(()) = inhibitor.changed() => {}
                 Ok(()) = progress.changed() => {}
                 Ok(()) = decisions.changed() => {}
+                Ok(()) = notices.changed() => {}
                 () = self.0.stop.cancelled() => return,
                 else => return,
             }
@@ -355,9 +318,12 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
 ///
 /// The configuration was validated when it was read; what the policy refuses all the same is logged,
 /// and a shutdown is then not delayed.
-pub fn policy_of(periods: &ShutdownPeriods) -> Policy {
-    let policy = match periods {
-        ShutdownPeriods::Total { total, critical } => Policy::from_periods(*total, *critical),
+pub fn policy_of(settings: &ShutdownSettings) -> Policy {
+    let policy = match &settings.periods {
+        ShutdownPeriods::Total { total, critical } => match settings.order {
+            ShutdownOrder::Role => Policy::by_role(*total, *critical),
+            ShutdownOrder::Priority => Policy::from_periods(*total, *critical),
+        },
         ShutdownPeriods::ByPriority(groups) => {
             Policy::by_priority(groups.iter().map(|group| GroupPeriod {
                 priority: group.priority,
@@ -366,8 +332,9 @@ pub fn policy_of(periods: &ShutdownPeriods) -> Policy {
             }))
         }
     };
-    policy.unwrap_or_else(|error| {
+    let policy = policy.unwrap_or_else(|error| {
         tracing::error!(%error, "the shutdown periods cannot be used; shutdown is not delayed");
         Policy::disabled()
-    })
+    });
+    policy.with_reserve(settings.reserve).with_endpoint_drain(settings.endpoint_drain)
 }

@@ -14,7 +14,7 @@ mod units;
 
 pub use changes::changes;
 pub use paint::{error, notice};
-pub use plan::{groups, plan, reports};
+pub use plan::{group_title, groups, plan, reports};
 pub use status::status;
 pub use table::{Align, Column, Table};
 pub use text::{clean, fit, wrap};

@@ -3,6 +3,7 @@
 
 mod control_loop;
 mod host;
+mod notices;
 mod runtime;
 mod unit_stop;
 
@@ -22,7 +23,7 @@ use crate::manifests::{DesiredManifests, ManifestDirectory};
 use crate::metrics;
 use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
 
-pub use host::{host_name, wall_clock};
+pub use host::{boot_clock, host_name, wall_clock};
 pub use runtime::RuntimeStartError;
 
 /// Who holds the lock, as `systemd-inhibit --list` shows it.
@@ -120,15 +121,20 @@ impl Service {
         let manifests = manifests(&config, &identity, &wall, &stop);
         let inhibitor =
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
+        let board = notices::listen(&config, &wall, &stop);
         let node = Node::start(NodeParts {
             configuration,
             runtime: Arc::new(runtime),
             runtime_health,
             inhibitor: Arc::clone(&inhibitor),
+            board,
             manifests,
             identity,
+            machine: Some(host::machine(&config)),
             trigger: Trigger::LoginManager,
             wall,
+            boot_clock: boot_clock(),
+            volatile_directory: config.control_socket.parent().map(PathBuf::from),
             refused_signals: LogindInhibitor::refused_signals,
         });
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());

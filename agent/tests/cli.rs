@@ -38,6 +38,25 @@ fn exit_codes_are_the_documented_ones() {
 }
 
 #[test]
+fn doctor_works_without_bus_agent_or_files_and_says_what_it_could_not_see() {
+    let nobody = "--socket=/nonexistent/s";
+    for (address, root) in
+        [("unix:path=/nonexistent/bus", "/"), ("unix:path=/nonexistent/bus", "/var/empty-image")]
+    {
+        let output = winddown(&[nobody, "doctor", "--root", root, "-o", "json"])
+            .env("DBUS_SYSTEM_BUS_ADDRESS", address)
+            .stdin(Stdio::null())
+            .output()
+            .expect("the program runs");
+        assert_eq!(output.status.code(), Some(8), "{root}");
+        let got: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(got["severity"], "problem", "{root}");
+        let unit = got["findings"].as_array().expect("a list").iter().find(|f| f["id"] == "unit");
+        assert_eq!(unit.expect("the unit is looked at")["severity"], "problem", "{root}: {got:#}");
+    }
+}
+
+#[test]
 fn what_is_piped_has_no_colour_unless_it_is_asked_for() {
     let plain = run(&["--socket=/nonexistent/s", "status"]);
     assert!(!plain.stderr.contains(&0x1b), "{:?}", String::from_utf8_lossy(&plain.stderr));

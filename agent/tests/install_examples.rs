@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use winddown::config::Config;
 use winddown::manifests::read_manifest;
+use winddown::node::policy_of;
 use winddown_runtimes::process::check_supported;
 use winddown_shared::Pod;
 
@@ -61,4 +62,20 @@ fn every_example_says_what_it_shows() {
         let text = fs::read_to_string(examples().join("node").join(name)).unwrap();
         assert!(text.starts_with("# "), "{name}");
     }
+}
+
+#[test]
+fn the_pods_end_in_the_order_of_what_they_are_for_where_roles_are_configured() {
+    let (config, _) = Config::load(&examples().join("spot-config.yaml")).unwrap();
+    let pods: Vec<Pod> = pods().into_values().collect();
+    let plan = winddown_shutdown::plan(&pods, &policy_of(&config.shutdown), None);
+    let groups: Vec<_> = plan
+        .groups
+        .iter()
+        .filter(|group| !group.pods.is_empty())
+        .map(|group| (group.name().unwrap(), group.pods.len(), group.latest_end.as_secs()))
+        .collect();
+    assert_eq!(groups, [("ordinary pods", 10, 40), ("pods of the node itself", 2, 70)]);
+    assert_eq!(plan.endpoint_drain.as_secs(), 10);
+    assert_eq!(plan.warnings(), []);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::{Event, KillReason, PodLabel, WallTime};
+use winddown_shared::{Event, KillReason, PodLabel, ResourceName, WallTime};
 
 /// One decision: what was decided, about whom, and why.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,9 +72,35 @@ impl Decision {
                     "still runs after its grace; the kill goes on",
                 );
             }
+            Event::PodHeld { .. }
+            | Event::PreemptionStarted { .. }
+            | Event::PodPreempted { .. } => told.room_event(event),
             other => told.node_event(other),
         }
         told
+    }
+
+    /// A critical pod that does not fit, and those that end for it.
+    fn room_event(&mut self, event: &Event) {
+        match event {
+            Event::PodHeld { pod, message } => {
+                self.pod("podHeld", pod, &format!("has to wait for room: {message}"));
+                self.field("message", &**message);
+            }
+            Event::PreemptionStarted { pod, victims, signal } => {
+                let names: Vec<String> = victims.iter().map(PodLabel::to_string).collect();
+                let lacks =
+                    signal.as_ref().map(|name| format!("lacks {name}")).unwrap_or_default();
+                let text = format!("{lacks}, to be ended for it: {}", names.join(", "));
+                self.pod("preemptionStarted", pod, text.trim_start_matches(", "));
+                self.field("victims", names).signal(signal.as_ref());
+            }
+            Event::PodPreempted { pod, by, signal } => {
+                self.pod("podPreempted", pod, &format!("ended for {by}"));
+                self.field("for", by.to_string()).signal(signal.as_ref());
+            }
+            _ => {}
+        }
     }
 
     fn node_event(&mut self, event: &Event) {
@@ -86,9 +112,10 @@ impl Decision {
                 );
                 self.field("pods", *pods).field("budgetSeconds", budget.as_secs_f64());
             }
-            Event::GroupStarted { priority, pods, allowed } => {
+            Event::GroupStarted { priority, name, pods, allowed } => {
                 let text = format!(
-                    "group {priority}: {} asked to end within {}",
+                    "{}: {} asked to end within {}",
+                    group(*priority, *name),
                     count(*pods),
                     secs(*allowed)
                 );
@@ -97,11 +124,12 @@ impl Decision {
                     .field("pods", *pods)
                     .field("allowedSeconds", allowed.as_secs_f64());
             }
-            Event::GroupEnded { priority, took, left } => {
+            Event::GroupEnded { priority, name, took, left } => {
+                let group = group(*priority, *name);
                 let text = match left {
-                    0 => format!("group {priority}: ended in {}", secs(*took)),
+                    0 => format!("{group}: ended in {}", secs(*took)),
                     left => {
-                        format!("group {priority}: {} left after {}", count(*left), secs(*took))
+                        format!("{group}: {} left after {}", count(*left), secs(*took))
                     }
                 };
                 self.node("groupEnded", text);
@@ -124,6 +152,10 @@ impl Decision {
                 self.node("shutdownEnded", text);
                 self.field("tookSeconds", took.as_secs_f64()).field("left", *left);
             }
+            Event::LastBoot { graceful, text } => {
+                self.node("lastBoot", format!("last boot: {text}"));
+                self.field("graceful", *graceful);
+            }
             // The enum may grow; an event this code does not know is still shown.
             other => self.node("other", format!("{other:?}")),
         }
@@ -139,6 +171,12 @@ impl Decision {
     fn node(&mut self, kind: &str, text: String) {
         self.kind = kind.to_owned();
         self.text = text;
+    }
+
+    fn signal(&mut self, signal: Option<&ResourceName>) {
+        if let Some(signal) = signal {
+            self.field("signal", signal.as_str());
+        }
     }
 
     fn field(&mut self, name: &str, value: impl Into<serde_json::Value>) -> &mut Self {
@@ -164,4 +202,9 @@ fn count(pods: usize) -> String {
 
 fn secs(duration: Duration) -> String {
     crate::render::seconds(duration.as_secs_f64())
+}
+
+/// What a group is called in the log.
+fn group(priority: i32, name: Option<&str>) -> String {
+    name.map_or_else(|| format!("group {priority}"), str::to_owned)
 }

@@ -14,6 +14,9 @@ pub struct ShutdownPlan {
     pub kind: String,
     /// The time the configuration asks for, in seconds.
     pub requested_seconds: f64,
+    /// How long pods are not ready before the first SIGTERM, in seconds; absent if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_drain_seconds: Option<f64>,
     /// Set when logind allows less than the configuration asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shrunk: Option<PlanShrink>,
@@ -39,10 +42,16 @@ pub struct PlanShrink {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedGroup {
-    /// The lowest priority that falls into the group.
+    /// The lowest priority that falls into the group. A number that only sorts it, if it has a name.
     pub priority: i32,
+    /// What its pods are for, when that is what puts them together: `ordinary pods`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The group's time, in seconds.
     pub shutdown_grace_period_seconds: f64,
+    /// When its time is over at the latest, in seconds from the signal; absent if not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest_end_seconds: Option<f64>,
     /// Its pods.
     pub pods: Vec<PlannedPod>,
 }
@@ -62,7 +71,7 @@ pub struct PlannedPod {
     /// `spec.priority`, 0 when unset.
     #[serde(default)]
     pub priority: i32,
-    /// The time between its SIGTERM and SIGKILL, in seconds.
+    /// The time between its SIGTERM and SIGKILL that it is sure of, in seconds.
     pub grace_seconds: f64,
     /// The grace its spec asks for, in seconds, when it asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,6 +85,7 @@ impl ShutdownPlan {
             api_version: API_VERSION.to_owned(),
             kind: "ShutdownPlan".to_owned(),
             requested_seconds,
+            endpoint_drain_seconds: None,
             shrunk: None,
             groups: Vec::new(),
             warnings: Vec::new(),

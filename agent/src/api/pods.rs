@@ -37,6 +37,10 @@ pub struct PodStatus {
     /// Where the pod is in its life.
     #[serde(default)]
     pub state: PodState,
+    /// The pod's `Ready` condition: whoever balances load may send it requests. False from the moment
+    /// the node's shutdown begins, whatever the containers say.
+    #[serde(default)]
+    pub ready: bool,
     /// Containers that are ready.
     #[serde(default)]
     pub ready_containers: usize,
@@ -61,7 +65,8 @@ pub struct PodStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PodState {
-    /// It waits for another pod of the same name to end.
+    /// It waits: for another pod of the same name to end, or, with the reason `WaitingForRoom`, for
+    /// room.
     Waiting,
     /// Its containers are kept as its spec asks.
     Syncing,

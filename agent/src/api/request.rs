@@ -1,6 +1,7 @@
 //! What changes the node's state, and the answers.
 
 use serde::{Deserialize, Serialize};
+use winddown_shared::WallTime;
 
 /// The body of `POST /v1/pods/{namespace}/{name}/kill`; an empty body is all defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -49,6 +50,40 @@ pub struct DrainRequest {
     pub timeout_seconds: Option<u64>,
 }
 
+/// The body of `POST /v1/notice`: the node goes away, whatever the agent does. Exactly one of
+/// `deadline` and `inSeconds` is given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NoticeBody {
+    /// When the node is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<WallTime>,
+    /// The same as seconds from now, by the agent's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_seconds: Option<u64>,
+    /// Why, for people; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+}
+
+/// The answer to `DELETE /v1/notice`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WithdrawAnswer {
+    /// There was an operator's notice, and it is taken back.
+    #[serde(default)]
+    pub withdrawn: bool,
+    /// No pod was let in, because of a notice or after a drain, and pods are again.
+    #[serde(default)]
+    pub opened: bool,
+    /// No new pod is let in all the same.
+    #[serde(default)]
+    pub admission_closed: bool,
+    /// What keeps it closed, for people; empty when it is open.
+    #[serde(default)]
+    pub message: String,
+}
+
 /// One line of a drain's progress. The last one is [`Finished`](DrainEvent::Finished).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -66,6 +101,9 @@ pub enum DrainEvent {
     GroupStarted {
         /// The group's priority.
         priority: i32,
+        /// Its name, when its pods are together for what they are for: `ordinary pods`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
         /// Its pods.
         pods: usize,
         /// Its time, in seconds.
@@ -95,6 +133,9 @@ pub enum DrainEvent {
     GroupEnded {
         /// The group's priority.
         priority: i32,
+        /// Its name, when its pods are together for what they are for: `ordinary pods`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
         /// How long it took, in seconds.
         took_seconds: f64,
         /// Its pods that still run.

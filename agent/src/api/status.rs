@@ -25,6 +25,13 @@ pub struct Status {
     /// The shutdown under way, or that there is none.
     #[serde(default)]
     pub shutdown: ShutdownProgress,
+    /// Who says that the node goes away at a certain time, and who cannot be asked; empty when there
+    /// is neither.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NoticeStatus>,
+    /// How the node went down before this boot; absent when that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_boot: Option<LastBootStatus>,
     /// What a shutdown would do now, in short. `winddown plan shutdown` has all of it.
     #[serde(default)]
     pub shutdown_plan: PlanSummary,
@@ -115,6 +122,26 @@ pub enum LockState {
     Unknown,
 }
 
+/// What one source says about the end of the node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NoticeStatus {
+    /// `file`, `operator`, `aws`, `azure` or `gcp`.
+    pub source: String,
+    /// When the node is gone; none when the source announces nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<WallTime>,
+    /// What was said, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// The notice counts. One whose deadline is far away is held back, and this is `false`.
+    #[serde(default)]
+    pub in_force: bool,
+    /// Why the source cannot be asked, for people. What it said before stays in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
 /// The shutdown under way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -130,6 +157,26 @@ pub struct ShutdownProgress {
     /// The groups, in the order they are ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupProgress>,
+}
+
+/// How the node went down before this boot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastBootStatus {
+    /// How it went, how long it took and who was cut, in one line for people.
+    pub text: String,
+    /// Whether every pod could end by itself; absent when that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graceful: Option<bool>,
+    /// The boot that ended so.
+    #[serde(default)]
+    pub boot_id: String,
+    /// The id of the shutdown's report, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<String>,
+    /// How long the shutdown took, in seconds, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_seconds: Option<f64>,
 }
 
 /// How far a shutdown is.
@@ -156,6 +203,9 @@ pub enum Phase {
 pub struct GroupProgress {
     /// The lowest priority that falls into the group.
     pub priority: i32,
+    /// What its pods are for, when that is what puts them together: `ordinary pods`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Its pods.
     pub pods: usize,
     /// Those of them that are ended.
@@ -187,6 +237,9 @@ pub struct PlanSummary {
 pub struct GroupSummary {
     /// The lowest priority that falls into the group.
     pub priority: i32,
+    /// What its pods are for, when that is what puts them together: `ordinary pods`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Its time, in seconds.
     pub seconds: f64,
     /// Pods in it now.
@@ -231,6 +284,8 @@ impl Status {
             node,
             lock: LockStatus::default(),
             shutdown: ShutdownProgress::default(),
+            notices: Vec::new(),
+            last_boot: None,
             shutdown_plan: PlanSummary::default(),
             runtime: RuntimeStatus::default(),
             config: ConfigStatus::default(),

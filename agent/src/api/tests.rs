@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as core;
-use winddown_shared::{Event, KillReason, Pod};
+use winddown_shared::{Event, KillReason, Pod, PodLabel, ResourceName};
 
 use super::{
     Check, Decision, DrainEvent, ErrorBody, ErrorCode, Health, LockState, PodState, Status,
@@ -130,17 +130,17 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
             "shutdown began: 1 pod to end within 1m30s",
         ),
         (
-            Event::GroupStarted { priority: 0, pods: 2, allowed: 20 * second },
+            Event::GroupStarted { priority: 0, name: None, pods: 2, allowed: 20 * second },
             "groupStarted",
             "group 0: 2 pods asked to end within 20s",
         ),
         (
-            Event::GroupEnded { priority: 0, took: second, left: 0 },
+            Event::GroupEnded { priority: 0, name: None, took: second, left: 0 },
             "groupEnded",
             "group 0: ended in 1s",
         ),
         (
-            Event::GroupEnded { priority: 0, took: second, left: 2 },
+            Event::GroupEnded { priority: 0, name: None, took: second, left: 2 },
             "groupEnded",
             "group 0: 2 pods left after 1s",
         ),
@@ -159,8 +159,35 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
             "shutdownEnded",
             "lock released after 1s with 1 pod left",
         ),
+        (
+            Event::LastBoot { graceful: Some(true), text: "clean shutdown".into() },
+            "lastBoot",
+            "last boot: clean shutdown",
+        ),
     ];
-    for (event, kind, text) in table {
+    let other = || PodLabel { name: "dns".into(), ..pod().label().clone() };
+    let room = [
+        (
+            Event::PodHeld { pod: pod().label().clone(), message: "2 pods end".into() },
+            "podHeld",
+            "shop/web has to wait for room: 2 pods end",
+        ),
+        (
+            Event::PreemptionStarted {
+                pod: pod().label().clone(),
+                victims: vec![other(), other()],
+                signal: Some(ResourceName::Memory),
+            },
+            "preemptionStarted",
+            "shop/web lacks memory, to be ended for it: shop/dns, shop/dns",
+        ),
+        (
+            Event::PodPreempted { pod: pod().label().clone(), by: other(), signal: None },
+            "podPreempted",
+            "shop/web ended for shop/dns",
+        ),
+    ];
+    for (event, kind, text) in table.into_iter().chain(room) {
         let told = Decision::of(TIME.parse().unwrap(), &event);
         assert_eq!((told.kind.as_str(), told.text.as_str()), (kind, text));
         let about_a_pod = text.starts_with("shop/web");

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::values::{self, PodName};
+use super::values::{self, PodName, When};
 
+mod doctor;
 mod install;
 
+pub use doctor::DoctorArgs;
 pub use install::{InstallArgs, UninstallArgs};
 
 /// Forms a command's result can have.
@@ -34,6 +36,18 @@ pub enum TextFormat {
     Text,
     /// The stable interface for programs.
     Json,
+}
+
+/// Forms of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// The stable interface for programs.
+    Json,
+    /// A timeline as a picture.
+    Svg,
 }
 
 /// What runs the containers.
@@ -175,6 +189,7 @@ Examples:
   winddown report --list
   winddown report --boot -1
   winddown report -o json | jq '.outcome'
+  winddown report -o svg > shutdown.svg
   winddown report --check    # exit code 5 if pods were left or needed SIGKILL")]
 pub struct ReportArgs {
     /// Which boot's shutdown: 0 is the newest boot that left a report, -1 the one before
@@ -190,13 +205,16 @@ pub struct ReportArgs {
     /// One report by its id, as --list shows it
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
+    /// One report from a file, of this node or another
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["boot", "id"])]
+    pub file: Option<PathBuf>,
     /// List the reports that are kept, the newest first
-    #[arg(short, long, conflicts_with_all = ["boot", "id", "check"])]
+    #[arg(short, long, conflicts_with_all = ["boot", "id", "file", "check"])]
     pub list: bool,
     /// End with code 5 when pods were left running or needed SIGKILL
     #[arg(long)]
     pub check: bool,
-    /// Form of the report: text, or json, a stable interface
+    /// Form of the report: text, json, a stable interface, or svg, a picture
     #[arg(
         short,
         long,
@@ -205,24 +223,42 @@ pub struct ReportArgs {
         default_value_t,
         hide_possible_values = true
     )]
-    pub output: TextFormat,
+    pub output: ReportFormat,
 }
 
-/// Ends this node's pods in shutdown order; the node stays up.
+/// Ends this node's pods in shutdown order; the node stays up, or goes away at a given time.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   winddown drain
   winddown drain --timeout 2m
+  winddown drain --deadline 90s --reason 'battery at 5 %'
+  winddown drain --deadline 2026-11-20T12:00:00Z
+  winddown drain --withdraw
   winddown drain -o json    # one JSON object per line and event
+
+A deadline is a fact about the node, not a wish: nothing is planned past it. It
+can be given while a shutdown is under way, which then takes less time, and it
+stays in force, also over a restart of the agent, until it is withdrawn or the
+node comes up again.
 
 Needs root or the socket's group.
 Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL,
-6 refused.")]
+6 refused, or something else than the deadline still keeps pods out.")]
 pub struct DrainArgs {
     /// The longest time it may take (units: s, m, h) [default: the configured shutdown period]
     #[arg(long, value_name = "DURATION", value_parser = values::grace)]
     pub timeout: Option<Duration>,
+    /// The node goes away then: a duration from now on (units: s, m, h) or a time such as
+    /// 2026-11-20T12:00:00Z
+    #[arg(long, value_name = "WHEN", value_parser = values::when, conflicts_with = "timeout")]
+    pub deadline: Option<When>,
+    /// Why the node goes away, for the status and the report
+    #[arg(long, value_name = "TEXT", requires = "deadline")]
+    pub reason: Option<String>,
+    /// Take the deadline back, or end the drain: pods are let in again and static pods come back
+    #[arg(long, conflicts_with_all = ["timeout", "deadline"])]
+    pub withdraw: bool,
     /// Form of the progress: text, or json, one object per line
     #[arg(
         short,

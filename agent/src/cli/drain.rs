@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, interval_at};
 
+use super::values::When;
 use super::{CommandError, DrainArgs, Exit, GlobalArgs, Output, TextFormat};
-use crate::api::{DrainEvent, DrainRequest};
+use crate::api::{DrainEvent, DrainRequest, NoticeBody, WithdrawAnswer};
 use crate::control::{Client, ClientError};
-use crate::render::{clean, seconds};
+use crate::render::{clean, group_title, seconds};
 
 const TICK: Duration = Duration::from_secs(1);
 
@@ -17,8 +18,16 @@ pub(super) async fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let client = Client::new(&global.socket);
-    let request = DrainRequest { timeout_seconds: args.timeout.map(|timeout| timeout.as_secs()) };
-    let mut lines = client.drain(&request).await?;
+    if args.withdraw {
+        return withdraw(&client, args, out).await;
+    }
+    let mut lines = match args.deadline {
+        Some(when) => client.give_notice(&notice(when, args)).await?,
+        None => {
+            let timeout_seconds = args.timeout.map(|timeout| timeout.as_secs());
+            client.drain(&DrainRequest { timeout_seconds }).await?
+        }
+    };
     let start = Instant::now();
     let mut tick = interval_at(start + TICK, TICK);
     let mut tally = Tally::default();
@@ -48,6 +57,43 @@ pub(super) async fn run(
             let clean = forced == 0 && left == 0;
             return Ok(if clean { Exit::Success } else { Exit::PodsLeft });
         }
+    }
+}
+
+async fn withdraw(
+    client: &Client,
+    args: &DrainArgs,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
+    let answer = client.withdraw_notice().await?;
+    match args.output {
+        TextFormat::Json => out.json_line(&answer)?,
+        TextFormat::Text => out.line(&said_of(&answer))?,
+    }
+    Ok(if answer.admission_closed { Exit::Refused } else { Exit::Success })
+}
+
+fn said_of(answer: &WithdrawAnswer) -> String {
+    let notice = if answer.withdrawn { "the deadline is withdrawn" } else { "no deadline was set" };
+    if answer.admission_closed {
+        let why = clean(&answer.message);
+        return format!("{notice}; still no pod is let in: {why}");
+    }
+    match (answer.withdrawn, answer.opened) {
+        (true, _) => format!("{notice}; pods are let in, and static pods come back"),
+        (false, true) => "the drain is over; pods are let in, and static pods come back".to_owned(),
+        (false, false) => format!("{notice}, and the node is not drained; nothing has changed"),
+    }
+}
+
+/// A deadline in fractions of a second is rounded to the earlier second: too early is safe.
+fn notice(when: When, args: &DrainArgs) -> NoticeBody {
+    let text = args.reason.clone().unwrap_or_default();
+    match when {
+        When::In(after) => {
+            NoticeBody { in_seconds: Some(after.as_secs()), text, ..NoticeBody::default() }
+        }
+        When::At(at) => NoticeBody { deadline: Some(at), text, ..NoticeBody::default() },
     }
 }
 
@@ -83,8 +129,9 @@ fn told_as(event: &DrainEvent) -> Option<String> {
                 if *groups == 1 { "1 group".to_owned() } else { format!("{groups} groups") };
             format!("{} in {groups}, at most {}", pods(*count), seconds(*limit))
         }
-        DrainEvent::GroupStarted { priority, pods: count, seconds: limit } => {
-            format!("priority {priority}+: {}, at most {}", pods(*count), seconds(*limit))
+        DrainEvent::GroupStarted { priority, name, pods: count, seconds: limit } => {
+            let group = group_title(name.as_deref(), *priority);
+            format!("{group}: {}, at most {}", pods(*count), seconds(*limit))
         }
         DrainEvent::PodEnded { namespace, name, took_seconds, forced } => {
             let how = if *forced { ", SIGKILL was needed" } else { "" };
@@ -94,11 +141,13 @@ fn told_as(event: &DrainEvent) -> Option<String> {
         DrainEvent::PodLeft { namespace, name, message } => {
             format!("  {} still runs: {}", clean(&format!("{namespace}/{name}")), clean(message))
         }
-        DrainEvent::GroupEnded { priority, took_seconds, left: 0 } => {
-            format!("priority {priority}+: all ended in {}", seconds(*took_seconds))
+        DrainEvent::GroupEnded { priority, name, took_seconds, left: 0 } => {
+            let group = group_title(name.as_deref(), *priority);
+            format!("{group}: all ended in {}", seconds(*took_seconds))
         }
-        DrainEvent::GroupEnded { priority, took_seconds, left } => {
-            format!("priority {priority}+: {} left after {}", pods(*left), seconds(*took_seconds))
+        DrainEvent::GroupEnded { priority, name, took_seconds, left } => {
+            let group = group_title(name.as_deref(), *priority);
+            format!("{group}: {} left after {}", pods(*left), seconds(*took_seconds))
         }
         DrainEvent::Finished { ended, forced, left, took_seconds } => {
             let mut line = format!("{} ended in {}", pods(*ended), seconds(*took_seconds));
@@ -112,4 +161,32 @@ fn told_as(event: &DrainEvent) -> Option<String> {
         }
         DrainEvent::Unknown => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_withdrawal_is_told_as_what_it_has_changed() {
+        let said = |withdrawn, opened, closed: &str| {
+            said_of(&WithdrawAnswer {
+                withdrawn,
+                opened,
+                admission_closed: !closed.is_empty(),
+                message: closed.to_owned(),
+            })
+        };
+        let back = "pods are let in, and static pods come back";
+        assert_eq!(said(true, true, ""), format!("the deadline is withdrawn; {back}"));
+        assert_eq!(said(false, true, ""), format!("the drain is over; {back}"));
+        assert_eq!(
+            said(false, false, ""),
+            "no deadline was set, and the node is not drained; nothing has changed"
+        );
+        assert_eq!(
+            said(false, false, "the node is shutting down"),
+            "no deadline was set; still no pod is let in: the node is shutting down"
+        );
+    }
 }

@@ -14,7 +14,9 @@ Exit codes:
   3  the configuration or a manifest is invalid
   4  the agent cannot be reached
   5  pods were left running or needed SIGKILL
-  6  refused: no permission, or not possible now";
+  6  refused: no permission, or not possible now
+  7  doctor found warnings
+  8  doctor found problems";
 
 /// How the process ends. The numbers are a stable interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +36,10 @@ pub enum Exit {
     PodsLeft = 5,
     /// No permission, or not possible now.
     Refused = 6,
+    /// `doctor` found warnings, and nothing worse.
+    Warnings = 7,
+    /// `doctor` found problems.
+    Problems = 8,
 }
 
 /// Why a command failed.

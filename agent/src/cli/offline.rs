@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use crate::api::{ConfigView, ReportList, ShutdownPlan};
+use crate::doctor::Diagnosis;
 
 use super::{
-    AgentArgs, CommandError, DrillArgs, Exit, GlobalArgs, InstallArgs, Output, ShimArgs,
-    UninstallArgs,
+    AgentArgs, CommandError, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs, Output,
+    ShimArgs, UninstallArgs,
 };
 
 /// What the commands do that is not asked of a running agent. The binary implements it.
@@ -58,6 +59,12 @@ pub trait Offline {
         out: &mut Output,
     ) -> Result<Exit, CommandError>;
 
+    /// Looks at the node, or at an image of one, and judges what is seen. What hangs is a finding.
+    ///
+    /// # Errors
+    /// Nothing could be looked at, since no runtime could be had.
+    fn diagnose(&self, global: &GlobalArgs, args: &DoctorArgs) -> Result<Diagnosis, CommandError>;
+
     /// Plans the shutdown of the pods described in `manifests`, a file or a directory, under the
     /// configuration `global` names.
     ///
@@ -88,6 +95,12 @@ pub trait Offline {
     /// # Errors
     /// The report is of a shape this version does not know.
     fn report_text(&self, report: &serde_json::Value, color: bool) -> Result<String, CommandError>;
+
+    /// A report as an SVG picture.
+    ///
+    /// # Errors
+    /// The report is of a shape this version does not know.
+    fn report_svg(&self, report: &serde_json::Value) -> Result<String, CommandError>;
 
     /// Reads and validates a configuration file; the default one when `file` is none.
     ///

@@ -1,6 +1,11 @@
 //! `winddown report`.
 
-use super::{CommandError, Exit, GlobalArgs, Offline, Output, ReportArgs, TextFormat, ask, status};
+use std::io::Read;
+use std::path::Path;
+
+use super::{
+    CommandError, Exit, GlobalArgs, Offline, Output, ReportArgs, ReportFormat, ask, status,
+};
 use crate::api::{ReportEntry, ReportList};
 use crate::control::{Client, ClientError};
 use crate::render;
@@ -16,15 +21,19 @@ pub(super) fn run(
         let list = source.list(out)?;
         return print_list(&list, args.output, out);
     }
-    let id = match (&args.id, args.boot) {
-        (Some(id), _) => checked_id(id)?.to_owned(),
-        (None, Some(boot)) => of_boot(&source.list(out)?, boot)?,
-        (None, None) => "latest".to_owned(),
+    let report = match (&args.file, &args.id, args.boot) {
+        (Some(file), ..) => from_file(file)?,
+        (None, Some(id), _) => source.report(checked_id(id)?, out)?,
+        (None, None, Some(boot)) => {
+            let id = of_boot(&source.list(out)?, boot)?;
+            source.report(&id, out)?
+        }
+        (None, None, None) => source.report("latest", out)?,
     };
-    let report = source.report(&id, out)?;
     match args.output {
-        TextFormat::Json => out.json(&report)?,
-        TextFormat::Text => {
+        ReportFormat::Json => out.json(&report)?,
+        ReportFormat::Svg => out.text(&offline.report_svg(&report)?)?,
+        ReportFormat::Text => {
             let text = offline.report_text(&report, out.color)?;
             out.text(&text)?;
         }
@@ -74,6 +83,28 @@ fn in_runtime<T>(
     got.ok_or_else(|| CommandError::message(Exit::Failure, "the agent was not asked"))
 }
 
+/// A report larger than this is not one of ours.
+const LARGEST: u64 = 64 << 20;
+
+fn from_file(path: &Path) -> Result<serde_json::Value, CommandError> {
+    let named = |what: &str| format!("{}: {what}", path.display());
+    let unreadable = |error: std::io::Error| {
+        let error = anyhow::Error::new(error).context(named("cannot be read"));
+        CommandError::new(Exit::Failure, error)
+    };
+    let mut bytes = Vec::new();
+    // Bounded by what is read, not by what the file says of itself: it may be a pipe.
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LARGEST {
+        return Err(CommandError::message(Exit::Failure, named("is too large for a report")));
+    }
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let error = anyhow::Error::new(error).context(named("is not a report"));
+        CommandError::new(Exit::Failure, error)
+    })
+}
+
 /// An id becomes part of a path here and there; it never has a slash or a leading dot.
 fn checked_id(id: &str) -> Result<&str, CommandError> {
     let plain =
@@ -85,11 +116,13 @@ fn checked_id(id: &str) -> Result<&str, CommandError> {
         .with_hint("`winddown report --list` shows them"))
 }
 
-/// The newest report of the boot that is `boot` boots back, of those that left a report.
+/// The newest shutdown of the boot that is `boot` boots back, of those that left a report of one.
 fn of_boot(list: &ReportList, boot: i32) -> Result<String, CommandError> {
     let back = usize::try_from(boot.unsigned_abs()).unwrap_or(usize::MAX);
     let mut newest: Vec<&ReportEntry> = Vec::new();
-    for entry in &list.reports {
+    // Drains and rehearsals are no shutdowns; they have their ids.
+    let shutdown = |entry: &&ReportEntry| !matches!(entry.trigger.as_str(), "drain" | "drill");
+    for entry in list.reports.iter().filter(shutdown) {
         if newest.last().is_none_or(|last| last.boot_id != entry.boot_id) {
             newest.push(entry);
         }
@@ -104,10 +137,18 @@ fn of_boot(list: &ReportList, boot: i32) -> Result<String, CommandError> {
     })
 }
 
-fn print_list(list: &ReportList, form: TextFormat, out: &mut Output) -> Result<Exit, CommandError> {
+fn print_list(
+    list: &ReportList,
+    form: ReportFormat,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
     match form {
-        TextFormat::Json => out.json(list)?,
-        TextFormat::Text => {
+        ReportFormat::Svg => {
+            return Err(CommandError::message(Exit::Usage, "a list has no picture")
+                .with_hint("`winddown report --id ID -o svg` draws one report"));
+        }
+        ReportFormat::Json => out.json(list)?,
+        ReportFormat::Text => {
             let text = render::reports(list, &status::view(super::OutputFormat::Text, out));
             out.text(&text)?;
         }

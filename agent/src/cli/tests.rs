@@ -1,4 +1,5 @@
 mod commands;
+mod doctor;
 mod world;
 
 pub(super) use world::Sink;
@@ -56,6 +57,8 @@ fn the_exit_codes_in_the_help_are_the_ones_we_use() {
         (Exit::AgentUnreachable, "4  the agent cannot be reached"),
         (Exit::PodsLeft, "5  pods were left running or needed SIGKILL"),
         (Exit::Refused, "6  refused"),
+        (Exit::Warnings, "7  doctor found warnings"),
+        (Exit::Problems, "8  doctor found problems"),
     ];
     for (exit, line) in codes {
         assert!(help.contains(line), "{line}");
@@ -78,7 +81,13 @@ fn every_command_of_the_design_can_be_typed() {
         "winddown report --boot -1 -o json",
         "winddown report -b 0 --check",
         "winddown report --list",
+        "winddown doctor",
+        "winddown doctor --root /mnt -o json",
         "winddown drain --timeout 2m",
+        "winddown drain --deadline 90s --reason battery",
+        "winddown drain --deadline 2026-11-20T12:00:00Z",
+        "winddown drain --deadline 2026-11-20T13:00:00+01:00 -o json",
+        "winddown drain --withdraw",
         "winddown kill web --grace 5s",
         "winddown kill shop/web --uid u",
         "winddown install --root /mnt --runtime cri --dry-run",
@@ -106,6 +115,13 @@ fn what_is_typed_wrong_is_refused_with_code_2() {
         "winddown kill a/b/c",
         "winddown kill web --grace 500ms",
         "winddown drain --timeout 30",
+        "winddown drain --deadline 30",
+        "winddown drain --deadline 0s",
+        "winddown drain --deadline 2026-11-20",
+        "winddown drain --deadline 2026-11-20T12:00:00",
+        "winddown drain --deadline 1m --timeout 1m",
+        "winddown drain --withdraw --deadline 1m",
+        "winddown drain --reason why",
         "winddown install --start --no-enable",
         "winddown install --runtime docker",
         "winddown plan eviction",

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use winddown_shared::WallTime;
+
 /// Reads a duration as Go (`1m30s`) or systemd (`1min 30s`) writes it; at least `0s`.
 ///
 /// # Errors
@@ -38,6 +40,34 @@ pub(super) fn grace(text: &str) -> Result<Duration, String> {
         return Err(format!("a grace is whole seconds: write {}s", grace.as_secs()));
     }
     Ok(grace)
+}
+
+/// A time as it is typed: from now on, or on the wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// So long from now.
+    In(Duration),
+    /// At this time.
+    At(WallTime),
+}
+
+/// Reads when the node goes away: a duration of at least one second, or an RFC 3339 time.
+///
+/// # Errors
+/// Neither of them.
+pub(super) fn when(text: &str) -> Result<When, String> {
+    let text = text.trim();
+    // No duration begins like a date.
+    let is_date = text.as_bytes().get(4) == Some(&b'-') && !text.starts_with('-');
+    if is_date {
+        let wrong = |_| format!("{text:?} is no time: write for example 2026-11-20T12:00:00Z");
+        return text.parse().map(When::At).map_err(wrong);
+    }
+    let after = duration(text)?;
+    if after < Duration::from_secs(1) {
+        return Err("a deadline is at least 1s ahead".to_owned());
+    }
+    Ok(When::In(after))
 }
 
 /// A pod as it is typed: `NAME` (in namespace `default`) or `NAMESPACE/NAME`.

@@ -23,10 +23,13 @@ pub struct Change {
 }
 
 /// Fields that the running agent takes over. The rest is bound to what was opened at start.
-const LIVE: [&str; 13] = [
+const LIVE: [&str; 19] = [
     "shutdownGracePeriod",
     "shutdownGracePeriodCriticalPods",
     "shutdownGracePeriodByPodPriority",
+    "shutdownOrder",
+    "shutdownEndpointDrainPeriod",
+    "shutdownReserve",
     "evictionHard",
     "evictionSoft",
     "evictionSoftGracePeriod",
@@ -36,6 +39,9 @@ const LIVE: [&str; 13] = [
     "systemReserved",
     "kubeReserved",
     "maxPods",
+    "extendedResources",
+    "nodeLabels",
+    "preemptionStrategy",
     "nodeStatusUpdateFrequency",
 ];
 
@@ -76,6 +82,9 @@ impl Config {
             system_reserved: new.system_reserved.clone(),
             kube_reserved: new.kube_reserved.clone(),
             max_pods: new.max_pods,
+            extended_resources: new.extended_resources.clone(),
+            node_labels: new.node_labels.clone(),
+            preemption_strategy: new.preemption_strategy,
             node_status_update_frequency: new.node_status_update_frequency,
             ..self.clone()
         }

@@ -35,6 +35,8 @@ impl Config {
             ("fileCheckFrequency", json!(go(self.file_check_frequency))),
         ]);
         entries.extend(self.shutdown_entries());
+        entries.push(("shutdownNotices", self.notices_entry()));
+        entries.push(("reportsKept", json!(self.reports_kept)));
         let eviction = &self.eviction;
         entries.push(("evictionHard", json!(eviction.hard)));
         if !eviction.soft.is_empty() {
@@ -52,15 +54,19 @@ impl Config {
             ("evictionMaxPodGracePeriod", json!(eviction.max_pod_grace_period)),
             ("containerRuntimeEndpoint", json!(self.container_runtime_endpoint)),
         ]);
-        for (key, map) in
-            [("systemReserved", &self.system_reserved), ("kubeReserved", &self.kube_reserved)]
-        {
+        for (key, map) in [
+            ("systemReserved", &self.system_reserved),
+            ("kubeReserved", &self.kube_reserved),
+            ("extendedResources", &self.extended_resources),
+            ("nodeLabels", &self.node_labels),
+        ] {
             if !map.is_empty() {
                 entries.push((key, json!(map)));
             }
         }
         entries.extend([
             ("maxPods", json!(self.max_pods)),
+            ("preemptionStrategy", json!(self.preemption_strategy.as_str())),
             ("nodeStatusUpdateFrequency", json!(go(self.node_status_update_frequency))),
             ("podLogsDir", path(&self.pod_logs_dir)),
             ("containerLogMaxSize", json!(size(self.container_log_max_size))),
@@ -74,8 +80,24 @@ impl Config {
         entries
     }
 
+    fn notices_entry(&self) -> Value {
+        let notices = &self.notices;
+        let mut entry = Map::new();
+        if let Some(file) = &notices.file {
+            entry.insert("file".to_owned(), json!(file.to_string_lossy()));
+        }
+        let cloud = notices.cloud.map_or("none", super::Cloud::as_str);
+        entry.insert("cloud".to_owned(), json!(cloud));
+        if let Some(endpoint) = &notices.endpoint {
+            entry.insert("metadataEndpoint".to_owned(), json!(endpoint));
+        }
+        entry.insert("pollInterval".to_owned(), json!(go(notices.poll)));
+        Value::Object(entry)
+    }
+
     fn shutdown_entries(&self) -> Vec<(&'static str, Value)> {
-        match &self.shutdown {
+        let shutdown = &self.shutdown;
+        let mut entries = match &shutdown.periods {
             ShutdownPeriods::Total { total, critical } => vec![
                 ("shutdownGracePeriod", json!(go(*total))),
                 ("shutdownGracePeriodCriticalPods", json!(go(*critical))),
@@ -85,7 +107,13 @@ impl Config {
                 let groups = groups.iter().map(group).collect();
                 vec![("shutdownGracePeriodByPodPriority", Value::Array(groups))]
             }
-        }
+        };
+        entries.extend([
+            ("shutdownOrder", json!(shutdown.order.as_str())),
+            ("shutdownEndpointDrainPeriod", json!(go(shutdown.endpoint_drain))),
+            ("shutdownReserve", json!(go(shutdown.reserve))),
+        ]);
+        entries
     }
 }
 

@@ -1,20 +1,22 @@
 //! A configuration file's tree to a [`Config`].
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use winddown_shared::Quantity;
 
-use super::{API_VERSION, Config, EvictionSettings, KIND, RuntimeKind, ShutdownPeriods, shutdown};
-use crate::document::{self, Fields, Located, Node, Problem, Value, names};
+use super::{
+    API_VERSION, Config, EvictionSettings, KIND, NoticesConfig, RuntimeKind, ShutdownSettings,
+    resources, shutdown,
+};
+use crate::document::{self, Fields, Located, Node, Problem, names};
 
 const KUBELET_API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KUBELET_KIND: &str = "KubeletConfiguration";
 /// `sun_path` holds 108 bytes, one of them the final zero.
 const LONGEST_SOCKET_PATH: usize = 107;
-const HOUR: Duration = Duration::from_secs(60 * 60);
+pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// Whose configuration a file is.
 #[derive(Clone, Copy, PartialEq)]
@@ -95,7 +97,7 @@ fn unused(fields: &Fields<'_, '_>) -> Option<Problem> {
 
 fn all(fields: &mut Fields<'_, '_>, origin: Origin, warnings: &mut Vec<Problem>) -> Config {
     let defaults = Config::default();
-    let shutdown = ShutdownPeriods::read(fields, |total| match origin {
+    let shutdown = ShutdownSettings::read(fields, |total| match origin {
         // A total without the critical part means none to the kubelet.
         Origin::Kubelet => Duration::ZERO,
         Origin::Ours => Duration::from_secs(10.min(total.as_secs() / 3)),
@@ -107,11 +109,18 @@ fn all(fields: &mut Fields<'_, '_>, origin: Origin, warnings: &mut Vec<Problem>)
         file_check_frequency: interval(fields, "fileCheckFrequency", HOUR)
             .unwrap_or(defaults.file_check_frequency),
         shutdown,
+        notices: NoticesConfig::read(fields, warnings),
+        reports_kept: fields
+            .integer("reportsKept", 1, 1000)
+            .map_or(defaults.reports_kept, |n| n.value),
         eviction: EvictionSettings::read(fields, warnings),
         container_runtime_endpoint: endpoint(fields).unwrap_or(defaults.container_runtime_endpoint),
-        system_reserved: reserved(fields, "systemReserved"),
-        kube_reserved: reserved(fields, "kubeReserved"),
+        system_reserved: resources::reserved(fields, "systemReserved"),
+        kube_reserved: resources::reserved(fields, "kubeReserved"),
         max_pods: fields.integer("maxPods", 1, 10_000).map_or(defaults.max_pods, |n| n.value),
+        extended_resources: resources::extended(fields),
+        node_labels: resources::labels(fields),
+        preemption_strategy: resources::strategy(fields).unwrap_or_default(),
         node_status_update_frequency: interval(fields, "nodeStatusUpdateFrequency", HOUR)
             .unwrap_or(defaults.node_status_update_frequency),
         pod_logs_dir: path(fields, "podLogsDir").unwrap_or(defaults.pod_logs_dir),
@@ -164,7 +173,7 @@ fn path(fields: &mut Fields<'_, '_>, key: &'static str) -> Option<PathBuf> {
     Some(absolute(fields, key, &text))
 }
 
-fn absolute(fields: &mut Fields<'_, '_>, key: &str, text: &Located<&str>) -> PathBuf {
+pub(super) fn absolute(fields: &mut Fields<'_, '_>, key: &str, text: &Located<&str>) -> PathBuf {
     let path = Path::new(text.value);
     if !path.is_absolute() || text.value.contains('\0') {
         let what =
@@ -205,7 +214,11 @@ fn endpoint(fields: &mut Fields<'_, '_>) -> Option<String> {
 }
 
 /// A time between looks. The kubelet takes 0 for its default, and so do we.
-fn interval(fields: &mut Fields<'_, '_>, key: &'static str, most: Duration) -> Option<Duration> {
+pub(super) fn interval(
+    fields: &mut Fields<'_, '_>,
+    key: &'static str,
+    most: Duration,
+) -> Option<Duration> {
     let Located { value, at } = fields.duration(key)?;
     if value.is_zero() {
         return None;
@@ -257,41 +270,6 @@ fn metrics_address(fields: &mut Fields<'_, '_>) -> Option<SocketAddr> {
         fields.fail("metricsAddress", at, what);
     }
     address
-}
-
-fn reserved(fields: &mut Fields<'_, '_>, key: &'static str) -> BTreeMap<String, String> {
-    let mut result = BTreeMap::new();
-    let Some(found) = fields.node(key) else { return result };
-    let Value::Map(entries) = &found.value.value else {
-        let what = format!("needs a mapping, this is {}", found.value.describe());
-        fields.fail(key, found.at, what);
-        return result;
-    };
-    for (resource, node) in entries {
-        let name = &*resource.text;
-        let known = matches!(name, "cpu" | "memory" | "ephemeral-storage" | "pid")
-            || name.starts_with("hugepages-");
-        if !known {
-            let what = "is not a resource that can be reserved: write cpu, memory, \
-                        ephemeral-storage, pid or hugepages-<size>";
-            fields.fail_below(key, name, resource.at, what);
-        }
-        let Value::Scalar(document::Scalar { text, .. }) = &node.value else {
-            let what = format!("needs a quantity, this is {}", node.describe());
-            fields.fail_below(key, name, resource.at, what);
-            continue;
-        };
-        match text.parse::<Quantity>() {
-            Ok(quantity) if quantity.sign() == std::cmp::Ordering::Less => {
-                let what = format!("`{text}` is negative: write 0 or more");
-                fields.fail_below(key, name, resource.at, what);
-            }
-            Ok(_) => {}
-            Err(error) => fields.fail_below(key, name, resource.at, error),
-        }
-        result.insert(name.to_owned(), text.clone());
-    }
-    result
 }
 
 /// Two things in one directory would take each other's files for their own.

@@ -11,6 +11,36 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 const PERIOD: &str = "shutdownGracePeriod";
 const CRITICAL: &str = "shutdownGracePeriodCriticalPods";
 const BY_PRIORITY: &str = "shutdownGracePeriodByPodPriority";
+const ORDER: &str = "shutdownOrder";
+const ENDPOINT_DRAIN: &str = "shutdownEndpointDrainPeriod";
+const RESERVE: &str = "shutdownReserve";
+/// The longest that a node may wait with nothing but its last words left to say.
+const LONGEST_RESERVE: Duration = Duration::from_secs(5 * 60);
+
+/// Everything about a shutdown's time and order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShutdownSettings {
+    /// The kubelet's fields.
+    pub periods: ShutdownPeriods,
+    /// `shutdownOrder`: what puts pods into groups. With groups of configured priorities it is
+    /// always [`ShutdownOrder::Priority`].
+    pub order: ShutdownOrder,
+    /// `shutdownEndpointDrainPeriod`: how long pods are not ready before the first SIGTERM. Beside
+    /// the groups' time, and at most as long; 0 is off.
+    pub endpoint_drain: Duration,
+    /// `shutdownReserve`: what is kept back at the end for the report and the last status; at most
+    /// 5 min.
+    pub reserve: Duration,
+}
+
+/// What puts pods into groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShutdownOrder {
+    /// What a pod is for: ordinary pods, system pods, the node's own, control plane, etcd.
+    Role,
+    /// `spec.priority`, as the kubelet does.
+    Priority,
+}
 
 /// How the time before a shutdown is shared out, in either of the kubelet's two forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +74,113 @@ impl Default for ShutdownPeriods {
     }
 }
 
+/// [`ShutdownPeriods::default`], in the order of roles.
+impl Default for ShutdownSettings {
+    fn default() -> Self {
+        Self { order: ShutdownOrder::Role, ..Self::from(ShutdownPeriods::default()) }
+    }
+}
+
+/// Periods that somebody configured: the kubelet's order.
+impl From<ShutdownPeriods> for ShutdownSettings {
+    fn from(periods: ShutdownPeriods) -> Self {
+        Self {
+            periods,
+            order: ShutdownOrder::Priority,
+            endpoint_drain: Duration::ZERO,
+            reserve: Duration::from_secs(2),
+        }
+    }
+}
+
+// === impl ShutdownSettings ===
+
+impl ShutdownSettings {
+    /// The time all groups together may take; zero is off.
+    pub fn total(&self) -> Duration {
+        self.periods.total()
+    }
+
+    /// Reads the fields. `absent_critical` gives the critical pods' part of a total that stands
+    /// alone.
+    pub(super) fn read(
+        fields: &mut Fields<'_, '_>,
+        absent_critical: impl FnOnce(Duration) -> Duration,
+    ) -> Self {
+        let configured = [PERIOD, CRITICAL].iter().any(|key| fields.has(key));
+        let periods = ShutdownPeriods::read(fields, absent_critical);
+        let usual = match (&periods, configured) {
+            (ShutdownPeriods::Total { .. }, false) => ShutdownOrder::Role,
+            _ => ShutdownOrder::Priority,
+        };
+        let order = order(fields, &periods).unwrap_or(usual);
+        let endpoint_drain = endpoint_drain(fields, periods.total());
+        let reserve = reserve(fields).unwrap_or(Self::default().reserve);
+        Self { periods, order, endpoint_drain, reserve }
+    }
+}
+
+fn order(fields: &mut Fields<'_, '_>, periods: &ShutdownPeriods) -> Option<ShutdownOrder> {
+    let Located { value, at } = fields.text(ORDER)?;
+    let order = match value {
+        "role" => ShutdownOrder::Role,
+        "priority" => ShutdownOrder::Priority,
+        other => {
+            fields.fail(ORDER, at, format!("`{other}` is unknown: write role or priority"));
+            return None;
+        }
+    };
+    if let (ShutdownOrder::Role, ShutdownPeriods::ByPriority(_)) = (order, periods) {
+        let what = format!(
+            "is role, but {BY_PRIORITY} makes groups of priorities: write `{ORDER}: priority`, or \
+             remove one of them"
+        );
+        fields.fail(ORDER, at, what);
+    }
+    Some(order)
+}
+
+fn endpoint_drain(fields: &mut Fields<'_, '_>, total: Duration) -> Duration {
+    let Some(Located { value, at }) = fields.duration(ENDPOINT_DRAIN) else {
+        return Duration::ZERO;
+    };
+    if value > total {
+        let value = go(value);
+        let what = match total.is_zero() {
+            true => format!("is {value}, but no pod is ended, because {PERIOD} is 0: remove it"),
+            false => format!(
+                "{value} is longer than the shutdown grace periods together: write at most {}",
+                go(total)
+            ),
+        };
+        fields.fail(ENDPOINT_DRAIN, at, what);
+    }
+    value
+}
+
+fn reserve(fields: &mut Fields<'_, '_>) -> Option<Duration> {
+    let Located { value, at } = fields.duration(RESERVE)?;
+    if value > LONGEST_RESERVE {
+        let (value, most) = (go(value), go(LONGEST_RESERVE));
+        fields.fail(RESERVE, at, format!("{value} is too long: at most {most}"));
+    }
+    Some(value)
+}
+
+// === impl ShutdownOrder ===
+
+impl ShutdownOrder {
+    /// The order's name in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Role => "role",
+            Self::Priority => "priority",
+        }
+    }
+}
+
+// === impl ShutdownPeriods ===
+
 impl ShutdownPeriods {
     /// The time all groups together may take; zero is off.
     pub fn total(&self) -> Duration {
@@ -55,7 +192,7 @@ impl ShutdownPeriods {
 
     /// Reads the three fields. `absent_critical` gives the critical pods' part of a total that
     /// stands alone.
-    pub(super) fn read(
+    fn read(
         fields: &mut Fields<'_, '_>,
         absent_critical: impl FnOnce(Duration) -> Duration,
     ) -> Self {

@@ -25,8 +25,13 @@ fn kubelets(fields: &str) -> (Config, Vec<String>) {
     (config, warnings.iter().map(Warning::to_string).collect())
 }
 
-fn total(total: u64, critical: u64) -> ShutdownPeriods {
-    ShutdownPeriods::Total { total: seconds(total), critical: seconds(critical) }
+fn total(total: u64, critical: u64) -> ShutdownSettings {
+    ShutdownPeriods::Total { total: seconds(total), critical: seconds(critical) }.into()
+}
+
+/// The same in the order of roles.
+fn roles(of: u64, critical: u64) -> ShutdownSettings {
+    ShutdownSettings { order: ShutdownOrder::Role, ..total(of, critical) }
 }
 
 #[test]
@@ -43,7 +48,7 @@ fn every_example_in_the_printed_default_is_valid() {
             rest.contains(':') && !key.is_empty() && !key.contains(' ')
         })
     };
-    let set = ["shutdownGracePeriod:", "shutdownGracePeriodCriticalPods:"];
+    let set = ["shutdownGracePeriod:", "shutdownGracePeriodCriticalPods:", "shutdownOrder:"];
     let uncommented: Vec<&str> = default_yaml()
         .lines()
         .filter(|line| !set.iter().any(|key| line.starts_with(key)))
@@ -55,7 +60,24 @@ fn every_example_in_the_printed_default_is_valid() {
     assert_eq!(config.shutdown.total(), seconds(50));
     assert_eq!(config.eviction.soft["memory.available"], "300Mi");
     assert_eq!(config.system_reserved["cpu"], "200m");
+    assert_eq!(config.extended_resources["example.com/dongle"], "2");
+    assert_eq!(config.node_labels["example.com/rack"], "r1");
     assert!(config.metrics_address.is_some());
+    assert_eq!(config.notices.file.as_deref(), Some(Path::new("/run/winddown/notice")));
+}
+
+#[test]
+fn every_example_of_a_configuration_is_valid() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let entries = std::fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|ending| ending == "yaml")).collect();
+    assert!(files.len() >= 2);
+    for file in files {
+        let (config, warnings) = Config::load(&file).unwrap();
+        assert_eq!(warnings, [], "{}", file.display());
+        assert!(!config.shutdown.total().is_zero(), "{}", file.display());
+    }
 }
 
 #[test]
@@ -65,7 +87,7 @@ fn a_file_that_sets_nothing_gives_the_default() {
 
 #[test]
 fn the_default_protects_the_node() {
-    assert_eq!(Config::default().shutdown, total(30, 10));
+    assert_eq!(Config::default().shutdown, roles(30, 10));
 }
 
 #[test]
@@ -102,13 +124,62 @@ fn groups_by_priority_are_sorted_and_replace_the_periods() {
     );
     let group = |priority, s| PriorityPeriod { priority, period: seconds(s) };
     let groups = vec![group(-5, 0), group(2_000_000_000, 10)];
-    assert_eq!(config.shutdown, ShutdownPeriods::ByPriority(groups));
+    assert_eq!(config.shutdown, ShutdownPeriods::ByPriority(groups).into());
     assert_eq!(config.shutdown.total(), seconds(10));
 }
 
 #[test]
 fn an_empty_list_of_groups_is_as_good_as_none() {
-    assert_eq!(ours("shutdownGracePeriodByPodPriority: []").shutdown, total(30, 10));
+    assert_eq!(ours("shutdownGracePeriodByPodPriority: []").shutdown, roles(30, 10));
+}
+
+#[test]
+fn pods_end_in_the_order_of_roles_unless_a_period_is_configured() {
+    let order = |fields: &str| ours(fields).shutdown.order;
+    assert_eq!(order("maxPods: 5"), ShutdownOrder::Role);
+    assert_eq!(order("shutdownEndpointDrainPeriod: 5s"), ShutdownOrder::Role);
+    assert_eq!(order("shutdownGracePeriod: 30s"), ShutdownOrder::Priority);
+    assert_eq!(order("shutdownGracePeriodCriticalPods: 5s"), ShutdownOrder::Priority);
+    assert_eq!(order("shutdownOrder: priority"), ShutdownOrder::Priority);
+    assert_eq!(order("shutdownGracePeriod: 30s\nshutdownOrder: role"), ShutdownOrder::Role);
+    assert_eq!(kubelets("shutdownGracePeriod: 30s\n").0.shutdown.order, ShutdownOrder::Priority);
+    let list = "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 9}]";
+    assert_eq!(order(list), ShutdownOrder::Priority);
+    assert_eq!(order(&format!("{list}\nshutdownOrder: priority")), ShutdownOrder::Priority);
+}
+
+#[test]
+fn what_comes_before_and_after_the_groups_is_read() {
+    let shutdown = ours("shutdownEndpointDrainPeriod: 15s\nshutdownReserve: 500ms").shutdown;
+    let reserve = Duration::from_millis(500);
+    assert_eq!(
+        shutdown,
+        ShutdownSettings { endpoint_drain: seconds(15), reserve, ..roles(30, 10) }
+    );
+}
+
+#[test]
+fn notices_are_off_unless_somebody_is_named() {
+    assert!(!Config::default().notices.is_enabled());
+    let notices = |fields: &str| ours(&format!("shutdownNotices: {fields}")).notices;
+    assert_eq!(notices("{}"), NoticesConfig::default());
+    assert_eq!(notices("{cloud: none, pollInterval: 0s}"), NoticesConfig::default());
+    let aws = notices("{cloud: aws, metadataEndpoint: 'http://127.0.0.1:8080/', pollInterval: 1s}");
+    let endpoint = Some("http://127.0.0.1:8080".to_owned());
+    assert_eq!(
+        aws,
+        NoticesConfig { file: None, cloud: Some(Cloud::Aws), endpoint, poll: seconds(1) }
+    );
+    assert!(notices("{file: /run/notice}").is_enabled());
+    let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\nreportsKept: 5\n");
+    let text = format!("{head}shutdownNotices:\n  metadataEndpoint: http://[::1]:80\n");
+    let (config, warnings) = parse(&text).unwrap();
+    assert_eq!((config.reports_kept, config.notices.is_enabled()), (5, false));
+    assert_eq!(
+        warnings.iter().map(Warning::to_string).collect::<Vec<_>>(),
+        ["config.yaml:5: shutdownNotices.metadataEndpoint: has no cloud to go with, and no \
+             effect"]
+    );
 }
 
 #[test]
@@ -132,7 +203,7 @@ fn a_kubelets_configuration_is_accepted_and_what_is_not_used_is_listed_once() {
 #[test]
 fn in_a_kubelets_configuration_a_total_alone_leaves_nothing_to_critical_pods() {
     assert_eq!(kubelets("shutdownGracePeriod: 100s\n").0.shutdown, total(100, 0));
-    assert_eq!(kubelets("").0.shutdown, total(30, 10));
+    assert_eq!(kubelets("").0.shutdown, roles(30, 10));
 }
 
 #[test]
@@ -194,7 +265,10 @@ fn a_missing_file_is_told_from_a_wrong_one() {
 
 #[test]
 fn a_root_goes_before_every_path() {
-    let config = Config::default().rooted(Path::new("/tmp/root"));
+    let mut config = Config::default();
+    config.notices.file = Some(PathBuf::from("/run/notice"));
+    let config = config.rooted(Path::new("/tmp/root"));
+    assert_eq!(config.notices.file.unwrap(), Path::new("/tmp/root/run/notice"));
     assert_eq!(config.static_pod_path.unwrap(), Path::new("/tmp/root/etc/winddown/pods"));
     assert_eq!(config.state_directory, Path::new("/tmp/root/var/lib/winddown"));
     assert_eq!(config.control_socket, Path::new("/tmp/root/run/winddown/winddown.sock"));
@@ -214,12 +288,19 @@ fn the_node_is_named_after_the_host_unless_the_file_says_otherwise() {
 #[test]
 fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
     let old = Config::default();
-    let new = ours("shutdownGracePeriod: 1m\nruntime: cri\nnodeName: edge-1\nmaxPods: 50");
+    let new = ours("shutdownGracePeriod: 1m\nruntime: cri\nnodeName: edge-1\nmaxPods: 50\n\
+                   preemptionStrategy: minimal\nnodeLabels: {rack: r1}");
     let changes = Config::changes(&old, &new);
     let show = |list: &[Change]| list.iter().map(Change::to_string).collect::<Vec<_>>();
     assert_eq!(
         show(&changes.applied),
-        ["shutdownGracePeriod: \"30s\" to \"1m0s\"", "maxPods: 110 to 50"]
+        [
+            "shutdownGracePeriod: \"30s\" to \"1m0s\"",
+            "shutdownOrder: \"role\" to \"priority\"",
+            "maxPods: 110 to 50",
+            "preemptionStrategy: \"distance\" to \"minimal\"",
+            "nodeLabels: unset to {\"rack\":\"r1\"}"
+        ]
     );
     assert_eq!(
         show(&changes.needs_restart),
@@ -232,19 +313,44 @@ fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
     assert!(Config::changes(&new, &new).is_empty());
 }
 
-fn any_shutdown() -> impl Strategy<Value = ShutdownPeriods> {
-    let totals = (0_u64..=86_400, 0_u64..=86_400).prop_map(|(a, b)| total(a.max(b), a.min(b)));
-    let groups = prop::collection::btree_map(any::<i32>(), 0_u64..1000, 1..6).prop_map(|groups| {
-        let group = |(priority, s)| PriorityPeriod { priority, period: seconds(s) };
-        ShutdownPeriods::ByPriority(groups.into_iter().map(group).collect())
+fn any_shutdown() -> impl Strategy<Value = ShutdownSettings> {
+    let totals = (1_u64..=86_400, 1_u64..=86_400, any::<bool>()).prop_map(|(a, b, role)| {
+        let (total, critical) = (seconds(a.max(b)), seconds(a.min(b)));
+        let order = if role { ShutdownOrder::Role } else { ShutdownOrder::Priority };
+        ShutdownSettings { order, ..ShutdownPeriods::Total { total, critical }.into() }
     });
-    prop_oneof![totals, groups]
+    let groups = prop::collection::btree_map(any::<i32>(), 1_u64..1000, 1..6).prop_map(|groups| {
+        let group = |(priority, s)| PriorityPeriod { priority, period: seconds(s) };
+        ShutdownPeriods::ByPriority(groups.into_iter().map(group).collect()).into()
+    });
+    let shutdown = prop_oneof![totals, groups];
+    (shutdown, 0_u64..1000, 0_u64..1000).prop_map(|(shutdown, drain, reserve)| ShutdownSettings {
+        endpoint_drain: Duration::from_millis(drain),
+        reserve: Duration::from_millis(reserve * 7),
+        ..shutdown
+    })
+}
+
+fn any_notices() -> impl Strategy<Value = NoticesConfig> {
+    let cloud = prop_oneof![Just(Cloud::Aws), Just(Cloud::Azure), Just(Cloud::Gcp)];
+    let file = proptest::option::of("/[a-zA-Z0-9 :#_'\"é-]{1,12}");
+    let port = proptest::option::of(any::<u16>());
+    (file, proptest::option::of(cloud), port, 1_u64..3600).prop_map(|(file, cloud, port, poll)| {
+        NoticesConfig {
+            file: file.map(PathBuf::from),
+            cloud,
+            endpoint: port.map(|port| format!("http://[fd00::1]:{port}")),
+            poll: seconds(poll),
+        }
+    })
 }
 
 proptest! {
     #[test]
     fn what_is_shown_reads_back_to_the_same(
         shutdown in any_shutdown(),
+        notices in any_notices(),
+        reports_kept in 1_u32..=1000,
         node_name in proptest::option::of("[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?"),
         pods in proptest::option::of("/[a-zA-Z0-9 :#_'\"é-]{1,12}"),
         file_check in 1_u64..3600,
@@ -252,9 +358,14 @@ proptest! {
         soft in 1_u64..1000,
         metrics in proptest::option::of(any::<SocketAddr>()),
         reserved in proptest::option::of("[1-9][0-9]{0,3}(m|Mi|Gi|k|)"),
+        dongles in proptest::option::of(0_u32..),
+        label in proptest::option::of("[a-zA-Z0-9]([a-zA-Z0-9._-]{0,8}[a-zA-Z0-9])?|"),
+        minimal in any::<bool>(),
     ) {
         let mut config = Config {
             shutdown,
+            notices,
+            reports_kept,
             node_name,
             static_pod_path: pods.map(PathBuf::from),
             file_check_frequency: seconds(file_check),
@@ -267,6 +378,11 @@ proptest! {
             ..Config::default()
         };
         config.system_reserved.extend(reserved.map(|amount| ("memory".to_owned(), amount)));
+        config.extended_resources.extend(dongles.map(|n| ("x.io/d".to_owned(), n.to_string())));
+        config.node_labels.extend(label.map(|value| ("example.com/rack".to_owned(), value)));
+        if minimal {
+            config.preemption_strategy = winddown_preemption::Strategy::Minimal;
+        }
         config.eviction.soft.insert("memory.available".to_owned(), "2Gi".to_owned());
         let grace = Duration::from_millis(soft * 37);
         config.eviction.soft_grace_period.insert("memory.available".to_owned(), grace);

@@ -18,7 +18,8 @@ use tokio::net::UnixStream;
 
 use super::respond::VERSION_HEADER;
 use crate::api::{
-    ConfigView, DrainRequest, ErrorBody, KillAnswer, KillBody, ReportList, ShutdownPlan, Status,
+    ConfigView, DrainRequest, ErrorBody, KillAnswer, KillBody, NoticeBody, PreemptionPlan, ReportList,
+    ShutdownPlan, Status, WithdrawAnswer,
 };
 
 pub use error::ClientError;
@@ -76,6 +77,22 @@ impl Client {
         self.get("/v1/plan/shutdown").await
     }
 
+    /// How much room there is on the node, and what would be done for the pod of `manifest`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn preemption_plan(
+        &self,
+        manifest: Option<Vec<u8>>,
+    ) -> Result<PreemptionPlan, ClientError> {
+        let Some(manifest) = manifest else { return self.get("/v1/plan/preemption").await };
+        self.within(async {
+            let response = self.send(Method::POST, "/v1/plan/preemption", Some(manifest)).await?;
+            self.decode(response).await
+        })
+        .await
+    }
+
     /// Ends a pod; resolves when it is gone or the agent has stopped waiting.
     ///
     /// # Errors
@@ -99,6 +116,28 @@ impl Client {
         let body = Some(encode(request)?);
         let response = self.within(self.send(Method::POST, "/v1/drain", body)).await?;
         Ok(self.lines(response))
+    }
+
+    /// Says that the node goes away: lines of [`DrainEvent`](crate::api::DrainEvent).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn give_notice(&self, body: &NoticeBody) -> Result<Lines, ClientError> {
+        let body = Some(encode(body)?);
+        let response = self.within(self.send(Method::POST, "/v1/notice", body)).await?;
+        Ok(self.lines(response))
+    }
+
+    /// Takes the notice back.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn withdraw_notice(&self) -> Result<WithdrawAnswer, ClientError> {
+        self.within(async {
+            let response = self.send(Method::DELETE, "/v1/notice", None).await?;
+            self.decode(response).await
+        })
+        .await
     }
 
     /// The reports that are kept.

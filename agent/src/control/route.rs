@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, stream};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::respond::{self, Body};
 use super::server::Shared;
 use super::{AgentApi, ApiError, Peer};
-use crate::api::{DrainEvent, DrainRequest, ErrorCode, Health, KillBody, Status};
+use crate::api::{DrainEvent, DrainRequest, ErrorCode, Health, KillBody, NoticeBody, Status};
 
 /// Two pictures for one watcher are at least this far apart: a burst of changes is one picture.
 const WATCH_PACE: Duration = Duration::from_millis(100);
@@ -38,7 +38,9 @@ pub(super) async fn answer<A: AgentApi>(
         ["v1", "pods", namespace, name, "kill"] => {
             kill(shared, peer, request, namespace, name).await
         }
+        ["v1", "plan", "preemption"] => preemption(shared, request).await,
         ["v1", "drain"] => drain(shared, peer, request).await,
+        ["v1", "notice"] => notice(shared, peer, request).await,
         ["v1", rest @ ..] => ask(shared, &request, rest).await,
         _ => Err(not_found(&path)),
     };
@@ -64,6 +66,18 @@ async fn ask<A: AgentApi>(
         ["config"] => Ok(respond::json(&api.config())),
         _ => Err(not_found(request.uri().path())),
     }
+}
+
+/// A manifest in the body is only looked at, so whoever may look may send one.
+async fn preemption<A: AgentApi>(shared: &Arc<Shared<A>>, request: Request<Incoming>) -> Answer {
+    if is_read(&request) {
+        return Ok(respond::json(&shared.api.preemption_plan(None)?));
+    }
+    if request.method() != Method::POST {
+        return Ok(respond::wrong_method("GET, POST"));
+    }
+    let manifest = bytes(shared, request).await?;
+    Ok(respond::json(&shared.api.preemption_plan(Some(&manifest))?))
 }
 
 async fn kill<A: AgentApi>(
@@ -109,6 +123,33 @@ async fn drain<A: AgentApi>(
     tracing::info!(%peer, timeout_seconds = body.timeout_seconds, "node to be drained");
     let events = shared.api.drain(body).await?;
     Ok(respond::json_lines(drain_lines(events, shared.stop.clone())))
+}
+
+async fn notice<A: AgentApi>(
+    shared: &Arc<Shared<A>>,
+    peer: Peer,
+    request: Request<Incoming>,
+) -> Answer {
+    match *request.method() {
+        Method::POST => {
+            may_change(peer)?;
+            let body: NoticeBody = body(shared, request).await?;
+            tracing::info!(
+                %peer,
+                deadline = body.deadline.map(tracing::field::display),
+                in_seconds = body.in_seconds,
+                "notice that the node goes away"
+            );
+            let events = shared.api.give_notice(body).await?;
+            Ok(respond::json_lines(drain_lines(events, shared.stop.clone())))
+        }
+        Method::DELETE => {
+            may_change(peer)?;
+            tracing::info!(%peer, "the notice is to be withdrawn");
+            Ok(respond::json(&shared.api.withdraw_notice().await))
+        }
+        _ => Ok(respond::wrong_method("POST, DELETE")),
+    }
 }
 
 fn watch<A: AgentApi>(shared: &Arc<Shared<A>>) -> Answer {
@@ -205,20 +246,29 @@ async fn body<A, T: DeserializeOwned + Default>(
     shared: &Shared<A>,
     request: Request<Incoming>,
 ) -> Result<T, ApiError> {
-    let bad = |message: String| ApiError::new(ErrorCode::BadRequest, message);
-    let limits = shared.limits;
-    let collected = Limited::new(request.into_body(), limits.body_bytes).collect();
-    let bytes = match tokio::time::timeout(limits.read, collected).await {
-        Err(_) => {
-            return Err(bad(format!("the request's body did not arrive within {:?}", limits.read)));
-        }
-        Ok(Err(error)) => return Err(bad(format!("the request's body: {error}"))),
-        Ok(Ok(body)) => body.to_bytes(),
-    };
+    let bytes = bytes(shared, request).await?;
     if bytes.trim_ascii().is_empty() {
         return Ok(T::default());
     }
-    serde_json::from_slice(&bytes).map_err(|error| bad(format!("the request's body: {error}")))
+    serde_json::from_slice(&bytes).map_err(|error| bad_request(format!("the request's body: {error}")))
+}
+
+/// The whole body.
+async fn bytes<A>(shared: &Shared<A>, request: Request<Incoming>) -> Result<Bytes, ApiError> {
+    let limits = shared.limits;
+    let collected = Limited::new(request.into_body(), limits.body_bytes).collect();
+    match tokio::time::timeout(limits.read, collected).await {
+        Err(_) => Err(bad_request(format!(
+            "the request's body did not arrive within {:?}",
+            limits.read
+        ))),
+        Ok(Err(error)) => Err(bad_request(format!("the request's body: {error}"))),
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+    }
+}
+
+fn bad_request(message: String) -> ApiError {
+    ApiError::new(ErrorCode::BadRequest, message)
 }
 
 fn not_found(path: &str) -> ApiError {

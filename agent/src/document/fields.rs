@@ -191,6 +191,25 @@ impl<'n> Fields<'n, '_> {
         self.integer(key, least, most)
     }
 
+    /// Reads the mapping `key`, if it is there; unknown keys are problems.
+    pub(crate) fn below<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&mut Fields<'_, '_>) -> Option<T>,
+    ) -> Option<T> {
+        let found = self.node(key)?;
+        let path = self.path.key(key);
+        if !matches!(found.value.value, Value::Map(_)) {
+            let what = format!("needs a mapping, this is {}", found.value.describe());
+            self.problems.push(Problem::new(found.at, path, what));
+            return None;
+        }
+        let mut fields = Fields::new(found.value, path, self.problems);
+        let result = read(&mut fields);
+        fields.finish();
+        result
+    }
+
     /// Reads the mapping that is item `index` of the list `key`; unknown keys are problems.
     pub(crate) fn below_index<T>(
         &mut self,

@@ -10,7 +10,7 @@ use winddown_systemd::stand_in::ShutdownOutcome;
 
 use super::DrillError;
 use crate::cli::Output;
-use crate::render::seconds;
+use crate::render::{group_title, seconds};
 
 /// Columns of a bar.
 const WIDTH: usize = 24;
@@ -85,15 +85,11 @@ impl Screen {
             }
             if group.started.is_some() && !*started {
                 *started = true;
-                out.line(&format!(
-                    "priority {:>10}: {} asked to end",
-                    group.priority,
-                    pods(group.pods)
-                ))?;
+                out.line(&format!("{}: {} asked to end", title(group), pods(group.pods)))?;
             }
             if group.finished.is_some() && !*ended {
                 *ended = true;
-                out.line(&format!("priority {:>10}: {}", group.priority, result(group)))?;
+                out.line(&format!("{}: {}", title(group), result(group)))?;
             }
         }
         Ok(())
@@ -110,7 +106,12 @@ fn bar(group: &GroupProgress, color: bool) -> String {
         (true, Some(_), _) => ("\x1b[33m", "\x1b[0m"),
     };
     let bar = format!("{}{}", "█".repeat(filled), "░".repeat(WIDTH - filled));
-    format!("  priority {:>10}  {paint}{bar}{plain}  {}", group.priority, result(group))
+    format!("  {:>29}  {paint}{bar}{plain}  {}", title(group), result(group))
+}
+
+/// What a group is called.
+fn title(group: &GroupProgress) -> String {
+    group_title(group.name, group.priority)
 }
 
 /// Where a group stands, in words.

@@ -7,6 +7,7 @@ use prometheus_client::registry::{Metric, Registry, Unit};
 use winddown_shared::admission_metric_reason;
 
 use super::labelled::Labelled;
+use super::tally::Tally;
 
 /// Upper bounds in seconds of what the kubelet measures with its default buckets.
 const DEFAULT: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -24,6 +25,9 @@ const MOST_GROUPS: usize = 16;
 /// More than [`admission_metric_reason`] has.
 const MOST_REASONS: usize = 64;
 
+/// A node's own resources and some that its configuration adds.
+const MOST_SIGNALS: usize = 16;
+
 /// What asks for a worker's step; the last is the step after which nothing is left to do.
 const OPERATIONS: [&str; 5] = ["sync", "update", "create", "kill", "terminated"];
 
@@ -35,6 +39,7 @@ pub(super) struct Counted {
     pub(super) worker_start: Histogram,
     pub(super) containers_per_pod: Histogram,
     rejections: Labelled<Counter>,
+    preemptions: Labelled<Tally>,
     pub(super) shutdown_start: Gauge,
     pub(super) shutdown_end: Gauge,
     groups: Labelled<Histogram>,
@@ -77,6 +82,12 @@ impl Counted {
             "Pods that were refused, by reason",
         );
         rejections.of("NodeShutdown");
+        let preemptions = Labelled::new("preemption_signal", MOST_SIGNALS, Tally::default);
+        let help = "Pods that ended so that a critical one fits, by the first resource it lacked";
+        registry.register("kubelet_preemptions", help, preemptions.clone());
+        for signal in ["cpu", "memory", "pods"] {
+            preemptions.of(signal);
+        }
         let help = "When the last shutdown began, in seconds since 1970; 0 if there was none";
         let shutdown_start = gauge(registry, "kubelet_graceful_shutdown_start_time", help);
         let help =
@@ -103,6 +114,7 @@ impl Counted {
             worker_start,
             containers_per_pod,
             rejections,
+            preemptions,
             shutdown_start,
             shutdown_end,
             groups,
@@ -123,6 +135,10 @@ impl Counted {
 
     pub(super) fn group(&self, priority: i32) -> Histogram {
         self.groups.of(&priority.to_string())
+    }
+
+    pub(super) fn preemption(&self, signal: &str) -> Tally {
+        self.preemptions.of(signal)
     }
 
     pub(super) fn rejection(&self, reason: &str) -> Counter {

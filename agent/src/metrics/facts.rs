@@ -18,6 +18,8 @@ pub struct NodeFacts {
     pub pods: PodCounts,
     /// Its hold on the machine's shutdown.
     pub inhibitor: InhibitorFacts,
+    /// Whether every pod could end by itself before this boot; none when that is not known.
+    pub last_shutdown_graceful: Option<bool>,
     /// Things wrong in the manifests directory.
     pub manifest_problems: usize,
     /// What the agent uses; none when it is not known.
@@ -116,6 +118,14 @@ impl NodeFacts {
             None,
             *refused_signals,
         )?;
+        if let Some(graceful) = self.last_shutdown_graceful {
+            out.gauge(
+                "winddown_last_shutdown_graceful",
+                "Whether every pod could end by itself before this boot.",
+                None,
+                i64::from(graceful),
+            )?;
+        }
         out.gauge(
             "winddown_manifest_problems",
             "Things wrong in the manifests directory.",

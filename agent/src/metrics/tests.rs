@@ -65,7 +65,7 @@ fn a_shutdown_leaves_its_times_and_what_it_cut() {
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(0.0));
     metrics.record(&stopped(&[]));
     metrics.record(&stopped(&["main", "log"]));
-    metrics.record(&Event::GroupEnded { priority: -10, took: secs(7), left: 1 });
+    metrics.record(&Event::GroupEnded { priority: -10, name: None, took: secs(7), left: 1 });
     metrics.record(&Event::ShutdownEnded { took: secs(30), left: 1 });
     metrics.record(&stopped(&["main"]));
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(1.8e9));
@@ -145,11 +145,34 @@ fn a_reason_is_counted_as_itself_only_if_it_is_a_known_one() {
 }
 
 #[test]
+fn pods_that_end_for_another_are_counted_under_the_kubelets_very_name() {
+    let metrics = metrics();
+    let ended = |signal: Option<&str>| Event::PodPreempted {
+        pod: label(),
+        by: label(),
+        signal: signal.map(ResourceName::from),
+    };
+    let of = |signal: &str| {
+        value(&metrics, &format!("kubelet_preemptions{{preemption_signal=\"{signal}\"}}"))
+    };
+    assert_eq!((of("cpu"), of("memory"), of("")), (Some(0.0), Some(0.0), None));
+    for signal in [Some("cpu"), Some("cpu"), Some("example.com/dongle"), None] {
+        metrics.record(&ended(signal));
+    }
+    assert_eq!((of("cpu"), of("example.com/dongle"), of("")), (Some(2.0), Some(1.0), Some(1.0)));
+}
+
+#[test]
 fn no_number_of_priorities_and_reasons_makes_more_series_than_a_bound() {
     let metrics = metrics();
     for n in 0..10_000 {
-        metrics.record(&Event::GroupEnded { priority: n, took: secs(1), left: 0 });
+        metrics.record(&Event::GroupEnded { priority: n, name: None, took: secs(1), left: 0 });
         metrics.record(&rejected(&format!("Reason{n}")));
+        metrics.record(&Event::PodPreempted {
+            pod: label(),
+            by: label(),
+            signal: Some(ResourceName::from(&*format!("example.com/{n}"))),
+        });
         metrics.record(&rejected(&format!("OutOfexample.com/{n}")));
     }
     let text = metrics.text(NodeFacts::default());

@@ -12,7 +12,8 @@ use winddown_shared::{
 use super::{Node, reports};
 use crate::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody,
-    PlanShrink, PlannedGroup, PlannedPod, ReportList, ShutdownPlan, Status,
+    NoticeBody, PlanShrink, PlannedGroup, PlannedPod, PreemptionPlan, ReportList, ShutdownPlan, Status,
+    WithdrawAnswer,
 };
 use crate::control::{AgentApi, ApiError};
 
@@ -29,6 +30,10 @@ impl<R: Runtime, I: Inhibitor> AgentApi for Node<R, I> {
         let (plan, _) = self.planned();
         let set_by = self.0.inhibitor.state().borrow().delay_set_by.clone();
         plan_view(&plan, set_by.as_deref())
+    }
+
+    fn preemption_plan(&self, manifest: Option<&[u8]>) -> Result<PreemptionPlan, ApiError> {
+        self.room_plan(manifest)
     }
 
     async fn kill(
@@ -77,6 +82,17 @@ impl<R: Runtime, I: Inhibitor> AgentApi for Node<R, I> {
         request: DrainRequest,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
         self.start_drain(request)
+    }
+
+    async fn give_notice(
+        &self,
+        body: NoticeBody,
+    ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
+        self.start_notice(body).await
+    }
+
+    async fn withdraw_notice(&self) -> WithdrawAnswer {
+        self.end_notice().await
     }
 
     async fn reports(&self) -> Result<ReportList, ApiError> {
@@ -166,27 +182,35 @@ pub fn plan_view(plan: &winddown_shutdown::Plan, set_by: Option<&str>) -> Shutdo
         available_seconds: seconds(shrink.available),
         set_by: set_by.map(str::to_owned),
     });
+    view.endpoint_drain_seconds =
+        Some(plan.endpoint_drain).filter(|drain| !drain.is_zero()).map(seconds);
     view.groups = plan
         .groups
         .iter()
-        .map(|group| PlannedGroup {
+        .zip(plan.sure())
+        .map(|(group, sure)| PlannedGroup {
             priority: group.priority,
+            name: group.name().map(str::to_owned),
             shutdown_grace_period_seconds: seconds(group.allowed),
-            pods: group.pods.iter().map(planned_pod).collect(),
+            latest_end_seconds: Some(seconds(group.latest_end)),
+            pods: group.pods.iter().map(|planned| planned_pod(planned, sure)).collect(),
         })
         .collect();
     view.warnings = plan.warnings().iter().map(ToString::to_string).collect();
     view
 }
 
-fn planned_pod(planned: &winddown_shutdown::PlannedPod) -> PlannedPod {
+/// A pod whose group is sure of so much time.
+fn planned_pod(planned: &winddown_shutdown::PlannedPod, sure: Duration) -> PlannedPod {
+    let own = planned.pod.own_grace();
+    let grace = own.map_or(planned.grace, |own| own.min(sure));
     PlannedPod {
         namespace: planned.pod.namespace().to_string(),
         name: planned.pod.name().to_string(),
         uid: planned.pod.uid().to_string(),
         priority: planned.pod.priority_or_zero(),
-        grace_seconds: planned.grace.as_secs_f64(),
-        own_grace_seconds: planned.pod.own_grace().map(|g| g.as_secs_f64()),
+        grace_seconds: grace.as_secs_f64(),
+        own_grace_seconds: own.map(|own| own.as_secs_f64()),
     }
 }
 

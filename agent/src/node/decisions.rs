@@ -77,6 +77,7 @@ fn log(event: &Event, text: &str) {
         Event::GroupEnded { left, .. } | Event::ShutdownEnded { left, .. } if *left > 0 => {
             tracing::warn!("{text}");
         }
+        Event::LastBoot { graceful: Some(false), .. } => tracing::warn!("{text}"),
         _ => tracing::info!("{text}"),
     }
 }

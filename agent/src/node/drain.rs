@@ -81,21 +81,37 @@ struct Tell {
 impl Recorder for Tell {
     fn record(&self, event: &Event) {
         self.recorder.record(event);
-        let told = match event {
-            Event::GroupStarted { priority, pods, allowed } => DrainEvent::GroupStarted {
-                priority: *priority,
-                pods: *pods,
-                seconds: allowed.as_secs_f64(),
-            },
-            Event::GroupEnded { priority, took, left } => DrainEvent::GroupEnded {
-                priority: *priority,
-                took_seconds: took.as_secs_f64(),
-                left: *left,
-            },
-            _ => return,
-        };
-        let _ = self.events.send(told);
+        if let Event::GroupStarted { .. } | Event::GroupEnded { .. } = event
+            && let Some(told) = told(event)
+        {
+            let _ = self.events.send(told);
+        }
     }
+}
+
+/// What an operator who follows is told of an event.
+pub(super) fn told(event: &Event) -> Option<DrainEvent> {
+    Some(match event {
+        Event::GroupStarted { priority, name, pods, allowed } => DrainEvent::GroupStarted {
+            priority: *priority,
+            name: name.map(str::to_owned),
+            pods: *pods,
+            seconds: allowed.as_secs_f64(),
+        },
+        Event::GroupEnded { priority, name, took, left } => DrainEvent::GroupEnded {
+            priority: *priority,
+            name: name.map(str::to_owned),
+            took_seconds: took.as_secs_f64(),
+            left: *left,
+        },
+        Event::PodStopped { pod, took, forced } => DrainEvent::PodEnded {
+            namespace: pod.namespace.to_string(),
+            name: pod.name.to_string(),
+            took_seconds: took.as_secs_f64(),
+            forced: !forced.is_empty(),
+        },
+        _ => return None,
+    })
 }
 
 /// Passes on what the workers record about pods.
@@ -104,13 +120,11 @@ async fn tell_pods(
     events: mpsc::UnboundedSender<DrainEvent>,
 ) {
     while let Some(event) = happened.recv().await {
-        if let Event::PodStopped { pod, took, forced } = event {
-            let _ = events.send(DrainEvent::PodEnded {
-                namespace: pod.namespace.to_string(),
-                name: pod.name.to_string(),
-                took_seconds: took.as_secs_f64(),
-                forced: !forced.is_empty(),
-            });
+        // Groups are told by the drain itself: a shutdown's are not its own.
+        if let Event::PodStopped { .. } = event
+            && let Some(told) = told(&event)
+        {
+            let _ = events.send(told);
         }
     }
 }

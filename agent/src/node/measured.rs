@@ -83,6 +83,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                 delay_wanted: inner.policy.borrow().delay_wanted(),
                 refused_signals: (inner.refused_signals)(&inner.inhibitor),
             },
+            last_shutdown_graceful: inner.last_boot.graceful(),
             manifest_problems: manifests.errors.len(),
             process: inner.process.read(),
         }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as kube;
 use tokio::time::Instant;
 use winddown_shared::status::StatusEntry;
-use winddown_shared::{Inhibitor, Lifecycle, PodKiller, PodSnapshot, PodUid, Runtime};
+use winddown_shared::{
+    Inhibitor, Lifecycle, Pod, PodKiller, PodSnapshot, PodUid, Runtime, WAITING_FOR_ROOM,
+};
 use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, plan};
 
 use super::{Configuration, Node};
@@ -24,6 +26,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         status.revision = *inner.changes.borrow();
         status.lock = self.lock();
         status.shutdown = self.shutdown_progress();
+        status.notices = self.notices();
+        status.last_boot = inner.last_boot.status();
         status.shutdown_plan = self.plan_summary();
         let health = self.runtime_health();
         status.runtime = api::RuntimeStatus {
@@ -98,6 +102,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                 .iter()
                 .map(|group| api::GroupProgress {
                     priority: group.priority,
+                    name: group.name.map(str::to_owned),
                     pods: group.pods,
                     ended: group.ended,
                     started: group.started.is_some(),
@@ -127,6 +132,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             groups: groups
                 .map(|group| api::GroupSummary {
                     priority: group.priority,
+                    name: group.name().map(str::to_owned),
                     seconds: group.allowed.as_secs_f64(),
                     pods: group.pods.len(),
                 })
@@ -163,8 +169,10 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             .into_iter()
             .filter_map(|snapshot| one_pod(&snapshot, said.remove(&snapshot.uid).as_ref()))
             .collect();
-        // What has a status but no worker was refused before it got one.
-        let mut rejected: Vec<api::RejectedPod> = said.into_values().map(refused).collect();
+        // What has a status but no worker was refused before it got one, or waits for room.
+        let (held, rest): (Vec<_>, Vec<_>) = said.into_values().partition(is_held);
+        pods.extend(held.iter().map(waiting));
+        let mut rejected: Vec<api::RejectedPod> = rest.into_iter().map(refused).collect();
         pods.sort_unstable_by(|a, b| {
             (a.priority, &a.namespace, &a.name).cmp(&(b.priority, &b.namespace, &b.name))
         });
@@ -184,11 +192,31 @@ fn phase(progress: &Progress) -> api::Phase {
 
 fn one_pod(snapshot: &PodSnapshot, said: Option<&StatusEntry>) -> Option<api::PodStatus> {
     let pod = snapshot.pod.as_ref().or(said.map(|s| &s.pod))?;
-    let status = said.map(|s| &*s.status);
+    let mut told = told(pod, said.map(|s| &*s.status));
+    told.state = state(snapshot.lifecycle);
+    told.grace_left_seconds = grace_left(snapshot);
+    Some(told)
+}
+
+/// Whether the pod has no worker because it does not fit yet.
+fn is_held(entry: &StatusEntry) -> bool {
+    entry.status.reason.as_deref() == Some(WAITING_FOR_ROOM)
+}
+
+fn waiting(entry: &StatusEntry) -> api::PodStatus {
+    let containers = entry.pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
+    api::PodStatus {
+        state: api::PodState::Waiting,
+        wanted_containers: containers,
+        ..told(&entry.pod, Some(&entry.status))
+    }
+}
+
+fn told(pod: &Pod, status: Option<&kube::PodStatus>) -> api::PodStatus {
     let containers = status.map(containers).unwrap_or_default();
     let counted = containers.iter().filter(|c| c.kind != "init");
     let text = |field: Option<&String>| field.cloned().unwrap_or_default();
-    Some(api::PodStatus {
+    api::PodStatus {
         namespace: pod.namespace().to_string(),
         name: pod.name().to_string(),
         uid: pod.uid().to_string(),
@@ -199,14 +227,20 @@ fn one_pod(snapshot: &PodSnapshot, said: Option<&StatusEntry>) -> Option<api::Po
         phase: text(status.and_then(|s| s.phase.as_ref())),
         reason: text(status.and_then(|s| s.reason.as_ref())),
         message: text(status.and_then(|s| s.message.as_ref())),
-        state: state(snapshot.lifecycle),
+        state: api::PodState::default(),
+        ready: status.is_some_and(is_ready),
         ready_containers: counted.clone().filter(|c| c.ready).count(),
         wanted_containers: counted.count(),
         restarts: containers.iter().map(|c| c.restarts).sum(),
         started_at: status.and_then(|s| Some(s.start_time.as_ref()?.0)),
-        grace_left_seconds: grace_left(snapshot),
+        grace_left_seconds: None,
         containers,
-    })
+    }
+}
+
+/// The `Ready` condition, which a shutdown takes back before the probes notice anything.
+fn is_ready(status: &kube::PodStatus) -> bool {
+    status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
 fn grace_left(snapshot: &PodSnapshot) -> Option<u64> {

@@ -5,11 +5,18 @@ use std::path::{Path, PathBuf};
 use winddown_shutdown::{ReportStore, ShutdownReport};
 
 use crate::api::{ErrorCode, ReportEntry, ReportList};
+use crate::config::Config;
 use crate::control::ApiError;
 
 /// Where reports are kept below the state directory.
 pub fn directory(state: &Path) -> PathBuf {
     state.join("reports")
+}
+
+/// The reports of the node that `config` describes.
+pub fn store(config: &Config) -> ReportStore {
+    let kept = usize::try_from(config.reports_kept).unwrap_or(usize::MAX);
+    ReportStore::new(directory(&config.state_directory)).keeping(kept)
 }
 
 /// The reports that are kept, newest first. Blocks on the disk.

@@ -1,5 +1,9 @@
 //! The joined node on a paused clock: in-memory containers, a scripted login manager, real reports.
 
+mod fit;
+mod notices;
+mod restarts;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
 use winddown_shared::{LockState, Pod, Runtime, WallClock, WallTime};
-use winddown_shutdown::{Outcome, PodEnd, ShutdownReport, Trigger};
+use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 
 use super::{Configuration, Identity, Node, NodeParts};
 use crate::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
@@ -21,6 +25,7 @@ struct Bench {
     node: Node<FakeRuntime, FakeInhibitor>,
     runtime: FakeRuntime,
     login: FakeInhibitor,
+    board: winddown_notices::Board,
     manifests: watch::Sender<Arc<DesiredManifests>>,
     state: tempfile::TempDir,
 }
@@ -31,27 +36,60 @@ fn secs(s: u64) -> Duration {
 
 /// A node with 30 s, 10 of them for critical pods, on a login manager that gives 40 s.
 fn bench(runtime: FakeRuntime, login: FakeInhibitor) -> Bench {
-    let state = tempfile::tempdir().unwrap();
+    bench_in(tempfile::tempdir().unwrap(), boot_clock(), runtime, login)
+}
+
+/// The same on a state directory that may hold something already, in the boot of `boot_clock`.
+fn bench_in(
+    state: tempfile::TempDir,
+    boot_clock: BootClock,
+    runtime: FakeRuntime,
+    login: FakeInhibitor,
+) -> Bench {
+    bench_with(state, boot_clock, runtime, login, |_| {})
+}
+
+/// The same with other parts.
+fn bench_with(
+    state: tempfile::TempDir,
+    boot_clock: BootClock,
+    runtime: FakeRuntime,
+    login: FakeInhibitor,
+    change: impl FnOnce(&mut NodeParts<FakeRuntime, FakeInhibitor>),
+) -> Bench {
+    let board = winddown_notices::Board::new();
     let manifests = watch::Sender::new(Arc::new(DesiredManifests::default()));
     let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
-    let node = Node::start(NodeParts {
+    let mut parts = NodeParts {
         configuration: configuration(&state, secs(30)),
         runtime: Arc::new(runtime.clone()),
         runtime_health: |_| Ok(()),
         inhibitor: Arc::new(login.clone()),
+        board: board.clone(),
         manifests: manifests.subscribe(),
         identity: Identity { name: "n1".into(), boot_id: "boot".into() },
         trigger: Trigger::LoginManager,
         wall,
+        boot_clock,
+        volatile_directory: None,
+        machine: None,
         refused_signals: |_| 0,
-    });
-    Bench { node, runtime, login, manifests, state }
+    };
+    change(&mut parts);
+    let node = Node::start(parts);
+    Bench { node, runtime, login, board, manifests, state }
+}
+
+/// A clock that goes with the paused one.
+fn boot_clock() -> BootClock {
+    let origin = Instant::now();
+    BootClock::new(move || secs(1000) + origin.elapsed())
 }
 
 fn configuration(state: &tempfile::TempDir, total: Duration) -> Configuration {
     let config = Config {
         state_directory: state.path().to_owned(),
-        shutdown: ShutdownPeriods::Total { total, critical: secs(10) },
+        shutdown: ShutdownPeriods::Total { total, critical: secs(10) }.into(),
         ..Config::default()
     };
     Configuration {
@@ -227,7 +265,9 @@ async fn a_reload_changes_the_plan_at_once() {
     assert_eq!(b.node.shutdown_plan().requested_seconds, 30.0);
     b.node.reconfigure(configuration(&b.state, secs(20)));
     assert_eq!(b.node.shutdown_plan().requested_seconds, 20.0);
-    assert_eq!(b.node.shutdown_plan().groups[0].pods[0].grace_seconds, 10.0);
+    let group = &b.node.shutdown_plan().groups[0];
+    assert_eq!((group.shutdown_grace_period_seconds, group.latest_end_seconds), (10.0, Some(20.0)));
+    assert_eq!(group.pods[0].grace_seconds, 20.0, "nobody else needs the time");
 }
 
 #[tokio::test(start_paused = true)]

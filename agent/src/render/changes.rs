@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::status::{pod_state, problems};
-use super::{clean, seconds};
+use super::{clean, group_title, seconds};
 use crate::api::{LockState, Phase, PodStatus, Status};
 
 /// A line for everything that is different in `new`; with no `old`, for everything there is.
@@ -57,10 +57,8 @@ fn shutdown(status: &Status) -> Vec<String> {
     };
     let mut lines = vec![format!("shutdown {phase}")];
     for group in shutdown.groups.iter().filter(|group| group.started) {
-        lines.push(format!(
-            "shutdown {phase} priority {}+ {} of {} ended",
-            group.priority, group.ended, group.pods
-        ));
+        let title = group_title(group.name.as_deref(), group.priority);
+        lines.push(format!("shutdown {phase}: {title}, {} of {} ended", group.ended, group.pods));
     }
     lines
 }

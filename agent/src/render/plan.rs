@@ -31,11 +31,23 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
             say(&by, 2);
         }
     }
+    if let Some(drain) = plan.endpoint_drain_seconds {
+        let drain = seconds(drain);
+        let line = format!(
+            "SIGTERM comes after {drain}; until then pods are not ready, so that load balancers \
+             turn away"
+        );
+        say(&line, 2);
+    }
     for (number, group) in plan.groups.iter().filter(|group| !group.pods.is_empty()).enumerate() {
-        let count = group.pods.len();
-        let pods = if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") };
-        let (priority, most) = (group.priority, seconds(group.shutdown_grace_period_seconds));
-        text.push_str(&format!("\n{}. priority {priority}+: {pods}, at most {most}\n", number + 1));
+        let title = group_title(group.name.as_deref(), group.priority);
+        let pods = match (&group.name, group.pods.len()) {
+            (Some(_), count) => count.to_string(),
+            (None, 1) => "1 pod".to_owned(),
+            (None, count) => format!("{count} pods"),
+        };
+        let (number, time) = (number + 1, group_time(group));
+        text.push_str(&format!("\n{number}. {title}: {pods}, {time}\n"));
         text.push_str(&pod_table(group, view));
     }
     let mut warnings = String::new();
@@ -57,13 +69,18 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
 pub fn groups(groups: &[PlannedGroup]) -> Vec<String> {
     let mut lines = Vec::new();
     for group in groups {
-        let most = seconds(group.shutdown_grace_period_seconds);
-        lines.push(format!("priority {}+ at most {most}", group.priority));
+        let title = group_title(group.name.as_deref(), group.priority);
+        lines.push(format!("{title}: {}", group_time(group)));
         for pod in &group.pods {
             lines.push(format!("  {} {}", clean(&pod.name), seconds(pod.grace_seconds)));
         }
     }
     lines
+}
+
+/// What a group is called: its name, or the priorities in it.
+pub fn group_title(name: Option<&str>, priority: i32) -> String {
+    name.map_or_else(|| format!("priority {priority} and above"), |name| clean(name).into_owned())
 }
 
 /// The reports that are kept, as a table.
@@ -93,6 +110,13 @@ pub fn reports(list: &ReportList, view: &View) -> String {
         ]);
     }
     table.render(view)
+}
+
+fn group_time(group: &PlannedGroup) -> String {
+    match group.latest_end_seconds {
+        Some(end) => format!("gone within {}", seconds(end)),
+        None => format!("at most {}", seconds(group.shutdown_grace_period_seconds)),
+    }
 }
 
 fn pod_table(group: &PlannedGroup, view: &View) -> String {

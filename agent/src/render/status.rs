@@ -1,10 +1,10 @@
 //! `winddown status` on one screen.
 
 use anstyle::Style;
-use winddown_shared::WallTime;
+use winddown_shared::{WAITING_FOR_ROOM, WallTime};
 
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
-use super::{Column, Table, View, age, clean, seconds, wrap};
+use super::{Column, Table, View, age, clean, group_title, seconds, wrap};
 use crate::api::{LockState, Phase, PodState, PodStatus, Status};
 
 pub(super) mod problems;
@@ -30,7 +30,7 @@ pub(super) fn pod_state(pod: &PodStatus) -> String {
     const ORDINARY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
     match pod.state {
         PodState::Terminating => return "Terminating".to_owned(),
-        PodState::Waiting => return "Waiting".to_owned(),
+        PodState::Waiting if pod.reason.is_empty() => return "Waiting".to_owned(),
         _ => {}
     }
     if !pod.reason.is_empty() {
@@ -75,8 +75,13 @@ impl Page<'_> {
         self.labelled("node", &about, None);
         self.lock(status);
         self.shutdown(status);
+        self.notices(status);
         if status.shutdown.phase == Phase::Idle {
             self.labelled("plan", &plan_line(status), None);
+        }
+        if let Some(last) = &status.last_boot {
+            let style = (last.graceful == Some(false)).then_some(WARN);
+            self.labelled("last boot", &clean(&last.text), style);
         }
         let file = match status.config.file.as_str() {
             "" => "built-in defaults, no file".into(),
@@ -144,11 +149,26 @@ impl Page<'_> {
                 (true, false) => "ending".to_owned(),
                 (false, false) => "waits".to_owned(),
             };
-            let line = format!(
-                "priority {}+: {how}, {} of {} ended",
-                group.priority, group.ended, group.pods
-            );
+            let title = group_title(group.name.as_deref(), group.priority);
+            let line = format!("{title}: {how}, {} of {} ended", group.ended, group.pods);
             self.labelled("", &line, None);
+        }
+    }
+
+    /// Who says that the node goes away.
+    fn notices(&mut self, status: &Status) {
+        for notice in &status.notices {
+            let Some(deadline) = notice.deadline else { continue };
+            let ahead = deadline.duration_since(status.time).as_secs();
+            let when = if ahead >= 0 {
+                format!("the node goes away in {}", age(ahead))
+            } else {
+                format!("the node should have gone away {} ago", age(-ahead))
+            };
+            let far = if notice.in_force { "" } else { "; not yet acted on" };
+            let (source, text) = (clean(&notice.source), clean(&notice.text));
+            let style = notice.in_force.then_some(WARN);
+            self.labelled("notice", &format!("{when}{far} ({source}: {text})"), style);
         }
     }
 
@@ -266,8 +286,13 @@ fn plan_line(status: &Status) -> String {
         .iter()
         .filter(|group| group.pods > 0)
         .map(|group| {
-            let pods = if group.pods == 1 { "1 pod" } else { &format!("{} pods", group.pods) };
-            format!("{pods} of priority {}+ in {}", group.priority, seconds(group.seconds))
+            let (pods, time) = (group.pods, seconds(group.seconds));
+            let title = group_title(group.name.as_deref(), group.priority);
+            match group.name {
+                Some(_) => format!("{title} ({pods}) in {time}"),
+                None if pods == 1 => format!("1 pod of {title} in {time}"),
+                None => format!("{pods} pods of {title} in {time}"),
+            }
         })
         .collect();
     if groups.is_empty() {
@@ -280,7 +305,8 @@ fn pod_row(pod: &PodStatus, now: WallTime, wide: bool) -> Vec<(String, Option<St
     let state = pod_state(pod);
     let style = match state.as_str() {
         "Running" | "Completed" => None,
-        "Terminating" | "Terminated" | "Waiting" | "Pending" | "Ended" => Some(WARN),
+        "Terminating" | "Terminated" | "Waiting" | "Pending" | "Ended"
+        | WAITING_FOR_ROOM => Some(WARN),
         _ => Some(BAD),
     };
     let ready = format!("{}/{}", pod.ready_containers, pod.wanted_containers);

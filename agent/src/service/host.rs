@@ -1,13 +1,27 @@
 //! What the agent reads of the host it runs on.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use winddown_machine::{Capacity, Roots};
 use winddown_shared::{WallClock, WallTime};
+use winddown_shutdown::BootClock;
+
+use crate::config::Config;
+use crate::node::Machine;
 
 /// The host's name, as the kernel has it; `localhost` if it has none that can be read.
 pub fn host_name() -> String {
     let name = nix::unistd::gethostname().ok().and_then(|n| n.into_string().ok());
     name.filter(|n| !n.is_empty()).unwrap_or_else(|| "localhost".to_owned())
+}
+
+/// The machine that the pods run on. They write to the file system of the state directory.
+pub(super) fn machine(config: &Config) -> Machine {
+    let roots = Roots::of_host(&config.state_directory);
+    Machine {
+        host_name: host_name().trim().to_ascii_lowercase(),
+        capacity: Box::new(move || Capacity::read(&roots)),
+    }
 }
 
 /// The kernel's boot id; empty where there is none.
@@ -19,6 +33,21 @@ pub(super) fn boot_id() -> String {
 /// The id of a group by its name.
 pub(super) fn group_id(name: &str) -> Option<u32> {
     nix::unistd::Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw())
+}
+
+/// How long the machine has been up, sleep included.
+pub(super) fn uptime() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/uptime").ok()?;
+    let seconds = text.split_whitespace().next()?.parse::<f64>().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// The kernel's time since boot, sleep included.
+pub fn boot_clock() -> BootClock {
+    BootClock::new(|| {
+        let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        std::time::Duration::try_from(since).unwrap_or_default()
+    })
 }
 
 /// The machine's own wall clock: the one place that reads it.

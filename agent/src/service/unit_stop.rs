@@ -27,7 +27,9 @@ pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
     inhibitor: &Arc<I>,
     notifier: &Notifier,
 ) {
-    let announced = inhibitor.state().borrow().preparing;
+    // Also of a notice: then the pods are being ended already.
+    let running = node.progress().borrow().phase == ProgressPhase::Ending;
+    let announced = running || inhibitor.state().borrow().preparing;
     let going_down = announced
         || is_going_down(PATIENCE).await.unwrap_or_else(|error| {
             tracing::debug!(%error, "taken for a restart of the agent");

@@ -13,7 +13,7 @@ use winddown::manifests::DesiredManifests;
 use winddown::node::{Configuration, Identity, Node, NodeParts};
 use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
 use winddown_shared::{LockState, Pod, WallClock, WallTime};
-use winddown_shutdown::Trigger;
+use winddown_shutdown::{BootClock, BootMark, Trigger};
 
 pub(crate) type TestNode = Node<FakeRuntime, FakeInhibitor>;
 
@@ -32,12 +32,22 @@ pub(crate) fn secs(s: u64) -> Duration {
 impl Bed {
     /// A node with 30 s, 10 of them for critical pods, on a login manager that gives 40 s.
     pub(crate) fn new() -> Self {
+        Self::on(tempfile::tempdir().unwrap())
+    }
+
+    /// The same after a boot of which nothing is left but that an agent ran.
+    pub(crate) fn after_a_power_cut() -> Self {
         let state = tempfile::tempdir().unwrap();
+        BootMark::after(None, "the boot before", WallTime::UNIX_EPOCH).store(state.path()).unwrap();
+        Self::on(state)
+    }
+
+    fn on(state: TempDir) -> Self {
         let manifests = watch::Sender::new(Arc::new(DesiredManifests::default()));
         let (runtime, login) = (FakeRuntime::default(), FakeInhibitor::holding(secs(40)));
         let config = Config {
             state_directory: state.path().to_owned(),
-            shutdown: ShutdownPeriods::Total { total: secs(30), critical: secs(10) },
+            shutdown: ShutdownPeriods::Total { total: secs(30), critical: secs(10) }.into(),
             ..Config::default()
         };
         let node = Node::start(NodeParts {
@@ -49,10 +59,14 @@ impl Bed {
             },
             runtime: Arc::new(runtime.clone()),
             inhibitor: Arc::new(login.clone()),
+            board: winddown_notices::Board::new(),
             manifests: manifests.subscribe(),
             identity: Identity { name: "n1".into(), boot_id: "boot".into() },
             trigger: Trigger::LoginManager,
             wall: WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap()),
+            boot_clock: BootClock::new(Duration::default),
+            volatile_directory: None,
+            machine: None,
             runtime_health: |_| Ok(()),
             refused_signals: |_| 3,
         });

@@ -57,7 +57,7 @@ fn parse(python: &str, document: &str) -> Result<String, String> {
 async fn the_parser_of_prometheus_reads_every_family() {
     let test = "the_parser_of_prometheus_reads_every_family";
     let Some(python) = python_or_skip(test) else { return };
-    let bed = Bed::new();
+    let bed = Bed::after_a_power_cut();
     check(python, &bed.scrape());
     let pods = [pod("web", 0, 30), pod("stuck", -5, 30), pod("dns", 2_000_000_000, 30)];
     bed.runtime.stop_takes(pods[1].uid(), secs(100));

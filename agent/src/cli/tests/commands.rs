@@ -7,10 +7,10 @@ use clap::Parser;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::world::{World, run, run_with};
+use super::world::{Sink, World, run, run_with};
 use crate::api::{
-    ConfigView, DrainEvent, DrainRequest, Health, KillAnswer, KillBody, NodeStatus, ReportEntry,
-    ReportList, ShutdownPlan, Status,
+    ConfigView, DrainEvent, DrainRequest, Health, KillAnswer, KillBody, NodeStatus, NoticeBody,
+    PreemptionPlan, ReportEntry, ReportList, ShutdownPlan, Status, WithdrawAnswer,
 };
 use crate::cli::{Cli, Exit, Output, dispatch};
 use crate::control::{AgentApi, ApiError, ControlSocket, Limits, Server};
@@ -75,7 +75,7 @@ fn json_lines_are_planned_one_by_one_and_a_bad_one_does_not_stop_the_rest() {
     std::fs::write(&file, case("one")).unwrap();
     let ran = run(&format!("winddown plan shutdown -f {}", file.display()));
     assert_eq!((ran.exit, ran.err.as_str()), (Exit::Success, ""));
-    assert_eq!(ran.out, "one:\n  priority 0+ at most 20s\n    p 3s\n");
+    assert_eq!(ran.out, "one:\n  priority 0 and above: at most 20s\n    p 3s\n");
 }
 
 #[test]
@@ -105,12 +105,21 @@ fn reports_are_read_from_disk_when_no_agent_answers() {
         reports: vec![entry("r4", "b2"), entry("r3", "b2"), entry("r2", "b1"), entry("r1", "b0")],
         outcome: "forced",
         config_error: false,
+        ..World::default()
     };
     let run = |line: &str| run_with(&format!("winddown {NOBODY} report {line}"), &world);
     assert_eq!(run("").out, "report \"latest\"\n");
     assert_eq!(run("--boot 0").out, "report \"r4\"\n");
     assert_eq!(run("--boot -1").out, "report \"r2\"\n");
     assert_eq!(run("-b -2").out, "report \"r1\"\n");
+    let drain = ReportEntry { trigger: "drain".to_owned(), ..entry("r5", "b3") };
+    let drained = World {
+        reports: [vec![drain], world.reports.clone()].concat(),
+        outcome: "clean",
+        ..World::default()
+    };
+    let ran = run_with(&format!("winddown {NOBODY} report --boot 0"), &drained);
+    assert_eq!(ran.out, "report \"r4\"\n", "a drain is no shutdown");
     let ran = run("--boot -3");
     assert_eq!(ran.exit, Exit::Failure);
     assert!(ran.err.contains("no report of boot -3: only 3 boots left reports"), "{}", ran.err);
@@ -121,6 +130,16 @@ fn reports_are_read_from_disk_when_no_agent_answers() {
         ran.out
     );
     assert_eq!(ran.err, "note: x.json: empty\n");
+    assert_eq!(run("-o svg").out, "<svg id=\"latest\"/>\n");
+    assert_eq!(run("--list -o svg").exit, Exit::Usage);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().display();
+    std::fs::write(file.path(), "{\"id\":\"copied\"}").unwrap();
+    assert_eq!(run(&format!("--file {path}")).out, "report \"copied\"\n");
+    std::fs::write(file.path(), "not json").unwrap();
+    let ran = run(&format!("--file {path}"));
+    assert!(ran.err.starts_with(&format!("error: {path}: is not a report\n")), "{}", ran.err);
+    assert_eq!(run("--file /nonexistent").exit, Exit::Failure);
     assert_eq!(run("").exit, Exit::Success);
     assert_eq!(run("--check").exit, Exit::PodsLeft);
     assert_eq!(run("--id ../../etc/passwd").exit, Exit::Usage);
@@ -217,16 +236,45 @@ fn a_drain_tells_each_group_and_pod_and_ends_with_5_when_sigkill_was_needed() {
         assert_eq!(
             ran.out,
             "2 pods in 1 group, at most 30s\n\
-             priority 0+: 2 pods, at most 20s\n  \
+             priority 0 and above: 2 pods, at most 20s\n  \
              default/a ended in 1.2s\n  \
              default/b\\x1b[2J ended in 20s, SIGKILL was needed\n\
-             priority 0+: all ended in 20s\n\
+             priority 0 and above: all ended in 20s\n\
              2 pods ended in 20s, 1 needed SIGKILL\n"
         );
         assert_eq!(ran.exit, Exit::PodsLeft);
         let ran = run(&format!("winddown {socket} drain -o json"));
         assert_eq!(ran.out.lines().count(), 6);
         assert!(ran.out.starts_with("{\"event\":\"started\","), "{}", ran.out);
+    });
+}
+
+#[test]
+fn a_deadline_and_its_reason_reach_the_agent_and_the_pods_end_is_followed() {
+    with_agent(|socket| {
+        // The line is split at spaces, so the reason's are typed as options are: in one word.
+        let socket = socket.split(' ').next_back().expect("a path");
+        let line = ["winddown", "--socket", socket, "drain", "--deadline", "2m", "--reason"];
+        let cli = Cli::try_parse_from(line.into_iter().chain(["rack moves"])).expect("parsed");
+        let (out, err) = (Sink::default(), Sink::default());
+        let mut output = Output::plain(out.clone(), err);
+        let result = dispatch(&cli, &World::default(), &mut output);
+        assert_eq!(output.finish(result), Exit::PodsLeft);
+        assert!(out.text().starts_with("2 pods in 1 group, at most 30s\n"), "{}", out.text());
+    });
+}
+
+#[test]
+fn a_withdrawal_says_what_keeps_the_node_closed() {
+    with_agent(|socket| {
+        let ran = run(&format!("winddown {socket} drain --withdraw"));
+        assert_eq!(
+            ran.out,
+            "the deadline is withdrawn; still no pod is let in: the node is shutting down\n"
+        );
+        assert_eq!(ran.exit, Exit::Refused);
+        let ran = run(&format!("winddown {socket} drain --withdraw -o json"));
+        assert!(ran.out.starts_with("{\"withdrawn\":true,"), "{}", ran.out);
     });
 }
 
@@ -244,6 +292,10 @@ impl AgentApi for Agent {
 
     fn shutdown_plan(&self) -> ShutdownPlan {
         ShutdownPlan::new(30.0)
+    }
+
+    fn preemption_plan(&self, _: Option<&[u8]>) -> Result<PreemptionPlan, ApiError> {
+        Ok(PreemptionPlan::new("distance"))
     }
 
     async fn kill(&self, namespace: &str, name: &str, _: KillBody) -> Result<KillAnswer, ApiError> {
@@ -271,15 +323,28 @@ impl AgentApi for Agent {
         };
         for event in [
             DrainEvent::Started { groups: 1, pods: 2, seconds: 30.0 },
-            DrainEvent::GroupStarted { priority: 0, pods: 2, seconds: 20.0 },
+            DrainEvent::GroupStarted { priority: 0, name: None, pods: 2, seconds: 20.0 },
             ended("a", 1.2, false),
             ended("b\x1b[2J", 20.0, true),
-            DrainEvent::GroupEnded { priority: 0, took_seconds: 20.0, left: 0 },
+            DrainEvent::GroupEnded { priority: 0, name: None, took_seconds: 20.0, left: 0 },
             DrainEvent::Finished { ended: 2, forced: 1, left: 0, took_seconds: 20.0 },
         ] {
             events.send(event).unwrap();
         }
         Ok(receiver)
+    }
+
+    async fn give_notice(
+        &self,
+        body: NoticeBody,
+    ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
+        assert_eq!((body.in_seconds, body.text.as_str()), (Some(120), "rack moves"));
+        self.drain(DrainRequest::default()).await
+    }
+
+    async fn withdraw_notice(&self) -> WithdrawAnswer {
+        let message = "the node is shutting down".to_owned();
+        WithdrawAnswer { withdrawn: true, opened: false, admission_closed: true, message }
     }
 
     async fn reports(&self) -> Result<ReportList, ApiError> {

@@ -8,9 +8,10 @@ use clap::Parser;
 
 use crate::api::{ConfigView, PlannedGroup, ReportEntry, ReportList, ShutdownPlan};
 use crate::cli::{
-    AgentArgs, Cli, CommandError, DrillArgs, Exit, GlobalArgs, InstallArgs, Offline, Output,
-    ShimArgs, UninstallArgs, dispatch,
+    AgentArgs, Cli, CommandError, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs, Offline,
+    Output, ShimArgs, UninstallArgs, dispatch,
 };
+use crate::doctor::{Diagnosis, Finding};
 
 /// What a command printed and how it ended.
 pub(super) struct Ran {
@@ -58,6 +59,7 @@ pub(super) struct World {
     pub(super) reports: Vec<ReportEntry>,
     pub(super) outcome: &'static str,
     pub(super) config_error: bool,
+    pub(super) findings: Vec<Finding>,
 }
 
 impl Offline for World {
@@ -89,6 +91,10 @@ impl Offline for World {
         _: &mut Output,
     ) -> Result<Exit, CommandError> {
         Ok(Exit::Success)
+    }
+
+    fn diagnose(&self, _: &GlobalArgs, _: &DoctorArgs) -> Result<Diagnosis, CommandError> {
+        Ok(Diagnosis::new("node1", self.findings.clone()))
     }
 
     fn plan(&self, _: &GlobalArgs, _: &Path) -> Result<ShutdownPlan, CommandError> {
@@ -123,6 +129,10 @@ impl Offline for World {
 
     fn report_text(&self, report: &serde_json::Value, _: bool) -> Result<String, CommandError> {
         Ok(format!("report {}\n", report["id"]))
+    }
+
+    fn report_svg(&self, report: &serde_json::Value) -> Result<String, CommandError> {
+        Ok(format!("<svg id={}/>\n", report["id"]))
     }
 
     fn load_config(&self, file: Option<&Path>) -> Result<ConfigView, CommandError> {

@@ -7,7 +7,8 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody,
-    NodeStatus, PodStatus, ReportEntry, ReportList, ShutdownPlan, Status,
+    NodeStatus, NoticeBody, PodStatus, PreemptionCase, PreemptionPlan, ReportEntry, ReportList,
+    ShutdownPlan, Status, WithdrawAnswer,
 };
 use crate::control::{AgentApi, ApiError};
 
@@ -19,6 +20,7 @@ pub(super) struct FakeAgent {
     pub(super) kills: Mutex<Vec<String>>,
     /// Kills of pods named `stuck` are answered when this is notified.
     pub(super) unstick: Notify,
+    pub(super) notice: Mutex<Option<NoticeBody>>,
     pub(super) drains: Mutex<Vec<mpsc::UnboundedSender<DrainEvent>>>,
 }
 
@@ -41,6 +43,7 @@ impl FakeAgent {
             ready: Mutex::default(),
             kills: Mutex::default(),
             unstick: Notify::new(),
+            notice: Mutex::default(),
             drains: Mutex::default(),
         }
     }
@@ -78,6 +81,18 @@ impl AgentApi for FakeAgent {
 
     fn shutdown_plan(&self) -> ShutdownPlan {
         ShutdownPlan::new(40.0)
+    }
+
+    fn preemption_plan(&self, manifest: Option<&[u8]>) -> Result<PreemptionPlan, ApiError> {
+        let mut plan = PreemptionPlan::new("distance");
+        let named = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+        plan.pod = manifest.map(|text| PreemptionCase { pod: named(text), ..Default::default() });
+        match &plan.pod {
+            Some(case) if case.pod.is_empty() => {
+                Err(ApiError::new(ErrorCode::BadRequest, "manifest: the file is empty"))
+            }
+            _ => Ok(plan),
+        }
     }
 
     async fn kill(
@@ -122,6 +137,20 @@ impl AgentApi for FakeAgent {
         let _ = events.send(DrainEvent::Started { groups: 1, pods: 2, seconds });
         drains.push(events);
         Ok(receiver)
+    }
+
+    async fn give_notice(
+        &self,
+        body: NoticeBody,
+    ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
+        let seconds = body.in_seconds.unwrap_or_default();
+        *self.notice.lock().expect("no panic before") = Some(body);
+        self.drain(DrainRequest { timeout_seconds: Some(seconds) }).await
+    }
+
+    async fn withdraw_notice(&self) -> WithdrawAnswer {
+        let withdrawn = self.notice.lock().expect("no panic before").take().is_some();
+        WithdrawAnswer { withdrawn, ..WithdrawAnswer::default() }
     }
 
     async fn reports(&self) -> Result<ReportList, ApiError> {

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fake::FakeAgent;
 use super::{PATIENCE, serve, until};
-use crate::api::{Check, DrainEvent, DrainRequest, ErrorCode, KillBody, Status};
+use crate::api::{Check, DrainEvent, DrainRequest, ErrorCode, KillBody, NoticeBody, Status};
 use crate::control::{ClientError, Limits, Server};
 
 #[tokio::test]
@@ -19,6 +19,21 @@ async fn every_read_is_answered_with_what_the_agent_knows() {
     assert_eq!(client.reports().await.unwrap().reports.len(), 1);
     assert_eq!(client.report("latest").await.unwrap()["outcome"], "clean");
     assert_eq!(client.config().await.unwrap().yaml, "a: 1\n");
+}
+
+#[tokio::test]
+async fn a_preemption_plan_is_for_the_pod_whose_manifest_is_sent_if_one_is() {
+    let running = serve(Limits::default()).await;
+    let client = &running.client;
+    assert_eq!(client.preemption_plan(None).await.unwrap().pod, None);
+    let manifest = b"kind: Pod\nname: \"\"\n".to_vec();
+    let plan = client.preemption_plan(Some(manifest.clone())).await.unwrap();
+    assert_eq!(plan.pod.unwrap().pod.into_bytes(), manifest, "as it was sent, YAML and all");
+    let error = client.preemption_plan(Some(Vec::new())).await.unwrap_err();
+    assert!(matches!(error, ClientError::Agent { status: 400, .. }), "{error:?}");
+    let huge = vec![b'#'; Limits::default().body_bytes + 1];
+    let error = client.preemption_plan(Some(huge)).await.unwrap_err();
+    assert!(matches!(error, ClientError::Agent { status: 400, .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -130,6 +145,29 @@ async fn a_drain_tells_its_progress_line_by_line_and_a_second_one_is_refused() {
     drop(events);
     assert_eq!(lines.next::<DrainEvent>().await.unwrap(), Some(done));
     assert_eq!(lines.next::<DrainEvent>().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_notice_is_given_with_its_progress_and_taken_back() {
+    let running = serve(Limits::default()).await;
+    let body = NoticeBody { in_seconds: Some(90), text: "battery".into(), ..NoticeBody::default() };
+    let mut lines = running.client.give_notice(&body).await.unwrap();
+    let first = lines.next::<DrainEvent>().await.unwrap();
+    assert_eq!(first, Some(DrainEvent::Started { groups: 1, pods: 2, seconds: 90.0 }));
+    assert_eq!(running.agent.notice.lock().unwrap().clone(), Some(body));
+    assert!(running.client.withdraw_notice().await.unwrap().withdrawn);
+    assert!(!running.client.withdraw_notice().await.unwrap().withdrawn);
+
+    let answer = running.get("/v1/notice").await;
+    assert!(answer.starts_with("HTTP/1.1 405") && answer.contains("allow: POST, DELETE"));
+    let body = "{\"when\":\"soon\"}";
+    let request = format!(
+        "POST /v1/notice HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = running.raw(request.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("unknown field"), "{answer}");
+    assert!(running.agent.notice.lock().unwrap().is_none());
 }
 
 #[tokio::test]

@@ -180,6 +180,11 @@ async fn somebody_else_may_not_connect_and_when_let_in_by_hand_may_only_look() {
     assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
     assert!(refused.contains("member of the socket's group"), "{refused}");
     assert!(running.agent.kills.lock().unwrap().is_empty());
+    for request in [GIVE_NOTICE, WITHDRAW] {
+        let refused = ask(request).await;
+        assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    }
+    assert!(running.agent.notice.lock().unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -202,6 +207,8 @@ async fn a_member_of_the_sockets_group_may_change_the_node() {
     task.await.unwrap();
 }
 
+const GIVE_NOTICE: &str = "POST /v1/notice HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n";
+const WITHDRAW: &str = "DELETE /v1/notice HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n";
 const KILL: &str = "POST /v1/pods/default/web-edge-1/kill HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n";
 const LOOK: &str = "GET /v1/status HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n";
 

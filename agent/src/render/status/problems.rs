@@ -55,10 +55,22 @@ pub(super) fn of(status: &Status) -> Vec<Problem> {
 }
 
 fn node(status: &Status, found: &mut Vec<Problem>) {
-    if status.admission_closed && matches!(status.shutdown.phase, Phase::Idle | Phase::Cancelled) {
+    for notice in &status.notices {
+        if let Some(problem) = &notice.problem {
+            let (source, problem) = (clean(&notice.source), clean(problem));
+            found.push(Problem {
+                text: format!("no notice from {source} can be heard: {problem}"),
+                next: "what it said before stays in force; shutdownNotices names the sources"
+                    .to_owned(),
+            });
+        }
+    }
+    let noticed = status.notices.iter().any(|notice| notice.in_force);
+    let idle = matches!(status.shutdown.phase, Phase::Idle | Phase::Cancelled);
+    if status.admission_closed && idle && !noticed {
         found.push(Problem {
             text: "the node was drained: its pods are ended and no new one is let in".to_owned(),
-            next: "`systemctl restart winddown` brings the pods back".to_owned(),
+            next: "`winddown drain --withdraw` brings the pods back".to_owned(),
         });
     }
     let (lock, plan) = (&status.lock, &status.shutdown_plan);

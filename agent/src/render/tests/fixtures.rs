@@ -60,7 +60,7 @@ pub(super) fn fresh() -> Status {
 }
 
 fn group(priority: i32, seconds: f64, pods: usize) -> GroupSummary {
-    GroupSummary { priority, seconds, pods }
+    GroupSummary { priority, name: None, seconds, pods }
 }
 
 /// Five pods that run well.
@@ -156,9 +156,17 @@ pub(super) fn shutting_down() -> Status {
     status.shutdown.since = Some(at("11:59:56"));
     status.shutdown.deadline = Some(at("12:00:36"));
     status.shutdown.groups = vec![
-        GroupProgress { priority: 0, pods: 3, ended: 3, started: true, finished: true },
+        GroupProgress {
+            priority: 0,
+            name: Some("ordinary pods".to_owned()),
+            pods: 3,
+            ended: 3,
+            started: true,
+            finished: true,
+        },
         GroupProgress {
             priority: 2_000_000_000,
+            name: None,
             pods: 2,
             ended: 1,
             started: true,

@@ -1,9 +1,11 @@
 //! `winddown status` as it stands on an 80-column screen, to the letter.
 
 use super::fixtures::{
-    broken_manifests, five_pods, fresh, lock_waiting, shrunk_delay, shutting_down,
+    at, broken_manifests, five_pods, fresh, lock_waiting, shrunk_delay, shutting_down,
 };
-use crate::api::{PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan, Status};
+use crate::api::{
+    LastBootStatus, NoticeStatus, PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan, Status,
+};
 use crate::render::{View, plan, status};
 
 const SCREEN: View = View { width: Some(80), color: false, wide: false };
@@ -43,6 +45,50 @@ fn a_shutdown_under_way_shows_its_groups_and_the_time_left() {
 }
 
 #[test]
+fn how_the_node_went_down_last_is_one_line() {
+    let mut node = fresh();
+    let text = "clean shutdown: 5 pods ended by themselves in 8.2 s (budget 30 s)".to_owned();
+    node.last_boot =
+        Some(LastBootStatus { text, graceful: Some(true), ..LastBootStatus::default() });
+    let shown = status(&node, &View { width: None, ..SCREEN });
+    let line = "last boot  clean shutdown: 5 pods ended by themselves in 8.2 s (budget 30 s)\n";
+    assert!(shown.contains(line), "{shown}");
+}
+
+#[test]
+fn notices_say_when_the_node_goes_away_and_who_says_so() {
+    let notice = |source: &str, seconds: i64, in_force| NoticeStatus {
+        source: source.to_owned(),
+        deadline: Some(at("12:00:00") + jiff::SignedDuration::from_secs(seconds)),
+        text: "battery\u{1b}[31m low".to_owned(),
+        in_force,
+        problem: None,
+    };
+    let mut node = fresh();
+    node.notices = vec![
+        notice("file", 90, true),
+        notice("aws", 7200, false),
+        notice("operator", -30, true),
+        NoticeStatus {
+            source: "gcp".to_owned(),
+            problem: Some("no answer to /x within 5 s".to_owned()),
+            ..NoticeStatus::default()
+        },
+    ];
+    node.admission_closed = true;
+    let shown = status(&node, &View { width: None, ..SCREEN });
+    for line in [
+        "notice     the node goes away in 90s (file: battery\\x1b[31m low)\n",
+        "notice     the node goes away in 120m; not yet acted on (aws: battery\\x1b[31m low)\n",
+        "notice     the node should have gone away 30s ago (operator: battery\\x1b[31m low)\n",
+        "! no notice from gcp can be heard: no answer to /x within 5 s\n",
+    ] {
+        assert!(shown.contains(line), "{line:?} is not in:\n{shown}");
+    }
+    assert!(!shown.contains("was drained"), "{shown}");
+}
+
+#[test]
 fn the_wide_form_is_not_cut_when_it_goes_into_a_file() {
     let view = View { width: None, color: false, wide: true };
     insta::assert_snapshot!("wide", status(&five_pods(), &view));
@@ -59,19 +105,24 @@ fn a_plan_shows_each_pods_grace_beside_its_own_and_why_it_was_shrunk() {
         own_grace_seconds: own,
     };
     let mut shown = ShutdownPlan::new(40.0);
+    shown.endpoint_drain_seconds = Some(2.0);
     shown.shrunk = Some(PlanShrink {
-        available_seconds: 12.0,
+        available_seconds: 14.0,
         set_by: Some("/etc/systemd/logind.conf.d/zzz-site.conf".to_owned()),
     });
     shown.groups = vec![
         PlannedGroup {
             priority: 0,
+            name: Some("ordinary pods".to_owned()),
             shutdown_grace_period_seconds: 9.0,
+            latest_end_seconds: Some(11.0),
             pods: vec![pod("web-edge-1", 0, 9.0, Some(30.0)), pod("worker-edge-1", 100, 5.0, None)],
         },
         PlannedGroup {
             priority: 2_000_000_000,
+            name: None,
             shutdown_grace_period_seconds: 3.0,
+            latest_end_seconds: Some(14.0),
             pods: vec![pod("log-shipper-edge-1", 2_000_001_000, 3.0, Some(10.0))],
         },
     ];

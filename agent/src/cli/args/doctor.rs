@@ -1,0 +1,33 @@
+//! What can be typed behind `doctor`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::TextFormat;
+
+/// Looks whether this node's pods would be ended in order at a shutdown.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown doctor
+  winddown doctor -o json | jq -r '.findings[] | .severity + \" \" + .id'
+  winddown doctor --root /mnt/image    # an image: files only
+
+Exit codes: 0 all well, 7 warnings, 8 problems. What this user may not see is
+said and changes no exit code; root sees everything.")]
+pub struct DoctorArgs {
+    /// Look at the machine or image below this directory; only files, unless it is /
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    /// Form of the answer: text, or json, a stable interface
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub output: TextFormat,
+}

@@ -1,0 +1,117 @@
+//! From what was seen to what it means. Pure.
+
+mod containers;
+mod node;
+mod shutdown;
+mod unit;
+
+use std::time::Duration;
+
+use super::facts::{Fact, Facts, Unseen};
+use super::finding::{Area, Finding, Severity};
+
+/// The agent's unit.
+const UNIT: &str = "winddown.service";
+
+/// A check before it has an outcome.
+#[derive(Clone, Copy, Debug)]
+struct Check {
+    id: &'static str,
+    area: Area,
+    why: &'static str,
+}
+
+/// A check: none when it does not apply to this node.
+type Run = fn(&Facts) -> Option<Finding>;
+
+/// In the order in which they are shown among findings of one severity.
+const CHECKS: [Run; 21] = [
+    shutdown::agent,
+    shutdown::periods,
+    shutdown::lock,
+    shutdown::logind,
+    shutdown::delay,
+    shutdown::paths,
+    unit::unit,
+    unit::boot,
+    unit::order,
+    unit::stop_time,
+    unit::crash,
+    containers::runtime,
+    containers::scopes,
+    containers::kubelet,
+    containers::out_of_memory,
+    node::config,
+    node::manifests,
+    node::state,
+    node::socket,
+    node::clock,
+    shutdown::last,
+];
+
+/// Judges what was seen: one finding for each check that applies.
+pub fn findings(facts: &Facts) -> Vec<Finding> {
+    CHECKS.iter().filter_map(|check| check(facts)).collect()
+}
+
+impl Check {
+    const fn new(id: &'static str, area: Area, why: &'static str) -> Self {
+        Self { id, area, why }
+    }
+
+    fn found(self, severity: Severity, title: impl Into<String>) -> Finding {
+        Finding {
+            id: self.id,
+            area: self.area,
+            severity,
+            title: title.into(),
+            evidence: Vec::new(),
+            fix: Vec::new(),
+            why: self.why,
+        }
+    }
+
+    fn ok(self, title: impl Into<String>) -> Finding {
+        self.found(Severity::Ok, title)
+    }
+
+    fn info(self, title: impl Into<String>) -> Finding {
+        self.found(Severity::Info, title)
+    }
+
+    fn warning(self, title: impl Into<String>) -> Finding {
+        self.found(Severity::Warning, title)
+    }
+
+    fn problem(self, title: impl Into<String>) -> Finding {
+        self.found(Severity::Problem, title)
+    }
+
+    /// What is said when `fact` was not seen: `what` names it. None where only files are looked at.
+    fn unseen<T>(self, what: &str, fact: &Fact<T>) -> Option<Finding> {
+        let Fact::Unseen(kind, why) = fact else { return None };
+        match kind {
+            Unseen::NotLive => None,
+            Unseen::Denied => Some(
+                self.info(format!("{what} could not be seen by this user"))
+                    .saw(why)
+                    .fix("sudo winddown doctor"),
+            ),
+            Unseen::Absent | Unseen::Silent | Unseen::Failed => {
+                Some(self.info(format!("{what} could not be seen")).saw(why))
+            }
+        }
+    }
+}
+
+fn span(duration: Duration) -> String {
+    if duration > Duration::from_secs(100 * 365 * 24 * 3600) {
+        return "no limit".to_owned();
+    }
+    crate::render::seconds(duration.as_secs_f64())
+}
+
+/// Whole seconds, rounded up.
+fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
+}

@@ -1,0 +1,229 @@
+//! What runs containers, and who else ends them.
+
+use winddown_systemd::inspect::LockView;
+
+use super::{Check, UNIT};
+use crate::config::RuntimeKind;
+use crate::doctor::facts::{Fact, Facts, KubeletConfig, Unseen};
+use crate::doctor::finding::{Area, Finding};
+
+/// What is started to make memory by killing processes.
+const KILLERS: [&str; 4] = ["systemd-oomd", "earlyoom", "nohang", "oomd"];
+
+/// What runs containers can be reached.
+pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "runtime",
+        Area::Containers,
+        "pods are ended through the runtime; one that is away cannot end them in time",
+    );
+    let config = &facts.config.config;
+    let endpoint = &config.container_runtime_endpoint;
+    if config.runtime == RuntimeKind::Cri
+        && let Fact::Unseen(kind, why) = &facts.endpoint
+    {
+        let start = match facts.runtime_units().first() {
+            Some(unit) => format!("systemctl start {unit}"),
+            None => {
+                format!("start what listens at {endpoint}, or correct containerRuntimeEndpoint")
+            }
+        };
+        match kind {
+            Unseen::Absent | Unseen::Failed => {
+                let title = "the container runtime cannot be reached";
+                return Some(CHECK.problem(title).saw(format!("{endpoint}: {why}")).fix(start));
+            }
+            Unseen::Silent => {
+                let title = "the container runtime does not take connections";
+                let restart = start.replacen("start", "restart", 1);
+                return Some(CHECK.problem(title).saw(format!("{endpoint}: {why}")).fix(restart));
+            }
+            Unseen::Denied | Unseen::NotLive => {}
+        }
+    }
+    let status = match &facts.agent {
+        Fact::Known(status) => status,
+        Fact::Unseen(Unseen::Denied, _) => {
+            return CHECK.unseen("the runtime's health", &facts.agent);
+        }
+        // Said by another check.
+        Fact::Unseen(..) => return None,
+    };
+    let (name, message) = (&status.runtime.name, &status.runtime.message);
+    Some(if status.runtime.healthy {
+        CHECK.ok(format!("the runtime ({name}) answers")).saw(message)
+    } else if message.contains("NetworkReady is false") {
+        CHECK
+            .warning(format!(
+                "the runtime ({name}) has no pod network: pods can be ended, few started"
+            ))
+            .saw(message)
+    } else {
+        CHECK
+            .problem(format!("the runtime ({name}) is not well"))
+            .saw(message)
+            .fix("journalctl -u winddown -e")
+    })
+}
+
+/// Containers' scopes stop after the agent.
+pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "scopes",
+        Area::Containers,
+        "systemd stops scopes that are not ordered together with the agent, all at once",
+    );
+    let config = &facts.config.config;
+    if config.runtime == RuntimeKind::Process {
+        return Some(CHECK.ok("pods are processes of the unit: there are no scopes to order"));
+    }
+    let crio = config.container_runtime_endpoint.contains("crio");
+    let prefix = if crio { "crio-" } else { "cri-containerd-" };
+    let install = facts.install("--runtime cri");
+    let reload = "systemctl daemon-reload";
+    if let Some(scopes) = facts.scopes.known().filter(|scopes| scopes.count > 0) {
+        let count = match scopes.count {
+            1 => "1 container is a scope".to_owned(),
+            count => format!("{count} containers are scopes"),
+        };
+        let loose = scopes.seen.iter().find(|s| !s.before.iter().any(|unit| unit == UNIT));
+        return Some(match loose {
+            None => CHECK.ok("containers' scopes stop after the agent").saw(count),
+            Some(scope) => CHECK
+                .problem("containers' scopes stop at the same moment as the agent")
+                .saw(count)
+                .saw(format!("{}: Before= lacks {UNIT}", scope.name))
+                .fix(install)
+                .fix(reload),
+        });
+    }
+    let installed = match &facts.installed {
+        Fact::Known(installed) => installed,
+        Fact::Unseen(..) => return CHECK.unseen("the scopes' drop-ins", &facts.installed),
+    };
+    let file = format!("/etc/systemd/system/{prefix}.scope.d/50-winddown.conf");
+    if !installed.ordered_scopes.contains(&prefix) {
+        return Some(
+            CHECK
+                .warning("containers that systemd holds would stop at the same moment as the agent")
+                .saw(format!("{file} is not there"))
+                .fix(install),
+        );
+    }
+    let running = facts.agent.known().is_some_and(|status| !status.pods.is_empty());
+    let none = facts.scopes.known().is_some_and(|scopes| scopes.count == 0);
+    Some(if running && none {
+        CHECK.ok("containers are no scopes (cgroupfs driver): there is nothing to order")
+    } else {
+        CHECK.ok("containers' scopes would stop after the agent").saw(file)
+    })
+}
+
+/// No kubelet ends pods at the same time.
+pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "kubelet",
+        Area::Containers,
+        "two agents that end pods at one shutdown share the time and upset each other's order",
+    );
+    let lock = facts.login.known().and_then(|login| {
+        login.locks.iter().find(|lock| lock.who == "kubelet" && lock.delays_shutdown())
+    });
+    let process = facts.processes.known().into_iter().flatten().find(|p| is_kubelet(&p.name));
+    let config = facts.kubelet.known().and_then(Option::as_ref);
+    let enabled = config.filter(|config| !config.enabled.is_empty());
+    let seen = |finding: Finding| {
+        let process = process.map(|p| format!("process {}: {}", p.pid, p.name));
+        let config = config.map(said_by).unwrap_or_default();
+        finding
+            .saw(process.unwrap_or_default())
+            .saw(lock.map(listed).unwrap_or_default())
+            .saw(config)
+    };
+    let active = lock.is_some() || (process.is_some() && enabled.is_some());
+    Some(if active && facts.config.config.runtime == RuntimeKind::Cri {
+        switch_off(
+            facts,
+            seen(CHECK.problem("a kubelet on this node ends pods at a shutdown as well")),
+            enabled,
+        )
+    } else if active {
+        switch_off(
+            facts,
+            seen(CHECK.warning("a kubelet on this node ends its own pods at the same time")),
+            enabled,
+        )
+    } else if enabled.is_some() {
+        switch_off(
+            facts,
+            seen(CHECK.warning("a kubelet is configured to end pods at a shutdown once it runs")),
+            enabled,
+        )
+    } else if process.is_some() {
+        seen(CHECK.info("a kubelet runs here, without a graceful shutdown of its own"))
+    } else if let Some(config) = config.filter(|config| !config.problem.is_empty()) {
+        CHECK.info("a kubelet's configuration could not be read").saw(said_by(config))
+    } else {
+        match &facts.processes {
+            Fact::Unseen(Unseen::Denied | Unseen::Failed | Unseen::Silent, _) => {
+                return CHECK.unseen("whether a kubelet runs", &facts.processes);
+            }
+            _ => CHECK.ok("no kubelet ends pods on this node"),
+        }
+    })
+}
+
+/// Who else kills processes.
+pub(super) fn out_of_memory(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "oom",
+        Area::Containers,
+        "what kills processes when memory runs out gives them no grace and knows no order",
+    );
+    let processes = match &facts.processes {
+        Fact::Known(processes) => processes,
+        Fact::Unseen(..) => return CHECK.unseen("other processes", &facts.processes),
+    };
+    let killers: Vec<String> = processes
+        .iter()
+        .filter(|process| KILLERS.contains(&process.name.as_str()))
+        .map(|process| format!("process {}: {}", process.pid, process.name))
+        .collect();
+    Some(if killers.is_empty() {
+        CHECK.ok("only the kernel kills when memory runs out")
+    } else {
+        CHECK.info("another program kills processes when memory runs out").saw_all(&killers)
+    })
+}
+
+fn is_kubelet(name: &str) -> bool {
+    matches!(name, "kubelet" | "kubelite" | "k3s" | "k3s-server" | "k3s-agent")
+}
+
+fn listed(lock: &LockView) -> String {
+    format!("logind lists: {} {} {}, process {}", lock.who, lock.mode, lock.what, lock.pid)
+}
+
+fn said_by(config: &KubeletConfig) -> String {
+    let said = if config.problem.is_empty() { &config.enabled } else { &config.problem };
+    if said.is_empty() {
+        return format!("{}: no shutdownGracePeriod", config.place);
+    }
+    format!("{}: {said}", config.place)
+}
+
+fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -> Finding {
+    let edit = match config {
+        None => "set shutdownGracePeriod: 0s in the kubelet's configuration".to_owned(),
+        Some(config) => {
+            let file = facts.below_root(&config.file);
+            if config.by_priority {
+                format!("remove shutdownGracePeriodByPodPriority from {file}")
+            } else {
+                format!("sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {file}")
+            }
+        }
+    };
+    let finding = finding.fix(edit);
+    if facts.live { finding.fix("systemctl restart kubelet") } else { finding }
+}

@@ -1,0 +1,226 @@
+//! Looks at the node. Every look is bounded: what hangs becomes a fact, not a wait.
+
+mod bus;
+mod files;
+mod kubelet;
+mod processes;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use winddown_shared::{WallClock, error_chain};
+use winddown_systemd::{Bus, drop_in};
+
+use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, Unseen};
+use crate::api::Status;
+use crate::cli::DEFAULT_SOCKET;
+use crate::config::RuntimeKind;
+use crate::control::{Client, ClientError};
+use crate::node::policy_of;
+use crate::service;
+
+/// Where and how to look.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// What stands for `/`.
+    pub root: PathBuf,
+    /// `root` is that of the running machine. Otherwise only files are looked at.
+    pub live: bool,
+    /// The configuration file that was named, as it is; none takes the usual one below `root`.
+    pub config: Option<PathBuf>,
+    /// The control socket that was named; the usual one stands for the configured one.
+    pub socket: PathBuf,
+    /// The bus of the machine.
+    pub bus: Bus,
+    /// How long each look may take. Looks are taken at the same time, after the configuration.
+    pub patience: Duration,
+    /// The clock.
+    pub wall: WallClock,
+}
+
+/// Looks at everything. Takes at most about twice [`Place::patience`], whatever hangs.
+///
+/// Cancel-safe; a file that is being written to the state directory is then removed later.
+pub async fn collect(place: &Place) -> Facts {
+    let asked = place.clone();
+    let config =
+        blocking(place.patience, "the configuration", move || Fact::Known(files::config(&asked)));
+    let config = match config.await {
+        Fact::Known(config) => config,
+        Fact::Unseen(kind, why) => unread_config(place, kind, why),
+    };
+    let policy = policy_of(&config.config.shutdown);
+    let rooted = config.config.clone().rooted(&place.root);
+    let socket = match &place.socket {
+        usual if usual == Path::new(DEFAULT_SOCKET) => rooted.control_socket.clone(),
+        named => named.clone(),
+    };
+    let look = Look { place, state: rooted.state_directory.clone(), socket: socket.clone() };
+    let (
+        agent,
+        bus,
+        endpoint,
+        setting,
+        installed,
+        processes,
+        kubelet,
+        state,
+        file,
+        newest,
+        commands,
+        last,
+    ) = tokio::join!(
+        agent(place, &socket),
+        bus::look(place),
+        endpoint(place, config.config.runtime, &rooted.container_runtime_endpoint),
+        look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
+        look.disk("the installed files", |place, _, _| Fact::Known(files::installed(&place.root))),
+        look.live_disk("the processes", |place, _, _| processes::interesting(&place.root)),
+        look.disk("the kubelet's configuration", |place, _, _| {
+            Fact::Known(kubelet::config(&place.root, place.live))
+        }),
+        look.live_disk("the state directory", |_, state, _| files::state(state)),
+        look.live_disk("the control socket", |_, _, socket| files::socket(socket)),
+        look.live_disk("time stamps", |_, state, _| Fact::Known(files::newest(state))),
+        look.disk("the shutdown commands", |place, _, _| {
+            Fact::Known(files::commands(&place.root))
+        }),
+        look.disk("the reports", |_, state, _| files::last_report(state)),
+    );
+    let clock = Clock {
+        now: place.wall.now(),
+        synchronised: bus.synchronised,
+        newest: newest.known().cloned().flatten(),
+    };
+    let node = match &agent {
+        Fact::Known(status) => status.node.name.clone(),
+        Fact::Unseen(..) if !place.live => place.root.display().to_string(),
+        Fact::Unseen(..) => config.config.node_name_or(&service::host_name()),
+    };
+    Facts {
+        live: place.live,
+        root: place.root.clone(),
+        node,
+        wanted: policy.delay_wanted(),
+        budget: policy.requested(),
+        config,
+        agent,
+        login: bus.login,
+        setting,
+        system: bus.system,
+        service: bus.service,
+        scopes: bus.scopes,
+        installed,
+        endpoint,
+        processes,
+        kubelet,
+        state,
+        socket: file,
+        clock,
+        last,
+        commands,
+    }
+}
+
+/// What the looks at the disk need.
+struct Look<'a> {
+    place: &'a Place,
+    state: PathBuf,
+    socket: PathBuf,
+}
+
+impl Look<'_> {
+    async fn disk<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        look: impl FnOnce(&Place, &Path, &Path) -> Fact<T> + Send + 'static,
+    ) -> Fact<T> {
+        let (place, state, socket) = (self.place.clone(), self.state.clone(), self.socket.clone());
+        blocking(self.place.patience, what, move || look(&place, &state, &socket)).await
+    }
+
+    async fn live_disk<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        look: impl FnOnce(&Place, &Path, &Path) -> Fact<T> + Send + 'static,
+    ) -> Fact<T> {
+        if self.place.live { self.disk(what, look).await } else { Fact::not_live() }
+    }
+}
+
+/// A fact from an error of the file system.
+fn unseen<T>(error: &std::io::Error, what: &Path) -> Fact<T> {
+    Fact::Unseen(kind(error), format!("{}: {error}", what.display()))
+}
+
+fn kind(error: &std::io::Error) -> Unseen {
+    use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
+    match error.kind() {
+        NotFound | NotADirectory | ConnectionRefused => Unseen::Absent,
+        PermissionDenied => Unseen::Denied,
+        _ => Unseen::Failed,
+    }
+}
+
+/// Looks on a thread that may hang for as long as a dead disk does.
+async fn blocking<T: Send + 'static>(
+    patience: Duration,
+    what: &str,
+    look: impl FnOnce() -> Fact<T> + Send + 'static,
+) -> Fact<T> {
+    match tokio::time::timeout(patience, tokio::task::spawn_blocking(look)).await {
+        Ok(Ok(fact)) => fact,
+        Ok(Err(error)) => Fact::Unseen(Unseen::Failed, format!("{what}: {error}")),
+        Err(_) => silent(what, patience),
+    }
+}
+
+fn silent<T>(what: &str, patience: Duration) -> Fact<T> {
+    Fact::Unseen(Unseen::Silent, format!("{what}: nothing within {patience:?}"))
+}
+
+fn unread_config(place: &Place, kind: Unseen, why: String) -> ConfigFact {
+    ConfigFact {
+        file: files::config_path(place).1,
+        read: ConfigRead::Unread(kind, why),
+        config: crate::config::Config::default(),
+        changed: None,
+    }
+}
+
+async fn agent(place: &Place, socket: &Path) -> Fact<Status> {
+    let client = Client::new(socket);
+    let error = match tokio::time::timeout(place.patience, client.status()).await {
+        Ok(Ok(status)) => return Fact::Known(status),
+        Ok(Err(error)) => error,
+        Err(_) => return silent(&socket.display().to_string(), place.patience),
+    };
+    let kind = match &error {
+        _ if !place.live => Unseen::NotLive,
+        ClientError::Missing { .. } | ClientError::NotListening { .. } => Unseen::Absent,
+        ClientError::Denied { .. } => Unseen::Denied,
+        ClientError::Silent { .. } | ClientError::Closed { .. } => Unseen::Silent,
+        _ => Unseen::Failed,
+    };
+    Fact::Unseen(kind, error_chain(&error))
+}
+
+/// Whether the container runtime's socket takes connections.
+async fn endpoint(place: &Place, runtime: RuntimeKind, endpoint: &str) -> Fact<()> {
+    if !place.live || runtime == RuntimeKind::Process {
+        return Fact::not_live();
+    }
+    let path = Path::new(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
+    match tokio::time::timeout(place.patience, UnixStream::connect(path)).await {
+        Ok(Ok(_)) => Fact::Known(()),
+        Ok(Err(error)) => match error.kind() {
+            // A full queue: somebody has it and takes nobody in.
+            std::io::ErrorKind::WouldBlock => {
+                Fact::Unseen(Unseen::Silent, "its queue of connections is full".to_owned())
+            }
+            _ => Fact::Unseen(kind(&error), error.to_string()),
+        },
+        Err(_) => silent(endpoint, place.patience),
+    }
+}

@@ -1,0 +1,63 @@
+//! Processes of interest, from `/proc`. Blocks.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+
+use super::unseen;
+use crate::doctor::facts::{Fact, Process};
+
+/// Kubelets and those that contain one, and what kills processes when memory runs out.
+const OF_INTEREST: [&str; 9] = [
+    "kubelet",
+    "kubelite",
+    "k3s",
+    "k3s-server",
+    "k3s-agent",
+    "systemd-oomd",
+    "earlyoom",
+    "nohang",
+    "oomd",
+];
+/// More are of no use to anybody.
+const MOST: usize = 32;
+/// A command line is read up to this many bytes.
+const LONGEST: u64 = 64 * 1024;
+
+/// The processes of interest that run.
+pub(super) fn interesting(root: &Path) -> Fact<Vec<Process>> {
+    let proc = root.join("proc");
+    let entries = match fs::read_dir(&proc) {
+        Ok(entries) => entries,
+        Err(error) => return unseen(&error, &proc),
+    };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // It may have ended since.
+        let Ok(name) = fs::read_to_string(entry.path().join("comm")) else { continue };
+        let name = name.trim_end();
+        if OF_INTEREST.contains(&name) && found.len() < MOST {
+            found.push(Process { pid, name: name.to_owned() });
+        }
+    }
+    found.sort_by_key(|process| process.pid);
+    Fact::Known(found)
+}
+
+/// The arguments of a process, without its own name; none when it is gone or may not be seen.
+pub(super) fn arguments(root: &Path, pid: u32) -> Vec<String> {
+    let mut bytes = Vec::new();
+    let Ok(file) = File::open(root.join(format!("proc/{pid}/cmdline"))) else { return Vec::new() };
+    if file.take(LONGEST).read_to_end(&mut bytes).is_err() {
+        return Vec::new();
+    }
+    bytes
+        .split(|&byte| byte == 0)
+        .skip(1)
+        .filter(|word| !word.is_empty())
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
+}

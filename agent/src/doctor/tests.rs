@@ -1,0 +1,171 @@
+mod checks;
+mod collecting;
+mod hostile;
+mod text;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use winddown_shared::WallTime;
+use winddown_systemd::drop_in::Setting;
+use winddown_systemd::inspect::{LockView, LoginView, ScopeView, ServiceView, SystemView};
+
+use super::*;
+use crate::api::{LockState, NodeStatus, Status};
+use crate::config::{Config, RuntimeKind};
+
+fn now() -> WallTime {
+    "2026-11-20T07:00:00Z".parse().unwrap()
+}
+
+/// A node on which everything is as it should be, with a container runtime.
+fn healthy() -> Facts {
+    let config = Config { runtime: RuntimeKind::Cri, ..Config::default() };
+    Facts {
+        live: true,
+        root: "/".into(),
+        node: "node1".to_owned(),
+        config: ConfigFact {
+            file: "/etc/winddown/config.yaml".into(),
+            read: ConfigRead::Valid(Vec::new()),
+            config,
+            changed: None,
+        },
+        wanted: secs(32),
+        budget: secs(30),
+        agent: Fact::Known(status()),
+        login: Fact::Known(LoginView {
+            delay: secs(37),
+            preparing: false,
+            locks: vec![lock("NetworkManager"), lock("winddown")],
+        }),
+        setting: set("/etc/systemd/logind.conf.d/zz-winddown.conf", 37),
+        system: Fact::Known(SystemView {
+            version: "252.39-1~deb12u1".to_owned(),
+            state: "running".to_owned(),
+        }),
+        service: Fact::Known(service()),
+        scopes: Fact::Known(Scopes { count: 1, seen: vec![scope(&["winddown.service"])] }),
+        installed: Fact::Known(Installed {
+            unit: true,
+            enabled: true,
+            ordered_scopes: vec!["cri-containerd-", "crio-"],
+        }),
+        endpoint: Fact::Known(()),
+        processes: Fact::Known(Vec::new()),
+        kubelet: Fact::Known(None),
+        state: Fact::Known(StateDirectory {
+            path: "/var/lib/winddown".into(),
+            unwritable: None,
+            free_bytes: 10 << 30,
+            free_inodes: Some(1_000_000),
+        }),
+        socket: Fact::Known(SocketFile {
+            path: "/run/winddown/winddown.sock".into(),
+            mode: 0o660,
+            uid: 0,
+            group: "root".to_owned(),
+            directory_mode: 0o755,
+        }),
+        clock: Clock { now: now(), synchronised: Fact::Known(true), newest: None },
+        last: Fact::Known(None),
+        commands: Fact::Known(vec![Command {
+            path: "/usr/sbin/reboot".into(),
+            leads_to: "/usr/bin/systemctl".into(),
+        }]),
+    }
+}
+
+fn status() -> Status {
+    let node = NodeStatus {
+        name: "node1".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: 612,
+        uptime_seconds: 7200,
+        ..NodeStatus::default()
+    };
+    let mut status = Status::new(now(), node);
+    status.lock.state = LockState::Held;
+    status.lock.wanted_seconds = 32.0;
+    status.shutdown_plan.enabled = true;
+    status.runtime.name = "cri".to_owned();
+    status.runtime.healthy = true;
+    status
+}
+
+fn service() -> ServiceView {
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect();
+    ServiceView {
+        load_state: "loaded".to_owned(),
+        active_state: "active".to_owned(),
+        sub_state: "running".to_owned(),
+        unit_file_state: "enabled".to_owned(),
+        after: words("dbus.service systemd-logind.service containerd.service basic.target"),
+        timeout_stop: secs(90),
+        watchdog: secs(30),
+        fd_store_max: 16,
+        fd_store: 1,
+        kill_mode: "mixed".to_owned(),
+        restart: "always".to_owned(),
+        ..ServiceView::default()
+    }
+}
+
+fn lock(who: &str) -> LockView {
+    LockView {
+        what: "sleep:shutdown".to_owned(),
+        who: who.to_owned(),
+        why: String::new(),
+        mode: "delay".to_owned(),
+        uid: 0,
+        pid: 612,
+    }
+}
+
+fn scope(before: &[&str]) -> ScopeView {
+    ScopeView {
+        name: "cri-containerd-0123.scope".to_owned(),
+        before: before.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn set(file: &str, seconds: u64) -> Fact<Option<Setting>> {
+    Fact::Known(Some(Setting { file: file.into(), value: secs(seconds) }))
+}
+
+fn unseen<T>(kind: Unseen) -> Fact<T> {
+    Fact::Unseen(kind, "as was said".to_owned())
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn kubelet(enabled: &str) -> Fact<Option<KubeletConfig>> {
+    Fact::Known(Some(KubeletConfig {
+        place: "/var/lib/kubelet/config.yaml:12".to_owned(),
+        file: "/var/lib/kubelet/config.yaml".to_owned(),
+        enabled: enabled.to_owned(),
+        by_priority: false,
+        problem: String::new(),
+    }))
+}
+
+fn process(name: &str) -> Fact<Vec<Process>> {
+    Fact::Known(vec![Process { pid: 77, name: name.to_owned() }])
+}
+
+fn known<T>(fact: &mut Fact<T>) -> &mut T {
+    match fact {
+        Fact::Known(seen) => seen,
+        Fact::Unseen(..) => panic!("the healthy node has it"),
+    }
+}
+
+fn finding(facts: &Facts, id: &str) -> Option<Finding> {
+    findings(facts).into_iter().find(|finding| finding.id == id)
+}
+
+fn path(path: &str) -> PathBuf {
+    PathBuf::from(path)
+}

@@ -1,0 +1,100 @@
+//! Each check both ways: the healthy node is well, and each thing that can be wrong is found.
+
+mod containers;
+mod node;
+mod shutdown;
+mod unit;
+
+use super::Severity::{Info, Ok as Well, Problem, Warning};
+use super::*;
+
+#[test]
+fn a_healthy_node_has_no_finding_but_well() {
+    let found = findings(&healthy());
+    for finding in &found {
+        assert_eq!(finding.severity, Well, "{finding:?}");
+        assert_eq!(finding.fix, Vec::<String>::new(), "{finding:?}");
+    }
+    assert_eq!(found.len(), 21);
+    let mut ids: Vec<_> = found.iter().map(|finding| finding.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), found.len(), "an id names one check");
+}
+
+/// What is wrong, with what is done to the healthy node, which check finds it, how bad it is, what
+/// its evidence has, and a command that mends it.
+type Case = (&'static str, fn(&mut Facts), &'static str, Severity, &'static str, &'static str);
+
+fn check(cases: &[Case]) {
+    for (what, break_it, id, severity, evidence, fix) in cases {
+        let mut facts = healthy();
+        break_it(&mut facts);
+        let found = finding(&facts, id).unwrap_or_else(|| panic!("{what}: no finding {id}"));
+        assert_eq!(found.severity, *severity, "{what}: {found:?}");
+        let seen = found.evidence.join("\n");
+        assert!(seen.contains(evidence), "{what}: {found:?}");
+        assert!(fix.is_empty() || found.fix.iter().any(|f| f.contains(fix)), "{what}: {found:?}");
+        assert!(!found.why.is_empty() && !found.title.is_empty(), "{what}");
+        let elsewhere = findings(&facts).into_iter().filter(|f| f.severity >= Warning);
+        let others: Vec<_> = elsewhere.filter(|f| f.id != *id).map(|f| f.id).collect();
+        assert_eq!(others, Vec::<&str>::new(), "{what}: one fault, one finding");
+    }
+}
+
+#[test]
+fn what_may_not_be_seen_is_said_and_is_no_fault() {
+    let mut facts = healthy();
+    facts.agent = unseen(Unseen::Denied);
+    facts.state = unseen(Unseen::Denied);
+    facts.last = unseen(Unseen::Denied);
+    facts.endpoint = unseen(Unseen::Denied);
+    facts.config.read = ConfigRead::Unread(Unseen::Denied, "no".to_owned());
+    let found = findings(&facts);
+    for id in ["agent", "state", "last-shutdown", "runtime", "config"] {
+        let finding = found.iter().find(|finding| finding.id == id).unwrap();
+        assert_eq!(finding.severity, Info, "{finding:?}");
+        assert_eq!(finding.fix, ["sudo winddown doctor"], "{finding:?}");
+    }
+    assert_eq!(found.iter().map(|finding| finding.severity).max(), Some(Info));
+    let lock = found.iter().find(|finding| finding.id == "lock").unwrap();
+    assert_eq!(lock.severity, Well, "logind's list is for everybody: {lock:?}");
+}
+
+#[test]
+fn of_an_image_only_the_files_are_judged() {
+    let mut facts = image();
+    let ids: Vec<_> = findings(&facts).iter().map(|finding| finding.id).collect();
+    assert_eq!(
+        ids,
+        ["periods", "delay", "unit", "boot", "scopes", "kubelet", "config", "last-shutdown"]
+    );
+    assert!(findings(&facts).iter().all(|finding| finding.severity == Well));
+    known(&mut facts.installed).enabled = false;
+    assert_eq!(finding(&facts, "boot").unwrap().severity, Warning);
+    known(&mut facts.installed).unit = false;
+    assert_eq!(finding(&facts, "unit").unwrap().severity, Problem);
+    facts.setting = set("/usr/lib/systemd/logind.conf.d/zzz.conf", 10);
+    let delay = finding(&facts, "delay").unwrap();
+    assert_eq!(delay.severity, Warning);
+    assert_eq!(delay.fix, ["ln -s /dev/null /image/etc/systemd/logind.conf.d/zzz.conf"]);
+    assert_eq!(finding(&facts, "unit").unwrap().fix, ["winddown install --root /image"]);
+}
+
+fn image() -> Facts {
+    Facts {
+        live: false,
+        root: "/image".into(),
+        agent: Fact::not_live(),
+        login: Fact::not_live(),
+        system: Fact::not_live(),
+        service: Fact::not_live(),
+        scopes: Fact::not_live(),
+        endpoint: Fact::not_live(),
+        processes: Fact::not_live(),
+        state: Fact::not_live(),
+        socket: Fact::not_live(),
+        clock: Clock { now: now(), synchronised: Fact::not_live(), newest: None },
+        ..healthy()
+    }
+}

@@ -1,0 +1,119 @@
+//! What runs containers, and who else ends them.
+
+use super::super::*;
+use super::Severity::{Info, Ok as Well, Problem, Warning};
+use super::check;
+use crate::api::PodStatus;
+
+#[test]
+fn what_is_wrong_with_containers_is_found() {
+    check(&[
+        (
+            "no socket",
+            |f| f.endpoint = unseen(Unseen::Absent),
+            "runtime",
+            Problem,
+            "as was said",
+            "systemctl start containerd.service",
+        ),
+        (
+            "hung socket",
+            |f| f.endpoint = unseen(Unseen::Silent),
+            "runtime",
+            Problem,
+            "as was said",
+            "systemctl restart containerd.service",
+        ),
+        (
+            "no network",
+            |f| {
+                known(&mut f.agent).runtime.healthy = false;
+                known(&mut f.agent).runtime.message =
+                    "has no network: NetworkReady is false".into();
+            },
+            "runtime",
+            Warning,
+            "NetworkReady",
+            "",
+        ),
+        (
+            "unwell",
+            |f| {
+                known(&mut f.agent).runtime.healthy = false;
+                known(&mut f.agent).runtime.message = "it hangs".into();
+            },
+            "runtime",
+            Problem,
+            "it hangs",
+            "journalctl",
+        ),
+        (
+            "loose scopes",
+            |f| known(&mut f.scopes).seen.push(scope(&["shutdown.target"])),
+            "scopes",
+            Problem,
+            "Before= lacks winddown.service",
+            "winddown install --runtime cri",
+        ),
+        (
+            "no drop-ins",
+            |f| {
+                f.scopes = Fact::Known(Scopes::default());
+                known(&mut f.installed).ordered_scopes.clear();
+            },
+            "scopes",
+            Warning,
+            "cri-containerd-.scope.d/50-winddown.conf is not there",
+            "winddown install --runtime cri",
+        ),
+        (
+            "kubelet holds a lock",
+            |f| known(&mut f.login).locks.push(lock("kubelet")),
+            "kubelet",
+            Problem,
+            "kubelet delay",
+            "systemctl restart kubelet",
+        ),
+        (
+            "kubelet runs with it",
+            |f| {
+                f.processes = process("kubelet");
+                f.kubelet = kubelet("shutdownGracePeriod: 30s");
+            },
+            "kubelet",
+            Problem,
+            "/var/lib/kubelet/config.yaml:12: shutdownGracePeriod: 30s",
+            "sed -i -E",
+        ),
+        (
+            "kubelet would",
+            |f| f.kubelet = kubelet("shutdownGracePeriod: 30s"),
+            "kubelet",
+            Warning,
+            "config.yaml:12",
+            "sed -i -E",
+        ),
+        (
+            "kubelet without",
+            |f| {
+                f.processes = process("kubelet");
+                f.kubelet = kubelet("");
+            },
+            "kubelet",
+            Info,
+            "no shutdownGracePeriod",
+            "",
+        ),
+        ("oomd", |f| f.processes = process("systemd-oomd"), "oom", Info, "process 77", ""),
+    ]);
+}
+
+#[test]
+fn containers_of_cgroupfs_need_no_order() {
+    let mut facts = healthy();
+    facts.scopes = Fact::Known(Scopes::default());
+    known(&mut facts.agent).pods.push(PodStatus::default());
+    let found = finding(&facts, "scopes").unwrap();
+    assert_eq!(found.severity, Well);
+    assert!(found.title.contains("cgroupfs"), "{found:?}");
+}

@@ -1,0 +1,137 @@
+//! The configuration, the disk, the clock.
+
+use super::super::*;
+use super::Severity::{Info, Problem, Warning};
+use super::check;
+use crate::api::ManifestProblem;
+
+#[test]
+fn what_is_wrong_with_the_node_is_found() {
+    check(&[
+        (
+            "wrong config",
+            |f| f.config.read = ConfigRead::Invalid(vec!["config.yaml:3: no".into()]),
+            "config",
+            Problem,
+            "config.yaml:3",
+            "winddown config check",
+        ),
+        (
+            "no config",
+            |f| f.config.read = ConfigRead::Defaults,
+            "config",
+            Info,
+            "is not there",
+            "winddown config default",
+        ),
+        (
+            "remarks",
+            |f| f.config.read = ConfigRead::Valid(vec!["x is not used".into()]),
+            "config",
+            Info,
+            "x is not used",
+            "",
+        ),
+        (
+            "hung disk",
+            |f| f.config.read = ConfigRead::Unread(Unseen::Silent, "hm".into()),
+            "config",
+            Problem,
+            "hm",
+            "",
+        ),
+        (
+            "changed since",
+            |f| {
+                known(&mut f.agent).config.loaded_at = Some(now());
+                f.config.changed = Some("2026-11-20T07:00:05Z".parse().unwrap());
+            },
+            "config",
+            Info,
+            "read 2026-11-20T07:00:00Z",
+            "systemctl reload winddown",
+        ),
+        (
+            "wrong manifest",
+            |f| {
+                known(&mut f.agent).manifests.problems.push(ManifestProblem {
+                    file: "web.yaml".into(),
+                    line: Some(3),
+                    field: "spec".into(),
+                    message: "missing".into(),
+                    ..ManifestProblem::default()
+                });
+            },
+            "manifests",
+            Warning,
+            "web.yaml:3: spec: missing",
+            "",
+        ),
+        (
+            "read-only",
+            |f| known(&mut f.state).unwritable = Some("Read-only".into()),
+            "state",
+            Problem,
+            "Read-only",
+            "df -h /var/lib/winddown",
+        ),
+        (
+            "full",
+            |f| known(&mut f.state).free_bytes = 1 << 20,
+            "state",
+            Warning,
+            "1.0 MiB free",
+            "df -h",
+        ),
+        (
+            "no inodes",
+            |f| known(&mut f.state).free_inodes = Some(3),
+            "state",
+            Warning,
+            "3 inodes",
+            "df -i",
+        ),
+        ("hung state", |f| f.state = unseen(Unseen::Silent), "state", Problem, "as was said", ""),
+        ("state gone", |f| f.state = unseen(Unseen::Absent), "state", Problem, "as was said", ""),
+        (
+            "open socket",
+            |f| known(&mut f.socket).mode = 0o666,
+            "socket",
+            Problem,
+            "mode 0666",
+            "chmod 0660 /run/winddown/winddown.sock",
+        ),
+        (
+            "open directory",
+            |f| known(&mut f.socket).directory_mode = 0o777,
+            "socket",
+            Problem,
+            "/run/winddown: mode 0777",
+            "chmod 0755 /run/winddown",
+        ),
+        (
+            "other group",
+            |f| f.config.config.control_socket_group = Some("winddown".into()),
+            "socket",
+            Warning,
+            "group root",
+            "systemctl restart winddown",
+        ),
+        (
+            "clock behind",
+            |f| f.clock.newest = Some((path("/x"), "2026-11-21T07:00:00Z".parse().unwrap())),
+            "clock",
+            Warning,
+            "/x is of 2026-11-21",
+            "timedatectl",
+        ),
+        (
+            "not synchronised",
+            |f| f.clock.synchronised = Fact::Known(false),
+            "clock",
+            Info,
+            "now 2026",
+            "timedatectl set-ntp true",
+        ),
+    ]);
+}

@@ -1,0 +1,216 @@
+//! The agent, its lock, and the ways down.
+
+use super::super::*;
+use super::Severity::{Info, Ok as Well, Problem, Warning};
+use super::check;
+use crate::api::{Phase, ReportEntry};
+
+#[test]
+fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
+    check(&[
+        (
+            "held, not listed",
+            |f| known(&mut f.login).locks.clear(),
+            "lock",
+            Problem,
+            "lists 0 locks",
+            "systemctl restart winddown",
+        ),
+        (
+            "a lock of sleep only",
+            |f| known(&mut f.login).locks[1].what = "sleep".into(),
+            "lock",
+            Problem,
+            "none of them winddown's",
+            "restart",
+        ),
+        (
+            "a block lock",
+            |f| known(&mut f.login).locks[1].mode = "block".into(),
+            "lock",
+            Problem,
+            "",
+            "restart",
+        ),
+        (
+            "a shutdown under way",
+            |f| known(&mut f.agent).shutdown.phase = Phase::Running,
+            "lock",
+            Info,
+            "phase running",
+            "",
+        ),
+        ("hung agent", |f| f.agent = unseen(Unseen::Failed), "agent", Warning, "as was said", ""),
+        (
+            "other version",
+            |f| known(&mut f.agent).node.version = "0.0.1".into(),
+            "agent",
+            Info,
+            "0.0.1",
+            "systemctl restart winddown",
+        ),
+        (
+            "switched off",
+            |f| known(&mut f.agent).shutdown_plan.enabled = false,
+            "periods",
+            Warning,
+            "shutdownGracePeriod",
+            "systemctl reload winddown",
+        ),
+        (
+            "logind answers with an error",
+            |f| f.login = unseen(Unseen::Failed),
+            "logind",
+            Warning,
+            "as was said",
+            "systemctl restart systemd-logind",
+        ),
+        (
+            "logind hangs",
+            |f| f.login = unseen(Unseen::Silent),
+            "logind",
+            Problem,
+            "as was said",
+            "systemctl restart systemd-logind",
+        ),
+        (
+            "no logind",
+            |f| f.login = unseen(Unseen::Absent),
+            "logind",
+            Problem,
+            "as was said",
+            "systemctl unmask",
+        ),
+        (
+            "not all were ended",
+            |f| f.last = last("left"),
+            "last-shutdown",
+            Info,
+            "left, 3 pods",
+            "winddown report --id x",
+        ),
+    ]);
+}
+
+#[test]
+fn an_agent_that_is_gone_leaves_its_lock_with_systemd() {
+    let mut facts = healthy();
+    facts.agent = unseen(Unseen::Absent);
+    assert_eq!(finding(&facts, "agent").unwrap().severity, Problem);
+    let lock = finding(&facts, "lock").unwrap();
+    assert_eq!(lock.severity, Warning, "{lock:?}");
+    facts.agent = unseen(Unseen::Silent);
+    assert_eq!(finding(&facts, "agent").unwrap().severity, Problem);
+}
+
+#[test]
+fn without_logind_the_agents_own_word_counts() {
+    for kind in [Unseen::Absent, Unseen::Silent, Unseen::Failed] {
+        let mut facts = healthy();
+        facts.login = unseen(kind);
+        assert_eq!(finding(&facts, "lock").unwrap().severity, Info, "{kind:?}");
+        known(&mut facts.agent).lock.state = crate::api::LockState::Waiting;
+        known(&mut facts.agent).lock.why = Some("logind left the bus".to_owned());
+        let lock = finding(&facts, "lock").unwrap();
+        assert_eq!(lock.severity, Problem, "{kind:?}");
+        assert!(lock.evidence[0].contains("logind left the bus"), "{lock:?}");
+    }
+}
+
+#[test]
+fn a_delay_that_is_too_short_names_the_file_and_the_command() {
+    check(&[
+        (
+            "vendor's drop-in",
+            |f| {
+                f.setting = set("/usr/lib/systemd/logind.conf.d/zzz.conf", 10);
+                known(&mut f.login).delay = secs(10);
+            },
+            "delay",
+            Warning,
+            "/usr/lib/systemd/logind.conf.d/zzz.conf: InhibitDelayMaxSec=10s",
+            "ln -s /dev/null /etc/systemd/logind.conf.d/zzz.conf",
+        ),
+        (
+            "administrator's drop-in",
+            |f| {
+                f.setting = set("/etc/systemd/logind.conf.d/zzz.conf", 10);
+                known(&mut f.login).delay = secs(10);
+            },
+            "delay",
+            Warning,
+            "sorts after",
+            "InhibitDelayMaxSec=32/' /etc/systemd/logind.conf.d/zzz.conf",
+        ),
+        (
+            "not read again",
+            |f| known(&mut f.login).delay = secs(5),
+            "delay",
+            Warning,
+            "has not read",
+            "systemctl kill -s HUP systemd-logind",
+        ),
+        (
+            "nobody sets it",
+            |f| {
+                f.setting = Fact::Known(None);
+                known(&mut f.login).delay = secs(5);
+            },
+            "delay",
+            Warning,
+            "no file sets",
+            "winddown install",
+        ),
+        (
+            "ours is short",
+            |f| {
+                f.setting = set("/etc/systemd/logind.conf.d/zz-winddown.conf", 12);
+                known(&mut f.login).delay = secs(12);
+            },
+            "delay",
+            Warning,
+            "zz-winddown.conf",
+            "winddown install",
+        ),
+    ]);
+    let mut facts = healthy();
+    known(&mut facts.login).delay = winddown_systemd::drop_in::INFINITY;
+    assert_eq!(finding(&facts, "delay").unwrap().title, "logind waits no limit, 32s are wanted");
+}
+
+#[test]
+fn ways_down_that_go_around_logind_are_told() {
+    check(&[
+        (
+            "systemd 249",
+            |f| known(&mut f.system).version = "249.11".into(),
+            "paths",
+            Info,
+            "systemd#22058",
+            "",
+        ),
+        (
+            "busybox",
+            |f| known(&mut f.commands)[0].leads_to = path("/bin/busybox"),
+            "paths",
+            Info,
+            "/usr/sbin/reboot is /bin/busybox",
+            "",
+        ),
+    ]);
+    let mut facts = healthy();
+    known(&mut facts.system).version = "255.4-1ubuntu8".to_owned();
+    let seen = finding(&facts, "paths").unwrap();
+    assert_eq!(seen.severity, Well);
+    assert!(seen.evidence.iter().any(|line| line.contains("soft-reboot")), "{seen:?}");
+    assert!(seen.evidence.iter().any(|line| line.contains("reboot -f")), "{seen:?}");
+}
+
+fn last(outcome: &str) -> Fact<Option<ReportEntry>> {
+    Fact::Known(Some(ReportEntry {
+        id: "x".to_owned(),
+        outcome: outcome.to_owned(),
+        pods: 3,
+        ..ReportEntry::default()
+    }))
+}

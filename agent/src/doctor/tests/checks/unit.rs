@@ -1,0 +1,165 @@
+//! The systemd unit.
+
+use super::super::*;
+use super::Severity::{Ok as Well, Problem, Warning};
+use super::check;
+
+#[test]
+fn what_is_wrong_with_the_unit_is_found() {
+    check(&[
+        (
+            "not installed",
+            |f| known(&mut f.service).load_state = "not-found".into(),
+            "unit",
+            Problem,
+            "",
+            "winddown install",
+        ),
+        (
+            "masked",
+            |f| known(&mut f.service).load_state = "masked".into(),
+            "unit",
+            Problem,
+            "",
+            "systemctl unmask winddown",
+        ),
+        (
+            "broken",
+            |f| known(&mut f.service).load_state = "bad-setting".into(),
+            "unit",
+            Problem,
+            "",
+            "systemd-analyze verify",
+        ),
+        (
+            "failed",
+            |f| known(&mut f.service).active_state = "failed".into(),
+            "unit",
+            Problem,
+            "failed",
+            "journalctl -u winddown -e",
+        ),
+        (
+            "runs by hand",
+            |f| known(&mut f.service).active_state = "inactive".into(),
+            "unit",
+            Warning,
+            "inactive",
+            "systemctl start winddown",
+        ),
+        (
+            "starting",
+            |f| known(&mut f.service).active_state = "activating".into(),
+            "unit",
+            Warning,
+            "activating",
+            "",
+        ),
+        (
+            "edited",
+            |f| known(&mut f.service).need_daemon_reload = true,
+            "unit",
+            Warning,
+            "",
+            "systemctl daemon-reload",
+        ),
+        ("no systemd", |f| f.service = unseen(Unseen::Absent), "unit", Problem, "as was said", ""),
+        ("systemd hangs", |f| f.service = unseen(Unseen::Silent), "unit", Problem, "", ""),
+        (
+            "disabled",
+            |f| known(&mut f.service).unit_file_state = "disabled".into(),
+            "boot",
+            Warning,
+            "disabled",
+            "systemctl enable winddown",
+        ),
+        (
+            "short stop",
+            |f| known(&mut f.service).timeout_stop = secs(20),
+            "stop-time",
+            Warning,
+            "TimeoutStopSec=20s",
+            "winddown install",
+        ),
+        (
+            "no fd store",
+            |f| known(&mut f.service).fd_store_max = 0,
+            "crash",
+            Warning,
+            "FileDescriptorStoreMax=0",
+            "winddown install",
+        ),
+        (
+            "no restart",
+            |f| known(&mut f.service).restart = "no".into(),
+            "crash",
+            Warning,
+            "Restart=no",
+            "winddown install",
+        ),
+        (
+            "no watchdog",
+            |f| known(&mut f.service).watchdog = secs(0),
+            "crash",
+            Warning,
+            "WatchdogSec=0",
+            "winddown install",
+        ),
+    ]);
+}
+
+#[test]
+fn the_order_is_that_of_the_runtime_in_use() {
+    check(&[
+        (
+            "no logind",
+            |f| known(&mut f.service).after.retain(|u| u != "systemd-logind.service"),
+            "order",
+            Problem,
+            "After= lacks systemd-logind.service",
+            "After=systemd-logind.service",
+        ),
+        (
+            "no bus",
+            |f| known(&mut f.service).after.retain(|u| u != "dbus.service"),
+            "order",
+            Problem,
+            "dbus.service",
+            "systemctl",
+        ),
+        (
+            "no runtime",
+            |f| known(&mut f.service).after.retain(|u| u != "containerd.service"),
+            "order",
+            Problem,
+            "containerd.service",
+            "daemon-reload",
+        ),
+        (
+            "k3s",
+            |f| {
+                f.config.config.container_runtime_endpoint =
+                    "unix:///run/k3s/containerd/containerd.sock".into();
+            },
+            "order",
+            Problem,
+            "k3s.service",
+            "After=k3s.service",
+        ),
+    ]);
+    for instead in ["dbus-broker.service", "dbus.socket"] {
+        let mut facts = healthy();
+        known(&mut facts.service).after[0] = instead.to_owned();
+        assert_eq!(finding(&facts, "order").unwrap().severity, Well, "{instead}");
+    }
+    let mut facts = healthy();
+    facts.config.config.runtime = RuntimeKind::Process;
+    known(&mut facts.service).after.retain(|unit| unit != "containerd.service");
+    known(&mut facts.service).kill_mode = "process".to_owned();
+    let worst = findings(&facts).into_iter().map(|found| found.severity).max();
+    assert_eq!(worst, Some(Well), "the process runtime needs no containerd");
+    known(&mut facts.service).kill_mode = "mixed".to_owned();
+    let crash = finding(&facts, "crash").unwrap();
+    assert_eq!(crash.severity, Problem, "{crash:?}");
+    assert!(crash.fix[0].contains("--runtime process"), "{crash:?}");
+}

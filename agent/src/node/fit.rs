@@ -1,0 +1,233 @@
+//! What pods have to fit into, and how room is made in it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use winddown_machine::{Allotment, Capacity, ReadError, StandAlone, Threshold};
+use winddown_preemption::Strategy;
+use winddown_shared::{
+    Admission, Allocatable, Inhibitor, NodeFit, NodeSource, NodeView, Quantity, ResourceName,
+    Runtime, VictimLock, error_chain,
+};
+use winddown_shutdown::AdmissionGate;
+
+use super::Node;
+use super::room::CurrentStrategy;
+use crate::config::Config;
+
+/// A machine that could not be read is read again after this long, then twice as long, …
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
+/// … up to this.
+const READ_MOST: Duration = Duration::from_secs(30);
+
+/// The machine that the pods run on.
+pub struct Machine {
+    /// The host's name: a label of the node.
+    pub host_name: String,
+    /// Reads what it has. Asked at the start and whenever the configuration is read again.
+    pub capacity: Box<dyn Fn() -> Result<Capacity, ReadError> + Send + Sync>,
+}
+
+/// What pods have to fit into. Clones are one.
+#[derive(Clone)]
+pub(super) struct Fit(Arc<Inner>);
+
+struct Inner {
+    /// None in a rehearsal, which lets in whatever there is.
+    machine: Option<Machine>,
+    name: Arc<str>,
+    found: watch::Sender<Option<Arc<Found>>>,
+    /// What was read last, for when it cannot be read again.
+    capacity: Mutex<Option<Capacity>>,
+    strategy: watch::Sender<Strategy>,
+    victim_lock: VictimLock,
+}
+
+/// The node as it was last found.
+#[derive(Debug, PartialEq)]
+pub(super) struct Found {
+    /// What it has of everything.
+    pub(super) whole: Allocatable,
+    /// The node as admission sees it: less is allocatable.
+    pub(super) view: Arc<NodeView>,
+}
+
+// === impl Machine ===
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Machine").field("host_name", &self.host_name).finish_non_exhaustive()
+    }
+}
+
+// === impl Fit ===
+
+impl Fit {
+    /// Reads the machine once. Without one, everything fits.
+    pub(super) fn new(machine: Option<Machine>, name: &str, config: &Config) -> Self {
+        let fit = Self(Arc::new(Inner {
+            machine,
+            name: name.into(),
+            found: watch::Sender::new(None),
+            capacity: Mutex::new(None),
+            strategy: watch::Sender::new(config.preemption_strategy),
+            victim_lock: VictimLock::new(),
+        }));
+        fit.follow(config);
+        fit
+    }
+
+    /// Reads the machine again and keeps from the pods what `config` says.
+    pub(super) fn follow(&self, config: &Config) {
+        self.0.strategy.send_if_modified(|now| {
+            std::mem::replace(now, config.preemption_strategy) != config.preemption_strategy
+        });
+        let Some(machine) = &self.0.machine else { return };
+        let Some(capacity) = self.read(machine) else { return };
+        let allotment = allotment_of(config);
+        let node = StandAlone {
+            name: Arc::clone(&self.0.name),
+            host_name: machine.host_name.clone(),
+            labels: config.node_labels.clone(),
+        };
+        let found = Arc::new(Found {
+            whole: allotment.capacity(&capacity),
+            view: Arc::new(node.view(allotment.allocatable(&capacity))),
+        });
+        self.0.found.send_if_modified(|now| {
+            let changed = now.as_ref() != Some(&found);
+            if changed {
+                *now = Some(found);
+            }
+            changed
+        });
+    }
+
+    /// What the machine has now, or had when it could last be read.
+    fn read(&self, machine: &Machine) -> Option<Capacity> {
+        let mut last = self.0.capacity.lock().unwrap_or_else(PoisonError::into_inner);
+        match (machine.capacity)() {
+            Ok(capacity) => *last = Some(capacity),
+            Err(error) => {
+                let then = match *last {
+                    Some(_) => "going by what it had before",
+                    None => "no pod is let in until it can",
+                };
+                tracing::warn!("what this machine has cannot be read, {then}: {}", error_chain(&error));
+            }
+        }
+        last.clone()
+    }
+
+    /// The node as it was last found; none before that, and in a rehearsal.
+    pub(super) fn found(&self) -> Option<Arc<Found>> {
+        self.0.found.borrow().clone()
+    }
+
+    /// How victims are chosen now.
+    pub(super) fn strategy(&self) -> Strategy {
+        *self.0.strategy.borrow()
+    }
+
+    /// Held by whoever chooses pods to end.
+    pub(super) fn victim_lock(&self) -> VictimLock {
+        self.0.victim_lock.clone()
+    }
+
+    /// Who may start: not while the node shuts down, and only what fits.
+    pub(super) fn admission(&self, gate: &AdmissionGate) -> Admission {
+        let admission = Admission::default().then(gate.clone());
+        match self.0.machine {
+            Some(_) => {
+                let room = CurrentStrategy::new(self.0.strategy.subscribe());
+                admission.then(NodeFit::new(self.clone()).with_preemption(room))
+            }
+            None => admission,
+        }
+    }
+
+    /// Whether pods cannot be judged because the machine could not be read.
+    fn is_unknown(&self) -> bool {
+        self.0.machine.is_some() && self.0.found.borrow().is_none()
+    }
+}
+
+impl NodeSource for Fit {
+    fn node(&self) -> Option<Arc<NodeView>> {
+        Some(Arc::clone(&self.0.found.borrow().as_ref()?.view))
+    }
+}
+
+impl<R: Runtime, I: Inhibitor> Node<R, I> {
+    /// Reads the machine until it can be read.
+    pub(super) async fn read_machine(self) {
+        let mut wait = READ_AGAIN;
+        while self.0.fit.is_unknown() {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.0.stop.cancelled() => return,
+            }
+            wait = (wait * 2).min(READ_MOST);
+            self.0.fit.follow(&self.configuration().config);
+        }
+    }
+
+    /// Whether no pod can be let in. Says so again when there is more room, or other room, than
+    /// before: pods that were refused are asked again then.
+    pub(super) fn admission_closed(&self) -> watch::Receiver<bool> {
+        let (gate, fit) = (self.0.gate.clone(), self.0.fit.clone());
+        let closed = move || gate.is_shut() || fit.is_unknown();
+        let mut opened = self.0.gate.changes();
+        let mut found = self.0.fit.0.found.subscribe();
+        let (tx, rx) = watch::channel(closed());
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    changed = opened.changed() => if changed.is_err() { return },
+                    changed = found.changed() => if changed.is_err() { return },
+                    () = tx.closed() => return,
+                }
+                tx.send_replace(closed());
+            }
+        });
+        rx
+    }
+}
+
+/// What the configuration keeps from the pods and adds to the machine. Its quantities were checked
+/// when it was read.
+fn allotment_of(config: &Config) -> Allotment {
+    let mut reserved = amounts(&config.system_reserved);
+    for (name, amount) in amounts(&config.kube_reserved) {
+        let sum = reserved.entry(name).or_default();
+        *sum = sum.saturating_add(amount);
+    }
+    let threshold = |signal: &str| {
+        let text = config.eviction.hard.get(signal);
+        text.and_then(|text| text.parse().ok()).unwrap_or(Threshold::Off)
+    };
+    Allotment {
+        reserved,
+        memory_available: threshold("memory.available"),
+        nodefs_available: threshold("nodefs.available"),
+        max_pods: i64::from(config.max_pods),
+        extended: amounts(&config.extended_resources),
+    }
+}
+
+fn amounts(quantities: &BTreeMap<String, String>) -> BTreeMap<ResourceName, i64> {
+    let amount = |(name, text): (&String, &String)| {
+        let name = ResourceName::from(&**name);
+        let quantity = text.parse::<Quantity>().unwrap_or(Quantity::ZERO);
+        let amount = match name {
+            ResourceName::Cpu => quantity.milli_value(),
+            _ => quantity.value(),
+        };
+        (name, amount)
+    };
+    quantities.iter().map(amount).collect()
+}

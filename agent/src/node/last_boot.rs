@@ -1,0 +1,131 @@
+//! How the node went down before this boot: found at the start, told once, shown ever after.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_shared::{Event, Inhibitor, Runtime, WallTime};
+use winddown_shutdown::{
+    BootMark, Evidence, LastBoot, RecordPlace, ReportStore, RunRecord, StoreError, last_boot,
+};
+
+use super::{Node, chain};
+use crate::api::LastBootStatus;
+
+#[cfg(test)]
+mod tests;
+
+/// How long the end of the agent waits for the disk.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What was found at the start.
+#[derive(Clone, Debug)]
+pub(super) struct LookBack {
+    last: LastBoot,
+    is_news: bool,
+}
+
+impl LookBack {
+    /// Nothing is known, and nothing is to be told: for rehearsals.
+    pub(super) fn nothing() -> Self {
+        Self { last: LastBoot::Unknown, is_news: false }
+    }
+
+    /// Looks at what earlier agents left in `state`, keeps the report that a machine in a hurry did
+    /// not wait for, and leaves the mark of this start. Blocks on the disk; what cannot be read or
+    /// written is logged and counts as not there.
+    pub(super) fn new(
+        state: &Path,
+        reports: &ReportStore,
+        records: &[Arc<dyn RecordPlace>],
+        boot_id: &str,
+        now: WallTime,
+    ) -> Self {
+        if boot_id.is_empty() {
+            return Self::nothing();
+        }
+        let mark = or_none(BootMark::load(state));
+        let previous = mark.as_ref().and_then(|mark| mark.previous_boot(boot_id));
+        let report = match &previous {
+            Some(previous) => reports.shutdown_of_boot(&previous.boot_id),
+            None => reports.shutdown_before(boot_id),
+        };
+        let first = mark.as_ref().is_none_or(|mark| mark.boot_id != boot_id);
+        let evidence = Evidence {
+            boot_id: boot_id.to_owned(),
+            mark: mark.clone(),
+            report: or_none(report),
+            same_boot: if first { None } else { or_none(reports.shutdown_of_boot(boot_id)) },
+            record: newest_of_other_boots(records, boot_id),
+        };
+        let last = last_boot(evidence);
+        if let LastBoot::Recorded(report) = &last {
+            or_none(reports.write(report).map(Some));
+        }
+        let ours = BootMark::after(mark.as_ref(), boot_id, now);
+        or_none(ours.store(state).map(Some));
+        let again = last.report().is_some_and(|report| report.boot_id == boot_id);
+        Self { last, is_news: first || again }
+    }
+
+    /// What is to be told of it now, if anything.
+    pub(super) fn event(&self) -> Option<Event> {
+        let text = self.last.describe().filter(|_| self.is_news)?;
+        Some(Event::LastBoot { graceful: self.last.graceful(), text: text.into() })
+    }
+
+    /// Whether every pod could end by itself; none when that is not known.
+    pub(super) fn graceful(&self) -> Option<bool> {
+        self.last.graceful()
+    }
+
+    /// What `status` shows of it.
+    pub(super) fn status(&self) -> Option<LastBootStatus> {
+        let report = self.last.report();
+        Some(LastBootStatus {
+            text: self.last.describe()?,
+            graceful: self.last.graceful(),
+            boot_id: match &self.last {
+                LastBoot::Unseen { boot_id, .. } => boot_id.clone(),
+                _ => report.map(|report| report.boot_id.clone()).unwrap_or_default(),
+            },
+            report: report.map(winddown_shutdown::ShutdownReport::id),
+            took_seconds: report.map(|report| report.took.as_secs_f64()),
+        })
+    }
+}
+
+impl<R: Runtime, I: Inhibitor> Node<R, I> {
+    /// Notes that the agent was stopped as it should be. Waits a second for the disk at most.
+    pub(super) async fn note_stop(&self) {
+        let Some(state) = self.0.marked.clone() else { return };
+        let (boot_id, now) = (self.0.identity.boot_id.clone(), self.0.wall.now());
+        let write = tokio::task::spawn_blocking(move || note_stop(&state, &boot_id, now));
+        if tokio::time::timeout(PATIENCE, write).await.is_err() {
+            tracing::warn!("the disk does not answer: the agent's stop is not noted");
+        }
+    }
+}
+
+fn note_stop(state: &Path, boot_id: &str, now: WallTime) {
+    let mark = or_none(BootMark::load(state)).filter(|mark| mark.boot_id == boot_id);
+    if let Some(mark) = mark {
+        or_none(BootMark { stopped_at: Some(now), ..mark }.store(state).map(Some));
+    }
+}
+
+/// The newest run that an agent of another boot left.
+fn newest_of_other_boots(records: &[Arc<dyn RecordPlace>], boot_id: &str) -> Option<RunRecord> {
+    // One that cannot be read was logged when the runs of this boot were looked for.
+    let found = records.iter().filter_map(|place| place.read().ok().flatten());
+    found
+        .filter(|record| record.report.boot_id != boot_id)
+        .max_by_key(|record| (record.report.started_at, record.sequence))
+}
+
+fn or_none<T>(result: Result<Option<T>, StoreError>) -> Option<T> {
+    result.unwrap_or_else(|error| {
+        tracing::warn!("how the node went down last may not be known: {}", chain(&error));
+        None
+    })
+}

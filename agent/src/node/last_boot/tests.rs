@@ -1,0 +1,126 @@
+use std::sync::Arc;
+
+use winddown_shared::{Event, WallTime};
+use winddown_shutdown::{Outcome, RecordFile, RecordPlace, ReportStore, RunRecord, ShutdownReport};
+
+use super::{LookBack, note_stop};
+
+/// A state directory, and the machine around it.
+struct Machine {
+    state: tempfile::TempDir,
+    reports: ReportStore,
+}
+
+fn at(minute: u32) -> WallTime {
+    format!("2026-11-20T03:{minute:02}:00Z").parse().unwrap()
+}
+
+fn report(boot: &str, minute: u32, outcome: &str) -> ShutdownReport {
+    let at = at(minute);
+    serde_json::from_value(serde_json::json!({
+        "apiVersion": "winddown.dev/v1alpha1", "kind": "ShutdownReport", "version": 1,
+        "trigger": "loginManager", "bootId": boot, "startedAt": at, "endedAt": at,
+        "tookSeconds": 1.5, "outcome": outcome,
+        "budget": { "requestedSeconds": 30.0, "podsSeconds": 30.0, "reserveSeconds": 2.0 },
+        "groups": [{
+            "priority": 0, "configuredSeconds": 20.0, "allowedSeconds": 20.0,
+            "latestEndSeconds": 30.0, "startedMs": 0, "pods": [{
+                "namespace": "default", "name": "web", "uid": "u", "graceSeconds": 20.0,
+                "askedMs": 0, "end": if outcome == "clean" { "exited" } else { "ending" },
+            }],
+        }],
+    }))
+    .unwrap()
+}
+
+impl Machine {
+    fn new() -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let reports = ReportStore::new(state.path().join("reports"));
+        Self { state, reports }
+    }
+
+    fn agent_starts(&self, boot: &str, minute: u32) -> LookBack {
+        let place = Arc::new(RecordFile::in_directory(self.state.path())) as Arc<dyn RecordPlace>;
+        LookBack::new(self.state.path(), &self.reports, &[place], boot, at(minute))
+    }
+
+    fn leave_record(&self, boot: &str, minute: u32) {
+        let record: RunRecord = serde_json::from_value(serde_json::json!({
+            "version": 1, "sequence": 2, "phase": "ending", "startedBootMs": 1000,
+            "report": report(boot, minute, "interrupted"),
+        }))
+        .unwrap();
+        RecordFile::in_directory(self.state.path()).write(&record).unwrap();
+    }
+}
+
+fn told(back: &LookBack) -> Option<(Option<bool>, String)> {
+    match back.event()? {
+        Event::LastBoot { graceful, text } => Some((graceful, text.to_string())),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn it_is_told_once_in_a_boot_and_shown_ever_after() {
+    let machine = Machine::new();
+    let first = machine.agent_starts("boot-1", 1);
+    assert_eq!((told(&first), first.status()), (None, None));
+    machine.reports.write(&report("boot-1", 30, "clean")).unwrap();
+
+    let second = machine.agent_starts("boot-2", 31);
+    let (graceful, text) = told(&second).unwrap();
+    assert_eq!(graceful, Some(true));
+    assert_eq!(text, "clean shutdown: 1 pod ended by itself in 1.5 s (budget 30 s)");
+    let again = machine.agent_starts("boot-2", 32);
+    assert_eq!(told(&again), None);
+    assert_eq!(again.graceful(), Some(true));
+    let status = again.status().unwrap();
+    assert_eq!(status.report.as_deref(), Some("20261120T033000.000Z"));
+    assert_eq!((status.boot_id.as_str(), status.took_seconds), ("boot-1", Some(1.5)));
+}
+
+#[test]
+fn a_machine_that_went_down_in_the_middle_gets_its_report_at_the_next_start() {
+    let machine = Machine::new();
+    machine.agent_starts("boot-1", 1);
+    machine.leave_record("boot-1", 30);
+    for minute in [31, 32] {
+        let back = machine.agent_starts("boot-2", minute);
+        assert_eq!(back.graceful(), Some(false));
+        let kept = machine.reports.list().unwrap().reports;
+        assert_eq!(kept.len(), 1, "kept once");
+        assert_eq!(kept[0].outcome, Outcome::CutOff);
+        assert!(back.status().unwrap().text.ends_with("still ending: default/web"));
+    }
+}
+
+#[test]
+fn a_machine_that_lost_power_is_told_apart_from_an_agent_that_was_stopped() {
+    let machine = Machine::new();
+    machine.agent_starts("boot-1", 1);
+    let (graceful, text) = told(&machine.agent_starts("boot-2", 2)).unwrap();
+    assert_eq!(graceful, Some(false));
+    assert!(text.starts_with("the node went down without a shutdown"), "{text}");
+
+    note_stop(machine.state.path(), "boot-2", at(5));
+    let (graceful, text) = told(&machine.agent_starts("boot-3", 9)).unwrap();
+    assert_eq!(graceful, None);
+    assert!(text.ends_with("the agent had been stopped at 2026-11-20 03:05:00 UTC"), "{text}");
+}
+
+#[test]
+fn a_broken_or_full_state_directory_costs_the_answer_and_nothing_else() {
+    let machine = Machine::new();
+    machine.agent_starts("boot-1", 1);
+    std::fs::write(machine.state.path().join("boot.json"), "{").unwrap();
+    std::fs::write(machine.state.path().join("shutdown.json"), "{").unwrap();
+    assert_eq!(machine.agent_starts("boot-2", 2).status(), None);
+    // The mark is whole again.
+    assert!(machine.agent_starts("boot-3", 3).status().is_some());
+    let nowhere = std::path::Path::new("/proc/nowhere");
+    let back = LookBack::new(nowhere, &ReportStore::new(nowhere), &[], "boot", at(1));
+    assert_eq!(back.status(), None);
+    assert_eq!(machine.agent_starts("", 4).status(), None, "a boot without an id");
+}

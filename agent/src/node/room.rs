@@ -1,0 +1,151 @@
+//! How room is made for a pod that does not fit, and what that would come to.
+
+use std::path::Path;
+
+use tokio::sync::watch;
+use winddown_preemption::Strategy;
+use winddown_shared::{
+    FitFailures, Inhibitor, MakeRoom, NodeUse, NodeView, Others, Pod, PodKiller, ResourceName,
+    Room, Runtime, Verdict, WAITING_FOR_ROOM, fit_failures,
+};
+
+use super::Node;
+use super::fit::Found;
+use crate::api::{
+    ErrorCode, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
+};
+use crate::control::ApiError;
+use crate::manifests::read_manifest;
+
+/// Chooses by the strategy in force.
+#[derive(Debug)]
+pub(super) struct CurrentStrategy(watch::Receiver<Strategy>);
+
+impl CurrentStrategy {
+    pub(super) fn new(strategy: watch::Receiver<Strategy>) -> Self {
+        Self(strategy)
+    }
+}
+
+impl MakeRoom for CurrentStrategy {
+    fn make_room(&self, pod: &Pod, failures: FitFailures, node: &NodeView, others: &[Pod]) -> Room {
+        let strategy = *self.0.borrow();
+        let _ = node;
+        let requirements = match failures.into_requirements(pod) {
+            Ok(requirements) => requirements,
+            Err(failures) => return Room::Refused(failures),
+        };
+        let selection = match winddown_preemption::select(pod, others, &requirements, strategy) {
+            Ok(selection) => selection,
+            Err(error) => {
+                return Room::Failed(format!(
+                    "preemption: error finding a set of pods to preempt: {error}"
+                ));
+            }
+        };
+        let victims = selection.victims.iter().filter_map(|index| others.get(*index));
+        let status = winddown_shared::StatusOverride {
+            reason: "Preempting".into(),
+            message: "Preempted in order to admit critical pod".into(),
+            disruption_message: Some(
+                "Pod was preempted by Kubelet to accommodate a critical pod.".into(),
+            ),
+        };
+        Room::Coming(winddown_shared::RoomPlan {
+            victims: victims
+                .map(|pod| winddown_shared::Victim {
+                    pod: pod.clone(),
+                    request: winddown_shared::KillRequest {
+                        evict: true,
+                        status: Some(status.clone()),
+                        ..winddown_shared::KillRequest::new(
+                            winddown_shared::KillReason::Preemption,
+                        )
+                    },
+                })
+                .collect(),
+            message: "waiting for victims".into(),
+            signal: requirements.first().map(|(name, _)| name.clone()),
+        })
+    }
+}
+
+impl<R: Runtime, I: Inhibitor> Node<R, I> {
+    /// How much room there is, who waits for some, and what would be done for the pod of `manifest`.
+    pub(super) fn room_plan(&self, manifest: Option<&[u8]>) -> Result<PreemptionPlan, ApiError> {
+        let asked = manifest.map(|text| self.pod_of(text)).transpose()?;
+        let found = self.0.fit.found();
+        let mut plan = PreemptionPlan::new(self.0.fit.strategy().as_str());
+        plan.resources = found.as_deref().map(|found| self.resources(found)).unwrap_or_default();
+        plan.waiting = self.waiting();
+        plan.pod = asked.map(|pod| self.case(&pod, found.as_deref()));
+        Ok(plan)
+    }
+
+    fn pod_of(&self, manifest: &[u8]) -> Result<Pod, ApiError> {
+        read_manifest(Path::new("manifest"), manifest, &self.0.identity.name)
+            .map_err(|error| ApiError::new(ErrorCode::BadRequest, error.to_string()))
+    }
+
+    fn resources(&self, found: &Found) -> Vec<NodeResource> {
+        let mut used = NodeUse::default();
+        self.0.workers.active_pods().iter().for_each(|pod| used.add(pod));
+        let allocatable = &found.view.allocatable;
+        let resource = |(name, capacity): (&ResourceName, i64)| NodeResource {
+            name: name.to_string(),
+            capacity,
+            allocatable: allocatable.get(name),
+            used: match name {
+                ResourceName::Pods => used.pods,
+                _ => used.requests.get(name),
+            },
+        };
+        found.whole.iter().map(resource).collect()
+    }
+
+    fn waiting(&self) -> Vec<WaitingPod> {
+        let said = self.0.statuses.all().into_iter();
+        let held = said.filter(|s| s.status.reason.as_deref() == Some(WAITING_FOR_ROOM));
+        let mut waiting: Vec<WaitingPod> = held
+            .map(|entry| WaitingPod {
+                namespace: entry.pod.namespace().to_string(),
+                name: entry.pod.name().to_string(),
+                priority: entry.pod.priority_or_zero(),
+                message: entry.status.message.clone().unwrap_or_default(),
+            })
+            .collect();
+        waiting.sort_unstable_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        waiting
+    }
+
+    /// The same questions that a new pod is asked, with nothing done about the answer.
+    fn case(&self, pod: &Pod, found: Option<&Found>) -> PreemptionCase {
+        let workers = self.0.workers.clone();
+        let others = Others::new(move || workers.staying_pods());
+        let mut case = PreemptionCase {
+            pod: pod.label().to_string(),
+            lacking: found.map(|found| lacking(pod, found, &others)).unwrap_or_default(),
+            ..PreemptionCase::default()
+        };
+        match self.0.fit.admission(&self.0.gate).decide(pod, &others) {
+            Verdict::Admitted => case.verdict = RoomVerdict::Starts,
+            Verdict::Waiting(plan) => {
+                case.verdict = RoomVerdict::Preempts;
+                case.message = plan.message.to_string();
+                case.victims = plan.victims.iter().map(|v| v.pod.label().to_string()).collect();
+            }
+            Verdict::Refused(rejection) => {
+                case.verdict = RoomVerdict::Refused;
+                case.reason = rejection.reason.to_string();
+                case.message = rejection.message.to_string();
+            }
+        }
+        case
+    }
+}
+
+fn lacking(pod: &Pod, found: &Found, others: &Others) -> Vec<Lacking> {
+    let failures = fit_failures(pod, &found.view, &others.used_beside(pod));
+    let short = failures.iter().filter_map(|failure| failure.shortfall());
+    short.map(|(name, amount)| Lacking { name: name.to_string(), amount }).collect()
+}

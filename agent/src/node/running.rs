@@ -1,0 +1,168 @@
+//! From the first word of the login manager to the shutdown: the intake, the shutdown controller, and
+//! what an earlier agent left for it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use winddown_shared::{
+    DesiredPods, Inhibitor, Intake, KillRequest, PodUidMap, PodWorkers, Runtime, RuntimeSyncer,
+};
+use winddown_shutdown::{
+    AdmissionGate, RecordFile, RecordPlace, RunPhase, RunRecord, ShutdownController, ShutdownParts,
+    StateFile, Trigger,
+};
+
+use super::Node;
+
+/// How long pods are held back for the login manager's first word. One that is silent for longer
+/// must not keep the node without pods.
+const FIRST_WORD: Duration = Duration::from_secs(2);
+
+/// How long a shutdown that is already under way waits for the pods to be found again.
+const FIRST_PASS: Duration = Duration::from_secs(5);
+
+/// Where the record of a shutdown is kept: the state directory, which is there after the boot, and
+/// one that needs no disk.
+pub(super) fn places(state: &Path, volatile: Option<&Path>) -> Vec<Arc<dyn RecordPlace>> {
+    let place = |directory| Arc::new(RecordFile::in_directory(directory)) as Arc<dyn RecordPlace>;
+    [Some(state), volatile].into_iter().flatten().map(place).collect()
+}
+
+/// The run of this boot that an earlier agent began, if nobody has called it off. With one the gate
+/// is shut before anything can ask it.
+pub(super) fn pick_up(
+    places: &[Arc<dyn RecordPlace>],
+    boot_id: &str,
+    gate: &AdmissionGate,
+) -> Option<RunRecord> {
+    let found = RunRecord::of_boot(places, boot_id);
+    let carried = found.filter(|record| record.phase != RunPhase::Cancelled);
+    if carried.is_some() {
+        gate.shut();
+    }
+    carried
+}
+
+impl<R: Runtime, I: Inhibitor> Node<R, I> {
+    /// Ends the pods as at a shutdown that the login manager did not announce, within `time`, and
+    /// resolves when they are gone or the time is over.
+    ///
+    /// A run that an earlier agent of this boot did not finish is gone on with.
+    pub async fn end_pods(&self, inhibitor: Arc<impl Inhibitor>, trigger: Trigger) {
+        let carried = self.unfinished_run().await;
+        self.controller(inhibitor, trigger, carried).run(self.0.stop.clone()).await;
+    }
+
+    /// Brings pods in, and ends them when the node goes down.
+    pub(super) async fn run(self, runtime: Arc<R>, trigger: Trigger, carried: Option<RunRecord>) {
+        let mut inhibitor = self.0.inhibitor.state();
+        let said = inhibitor.wait_for(|s| s.preparing || s.lock.is_decided());
+        let preparing = tokio::time::timeout(FIRST_WORD, said)
+            .await
+            .is_ok_and(|state| state.is_ok_and(|s| s.preparing));
+        let ends = |preparing| preparing || self.0.board.notices().borrow().is_some();
+        let ends_early = ends(preparing);
+        if ends_early {
+            self.0.gate.shut();
+        }
+        // Where nobody says that the node goes down, an earlier agent's run was called off meanwhile.
+        let goes_on = carried.as_ref().filter(|_| ends_early);
+        let asked_before = goes_on.map(|run| run.asked(self.0.boot_clock.now()).collect());
+        let first_pass = self.start_intake(runtime, asked_before.unwrap_or_default());
+        if tokio::time::timeout(FIRST_PASS, first_pass).await.is_err() {
+            tracing::warn!("the pods of this node are not known yet; a shutdown would miss them");
+        }
+        // From here on the gate is the controller's.
+        if ends_early && carried.is_none() && !ends(inhibitor.borrow().preparing) {
+            self.0.gate.open();
+        }
+        let inhibitor = Arc::clone(&self.0.inhibitor);
+        self.controller(inhibitor, trigger, carried).run(self.0.stop.clone()).await;
+    }
+
+    /// Starts the intake; resolves when it has gone through the desired pods once.
+    fn start_intake(
+        &self,
+        runtime: Arc<R>,
+        asked_before: PodUidMap<KillRequest>,
+    ) -> impl Future<Output = ()> + use<R, I> {
+        let intake = Intake::new(
+            runtime,
+            self.0.workers.clone(),
+            self.0.statuses.clone(),
+            self.0.fit.admission(&self.0.gate),
+            Arc::clone(&self.0.recorder),
+        )
+        .with_victim_lock(self.0.fit.victim_lock())
+        .with_asked_before(asked_before);
+        let mut passed = intake.passes();
+        let desired = self.desired();
+        let stop = self.0.stop.clone();
+        let closed = self.admission_closed();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = intake.run(desired, closed) => {}
+                () = stop.cancelled() => {}
+            }
+        });
+        async move {
+            // An intake that is gone will not say more.
+            let _ = passed.wait_for(|n| *n > 0).await;
+        }
+    }
+
+    /// The desired pods as the intake reads them: nothing until the directory was read once.
+    fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
+        let (tx, rx) = watch::channel(None);
+        let mut manifests = self.0.manifests.clone();
+        tokio::spawn(async move {
+            loop {
+                let now = Arc::clone(&manifests.borrow_and_update());
+                if now.generation > 0 {
+                    let (pods, complete) = (now.pods.clone(), now.complete);
+                    tx.send_replace(Some(Arc::new(DesiredPods { pods, complete })));
+                }
+                tokio::select! {
+                    changed = manifests.changed() => if changed.is_err() { return },
+                    () = tx.closed() => return,
+                }
+            }
+        });
+        rx
+    }
+
+    fn controller<J: Inhibitor>(
+        &self,
+        inhibitor: Arc<J>,
+        trigger: Trigger,
+        carried: Option<RunRecord>,
+    ) -> ShutdownController<PodWorkers<RuntimeSyncer<R>>, J> {
+        let state = self.configuration().config.state_directory.clone();
+        ShutdownController::new(ShutdownParts {
+            killer: Arc::new(self.0.workers.clone()),
+            inhibitor,
+            notices: self.0.board.notices(),
+            gate: self.0.gate.clone(),
+            policy: self.0.policy.subscribe(),
+            reports: Arc::new(self.0.reports.clone()),
+            records: self.0.records.clone(),
+            carried,
+            state_file: Some(StateFile::in_directory(state)),
+            recorder: Arc::clone(&self.0.recorder),
+            progress: self.0.progress.clone(),
+            clock: self.0.wall.clone(),
+            boot_clock: self.0.boot_clock.clone(),
+            boot_id: self.0.identity.boot_id.clone(),
+            trigger,
+        })
+    }
+
+    /// The run of this boot that nobody has finished, if there is one.
+    async fn unfinished_run(&self) -> Option<RunRecord> {
+        let (places, boot) = (self.0.records.clone(), self.0.identity.boot_id.clone());
+        let look = tokio::task::spawn_blocking(move || RunRecord::of_boot(&places, &boot));
+        look.await.ok().flatten().filter(|record| !record.phase.is_over())
+    }
+}

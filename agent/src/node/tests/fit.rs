@@ -1,0 +1,268 @@
+//! What fits on the node, and what is done for a critical pod that does not.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use winddown_machine::{Capacity, ReadError};
+
+use super::*;
+use crate::api::{PreemptionPlan, RoomVerdict};
+use crate::node::Machine;
+
+const GIB: i64 = 1 << 30;
+const CRITICAL: i32 = 2_000_001_000;
+
+fn capacity() -> Capacity {
+    Capacity {
+        cpu_milli: 2000,
+        memory: 4 * GIB,
+        huge_pages: BTreeMap::new(),
+        ephemeral_storage: 100 * GIB,
+        pids: None,
+    }
+}
+
+/// A machine that can be read while `readable`.
+fn machine(readable: Arc<AtomicBool>) -> Machine {
+    let capacity = move || match readable.load(Ordering::SeqCst) {
+        true => Ok(capacity()),
+        false => Err(ReadError::Unreadable {
+            path: "/proc/meminfo".into(),
+            source: std::io::ErrorKind::PermissionDenied.into(),
+        }),
+    };
+    Machine { host_name: "edge".into(), capacity: Box::new(capacity) }
+}
+
+/// A node of 2 processors and 4 GiB, of which `change` keeps some.
+fn small_node(change: impl FnOnce(&mut Config)) -> Bench {
+    small_node_that(Arc::new(AtomicBool::new(true)), change)
+}
+
+fn small_node_that(readable: Arc<AtomicBool>, change: impl FnOnce(&mut Config)) -> Bench {
+    let state = tempfile::tempdir().unwrap();
+    bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
+        parts.machine = Some(machine(readable));
+        let mut config = Config::clone(&parts.configuration.config);
+        change(&mut config);
+        parts.configuration.config = Arc::new(config);
+    })
+}
+
+/// A pod that asks for so many thousandths of a processor.
+fn asking(name: &str, priority: i32, cpu: i64) -> Pod {
+    changed(pod(name, priority, 30), |pod| {
+        let requests = [("cpu".to_owned(), Quantity(format!("{cpu}m")))];
+        let resources = kube::ResourceRequirements {
+            requests: Some(requests.into()),
+            ..kube::ResourceRequirements::default()
+        };
+        pod.spec.as_mut().unwrap().containers[0].resources = Some(resources);
+    })
+}
+
+fn from_api(pod: Pod) -> Pod {
+    changed(pod, |pod| pod.metadata.annotations = None)
+}
+
+fn changed(pod: Pod, change: impl FnOnce(&mut kube::Pod)) -> Pod {
+    let mut object = kube::Pod::clone(&pod);
+    change(&mut object);
+    Pod::new(object).unwrap()
+}
+
+fn refused(b: &Bench) -> Vec<(String, String, String)> {
+    let rejected = b.node.status().rejected.into_iter();
+    rejected.map(|pod| (pod.name, pod.reason, pod.message)).collect()
+}
+
+fn plan(b: &Bench, manifest: Option<&str>) -> PreemptionPlan {
+    b.node.preemption_plan(manifest.map(str::as_bytes)).unwrap()
+}
+
+fn told(b: &Bench, kind: &str) -> Vec<String> {
+    let decisions = b.node.status().decisions.into_iter();
+    decisions.filter(|decision| decision.kind == kind).map(|decision| decision.text).collect()
+}
+
+fn sample(b: &Bench, name: &str) -> String {
+    let text = b.node.metrics();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("none");
+    line.trim().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ordinary_pod_that_does_not_fit_is_refused_with_the_kubelets_words() {
+    let b = small_node(|config| {
+        config.system_reserved = [("cpu".into(), "250m".into())].into();
+        config.kube_reserved = [("cpu".into(), "250m".into())].into();
+    });
+    let (a, big) = (from_api(asking("a", 0, 1000)), from_api(asking("big", 0, 501)));
+    b.want(&[&a]).await;
+    b.want(&[&a, &big]).await;
+    let message = "Pod was rejected: Node didn't have enough resource: cpu, requested: 501, \
+                   used: 1000, capacity: 1500";
+    assert_eq!(refused(&b), [("big".into(), "OutOfcpu".into(), message.into())]);
+    let counted = sample(&b, "kubelet_admission_rejections_total{reason=\"OutOfcpu\"}");
+    assert_eq!(counted, "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_pods_is_bounded_and_selectors_ask_for_the_nodes_labels() {
+    let b = small_node(|config| {
+        config.max_pods = 1;
+        config.node_labels = [("rack".into(), "r1".into())].into();
+    });
+    let selecting = |name: &str, labels: &[(&str, &str)]| {
+        let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let wanted = from_api(pod(name, 0, 30));
+        changed(wanted, |pod| pod.spec.as_mut().unwrap().node_selector = Some(labels))
+    };
+    let here = selecting("here", &[("rack", "r1"), ("kubernetes.io/hostname", "edge")]);
+    let away = selecting("away", &[("rack", "r2")]);
+    let more = from_api(pod("more", 0, 30));
+    b.want(&[&here]).await;
+    b.want(&[&here, &away, &more]).await;
+    let reasons: Vec<(String, String)> =
+        refused(&b).into_iter().map(|(name, reason, _)| (name, reason)).collect();
+    assert_eq!(reasons[1], ("more".into(), "OutOfpods".into()));
+    // The number is reported before the labels, as the kubelet does.
+    assert_eq!(reasons[0], ("away".into(), "OutOfpods".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_wait_for_a_machine_that_cannot_be_read() {
+    let readable = Arc::new(AtomicBool::new(false));
+    let b = small_node_that(Arc::clone(&readable), |_| {});
+    let a = from_api(asking("a", 0, 1000));
+    b.want(&[&a]).await;
+    let [(_, reason, message)] = &refused(&b)[..] else { panic!("{:?}", refused(&b)) };
+    assert_eq!(reason, "InvalidNodeInfo");
+    assert_eq!(message, "Pod was rejected: Kubelet cannot get node info.");
+    assert!(plan(&b, None).resources.is_empty());
+    readable.store(true, Ordering::SeqCst);
+    tokio::time::sleep(secs(31)).await;
+    assert_eq!(refused(&b), []);
+    assert!(b.runtime.starts().contains(a.uid()));
+    // What was read once is good enough when it cannot be read again.
+    readable.store(false, Ordering::SeqCst);
+    b.node.reconfigure(b.node.configuration());
+    assert!(!plan(&b, None).resources.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_that_makes_room_lets_in_what_was_refused() {
+    let b = small_node(|config| config.max_pods = 1);
+    let (a, c) = (from_api(pod("a", 0, 30)), from_api(pod("c", 0, 30)));
+    b.want(&[&a]).await;
+    b.want(&[&a, &c]).await;
+    assert_eq!(refused(&b).len(), 1);
+    let mut configuration = b.node.configuration();
+    let mut config = Config::clone(&configuration.config);
+    config.max_pods = 2;
+    configuration.config = Arc::new(config);
+    b.node.reconfigure(configuration);
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(refused(&b), []);
+    assert!(b.runtime.starts().contains(c.uid()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rehearsal_lets_in_whatever_there_is() {
+    let b = bench(FakeRuntime::default(), held());
+    let huge = from_api(asking("huge", 0, 1_000_000));
+    b.want(&[&huge]).await;
+    assert!(b.runtime.starts().contains(huge.uid()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_critical_pod_waits_until_others_have_ended_for_it() {
+    let b = small_node(|_| {});
+    let (web, best, dns) =
+        (asking("web", 0, 1500), pod("best", 0, 30), asking("dns", CRITICAL, 1800));
+    b.runtime.stop_takes(web.uid(), secs(7));
+    b.want(&[&web, &best]).await;
+    b.want(&[&web, &best, &dns]).await;
+
+    let status = b.node.status();
+    assert_eq!(status.rejected, []);
+    let waiting = status.pods.iter().find(|pod| pod.name == "dns").unwrap();
+    assert_eq!((&*waiting.phase, &*waiting.reason), ("Pending", "WaitingForRoom"));
+    assert_eq!(waiting.state, PodState::Waiting);
+    assert_eq!(waiting.wanted_containers, 1);
+    assert_eq!(plan(&b, None).waiting[0].name, "dns");
+    assert!(!b.runtime.starts().contains(dns.uid()), "the room is not there yet");
+
+    tokio::time::sleep(secs(10)).await;
+    assert!(b.runtime.starts().contains(dns.uid()));
+    assert!(!b.runtime.runs(web.uid()));
+    let status = b.node.status();
+    let of = |name: &str| status.pods.iter().find(|pod| pod.name == name).unwrap();
+    assert_eq!((&*of("web").phase, &*of("web").reason), ("Failed", "Preempting"));
+    assert_eq!(of("web").message, "Preempted in order to admit critical pod");
+    assert_eq!((&*of("dns").phase, &*of("dns").reason), ("Running", ""));
+    assert_eq!(of("best").phase, "Running", "it has nothing that dns lacks");
+    assert_eq!(plan(&b, None).waiting, []);
+    assert_eq!(
+        told(&b, "preemptionStarted"),
+        ["default/dns lacks cpu, to be ended for it: default/web"]
+    );
+    assert_eq!(told(&b, "podPreempted"), ["default/web ended for default/dns"]);
+    assert_eq!(sample(&b, "kubelet_preemptions{preemption_signal=\"cpu\"}"), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_ended_for_a_pod_that_a_shutdown_keeps_out() {
+    let b = small_node(|_| {});
+    let (web, dns) = (asking("web", 0, 1500), asking("dns", CRITICAL, 1800));
+    b.runtime.stop_takes(web.uid(), secs(20));
+    b.want(&[&web]).await;
+    b.login.prepare();
+    tokio::time::sleep(secs(1)).await;
+    b.want(&[&web, &dns]).await;
+    assert_eq!(refused(&b)[0].1, "NodeShutdown");
+    assert_eq!(told(&b, "preemptionStarted"), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_plan_says_what_there_is_and_who_would_end_and_touches_nothing() {
+    let b = small_node(|config| {
+        config.extended_resources = [("example.com/dongle".into(), "2".into())].into();
+    });
+    let web = asking("web", 0, 1500);
+    b.want(&[&web]).await;
+    let found = plan(&b, None);
+    let cpu = found.resources.iter().find(|resource| resource.name == "cpu").unwrap();
+    assert_eq!((cpu.capacity, cpu.allocatable, cpu.used), (2000, 2000, 1500));
+    let memory = found.resources.iter().find(|resource| resource.name == "memory").unwrap();
+    assert_eq!(memory.allocatable, 4 * GIB - (100 << 20));
+    let names: Vec<&str> = found.resources.iter().map(|resource| &*resource.name).collect();
+    assert_eq!(names, ["pods", "cpu", "memory", "ephemeral-storage", "example.com/dongle"]);
+
+    let manifest = |priority: i32, cpu: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: dns}}, spec: {{priority: {priority}, \
+             hostNetwork: true, containers: [{{name: c, image: host, command: [/bin/true], \
+             resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}"
+        )
+    };
+    let case = |text: &str| plan(&b, Some(text)).pod.unwrap();
+    let fits = case(&manifest(CRITICAL, "500m"));
+    assert_eq!((fits.verdict, fits.pod.as_str()), (RoomVerdict::Starts, "default/dns-n1"));
+    let preempts = case(&manifest(CRITICAL, "1"));
+    assert_eq!(preempts.verdict, RoomVerdict::Preempts, "{preempts:?}");
+    assert_eq!(preempts.victims, ["default/web"]);
+    assert_eq!((&*preempts.lacking[0].name, preempts.lacking[0].amount), ("cpu", 500));
+    let too_big = case(&manifest(CRITICAL, "3"));
+    assert_eq!(too_big.verdict, RoomVerdict::Refused);
+    assert_eq!(too_big.reason, "UnexpectedAdmissionError");
+    let equal = case(&manifest(0, "1"));
+    assert_eq!(equal.verdict, RoomVerdict::Refused);
+    let error = b.node.preemption_plan(Some(b"kind: Deployment")).unwrap_err();
+    assert_eq!(error.code, ErrorCode::BadRequest);
+
+    tokio::time::sleep(secs(5)).await;
+    assert_eq!(b.node.status().pods.len(), 1);
+    assert_eq!(b.node.status().pods[0].phase, "Running");
+}

@@ -1,0 +1,190 @@
+//! Notices: given and taken back by an operator, and heard from elsewhere.
+
+use winddown_notices::{Announcement, When};
+
+use super::*;
+use crate::api::NoticeBody;
+
+fn within(seconds: u64) -> NoticeBody {
+    NoticeBody { in_seconds: Some(seconds), text: "rack 7 moves".into(), ..NoticeBody::default() }
+}
+
+async fn all(mut events: tokio::sync::mpsc::UnboundedReceiver<DrainEvent>) -> Vec<DrainEvent> {
+    let mut told = Vec::new();
+    while let Some(event) = events.recv().await {
+        told.push(event);
+    }
+    told
+}
+
+async fn two_pods() -> (Bench, Pod, Pod) {
+    let b = bench(FakeRuntime::default(), held());
+    let (web, dns) = (pod("web", 0, 30), pod("dns", 2_000_000_000, 30));
+    b.runtime.stop_takes(web.uid(), secs(4));
+    b.runtime.stop_takes(dns.uid(), secs(2));
+    b.want(&[&web, &dns]).await;
+    (b, web, dns)
+}
+
+fn both_are_back(b: &Bench) -> bool {
+    let pods = b.node.status().pods;
+    pods.len() == 2 && pods.iter().all(|pod| pod.state == PodState::Syncing)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_ends_the_pods_in_order_and_is_followed_to_the_end() {
+    let (b, web, dns) = two_pods().await;
+    let told = all(b.node.give_notice(within(120)).await.unwrap()).await;
+    let started = DrainEvent::Started { groups: 2, pods: 2, seconds: 120.0 };
+    assert_eq!(told.first(), Some(&started));
+    let groups = told.iter().filter(|e| matches!(e, DrainEvent::GroupStarted { .. })).count();
+    let pods = told.iter().filter(|e| matches!(e, DrainEvent::PodEnded { .. })).count();
+    assert_eq!((groups, pods), (2, 2), "{told:?}");
+    let last = told.last();
+    assert!(matches!(last, Some(DrainEvent::Finished { ended: 2, forced: 0, left: 0, .. })));
+    assert_eq!(b.runtime.stops(), [web.uid().clone(), dns.uid().clone()]);
+    assert_eq!(b.report().trigger, Trigger::Notice);
+    assert!(b.login.is_held(), "the login manager has announced nothing");
+
+    b.want(&[&web, &dns, &pod("late", 0, 30)]).await;
+    let status = b.node.status();
+    assert!(status.admission_closed);
+    assert_eq!(status.rejected[0].name, "late");
+    let notice = &status.notices[0];
+    assert_eq!((notice.source.as_str(), notice.text.as_str()), ("operator", "rack 7 moves"));
+    let at = WallTime::UNIX_EPOCH.checked_add(secs(113)).unwrap();
+    let deadline = notice.deadline.unwrap();
+    assert!(notice.in_force && deadline <= at, "some seconds have passed: {deadline}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_deadline_finds_nothing_left_to_do() {
+    let (b, ..) = two_pods().await;
+    all(b.node.give_notice(within(120)).await.unwrap()).await;
+    let told = all(b.node.give_notice(within(60)).await.unwrap()).await;
+    assert!(
+        matches!(told.last(), Some(DrainEvent::Finished { ended: 0, left: 0, .. })),
+        "{told:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_withdrawn_deadline_lets_pods_in_and_brings_static_ones_back() {
+    let (b, ..) = two_pods().await;
+    all(b.node.give_notice(within(120)).await.unwrap()).await;
+    let answer = b.node.withdraw_notice().await;
+    assert!(answer.withdrawn && !answer.admission_closed, "{answer:?}");
+    tokio::time::sleep(secs(60)).await;
+    assert!(both_are_back(&b));
+    let status = b.node.status();
+    assert!(status.notices.is_empty() && !status.admission_closed);
+    let again = b.node.withdraw_notice().await;
+    assert!(!again.withdrawn && !again.opened && !again.admission_closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_withdrawn_in_the_middle_spares_the_groups_that_were_not_asked() {
+    let (b, web, _) = two_pods().await;
+    let events = b.node.give_notice(within(120)).await.unwrap();
+    tokio::time::sleep(secs(2)).await;
+    assert!(b.node.withdraw_notice().await.withdrawn);
+    let told = all(events).await;
+    assert!(matches!(told.last(), Some(DrainEvent::Finished { .. })), "{told:?}");
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(b.runtime.stops(), [web.uid().clone()], "the critical pod was spared");
+    assert!(!b.node.status().admission_closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_hard_pods_that_take_longer_are_cut_before_it() {
+    let b = bench(FakeRuntime::default(), held());
+    let web = pod("web", 0, 300);
+    b.runtime.stop_takes(web.uid(), secs(100));
+    b.want(&[&web]).await;
+    let begun = Instant::now();
+    let told = all(b.node.give_notice(within(10)).await.unwrap()).await;
+    assert!(begun.elapsed() <= secs(10), "{:?}", begun.elapsed());
+    assert!(matches!(told.last(), Some(DrainEvent::Finished { forced: 1, .. })), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_started_again_still_knows_of_the_deadline() {
+    let clock = boot_clock();
+    let (b, web, dns) = two_pods().await;
+    all(b.node.give_notice(within(600)).await.unwrap()).await;
+    b.node.shut_down().await;
+    let again = bench_in(b.state, clock, FakeRuntime::default(), held());
+    again.want(&[&web, &dns]).await;
+    tokio::time::sleep(secs(10)).await;
+    assert!(again.runtime.starts().is_empty(), "{:?}", again.node.status().pods);
+    let status = again.node.status();
+    assert!(status.admission_closed && status.notices[0].in_force);
+    assert!(again.node.withdraw_notice().await.withdrawn);
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(again.runtime.starts().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_notice_in_force_keeps_the_node_closed_and_is_named() {
+    let (b, ..) = two_pods().await;
+    let battery = b.board.voice("file", None);
+    let low = Announcement::new(When::In(secs(300)), "battery low");
+    battery.say(&low, WallTime::UNIX_EPOCH);
+    tokio::time::sleep(secs(30)).await;
+    assert_eq!(b.runtime.stops().len(), 2);
+    let answer = b.node.withdraw_notice().await;
+    assert!(!answer.withdrawn && answer.admission_closed);
+    assert!(answer.message.contains("battery low"), "{answer:?}");
+    battery.withdraw();
+    tokio::time::sleep(secs(30)).await;
+    assert!(both_are_back(&b));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_can_be_taken_back_too() {
+    let (b, ..) = two_pods().await;
+    let events = b.node.drain(DrainRequest::default()).await.unwrap();
+    let during = b.node.withdraw_notice().await;
+    assert!(during.admission_closed && during.message.contains("drain"), "{during:?}");
+    all(events).await;
+    tokio::time::sleep(secs(1)).await;
+    assert!(b.node.withdraw_notice().await.opened);
+    tokio::time::sleep(secs(30)).await;
+    assert!(both_are_back(&b));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_without_a_time_or_with_one_that_is_over_is_refused() {
+    let (b, ..) = two_pods().await;
+    let at =
+        |text: &str| NoticeBody { deadline: Some(text.parse().unwrap()), ..NoticeBody::default() };
+    let both = NoticeBody { in_seconds: Some(5), ..at("2026-11-20T12:00:00Z") };
+    for body in
+        [NoticeBody::default(), within(0), within(u64::MAX), at("1969-12-31T23:59:59Z"), both]
+    {
+        let error = b.node.give_notice(body.clone()).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::BadRequest, "{body:?}");
+        assert!(!error.hint.is_empty());
+    }
+    assert!(b.node.status().notices.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_refused_where_it_would_end_no_pod() {
+    let (b, ..) = two_pods().await;
+    let off = Config {
+        state_directory: b.state.path().to_owned(),
+        shutdown: ShutdownPeriods::Total { total: secs(0), critical: secs(0) }.into(),
+        ..Config::default()
+    };
+    b.node.reconfigure(Configuration {
+        config: Arc::new(off),
+        file: None,
+        warnings: Vec::new(),
+        loaded_at: WallTime::UNIX_EPOCH,
+    });
+    let error = b.node.give_notice(within(60)).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::Conflict);
+    assert!(error.hint.contains("shutdownGracePeriod"), "{error:?}");
+    assert!(b.node.status().notices.is_empty());
+}

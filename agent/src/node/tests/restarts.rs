@@ -1,0 +1,122 @@
+//! An agent that stops in the middle of a shutdown, and its successor on the same state directory.
+
+use winddown_shutdown::{RecordFile, RecordPlace, RunPhase, RunRecord};
+
+use super::*;
+
+/// Stops the agent as a restart of its unit does: the pods go on, and it reports nothing more.
+fn stop(bench: Bench) -> (tempfile::TempDir, BootClock, FakeRuntime, FakeInhibitor) {
+    let Bench { node, runtime, login, state, .. } = bench;
+    node.0.stop.cancel();
+    (state, node.0.boot_clock.clone(), runtime, login)
+}
+
+fn record(state: &tempfile::TempDir) -> RunRecord {
+    RecordFile::in_directory(state.path()).read().unwrap().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_record_is_in_the_state_directory_and_ends_as_released() {
+    let b = bench(FakeRuntime::default(), held());
+    let web = pod("web", 0, 30);
+    b.runtime.stop_takes(web.uid(), secs(4));
+    b.want(&[&web]).await;
+    b.login.prepare();
+    tokio::time::sleep(secs(1)).await;
+    let found = record(&b.state);
+    assert_eq!((found.phase, found.report.pods().count()), (RunPhase::Ending, 1));
+    b.released().await;
+    assert_eq!(record(&b.state).phase, RunPhase::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_admits_nothing_before_the_login_manager_speaks_and_has_the_rest_of_the_time() {
+    let runtime = FakeRuntime::default();
+    let (web, new) = (pod("web", 0, 20), pod("new", 0, 30));
+    runtime.stop_takes(web.uid(), secs(60));
+    let b = bench(runtime, held());
+    b.want(&[&web]).await;
+    let begun = Instant::now();
+    b.login.prepare();
+    tokio::time::sleep(secs(5)).await;
+    let (state, clock, runtime, login) = stop(b);
+    tokio::time::sleep(secs(1)).await;
+    assert!(!state.path().join("reports").exists(), "that is for the successor");
+
+    // The successor cannot reach the login manager at first.
+    login.modify(|s| {
+        s.preparing = false;
+        s.lock = LockState::Waiting { why: "not connected yet".into() };
+    });
+    let b = bench_in(state, clock, runtime, login);
+    assert!(b.node.0.gate.is_shut(), "from the first moment");
+    b.want(&[&web, &new]).await;
+    tokio::time::sleep(secs(3)).await;
+    assert_eq!(b.node.status().rejected[0].name, "new");
+    b.login.modify(|s| {
+        s.preparing = true;
+        s.since = Some(Instant::now());
+        s.lock = LockState::Held;
+    });
+    b.released().await;
+    let took = begun.elapsed();
+    assert!(took <= secs(32), "{took:?}");
+    assert!(!b.runtime.starts().contains(new.uid()));
+    let report = b.report();
+    assert_eq!(report.resumed.len(), 1);
+    assert_eq!(report.count(PodEnd::Left), 0);
+    assert_eq!(b.node.reports().list().unwrap().reports.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_units_stop_path_writes_the_record_too_and_ends_in_a_report_of_its_own_kind() {
+    let b = bench(FakeRuntime::default(), held());
+    let web = pod("web", 0, 30);
+    b.runtime.stop_takes(web.uid(), secs(4));
+    b.want(&[&web]).await;
+    let bypassed = FakeInhibitor::holding(secs(32));
+    bypassed.prepare();
+    let stopping = tokio::spawn({
+        let (node, bypassed) = (b.node.clone(), Arc::new(bypassed.clone()));
+        async move { node.end_pods(bypassed, Trigger::UnitStop).await }
+    });
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(record(&b.state).phase, RunPhase::Ending);
+    tokio::time::sleep(secs(5)).await;
+    assert!(!bypassed.is_held());
+    assert_eq!(record(&b.state).phase, RunPhase::Released);
+    assert_eq!((b.report().trigger, b.report().outcome), (Trigger::UnitStop, Outcome::Clean));
+    stopping.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_units_stop_path_goes_on_with_a_run_that_nobody_has_finished() {
+    let runtime = FakeRuntime::default();
+    let web = pod("web", 0, 20);
+    runtime.stop_takes(web.uid(), secs(60));
+    let b = bench(runtime, held());
+    b.want(&[&web]).await;
+    let begun = Instant::now();
+    b.login.prepare();
+    tokio::time::sleep(secs(5)).await;
+    let (state, clock, runtime, login) = stop(b);
+    login.modify(|s| {
+        s.preparing = false;
+        s.lock = LockState::Waiting { why: "the bus is gone".into() };
+    });
+    let b = bench_in(state, clock, runtime, login);
+    b.want(&[&web]).await;
+    let bypassed = FakeInhibitor::holding(secs(32));
+    bypassed.prepare();
+    let stopping = tokio::spawn({
+        let (node, bypassed) = (b.node.clone(), Arc::new(bypassed.clone()));
+        async move { node.end_pods(bypassed, Trigger::UnitStop).await }
+    });
+    let mut state = winddown_shared::Inhibitor::state(&bypassed);
+    state.wait_for(|s| s.lock == LockState::Released).await.unwrap();
+    let took = begun.elapsed();
+    assert!(took <= secs(22), "no grace anew: {took:?}");
+    let report = b.report();
+    assert_eq!((report.trigger, report.resumed.len()), (Trigger::LoginManager, 1));
+    stopping.abort();
+}

@@ -1,0 +1,71 @@
+//! The sources of notices that the configuration names.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use winddown_notices::{
+    Board, Cloud, CloudSettings, Endpoint, FileSource, NoticeSource, watch_cloud,
+};
+use winddown_shared::WallClock;
+
+use super::host;
+use crate::config::{self, Config};
+use crate::node::policy_of;
+
+/// A notice counts this long before its deadline at the earliest: pods go on while a maintenance
+/// window is hours away.
+const LEAD: Duration = Duration::from_secs(600);
+
+/// Added to the time that the plan wants, where that is longer.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// A board with the configured sources, which are followed until `stop` fires.
+pub(super) fn listen(config: &Config, wall: &WallClock, stop: &CancellationToken) -> Board {
+    let board = Board::new();
+    let policy = policy_of(&config.shutdown);
+    if config.notices.is_enabled() && !policy.is_enabled() {
+        tracing::warn!("shutdownNotices: graceful shutdown is switched off, so no notice ends a pod");
+    }
+    let lead = LEAD.max(policy.delay_wanted() + SLACK);
+    if let Some(file) = &config.notices.file {
+        tracing::info!(file = %file.display(), "listening for notices in a file");
+        let source = FileSource::new(file, wall.clone(), host::uptime);
+        let voice = board.voice("file", Some(lead));
+        follow(source.watch(voice), stop);
+    }
+    if let Some(cloud) = config.notices.cloud
+        && let Some(endpoint) = endpoint(config)
+    {
+        tracing::info!(%cloud, "listening for notices of the cloud's metadata service");
+        let cloud = match cloud {
+            config::Cloud::Aws => Cloud::Aws,
+            config::Cloud::Azure => Cloud::Azure,
+            config::Cloud::Gcp => Cloud::Gcp,
+        };
+        let (poll, wall) = (config.notices.poll, wall.clone());
+        let follows = board.clone();
+        let source = async move {
+            watch_cloud(&follows, cloud, CloudSettings { endpoint, poll, lead, wall }).await;
+        };
+        follow(source, stop);
+    }
+    board
+}
+
+/// Where the metadata service is. The configuration was validated when it was read; what cannot be
+/// used all the same is logged, and nobody is asked.
+fn endpoint(config: &Config) -> Option<Endpoint> {
+    let Some(text) = &config.notices.endpoint else { return Some(Endpoint::link_local()) };
+    let endpoint = text.parse();
+    endpoint.inspect_err(|error| tracing::error!("metadataEndpoint: {error}")).ok()
+}
+
+fn follow(source: impl Future<Output = ()> + Send + 'static, stop: &CancellationToken) {
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = source => {}
+            () = stop.cancelled() => {}
+        }
+    });
+}

@@ -1,0 +1,229 @@
+//! Notices, with the real agent and real processes as pods: no bus, no cloud, no container runtime.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use winddown::control::Client;
+
+/// Longer than anything here takes; only a failure waits for it.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The agent and its directory. Dropping it ends agent and pods.
+struct Bed {
+    root: tempfile::TempDir,
+    agent: Child,
+}
+
+impl Bed {
+    fn start(notices: &str) -> Self {
+        let root = tempfile::tempdir().expect("a directory");
+        let pods = root.path().join("etc/winddown/pods");
+        std::fs::create_dir_all(&pods).expect("created");
+        std::fs::create_dir_all(root.path().join("run/winddown")).expect("created");
+        let config = format!(
+            "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nruntime: process\n\
+             nodeName: n1\nshutdownGracePeriod: 20s\nshutdownGracePeriodCriticalPods: 5s\n{notices}"
+        );
+        std::fs::write(root.path().join("etc/winddown/config.yaml"), config).expect("written");
+        for (name, priority) in [("web", 0), ("dns", 2_000_000_000)] {
+            let manifest = format!(
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: default}}\n\
+                 spec:\n  hostNetwork: true\n  priority: {priority}\n  \
+                 terminationGracePeriodSeconds: 10\n  containers:\n  - name: main\n    \
+                 image: host\n    command: [sleep, '3600']\n"
+            );
+            std::fs::write(pods.join(format!("{name}.yaml")), manifest).expect("written");
+        }
+        let agent = agent(root.path());
+        Self { root, agent }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.root.path().join("run/winddown/winddown.sock")
+    }
+
+    fn notice_file(&self) -> PathBuf {
+        self.root.path().join("run/winddown/notice")
+    }
+
+    /// Kills the agent without a word and starts another one.
+    fn restart(&mut self) {
+        self.agent.kill().expect("killed");
+        self.agent.wait().expect("gone");
+        self.agent = agent(self.root.path());
+    }
+
+    fn drain(&self, arguments: &[&str]) -> Output {
+        let socket = self.socket();
+        let mut command = winddown();
+        command.arg("--socket").arg(socket).arg("drain").args(arguments);
+        command.stdin(Stdio::null()).output().expect("the program runs")
+    }
+
+    async fn status(&self) -> Option<Value> {
+        let status = Client::new(self.socket()).status().await.ok()?;
+        serde_json::to_value(status).ok()
+    }
+
+    /// Waits until the status is as `wanted`.
+    async fn until(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let client = Client::new(self.socket());
+        let mut last = Value::Null;
+        let follow = async {
+            loop {
+                if let Ok(mut lines) = client.watch().await {
+                    while let Ok(Some(status)) = lines.next::<Value>().await {
+                        last = status;
+                        if wanted(&last) {
+                            return;
+                        }
+                    }
+                }
+                // No agent listens at present.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let found = tokio::time::timeout(LIMIT, follow).await;
+        assert!(found.is_ok(), "never {what}: {last:#}");
+        last
+    }
+
+    async fn until_running(&self) -> Value {
+        self.until("both pods run", |status| states(status) == ["syncing", "syncing"]).await
+    }
+
+    async fn until_ended(&self) -> Value {
+        let over = |state: &str| matches!(state, "terminated" | "finished");
+        let all_over = |status: &Value| {
+            let states = states(status);
+            states.len() == 2 && states.iter().all(|state| over(state))
+        };
+        self.until("both pods are ended", all_over).await
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let _ = self.drain(&["--timeout", "5s"]);
+        let _ = self.agent.kill();
+        let _ = self.agent.wait();
+    }
+}
+
+fn winddown() -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("winddown"));
+    command
+        .env_remove("WINDDOWN_SOCKET")
+        .env_remove("WINDDOWN_CONFIG")
+        // Never the login manager of the machine that runs the tests.
+        .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus");
+    command
+}
+
+fn agent(root: &std::path::Path) -> Child {
+    let mut command = winddown();
+    command.arg("agent").arg("--root").arg(root);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("the agent starts")
+}
+
+fn states(status: &Value) -> Vec<&str> {
+    let running = |pod: &Value| pod["phase"] == "Running" || pod["state"] != "syncing";
+    let pods = status["pods"].as_array().into_iter().flatten().filter(|pod| running(pod));
+    pods.filter_map(|pod| pod["state"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_file_ends_the_pods_and_its_removal_brings_them_back() {
+    let bed = Bed::start("shutdownNotices: {file: /run/winddown/notice}\n");
+    bed.until_running().await;
+    std::fs::write(bed.notice_file(), "2m battery low\n").expect("written");
+    let status = bed.until_ended().await;
+    let notice = &status["notices"][0];
+    assert_eq!((&notice["source"], &notice["text"]), (&"file".into(), &"battery low".into()));
+    assert_eq!(status["admissionClosed"], true);
+    let withdrawal = bed.drain(&["--withdraw"]);
+    assert_eq!(withdrawal.status.code(), Some(6), "the file is not the operator's");
+    std::fs::remove_file(bed.notice_file()).expect("removed");
+    let status = bed.until_running().await;
+    assert_eq!(status["admissionClosed"], false);
+    assert!(status.get("notices").is_none(), "{status:#}");
+}
+
+#[tokio::test]
+async fn a_deadline_lasts_over_a_killed_agent_until_it_is_withdrawn() {
+    let mut bed = Bed::start("");
+    bed.until_running().await;
+    let drained = bed.drain(&["--deadline", "10m", "--reason", "rack 7 moves"]);
+    let said = String::from_utf8_lossy(&drained.stdout).into_owned();
+    assert_eq!(drained.status.code(), Some(0), "{said}");
+    assert!(said.starts_with("2 pods in 2 groups, at most "), "{said}");
+    assert!(said.contains("2 pods ended in "), "{said}");
+    bed.restart();
+    let known = |status: &Value| status["notices"][0]["text"] == "rack 7 moves";
+    let status = bed.until("the new agent knows", known).await;
+    assert_eq!(status["admissionClosed"], true, "{status:#}");
+    // A pod that nobody has seen before is refused, so no pod was let in behind our back.
+    let late = bed.root.path().join("etc/winddown/pods/late.yaml");
+    let web = bed.root.path().join("etc/winddown/pods/web.yaml");
+    let manifest = std::fs::read_to_string(web).expect("read").replace("name: web", "name: late");
+    std::fs::write(&late, manifest).expect("written");
+    let refused = |status: &Value| {
+        let rejected = status["rejected"].as_array().into_iter().flatten();
+        rejected.into_iter().any(|pod| pod["name"] == "late-n1" && pod["reason"] == "NodeShutdown")
+    };
+    bed.until("the late pod is refused", refused).await;
+    std::fs::remove_file(&late).expect("removed");
+    let withdrawal = bed.drain(&["--withdraw"]);
+    assert_eq!(withdrawal.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&withdrawal.stdout).into_owned();
+    assert_eq!(said, "the deadline is withdrawn; pods are let in, and static pods come back\n");
+    bed.until_running().await;
+    assert!(bed.status().await.is_some_and(|status| status["admissionClosed"] == false));
+}
+
+#[tokio::test]
+async fn a_spot_interruption_of_the_metadata_service_ends_the_pods() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || serve_interruption(&listener));
+    let notices = format!(
+        "shutdownNotices: {{cloud: aws, pollInterval: 1s, metadataEndpoint: 'http://{address}'}}\n"
+    );
+    let bed = Bed::start(&notices);
+    let status = bed.until("noticed", |status| status["notices"][0]["inForce"] == true).await;
+    assert_eq!(status["notices"][0]["source"], "aws");
+    assert_eq!(status["notices"][0]["text"], "the spot instance is terminated");
+    bed.until("nothing runs", |status| !states(status).contains(&"syncing")).await;
+}
+
+/// A metadata service whose machine is to be taken back in 2286.
+fn serve_interruption(listener: &TcpListener) {
+    for stream in listener.incoming() {
+        let Ok(mut stream) = stream else { return };
+        let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+        let target = lines.next().unwrap_or_default();
+        lines.find(String::is_empty);
+        drop(lines);
+        // Its own clock counts, as it is far from ours: two minutes are left.
+        let body = match target.split(' ').nth(1) {
+            Some("/latest/api/token") => "token",
+            Some("/latest/meta-data/spot/instance-action") => {
+                r#"{"action": "terminate", "time": "2286-11-20T12:02:00Z"}"#
+            }
+            _ => "[]",
+        };
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nDate: Sat, 20 Nov 2286 12:00:00 GMT\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let _ = stream.write_all(head.as_bytes());
+        let _ = stream.write_all(body.as_bytes());
+    }
+}
