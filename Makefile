@@ -43,6 +43,7 @@ bench: ## Measure the running agent and print the table of docs/performance.md
 	@$(CARGO) build --quiet --release --package winddown
 	@$(CARGO) run --quiet --release --package winddown-bench
 	@$(CARGO) run --quiet --release --package winddown-bench workers
+	@$(CARGO) run --quiet --release --package winddown-bench preemption
 
 bench-cri: ## The same with containers: real containerd and logind on a disposable node (needs root)
 	@tests/node/packages.sh test

@@ -26,7 +26,7 @@ pub use request::{
     WithdrawAnswer,
 };
 pub use room::{
-    Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
+    ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
 };
 pub use status::{
     ConfigStatus, GroupProgress, GroupSummary, LastBootStatus, LockState, LockStatus, NodeStatus,

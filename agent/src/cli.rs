@@ -4,6 +4,7 @@
 
 mod args;
 mod ask;
+mod cases;
 mod config;
 mod doctor;
 mod drain;
@@ -12,7 +13,10 @@ mod kill;
 mod offline;
 mod output;
 mod plan;
+mod plan_eviction;
 mod plan_lines;
+mod plan_preemption;
+mod plan_room;
 mod report;
 mod status;
 #[cfg(test)]
@@ -24,9 +28,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub use args::{
     AgentArgs, CompletionsArgs, ConfigArgs, ConfigCommand, DoctorArgs, DrainArgs, DrillArgs,
-    InstallArgs, KillArgs, OutputFormat, PlanArgs, PlanCommand, PlanShutdownArgs, ReportArgs,
-    ReportFormat,
-    RuntimeChoice, ShimArgs, StatusArgs, TextFormat, UninstallArgs, VersionArgs,
+    InstallArgs, KillArgs, OutputFormat, PlanArgs, PlanCommand, PlanEvictionArgs,
+    PlanPreemptionArgs, PlanShutdownArgs, ReportArgs, ReportFormat, RuntimeChoice, ShimArgs,
+    StatusArgs, StrategyChoice, TextFormat, UninstallArgs, VersionArgs,
 };
 pub use exit::{CommandError, Exit};
 pub use offline::Offline;
@@ -197,6 +201,12 @@ fn dispatch(cli: &Cli, offline: &impl Offline, out: &mut Output) -> Result<Exit,
         Command::Status(args) => ask::block_on(status::run(global, args, out)),
         Command::Plan(PlanArgs { command: PlanCommand::Shutdown(args) }) => {
             plan::run(global, args, offline, out)
+        }
+        Command::Plan(PlanArgs { command: PlanCommand::Preemption(args) }) => {
+            plan_preemption::run(global, args, offline, out)
+        }
+        Command::Plan(PlanArgs { command: PlanCommand::Eviction(args) }) => {
+            plan_eviction::run(args, offline, out)
         }
         Command::Drill(args) => offline.drill(global, args, out),
         Command::Report(args) => report::run(global, args, offline, out),

@@ -11,7 +11,8 @@ use winddown_shutdown::{
 use crate::api::{ConfigView, ReportList, ShutdownPlan};
 use crate::cli::{
     AgentArgs, CommandError, DEFAULT_CONFIG, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs,
-    Offline, Output, RuntimeChoice, ShimArgs, TextFormat, UninstallArgs,
+    Offline, Output, PlanPreemptionArgs, RuntimeChoice, ShimArgs, StrategyChoice, TextFormat,
+    UninstallArgs,
 };
 use crate::config::{Config, ConfigError, default_yaml};
 use crate::control::ApiError;
@@ -154,6 +155,23 @@ impl Offline for Commands {
 
     fn plan_line(&self, line: &str) -> Result<String, CommandError> {
         plan_json_line(line).map_err(failure)
+    }
+
+    fn preemption_case(
+        &self,
+        case: &str,
+        args: &PlanPreemptionArgs,
+    ) -> Result<String, CommandError> {
+        let strategy = match args.strategy.unwrap_or_default() {
+            StrategyChoice::Distance => winddown_preemption::Strategy::Distance,
+            StrategyChoice::Minimal => winddown_preemption::Strategy::Minimal,
+        };
+        let options = winddown_preemption::PlanOptions { strategy, explain: args.explain };
+        winddown_preemption::plan_json_line(case, &options).map_err(failure)
+    }
+
+    fn eviction_case(&self, case: &str, explain: bool) -> Result<String, CommandError> {
+        winddown_eviction::plan_json_line(case, explain).map_err(failure)
     }
 
     fn reports(&self, global: &GlobalArgs) -> Result<ReportList, CommandError> {

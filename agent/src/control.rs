@@ -7,7 +7,7 @@
 //! | `GET /v1/status?watch=1` | one [`Status`] per line, now and after every change |
 //! | `GET /v1/plan/shutdown` | [`ShutdownPlan`] |
 //! | `GET /v1/plan/preemption` | [`PreemptionPlan`] |
-//! | `POST /v1/plan/preemption` | the same, for the pod whose manifest is the body; changes nothing |
+//! | `POST /v1/plan/preemption` | the same, for the pod whose manifest is the body; `?strategy=minimal` |
 //! | `POST /v1/pods/{namespace}/{name}/kill` | [`KillAnswer`], once the pod is gone |
 //! | `POST /v1/drain` | one [`DrainEvent`] per line |
 //! | `POST /v1/notice` | the node goes away: one [`DrainEvent`] per line |
@@ -39,6 +39,7 @@ mod socket;
 mod tests;
 
 use tokio::sync::{mpsc, watch};
+use winddown_preemption::Strategy;
 
 use crate::api::{
     ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody, NoticeBody,
@@ -66,11 +67,15 @@ pub trait AgentApi: Send + Sync + 'static {
     fn shutdown_plan(&self) -> ShutdownPlan;
 
     /// How much room there is, who waits for some, and who would end for a critical pod whose
-    /// manifest this is. Touches nothing.
+    /// manifest this is; by `strategy`, or the one in force. Touches nothing.
     ///
     /// # Errors
     /// [`ErrorCode::BadRequest`] when the manifest is none.
-    fn preemption_plan(&self, manifest: Option<&[u8]>) -> Result<PreemptionPlan, ApiError>;
+    fn preemption_plan(
+        &self,
+        manifest: Option<&[u8]>,
+        strategy: Option<Strategy>,
+    ) -> Result<PreemptionPlan, ApiError>;
 
     /// Ends one pod and resolves when it is gone, or when the wait is over and it still runs.
     ///

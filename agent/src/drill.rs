@@ -213,6 +213,7 @@ impl Drill {
             },
             runtime: Arc::new(runtime),
             runtime_health: |_| Ok(()),
+            runtime_supports: crate::service::supports_process,
             inhibitor: Arc::clone(&inhibitor),
             board: winddown_notices::Board::new(),
             manifests: manifests.clone(),

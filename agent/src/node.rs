@@ -9,9 +9,9 @@ mod last_boot;
 mod measured;
 mod notice;
 mod picture;
+pub mod reports;
 mod room;
 mod running;
-pub mod reports;
 #[cfg(test)]
 mod tests;
 
@@ -24,11 +24,12 @@ use tokio_util::sync::CancellationToken;
 use winddown_notices::{Board, Operator};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    Inhibitor, LockState, PodWorkers, Recorder, Runtime,
-    RuntimeSyncer, WallClock, WallTime, WorkerObserver, WorkerTimes,
+    Inhibitor, LockState, Pod, PodWorkers, Recorder, Runtime, RuntimeError, RuntimeSyncer,
+    WallClock, WallTime, WorkerObserver, WorkerTimes,
 };
 use winddown_shutdown::{
-    AdmissionGate, BootClock, GroupPeriod, Policy, ProgressSender, RecordPlace, ReportStore, Trigger,
+    AdmissionGate, BootClock, GroupPeriod, Policy, ProgressSender, RecordPlace, ReportStore,
+    Trigger,
 };
 
 use crate::config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
@@ -50,6 +51,9 @@ pub struct NodeParts<R, I> {
     pub runtime: Arc<R>,
     /// How the runtime is: what is wrong with it, for people. Must answer at once.
     pub runtime_health: fn(&R) -> Result<(), String>,
+    /// Whether the runtime can do what a pod asks for; names the field that it cannot. Must answer
+    /// at once.
+    pub runtime_supports: fn(&Pod) -> Result<(), RuntimeError>,
     /// Announces the node's shutdown.
     pub inhibitor: Arc<I>,
     /// Who says that the node goes away at a certain time. The operator gets a place on it; the other
@@ -102,6 +106,7 @@ pub struct Node<R: Runtime, I: Inhibitor>(Arc<Inner<R, I>>);
 struct Inner<R: Runtime, I: Inhibitor> {
     runtime: Arc<R>,
     runtime_health: fn(&R) -> Result<(), String>,
+    runtime_supports: fn(&Pod) -> Result<(), RuntimeError>,
     configuration: RwLock<Configuration>,
     policy: watch::Sender<Arc<Policy>>,
     inhibitor: Arc<I>,
@@ -130,6 +135,8 @@ struct Inner<R: Runtime, I: Inhibitor> {
     started: tokio::time::Instant,
     started_at: WallTime,
     held_since: watch::Sender<Option<WallTime>>,
+    /// The pods that ran before the agent did are known, or will not be.
+    pods_known: watch::Sender<bool>,
     changes: watch::Sender<u64>,
     /// One drain at a time.
     draining: Arc<Semaphore>,
@@ -176,8 +183,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         );
         let records = running::places(&state, parts.volatile_directory.as_deref());
         let gate = AdmissionGate::new();
-        let fit =
-            Fit::new(parts.machine, &parts.identity.name, &parts.configuration.config);
+        let fit = Fit::new(parts.machine, &parts.identity.name, &parts.configuration.config);
         let carried = running::pick_up(&records, &parts.identity.boot_id, &gate);
         let reports = reports::store(&parts.configuration.config);
         let marked = (parts.trigger != Trigger::Drill).then_some(state);
@@ -193,6 +199,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             operator,
             runtime: Arc::clone(&parts.runtime),
             runtime_health: parts.runtime_health,
+            runtime_supports: parts.runtime_supports,
             policy,
             inhibitor: parts.inhibitor,
             workers,
@@ -217,6 +224,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             records,
             configuration: RwLock::new(parts.configuration),
             held_since: watch::Sender::new(None),
+            pods_known: watch::Sender::new(false),
             changes: watch::Sender::new(0),
             draining: Arc::new(Semaphore::new(1)),
             stop: CancellationToken::new(),

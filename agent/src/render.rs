@@ -5,6 +5,7 @@
 mod changes;
 mod paint;
 mod plan;
+mod room;
 mod status;
 mod table;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod units;
 pub use changes::changes;
 pub use paint::{error, notice};
 pub use plan::{group_title, groups, plan, reports};
+pub use room::room;
 pub use status::status;
 pub use table::{Align, Column, Table};
 pub use text::{clean, fit, wrap};

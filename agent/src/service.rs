@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Inhibitor, LockState, Runtime, WallClock, WallTime};
+use winddown_shared::{Inhibitor, LockState, Pod, Runtime, RuntimeError, WallClock, WallTime};
 use winddown_shutdown::Trigger;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
@@ -24,7 +24,7 @@ use crate::metrics;
 use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
 
 pub use host::{boot_clock, host_name, wall_clock};
-pub use runtime::RuntimeStartError;
+pub use runtime::{RuntimeStartError, supports_process};
 
 /// Who holds the lock, as `systemd-inhibit --list` shows it.
 const WHO: &str = "winddown";
@@ -102,11 +102,11 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     match config.runtime {
         RuntimeKind::Process => {
             let process = runtime::process(&config, &service.identity, &service.wall).await?;
-            service.run(process, |_| Ok(())).await;
+            service.run(process, |_| Ok(()), supports_process).await;
         }
         RuntimeKind::Cri => {
             let cri = runtime::cri(&config, &service.identity, &service.wall)?;
-            service.run(cri, runtime::cri_health).await;
+            service.run(cri, runtime::cri_health, runtime::supports_cri).await;
         }
     }
     Ok(())
@@ -114,7 +114,12 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
 
 impl Service {
     /// Joins everything and runs it until a signal ends it.
-    async fn run<R: Runtime>(self, runtime: R, runtime_health: fn(&R) -> Result<(), String>) {
+    async fn run<R: Runtime>(
+        self,
+        runtime: R,
+        runtime_health: fn(&R) -> Result<(), String>,
+        runtime_supports: fn(&Pod) -> Result<(), RuntimeError>,
+    ) {
         let Self { options, configuration, identity, socket, notifier, wall } = self;
         let config = Arc::clone(&configuration.config);
         let stop = CancellationToken::new();
@@ -126,6 +131,7 @@ impl Service {
             configuration,
             runtime: Arc::new(runtime),
             runtime_health,
+            runtime_supports,
             inhibitor: Arc::clone(&inhibitor),
             board,
             manifests,

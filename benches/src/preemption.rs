@@ -158,7 +158,8 @@ impl Case {
         let mut json: Value =
             serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
         let pod = |json: Value| {
-            let object: api::Pod = serde_json::from_value(json).map_err(|e| wrong(&e.to_string()))?;
+            let object: api::Pod =
+                serde_json::from_value(json).map_err(|e| wrong(&e.to_string()))?;
             Pod::new(object).map_err(|error| wrong(&error.to_string()))
         };
         let list = |json: &mut Value| match json.take() {

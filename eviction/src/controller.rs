@@ -17,7 +17,6 @@ use crate::cadence::Cadence;
 use crate::choose::Ending;
 use crate::condition::Conditions;
 use crate::decide::{Act, Snapshot, decide};
-use crate::history::Outcome;
 use crate::memory::Memory;
 use crate::observation::Observations;
 use crate::policy::{Policy, PressureScope};
@@ -33,7 +32,7 @@ mod tests;
 mod view;
 
 use view::Shown;
-pub use view::{EvictionView, Explanation, ThresholdView};
+pub use view::{AwayPod, EvictionView, Explanation, ThresholdView};
 
 /// The node is not waited for longer than this.
 const MEASURE: Duration = Duration::from_secs(2);
@@ -82,6 +81,8 @@ pub struct EvictionController<K, S, R> {
     /// When things were last given back for a signal.
     reclaimed: [Option<Instant>; Signal::COUNT],
     reclaiming: bool,
+    /// It did not come to an end: it is not tried before then.
+    reclaim_hangs_until: Option<Instant>,
     next_limits: Instant,
     under_way: FuturesUnordered<BoxFuture<'static, Happened>>,
     conditions: watch::Sender<Conditions>,
@@ -124,6 +125,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             held: [None; Signal::COUNT],
             reclaimed: [None; Signal::COUNT],
             reclaiming: false,
+            reclaim_hangs_until: None,
             next_limits: now,
             under_way: FuturesUnordered::new(),
             conditions,
@@ -218,7 +220,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let cadence = &self.parts.cadence;
         self.next_look =
             started + cadence.next(&self.policy, &before, &snapshot.observations, apart);
-        self.shown.looked(&self.policy, &self.memory);
+        self.shown.looked(&self.policy, &self.memory, &self.returns);
     }
 
     async fn act(&mut self, act: &Act) {
@@ -240,10 +242,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     fn note(&mut self, happened: Happened) {
         match happened {
             Happened::Ended(ended) => self.note_end(ended),
-            Happened::GivenBack(over) => {
-                self.reclaiming = false;
-                self.shown.conclude(over.record, Outcome::Reclaimed(over.given_back));
-            }
+            Happened::GivenBack(over) => self.note_given_back(&over),
         }
     }
 
@@ -266,10 +265,12 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if self.policy.shadow {
             return;
         }
+        let now = Instant::now();
         self.parts.recorder.record(&Event::EvictionThresholdMet {
             signal: act.cause.as_str(),
             resource: act.resource().as_str(),
-            stats_age: act.measured_at.map(|at| Instant::now().saturating_duration_since(at)),
+            stats_age: act.measured_at.map(|at| now.saturating_duration_since(at)),
+            short_for: now.saturating_duration_since(act.since),
         });
     }
 
@@ -282,7 +283,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     fn follow_policy(&mut self) {
         let configured = self.parts.policy.borrow_and_update().clone();
-        self.adopt(&configured.clone());
+        self.adopt(&configured);
         self.held = [None; Signal::COUNT];
         self.next_look = Instant::now();
     }

@@ -58,6 +58,8 @@ pub struct Act {
     pub deficit: i64,
     /// When that was measured.
     pub measured_at: Option<Instant>,
+    /// Since when it is short.
+    pub since: Instant,
     /// What can be given back first, so that perhaps no pod has to end.
     pub reclaim: &'static [Reclaimable],
 }
@@ -93,7 +95,7 @@ pub fn decide(snapshot: &Snapshot, policy: &Policy, memory: &Memory) -> Decision
         else {
             continue;
         };
-        let act = Act::on(threshold, &observed, policy);
+        let act = Act::on(threshold, &observed, policy, is.first.unwrap_or(now));
         let urgency = act.urgency();
         if is_met && chosen.as_ref().is_none_or(|(most, _)| urgency > *most) {
             chosen = Some((urgency, act));
@@ -191,6 +193,7 @@ fn pressed(rule: &PressureRule, snapshot: &Snapshot, memory: &Memory) -> Option<
         available,
         deficit: lacking(below, available),
         measured_at: now_lost.at,
+        since: snapshot.now,
         reclaim: &[],
     })
 }
@@ -211,7 +214,12 @@ struct Urgency {
 }
 
 impl Act {
-    pub(crate) fn on(threshold: &Threshold, observed: &Observation, policy: &Policy) -> Self {
+    pub(crate) fn on(
+        threshold: &Threshold,
+        observed: &Observation,
+        policy: &Policy,
+        since: Instant,
+    ) -> Self {
         let signal = threshold.signal;
         let available = observed.quantity(signal.resource());
         Self {
@@ -222,6 +230,7 @@ impl Act {
             available,
             deficit: lacking(threshold.quantity(observed.capacity, true), available),
             measured_at: observed.at,
+            since,
             reclaim: reclaimable(signal, policy.layout()),
         }
     }

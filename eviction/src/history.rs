@@ -8,6 +8,7 @@ use serde::Serialize;
 use winddown_shared::{PodLabel, WallTime};
 
 use crate::choose::{Considered, Verdict};
+use crate::decide::Act;
 use crate::seams::GivenBack;
 use crate::signal::Cause;
 
@@ -34,6 +35,9 @@ pub struct Record {
     pub available: Option<String>,
     /// Whether the threshold was a hard one.
     pub hard: bool,
+    /// How long it had been short, in ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub short_for_ms: Option<u64>,
     /// Who was ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub victim: Option<PodName>,
@@ -155,11 +159,23 @@ impl Record {
             threshold: None,
             available: None,
             hard: true,
+            short_for_ms: None,
             victim: None,
             outcome,
             ranking: Vec::new(),
             times: 1,
             last_at: at,
+        }
+    }
+
+    /// A decision about what is short on the node.
+    pub(crate) fn about(act: &Act, at: WallTime, outcome: Outcome) -> Self {
+        Self {
+            threshold: Some(act.threshold.to_string()),
+            available: Some(act.available.to_string()),
+            hard: act.hard,
+            short_for_ms: Some(millis(act.since.elapsed())),
+            ..Self::new(at, act.cause, outcome)
         }
     }
 
@@ -174,8 +190,12 @@ impl Record {
 
 impl Outcome {
     pub(crate) fn evicted(took: Duration) -> Self {
-        Self::Evicted { took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX) }
+        Self::Evicted { took_ms: millis(took) }
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 // === impl PodName ===

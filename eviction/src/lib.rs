@@ -6,9 +6,16 @@
 //! back (dead containers, rotated logs, unused images), and if that is not enough, one pod is ended,
 //! and the node is measured again.
 //!
+//! # Time
+//! [`Cadence`]: a look a second on a calm node, more as a threshold comes near, at once when the kernel
+//! says that tasks wait for memory; never more than ten a second.
+//!
 //! # Design
 //! [`decide`] and [`choose`] are pure: what was measured, a [`Policy`] and a [`Memory`] in, what to do
-//! out.
+//! out. [`EvictionController`] carries it out, one task on tokio's clock; it measures through
+//! [`Signals`], gives back through [`Reclaim`] and ends pods through
+//! [`PodKiller`](winddown_shared::PodKiller), so it is tested without a machine. [`EvictionView`] is
+//! what others see of it: conditions, history, thresholds, and who would be ended.
 
 mod admit;
 mod cadence;
@@ -37,7 +44,9 @@ pub use admit::{PressureGate, admits};
 pub use cadence::Cadence;
 pub use choose::{Candidate, Choice, Considered, Ending, Verdict, choose};
 pub use condition::{Condition, ConditionText, Conditions};
-pub use controller::{EvictionController, EvictionParts, EvictionView, Explanation, ThresholdView};
+pub use controller::{
+    AwayPod, EvictionController, EvictionParts, EvictionView, Explanation, ThresholdView,
+};
 pub use decide::{Act, Decision, FORGIVEN, Snapshot, decide};
 pub use history::{Outcome, PodName, RankedPod, Record};
 pub use limits::{OverLimit, has_local_limits, over_limit};

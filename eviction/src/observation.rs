@@ -5,6 +5,9 @@ use winddown_shared::{FsStats, MemoryStats, NodeStats, Quantity, QuantityFormat}
 
 use crate::signal::{Resource, Signal};
 
+#[cfg(test)]
+mod tests;
+
 /// Which figure stands for the memory that is available.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,

@@ -5,6 +5,9 @@ use winddown_shared::{DiskUse, FsLayout, Pod, PodStats};
 use crate::observation::signed;
 use crate::signal::{FileSystem, Resource, Signal};
 
+#[cfg(test)]
+mod tests;
+
 /// What `pod` uses of what `signal` speaks of: bytes, inodes or processes.
 ///
 /// A part that was not measured counts as nothing, as it does for the kubelet.

@@ -67,6 +67,8 @@ pub struct NodeUsage {
     disks: Arc<Disks>,
     /// Asks the file systems; still there if they did not answer in time.
     asking: Option<JoinHandle<DisksUsage>>,
+    /// They have not, and are not waited for again.
+    is_late: bool,
 }
 
 // === impl UsagePlaces ===
@@ -91,7 +93,12 @@ impl UsagePlaces {
 impl NodeUsage {
     /// Prepares to measure; reads nothing yet.
     pub fn new(places: &UsagePlaces) -> Self {
-        Self { kernel: KernelUsage::new(places), disks: Arc::new(Disks::new(places)), asking: None }
+        Self {
+            kernel: KernelUsage::new(places),
+            disks: Arc::new(Disks::new(places)),
+            asking: None,
+            is_late: false,
+        }
     }
 
     /// Measures everything. Takes as long as the slowest file system, at most 2 s: the numbers of file
@@ -112,13 +119,14 @@ impl NodeUsage {
     }
 
     async fn read_disks(&mut self, reading: &mut Reading) {
-        let was_late = self.asking.is_some();
         let asking = self.asking.get_or_insert_with(|| {
             let disks = Arc::clone(&self.disks);
             tokio::task::spawn_blocking(move || disks.read())
         });
-        let deadline = if was_late { Duration::ZERO } else { DISK_DEADLINE };
-        match tokio::time::timeout(deadline, asking).await {
+        let deadline = if self.is_late { Duration::ZERO } else { DISK_DEADLINE };
+        let answer = tokio::time::timeout(deadline, asking).await;
+        self.is_late = answer.is_err();
+        match answer {
             Ok(Ok(usage)) => {
                 self.asking = None;
                 usage.enter(reading);

@@ -13,18 +13,16 @@
 
 mod distance;
 mod error;
-//mod explain;
+mod explain;
 mod minimal;
-//mod plan_json;
-//mod room;
+mod plan_json;
+mod room;
 mod select;
 mod table;
-#[cfg(test)]
-mod test_pods;
 
 pub use error::NoVictims;
-//pub use explain::{Considered, Explanation, Why, explain};
+pub use explain::{Considered, Explanation, Why, explain};
 pub use minimal::Criterion;
-//pub use plan_json::{PlanLineError, PlanOptions, plan_json_line};
-//pub use room::Preemption;
-pub use select::{Proof, Requirement, Selection, Strategy, select};
+pub use plan_json::{PlanLineError, PlanOptions, plan_json_line};
+pub use room::Preemption;
+pub use select::{Proof, Requirement, Selection, Strategy, StrategyError, select};

@@ -24,6 +24,7 @@ mod suffix;
 mod swaps;
 
 use items::Items;
+pub(crate) use items::{can_run_elsewhere, is_ending};
 use search::Effort;
 
 /// What matters when one set of victims is compared with another, the most important first.

@@ -54,9 +54,11 @@ mod observe;
 mod open;
 mod pod;
 mod probe;
+mod reclaim;
 mod sandbox;
 mod spec;
 mod start;
+mod stats;
 mod status;
 mod stop;
 mod support;
@@ -104,6 +106,8 @@ pub(crate) struct Context {
     pub(crate) cleaning: garbage::Cleaning,
     pub(crate) driver: sandbox::Driver,
     pub(crate) alive: watch::Receiver<()>,
+    pub(crate) stats: stats::Kept,
+    pub(crate) image_ages: reclaim::ImageAges,
     pods: Mutex<PodUidMap<Arc<PodEntry>>>,
     /// Pods whose last sync failed, since the runtime was last there.
     failed: Mutex<HashSet<PodUid>>,
@@ -211,6 +215,8 @@ impl Context {
             health: watch::Sender::new(CriHealth::unknown()),
             driver: sandbox::Driver::default(),
             alive,
+            stats: stats::Kept::default(),
+            image_ages: reclaim::ImageAges::default(),
             pods: Mutex::default(),
             failed: Mutex::default(),
             adopted: AtomicBool::new(false),

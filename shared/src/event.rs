@@ -65,6 +65,8 @@ pub enum Event {
         resource: &'static str,
         /// How old the figures were when it was decided.
         stats_age: Option<Duration>,
+        /// How long it has been short, its grace included.
+        short_for: Duration,
     },
     /// A pod was chosen to end for that, or because it uses more of the disks than it may, and is
     /// asked to.
@@ -201,12 +203,15 @@ pub enum Event {
         /// How it went, how long it took and who was cut, in one line for people.
         text: Arc<str>,
     },
-    /// The pods are ended, or the time is over, and the lock is given back.
+    /// The pods are ended, or the time is over.
     ShutdownEnded {
-        /// From the signal to the release of the lock.
+        /// From the signal to the release of the lock, or to the end of the run where none was held.
         took: Duration,
         /// Pods that still run.
         left: usize,
+        /// The login manager's lock was given back: the node may go down. After a notice it is held
+        /// until the login manager announces the shutdown.
+        released: bool,
     },
 }
 

@@ -44,9 +44,7 @@ pub use admission::{
     NoPreemption, NodeFit, NodeSource, NodeUse, NodeView, Others, Rejection, Room, RoomPlan,
     Verdict, Victim, admission_metric_reason, fit_failures, platform_fits,
 };
-pub use cgroup::{
-    CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number, cgroup_of_process,
-};
+pub use cgroup::{CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number, cgroup_of_process};
 pub use clock::{WallClock, WallTime};
 pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
 pub use error_chain::error_chain;

@@ -20,6 +20,12 @@ pub trait PodStatsSource: Send + Sync + 'static {
         disk_age: Option<Duration>,
     ) -> impl Future<Output = Result<Vec<(PodUid, PodStats)>, RuntimeError>> + Send;
 
+    /// The cgroup that all its pods are in, as a path from the root of the hierarchy (`/winddown`). None
+    /// if they are in none, or the runtime does not say yet.
+    fn pods_cgroup(&self) -> impl Future<Output = Option<String>> + Send {
+        async { None }
+    }
+
     /// Where images and the layers that containers write to are.
     ///
     /// # Errors

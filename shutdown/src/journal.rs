@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout};
-use winddown_shared::{ShutdownKind, WallClock, error_chain};
+use winddown_shared::{ShutdownKind, WallClock};
 
 use crate::record::{VERSION, millis};
 use crate::report::{Ended, ReportHeader};
 use crate::{
-    Budget, BudgetReport, GroupReport, NoticeReport, Outcome, PodEnd, RecordError, RecordPlace,
-    RunPhase, RunRecord, RunReport, RunStop, ShutdownReport,
+    Budget, BudgetReport, GroupReport, NoticeReport, Outcome, PodEnd, RecordPlace, RunPhase,
+    RunRecord, RunReport, RunStop, ShutdownReport,
 };
+use writer::{Writer, Written};
 
 #[cfg(test)]
 mod tests;
+mod writer;
 
 /// How long a run waits for one place, all its writes together. After that the place is not used
 /// again before the end of the run.
@@ -34,8 +35,13 @@ pub(crate) struct Standing {
 
 /// The record of one run: its head, and where it is kept.
 ///
-/// A run never waits long for it: a place that is slow or refuses is left for the next one, which is
-/// noted in the report's warnings.
+/// Where one of the places is memory ([`RecordPlace::is_volatile`]), each note waits for that one
+/// only, and the others follow behind: an agent that is killed is replaced by one that knows as much.
+/// What pods are promised first is awaited in the other places too, because it has to survive the
+/// machine. After a power cut in the middle of a run the disk's copy may be some notes behind.
+///
+/// A run never waits long for any place: one that is slow or refuses is left for the next one, which
+/// is noted in the report's warnings.
 pub(crate) struct Journal {
     pub(crate) header: ReportHeader,
     pub(crate) first_group: Duration,
@@ -46,15 +52,17 @@ pub(crate) struct Journal {
     sequence: u64,
     clock: WallClock,
     places: Vec<Place>,
+    /// What the first pods are promised has been put down.
+    promised: bool,
     kept: bool,
 }
 
 /// A place, and what became of it in this run.
 struct Place {
-    of: Arc<dyn RecordPlace>,
+    writer: Writer,
     patience: Duration,
-    /// A write that took longer than the patience.
-    hanging: Option<JoinHandle<Result<(), RecordError>>>,
+    /// A write took longer than the patience, and may still be under way.
+    overdue: bool,
     told: bool,
 }
 
@@ -68,12 +76,6 @@ impl Journal {
         (started, started_boot): (Instant, Duration),
         places: &[Arc<dyn RecordPlace>],
     ) -> Self {
-        let place = |of: &Arc<dyn RecordPlace>| Place {
-            of: Arc::clone(of),
-            patience: PATIENCE,
-            hanging: None,
-            told: false,
-        };
         Self {
             header,
             first_group: Duration::ZERO,
@@ -83,14 +85,16 @@ impl Journal {
             started_boot,
             sequence: 0,
             clock,
-            places: places.iter().map(place).collect(),
+            places: places.iter().map(Place::new).collect(),
+            promised: false,
             kept: false,
         }
     }
 
     /// Goes on behind what an earlier agent wrote.
-    pub(crate) fn after(mut self, sequence: u64) -> Self {
+    pub(crate) fn after(mut self, sequence: u64, phase: RunPhase) -> Self {
         self.sequence = sequence;
+        self.promised = phase != RunPhase::LameDuck;
         self
     }
 
@@ -110,7 +114,7 @@ impl Journal {
         self.header.budget.budget()
     }
 
-    /// Whether the last note is on disk.
+    /// Whether the last note that was awaited is kept somewhere.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept
     }
@@ -120,11 +124,13 @@ impl Journal {
         (!self.places.is_empty()).then(|| Box::new(self.record(&[])))
     }
 
-    /// Keeps that the run is in `phase` and the pods are as in `groups`. Returns when that is on
-    /// disk, or the disk has had its time. Not cancel-safe: the record may be the old or the new one.
+    /// Keeps that the run is in `phase` and the pods are as in `groups`. Returns when that would
+    /// survive this agent, and the first promise to a pod the machine, or the places have had their
+    /// time. Not cancel-safe: the record may be the old or the new one.
     pub(crate) async fn note(&mut self, phase: RunPhase, groups: &[GroupReport]) {
         self.phase = phase;
-        self.write(groups, None).await;
+        let first = phase == RunPhase::Ending && !std::mem::replace(&mut self.promised, true);
+        self.write(groups, None, first).await;
     }
 
     /// The first group waits for `less` less than it would have.
@@ -138,34 +144,87 @@ impl Journal {
         self.note(self.phase, groups).await;
     }
 
-    /// The last note of a run. A place that was slow before is tried once more, until `until`.
+    /// Keeps how pods have ended meanwhile. Returns at once: what is not on its way to memory is
+    /// worth no wait.
+    pub(crate) fn note_ends(&mut self, groups: &[GroupReport]) {
+        self.take_failures();
+        let quick = self.has_memory();
+        let fits = |place: &&Place| place.fits() && (!quick || place.is_volatile());
+        if self.places.iter().any(|place| fits(&place)) {
+            self.sequence += 1;
+            let record = Arc::new(self.record(groups));
+            if let Some(place) = self.places.iter().find(fits) {
+                place.writer.put(&record);
+            }
+        }
+    }
+
+    /// The last note of a run. A place that was slow before is tried once more, until `until`. With
+    /// `lasting`, what is not memory is awaited too.
     pub(crate) async fn note_last(
         &mut self,
         phase: RunPhase,
         groups: &[GroupReport],
         until: Instant,
+        lasting: bool,
     ) {
         self.phase = phase;
-        self.write(groups, Some(until)).await;
+        self.write(groups, Some(until), lasting).await;
     }
 
-    async fn write(&mut self, groups: &[GroupReport], until: Option<Instant>) {
+    async fn write(&mut self, groups: &[GroupReport], until: Option<Instant>, lasting: bool) {
         if self.places.is_empty() {
             return;
         }
+        self.take_failures();
         self.sequence += 1;
         let record = Arc::new(self.record(groups));
         self.kept = false;
-        for place in &mut self.places {
-            match place.write(&record, until).await {
+        if !self.has_memory() {
+            return self.write_to_first(&record, until, |_| true).await;
+        }
+        self.places.iter().for_each(|place| place.writer.put(&record));
+        for place in self.places.iter_mut().filter(|place| lasting || place.is_volatile()) {
+            match place.written(&record, until).await {
+                Ok(()) => self.kept = true,
+                Err(why) => self.header.warnings.extend(why),
+            }
+        }
+        if !self.kept && !lasting {
+            self.write_to_first(&record, until, |place| !place.is_volatile()).await;
+        }
+    }
+
+    /// Writes to one place after the other until one has kept it.
+    async fn write_to_first(
+        &mut self,
+        record: &Arc<RunRecord>,
+        until: Option<Instant>,
+        wanted: impl Fn(&Place) -> bool,
+    ) {
+        for place in self.places.iter_mut().filter(|place| wanted(place)) {
+            match place.write(record, until).await {
                 Ok(()) => {
                     self.kept = true;
                     return;
                 }
-                Err(Some(why)) => self.header.warnings.push(why),
-                Err(None) => {}
+                Err(why) => self.header.warnings.extend(why),
             }
         }
+    }
+
+    /// Whether a place is memory, and has not failed yet.
+    fn has_memory(&self) -> bool {
+        self.places.iter().any(|place| place.is_volatile() && !place.told)
+    }
+
+    /// What went wrong with writes that nobody waited for.
+    fn take_failures(&mut self) {
+        let failed = self.places.iter_mut().filter_map(|place| {
+            let why = place.writer.last().failed?;
+            place.tell(&why)
+        });
+        self.header.warnings.extend(failed);
     }
 
     fn record(&self, groups: &[GroupReport]) -> RunRecord {
@@ -188,6 +247,25 @@ impl Journal {
 // === impl Place ===
 
 impl Place {
+    fn new(of: &Arc<dyn RecordPlace>) -> Self {
+        let writer = Writer::new(Arc::clone(of));
+        Self { writer, patience: PATIENCE, overdue: false, told: false }
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.writer.place.is_volatile()
+    }
+
+    /// Whether nothing speaks against a write.
+    fn fits(&self) -> bool {
+        !self.told && !self.hangs()
+    }
+
+    /// Whether a write that nobody waits for any more is still under way.
+    fn hangs(&self) -> bool {
+        self.overdue && self.writer.is_busy()
+    }
+
     /// # Errors
     /// The record is not kept here; why, when it is said for the first time.
     async fn write(
@@ -195,38 +273,49 @@ impl Place {
         record: &Arc<RunRecord>,
         until: Option<Instant>,
     ) -> Result<(), Option<String>> {
-        if self.hanging.as_ref().is_some_and(|write| !write.is_finished()) {
+        if self.hangs() {
             return Err(None);
         }
-        self.hanging = None;
-        let begun = Instant::now();
-        let most = match until {
-            Some(until) => until.saturating_duration_since(begun),
-            None => self.patience,
-        };
-        if most.is_zero() {
+        if self.left(until).is_zero() {
             return Err(self.tell("the disk is too slow"));
         }
-        let (of, record) = (Arc::clone(&self.of), Arc::clone(record));
-        let mut write = spawn_blocking(move || of.write(&record));
-        let answer = timeout(most, &mut write).await;
-        self.patience = self.patience.saturating_sub(begun.elapsed());
-        match answer {
-            Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(error))) => Err(self.tell(&error_chain(&error))),
-            Ok(Err(_)) => Err(self.tell("the attempt panicked, which is a bug")),
-            Err(_) => {
-                self.hanging = Some(write);
-                Err(self.tell("the disk does not answer in time"))
-            }
+        self.writer.put(record);
+        self.written(record, until).await
+    }
+
+    /// Waits until `record`, which was put here, is kept.
+    ///
+    /// # Errors
+    /// The record is not kept here; why, when it is said for the first time.
+    async fn written(
+        &mut self,
+        record: &RunRecord,
+        until: Option<Instant>,
+    ) -> Result<(), Option<String>> {
+        if self.hangs() {
+            return Err(None);
         }
+        let begun = Instant::now();
+        let answer = timeout(self.left(until), self.writer.written(record.sequence)).await;
+        self.patience = self.patience.saturating_sub(begun.elapsed());
+        self.overdue = answer.is_err();
+        match answer {
+            Ok(Written { failed: None, .. }) => Ok(()),
+            Ok(Written { failed: Some(why), .. }) => Err(self.tell(&why)),
+            Err(_) => Err(self.tell("the disk does not answer in time")),
+        }
+    }
+
+    /// How long it is waited for now.
+    fn left(&self, until: Option<Instant>) -> Duration {
+        until.map_or(self.patience, |until| until.saturating_duration_since(Instant::now()))
     }
 
     fn tell(&mut self, why: &str) -> Option<String> {
         if std::mem::replace(&mut self.told, true) {
             return None;
         }
-        let text = format!("the run's record is not kept in {}: {why}", self.of.name());
+        let text = format!("the run's record is not kept in {}: {why}", self.writer.place.name());
         tracing::warn!("{text}");
         Some(text)
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{KillRequest, PodUid, ShutdownKind};
 
-use crate::budget::whole_seconds;
 use crate::controller::status_of_ended;
 use crate::journal::Standing;
 use crate::report::ReportHeader;
-use crate::{Budget, PodEnd, ShutdownReport};
+use crate::run::{rest_of_grace, room};
+use crate::{Budget, ShutdownReport};
 
 mod file;
 #[cfg(test)]
@@ -87,6 +87,12 @@ pub trait RecordPlace: Send + Sync + 'static {
 
     /// The place's name for people.
     fn name(&self) -> String;
+
+    /// Whether the place is memory: a write takes no time, and outlives the agent but not the
+    /// machine.
+    fn is_volatile(&self) -> bool {
+        false
+    }
 }
 
 /// Reads the time since boot, sleep included: the clock that one run's agents have in common.
@@ -125,15 +131,14 @@ impl RunRecord {
 
     /// What was asked of the pods that had not ended when this was written, by UID, to be asked again
     /// when the clock that the record was written by reads `now`: in what is left of their grace,
-    /// which is whole seconds and at least one.
+    /// which is the nearest whole seconds, at least one, and not past their group's end.
     pub fn asked(&self, now: Duration) -> impl Iterator<Item = (PodUid, KillRequest)> {
         let elapsed = now.saturating_sub(Duration::from_millis(self.started_boot_ms));
-        let over = |end| matches!(end, PodEnd::Exited | PodEnd::Killed);
         let reason = self.report.trigger.kill_reason();
-        self.report.pods().filter(move |(_, pod)| !over(pod.end)).filter_map(move |(_, pod)| {
-            let rest = (pod.asked? + pod.grace).saturating_sub(elapsed);
+        self.report.pods().filter(|(_, pod)| !pod.end.is_over()).filter_map(move |(group, pod)| {
+            let room = room(group.latest_end, elapsed).max(Duration::from_secs(1));
             let request = KillRequest {
-                grace: Some(whole_seconds(rest).max(Duration::from_secs(1))),
+                grace: Some(rest_of_grace(pod.asked? + pod.grace, elapsed).min(room)),
                 status: Some(status_of_ended()),
                 ..KillRequest::new(reason)
             };

@@ -21,8 +21,8 @@ mod words;
 pub use boot_mark::{BootMark, PreviousBoot};
 pub use last_boot::{Evidence, LastBoot, last_boot};
 pub use pods::{GroupReport, PodEnd, PodReport};
-pub(crate) use store::write_atomically;
 pub use store::{Listing, ReportStore, StoreError};
+pub(crate) use store::{write_atomically, write_in_memory};
 pub use svg::render_svg;
 pub use text::render_text;
 

@@ -123,6 +123,7 @@ fn is_of_daemon_set(pod: &Pod) -> bool {
     owners.iter().any(|owner| owner.kind == "DaemonSet" && owner.controller == Some(true))
 }
 
-fn is_on_host_network(pod: &Pod) -> bool {
+/// Whether the pod shares the node's network.
+pub(crate) fn is_on_host_network(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false)
 }

@@ -15,8 +15,10 @@ use winddown_shared::{
 use crate::journal::{Journal, Standing};
 use crate::{Budget, GroupReport, Plan, PodReport, ProgressSender, RunPhase};
 use asking::{Asked, Wait};
+pub(crate) use asking::{rest_of_grace, room};
 
 mod asking;
+mod noting;
 mod outcome;
 mod resume;
 mod shorten;
@@ -90,7 +92,8 @@ pub(crate) struct Driven<'a> {
 /// late are waited for until the end, beside the others. Between groups the active pods are read
 /// again: one that was let in just before the gate shut ends with its group, or with the current
 /// one. A pod gets its own grace, or its group's time if it has none, but never past its group's
-/// latest end. At the end everything that the pods still held is awaited, within the budget.
+/// latest end. At the end what outlasts the machine is awaited, within the budget: mounts, and the
+/// network of pods that have one of their own.
 ///
 /// When `cancel` fires, no further pod is asked; pods already asked go on ending, unobserved.
 /// Errors and panics of a kill are part of the report and stop nothing.
@@ -156,6 +159,11 @@ struct Run<'a, K> {
     /// Those of the current round that the next group waits for.
     unmounting: HashSet<Id>,
     last_exit: Instant,
+    /// When an earlier agent's run was taken over.
+    taken_over: Option<Duration>,
+    /// When ends that the record has to name are put down.
+    note_at: Option<Instant>,
+    noted: Instant,
 }
 
 // === impl Run ===
@@ -198,6 +206,9 @@ impl<'a, K: PodKiller> Run<'a, K> {
             releasing: HashMap::new(),
             unmounting: HashSet::new(),
             last_exit: order.started,
+            taken_over: None,
+            note_at: None,
+            noted: order.started,
         };
         for (group, pods) in pods.into_iter().enumerate() {
             for planned in pods {
@@ -324,14 +335,6 @@ impl<'a, K: PodKiller> Run<'a, K> {
         let place = Place { group, pod: reports.len() };
         reports.push(PodReport::spared(&pod, grace));
         self.waiting[group].push((place, pod));
-    }
-
-    /// Puts down where the run stands.
-    async fn note(&mut self, phase: RunPhase) {
-        if let Some(journal) = &mut self.driven.journal {
-            journal.first_group = self.first_group;
-            journal.note(phase, &self.groups).await;
-        }
     }
 
     fn elapsed(&self) -> Duration {

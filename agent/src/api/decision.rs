@@ -89,8 +89,7 @@ impl Decision {
             }
             Event::PreemptionStarted { pod, victims, signal } => {
                 let names: Vec<String> = victims.iter().map(PodLabel::to_string).collect();
-                let lacks =
-                    signal.as_ref().map(|name| format!("lacks {name}")).unwrap_or_default();
+                let lacks = signal.as_ref().map(|name| format!("lacks {name}")).unwrap_or_default();
                 let text = format!("{lacks}, to be ended for it: {}", names.join(", "));
                 self.pod("preemptionStarted", pod, text.trim_start_matches(", "));
                 self.field("victims", names).signal(signal.as_ref());
@@ -142,15 +141,18 @@ impl Decision {
                 self.node("shutdownCancelled", text);
                 self.field("sparedGroups", *spared_groups);
             }
-            Event::ShutdownEnded { took, left } => {
-                let text = match left {
-                    0 => format!("all pods ended in {}, lock released", secs(*took)),
-                    left => {
-                        format!("lock released after {} with {} left", secs(*took), count(*left))
-                    }
+            Event::ShutdownEnded { took, left, released } => {
+                let mut text = match left {
+                    0 => format!("all pods ended in {}", secs(*took)),
+                    left => format!("{} left after {}", count(*left), secs(*took)),
                 };
+                if *released {
+                    text.push_str(", lock released");
+                }
                 self.node("shutdownEnded", text);
-                self.field("tookSeconds", took.as_secs_f64()).field("left", *left);
+                self.field("tookSeconds", took.as_secs_f64())
+                    .field("left", *left)
+                    .field("released", *released);
             }
             Event::LastBoot { graceful, text } => {
                 self.node("lastBoot", format!("last boot: {text}"));
@@ -206,5 +208,5 @@ fn secs(duration: Duration) -> String {
 
 /// What a group is called in the log.
 fn group(priority: i32, name: Option<&str>) -> String {
-    name.map_or_else(|| format!("group {priority}"), str::to_owned)
+    name.map_or_else(|| format!("priority {priority} and above"), str::to_owned)
 }

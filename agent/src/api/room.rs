@@ -76,6 +76,33 @@ pub struct PreemptionCase {
     /// Who would end for it, `namespace/name`, in the order in which they are chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub victims: Vec<String>,
+    /// The pods of the node and why each would be ended or kept; empty when nothing is lacking, or
+    /// when the pod is not critical and nobody is ended for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub considered: Vec<ConsideredPod>,
+}
+
+/// One pod of the node, and what would become of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConsideredPod {
+    /// `namespace/name`.
+    pub pod: String,
+    /// `Guaranteed`, `Burstable` or `BestEffort`.
+    #[serde(default)]
+    pub qos: String,
+    /// `spec.priority`, 0 when unset.
+    #[serde(default)]
+    pub priority: i32,
+    /// How far what it frees is from what is lacking: 0 when it frees all of it, 1 more for each
+    /// resource of which it frees nothing.
+    #[serde(default)]
+    pub distance: f64,
+    /// `taken`, or why it is kept: `notPreemptable`, `classKept`, `farther`, …
+    pub why: String,
+    /// The same for people.
+    #[serde(default)]
+    pub text: String,
 }
 
 /// How much of a resource is lacking, in the unit of [`NodeResource`].

@@ -132,17 +132,17 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
         (
             Event::GroupStarted { priority: 0, name: None, pods: 2, allowed: 20 * second },
             "groupStarted",
-            "group 0: 2 pods asked to end within 20s",
+            "priority 0 and above: 2 pods asked to end within 20s",
         ),
         (
             Event::GroupEnded { priority: 0, name: None, took: second, left: 0 },
             "groupEnded",
-            "group 0: ended in 1s",
+            "priority 0 and above: ended in 1s",
         ),
         (
             Event::GroupEnded { priority: 0, name: None, took: second, left: 2 },
             "groupEnded",
-            "group 0: 2 pods left after 1s",
+            "priority 0 and above: 2 pods left after 1s",
         ),
         (
             Event::ShutdownCancelled { spared_groups: 1 },
@@ -150,14 +150,19 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
             "shutdown called off, groups not started: 1",
         ),
         (
-            Event::ShutdownEnded { took: second, left: 0 },
+            Event::ShutdownEnded { took: second, left: 0, released: true },
             "shutdownEnded",
             "all pods ended in 1s, lock released",
         ),
         (
-            Event::ShutdownEnded { took: second, left: 1 },
+            Event::ShutdownEnded { took: second, left: 0, released: false },
             "shutdownEnded",
-            "lock released after 1s with 1 pod left",
+            "all pods ended in 1s",
+        ),
+        (
+            Event::ShutdownEnded { took: second, left: 1, released: true },
+            "shutdownEnded",
+            "1 pod left after 1s, lock released",
         ),
         (
             Event::LastBoot { graceful: Some(true), text: "clean shutdown".into() },

@@ -9,10 +9,14 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::values::{self, PodName, When};
 
 mod doctor;
+mod eviction;
 mod install;
+mod preemption;
 
 pub use doctor::DoctorArgs;
+pub use eviction::PlanEvictionArgs;
 pub use install::{InstallArgs, UninstallArgs};
+pub use preemption::{PlanPreemptionArgs, StrategyChoice};
 
 /// Forms a command's result can have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -117,6 +121,15 @@ pub enum PlanCommand {
     /// Without -f it asks the running agent about the pods that run now, within the time logind
     /// really gives. With -f no agent is needed.
     Shutdown(PlanShutdownArgs),
+    /// Show which pods would end so that a critical pod fits, and why those
+    ///
+    /// With -f no agent is needed: each case names the pod that lacks room, the pods beside it and
+    /// what is lacking.
+    Preemption(PlanPreemptionArgs),
+    /// Show in which order pods would end when the node runs short of something
+    ///
+    /// With -f no agent is needed: each case names the signal, the pods and what they use.
+    Eviction(PlanEvictionArgs),
 }
 
 /// Shows which pods a shutdown would end, in which order, with how many seconds each.

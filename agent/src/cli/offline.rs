@@ -7,7 +7,7 @@ use crate::doctor::Diagnosis;
 
 use super::{
     AgentArgs, CommandError, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs, Output,
-    ShimArgs, UninstallArgs,
+    PlanPreemptionArgs, ShimArgs, UninstallArgs,
 };
 
 /// What the commands do that is not asked of a running agent. The binary implements it.
@@ -77,6 +77,24 @@ pub trait Offline {
     /// # Errors
     /// The line does not have that shape.
     fn plan_line(&self, line: &str) -> Result<String, CommandError>;
+
+    /// Chooses victims for one case (`preemptor`, `pods` and `requirements` in; `id`, `victims` and
+    /// `error` out, on one line).
+    ///
+    /// # Errors
+    /// The text is not such a case.
+    fn preemption_case(
+        &self,
+        case: &str,
+        args: &PlanPreemptionArgs,
+    ) -> Result<String, CommandError>;
+
+    /// Ranks the pods of one case (`signal`, `pods` and `stats` in; `id` and `order` out, on one line),
+    /// with the figures if `explain`.
+    ///
+    /// # Errors
+    /// The text is not such a case.
+    fn eviction_case(&self, case: &str, explain: bool) -> Result<String, CommandError>;
 
     /// The reports kept on disk, for when no agent answers.
     ///

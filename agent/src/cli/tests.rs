@@ -1,5 +1,8 @@
 mod commands;
 mod doctor;
+mod eviction;
+mod preemption;
+mod room;
 mod world;
 
 pub(super) use world::Sink;
@@ -124,7 +127,7 @@ fn what_is_typed_wrong_is_refused_with_code_2() {
         "winddown drain --reason why",
         "winddown install --start --no-enable",
         "winddown install --runtime docker",
-        "winddown plan eviction",
+        "winddown plan weather",
     ] {
         let error = parse(line).expect_err(line);
         assert_eq!(error.exit_code(), 2, "{line}");
@@ -147,7 +150,7 @@ fn options_reach_the_command_with_their_meaning() {
     assert!(matches!(args.command, ConfigCommand::Check { file: None }));
     let cli = parse("winddown plan shutdown -f -").unwrap();
     let Command::Plan(args) = cli.command else { panic!("not plan") };
-    let PlanCommand::Shutdown(args) = args.command;
+    let PlanCommand::Shutdown(args) = args.command else { panic!("not a shutdown") };
     assert_eq!(args.file.as_deref(), Some(std::path::Path::new("-")));
     let cli = parse("winddown shim --state /x -- sh -c true").unwrap();
     let Command::Shim(args) = cli.command else { panic!("not shim") };

@@ -23,7 +23,7 @@ pub struct Change {
 }
 
 /// Fields that the running agent takes over. The rest is bound to what was opened at start.
-const LIVE: [&str; 19] = [
+const LIVE: [&str; 25] = [
     "shutdownGracePeriod",
     "shutdownGracePeriodCriticalPods",
     "shutdownGracePeriodByPodPriority",
@@ -36,6 +36,12 @@ const LIVE: [&str; 19] = [
     "evictionMinimumReclaim",
     "evictionPressureTransitionPeriod",
     "evictionMaxPodGracePeriod",
+    "memoryAvailable",
+    "memoryPressure",
+    "evictStaticPods",
+    "evictionShadow",
+    "localStorageCapacityIsolation",
+    "enforceNodeAllocatable",
     "systemReserved",
     "kubeReserved",
     "maxPods",

@@ -1,23 +1,20 @@
-//! The eviction fields: syntax and contradictions. What they mean is the eviction crate's matter.
+//! The eviction fields: where they stand and how they contradict each other. What one value may be,
+//! and what it means, is the eviction crate's matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use winddown_shared::{Quantity, parse_duration};
+use winddown_eviction::{
+    MemoryAvailable, Policy, PressureRule, Signal, StaticPods, ThresholdConfig, ThresholdValue,
+    default_hard, parse_minimum_reclaim, parse_soft_grace, parse_threshold,
+};
+use winddown_shared::GoDuration;
 
 use crate::document::{Fields, Located, Node, Position, Problem, Value};
 
-const SIGNALS: [&str; 9] = [
-    "memory.available",
-    "nodefs.available",
-    "nodefs.inodesFree",
-    "imagefs.available",
-    "imagefs.inodesFree",
-    "containerfs.available",
-    "containerfs.inodesFree",
-    "pid.available",
-    "allocatableMemory.available",
-];
+mod beyond;
+#[cfg(test)]
+mod tests;
 
 const HARD: &str = "evictionHard";
 const SOFT: &str = "evictionSoft";
@@ -41,38 +38,74 @@ pub struct EvictionSettings {
     pub pressure_transition_period: Duration,
     /// `evictionMaxPodGracePeriod`, in seconds; 0 takes each pod's own grace.
     pub max_pod_grace_period: u32,
+    /// `memoryAvailable`.
+    pub memory_available: MemoryAvailable,
+    /// `memoryPressure`; none unless it is configured.
+    pub memory_pressure: Option<PressureRule>,
+    /// `evictStaticPods`.
+    pub static_pods: StaticPods,
+    /// `evictionShadow`.
+    pub shadow: bool,
+    /// `localStorageCapacityIsolation`.
+    pub local_storage_limits: bool,
+    /// Whether `enforceNodeAllocatable` has `pods`.
+    pub enforce_pods: bool,
 }
 
 impl Default for EvictionSettings {
     fn default() -> Self {
-        let hard = [
-            ("memory.available", "100Mi"),
-            ("nodefs.available", "10%"),
-            ("nodefs.inodesFree", "5%"),
-            ("imagefs.available", "15%"),
-            ("imagefs.inodesFree", "5%"),
-        ];
         Self {
-            hard: hard.map(|(signal, value)| (signal.to_owned(), value.to_owned())).into(),
+            hard: default_hard(),
             soft: BTreeMap::new(),
             soft_grace_period: BTreeMap::new(),
             minimum_reclaim: BTreeMap::new(),
             pressure_transition_period: Duration::from_secs(5 * 60),
             max_pod_grace_period: 0,
+            memory_available: MemoryAvailable::default(),
+            memory_pressure: None,
+            static_pods: StaticPods::ByPriority,
+            shadow: false,
+            local_storage_limits: true,
+            enforce_pods: true,
         }
     }
 }
 
-/// How large a threshold is; the two kinds cannot be compared without the node's capacity.
-#[derive(Clone, Copy, PartialEq)]
-enum Amount {
-    Percent(f64),
-    Exact(Quantity),
-}
-
+/// What was written, and what it is; none: the threshold is switched off.
+type Written = (String, Option<ThresholdValue>);
 type Entries<T> = BTreeMap<String, Located<T>>;
 
 impl EvictionSettings {
+    /// The rules, before the layout of the node's file systems is known.
+    ///
+    /// A threshold that cannot be used makes none; there is none in settings that were read.
+    pub fn policy(&self) -> Policy {
+        let grace = |grace: Duration| GoDuration::try_from(grace).unwrap_or_default().to_string();
+        let graces = self.soft_grace_period.iter().map(|(signal, g)| (signal.clone(), grace(*g)));
+        let config = ThresholdConfig {
+            hard: self.hard.clone(),
+            soft: self.soft.clone(),
+            soft_grace: graces.collect(),
+            minimum_reclaim: self.minimum_reclaim.clone(),
+        };
+        let thresholds = config.thresholds().unwrap_or_else(|error| {
+            tracing::error!(%error, "no eviction threshold is used");
+            Vec::new()
+        });
+        let mut policy = Policy::new(thresholds, self.enforce_pods);
+        policy.transition_period = self.pressure_transition_period;
+        policy.max_pod_grace = match self.max_pod_grace_period {
+            0 => None,
+            seconds => Some(Duration::from_secs(seconds.into())),
+        };
+        policy.memory_available = self.memory_available;
+        policy.memory_pressure = self.memory_pressure;
+        policy.static_pods = self.static_pods;
+        policy.shadow = self.shadow;
+        policy.local_storage_limits = self.local_storage_limits;
+        policy
+    }
+
     pub(super) fn read(fields: &mut Fields<'_, '_>, warnings: &mut Vec<Problem>) -> Self {
         let defaults = Self::default();
         let merge = fields.bool("mergeDefaultEvictionSettings").is_some_and(|merge| merge.value);
@@ -105,6 +138,7 @@ impl EvictionSettings {
                 .integer("evictionMaxPodGracePeriod", 0, i32::MAX)
                 .map_or(0, |seconds| u32::try_from(seconds.value).unwrap_or(0)),
             hard: hard_values,
+            ..beyond::read(fields, defaults)
         }
     }
 }
@@ -122,7 +156,7 @@ fn transition_period(fields: &mut Fields<'_, '_>, defaults: &EvictionSettings) -
     }
 }
 
-fn texts(entries: &Entries<(String, Amount)>) -> BTreeMap<String, String> {
+fn texts(entries: &Entries<Written>) -> BTreeMap<String, String> {
     entries.iter().map(|(signal, entry)| (signal.clone(), entry.value.0.clone())).collect()
 }
 
@@ -141,9 +175,8 @@ fn signals<'n, T>(
     };
     let mut result = Entries::new();
     for (signal, node) in entries {
-        if !SIGNALS.contains(&&*signal.text) {
-            let what = format!("unsupported eviction signal: write one of {}", SIGNALS.join(", "));
-            fields.fail_below(key, &signal.text, signal.at, what);
+        if let Err(error) = signal.text.parse::<Signal>() {
+            fields.fail_below(key, &signal.text, signal.at, error);
             continue;
         }
         let Value::Scalar(scalar) = &node.value else {
@@ -161,76 +194,40 @@ fn signals<'n, T>(
     Some(result)
 }
 
-fn threshold(text: &str) -> Result<(String, Amount), String> {
-    let amount = amount(text)?;
-    let wrong = match amount {
-        Amount::Percent(percent) => !(0.0..=100.0).contains(&percent),
-        Amount::Exact(quantity) => quantity.sign() != std::cmp::Ordering::Greater,
-    };
-    match wrong {
-        true => Err(format!("`{text}` is out of range: write 0% to 100%, or more than 0")),
-        false => Ok((text.to_owned(), amount)),
-    }
+fn threshold(text: &str) -> Result<Written, String> {
+    let value = parse_threshold(text).map_err(|error| error.to_string())?;
+    Ok((text.to_owned(), value))
 }
 
-fn reclaim(text: &str) -> Result<(String, Amount), String> {
-    let amount = amount(text)?;
-    let wrong = match amount {
-        Amount::Percent(percent) => percent <= 0.0 || percent > 100.0,
-        Amount::Exact(quantity) => quantity.sign() == std::cmp::Ordering::Less,
-    };
-    match wrong {
-        true => Err(format!("`{text}` is out of range: write more than 0%, or 0 or more")),
-        false => Ok((text.to_owned(), amount)),
-    }
-}
-
-fn amount(text: &str) -> Result<Amount, String> {
-    const WANTED: &str = "write a quantity such as 100Mi, or a percentage such as 10%";
-    if let Some(number) = text.strip_suffix('%') {
-        let digits = number.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+'));
-        return match number.parse::<f64>() {
-            Ok(percent) if digits && percent.is_finite() => Ok(Amount::Percent(percent)),
-            _ => Err(format!("`{text}` is not a percentage: {WANTED}")),
-        };
-    }
-    match text.parse::<Quantity>() {
-        Ok(quantity) => Ok(Amount::Exact(quantity)),
-        Err(_) => Err(format!("`{text}` is not a quantity: {WANTED}")),
-    }
+fn reclaim(text: &str) -> Result<Written, String> {
+    let value = parse_minimum_reclaim(text).map_err(|error| error.to_string())?;
+    Ok((text.to_owned(), Some(value)))
 }
 
 fn soft_grace(text: &str) -> Result<Duration, String> {
-    match parse_duration(text) {
-        Ok(grace) if grace.is_zero() => {
-            Err("needs more than 0s: without grace it is a hard threshold, move it to evictionHard"
-                .to_owned())
-        }
-        Ok(grace) => Ok(grace),
-        Err(error) => Err(error.to_string()),
-    }
+    parse_soft_grace(text).map_err(|error| error.to_string())
 }
 
 fn check_soft(
     fields: &mut Fields<'_, '_>,
-    hard: Option<&Entries<(String, Amount)>>,
-    soft: &Entries<(String, Amount)>,
+    hard: Option<&Entries<Written>>,
+    soft: &Entries<Written>,
     grace: &Entries<Duration>,
 ) {
     for (signal, entry) in soft {
-        let (text, amount) = &entry.value;
-        // 0% and 100% switch the threshold off.
-        let off =
-            matches!(amount, Amount::Percent(percent) if *percent == 0.0 || *percent == 100.0);
-        if !off && !grace.contains_key(signal) && !fields.has_below(GRACE, signal) {
+        let (text, value) = &entry.value;
+        if value.is_some() && !grace.contains_key(signal) && !fields.has_below(GRACE, signal) {
             let what = format!("needs a grace period: add {GRACE}[{signal}], for example 1m30s");
             fields.fail_below(SOFT, signal, entry.at, what);
         }
         let Some(hard) = hard.and_then(|hard| hard.get(signal)) else { continue };
         let (hard_text, hard) = &hard.value;
-        let reached_first = match (hard, amount) {
-            (Amount::Percent(hard), Amount::Percent(soft)) => !off && hard >= soft,
-            (Amount::Exact(hard), Amount::Exact(soft)) => hard >= soft,
+        let reached_first = match (hard, value) {
+            (Some(ThresholdValue::Share(hard)), Some(ThresholdValue::Share(soft))) => hard >= soft,
+            (Some(ThresholdValue::Quantity(hard)), Some(ThresholdValue::Quantity(soft))) => {
+                hard >= soft
+            }
+            // An amount and a share cannot be compared without the node's capacity.
             _ => false,
         };
         if reached_first {
@@ -245,8 +242,8 @@ fn check_soft(
 /// Entries that go with a threshold that is not there.
 fn lonely<'a>(
     grace: &'a Entries<Duration>,
-    reclaim: &'a Entries<(String, Amount)>,
-    soft: &'a Entries<(String, Amount)>,
+    reclaim: &'a Entries<Written>,
+    soft: &'a Entries<Written>,
     known: &'a BTreeSet<&'a String>,
 ) -> Vec<(&'static str, &'a str, Position)> {
     let graces = grace.iter().filter(|(signal, _)| !soft.contains_key(*signal));

@@ -52,8 +52,9 @@ impl Config {
         entries.extend([
             ("evictionPressureTransitionPeriod", json!(go(eviction.pressure_transition_period))),
             ("evictionMaxPodGracePeriod", json!(eviction.max_pod_grace_period)),
-            ("containerRuntimeEndpoint", json!(self.container_runtime_endpoint)),
         ]);
+        entries.extend(eviction.entries_beyond());
+        entries.extend([("containerRuntimeEndpoint", json!(self.container_runtime_endpoint))]);
         for (key, map) in [
             ("systemReserved", &self.system_reserved),
             ("kubeReserved", &self.kube_reserved),

@@ -51,9 +51,11 @@ pub(super) fn extended(fields: &mut Fields<'_, '_>) -> BTreeMap<String, String> 
 pub(super) fn labels(fields: &mut Fields<'_, '_>) -> BTreeMap<String, String> {
     entries(fields, LABELS, "a text", |name, text| {
         if !names::is_qualified_name(name) {
-            return Err("is no label: write letters, digits, `-`, `_` and `.`, at most 63, with a \
+            return Err(
+                "is no label: write letters, digits, `-`, `_` and `.`, at most 63, with a \
                         domain and `/` before them if you like"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         if matches!(name, "kubernetes.io/os" | "kubernetes.io/arch") {
             return Err("is what the machine says itself: remove it".to_owned());

@@ -288,8 +288,10 @@ fn the_node_is_named_after_the_host_unless_the_file_says_otherwise() {
 #[test]
 fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
     let old = Config::default();
-    let new = ours("shutdownGracePeriod: 1m\nruntime: cri\nnodeName: edge-1\nmaxPods: 50\n\
-                   preemptionStrategy: minimal\nnodeLabels: {rack: r1}");
+    let new = ours(
+        "shutdownGracePeriod: 1m\nruntime: cri\nnodeName: edge-1\nmaxPods: 50\n\
+                   preemptionStrategy: minimal\nnodeLabels: {rack: r1}",
+    );
     let changes = Config::changes(&old, &new);
     let show = |list: &[Change]| list.iter().map(Change::to_string).collect::<Vec<_>>();
     assert_eq!(

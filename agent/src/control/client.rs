@@ -15,11 +15,12 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+use winddown_preemption::Strategy;
 
 use super::respond::VERSION_HEADER;
 use crate::api::{
-    ConfigView, DrainRequest, ErrorBody, KillAnswer, KillBody, NoticeBody, PreemptionPlan, ReportList,
-    ShutdownPlan, Status, WithdrawAnswer,
+    ConfigView, DrainRequest, ErrorBody, KillAnswer, KillBody, NoticeBody, PreemptionPlan,
+    ReportList, ShutdownPlan, Status, WithdrawAnswer,
 };
 
 pub use error::ClientError;
@@ -84,10 +85,16 @@ impl Client {
     pub async fn preemption_plan(
         &self,
         manifest: Option<Vec<u8>>,
+        strategy: Option<Strategy>,
     ) -> Result<PreemptionPlan, ClientError> {
-        let Some(manifest) = manifest else { return self.get("/v1/plan/preemption").await };
+        let mut path = "/v1/plan/preemption".to_owned();
+        if let Some(strategy) = strategy {
+            path.push_str("?strategy=");
+            path.push_str(strategy.as_str());
+        }
+        let Some(manifest) = manifest else { return self.get(&path).await };
         self.within(async {
-            let response = self.send(Method::POST, "/v1/plan/preemption", Some(manifest)).await?;
+            let response = self.send(Method::POST, &path, Some(manifest)).await?;
             self.decode(response).await
         })
         .await

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use winddown_preemption::Strategy;
 
 use super::respond::{self, Body};
 use super::server::Shared;
@@ -70,14 +71,16 @@ async fn ask<A: AgentApi>(
 
 /// A manifest in the body is only looked at, so whoever may look may send one.
 async fn preemption<A: AgentApi>(shared: &Arc<Shared<A>>, request: Request<Incoming>) -> Answer {
+    let strategy = value(&request, "strategy").map(str::parse::<Strategy>).transpose();
+    let strategy = strategy.map_err(|error| bad_request(format!("strategy: {error}")))?;
     if is_read(&request) {
-        return Ok(respond::json(&shared.api.preemption_plan(None)?));
+        return Ok(respond::json(&shared.api.preemption_plan(None, strategy)?));
     }
     if request.method() != Method::POST {
         return Ok(respond::wrong_method("GET, POST"));
     }
     let manifest = bytes(shared, request).await?;
-    Ok(respond::json(&shared.api.preemption_plan(Some(&manifest))?))
+    Ok(respond::json(&shared.api.preemption_plan(Some(&manifest), strategy)?))
 }
 
 async fn kill<A: AgentApi>(
@@ -234,6 +237,13 @@ fn has_flag(request: &Request<Incoming>, name: &str) -> bool {
     })
 }
 
+/// What `?name=` gives.
+fn value<'r>(request: &'r Request<Incoming>, name: &str) -> Option<&'r str> {
+    let query = request.uri().query().unwrap_or_default();
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
 fn may_change(peer: Peer) -> Result<(), ApiError> {
     if peer.may_change() {
         return Ok(());
@@ -250,7 +260,8 @@ async fn body<A, T: DeserializeOwned + Default>(
     if bytes.trim_ascii().is_empty() {
         return Ok(T::default());
     }
-    serde_json::from_slice(&bytes).map_err(|error| bad_request(format!("the request's body: {error}")))
+    serde_json::from_slice(&bytes)
+        .map_err(|error| bad_request(format!("the request's body: {error}")))
 }
 
 /// The whole body.
@@ -258,10 +269,9 @@ async fn bytes<A>(shared: &Shared<A>, request: Request<Incoming>) -> Result<Byte
     let limits = shared.limits;
     let collected = Limited::new(request.into_body(), limits.body_bytes).collect();
     match tokio::time::timeout(limits.read, collected).await {
-        Err(_) => Err(bad_request(format!(
-            "the request's body did not arrive within {:?}",
-            limits.read
-        ))),
+        Err(_) => {
+            Err(bad_request(format!("the request's body did not arrive within {:?}", limits.read)))
+        }
         Ok(Err(error)) => Err(bad_request(format!("the request's body: {error}"))),
         Ok(Ok(body)) => Ok(body.to_bytes()),
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
+use winddown_preemption::Strategy;
 use winddown_shared::{
     Inhibitor, KillError, KillReason, KillRequest, LockState, Pod, PodKiller, Runtime,
     StatusOverride,
@@ -12,8 +13,8 @@ use winddown_shared::{
 use super::{Node, reports};
 use crate::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody,
-    NoticeBody, PlanShrink, PlannedGroup, PlannedPod, PreemptionPlan, ReportList, ShutdownPlan, Status,
-    WithdrawAnswer,
+    NoticeBody, PlanShrink, PlannedGroup, PlannedPod, PreemptionPlan, ReportList, ShutdownPlan,
+    Status, WithdrawAnswer,
 };
 use crate::control::{AgentApi, ApiError};
 
@@ -32,8 +33,12 @@ impl<R: Runtime, I: Inhibitor> AgentApi for Node<R, I> {
         plan_view(&plan, set_by.as_deref())
     }
 
-    fn preemption_plan(&self, manifest: Option<&[u8]>) -> Result<PreemptionPlan, ApiError> {
-        self.room_plan(manifest)
+    fn preemption_plan(
+        &self,
+        manifest: Option<&[u8]>,
+        strategy: Option<Strategy>,
+    ) -> Result<PreemptionPlan, ApiError> {
+        self.room_plan(manifest, strategy)
     }
 
     async fn kill(

@@ -9,10 +9,9 @@ use tokio::sync::watch;
 use winddown_machine::{Allotment, Capacity, ReadError, StandAlone, Threshold};
 use winddown_preemption::Strategy;
 use winddown_shared::{
-    Admission, Allocatable, Inhibitor, NodeFit, NodeSource, NodeView, Quantity, ResourceName,
-    Runtime, VictimLock, error_chain,
+    Admission, AdmitHandler, Allocatable, Inhibitor, MakeRoom, NodeFit, NodeSource, NodeView,
+    Others, Pod, Quantity, Rejection, ResourceName, Runtime, RuntimeError, VictimLock, error_chain,
 };
-use winddown_shutdown::AdmissionGate;
 
 use super::Node;
 use super::room::CurrentStrategy;
@@ -47,6 +46,9 @@ struct Inner {
     victim_lock: VictimLock,
 }
 
+/// Lets in what the runtime can run.
+struct Supported(fn(&Pod) -> Result<(), RuntimeError>);
+
 /// The node as it was last found.
 #[derive(Debug, PartialEq)]
 pub(super) struct Found {
@@ -54,6 +56,21 @@ pub(super) struct Found {
     pub(super) whole: Allocatable,
     /// The node as admission sees it: less is allocatable.
     pub(super) view: Arc<NodeView>,
+}
+
+impl Found {
+    /// What an operator may want to mend: resources of which nothing is left for the pods.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
+        let gone = |(name, whole): &(&ResourceName, i64)| {
+            *whole > 0 && self.view.allocatable.get(name) == 0
+        };
+        self.whole.iter().filter(gone).map(|(name, _)| {
+            format!(
+                "nothing of {name} is left for pods: systemReserved, kubeReserved and evictionHard \
+                 keep all of it"
+            )
+        })
+    }
 }
 
 // === impl Machine ===
@@ -101,6 +118,7 @@ impl Fit {
         self.0.found.send_if_modified(|now| {
             let changed = now.as_ref() != Some(&found);
             if changed {
+                found.warnings().for_each(|warning| tracing::warn!("{warning}"));
                 *now = Some(found);
             }
             changed
@@ -117,7 +135,10 @@ impl Fit {
                     Some(_) => "going by what it had before",
                     None => "no pod is let in until it can",
                 };
-                tracing::warn!("what this machine has cannot be read, {then}: {}", error_chain(&error));
+                tracing::warn!(
+                    "what this machine has cannot be read, {then}: {}",
+                    error_chain(&error)
+                );
             }
         }
         last.clone()
@@ -133,21 +154,14 @@ impl Fit {
         *self.0.strategy.borrow()
     }
 
+    /// Makes room by whatever strategy is in force.
+    pub(super) fn room(&self) -> CurrentStrategy {
+        CurrentStrategy(self.0.strategy.subscribe())
+    }
+
     /// Held by whoever chooses pods to end.
     pub(super) fn victim_lock(&self) -> VictimLock {
         self.0.victim_lock.clone()
-    }
-
-    /// Who may start: not while the node shuts down, and only what fits.
-    pub(super) fn admission(&self, gate: &AdmissionGate) -> Admission {
-        let admission = Admission::default().then(gate.clone());
-        match self.0.machine {
-            Some(_) => {
-                let room = CurrentStrategy::new(self.0.strategy.subscribe());
-                admission.then(NodeFit::new(self.clone()).with_preemption(room))
-            }
-            None => admission,
-        }
     }
 
     /// Whether pods cannot be judged because the machine could not be read.
@@ -162,7 +176,36 @@ impl NodeSource for Fit {
     }
 }
 
+// === impl Supported ===
+
+impl AdmitHandler for Supported {
+    fn admit(&self, pod: &Pod, _others: &Others) -> Result<(), Rejection> {
+        (self.0)(pod).map_err(|error| Rejection {
+            reason: "PodFeatureUnsupported".into(),
+            message: error.to_string().into(),
+            passing: false,
+        })
+    }
+}
+
+// === impl Node ===
+
 impl<R: Runtime, I: Inhibitor> Node<R, I> {
+    /// Who may start: nobody while the node shuts down; else what fits, and what the runtime can
+    /// run. That it could not would come out later as well, but then others would have been ended
+    /// for it.
+    ///
+    /// `room` chooses whom to end for a critical pod that does not fit.
+    pub(super) fn admission(&self, room: impl MakeRoom) -> Admission {
+        let (fit, supported) = (&self.0.fit, Supported(self.0.runtime_supports));
+        let admission = Admission::default().then(self.0.gate.clone());
+        let admission = match fit.0.machine {
+            Some(_) => admission.then(NodeFit::new(fit.clone()).with_preemption(room)),
+            None => admission,
+        };
+        admission.then(supported)
+    }
+
     /// Reads the machine until it can be read.
     pub(super) async fn read_machine(self) {
         let mut wait = READ_AGAIN;

@@ -19,7 +19,10 @@ use crate::api;
 impl<R: Runtime, I: Inhibitor> Node<R, I> {
     pub(super) fn picture(&self) -> api::Status {
         let inner = &*self.0;
-        let Configuration { config, file, warnings, loaded_at } = self.configuration();
+        let Configuration { config, file, mut warnings, loaded_at } = self.configuration();
+        warnings.extend(
+            inner.fit.found().iter().flat_map(|found| found.warnings().collect::<Vec<_>>()),
+        );
         let now = inner.wall.now();
         let (pods, rejected) = self.pods();
         let mut status = api::Status::new(now, self.identity());

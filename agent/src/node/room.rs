@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tokio::sync::watch;
-use winddown_preemption::Strategy;
+use winddown_preemption::{Considered, Preemption, Strategy, explain};
 use winddown_shared::{
     FitFailures, Inhibitor, MakeRoom, NodeUse, NodeView, Others, Pod, PodKiller, ResourceName,
     Room, Runtime, Verdict, WAITING_FOR_ROOM, fit_failures,
@@ -12,73 +12,38 @@ use winddown_shared::{
 use super::Node;
 use super::fit::Found;
 use crate::api::{
-    ErrorCode, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
+    ConsideredPod, ErrorCode, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict,
+    WaitingPod,
 };
 use crate::control::ApiError;
 use crate::manifests::read_manifest;
 
 /// Chooses by the strategy in force.
 #[derive(Debug)]
-pub(super) struct CurrentStrategy(watch::Receiver<Strategy>);
-
-impl CurrentStrategy {
-    pub(super) fn new(strategy: watch::Receiver<Strategy>) -> Self {
-        Self(strategy)
-    }
-}
+pub(super) struct CurrentStrategy(pub(super) watch::Receiver<Strategy>);
 
 impl MakeRoom for CurrentStrategy {
     fn make_room(&self, pod: &Pod, failures: FitFailures, node: &NodeView, others: &[Pod]) -> Room {
         let strategy = *self.0.borrow();
-        let _ = node;
-        let requirements = match failures.into_requirements(pod) {
-            Ok(requirements) => requirements,
-            Err(failures) => return Room::Refused(failures),
-        };
-        let selection = match winddown_preemption::select(pod, others, &requirements, strategy) {
-            Ok(selection) => selection,
-            Err(error) => {
-                return Room::Failed(format!(
-                    "preemption: error finding a set of pods to preempt: {error}"
-                ));
-            }
-        };
-        let victims = selection.victims.iter().filter_map(|index| others.get(*index));
-        let status = winddown_shared::StatusOverride {
-            reason: "Preempting".into(),
-            message: "Preempted in order to admit critical pod".into(),
-            disruption_message: Some(
-                "Pod was preempted by Kubelet to accommodate a critical pod.".into(),
-            ),
-        };
-        Room::Coming(winddown_shared::RoomPlan {
-            victims: victims
-                .map(|pod| winddown_shared::Victim {
-                    pod: pod.clone(),
-                    request: winddown_shared::KillRequest {
-                        evict: true,
-                        status: Some(status.clone()),
-                        ..winddown_shared::KillRequest::new(
-                            winddown_shared::KillReason::Preemption,
-                        )
-                    },
-                })
-                .collect(),
-            message: "waiting for victims".into(),
-            signal: requirements.first().map(|(name, _)| name.clone()),
-        })
+        Preemption::new(strategy).make_room(pod, failures, node, others)
     }
 }
 
 impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// How much room there is, who waits for some, and what would be done for the pod of `manifest`.
-    pub(super) fn room_plan(&self, manifest: Option<&[u8]>) -> Result<PreemptionPlan, ApiError> {
+    /// By `strategy`, or the one in force.
+    pub(super) fn room_plan(
+        &self,
+        manifest: Option<&[u8]>,
+        strategy: Option<Strategy>,
+    ) -> Result<PreemptionPlan, ApiError> {
+        let strategy = strategy.unwrap_or_else(|| self.0.fit.strategy());
         let asked = manifest.map(|text| self.pod_of(text)).transpose()?;
         let found = self.0.fit.found();
-        let mut plan = PreemptionPlan::new(self.0.fit.strategy().as_str());
+        let mut plan = PreemptionPlan::new(strategy.as_str());
         plan.resources = found.as_deref().map(|found| self.resources(found)).unwrap_or_default();
         plan.waiting = self.waiting();
-        plan.pod = asked.map(|pod| self.case(&pod, found.as_deref()));
+        plan.pod = asked.map(|pod| self.case(&pod, found.as_deref(), strategy));
         Ok(plan)
     }
 
@@ -119,15 +84,24 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     }
 
     /// The same questions that a new pod is asked, with nothing done about the answer.
-    fn case(&self, pod: &Pod, found: Option<&Found>) -> PreemptionCase {
+    fn case(&self, pod: &Pod, found: Option<&Found>, strategy: Strategy) -> PreemptionCase {
         let workers = self.0.workers.clone();
         let others = Others::new(move || workers.staying_pods());
-        let mut case = PreemptionCase {
-            pod: pod.label().to_string(),
-            lacking: found.map(|found| lacking(pod, found, &others)).unwrap_or_default(),
-            ..PreemptionCase::default()
-        };
-        match self.0.fit.admission(&self.0.gate).decide(pod, &others) {
+        let mut case = PreemptionCase { pod: pod.label().to_string(), ..Default::default() };
+        if let Some(found) = found {
+            let failures = fit_failures(pod, &found.view, &others.used_beside(pod));
+            let short = failures.iter().filter_map(|failure| failure.shortfall());
+            let lacking: Vec<(ResourceName, i64)> =
+                short.map(|(name, amount)| (name.clone(), amount)).collect();
+            if !lacking.is_empty() && pod.is_critical() {
+                let why = explain(pod, others.staying(), &lacking, strategy);
+                case.considered = why.considered.iter().map(considered).collect();
+            }
+            let lack =
+                |(name, amount): (ResourceName, i64)| Lacking { name: name.to_string(), amount };
+            case.lacking = lacking.into_iter().map(lack).collect();
+        }
+        match self.admission(Preemption::new(strategy)).decide(pod, &others) {
             Verdict::Admitted => case.verdict = RoomVerdict::Starts,
             Verdict::Waiting(plan) => {
                 case.verdict = RoomVerdict::Preempts;
@@ -144,8 +118,13 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     }
 }
 
-fn lacking(pod: &Pod, found: &Found, others: &Others) -> Vec<Lacking> {
-    let failures = fit_failures(pod, &found.view, &others.used_beside(pod));
-    let short = failures.iter().filter_map(|failure| failure.shortfall());
-    short.map(|(name, amount)| Lacking { name: name.to_string(), amount }).collect()
+fn considered(one: &Considered<'_>) -> ConsideredPod {
+    ConsideredPod {
+        pod: one.pod.label().to_string(),
+        qos: one.pod.qos().as_str().to_owned(),
+        priority: one.pod.priority_or_zero(),
+        distance: one.distance,
+        why: one.why.code().to_owned(),
+        text: one.why.to_string(),
+    }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use tokio::sync::watch;
 use winddown_shared::{
     DesiredPods, Inhibitor, Intake, KillRequest, PodUidMap, PodWorkers, Runtime, RuntimeSyncer,
@@ -26,8 +27,18 @@ const FIRST_PASS: Duration = Duration::from_secs(5);
 /// Where the record of a shutdown is kept: the state directory, which is there after the boot, and
 /// one that needs no disk.
 pub(super) fn places(state: &Path, volatile: Option<&Path>) -> Vec<Arc<dyn RecordPlace>> {
-    let place = |directory| Arc::new(RecordFile::in_directory(directory)) as Arc<dyn RecordPlace>;
-    [Some(state), volatile].into_iter().flatten().map(place).collect()
+    let second = volatile.map(|directory| match is_in_memory(directory) {
+        true => RecordFile::in_memory(directory),
+        false => RecordFile::in_directory(directory),
+    });
+    let files = [Some(RecordFile::in_directory(state)), second].into_iter().flatten();
+    files.map(|file| Arc::new(file) as Arc<dyn RecordPlace>).collect()
+}
+
+/// Whether `directory`, or where it would be created, is on a file system without a disk.
+fn is_in_memory(directory: &Path) -> bool {
+    let kind = directory.ancestors().find_map(|found| statfs(found).ok());
+    kind.is_some_and(|found| found.filesystem_type() == TMPFS_MAGIC)
 }
 
 /// The run of this boot that an earlier agent began, if nobody has called it off. With one the gate
@@ -74,12 +85,21 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         if tokio::time::timeout(FIRST_PASS, first_pass).await.is_err() {
             tracing::warn!("the pods of this node are not known yet; a shutdown would miss them");
         }
+        self.0.pods_known.send_replace(true);
         // From here on the gate is the controller's.
         if ends_early && carried.is_none() && !ends(inhibitor.borrow().preparing) {
             self.0.gate.open();
         }
         let inhibitor = Arc::clone(&self.0.inhibitor);
         self.controller(inhibitor, trigger, carried).run(self.0.stop.clone()).await;
+    }
+
+    /// Waits until the pods that ran before the agent did are known, for as long as a shutdown waits
+    /// for that. An agent that is stopped as soon as it was started would pass them over.
+    pub async fn pods_are_known(&self) {
+        let mut known = self.0.pods_known.subscribe();
+        let known = known.wait_for(|known| *known);
+        let _ = tokio::time::timeout(FIRST_WORD + FIRST_PASS, known).await;
     }
 
     /// Starts the intake; resolves when it has gone through the desired pods once.
@@ -92,7 +112,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             runtime,
             self.0.workers.clone(),
             self.0.statuses.clone(),
-            self.0.fit.admission(&self.0.gate),
+            self.admission(self.0.fit.room()),
             Arc::clone(&self.0.recorder),
         )
         .with_victim_lock(self.0.fit.victim_lock())

@@ -64,6 +64,7 @@ fn bench_with(
         configuration: configuration(&state, secs(30)),
         runtime: Arc::new(runtime.clone()),
         runtime_health: |_| Ok(()),
+        runtime_supports: |_| Ok(()),
         inhibitor: Arc::new(login.clone()),
         board: board.clone(),
         manifests: manifests.subscribe(),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::status::{pod_state, problems};
+use super::status::{pod_state, problems, ready};
 use super::{clean, group_title, seconds};
 use crate::api::{LockState, Phase, PodStatus, Status};
 
@@ -81,8 +81,8 @@ fn pods(old: Option<&Status>, new: &Status, lines: &mut Vec<String>) {
 
 fn facts(pod: &PodStatus) -> String {
     let (name, state) = (name(pod), pod_state(pod));
-    let (ready, wanted, restarts) = (pod.ready_containers, pod.wanted_containers, pod.restarts);
-    format!("{name} {} ready={ready}/{wanted} restarts={restarts}", clean(&state))
+    let (ready, restarts) = (ready(pod), pod.restarts);
+    format!("{name} {} ready={ready} restarts={restarts}", clean(&state))
 }
 
 fn name(pod: &PodStatus) -> String {

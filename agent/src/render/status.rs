@@ -50,6 +50,14 @@ pub(super) fn pod_state(pod: &PodStatus) -> String {
     }
 }
 
+/// The containers that are ready of those that should be. None is where the pod is not ready
+/// although they all are: no traffic reaches it, as while the node goes down.
+pub(super) fn ready(pod: &PodStatus) -> String {
+    let all = pod.ready_containers >= pod.wanted_containers;
+    let ready = if all && !pod.ready { 0 } else { pod.ready_containers };
+    format!("{ready}/{}", pod.wanted_containers)
+}
+
 /// How long before `now` it was.
 pub(super) fn since(now: WallTime, then: WallTime) -> String {
     age(now.duration_since(then).as_secs())
@@ -305,11 +313,12 @@ fn pod_row(pod: &PodStatus, now: WallTime, wide: bool) -> Vec<(String, Option<St
     let state = pod_state(pod);
     let style = match state.as_str() {
         "Running" | "Completed" => None,
-        "Terminating" | "Terminated" | "Waiting" | "Pending" | "Ended"
-        | WAITING_FOR_ROOM => Some(WARN),
+        "Terminating" | "Terminated" | "Waiting" | "Pending" | "Ended" | WAITING_FOR_ROOM => {
+            Some(WARN)
+        }
         _ => Some(BAD),
     };
-    let ready = format!("{}/{}", pod.ready_containers, pod.wanted_containers);
+    let ready = ready(pod);
     let age = pod.started_at.map_or_else(|| "-".to_owned(), |then| since(now, then));
     let mut row = vec![
         (pod.namespace.clone(), None),

@@ -144,13 +144,14 @@ fn a_piped_watch_first_tells_everything_then_only_what_changed() {
     after.pods.remove(0);
     let ending = after.pods.get_mut(0).expect("a pod");
     ending.state = PodState::Terminating;
+    ending.ready = false;
     after.lock.state = LockState::Waiting;
     after.lock.why = Some("logind\nis gone".to_owned());
     assert_eq!(
         changes(Some(&before), &after),
         [
             "2026-11-20T12:00:00Z lock not held: logind\\nis gone",
-            "2026-11-20T12:00:00Z pod kube-system/log-shipper-edge-1 Terminating ready=1/1 restarts=0",
+            "2026-11-20T12:00:00Z pod kube-system/log-shipper-edge-1 Terminating ready=0/1 restarts=0",
             "2026-11-20T12:00:00Z pod default/web-edge-1 gone",
         ]
     );

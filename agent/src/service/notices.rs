@@ -24,7 +24,9 @@ pub(super) fn listen(config: &Config, wall: &WallClock, stop: &CancellationToken
     let board = Board::new();
     let policy = policy_of(&config.shutdown);
     if config.notices.is_enabled() && !policy.is_enabled() {
-        tracing::warn!("shutdownNotices: graceful shutdown is switched off, so no notice ends a pod");
+        tracing::warn!(
+            "shutdownNotices: graceful shutdown is switched off, so no notice ends a pod"
+        );
     }
     let lead = LEAD.max(policy.delay_wanted() + SLACK);
     if let Some(file) = &config.notices.file {

@@ -2,7 +2,7 @@
 
 use winddown_runtimes::cri::{CriConfig, CriOpenError, CriRuntime};
 use winddown_runtimes::process::{OpenError, ProcessConfig, ProcessRuntime, ShimCommand};
-use winddown_shared::WallClock;
+use winddown_shared::{Pod, RuntimeError, WallClock};
 
 use crate::config::Config;
 use crate::node::Identity;
@@ -55,9 +55,23 @@ pub(super) fn cri(
     CriRuntime::open(cri).map_err(RuntimeStartError::Cri)
 }
 
+/// Whether the process runtime can do all that the pod asks for.
+///
+/// # Errors
+/// [`RuntimeError::Unsupported`] with the first field that it cannot.
+pub fn supports_process(pod: &Pod) -> Result<(), RuntimeError> {
+    let first = winddown_runtimes::process::check_supported(pod).into_iter().next();
+    first.map_or(Ok(()), |field| Err(field.into()))
+}
+
+/// Whether a container runtime can do all that the pod asks for.
+pub(super) fn supports_cri(pod: &Pod) -> Result<(), RuntimeError> {
+    let first = winddown_runtimes::cri::check_supported(pod).into_iter().next();
+    first.map_or(Ok(()), |field| Err(field.into()))
+}
+
 /// How the container runtime is: what is wrong, for people.
 pub(super) fn cri_health(runtime: &CriRuntime) -> Result<(), String> {
     let health = runtime.health();
-    let now = health.borrow();
-    if now.is_well() { Ok(()) } else { Err(now.message.clone()) }
+    health.borrow().trouble().map_or(Ok(()), Err)
 }

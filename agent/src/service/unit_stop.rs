@@ -49,7 +49,9 @@ pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
         let _ = tokio::time::timeout(wanted + SLACK, over).await;
         return;
     }
+    node.pods_are_known().await;
     if node.is_empty() {
+        tracing::info!("the machine goes down, and there is no pod to end");
         return;
     }
     tracing::warn!("the machine goes down without logind's word: ending the pods now");

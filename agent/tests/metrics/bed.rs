@@ -68,6 +68,7 @@ impl Bed {
             volatile_directory: None,
             machine: None,
             runtime_health: |_| Ok(()),
+            runtime_supports: |_| Ok(()),
             refused_signals: |_| 3,
         });
         Self { node, runtime, login, manifests, _state: state }

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use winddown_shared::Quantity;
 use winddown_shared::fake::static_pod;
 
@@ -18,6 +19,7 @@ fn act(hard: bool, deficit: &str) -> Act {
         available: Quantity::ZERO,
         deficit: i64::try_from(bytes(deficit)).unwrap(),
         measured_at: None,
+        since: Instant::now(),
         reclaim: NOTHING,
     }
 }
@@ -150,5 +152,47 @@ fn grace_is_a_second_for_hard_thresholds_and_at_most_the_pods_own_for_soft_ones(
     ];
     for (policy, hard, own, expected) in cases {
         assert_eq!(policy.grace(hard, &with_grace(own)), expected, "{hard} {own:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn whoever_is_chosen_was_measured_and_is_neither_spared_nor_about_to_end(
+        pods in prop::collection::vec(
+            (0..4_i32, prop::option::of(0..100_u64), 0..4_u8, any::<bool>()), 0..20,
+        ),
+        hard in any::<bool>(),
+        deficit in 1..100_i64,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _guard = runtime.enter();
+        let node = Node(pods.iter().enumerate().map(|(place, &(priority, usage, state, critical))| {
+            let priority = if critical { 2_000_000_000 } else { priority };
+            let stats = usage.map(|usage| memory(&usage.to_string()));
+            let ending = match state {
+                0 => ending(1, true, None),
+                1 => ending(100, false, None),
+                _ => None,
+            };
+            (pod(&format!("p{place}"), priority, &[]), stats, ending)
+        }).collect());
+        let act = Act { deficit, ..act(hard, "1") };
+        let (victim, waits, verdicts) = node.chosen(&act, &policy());
+        prop_assert_eq!(verdicts.len(), pods.len());
+        let chosen = verdicts.iter().filter(|verdict| **verdict == Verdict::Chosen).count();
+        prop_assert_eq!(chosen, usize::from(victim.is_some()));
+        let coming: u64 = pods.iter()
+            .filter(|(_, _, state, _)| *state == 0 || (*state == 1 && !hard))
+            .filter_map(|(_, usage, ..)| *usage)
+            .sum();
+        prop_assert_eq!(waits, coming >= u64::try_from(deficit).unwrap());
+        let can = |(_, usage, state, critical): &&(i32, Option<u64>, u8, bool)| {
+            usage.is_some() && !critical && (*state > 1 || (*state == 1 && hard))
+        };
+        prop_assert_eq!(victim.is_some(), !waits && pods.iter().any(|pod| can(&pod)));
+        if let Some(victim) = victim {
+            let place: usize = victim[1..].parse().unwrap();
+            prop_assert!(can(&&pods[place]));
+        }
     }
 }

@@ -89,7 +89,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 self.endings.remove(pod.uid());
                 self.shown.conclude(record, Outcome::evicted(took));
                 // What it leaves can be given back.
-                self.reclaimed.fill(None);
+                if condition == Condition::Disk {
+                    self.reclaimed.fill(None);
+                }
                 self.held.fill(None);
                 if pod.is_static() {
                     self.returns.note(&pod, condition, Instant::now());
@@ -234,10 +236,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     }
 
     fn record(&self, act: &Act, choice: &Choice<'_>, outcome: Outcome) -> u64 {
-        let mut record = Record::new(self.parts.wall.now(), act.cause, outcome);
-        record.threshold = Some(act.threshold.to_string());
-        record.available = Some(act.available.to_string());
-        record.hard = act.hard;
+        let mut record = Record::about(act, self.parts.wall.now(), outcome);
         record.victim = choice.victim.map(|pod| pod.label().into());
         record.ranking = first_of(&choice.considered);
         self.shown.note(record)

@@ -11,43 +11,55 @@ use crate::decide::Act;
 use crate::history::{Outcome, Record};
 use crate::reclaim::Reclaimable;
 use crate::seams::{GivenBack, Reclaim, Signals};
+use crate::signal::Signal;
 
 /// No longer than this at a time.
 const LONGEST: Duration = Duration::from_secs(60);
 /// For one signal not again before this, unless a pod has ended since.
 const AGAIN: Duration = Duration::from_secs(10);
+/// When it did not come to an end, not again before this: pods must not wait for what hangs.
+const AFTER_HANGING: Duration = Duration::from_secs(5 * 60);
 
 /// It is over.
 pub(super) struct Over {
-    pub(super) record: u64,
-    pub(super) given_back: GivenBack,
+    signal: Signal,
+    record: u64,
+    given_back: GivenBack,
+    hung: bool,
 }
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     pub(super) fn may_give_back(&self, act: &Act, now: Instant) -> bool {
         let lately = self.reclaimed[act.signal.index()]
             .is_some_and(|last| now.saturating_duration_since(last) < AGAIN);
-        !act.reclaim.is_empty() && !self.policy.shadow && !lately
+        let hangs = self.reclaim_hangs_until.is_some_and(|until| now < until);
+        !act.reclaim.is_empty() && !self.policy.shadow && !lately && !hangs
     }
 
     /// Begins it beside the loop: what ends pods for want of memory does not wait for a disk.
     pub(super) fn begin_giving_back(&mut self, act: &Act) {
-        let mut record = Record::new(self.parts.wall.now(), act.cause, Outcome::Reclaiming);
-        record.threshold = Some(act.threshold.to_string());
-        record.available = Some(act.available.to_string());
-        record.hard = act.hard;
+        let record = Record::about(act, self.parts.wall.now(), Outcome::Reclaiming);
         let record = self.shown.note(record);
         self.reclaiming = true;
-        self.reclaimed[act.signal.index()] = Some(Instant::now());
-        let (reclaim, kinds) = (self.parts.reclaim.clone(), act.reclaim);
+        let (reclaim, kinds, signal) = (self.parts.reclaim.clone(), act.reclaim, act.signal);
         let work = async move {
             let mut given_back = GivenBack::default();
-            if timeout(LONGEST, give_back(&*reclaim, kinds, &mut given_back)).await.is_err() {
-                tracing::warn!("giving back disk space took longer than 60s; pods are evicted");
+            let work = give_back(&*reclaim, kinds, &mut given_back);
+            let hung = timeout(LONGEST, work).await.is_err();
+            if hung {
+                tracing::warn!("giving back disk space takes longer than 60s; pods are evicted");
             }
-            Happened::GivenBack(Over { record, given_back })
+            Happened::GivenBack(Over { signal, record, given_back, hung })
         };
         self.under_way.push(work.boxed());
+    }
+
+    pub(super) fn note_given_back(&mut self, over: &Over) {
+        let now = Instant::now();
+        self.reclaiming = false;
+        self.reclaimed[over.signal.index()] = Some(now);
+        self.reclaim_hangs_until = over.hung.then(|| now + AFTER_HANGING);
+        self.shown.conclude(over.record, Outcome::Reclaimed(over.given_back));
     }
 }
 

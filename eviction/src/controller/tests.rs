@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use winddown_shared::{NodeStats, Pod, PodStats};
 
+use crate::Policy;
 use crate::test_pods::{bytes, changed, container, memory, pod};
 use crate::threshold::ThresholdConfig;
-use crate::{Policy, StaticPods};
 
 mod around;
 mod disks;
+mod limits;
 mod pressure;
 mod reference;
 mod world;

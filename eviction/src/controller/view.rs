@@ -12,9 +12,10 @@ use crate::admit::PressureGate;
 use crate::choose::{Candidate, choose};
 use crate::condition::Conditions;
 use crate::decide::Act;
-use crate::history::{History, Outcome, RankedPod, Record};
+use crate::history::{History, Outcome, PodName, RankedPod, Record};
 use crate::memory::Memory;
 use crate::policy::Policy;
+use crate::returns::Returns;
 use crate::seams::{Signals, Wanted};
 use crate::signal::Signal;
 
@@ -48,6 +49,17 @@ pub struct ThresholdView {
     pub grace_seconds: f64,
 }
 
+/// A static pod that was ended and comes back. The JSON form is a stable interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AwayPod {
+    /// Which.
+    #[serde(flatten)]
+    pub pod: PodName,
+    /// In how many seconds at the earliest, if the pressure is over by then.
+    pub back_in_seconds: f64,
+}
+
 /// What would happen if a signal were met now. The JSON form is a stable interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -73,6 +85,7 @@ struct Latest {
     policy: Arc<Policy>,
     memory: Memory,
     history: History,
+    away: Vec<(PodName, Instant)>,
 }
 
 // === impl EvictionView ===
@@ -98,6 +111,17 @@ impl EvictionView {
     #[must_use]
     pub fn history(&self) -> Vec<Record> {
         self.shown.lock().history.records()
+    }
+
+    /// Static pods that were ended and wait until the pressure is over.
+    #[must_use]
+    pub fn away(&self) -> Vec<AwayPod> {
+        let now = Instant::now();
+        let away = |(pod, at): &(PodName, Instant)| AwayPod {
+            pod: pod.clone(),
+            back_in_seconds: at.saturating_duration_since(now).as_secs_f64(),
+        };
+        self.shown.lock().away.iter().map(away).collect()
     }
 
     /// All thresholds as the last look has them.
@@ -167,10 +191,10 @@ impl EvictionView {
 
     /// As if something had to be done about `signal`.
     fn supposed(&self, signal: Option<Signal>) -> (Arc<Policy>, Option<Act>) {
-        let latest = self.shown.lock();
+        let (latest, now) = (self.shown.lock(), Instant::now());
         let acts = latest.policy.thresholds().iter().filter_map(|threshold| {
             let observed = latest.memory.last.get(threshold.signal)?;
-            Some(Act::on(threshold, &observed, &latest.policy))
+            Some(Act::on(threshold, &observed, &latest.policy, now))
         });
         // The smaller the part that is left above the threshold, the nearer.
         let distance = |act: &Act| {
@@ -189,13 +213,15 @@ impl EvictionView {
 impl Shown {
     pub(super) fn new(policy: Arc<Policy>) -> Self {
         let (memory, history) = (Memory::default(), History::default());
-        Self(Mutex::new(Latest { policy, memory, history }))
+        Self(Mutex::new(Latest { policy, memory, history, away: Vec::new() }))
     }
 
-    pub(super) fn looked(&self, policy: &Arc<Policy>, memory: &Memory) {
+    pub(super) fn looked(&self, policy: &Arc<Policy>, memory: &Memory, returns: &Returns) {
         let mut latest = self.lock();
         latest.policy.clone_from(policy);
         latest.memory = *memory;
+        latest.away.clear();
+        latest.away.extend(returns.away().map(|(pod, back)| (pod.label().into(), back)));
     }
 
     pub(super) fn note(&self, record: Record) -> u64 {

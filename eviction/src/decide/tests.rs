@@ -218,12 +218,23 @@ async fn a_change_of_the_configuration_ends_nobody_for_ten_seconds() {
     looks = Looks { policy: wider.clone(), memory: carried, now: looks.now };
     assert_eq!(acts(&looks.later(9, &[(MEMORY, 2 * GI)])), None);
     assert_eq!(acts(&looks.later(1, &[(MEMORY, 2 * GI)])), Some(MEMORY));
-    // What is in both goes on.
-    let kept = looks.memory.carried_over(&wider, &wider, looks.now);
-    looks.memory = kept;
-    assert_eq!(acts(&looks.later(1, &[(MEMORY, 2 * GI)])), Some(MEMORY));
     let back = looks.memory.carried_over(&wider, &new, looks.now);
     assert_eq!(back.tracked[0].first, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_threshold_that_a_change_of_the_configuration_leaves_alone_goes_on() {
+    let both = config(serde_json::json!({
+        "evictionHard": {"pid.available": "10"},
+        "evictionSoft": {"memory.available": "2Gi"},
+        "evictionSoftGracePeriod": {"memory.available": "2m"},
+    }));
+    let mut looks = Looks::new(soft_memory());
+    looks.later(0, &[(MEMORY, GI)]);
+    looks.later(110, &[(MEMORY, GI)]);
+    looks.memory = looks.memory.carried_over(&looks.policy, &both, looks.now);
+    looks.policy = both;
+    assert_eq!(acts(&looks.later(10, &[(MEMORY, GI)])), Some(MEMORY), "120 s in all");
 }
 
 fn stalled(avg10: f32, total: u64) -> PressureStats {

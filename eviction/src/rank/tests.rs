@@ -4,7 +4,7 @@ use super::*;
 use crate::test_pods::{changed, disk, inodes, memory, pod, processes};
 use crate::usage::usage;
 
-fn order<'a>(signal: Signal, pods: &'a [(Pod, Option<PodStats>)]) -> Vec<&'a str> {
+fn order(signal: Signal, pods: &[(Pod, Option<PodStats>)]) -> Vec<&str> {
     let mut ranked: Vec<Ranked<'_>> = pods
         .iter()
         .map(|(pod, stats)| Ranked {

@@ -50,6 +50,13 @@ fn add_container_fs_thresholds_from_where_the_writable_layers_are() {
 }
 
 #[test]
+fn while_the_layout_is_not_known_everything_is_on_one_file_system() {
+    let policy = crate::Policy::new(config(&[("nodefs.available", "10")], &[]), false);
+    let derived = values(policy.thresholds(), Signal::ContainerFsAvailable);
+    assert_eq!(derived, [("10".to_owned(), true)]);
+}
+
+#[test]
 fn add_container_fs_thresholds_over_those_that_were_configured_and_says_so() {
     let thresholds = config(
         &[("nodefs.available", "10"), ("containerfs.available", "99")],

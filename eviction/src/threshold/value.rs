@@ -12,7 +12,9 @@ use super::ThresholdValue;
 #[non_exhaustive]
 pub enum ValueError {
     /// Neither a quantity nor a percentage.
-    #[error("`{text}` is not a quantity: write one such as 100Mi, or a percentage such as 10%")]
+    #[error(
+        "`{text}` is not a quantity: write a quantity such as 100Mi, or a percentage such as 10%"
+    )]
     Quantity {
         /// What was written, at most its first 40 characters.
         text: String,
@@ -21,7 +23,9 @@ pub enum ValueError {
         source: QuantityError,
     },
     /// It ends with a percent sign and is no percentage.
-    #[error("`{text}` is not a percentage: write one such as 10%, or a quantity such as 100Mi")]
+    #[error(
+        "`{text}` is not a percentage: write a quantity such as 100Mi, or a percentage such as 10%"
+    )]
     Percentage {
         /// What was written, at most its first 40 characters.
         text: String,

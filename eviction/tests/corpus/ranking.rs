@@ -57,3 +57,13 @@ fn a_line_that_is_no_request_is_an_error_that_says_what_is_expected() {
     assert_eq!(error(r#"{"signal":"cpu","pods":[]}"#), "signal");
     assert_eq!(error(r#"{"signal":"pid.available","pods":[{}]}"#), "pods[0]");
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in ".{0,200}", cut in 0..2000_usize, row in 0..400_usize) {
+        let _ = plan_json_line(&text, true);
+        let rows = crate::rows::rows(FILE);
+        let end = rows[row].floor_char_boundary(cut);
+        proptest::prop_assert!(plan_json_line(&rows[row][..end], true).is_err() || end == rows[row].len());
+    }
+}

@@ -137,6 +137,8 @@ fn a_file_that_is_missing_is_named() {
 }
 
 proptest::proptest! {
+    // Each makes a tree of files.
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
     #[test]
     fn no_text_makes_the_reading_fail_in_another_way_than_with_an_error(
         online in "[0-9,\\-a \n]{0,30}",

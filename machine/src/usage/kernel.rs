@@ -68,6 +68,8 @@ impl KernelUsage {
             reading.stats.memory = self.node_memory(info).map_err(&mut keep).ok();
             reading.stats.pods_memory = match self.pods_memory(info).transpose() {
                 Ok(memory) => memory,
+                // It comes with the first pod.
+                Err(error) if error.is_missing() => None,
                 Err(error) => {
                     keep(error);
                     None

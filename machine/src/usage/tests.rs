@@ -38,17 +38,20 @@ async fn poll_once<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
 #[tokio::test(start_paused = true)]
 async fn file_systems_that_hang_cost_one_wait_and_only_their_own_numbers() {
     let mut usage = NodeUsage::new(&UsagePlaces::of_host("/"));
-    let (answer, hang) = std::sync::mpsc::channel::<()>();
-    usage.asking = Some(tokio::task::spawn_blocking(move || {
-        let _ = hang.recv();
+    // No thread: the clock would wait for it.
+    let (answer, hang) = tokio::sync::oneshot::channel();
+    usage.asking = Some(tokio::spawn(async move {
+        let _: Result<(), _> = hang.await;
         DisksUsage::default()
     }));
+    let began = tokio::time::Instant::now();
     for _ in 0..3 {
         let reading = usage.read().await;
         assert!(reading.stats.memory.is_some() && reading.stats.nodefs.is_none());
         let problem = winddown_shared::error_chain(&reading.problems[0]);
         assert!(problem.contains("has not answered within 2s"), "{problem}");
     }
+    assert_eq!(began.elapsed(), DISK_DEADLINE, "waited for once");
     drop(answer);
     while !usage.asking.as_ref().is_none_or(JoinHandle::is_finished) {
         tokio::task::yield_now().await;

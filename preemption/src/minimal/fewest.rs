@@ -2,7 +2,9 @@
 //!
 //! With any non-negative weights on the requirements, what a set frees in the weighed sum must reach
 //! what is required in it. So no set of `k` pods is enough if the `k` pods that are best in the weighed
-//! sum do not reach it. The weights for which they fall short the most give the bound.
+//! sum do not reach it. The weights for which they fall short the most give the bound. Where pods are of
+//! two kinds, each freeing mostly another resource, the same is asked for every way to divide `k`
+//! between the kinds: fractions of one kind do not fill in for the other then.
 
 use super::items::Items;
 use super::search::{self, Effort, Outcome, SLACK};
@@ -10,6 +12,9 @@ use super::swaps;
 
 /// Steps towards the best weights, for each number of pods.
 const STEPS: usize = 48;
+
+/// Pods that may be looked at while a set is divided between two kinds.
+const DIVIDING: u64 = 200_000;
 
 /// A set that is enough.
 #[derive(Debug)]
@@ -38,7 +43,11 @@ pub(super) fn find(items: &mut Items, known: &[usize], effort: &mut Effort) -> F
         if let Some(set) = swaps::mend(items, best, effort) {
             return Fewest { set, is_proven };
         }
-        match search::any(items, size, effort) {
+        let outcome = match by_two_kinds(items, size, effort) {
+            Outcome::Unknown => search::any(items, size, effort),
+            known => known,
+        };
+        match outcome {
             Outcome::Found(set) => return Fewest { set, is_proven },
             Outcome::None => {}
             Outcome::Unknown => is_proven = false,
@@ -55,39 +64,147 @@ struct Bound {
 }
 
 fn bound(items: &Items, at_least: usize, effort: &mut Effort) -> Bound {
-    let requirements = items.need.len();
     let mut size = at_least;
-    let mut weights = vec![1.0 / count(requirements); requirements];
-    let mut best = (f64::INFINITY, weights.clone());
-    let mut step = 0;
-    let mut order: Vec<(f64, usize)> = Vec::with_capacity(items.len());
-    while step < STEPS && size < items.len() {
+    let mut all: Vec<usize> = (0..items.len()).collect();
+    loop {
+        let weighed = weigh(items, &mut [(&mut all, size)], effort);
+        if !weighed.falls_short || size >= items.len() {
+            return Bound { size, weights: weighed.weights };
+        }
+        size += 1;
+    }
+}
+
+/// Takes the pods for two kinds: those that free most of some resource, and the others. Looks at every
+/// way to divide a set of this size between them: whether the set can be enough, and if so, whether
+/// one is near.
+fn by_two_kinds(items: &Items, size: usize, effort: &mut Effort) -> Outcome {
+    let mut outcome = Outcome::Unknown;
+    let most = effort.spent().saturating_add(DIVIDING);
+    for resource in 1..items.need.len() {
+        let is_of_it = |item: &usize| {
+            let parts = &items.items[*item].parts;
+            parts.iter().all(|part| *part <= parts[resource])
+        };
+        let (mut of_it, mut others): (Vec<usize>, Vec<usize>) =
+            (0..items.len()).partition(is_of_it);
+        let mut are_too_few = true;
+        for number in size.saturating_sub(others.len())..=size.min(of_it.len()) {
+            let kinds = &mut [(&mut of_it, number), (&mut others, size - number)];
+            let weighed = weigh(items, kinds, effort);
+            if weighed.falls_short {
+                continue;
+            }
+            if effort.spent() > most {
+                return Outcome::Unknown;
+            }
+            are_too_few = false;
+            freed_by_the_best(items, kinds, &scores(items, &weighed.weights));
+            let best = kinds.iter().flat_map(|(members, number)| &members[..*number]);
+            if let Some(set) = swaps::mend(items, best.copied().collect(), effort) {
+                return Outcome::Found(set);
+            }
+        }
+        if are_too_few {
+            outcome = Outcome::None;
+        }
+    }
+    outcome
+}
+
+/// Weights, and whether the pods fall short with them.
+struct Weighed {
+    weights: Vec<f64>,
+    falls_short: bool,
+}
+
+/// Looks for weights with which the best pods, so many of each kind, fall short of what is required.
+/// If there are none, returns those with which they exceed it the least.
+fn weigh(items: &Items, kinds: &mut [Kind<'_>], effort: &mut Effort) -> Weighed {
+    let mut best = (f64::INFINITY, Vec::new());
+    let mut path = Path::new(items.need.len());
+    for _ in 0..STEPS {
+        let weights = &path.weights;
         effort.add(items.len());
-        let freed = freed_by_the_best(items, size, &weights, &mut order);
-        let sum: f64 = freed.iter().zip(&weights).map(|(freed, weight)| freed * weight).sum();
+        let freed = freed_by_the_best(items, kinds, &scores(items, weights));
+        let sum: f64 = freed.iter().zip(weights).map(|(freed, weight)| freed * weight).sum();
         if sum < 1.0 - SLACK {
-            size += 1;
-            step = 0;
-            best = (f64::INFINITY, weights.clone());
-            continue;
+            return Weighed { weights: path.weights, falls_short: true };
         }
         if sum < best.0 {
             best = (sum, weights.clone());
         }
-        if requirements == 1 {
+        if !path.step(&freed, sum) {
             break;
         }
-        // Away from what is freed in plenty.
-        let pace = 1.0 / count(step + 2);
-        let least = freed.iter().copied().fold(f64::INFINITY, f64::min);
-        for (weight, freed) in weights.iter_mut().zip(&freed) {
-            *weight /= 1.0 + pace * (freed - least);
-        }
-        let all: f64 = weights.iter().sum();
-        weights.iter_mut().for_each(|weight| *weight /= all);
-        step += 1;
     }
-    Bound { size, weights: best.1 }
+    Weighed { weights: best.1, falls_short: false }
+}
+
+/// The way to weights with which the pods fall short. What they exceed the requirements by is convex in
+/// the weights, and what they free says which way it falls.
+struct Path {
+    weights: Vec<f64>,
+    /// Of two requirements: between which weights of the second the best one is.
+    between: (f64, f64),
+    /// Of more: how many were tried alone.
+    alone: usize,
+}
+
+impl Path {
+    fn new(requirements: usize) -> Self {
+        let weights = match requirements {
+            2 => vec![0.5, 0.5],
+            _ => (0..requirements).map(|r| if r == 0 { 1.0 } else { 0.0 }).collect(),
+        };
+        Self { weights, between: (0.0, 1.0), alone: 1 }
+    }
+
+    /// Takes a step from where the pods free so much, `sum` in all; false when there is none.
+    fn step(&mut self, freed: &[f64], sum: f64) -> bool {
+        match *freed {
+            [_] => false,
+            [one, two] => {
+                let at = self.weights[1];
+                self.between = if two > one { (self.between.0, at) } else { (at, self.between.1) };
+                let middle = f64::midpoint(self.between.0, self.between.1);
+                self.weights = vec![1.0 - middle, middle];
+                self.between.1 - self.between.0 > SLACK
+            }
+            _ if self.alone < freed.len() => {
+                self.weights.swap(self.alone - 1, self.alone);
+                self.alone += 1;
+                true
+            }
+            _ if self.alone == freed.len() => {
+                self.weights.fill(1.0 / count(freed.len()));
+                self.alone += 1;
+                true
+            }
+            _ => self.descend(freed, sum),
+        }
+    }
+
+    /// Away from what is freed in plenty, as far as would do if the slope stayed the same.
+    fn descend(&mut self, freed: &[f64], sum: f64) -> bool {
+        let mean = freed.iter().sum::<f64>() / count(freed.len());
+        let slope: f64 = freed.iter().map(|freed| (freed - mean) * (freed - mean)).sum();
+        if slope < SLACK {
+            return false;
+        }
+        let pace = (sum - 1.0 + 1e-6) / slope;
+        for (weight, freed) in self.weights.iter_mut().zip(freed) {
+            *weight = (*weight - pace * (freed - mean)).max(0.0);
+        }
+        let all: f64 = self.weights.iter().sum();
+        self.weights.iter_mut().for_each(|weight| *weight /= all);
+        true
+    }
+}
+
+fn scores(items: &Items, weights: &[f64]) -> Vec<f64> {
+    let score = |parts: &[f64]| parts.iter().zip(weights).map(|(part, weight)| part * weight).sum();
+    items.items.iter().map(|item| score(&item.parts)).collect()
 }
 
 #[allow(clippy::cast_precision_loss, reason = "small numbers")]
@@ -95,26 +212,25 @@ fn count(number: usize) -> f64 {
     number as f64
 }
 
-/// What those `size` pods free that free most in the weighed sum, as parts of the requirements.
-fn freed_by_the_best(
-    items: &Items,
-    size: usize,
-    weights: &[f64],
-    order: &mut Vec<(f64, usize)>,
-) -> Vec<f64> {
-    order.clear();
-    order.extend(items.items.iter().enumerate().map(|(index, item)| {
-        let score = item.parts.iter().zip(weights).map(|(part, weight)| part * weight).sum();
-        (score, index)
-    }));
-    order.select_nth_unstable_by(size - 1, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let mut best: Vec<usize> = order[..size].iter().map(|(_, index)| *index).collect();
-    // Sums of floats depend on their order.
-    best.sort_unstable();
+/// Pods, and how many of them are in a set.
+type Kind<'a> = (&'a mut Vec<usize>, usize);
+
+/// What the pods with the highest scores free, so many of each kind, as parts of the requirements.
+fn freed_by_the_best(items: &Items, kinds: &mut [Kind<'_>], scores: &[f64]) -> Vec<f64> {
     let mut freed = vec![0.0; items.need.len()];
-    for index in best {
-        for (sum, part) in freed.iter_mut().zip(&items.items[index].parts) {
-            *sum += part;
+    for (members, number) in kinds {
+        if *number > 0 && *number < members.len() {
+            members.select_nth_unstable_by(*number - 1, |a, b| {
+                scores[*b].total_cmp(&scores[*a]).then(a.cmp(b))
+            });
+        }
+        let best = &mut members[..*number];
+        // Sums of floats depend on their order.
+        best.sort_unstable();
+        for index in best {
+            for (sum, part) in freed.iter_mut().zip(&items.items[*index].parts) {
+                *sum += part;
+            }
         }
     }
     freed

@@ -6,7 +6,7 @@ use super::suffix::Suffix;
 use super::swaps;
 use crate::Proof;
 
-/// Pods that may be looked at in one choice. Some three milliseconds.
+/// Pods that may be looked at in searches for one choice: a millisecond or two.
 const MOST: u64 = 80_000;
 
 /// Sets above this size are not searched: the search goes one call deeper for each pod.
@@ -209,7 +209,11 @@ impl<'a> Search<'a> {
     fn can_be_enough(&self, place: usize, number: usize, left: &[i64], lacking: f64) -> bool {
         let score = self.scores[place + number] - self.scores[place];
         score >= lacking
-            && self.most.iter().zip(left).all(|(most, left)| most.sum(place, number) >= i128::from(*left))
+            && self
+                .most
+                .iter()
+                .zip(left)
+                .all(|(most, left)| most.sum(place, number) >= i128::from(*left))
     }
 
     /// Whether a set with these costs, and `number` more pods from `place` on, can be better than the

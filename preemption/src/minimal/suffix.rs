@@ -38,9 +38,9 @@ impl<T: Copy + Ord + Default + std::ops::Add<Output = T>> Suffix<T> {
             if !single || place == 0 {
                 let row = &mut sums[if single { 0 } else { place * numbers }..][..numbers];
                 let mut sum = T::default();
-                for number in 1..numbers {
+                for (number, place) in row.iter_mut().enumerate().skip(1) {
                     sum = best.get(number - 1).map_or(sum, |value| sum + *value);
-                    row[number] = sum;
+                    *place = sum;
                 }
             }
         }

@@ -106,11 +106,14 @@ impl PodSpec {
     pub(crate) fn pod(&self, name: &str) -> Pod {
         let time = |hour: i64| format!("2026-11-20T{hour:02}:00:00Z");
         let source = if self.is_static { "file" } else { "api" };
-        let owners = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"}]);
+        let owners =
+            json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"}]);
         let mut requests = json!({});
-        for (name, amount, unit) in
-            [("cpu", self.cpu, "m"), ("memory", self.memory, ""), ("example.com/gpu", self.gpus, "")]
-        {
+        for (name, amount, unit) in [
+            ("cpu", self.cpu, "m"),
+            ("memory", self.memory, ""),
+            ("example.com/gpu", self.gpus, ""),
+        ] {
             if amount > 0 {
                 requests[name] = json!(format!("{amount}{unit}"));
             }

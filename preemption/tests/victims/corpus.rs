@@ -35,3 +35,13 @@ fn every_pod_has_the_facts_that_the_kubelet_sees() {
         assert_eq!(Some(facts.collect()), case.facts, "{}", case.id);
     }
 }
+
+#[test]
+fn the_work_on_full_nodes_does_not_grow() {
+    let most = [(2_119, 95_000), (38_640, 260_000), (584_805, 1_500_000)];
+    for (case, (distance, minimal)) in nodes().iter().zip(most) {
+        let work = |strategy| case.select(strategy).unwrap().work;
+        assert_eq!(work(Strategy::Distance), distance, "{}", case.id);
+        assert!(work(Strategy::Minimal) <= minimal, "{}: {}", case.id, work(Strategy::Minimal));
+    }
+}

@@ -5,7 +5,11 @@ use winddown_shared::{Pod, ResourceName};
 
 use crate::cases::{PodSpec, api_pod};
 
-fn chosen(pods: &[PodSpec], names: &[&str], requirements: &[(&str, i64)]) -> (Vec<String>, Vec<String>) {
+fn chosen(
+    pods: &[PodSpec],
+    names: &[&str],
+    requirements: &[(&str, i64)],
+) -> (Vec<String>, Vec<String>) {
     let preemptor = api_pod("critical", Some(2_000_001_000));
     let pods: Vec<Pod> = pods.iter().zip(names).map(|(spec, name)| spec.pod(name)).collect();
     let requirements: Vec<Requirement> =
@@ -35,8 +39,7 @@ fn of_two_sets_of_one_size_the_one_that_frees_less_too_much_is_taken() {
 #[test]
 fn two_pods_that_fit_together_are_taken_instead_of_three() {
     let pods = [asks(60, 60), asks(100, 0), asks(0, 100)];
-    let (distance, minimal) =
-        chosen(&pods, &["x", "y", "z"], &[("cpu", 100), ("memory", 100)]);
+    let (distance, minimal) = chosen(&pods, &["x", "y", "z"], &[("cpu", 100), ("memory", 100)]);
     assert_eq!(distance, ["x", "y", "z"]);
     assert_eq!(minimal, ["y", "z"]);
 }

@@ -8,4 +8,8 @@ mod corpus;
 #[cfg(test)]
 mod counterexamples;
 #[cfg(test)]
+mod lines;
+#[cfg(test)]
 mod minimal;
+#[cfg(test)]
+mod node;

@@ -13,7 +13,8 @@ use crate::cases::{self, Case, PodSpec, api_pod, nodes, rows};
 // === what is best, written down a second time ===
 
 /// What a set costs: compared field by field.
-type Cost = (i32, usize, i128, usize, usize, usize, usize, Vec<Reverse<Option<Timestamp>>>, Vec<String>);
+type Cost =
+    (i32, usize, i128, usize, usize, usize, usize, Vec<Reverse<Option<Timestamp>>>, Vec<String>);
 
 fn cost(set: &[&Pod], requirements: &[Requirement]) -> Cost {
     let count = |of: fn(&Pod) -> bool| set.iter().filter(|pod| of(pod)).count();
@@ -174,12 +175,18 @@ fn in_every_case_of_the_corpus_it_is_never_worse_than_the_kubelet_and_ends_nobod
 
 #[test]
 fn in_every_case_of_the_corpus_the_number_of_victims_is_shown_to_be_the_least() {
-    let proofs = rows().into_iter().filter_map(|case| Some((case.select(Strategy::Minimal).ok()?, case)));
+    let proofs =
+        rows().into_iter().filter_map(|case| Some((case.select(Strategy::Minimal).ok()?, case)));
     let (mut all, mut exact) = (0, 0);
     for (selection, case) in proofs {
         all += 1;
         exact += usize::from(selection.proof.is_exact());
-        assert!(selection.proof >= Proof::UpTo(Criterion::Number), "{}: {:?}", case.id, selection.proof);
+        assert!(
+            selection.proof >= Proof::UpTo(Criterion::Number),
+            "{}: {:?}",
+            case.id,
+            selection.proof
+        );
     }
     println!("best by every criterion: {exact} of {all}");
 }
@@ -191,7 +198,9 @@ fn the_corpus_has_the_same_victims_when_it_is_listed_backwards() {
         backwards.reverse();
         let names = |pods: &[Pod]| {
             let chosen = select(&case.preemptor, pods, &case.requirements, Strategy::Minimal);
-            chosen.map(|chosen| victims(pods, &chosen).iter().map(|p| p.name().clone()).collect::<Vec<_>>())
+            chosen.map(|chosen| {
+                victims(pods, &chosen).iter().map(|p| p.name().clone()).collect::<Vec<_>>()
+            })
         };
         assert_eq!(names(&case.pods), names(&backwards), "{}", case.id);
     }

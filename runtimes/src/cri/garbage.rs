@@ -147,23 +147,10 @@ pub(super) fn prune(context: &Arc<Context>, entry: &Arc<PodEntry>) {
     let (context, entry) = (Arc::clone(context), Arc::clone(entry));
     tokio::spawn(async move {
         for (name, dead) in garbage {
-            if let Err(error) = remove_container(&context, &dead.id).await {
+            if let Err(error) = remove_run(&context, &entry, &name, &dead).await {
                 // The next listing has it again.
                 tracing::debug!(pod = %entry.title(), container = %name, %error, "cannot remove a dead container");
-                continue;
             }
-            let (namespace, pod) = entry.lock().label.clone();
-            let logs = dirs::logs(&context.config, &namespace, &pod, entry.uid());
-            let log = logs.join(dirs::log_file(&name, dead.attempt));
-            let message = dirs::termination_log(&context.config, entry.uid(), &name, dead.attempt);
-            let asked = dirs::asked(&context.config, entry.uid(), &name, dead.attempt);
-            let work = move || {
-                let _ = std::fs::remove_file(message);
-                let _ = std::fs::remove_file(asked);
-                remove_log(&log);
-                Ok(())
-            };
-            let _ = blocking(work).await;
         }
         for id in sandboxes {
             let request = api::RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
@@ -172,6 +159,32 @@ pub(super) fn prune(context: &Arc<Context>, entry: &Arc<PodEntry>) {
             }
         }
     });
+}
+
+/// Removes one dead run of a container, with its log.
+///
+/// # Errors
+/// The runtime did not answer, or refused.
+pub(super) async fn remove_run(
+    context: &Context,
+    entry: &PodEntry,
+    name: &str,
+    dead: &Dead,
+) -> Result<(), CallError> {
+    remove_container(context, &dead.id).await?;
+    let (namespace, pod) = entry.lock().label.clone();
+    let logs = dirs::logs(&context.config, &namespace, &pod, entry.uid());
+    let log = logs.join(dirs::log_file(name, dead.attempt));
+    let message = dirs::termination_log(&context.config, entry.uid(), name, dead.attempt);
+    let asked = dirs::asked(&context.config, entry.uid(), name, dead.attempt);
+    let work = move || {
+        let _ = std::fs::remove_file(message);
+        let _ = std::fs::remove_file(asked);
+        remove_log(&log);
+        Ok(())
+    };
+    let _ = blocking(work).await;
+    Ok(())
 }
 
 /// A log and the files it was turned into.
@@ -212,6 +225,15 @@ impl PodState {
             let keep = 1.min(container.dead.len());
             let name = Arc::clone(&container.name);
             container.dead.split_off(keep).into_iter().map(move |dead| (Arc::clone(&name), dead))
+        });
+        all.collect()
+    }
+
+    /// Every dead container before the newest run of its name.
+    pub(super) fn take_dead(&mut self) -> Vec<(Arc<str>, Dead)> {
+        let all = self.containers.iter_mut().flat_map(|container| {
+            let name = Arc::clone(&container.name);
+            std::mem::take(&mut container.dead).into_iter().map(move |d| (Arc::clone(&name), d))
         });
         all.collect()
     }

@@ -67,7 +67,10 @@ async fn pull(
     let request =
         api::PullImageRequest { image: Some(spec(name)), sandbox_config: Some(sandbox.clone()) };
     match context.client.pull_image(request).await {
-        Ok(_) => Ok(()),
+        Ok(_) => {
+            context.image_ages.note_pull(name);
+            Ok(())
+        }
         Err(error @ CallError::Refused { .. }) => {
             let message = format!("cannot pull image {name}: {error}");
             Err(ImageError::Trouble("ErrImagePull", message))

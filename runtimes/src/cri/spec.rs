@@ -14,7 +14,7 @@ mod security;
 mod variables;
 
 pub(crate) use dns::{HostFacts, dns};
-pub(crate) use resources::cgroup_parent;
+pub(crate) use resources::{cgroup_parent, pods_cgroup};
 pub(crate) use security::{sandbox_security, user_of_image};
 pub(crate) use variables::{expand_path, variables};
 

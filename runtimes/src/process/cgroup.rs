@@ -53,6 +53,15 @@ impl Cgroups {
         self.limits.clone()
     }
 
+    /// Where they are, from the root of the hierarchy; none without a delegated root.
+    pub(crate) fn path(&self) -> Option<String> {
+        let root = self.root.as_ref()?;
+        let is_cgroup =
+            |dir: &&Path| rustix::fs::statfs(*dir).is_ok_and(|found| found.f_type == CGROUP2);
+        let mount = root.ancestors().take_while(is_cgroup).last()?;
+        Some(format!("/{}", root.strip_prefix(mount).ok()?.display()))
+    }
+
     /// Makes the cgroup of one attempt and sets its limits; none without a delegated root.
     ///
     /// # Errors

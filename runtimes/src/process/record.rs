@@ -18,6 +18,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -35,6 +36,9 @@ pub(crate) const SUPERVISOR: &str = "supervisor";
 pub(crate) const ENDED: &str = "ended";
 pub(crate) const START_ERROR: &str = "start-error";
 pub(crate) const TERMINATION_LOG: &str = "termination-log";
+
+/// Numbers the files that records are written into before they have their names.
+static WRITES: AtomicU64 = AtomicU64::new(0);
 
 /// What the agent decided before it started an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -135,7 +139,9 @@ pub(crate) fn write<T: Serialize>(
     record: &T,
     durable: bool,
 ) -> Result<(), RecordError> {
-    let beside = path.with_extension("tmp");
+    // Of its own: two containers of a pod may write the pod's record at once.
+    let number = WRITES.fetch_add(1, Ordering::Relaxed);
+    let beside = path.with_extension(format!("{number}.tmp"));
     let written = (|| {
         let bytes = serde_json::to_vec(record)?;
         let mut file = create(&beside)?;

@@ -1,6 +1,5 @@
 //! What the pods of this runtime use.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use winddown_shared::{
 };
 
 use super::pod::{PodEntry, PodState};
-use super::{ProcessRuntime, blocking, caused, paths, procfs};
+use super::{ProcessRuntime, blocking, caused, paths};
 use crate::stats::{CgroupDirs, PodPlaces, remove_turned_logs};
 
 mod processes;
@@ -53,36 +52,16 @@ impl PodStatsSource for ProcessRuntime {
         }
         Ok(measured)
     }
+
+    async fn pods_cgroup(&self) -> Option<String> {
+        self.context.cgroups.path()
+    }
 }
 
 impl Garbage for ProcessRuntime {
-    /// Removes the records and logs of runs, except for the newest one of each container and the one
-    /// before it, whose end its status tells.
+    /// There are none: whenever a run ends, those before the one before it go with their logs.
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
-        let entries: Vec<Arc<PodEntry>> = self.pods().values().cloned().collect();
-        let config = self.context.config.clone();
-        let old = move || {
-            let mut freed = Freed::default();
-            for entry in entries {
-                let kept: Vec<(Arc<str>, u32)> = {
-                    let state = entry.lock();
-                    let runs = state.containers.iter();
-                    let oldest_kept = |run: &super::pod::Run| run.attempt.saturating_sub(1);
-                    runs.filter_map(|c| Some((c.name.clone(), oldest_kept(c.run.as_ref()?))))
-                        .collect()
-                };
-                let logs = logs_of(&config, &entry);
-                for (name, attempt) in kept {
-                    let records = paths::container(&config, entry.uid(), &name);
-                    freed.items += remove_before(&records, attempt);
-                    if let Some(logs) = &logs {
-                        remove_before(&logs.join(&*name), attempt);
-                    }
-                }
-            }
-            Ok(freed)
-        };
-        blocking(old).await
+        Ok(Freed::default())
     }
 
     async fn remove_turned_logs(&self) -> Result<Freed, RuntimeError> {
@@ -118,30 +97,6 @@ fn logs_of(config: &super::ProcessConfig, entry: &PodEntry) -> Option<PathBuf> {
     let state = entry.lock();
     let pod = state.pod.as_ref()?;
     Some(paths::logs(config, pod.namespace(), pod.name(), entry.uid()))
-}
-
-/// Removes what belongs to runs before `attempt`: `N`, `N.log`, `N.log.M`. Gives how many runs there
-/// were of which something was left.
-fn remove_before(dir: &Path, attempt: u32) -> u64 {
-    let mut runs = Vec::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.split('.').next()?.parse::<u32>().ok());
-        let Some(number) = number.filter(|&number| number < attempt) else { continue };
-        let path = entry.path();
-        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let removed =
-            if is_dir { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-        match removed {
-            Ok(()) => runs.push(number),
-            Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "cannot remove what is left of a run");
-            }
-        }
-    }
-    runs.sort_unstable();
-    runs.dedup();
-    u64::try_from(runs.len()).unwrap_or(u64::MAX)
 }
 
 /// Regular containers first, then the others, each in the spec's order.
@@ -195,6 +150,3 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<(PodUid, 
     }
     measured
 }
-
-/// Children of each process.
-type Children = HashMap<i32, Vec<(i32, u64)>>;

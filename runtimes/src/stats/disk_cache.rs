@@ -36,10 +36,13 @@ pub(crate) struct PodDisk {
     pub(crate) on_disk: DiskUse,
 }
 
+/// Of each pod, when it was measured and what was found.
+type Known = PodUidMap<(Instant, Arc<PodDisk>)>;
+
 /// The last measurement of each pod.
 #[derive(Debug, Default)]
 pub(crate) struct DiskCache {
-    known: Arc<Mutex<PodUidMap<(Instant, Arc<PodDisk>)>>>,
+    known: Arc<Mutex<Known>>,
     /// Whoever measures; one at a time.
     turn: Arc<tokio::sync::Mutex<()>>,
 }

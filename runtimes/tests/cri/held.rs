@@ -53,7 +53,7 @@ async fn a_volume_that_is_in_use_is_named_with_its_holder_and_released_later() {
     stage.up(&runtime, &pod).await;
     let volume = stage.dir.path().join("state/pods/uid-web/volumes/fast");
     let shown = volume.display().to_string();
-    assert_eq!(runtime.mounts(pod.uid()).await.unwrap(), [shown.clone()]);
+    assert_eq!(runtime.mounts(pod.uid()).await.unwrap(), std::slice::from_ref(&shown));
     let file = std::fs::File::create(volume.join("log")).unwrap();
     stop(&runtime, &pod, 20).await;
     let error = error_chain(&runtime.clean_pod(pod.uid()).await.unwrap_err());

@@ -13,4 +13,5 @@ mod outages;
 mod real;
 mod stage;
 mod starts;
+mod stats;
 mod suite;

@@ -10,4 +10,5 @@ mod lifecycle;
 mod logs;
 mod probes;
 mod restarts;
+mod stats;
 mod stopping;

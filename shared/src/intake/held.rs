@@ -229,6 +229,12 @@ impl<R: Runtime> Intake<R> {
                 Verdict::Admitted if self.workers.places().leaving.is_empty() => Search::Found,
                 Verdict::Admitted => Search::Coming,
                 Verdict::Waiting(plan) => {
+                    // Before the victims are asked: the cause comes first in every account of it.
+                    self.recorder.record(&Event::PreemptionStarted {
+                        pod: pod.label().clone(),
+                        victims: plan.victims.iter().map(|v| v.pod.label().clone()).collect(),
+                        signal: plan.signal.clone(),
+                    });
                     for victim in &plan.victims {
                         self.workers.request_kill(victim.pod.clone(), &victim.request);
                     }
@@ -273,13 +279,7 @@ impl<R: Runtime> Intake<R> {
     }
 
     fn note_victims(&mut self, pod: &Pod, plan: &RoomPlan) {
-        let victims = plan.victims.iter().map(|victim| victim.pod.label().clone());
-        self.recorder.record(&Event::PreemptionStarted {
-            pod: pod.label().clone(),
-            victims: victims.clone().collect(),
-            signal: plan.signal.clone(),
-        });
-        for victim in victims {
+        for victim in plan.victims.iter().map(|victim| victim.pod.label().clone()) {
             let (by, signal) = (pod.label().clone(), plan.signal.clone());
             self.held.victims.insert(victim.uid.clone(), Chosen { pod: victim, by, signal });
         }

@@ -234,7 +234,8 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         let standing = said.limit(&record.standing(), started);
         let header = record.header(late);
         let started_boot = Duration::from_millis(record.started_boot_ms);
-        let mut journal = self.journal(header, started, started_boot).after(record.sequence);
+        let mut journal =
+            self.journal(header, started, started_boot).after(record.sequence, record.phase);
         journal.stand(&standing);
         let first_group = Duration::from_millis(record.first_group_ms);
         let carried = Some(Carried { groups: record.report.groups, first_group });
@@ -267,6 +268,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
         self.parts.progress.phase(ProgressPhase::Ended);
         let groups = run.groups.clone();
+        let mut kept = false;
         // What the next agent finds in the record is reported once, and whole, by that one.
         if left != Left::Stopped || !journal.is_kept() {
             let ended = Ended { at: self.parts.clock.now(), took: started.elapsed() };
@@ -274,12 +276,14 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             if left == Left::Stopped {
                 report.outcome = Outcome::Interrupted;
             }
-            self.keep(report, noted, until).await;
+            kept = self.keep(report, noted, until).await;
         }
+        // After the report the record has nothing to say that a power cut must not take.
+        let lasting = !kept;
         match left {
             Left::Stopped => Step::Stop,
             Left::CalledOff => {
-                journal.note_last(RunPhase::Cancelled, &groups, until).await;
+                journal.note_last(RunPhase::Cancelled, &groups, until, lasting).await;
                 self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
                 if !ears.hear().ends_the_node() {
                     self.parts.killer.lame_duck(false);
@@ -288,18 +292,21 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 Step::Done(Stage::Idle)
             }
             Left::Finished => {
-                journal.note_last(RunPhase::Released, &groups, until).await;
-                let epoch = self.release_own(ears, epoch).await;
+                journal.note_last(RunPhase::Released, &groups, until, lasting).await;
+                let (epoch, ours) = self.release_own(ears, epoch).await;
                 let took = started.elapsed();
-                self.parts.recorder.record(&Event::ShutdownEnded { took, left: left_pods });
+                let released = ours && self.parts.trigger != Trigger::UnitStop;
+                let ended = Event::ShutdownEnded { took, left: left_pods, released };
+                self.parts.recorder.record(&ended);
                 Step::Done(Stage::Done { epoch, record: journal.last() })
             }
         }
     }
 
     /// Gives the lock back, unless the login manager has begun another shutdown meanwhile: that
-    /// one's lock is not ours to give.
-    async fn release_own(&self, ears: &mut Ears, epoch: Option<u64>) -> Option<u64> {
+    /// one's lock is not ours to give. Answers with the shutdown that was let go, and whether a lock
+    /// was given back for it.
+    async fn release_own(&self, ears: &mut Ears, epoch: Option<u64>) -> (Option<u64>, bool) {
         let said = ears.hear();
         let ours = match epoch {
             Some(epoch) => said.login.preparing && said.login.epoch == epoch,
@@ -311,6 +318,6 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         if ours || said.notice.is_some() {
             self.parts.progress.phase(ProgressPhase::Released);
         }
-        epoch.or(ours.then_some(said.login.epoch))
+        (epoch.or(ours.then_some(said.login.epoch)), ours)
     }
 }

@@ -37,25 +37,31 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         until.max(now + LEAST_FOR_REPORT)
     }
 
-    /// Keeps the report, for as long as there is time.
-    pub(super) async fn keep(&self, report: ShutdownReport, noted: Noted, until: Instant) {
+    /// Keeps the report, for as long as there is time, and says whether it is kept.
+    pub(super) async fn keep(&self, report: ShutdownReport, noted: Noted, until: Instant) -> bool {
         let (sink, file) = (Arc::clone(&self.parts.reports), self.parts.state_file.clone());
-        let work = async move {
+        let ended_at = report.ended_at;
+        let keep = spawn_blocking(move || {
+            let kept = sink.keep(&report);
+            if let Err(error) = &kept {
+                tracing::error!(error = error_chain(error), "the shutdown report is lost");
+            }
+            kept.is_ok()
+        });
+        let note = async move {
             // One after the other, or a slow first write would overtake the second.
             let times = noted.await.unwrap_or_default();
-            let write = move || {
-                if let Err(error) = sink.keep(&report) {
-                    tracing::error!(error = error_chain(&error), "the shutdown report is lost");
-                }
-                store_times(file.as_ref(), StateTimes { end: Some(report.ended_at), ..times });
-            };
-            if spawn_blocking(write).await.is_err() {
-                tracing::error!("writing the shutdown report panicked; the report is lost");
-            }
+            let times = StateTimes { end: Some(ended_at), ..times };
+            // What it has to say is logged there.
+            let _ = spawn_blocking(move || store_times(file.as_ref(), times)).await;
         };
-        if timeout_at(until, work).await.is_err() {
-            tracing::error!("the disk does not answer; the node is let go without a report");
-        }
+        let lost = match timeout_at(until, async { tokio::join!(keep, note).0 }).await {
+            Ok(Ok(kept)) => return kept,
+            Ok(Err(_)) => "writing the shutdown report panicked; the report is lost",
+            Err(_) => "the disk does not answer; the node is let go without a report",
+        };
+        tracing::error!("{lost}");
+        false
     }
 
     /// Reports a run that was called off while no agent was there.

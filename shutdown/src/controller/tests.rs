@@ -24,6 +24,7 @@ mod faults;
 mod golden;
 mod killed;
 mod lame_duck;
+mod next_agent;
 mod notices;
 mod reference;
 mod starting;

@@ -13,6 +13,7 @@ use crate::{RecordError, RecordPlace, RunPhase, RunRecord};
 #[derive(Default)]
 struct Place {
     name: &'static str,
+    volatile: bool,
     refuses: AtomicBool,
     /// Each write waits for one message, or for the test's end.
     hangs: Mutex<Option<mpsc::Receiver<()>>>,
@@ -25,6 +26,10 @@ struct Place {
 impl Place {
     fn named(name: &'static str) -> Arc<Self> {
         Arc::new(Self { name, ..Self::default() })
+    }
+
+    fn volatile() -> Arc<Self> {
+        Arc::new(Self { name: "memory", volatile: true, ..Self::default() })
     }
 
     fn kept(&self) -> Vec<(u64, RunPhase)> {
@@ -56,6 +61,10 @@ impl RecordPlace for Place {
     fn name(&self) -> String {
         self.name.into()
     }
+
+    fn is_volatile(&self) -> bool {
+        self.volatile
+    }
 }
 
 fn journal(places: &[Arc<Place>]) -> Journal {
@@ -70,7 +79,7 @@ fn journal(places: &[Arc<Place>]) -> Journal {
 #[tokio::test]
 async fn each_note_is_kept_in_the_first_place_and_counts_up() {
     let [disk, memory] = ["disk", "memory"].map(Place::named);
-    let mut journal = journal(&[disk.clone(), memory.clone()]).after(4);
+    let mut journal = journal(&[disk.clone(), memory.clone()]).after(4, RunPhase::LameDuck);
     journal.note(RunPhase::Ending, &[]).await;
     journal.note(RunPhase::Reporting, &[]).await;
     assert_eq!(disk.kept(), [(5, RunPhase::Ending), (6, RunPhase::Reporting)]);
@@ -134,7 +143,7 @@ async fn a_hung_disk_is_waited_for_once_in_a_run() {
     let last = async {
         // The thread that hung may still be on its way out.
         while disk.kept().len() < 2 {
-            journal.note_last(RunPhase::Released, &[], until).await;
+            journal.note_last(RunPhase::Released, &[], until, true).await;
         }
     };
     timeout(Duration::from_secs(60), last).await.unwrap();
@@ -156,4 +165,102 @@ async fn a_slow_disk_has_a_quarter_of_a_second_in_all() {
     assert!(tried <= 7, "{tried} of 20, 40 ms each");
     assert!(memory.kept().len() >= 13);
     assert_eq!(journal.header.warnings.len(), 1);
+}
+
+#[tokio::test]
+async fn with_memory_only_the_first_promise_waits_for_the_disk_and_the_rest_follows_behind() {
+    let (disk, memory) = (Place::named("disk"), Place::volatile());
+    let (go, hangs) = mpsc::channel();
+    *disk.hangs.lock().unwrap() = Some(hangs);
+    let mut journal = journal(&[disk.clone(), memory.clone()]);
+    // One for pods that are not ready, one for the first promise.
+    journal.note(RunPhase::LameDuck, &[]).await;
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    journal.note(RunPhase::Ending, &[]).await;
+    assert_eq!(disk.kept().last(), Some(&(2, RunPhase::Ending)));
+    for _ in 0..3 {
+        journal.note(RunPhase::Ending, &[]).await;
+    }
+    journal.note_last(RunPhase::Released, &[], Instant::now(), false).await;
+    assert!(journal.is_kept() && journal.header.warnings.is_empty());
+    assert_eq!(memory.kept().last(), Some(&(6, RunPhase::Released)));
+    assert_eq!(disk.kept().last(), Some(&(2, RunPhase::Ending)), "it is not waited for");
+    // The newest goes to the disk when it has time, those before it do not.
+    drop(go);
+    let back = async {
+        while disk.kept().last() != Some(&(6, RunPhase::Released)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), back).await.unwrap();
+    assert!(disk.kept().len() <= 4, "{:?}", disk.kept());
+}
+
+#[tokio::test]
+async fn without_memory_any_more_every_note_waits_for_the_disk_again() {
+    let (disk, memory) = (Place::named("disk"), Place::volatile());
+    let mut journal = journal(&[disk.clone(), memory.clone()]);
+    journal.note(RunPhase::Ending, &[]).await;
+    memory.refuses.store(true, Ordering::SeqCst);
+    journal.note(RunPhase::Ending, &[]).await;
+    assert_eq!(disk.kept().last(), Some(&(2, RunPhase::Ending)));
+    journal.note(RunPhase::Reporting, &[]).await;
+    assert_eq!(disk.kept().last(), Some(&(3, RunPhase::Reporting)));
+    assert!(journal.is_kept());
+    assert_eq!(journal.header.warnings.len(), 1, "{:?}", journal.header.warnings);
+}
+
+#[tokio::test]
+async fn a_disk_that_refuses_what_follows_behind_is_told_with_the_next_note() {
+    let (disk, memory) = (Place::named("disk"), Place::volatile());
+    let mut journal = journal(&[disk.clone(), memory.clone()]);
+    journal.note(RunPhase::Ending, &[]).await;
+    disk.refuses.store(true, Ordering::SeqCst);
+    journal.note(RunPhase::Ending, &[]).await;
+    let told = async {
+        while journal.header.warnings.is_empty() {
+            journal.note(RunPhase::Ending, &[]).await;
+        }
+    };
+    timeout(Duration::from_secs(60), told).await.unwrap();
+    assert!(journal.is_kept());
+    assert_eq!(
+        journal.header.warnings,
+        ["the run's record is not kept in disk: cannot write disk: no storage space"]
+    );
+}
+
+#[tokio::test]
+async fn a_disk_that_hangs_from_the_start_is_waited_for_once_although_there_is_memory() {
+    let (disk, memory) = (Place::named("disk"), Place::volatile());
+    let (_go, hangs) = mpsc::channel();
+    *disk.hangs.lock().unwrap() = Some(hangs);
+    let mut journal = journal(&[disk.clone(), memory.clone()]);
+    let begun = Instant::now();
+    for phase in [RunPhase::Ending, RunPhase::Ending, RunPhase::Reporting] {
+        journal.note(phase, &[]).await;
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(250));
+    let until = Instant::now() + Duration::from_secs(3600);
+    let last = journal.note_last(RunPhase::Released, &[], until, true);
+    timeout(Duration::from_secs(60), last).await.expect("it is known to hang");
+    assert_eq!(memory.kept().len(), 4);
+    assert_eq!(journal.header.warnings.len(), 1);
+}
+
+#[tokio::test]
+async fn ends_are_kept_in_memory_without_a_wait_and_spare_the_disk() {
+    let (disk, memory) = (Place::named("disk"), Place::volatile());
+    let mut journal = journal(&[disk.clone(), memory.clone()]);
+    journal.note(RunPhase::Ending, &[]).await;
+    journal.note_ends(&[]);
+    journal.note_ends(&[]);
+    let kept = async {
+        while memory.kept().last() != Some(&(3, RunPhase::Ending)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), kept).await.unwrap();
+    assert_eq!(disk.kept(), [(1, RunPhase::Ending)]);
 }

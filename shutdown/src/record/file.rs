@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{RecordPlace, RunRecord, VERSION};
-use crate::report::write_atomically;
+use crate::report::{write_atomically, write_in_memory};
 
 /// The file's name in its directory.
 const NAME: &str = "shutdown.json";
@@ -18,6 +18,7 @@ const LARGEST: u64 = 64 << 20;
 #[derive(Clone, Debug)]
 pub struct RecordFile {
     path: PathBuf,
+    volatile: bool,
 }
 
 /// Why a record could not be written or read.
@@ -70,7 +71,12 @@ pub enum RecordError {
 impl RecordFile {
     /// The file in `directory`, which is created when a record is written.
     pub fn in_directory(directory: impl AsRef<Path>) -> Self {
-        Self { path: directory.as_ref().join(NAME) }
+        Self { path: directory.as_ref().join(NAME), volatile: false }
+    }
+
+    /// The file in `directory`, which is in memory (`tmpfs`): nothing is forced to a disk.
+    pub fn in_memory(directory: impl AsRef<Path>) -> Self {
+        Self { volatile: true, ..Self::in_directory(directory) }
     }
 
     /// Where it is.
@@ -90,11 +96,12 @@ impl RecordFile {
 impl RecordPlace for RecordFile {
     fn write(&self, record: &RunRecord) -> Result<(), RecordError> {
         let bytes = serde_json::to_vec(record).map_err(|source| self.syntax(source))?;
-        let written = match write_atomically(&self.path, TEMPORARY, &bytes) {
+        let write = if self.volatile { write_in_memory } else { write_atomically };
+        let written = match write(&self.path, TEMPORARY, &bytes) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let directory = self.path.parent().unwrap_or(Path::new("."));
                 fs::create_dir_all(directory).map_err(self.io("create the directory of"))?;
-                write_atomically(&self.path, TEMPORARY, &bytes)
+                write(&self.path, TEMPORARY, &bytes)
             }
             written => written,
         };
@@ -123,5 +130,9 @@ impl RecordPlace for RecordFile {
 
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.volatile
     }
 }

@@ -179,15 +179,17 @@ fn pods_that_were_asked_and_not_seen_to_end_are_asked_for_the_rest_of_their_grac
             asked("gone", Some(1), 9, PodEnd::Exited),
             asked("killed", Some(1), 1, PodEnd::Killed),
             asked("waiting", None, 9, PodEnd::Spared),
+            asked("last", Some(1), 19, PodEnd::Ending),
         ],
     };
     record.report.groups = vec![group];
-    // 6.5 s into the run: the first pod's time ends 10 s into it.
+    // 6.5 s into the run: the first pod's time ends 10 s into it, the last one's with its group.
     let rests: Vec<(String, Option<u64>)> = record
         .asked(Duration::from_millis(16_500))
         .map(|(uid, request)| (uid.to_string(), request.grace.map(|grace| grace.as_secs())))
         .collect();
-    assert_eq!(rests, [("ending".to_owned(), Some(3)), ("late".to_owned(), Some(1))]);
+    let rest = |name: &str, seconds| (name.to_owned(), Some(seconds));
+    assert_eq!(rests, [rest("ending", 4), rest("late", 1), rest("last", 13)]);
     let (_, request) = record.asked(Duration::ZERO).next().unwrap();
     assert_eq!(request.reason, KillReason::Shutdown);
     assert_eq!(&*request.status.unwrap().reason, "Terminated");

@@ -123,6 +123,15 @@ pub enum PodEnd {
     Left,
 }
 
+// === impl PodEnd ===
+
+impl PodEnd {
+    /// Whether the pod was seen to end.
+    pub(crate) fn is_over(self) -> bool {
+        matches!(self, Self::Exited | Self::Killed)
+    }
+}
+
 // === impl PodReport ===
 
 impl PodReport {

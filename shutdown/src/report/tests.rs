@@ -101,12 +101,12 @@ fn a_clean_shutdown_reads_well() {
 Clean shutdown: 3 pods ended by themselves in 8.2 s (budget 30 s).
 2026-11-20 03:44:00 UTC · power-off · boot 4f1c8a2e
 
-Group 0 · 2 pods · took 3.0 s of 30 s
+priority 0 and above · 2 pods · took 3.0 s of 30 s
   POD                GRACE     ASKED   SIGTERM      EXIT
   default/web         20 s     0.000     0.003     1.250
   default/database    20 s     0.000     0.003     3.012
 
-Group 2000000000 · 1 pod · took 5.2 s of 27.0 s
+priority 2000000000 and above · 1 pod · took 5.2 s of 27.0 s
   POD                GRACE     ASKED   SIGTERM      EXIT
   default/dns         20 s     3.013     3.016     8.176
 "
@@ -148,7 +148,7 @@ The groups ask for 30 s, but the login manager waits only 30 s (set by \
 /usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf), and 2 s are kept for \
 the end: the pods got 27 s.
 
-Group 0 · 3 pods · took 30.1 s of 30 s
+priority 0 and above · 3 pods · took 30.1 s of 30 s
   POD               GRACE     ASKED   SIGTERM      EXIT
   default/slow       20 s     0.000     0.003    20.004  killed: main, log (its own grace is 60 s)
   default/hung       20 s     0.000     0.003         -  STILL RUNS: main
@@ -199,7 +199,7 @@ fn each_outcome_has_its_sentence() {
 fn a_spared_group_is_one_line() {
     let spared = vec![pod("c", PodEnd::Spared, None, None)];
     let report = report(Outcome::Cancelled, 1500, vec![group(7, None, spared)]);
-    assert!(text(&report).ends_with("\nGroup 7 · 1 pod · spared\n"));
+    assert!(text(&report).ends_with("\npriority 7 and above · 1 pod · spared\n"));
 }
 
 #[test]

@@ -46,8 +46,8 @@ pub(super) fn headline(report: &ShutdownReport) -> String {
             format!("Interrupted {what}: the agent was stopped after {took}: {}.", tally())
         }
         Outcome::CutOff => format!(
-            "Cut-off {what}: the machine went down in the middle. After {took}, {} had ended, {} \
-             still ending, {} not asked yet.",
+            "Cut-off {what}: the machine went down in the middle. At its last record, {took} after \
+             the signal, {} had ended, {} still ending, {} not asked yet.",
             pods(ended),
             report.count(PodEnd::Ending) + left,
             report.count(PodEnd::Spared)
@@ -117,7 +117,7 @@ pub(super) fn shortage(report: &ShutdownReport) -> String {
 /// A group's name, or its priority.
 pub(super) fn group(group: &GroupReport) -> String {
     let named = group.name.as_deref().filter(|name| !name.is_empty());
-    named.map_or_else(|| format!("Group {}", group.priority), printable)
+    named.map_or_else(|| format!("priority {} and above", group.priority), printable)
 }
 
 /// How a group went, beside its name.

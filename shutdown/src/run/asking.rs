@@ -15,6 +15,8 @@ use crate::budget::whole_seconds;
 /// No stop takes less; the pod workers give at least as much.
 const SHORTEST: Duration = Duration::from_secs(1);
 
+const HALF_A_SECOND: Duration = Duration::from_millis(500);
+
 /// A pod that is about to be asked, with its promise in the report.
 pub(super) struct Due {
     pub(super) place: Place,
@@ -97,7 +99,7 @@ impl<K: PodKiller> Run<'_, K> {
         let report = &mut self.groups[due.place.group].pods[due.place.pod];
         let grace = if due.again {
             let promised = report.asked.unwrap_or(offset) + report.grace;
-            whole_seconds(promised.saturating_sub(offset)).max(SHORTEST)
+            rest_of_grace(promised, offset)
         } else {
             report.asked = Some(offset);
             report.grace = report.grace.min(room);
@@ -138,6 +140,9 @@ impl<K: PodKiller> Run<'_, K> {
                 Some(answer) = self.releases.join_next_with_id() => self.take_release(answer),
                 () = self.cancel.cancelled() => return Err(Cancelled),
                 () = changed(&mut self.driven.standing) => self.follow().await,
+                () = sleep_until(self.note_at.unwrap_or(until)), if self.note_at.is_some() => {
+                    self.note_ends();
+                }
                 () = sleep_until(until) => return Ok(()),
             }
         }
@@ -164,9 +169,15 @@ impl<K: PodKiller> Run<'_, K> {
         let offset = |at: Instant| at.saturating_duration_since(since);
         let now = self.elapsed();
         let report = &mut self.groups[place.group].pods[place.pod];
+        // The SIGTERM that this agent sent to a pod of an earlier one was not its first.
+        let first = report.asked >= self.taken_over;
+        let (was, counted) = (report.end, report.end.is_over());
         let end = match answer {
+            // It had ended before, and nothing of it ran any more.
+            Ok(stopped) if counted && stopped.containers.is_empty() => was,
             Ok(stopped) => {
-                report.sigterm = report.sigterm.or(stopped.signalled_at.map(offset));
+                let signalled = stopped.signalled_at.filter(|_| first).map(offset);
+                report.sigterm = report.sigterm.or(signalled);
                 report.exit = Some(stopped.stopped_at.map_or(now, offset));
                 let forced = stopped.containers.iter().filter(|container| container.forced);
                 report.containers = forced.map(|container| container.name.to_string()).collect();
@@ -185,8 +196,12 @@ impl<K: PodKiller> Run<'_, K> {
             }
         };
         report.end = end;
+        if end == PodEnd::Killed && was != end {
+            self.has_to_note();
+        }
         self.order.progress.group(place.group, |group| match end {
             PodEnd::Left => group.failed += 1,
+            _ if counted => {}
             _ => {
                 group.ended += 1;
                 group.forced += usize::from(end == PodEnd::Killed);
@@ -216,7 +231,13 @@ impl<K: PodKiller> Run<'_, K> {
     }
 }
 
+/// What is left at `offset` of a grace that was promised until then: the nearest whole seconds, and
+/// at least one.
+pub(crate) fn rest_of_grace(promised: Duration, offset: Duration) -> Duration {
+    whole_seconds(promised.saturating_sub(offset) + HALF_A_SECOND).max(SHORTEST)
+}
+
 /// The whole seconds from `offset` to `latest_end`.
-fn room(latest_end: Duration, offset: Duration) -> Duration {
+pub(crate) fn room(latest_end: Duration, offset: Duration) -> Duration {
     whole_seconds(latest_end.saturating_sub(offset) + ROUNDING)
 }

@@ -20,6 +20,7 @@ impl<K: PodKiller> Run<'_, K> {
     /// If the configuration has changed since, the groups are those of the new one; what was
     /// promised to a pod stays.
     pub(super) fn take_over(&mut self, carried: Vec<GroupReport>) {
+        self.taken_over = Some(self.elapsed());
         let Some(last) = self.groups.len().checked_sub(1) else { return };
         let same = carried.len() == self.groups.len()
             && carried.iter().zip(&self.groups).all(|(was, is)| was.is_same_group(is));
@@ -111,18 +112,21 @@ impl GroupReport {
 }
 
 impl PodReport {
-    /// The pod is still there: what was promised to it stays.
+    /// The pod is still there: what was promised to it stays, and so does its end if that was seen
+    /// already.
     fn go_on(&mut self, was: Self) {
-        if was.asked.is_some() {
+        if was.end.is_over() {
+            *self = was;
+        } else if was.asked.is_some() {
             *self = Self { end: PodEnd::Spared, error: None, containers: Vec::new(), ..was };
         }
     }
 
     /// The pod is not there any more.
     fn ended_unseen(self) -> Self {
-        match self.end {
-            PodEnd::Exited | PodEnd::Killed => self,
-            _ => Self { end: PodEnd::Exited, error: Some(UNSEEN.into()), ..self },
+        if self.end.is_over() {
+            return self;
         }
+        Self { end: PodEnd::Exited, error: Some(UNSEEN.into()), ..self }
     }
 }

@@ -10,14 +10,22 @@ use winddown_shared::{Pod, PodKiller};
 
 use super::asking::Wait;
 use super::{Place, REAPING, Run, RunStop};
+use crate::role::is_on_host_network;
 
 /// Nobody waits longer than this for what a pod held, counted from the last pod's exit: after that
 /// it hangs, and the time is better spent on the pods that still run.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Waits, beside the run, until a stopped pod holds nothing any more.
+    /// Waits, beside the run, until a stopped pod holds nothing any more, if that is worth a wait:
+    /// what the machine's end takes with it anyway (the sandbox of a pod on the host's network, its
+    /// cgroup, its plain directories) is not.
     pub(super) fn release(&mut self, place: Place, pod: &Pod) {
+        let mounts = holds_mounts(pod);
+        // What a network plugin knows of a pod, such as the lease of its address, is on a disk.
+        if !mounts && is_on_host_network(pod) {
+            return;
+        }
         let now = Instant::now();
         self.last_exit = now;
         let until = self.end_of_kills().min(now + PATIENCE);
@@ -25,13 +33,13 @@ impl<K: PodKiller> Run<'_, K> {
         let wait = async move { killer.volumes_released(&uid, until).await };
         let id = self.releases.spawn(wait).id();
         self.releasing.insert(id, place);
-        if holds_mounts(pod) {
+        if mounts {
             self.unmounting.insert(id);
         }
     }
 
     /// Whether `wait` has to go on for what stopped pods hold. The next group waits for volumes
-    /// only, which may need a pod of that group to be unmounted; the rest is waited for at the end.
+    /// only, which may need a pod of that group to be unmounted; networks are waited for at the end.
     pub(super) fn holds_on(&self, wait: Wait) -> bool {
         match wait {
             Wait::Group { .. } => !self.unmounting.is_empty(),

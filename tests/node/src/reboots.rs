@@ -31,8 +31,6 @@ pub struct Row {
     pub round: Round,
     /// From the boot's end until the lock was held and every pod ran.
     pub up_after: Duration,
-    /// From the command that takes the node down to the end of the last pod that ended by itself.
-    pub last_exit_after: Duration,
     /// How long the run took by the agent's own count.
     pub took: f64,
     /// What the report calls it.
@@ -93,7 +91,6 @@ async fn reboot(scenario: &mut Scenario, round: &Round, setup: &Setup) -> TestRe
     scenario.assert_nothing_was_asked()?;
 
     let agent = scenario.agent().await?;
-    let asked = scenario.node.run(&["date", "+%s%N"]).await?.trim().parse::<u64>()?;
     scenario.node.run(&["bash", "-c", round.way.command()]).await?;
     during(scenario, round.fault, &agent).await?;
     let ended = scenario.wait_off(DOWN).await?;
@@ -102,12 +99,9 @@ async fn reboot(scenario: &mut Scenario, round: &Round, setup: &Setup) -> TestRe
     }
     let report = scenario.newest_report()?;
     judge::judge(scenario, round, setup, &report).await?;
-    let exits = scenario.logs().into_values().flat_map(|log| log.exits);
-    let last_exit = exits.max().unwrap_or(asked);
     Ok(Row {
         round: round.clone(),
         up_after,
-        last_exit_after: Duration::from_nanos(last_exit.saturating_sub(asked)),
         took: report["tookSeconds"].as_f64().unwrap_or_default(),
         outcome: report["outcome"].as_str().unwrap_or_default().to_owned(),
         resumed: report["resumedMs"].as_array().map_or(0, Vec::len),

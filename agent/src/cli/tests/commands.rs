@@ -6,11 +6,13 @@ use std::sync::Arc;
 use clap::Parser;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
+use winddown_preemption::Strategy;
 
 use super::world::{Sink, World, run, run_with};
 use crate::api::{
     ConfigView, DrainEvent, DrainRequest, Health, KillAnswer, KillBody, NodeStatus, NoticeBody,
-    PreemptionPlan, ReportEntry, ReportList, ShutdownPlan, Status, WithdrawAnswer,
+    PreemptionCase, PreemptionPlan, ReportEntry, ReportList, RoomVerdict, ShutdownPlan, Status,
+    WithdrawAnswer,
 };
 use crate::cli::{Cli, Exit, Output, dispatch};
 use crate::control::{AgentApi, ApiError, ControlSocket, Limits, Server};
@@ -19,9 +21,15 @@ const NOBODY: &str = "--socket /nonexistent/winddown.sock";
 
 #[test]
 fn without_an_agent_a_command_says_so_what_to_do_and_ends_with_4() {
-    for command in
-        ["status", "status --watch", "kill web", "drain", "plan shutdown", "config show --running"]
-    {
+    for command in [
+        "status",
+        "status --watch",
+        "kill web",
+        "drain",
+        "plan shutdown",
+        "plan preemption",
+        "config show --running",
+    ] {
         let ran = run(&format!("winddown {NOBODY} {command}"));
         assert_eq!(ran.exit, Exit::AgentUnreachable, "{command}");
         assert_eq!(
@@ -186,7 +194,7 @@ fn a_full_disk_under_the_output_is_a_failure() {
 }
 
 /// An agent on a thread of its own, for commands that bring their own runtime.
-fn with_agent(test: impl FnOnce(&str)) {
+pub(super) fn with_agent(test: impl FnOnce(&str)) {
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("s");
     let runtime =
@@ -294,8 +302,19 @@ impl AgentApi for Agent {
         ShutdownPlan::new(30.0)
     }
 
-    fn preemption_plan(&self, _: Option<&[u8]>) -> Result<PreemptionPlan, ApiError> {
-        Ok(PreemptionPlan::new("distance"))
+    fn preemption_plan(
+        &self,
+        manifest: Option<&[u8]>,
+        strategy: Option<Strategy>,
+    ) -> Result<PreemptionPlan, ApiError> {
+        let mut plan = PreemptionPlan::new(strategy.unwrap_or_default().as_str());
+        let named = |text: &[u8]| PreemptionCase {
+            pod: String::from_utf8_lossy(text).into_owned(),
+            verdict: RoomVerdict::Starts,
+            ..PreemptionCase::default()
+        };
+        plan.pod = manifest.map(named);
+        Ok(plan)
     }
 
     async fn kill(&self, namespace: &str, name: &str, _: KillBody) -> Result<KillAnswer, ApiError> {

@@ -9,7 +9,7 @@ use clap::Parser;
 use crate::api::{ConfigView, PlannedGroup, ReportEntry, ReportList, ShutdownPlan};
 use crate::cli::{
     AgentArgs, Cli, CommandError, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs, Offline,
-    Output, ShimArgs, UninstallArgs, dispatch,
+    Output, PlanPreemptionArgs, ShimArgs, UninstallArgs, dispatch,
 };
 use crate::doctor::{Diagnosis, Finding};
 
@@ -115,6 +115,41 @@ impl Offline for World {
         Ok(serde_json::json!({
             "id": case["id"],
             "groups": [{ "priority": 0, "shutdownGracePeriodSeconds": 20, "pods": pods }],
+        })
+        .to_string())
+    }
+
+    fn eviction_case(&self, case: &str, explain: bool) -> Result<String, CommandError> {
+        let case: serde_json::Value = serde_json::from_str(case).map_err(anyhow::Error::new)?;
+        let Some(pods) = case["pods"].as_array() else {
+            return Err(CommandError::message(Exit::Failure, "pods: missing"));
+        };
+        let names: Vec<_> = pods.iter().map(|pod| pod["metadata"]["name"].clone()).collect();
+        let explained = |name: &serde_json::Value| {
+            serde_json::json!({
+                "namespace": "default", "name": name, "priority": 5, "usage": 2_097_152,
+                "request": 1_048_576, "exceedsRequest": true, "verdict": "chosen",
+            })
+        };
+        let pods: Option<Vec<_>> = explain.then(|| names.iter().map(explained).collect());
+        Ok(serde_json::json!({ "id": case["id"], "order": names, "pods": pods }).to_string())
+    }
+
+    fn preemption_case(
+        &self,
+        case: &str,
+        args: &PlanPreemptionArgs,
+    ) -> Result<String, CommandError> {
+        let case: serde_json::Value = serde_json::from_str(case).map_err(anyhow::Error::new)?;
+        let candidates = args.explain.then(|| {
+            serde_json::json!([{
+                "name": "a", "namespace": "default", "qos": "Burstable", "priority": 0,
+                "distance": 0.25, "terminating": true, "text": "victim 1",
+            }])
+        });
+        Ok(serde_json::json!({
+            "id": case["id"], "victims": ["a"], "error": null,
+            "candidates": candidates.unwrap_or_else(|| serde_json::json!([])),
         })
         .to_string())
     }

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, mpsc, watch};
+use winddown_preemption::Strategy;
 
 use crate::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody,
@@ -83,8 +84,12 @@ impl AgentApi for FakeAgent {
         ShutdownPlan::new(40.0)
     }
 
-    fn preemption_plan(&self, manifest: Option<&[u8]>) -> Result<PreemptionPlan, ApiError> {
-        let mut plan = PreemptionPlan::new("distance");
+    fn preemption_plan(
+        &self,
+        manifest: Option<&[u8]>,
+        strategy: Option<Strategy>,
+    ) -> Result<PreemptionPlan, ApiError> {
+        let mut plan = PreemptionPlan::new(strategy.unwrap_or_default().as_str());
         let named = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
         plan.pod = manifest.map(|text| PreemptionCase { pod: named(text), ..Default::default() });
         match &plan.pod {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use winddown_preemption::Strategy;
 
 use super::fake::FakeAgent;
 use super::{PATIENCE, serve, until};
@@ -25,14 +26,18 @@ async fn every_read_is_answered_with_what_the_agent_knows() {
 async fn a_preemption_plan_is_for_the_pod_whose_manifest_is_sent_if_one_is() {
     let running = serve(Limits::default()).await;
     let client = &running.client;
-    assert_eq!(client.preemption_plan(None).await.unwrap().pod, None);
+    assert_eq!(client.preemption_plan(None, None).await.unwrap().pod, None);
     let manifest = b"kind: Pod\nname: \"\"\n".to_vec();
-    let plan = client.preemption_plan(Some(manifest.clone())).await.unwrap();
+    let asked = client.preemption_plan(Some(manifest.clone()), Some(Strategy::Minimal));
+    let plan = asked.await.unwrap();
+    assert_eq!(plan.strategy, "minimal");
+    let wrong = running.get("/v1/plan/preemption?strategy=cheapest").await;
+    assert!(wrong.starts_with("HTTP/1.1 400"), "{wrong}");
     assert_eq!(plan.pod.unwrap().pod.into_bytes(), manifest, "as it was sent, YAML and all");
-    let error = client.preemption_plan(Some(Vec::new())).await.unwrap_err();
+    let error = client.preemption_plan(Some(Vec::new()), None).await.unwrap_err();
     assert!(matches!(error, ClientError::Agent { status: 400, .. }), "{error:?}");
     let huge = vec![b'#'; Limits::default().body_bytes + 1];
-    let error = client.preemption_plan(Some(huge)).await.unwrap_err();
+    let error = client.preemption_plan(Some(huge), None).await.unwrap_err();
     assert!(matches!(error, ClientError::Agent { status: 400, .. }), "{error:?}");
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use winddown_machine::{Capacity, ReadError};
+use winddown_shared::RuntimeError;
 
 use super::*;
 use crate::api::{PreemptionPlan, RoomVerdict};
@@ -52,7 +53,7 @@ fn small_node_that(readable: Arc<AtomicBool>, change: impl FnOnce(&mut Config)) 
 
 /// A pod that asks for so many thousandths of a processor.
 fn asking(name: &str, priority: i32, cpu: i64) -> Pod {
-    changed(pod(name, priority, 30), |pod| {
+    changed(&pod(name, priority, 30), |pod| {
         let requests = [("cpu".to_owned(), Quantity(format!("{cpu}m")))];
         let resources = kube::ResourceRequirements {
             requests: Some(requests.into()),
@@ -62,12 +63,12 @@ fn asking(name: &str, priority: i32, cpu: i64) -> Pod {
     })
 }
 
-fn from_api(pod: Pod) -> Pod {
+fn from_api(pod: &Pod) -> Pod {
     changed(pod, |pod| pod.metadata.annotations = None)
 }
 
-fn changed(pod: Pod, change: impl FnOnce(&mut kube::Pod)) -> Pod {
-    let mut object = kube::Pod::clone(&pod);
+fn changed(pod: &Pod, change: impl FnOnce(&mut kube::Pod)) -> Pod {
+    let mut object = kube::Pod::clone(pod);
     change(&mut object);
     Pod::new(object).unwrap()
 }
@@ -78,7 +79,7 @@ fn refused(b: &Bench) -> Vec<(String, String, String)> {
 }
 
 fn plan(b: &Bench, manifest: Option<&str>) -> PreemptionPlan {
-    b.node.preemption_plan(manifest.map(str::as_bytes)).unwrap()
+    b.node.preemption_plan(manifest.map(str::as_bytes), None).unwrap()
 }
 
 fn told(b: &Bench, kind: &str) -> Vec<String> {
@@ -98,7 +99,7 @@ async fn an_ordinary_pod_that_does_not_fit_is_refused_with_the_kubelets_words() 
         config.system_reserved = [("cpu".into(), "250m".into())].into();
         config.kube_reserved = [("cpu".into(), "250m".into())].into();
     });
-    let (a, big) = (from_api(asking("a", 0, 1000)), from_api(asking("big", 0, 501)));
+    let (a, big) = (from_api(&asking("a", 0, 1000)), from_api(&asking("big", 0, 501)));
     b.want(&[&a]).await;
     b.want(&[&a, &big]).await;
     let message = "Pod was rejected: Node didn't have enough resource: cpu, requested: 501, \
@@ -116,12 +117,12 @@ async fn the_number_of_pods_is_bounded_and_selectors_ask_for_the_nodes_labels() 
     });
     let selecting = |name: &str, labels: &[(&str, &str)]| {
         let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let wanted = from_api(pod(name, 0, 30));
-        changed(wanted, |pod| pod.spec.as_mut().unwrap().node_selector = Some(labels))
+        let wanted = from_api(&pod(name, 0, 30));
+        changed(&wanted, |pod| pod.spec.as_mut().unwrap().node_selector = Some(labels))
     };
     let here = selecting("here", &[("rack", "r1"), ("kubernetes.io/hostname", "edge")]);
     let away = selecting("away", &[("rack", "r2")]);
-    let more = from_api(pod("more", 0, 30));
+    let more = from_api(&pod("more", 0, 30));
     b.want(&[&here]).await;
     b.want(&[&here, &away, &more]).await;
     let reasons: Vec<(String, String)> =
@@ -135,7 +136,7 @@ async fn the_number_of_pods_is_bounded_and_selectors_ask_for_the_nodes_labels() 
 async fn pods_wait_for_a_machine_that_cannot_be_read() {
     let readable = Arc::new(AtomicBool::new(false));
     let b = small_node_that(Arc::clone(&readable), |_| {});
-    let a = from_api(asking("a", 0, 1000));
+    let a = from_api(&asking("a", 0, 1000));
     b.want(&[&a]).await;
     let [(_, reason, message)] = &refused(&b)[..] else { panic!("{:?}", refused(&b)) };
     assert_eq!(reason, "InvalidNodeInfo");
@@ -154,7 +155,7 @@ async fn pods_wait_for_a_machine_that_cannot_be_read() {
 #[tokio::test(start_paused = true)]
 async fn a_reload_that_makes_room_lets_in_what_was_refused() {
     let b = small_node(|config| config.max_pods = 1);
-    let (a, c) = (from_api(pod("a", 0, 30)), from_api(pod("c", 0, 30)));
+    let (a, c) = (from_api(&pod("a", 0, 30)), from_api(&pod("c", 0, 30)));
     b.want(&[&a]).await;
     b.want(&[&a, &c]).await;
     assert_eq!(refused(&b).len(), 1);
@@ -169,9 +170,20 @@ async fn a_reload_that_makes_room_lets_in_what_was_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_keeps_all_of_a_resource_says_so() {
+    let b = small_node(|config| {
+        config.kube_reserved = [("memory".into(), "4Gi".into()), ("cpu".into(), "1".into())].into();
+    });
+    let warnings = b.node.status().config.warnings;
+    let said = "nothing of memory is left for pods: systemReserved, kubeReserved and evictionHard \
+                keep all of it";
+    assert_eq!(warnings, [said]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rehearsal_lets_in_whatever_there_is() {
     let b = bench(FakeRuntime::default(), held());
-    let huge = from_api(asking("huge", 0, 1_000_000));
+    let huge = from_api(&asking("huge", 0, 1_000_000));
     b.want(&[&huge]).await;
     assert!(b.runtime.starts().contains(huge.uid()));
 }
@@ -209,6 +221,16 @@ async fn a_critical_pod_waits_until_others_have_ended_for_it() {
         ["default/dns lacks cpu, to be ended for it: default/web"]
     );
     assert_eq!(told(&b, "podPreempted"), ["default/web ended for default/dns"]);
+    let kinds: Vec<String> = status.decisions.iter().map(|d| d.kind.clone()).collect();
+    let story = [
+        "preemptionStarted",
+        "killRequested",
+        "podHeld",
+        "podStopped",
+        "podPreempted",
+        "podAdmitted",
+    ];
+    assert!(kinds.ends_with(&story.map(str::to_owned)), "the cause first: {kinds:?}");
     assert_eq!(sample(&b, "kubelet_preemptions{preemption_signal=\"cpu\"}"), "1");
 }
 
@@ -223,6 +245,72 @@ async fn nobody_is_ended_for_a_pod_that_a_shutdown_keeps_out() {
     b.want(&[&web, &dns]).await;
     assert_eq!(refused(&b)[0].1, "NodeShutdown");
     assert_eq!(told(&b, "preemptionStarted"), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_begins_while_a_pod_waits_for_room_keeps_it_out_until_it_is_called_off() {
+    let b = small_node(|_| {});
+    let (web, dns) = (asking("web", 0, 1500), asking("dns", CRITICAL, 1800));
+    b.runtime.stop_takes(web.uid(), secs(5));
+    b.want(&[&web]).await;
+    b.want(&[&web, &dns]).await;
+    b.login.prepare();
+    tokio::time::sleep(secs(20)).await;
+    assert!(!b.runtime.starts().contains(dns.uid()), "there is room, but no time");
+    assert_eq!(refused(&b)[0].1, "NodeShutdown");
+    b.login.cancel();
+    tokio::time::sleep(secs(20)).await;
+    assert!(b.runtime.runs(dns.uid()));
+    assert_eq!(refused(&b), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_ended_for_a_pod_that_the_runtime_cannot_run() {
+    let state = tempfile::tempdir().unwrap();
+    let b = bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
+        parts.machine = Some(machine(Arc::new(AtomicBool::new(true))));
+        parts.runtime_supports = |pod| match **pod.name() == *"odd" {
+            true => {
+                let (field, why) = ("spec.hostIPC".to_owned(), "it is not shared".to_owned());
+                Err(RuntimeError::Unsupported { field, why })
+            }
+            false => Ok(()),
+        };
+    });
+    let (web, odd) = (asking("web", 0, 1500), asking("odd", CRITICAL, 1800));
+    b.want(&[&web]).await;
+    b.want(&[&web, &odd]).await;
+    tokio::time::sleep(secs(60)).await;
+    let [(_, reason, message)] = &refused(&b)[..] else { panic!("{:?}", refused(&b)) };
+    assert_eq!(reason, "PodFeatureUnsupported");
+    assert_eq!(message, "Pod was rejected: spec.hostIPC: it is not shared");
+    assert_eq!(told(&b, "preemptionStarted"), Vec::<String>::new());
+    assert!(b.runtime.runs(web.uid()));
+}
+
+/// The same as [`asking`], asked for by the pod as a whole.
+fn asking_as_a_whole(name: &str, priority: i32, cpu: i64) -> Pod {
+    changed(&asking(name, priority, cpu), |pod| {
+        let spec = pod.spec.as_mut().unwrap();
+        spec.resources = spec.containers[0].resources.take();
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn resources_of_whole_pods_count_as_those_of_their_containers() {
+    let b = small_node(|_| {});
+    let (best, web) = (pod("best", 0, 30), asking_as_a_whole("web", 0, 100));
+    let dns = asking_as_a_whole("dns", CRITICAL, 2000);
+    b.want(&[&best, &web]).await;
+    b.want(&[&best, &web, &dns]).await;
+    tokio::time::sleep(secs(5)).await;
+    assert!(b.runtime.runs(dns.uid()) && b.runtime.runs(best.uid()));
+    assert!(!b.runtime.runs(web.uid()));
+    let status = b.node.0.statuses.get(web.uid()).unwrap();
+    let told = status.conditions.iter().flatten().find(|c| c.type_ == "DisruptionTarget").unwrap();
+    assert_eq!(told.reason.as_deref(), Some("TerminationByKubelet"));
+    let message = "Pod was preempted by Kubelet to accommodate a critical pod.";
+    assert_eq!((&*told.status, told.message.as_deref()), ("True", Some(message)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,13 +341,15 @@ async fn the_plan_says_what_there_is_and_who_would_end_and_touches_nothing() {
     let preempts = case(&manifest(CRITICAL, "1"));
     assert_eq!(preempts.verdict, RoomVerdict::Preempts, "{preempts:?}");
     assert_eq!(preempts.victims, ["default/web"]);
+    assert_eq!(preempts.considered.len(), 1);
+    assert_eq!((&*preempts.considered[0].why, preempts.considered[0].distance), ("taken", 0.0));
     assert_eq!((&*preempts.lacking[0].name, preempts.lacking[0].amount), ("cpu", 500));
     let too_big = case(&manifest(CRITICAL, "3"));
     assert_eq!(too_big.verdict, RoomVerdict::Refused);
     assert_eq!(too_big.reason, "UnexpectedAdmissionError");
     let equal = case(&manifest(0, "1"));
     assert_eq!(equal.verdict, RoomVerdict::Refused);
-    let error = b.node.preemption_plan(Some(b"kind: Deployment")).unwrap_err();
+    let error = b.node.preemption_plan(Some(b"kind: Deployment"), None).unwrap_err();
     assert_eq!(error.code, ErrorCode::BadRequest);
 
     tokio::time::sleep(secs(5)).await;

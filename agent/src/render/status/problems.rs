@@ -1,5 +1,7 @@
 //! What an operator should know and can mend.
 
+use winddown_shared::WAITING_FOR_ROOM;
+
 use super::pod_state;
 use crate::api::{LockState, ManifestProblem, Phase, PodState, Status};
 use crate::render::{clean, seconds};
@@ -33,6 +35,13 @@ pub(super) fn of(status: &Status) -> Vec<Problem> {
     }
     for pod in &status.pods {
         let state = pod_state(pod);
+        if state == WAITING_FOR_ROOM {
+            let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
+            found.push(Problem {
+                text: format!("{name} does not fit yet, {}", clean(&pod.message)),
+                next: "`winddown plan preemption` shows what there is and who has it".to_owned(),
+            });
+        }
         let crashing = pod.state != PodState::Terminating
             && matches!(
                 state.as_str(),
@@ -117,9 +126,8 @@ fn node(status: &Status, found: &mut Vec<Problem>) {
     if !status.runtime.healthy && !status.runtime.name.is_empty() {
         let (name, message) = (clean(&status.runtime.name), clean(&status.runtime.message));
         found.push(Problem {
-            text: format!("the runtime {name} does not answer: {message}"),
-            next: "running pods go on; nothing can be started or stopped until it answers"
-                .to_owned(),
+            text: format!("the runtime {name} {message}"),
+            next: "pods that run go on; `winddown doctor` looks at the runtime".to_owned(),
         });
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn pod(namespace: &str, name: &str, priority: i32) -> PodStatus {
         qos: "BestEffort".to_owned(),
         phase: "Running".to_owned(),
         state: PodState::Syncing,
+        ready: true,
         ready_containers: 1,
         wanted_containers: 1,
         started_at: Some(at("08:48:00")),
@@ -182,7 +183,7 @@ pub(super) fn shutting_down() -> Status {
     status.shutdown_plan.groups = vec![group(2_000_000_000, 10.0, 1)];
     status.decisions = vec![
         decision("11:59:56", "shutdown began: 5 pods to end within 40s"),
-        decision("11:59:58", "group 0: ended in 2.1s"),
+        decision("11:59:58", "priority 0 and above: ended in 2.1s"),
     ];
     status
 }

@@ -1,1 +1,219 @@
-//! .
+//! The loop beside the rest of the agent.
+
+use serde_json::json;
+use tokio::time::Instant;
+use winddown_shared::fake::static_pod;
+use winddown_shared::{Event, PodLabel};
+
+use super::*;
+use crate::{Condition, Outcome, Signal, StaticPods, Wanted};
+
+fn hard() -> Policy {
+    policy(json!({"evictionHard": {"memory.available": "1Gi"}}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_calm_minutes_end_nobody_and_measure_no_pod_and_look_once_a_second() {
+    let world = World::new(policy(json!({"evictionHard": crate::default_hard()})), memory_pods());
+    world.is(left("8Gi"), 10 * MINUTE).await;
+    assert_eq!(world.killed(), []);
+    assert_eq!(world.node.state().measured, []);
+    assert!((595..=602).contains(&world.looks()), "{}", world.looks());
+    assert_eq!(world.recorder.events(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_nothing_to_watch_nothing_is_measured() {
+    let mut idle = policy(json!({}));
+    idle.local_storage_limits = false;
+    let world = World::new(idle, memory_pods());
+    world.is(left("0"), 10 * MINUTE).await;
+    assert_eq!(world.looks(), 0);
+    world.policy.send_replace(std::sync::Arc::new(hard()));
+    tokio::time::sleep(secs(20)).await;
+    assert!(!world.killed().is_empty(), "until there is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_goes_down_is_left_alone_and_looked_after_again_when_it_stays() {
+    let world = World::new(hard(), memory_pods());
+    world.is(left("8Gi"), secs(2)).await;
+    world.still.send_replace(true);
+    world.is(left("0"), MINUTE).await;
+    assert_eq!(world.killed(), []);
+    let looks = world.looks();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(world.looks(), looks, "not even measured");
+    world.still.send_replace(false);
+    tokio::time::sleep(secs(2)).await;
+    assert!(!world.killed().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loop_ends_with_the_agent() {
+    let world = World::new(hard(), memory_pods());
+    world.is(left("8Gi"), secs(2)).await;
+    drop(world.still);
+    world.task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn shadow_mode_decides_and_records_and_touches_nothing() {
+    let mut shadow = hard();
+    shadow.shadow = true;
+    let world = World::new(shadow, memory_pods());
+    world.is(left("500Mi"), MINUTE).await;
+    assert_eq!(world.killed(), []);
+    assert!(!world.has(Condition::Memory), "no condition, so nobody is kept out");
+    let history = world.view.history();
+    assert_eq!(history.len(), 1);
+    assert_eq!((&history[0].outcome, history[0].times), (&Outcome::Shadow, 6));
+    assert_eq!(&*history[0].victim.as_ref().unwrap().name, LOWEST);
+    let all = world.recorder.events().len();
+    assert_eq!(world.count(|event| matches!(event, Event::EvictionShadowed { .. })), all);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_chooses_pods_at_the_same_time_is_waited_for() {
+    let world = World::new(hard(), memory_pods());
+    world.node.state().stats = left("500Mi");
+    let killer = world.killer.clone();
+    let lock = world.victims.clone();
+    // The other controller asks for the pod that would be chosen.
+    lock.choose(|| {
+        use winddown_shared::{KillReason, KillRequest, PodKiller};
+        let mut request = KillRequest::new(KillReason::Preemption);
+        request.grace = Some(secs(1));
+        killer.takes(memory_pods()[4].0.uid(), secs(1));
+        killer.begin_kill(memory_pods()[4].0.clone(), request);
+    });
+    tokio::time::sleep(secs(3)).await;
+    let second = world.killed()[1].0.clone();
+    assert_eq!(second, LOWEST, "it is hurried: it ends anyway");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_be_measured_ends_nobody_and_is_tried_again() {
+    let world = World::new(hard(), memory_pods());
+    world.node.state().fails = true;
+    world.is(left("500Mi"), MINUTE).await;
+    assert_eq!(world.killed(), []);
+    world.node.state().fails = false;
+    world.node.state().hangs = true;
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(world.killed(), []);
+    world.node.state().hangs = false;
+    tokio::time::sleep(secs(4)).await;
+    assert!(!world.killed().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_thresholds_end_nobody_for_ten_seconds() {
+    let world = World::new(hard(), memory_pods());
+    world.is(left("4Gi"), secs(5)).await;
+    let slip = policy(json!({"evictionHard": {"memory.available": "9Gi"}}));
+    world.policy.send_replace(std::sync::Arc::new(slip));
+    tokio::time::sleep(secs(9)).await;
+    assert_eq!(world.killed(), []);
+    world.policy.send_replace(std::sync::Arc::new(hard()));
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(world.killed(), [], "it was taken back in time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_static_pod_comes_back_when_the_pressure_is_over() {
+    let mut by_priority = hard();
+    by_priority.static_pods = StaticPods::ByPriority;
+    by_priority.transition_period = secs(60);
+    let web = changed("web", 0, &[], |object| {
+        object.metadata.annotations = static_pod("u", "u").metadata.annotations.clone();
+    });
+    let world = World::new(by_priority, vec![(web, memory("1Gi"))]);
+    world.helps("web", left("8Gi"));
+    world.is(left("500Mi"), secs(50)).await;
+    assert_eq!(world.killed().len(), 1);
+    assert_eq!(world.node.state().brought_back.len(), 0, "the condition holds still");
+    assert_eq!(world.view.away()[0].back_in_seconds, 0.0, "its own time is over");
+    tokio::time::sleep(secs(20)).await;
+    let back: Vec<PodLabel> =
+        world.node.state().brought_back.iter().map(|pod| pod.label().clone()).collect();
+    assert_eq!(back.len(), 1);
+    assert_eq!(&*back[0].name, "web");
+    assert_eq!(world.view.away(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_come_in_the_kubelets_order_and_say_what_was_decided() {
+    let world = World::new(hard(), memory_pods());
+    world.killer.takes(memory_pods()[4].0.uid(), Duration::from_millis(400));
+    world.helps(LOWEST, left("8Gi"));
+    world.is(left("500Mi"), secs(2)).await;
+    let told: Vec<String> = world
+        .recorder
+        .events()
+        .iter()
+        .map(|event| match event {
+            Event::NodePressure { condition, on, reason } => format!("{condition} {on} {reason}"),
+            Event::EvictionThresholdMet { signal, resource, stats_age, short_for } => {
+                format!("met {signal} {resource} {stats_age:?} {short_for:?}")
+            }
+            Event::EvictionStarted { pod, signal, grace, annotations, .. } => {
+                format!("evicts {} {signal} {grace:?} {annotations:?}", pod.name)
+            }
+            Event::PodEvicted { pod, signal, took } => format!("{} {signal} {took:?}", pod.name),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    let annotations = "[(\"offending_containers\", \"\"), (\"offending_containers_usage\", \"\"), \
+                       (\"starved_resource\", \"memory\")]";
+    let expected = [
+        "MemoryPressure true NodeHasInsufficientMemory".to_owned(),
+        "met memory.available memory Some(0ns) 0ns".to_owned(),
+        format!("evicts {LOWEST} memory.available 1s {annotations}"),
+        format!("{LOWEST} memory.available 400ms"),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_history_says_which_threshold_which_order_which_numbers_and_who_was_passed_over() {
+    let mut pods = memory_pods();
+    pods.push((static_pod("etcd", "etcd"), memory("4Gi")));
+    let world = World::new(hard(), pods);
+    world.helps(LOWEST, left("8Gi"));
+    world.is(left("500Mi"), secs(2)).await;
+    let json = serde_json::to_value(world.view.history()).unwrap();
+    let record = &json[0];
+    assert_eq!(record["signal"], "memory.available");
+    assert_eq!((&record["threshold"], &record["available"]), (&json!("1Gi"), &json!("500Mi")));
+    assert_eq!(record["outcome"], json!({"kind": "evicted", "tookMs": 0}));
+    assert_eq!(record["shortForMs"], 0);
+    let ranking: Vec<(&str, &str)> = record["ranking"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pod| (pod["name"].as_str().unwrap(), pod["verdict"].as_str().unwrap()))
+        .collect();
+    assert_eq!(ranking[0], (LOWEST, "chosen"));
+    assert_eq!(ranking[1], ("etcd", "critical"));
+    assert_eq!(ranking[2], ("burstable-above-requests", "notNeeded"));
+    assert_eq!(record["ranking"][0]["usage"], bytes("100Mi"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_would_be_ended_can_be_asked_and_nothing_is_touched() {
+    let world = World::new(hard(), memory_pods());
+    world.is(left("8Gi"), secs(2)).await;
+    let explain = |signal| world.view.explain(&world.killer, &*world.node, signal);
+    let told = explain(None).await;
+    assert_eq!(told.signal, Some("memory.available"));
+    assert_eq!(&*told.pods[0].pod.name, LOWEST);
+    assert_eq!(told.thresholds[0].available.as_deref(), Some("8Gi"));
+    assert_eq!(told.thresholds[0].met_seconds, None);
+    assert_eq!(explain(Some(Signal::PidAvailable)).await.signal, None);
+    assert_eq!(world.node.state().measured, [(5, Wanted::Memory)]);
+    assert_eq!(world.killed(), []);
+    let start = Instant::now();
+    tokio::time::sleep(secs(1)).await;
+    assert!(start.elapsed() >= secs(1));
+}

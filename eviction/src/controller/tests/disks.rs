@@ -1,1 +1,105 @@
-//! .
+//! Disks that run full.
+
+use serde_json::json;
+use winddown_shared::FsStats;
+
+use super::*;
+use crate::test_pods::disk;
+use crate::{Condition, Outcome};
+
+fn disk_left(available: &str) -> NodeStats {
+    let nodefs = FsStats {
+        at: None,
+        capacity_bytes: Some(bytes("100Gi")),
+        available_bytes: Some(bytes(available)),
+        inodes: Some(1_000_000),
+        inodes_free: Some(900_000),
+    };
+    NodeStats { nodefs: Some(nodefs), ..left("8Gi") }
+}
+
+fn disk_policy() -> Policy {
+    policy(json!({"evictionHard": {"nodefs.available": "1Gi", "memory.available": "1Gi"}}))
+}
+
+fn pods() -> Vec<(Pod, PodStats)> {
+    let both = |name: &str, rootfs: &str| {
+        let mut stats = disk(rootfs, "0");
+        stats.memory_working_set = Some(bytes(rootfs));
+        (pod(name, 0, &[]), stats)
+    };
+    vec![both("much", "900Mi"), both("little", "100Mi")]
+}
+
+fn names(world: &World) -> Vec<String> {
+    world.killed().into_iter().map(|(name, _)| name).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn reclaim_is_judged_by_what_was_short_and_by_nothing_else() {
+    let policy = policy(json!({
+        "evictionHard": {"nodefs.available": "1Gi"},
+        "evictionSoft": {"memory.available": "10Gi"},
+        "evictionSoftGracePeriod": {"memory.available": "1h"},
+    }));
+    let world = World::new(policy, pods());
+    world.node.state().after_giving_back = Some(disk_left("5Gi"));
+    world.is(disk_left("500Mi"), MINUTE).await;
+    assert_eq!(names(&world), [""; 0], "memory is short for less than its grace");
+    assert!(world.has(Condition::Memory) && world.has(Condition::Disk));
+    let outcome = &world.view.history()[0].outcome;
+    assert!(matches!(outcome, Outcome::Reclaimed(back) if back.items == 3), "{outcome:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_does_not_wait_while_disk_space_is_given_back() {
+    let world = World::new(disk_policy(), pods());
+    world.node.state().giving_back_takes = secs(3600);
+    world.is(disk_left("500Mi"), secs(5)).await;
+    assert_eq!(names(&world), [""; 0]);
+    let mut short = left("500Mi");
+    short.nodefs = disk_left("500Mi").nodefs;
+    world.helps("much", disk_left("500Mi"));
+    world.is(short, secs(1)).await;
+    assert_eq!(names(&world), ["much"]);
+    world.is(disk_left("500Mi"), secs(65)).await;
+    assert_eq!(names(&world).len(), 2, "after a minute no more is hoped for from it");
+    // What hangs is not tried again before the next pod, nor for five minutes.
+    let (next, used) = pods().remove(0);
+    let next = winddown_shared::fake::pod_with("next", "next", |object| {
+        object.spec.clone_from(&next.object().spec);
+    });
+    world.add(next, used);
+    tokio::time::sleep(secs(20)).await;
+    assert_eq!(names(&world).len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_evicted_pod_leaves_on_the_disk_is_waited_for_and_given_back() {
+    let world = World::new(disk_policy(), pods());
+    let much = pods()[0].0.clone();
+    world.killer.stays_mounted(much.uid(), ["/var/lib/x"], Some(secs(8)));
+    world.is(disk_left("500Mi"), secs(7)).await;
+    assert_eq!(names(&world), ["much"]);
+    world.node.state().given_back.clear();
+    world.node.state().after_giving_back = Some(disk_left("5Gi"));
+    world.is(disk_left("500Mi"), MINUTE).await;
+    assert_eq!(names(&world), ["much"]);
+    assert_eq!(world.node.state().given_back.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_full_disk_waits_while_pods_over_their_own_limit_end() {
+    let limited = changed("limited", 9, &[], |object| {
+        let limit = [("ephemeral-storage", "1Gi")];
+        object.spec.as_mut().unwrap().containers = vec![container("main", &[], &limit)];
+    });
+    let mut pods = pods();
+    pods.push((limited, disk("2Gi", "0")));
+    let world = World::new(disk_policy(), pods);
+    world.helps("limited", disk_left("5Gi"));
+    world.is(disk_left("500Mi"), MINUTE).await;
+    assert_eq!(names(&world), ["limited"]);
+    let json = serde_json::to_value(world.view.history()).unwrap();
+    assert_eq!(json[0]["signal"], "ephemeralpodfs.limit");
+}

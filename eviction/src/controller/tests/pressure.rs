@@ -1,1 +1,172 @@
-//! .
+//! Memory that runs short, and pods that do not end as they should.
+
+use serde_json::json;
+use winddown_shared::{Event, PressureStats};
+
+use super::*;
+use crate::{Condition, Outcome, PressureRule};
+
+fn hard() -> Policy {
+    policy(json!({"evictionHard": {"memory.available": "1Gi"}}))
+}
+
+fn soft() -> Policy {
+    policy(json!({
+        "evictionHard": {"memory.available": "1Gi"},
+        "evictionSoft": {"memory.available": "2Gi"},
+        "evictionSoftGracePeriod": {"memory.available": "10s"},
+    }))
+}
+
+fn names(world: &World) -> Vec<String> {
+    world.killed().into_iter().map(|(name, _)| name).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_asked_to_end_within_250_ms_of_the_crossing() {
+    for rate in ["100Mi", "1Gi", "4Gi"] {
+        let world = World::new(hard(), memory_pods());
+        world.is(left("12Gi"), secs(10)).await;
+        let (from, rate) = (bytes("12Gi"), bytes(rate));
+        let since = tokio::time::Instant::now();
+        world.node.state().falls = Some((since, from, rate));
+        tokio::time::sleep(secs(120)).await;
+        let crossed = since + Duration::from_secs_f64((from - bytes("1Gi")) as f64 / rate as f64);
+        let late = world.killer.calls()[0].at.saturating_duration_since(crossed);
+        assert!(late < Duration::from_millis(250), "{rate} in a second: {late:?} late");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kernel_wakes_the_loop_but_not_more_often_than_ten_times_a_second() {
+    let world = World::new(hard(), memory_pods());
+    world.is(left("12Gi"), Duration::from_millis(1500)).await;
+    let since = tokio::time::Instant::now();
+    world.node.state().stats = left("500Mi");
+    world.helps(LOWEST, left("12Gi"));
+    world.wake.notify_one();
+    tokio::time::sleep(secs(1)).await;
+    assert!(world.killer.calls()[0].at - since <= Duration::from_millis(100));
+    let looks = world.looks();
+    for _ in 0..1000 {
+        world.wake.notify_one();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(world.looks() - looks <= 11, "{}", world.looks() - looks);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_pod_at_a_time_and_no_more_once_enough_has_come_back() {
+    let world = World::new(hard(), memory_pods());
+    for (pod, _) in memory_pods() {
+        world.killer.takes(pod.uid(), Duration::from_millis(800));
+    }
+    world.helps("burstable-above-requests", left("4Gi"));
+    world.is(left("500Mi"), secs(30)).await;
+    assert_eq!(names(&world), [LOWEST, "burstable-above-requests"]);
+    let calls = world.killer.calls();
+    let apart = calls[1].at - calls[0].at;
+    assert!(apart >= Duration::from_millis(800), "{apart:?}: the first had not ended");
+    assert!(apart <= Duration::from_millis(900), "{apart:?}: it is measured at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_give_memory_back_within_the_soft_grace_are_not_ended() {
+    let world = World::new(soft(), memory_pods());
+    world.is(left("1500Mi"), secs(9)).await;
+    assert!(world.has(Condition::Memory));
+    world.is(left("4Gi"), 10 * MINUTE).await;
+    assert_eq!(names(&world), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_does_not_end_counts_as_failed_and_the_next_one_is_chosen() {
+    let world = World::new(hard(), memory_pods());
+    world.killer.hangs(memory_pods()[4].0.uid(), secs(3600));
+    world.helps("burstable-above-requests", left("4Gi"));
+    world.is(left("500Mi"), secs(60)).await;
+    assert_eq!(names(&world), [LOWEST, "burstable-above-requests"]);
+    let calls = world.killer.calls();
+    assert_eq!((calls[1].at - calls[0].at).as_secs(), 4, "its second, and three more");
+    assert_eq!(world.count(|event| matches!(event, Event::PodEvicted { .. })), 1);
+    assert_eq!(world.count(|event| matches!(event, Event::EvictionFailed { .. })), 1);
+    let history = world.view.history();
+    assert!(matches!(history[0].outcome, Outcome::Failed { .. }));
+    assert!(matches!(history[1].outcome, Outcome::Evicted { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hard_threshold_cuts_the_grace_of_a_pod_that_ends_for_a_soft_one() {
+    let mut policy = soft();
+    policy.max_pod_grace = None;
+    let world = World::new(policy, memory_pods());
+    world.killer.takes(memory_pods()[4].0.uid(), secs(25));
+    world.is(left("1500Mi"), secs(15)).await;
+    assert_eq!(world.killed(), [(LOWEST.to_owned(), None)], "its own grace");
+    world.is(left("500Mi"), Duration::from_millis(300)).await;
+    let cut = (LOWEST.to_owned(), Some(1));
+    assert_eq!(world.killed()[1..], [cut], "not a second pod");
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_that_comes_back_with_pods_that_others_end_is_waited_for() {
+    use winddown_shared::{KillReason, KillRequest, PodKiller};
+    let leaving = changed("leaving", 5, &[], |object| {
+        object.spec.as_mut().unwrap().termination_grace_period_seconds = Some(1);
+    });
+    let mut pods = memory_pods();
+    pods.push((leaving.clone(), memory("2Gi")));
+    let world = World::new(hard(), pods);
+    world.is(left("8Gi"), Duration::from_millis(2500)).await;
+    world.helps("leaving", left("4Gi"));
+    world.killer.takes(leaving.uid(), secs(1));
+    let killer = world.killer.clone();
+    tokio::spawn(
+        async move { killer.kill_pod(leaving, KillRequest::new(KillReason::Removed)).await },
+    );
+    world.is(left("500Mi"), secs(10)).await;
+    assert_eq!(names(&world), ["leaving"], "nobody else");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_cannot_be_measured_are_never_ended_and_it_is_tried_ever_more_rarely() {
+    let world = World::new(hard(), memory_pods());
+    world.node.state().pods.clear();
+    world.is(left("500Mi"), MINUTE).await;
+    assert_eq!(names(&world), [""; 0]);
+    let tries = world.node.state().measured.len();
+    assert!((7..=11).contains(&tries), "{tries} tries in a minute");
+    assert_eq!(world.view.history().len(), 1, "told once");
+    assert_eq!(world.view.history()[0].outcome, Outcome::Nobody);
+    world.node.state().pods.insert(memory_pods()[2].0.uid().clone(), memory("400Mi"));
+    world.helps("burstable-above-requests", left("4Gi"));
+    world.is(left("500Mi"), secs(11)).await;
+    assert_eq!(names(&world), ["burstable-above-requests"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_that_wait_for_memory_end_one_pod_and_then_nobody_for_a_while() {
+    let mut policy = policy(json!({}));
+    policy.memory_pressure = Some(PressureRule::default());
+    let world = World::new(policy, memory_pods());
+    let start = tokio::time::Instant::now();
+    for step in 0..40_u8 {
+        let waited = u64::from(step) * 1000;
+        let pressure = PressureStats {
+            some_avg10: f32::from(step).min(30.0),
+            full_avg10: f32::from(step).min(30.0),
+            some_total_us: waited,
+            full_total_us: waited,
+            at: None,
+        };
+        let stats = NodeStats { memory_pressure: Some(pressure), ..left("1Gi") };
+        world.is(stats, Duration::from_millis(500)).await;
+    }
+    let times: Vec<u64> = world.killer.calls().iter().map(|c| (c.at - start).as_secs()).collect();
+    assert_eq!(times.len(), 2, "{times:?}");
+    assert!(times[1] - times[0] >= 10, "{times:?}");
+    assert_eq!(world.killed()[0], (LOWEST.to_owned(), Some(1)));
+    let label = |event: &Event| matches!(event, Event::PodEvicted { signal: "memoryPressure", .. });
+    assert_eq!(world.count(label), 2);
+    assert!(world.has(Condition::Memory));
+}

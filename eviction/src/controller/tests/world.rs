@@ -45,6 +45,8 @@ pub(super) struct State {
     pub(super) measured: Vec<(usize, Wanted)>,
     pub(super) hangs: bool,
     pub(super) fails: bool,
+    /// Memory falls: since when, from how much, how much in a second.
+    pub(super) falls: Option<(Instant, u64, u64)>,
     pub(super) given_back: Vec<Reclaimable>,
     /// What is left after things were given back, and how long that takes.
     pub(super) after_giving_back: Option<NodeStats>,
@@ -146,6 +148,11 @@ impl Signals for Node {
         let ended = state.after.keys().find(|uid| gone(uid)).cloned();
         if let Some(stats) = ended.and_then(|uid| state.after.remove(&uid)) {
             state.stats = stats;
+        }
+        if let Some((since, from, rate)) = state.falls {
+            let fallen = since.elapsed().as_millis() * u128::from(rate) / 1000;
+            let fallen = u64::try_from(fallen).unwrap();
+            state.stats = memory_left(from.saturating_sub(fallen));
         }
         Ok(at(state.stats, Instant::now()))
     }

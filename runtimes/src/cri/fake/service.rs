@@ -10,8 +10,8 @@ use tonic::{Request, Response, Status};
 
 use super::super::api::runtime_service_server::RuntimeService;
 use super::super::api::{self, *};
-use super::{Fault, images};
 use super::world::{Container, World};
+use super::{Fault, images};
 
 pub(super) type Answer<T> = Result<Response<T>, Status>;
 
@@ -293,6 +293,7 @@ impl RuntimeService for Service {
                 id: id.clone(),
                 pod_sandbox_id: container.sandbox.clone(),
                 metadata: container.config.metadata.clone(),
+                image: container.config.image.clone(),
                 state: container.status.state,
                 created_at: container.status.created_at,
                 labels: container.config.labels.clone(),

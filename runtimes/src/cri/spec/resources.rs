@@ -42,6 +42,14 @@ pub(super) fn resources(
     }
 }
 
+/// The cgroup that all pods' cgroups are below, as a path.
+pub(crate) fn pods_cgroup(root: &str, driver: CgroupDriver) -> String {
+    match driver {
+        CgroupDriver::Cgroupfs => format!("/{root}"),
+        CgroupDriver::Systemd => format!("/{}.slice", root.replace('-', "_")),
+    }
+}
+
 /// The parent of a pod's cgroups, as the driver writes it.
 pub(crate) fn cgroup_parent(
     root: &str,
@@ -162,5 +170,7 @@ mod tests {
             of(CgroupDriver::Systemd, QosClass::BestEffort),
             "wind_down-besteffort-pod1a_2b.slice"
         );
+        assert_eq!(pods_cgroup("wind-down", CgroupDriver::Cgroupfs), "/wind-down");
+        assert_eq!(pods_cgroup("wind-down", CgroupDriver::Systemd), "/wind_down.slice");
     }
 }

@@ -1,20 +1,21 @@
 //! What processes use, where no cgroup tells it.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use super::{Children, procfs};
+use crate::process::procfs;
 
 /// All processes of the machine, by parent.
 pub(super) struct Processes {
     /// Pid and threads of each child.
-    children: Children,
+    children: HashMap<i32, Vec<(i32, u64)>>,
 }
 
 impl Processes {
     /// Reads one line of each process. Blocks for some milliseconds.
     pub(super) fn look(proc_root: &Path) -> Self {
-        let mut children = Children::new();
+        let mut children = HashMap::<i32, Vec<(i32, u64)>>::new();
         for pid in procfs::pids(proc_root) {
             let text = fs::read_to_string(proc_root.join(pid.to_string()).join("stat"));
             let Some((parent, threads)) = text.ok().as_deref().and_then(parent_and_threads) else {
@@ -33,10 +34,10 @@ impl Processes {
     pub(super) fn below(&self, proc_root: &Path, root: (i32, bool)) -> Option<(u64, u64)> {
         let (root, is_own) = root;
         let (mut memory, mut tasks, mut found) = (0_u64, 0_u64, false);
-        let own = self.children.values().flatten().find(|(pid, _)| *pid == root && is_own);
-        let mut left: Vec<(i32, u64)> = match (is_own, own) {
-            (true, own) => own.copied().into_iter().collect(),
-            (false, _) => self.children.get(&root).cloned().unwrap_or_default(),
+        let is_root = |child: &&(i32, u64)| child.0 == root;
+        let mut left: Vec<(i32, u64)> = match is_own {
+            true => self.children.values().flatten().find(is_root).copied().into_iter().collect(),
+            false => self.children.get(&root).cloned().unwrap_or_default(),
         };
         while let Some((pid, threads)) = left.pop() {
             let statm = fs::read_to_string(proc_root.join(pid.to_string()).join("statm"));

@@ -85,6 +85,13 @@ impl Site {
         }
     }
 
+    /// The same with memory beside the disk. `disk` is the memory then.
+    pub(super) fn with_memory(world: World, policy: Policy) -> Self {
+        let (disk, memory) = (Disk::behind_memory(&world), Disk::memory(&world));
+        let places = vec![disk as Arc<dyn RecordPlace>, Arc::clone(&memory) as _];
+        Self { places, disk: memory, ..Self::new(world, policy) }
+    }
+
     /// Starts an agent, which finds what is on the disk, as the node does.
     pub(super) fn agent(&self) -> Agent {
         let carried = RunRecord::of_boot(&self.places, "boot");
@@ -124,6 +131,7 @@ impl Site {
         self.world.0.fuse.bury();
         // The threads of the dead agent end.
         sleep(Duration::from_millis(1)).await;
+        self.world.0.fuse.rest();
         self.lock.fake.modify(|state| state.since = state.preparing.then(Instant::now));
     }
 
@@ -170,6 +178,8 @@ impl Site {
             for (at, kill_at) in &life.signals {
                 let shortest = *at + secs(1);
                 let says = || format!("{:?}: {:?}", life.pod, life.signals);
+                // What is left is rounded to whole seconds.
+                let promised = promised + Duration::from_millis(500);
                 assert!(*kill_at <= promised.max(shortest), "{}", says());
                 assert!(*kill_at <= (least + secs(1)).max(shortest), "{}", says());
                 least = least.min(*kill_at);

@@ -134,6 +134,20 @@ async fn what_is_not_a_mount_is_waited_for_at_the_end_only() {
     assert_eq!((asked, took), (1.0, secs(4)));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_the_machines_end_takes_with_it_is_not_waited_for() {
+    let on_the_host = |pod: &Pod| {
+        let mut object = (**pod).clone();
+        object.spec.as_mut().unwrap().host_network = Some(true);
+        Pod::new(object).unwrap()
+    };
+    let (_, took, site) = second_group(&[(on_the_host(&plain("a")), NEVER)]).await;
+    assert_eq!(took, secs(2));
+    assert!(site.reports.all()[0].pods().all(|(_, pod)| pod.mounts.is_empty()));
+    let (asked, took, _) = second_group(&[(on_the_host(&nfs("a")), secs(3))]).await;
+    assert_eq!((asked, took), (4.0, secs(5)));
+}
+
 // Test_processShutdownEvent_VolumeUnmountTimeout.
 #[tokio::test(start_paused = true)]
 async fn a_hung_unmount_delays_the_next_group_up_to_its_bound_and_is_in_the_report() {

@@ -1,6 +1,7 @@
 //! Pods and disks that outlive the agents that look after them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ pub(super) struct Fuse {
     pub(super) blown: Notify,
     buried: Mutex<bool>,
     bury: Condvar,
+    dead: AtomicBool,
 }
 
 impl Fuse {
@@ -59,10 +61,16 @@ impl Fuse {
         }
     }
 
-    /// The agent is gone: its threads may end.
+    /// The agent is gone: its threads may end, and change nothing until the next one is there.
     pub(super) fn bury(&self) {
+        self.dead.store(true, Ordering::SeqCst);
         *self.buried.lock().unwrap() = true;
         self.bury.notify_all();
+    }
+
+    /// The threads of the agent that is gone have ended.
+    pub(super) fn rest(&self) {
+        self.dead.store(false, Ordering::SeqCst);
     }
 
     pub(super) async fn pass(&self, here: Fault) {
@@ -274,6 +282,9 @@ impl PodKiller for World {
 #[derive(Default)]
 pub(super) struct Disk {
     world: World,
+    volatile: bool,
+    /// Agents are not killed while they write here.
+    safe: bool,
     kept: Mutex<Option<String>>,
     /// Happens while a record is written.
     pub(super) meanwhile: Mutex<Option<Box<dyn FnMut() + Send>>>,
@@ -284,22 +295,34 @@ impl Disk {
     pub(super) fn of(world: &World) -> Arc<Self> {
         Arc::new(Self { world: world.clone(), ..Self::default() })
     }
+
+    /// One behind which memory is, which is where agents are killed.
+    pub(super) fn behind_memory(world: &World) -> Arc<Self> {
+        Arc::new(Self { world: world.clone(), safe: true, ..Self::default() })
+    }
+
+    pub(super) fn memory(world: &World) -> Arc<Self> {
+        Arc::new(Self { world: world.clone(), volatile: true, ..Self::default() })
+    }
 }
 
 impl RecordPlace for Disk {
     fn write(&self, record: &RunRecord) -> Result<(), RecordError> {
+        let fuse = &self.world.0.fuse;
+        if fuse.dead.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let nth = self.phases.lock().unwrap().len();
         self.phases.lock().unwrap().push(record.phase);
         if let Some(meanwhile) = &mut *self.meanwhile.lock().unwrap() {
             meanwhile();
         }
-        let fuse = &self.world.0.fuse;
-        if fuse.blows(Fault::Record { nth, kept: false }) {
+        if !self.safe && fuse.blows(Fault::Record { nth, kept: false }) {
             fuse.hold();
             return Ok(());
         }
         *self.kept.lock().unwrap() = Some(serde_json::to_string(record).unwrap());
-        if fuse.blows(Fault::Record { nth, kept: true }) {
+        if !self.safe && fuse.blows(Fault::Record { nth, kept: true }) {
             fuse.hold();
         }
         Ok(())
@@ -312,6 +335,10 @@ impl RecordPlace for Disk {
 
     fn name(&self) -> String {
         "memory".into()
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.volatile
     }
 }
 

@@ -199,8 +199,8 @@ fn one_line_says_how_long_it_took_and_who_was_cut() {
     let last = last_boot(Evidence { record: Some(record), ..evidence(mark(BEFORE)) });
     assert_eq!(
         last.describe().unwrap(),
-        "cut-off shutdown: the machine went down in the middle. After 12 s, 1 pod had ended, 1 still \
-         ending, 0 not asked yet; still ending: default/db"
+        "cut-off shutdown: the machine went down in the middle. At its last record, 12 s after the \
+         signal, 1 pod had ended, 1 still ending, 0 not asked yet; still ending: default/db"
     );
 }
 

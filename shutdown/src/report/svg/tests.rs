@@ -72,8 +72,8 @@ fn every_pod_has_a_row_that_tells_all_about_it() {
     let words = words(&svg);
     for wanted in [
         "Clean shutdown: 3 pods ended by themselves in 8.2 s (budget 30 s).",
-        "Group 0 2 pods · took 3.0 s of 30 s",
-        "Group 2000000000 1 pod · took 5.2 s of 27.0 s",
+        "priority 0 and above 2 pods · took 3.0 s of 30 s",
+        "priority 2000000000 and above 1 pod · took 5.2 s of 27.0 s",
         "default/dns",
         "node let go 8.2 s",
         "the pods' time ends 30 s",
@@ -81,7 +81,7 @@ fn every_pod_has_a_row_that_tells_all_about_it() {
     ] {
         assert!(words.iter().any(|text| text == wanted), "{wanted}: {words:#?}");
     }
-    assert!(!words.iter().any(|text| text.starts_with("Group 1000 ")), "a group without pods");
+    assert!(!words.iter().any(|text| text.starts_with("priority 1000 ")), "a group without pods");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_spared_group_is_one_line_and_a_run_without_pods_has_no_chart() {
     let run = report(Outcome::Cancelled, 1500, vec![group(7, None, spared)]);
     let svg = render_svg(&run);
     assert_eq!(count(&svg, "mono end"), 0);
-    assert!(words(&svg).contains(&"Group 7 40 pods · spared".to_owned()));
+    assert!(words(&svg).contains(&"priority 7 and above 40 pods · spared".to_owned()));
     let empty = render_svg(&report(Outcome::Clean, 0, vec![]));
     assert_eq!(words(&empty).len(), 2, "{:?}", words(&empty));
 }

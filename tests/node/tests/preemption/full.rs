@@ -1,13 +1,16 @@
 //! The kubelet's scenario of a critical pod that asks for the whole node, and a node that is full by
 //! the number of its pods.
 
+use serde_json::Value;
 use winddown_node_tests::TestPod;
-use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult};
+use winddown_node_tests::scenario::{SOON, Scenario, TestResult};
 
-use super::room::{Asks, CRITICAL, Level, decisions, put, told, wait_phase};
+use super::room::{
+    Asks, CRITICAL, configure, decisions, manifest, metrics, pod_like, put, told, wait_running,
+};
 
 /// How long each pod takes to end once asked.
-const STOP_MS: u32 = 800;
+pub(crate) const STOP_MS: u32 = 800;
 
 #[tokio::test]
 async fn a_critical_pod_takes_the_node_from_pods_that_ask_for_some_of_it() -> TestResult {
@@ -15,16 +18,7 @@ async fn a_critical_pod_takes_the_node_from_pods_that_ask_for_some_of_it() -> Te
     let Some(scenario) = Scenario::installed_with(test, three_classes()).await? else {
         return Ok(());
     };
-    ends_those_that_ask(&scenario, Level::Container).await
-}
-
-#[tokio::test]
-async fn a_critical_pod_takes_the_node_from_pods_that_ask_for_it_as_a_whole() -> TestResult {
-    let test = "a_critical_pod_takes_the_node_from_pods_that_ask_for_it_as_a_whole";
-    let Some(scenario) = Scenario::installed_with(test, three_classes()).await? else {
-        return Ok(());
-    };
-    ends_those_that_ask(&scenario, Level::Pod).await
+    ends_those_that_ask(&scenario).await
 }
 
 #[tokio::test]
@@ -33,24 +27,38 @@ async fn a_critical_pod_takes_the_node_from_pods_in_containers() -> TestResult {
     let Some(scenario) = Scenario::with_containerd(test, three_classes()).await? else {
         return Ok(());
     };
-    ends_those_that_ask(&scenario, Level::Container).await
+    ends_those_that_ask(&scenario).await
 }
 
 #[tokio::test]
 async fn on_a_node_with_as_many_pods_as_it_may_have_the_least_important_one_goes() -> TestResult {
     let test = "on_a_node_with_as_many_pods_as_it_may_have_the_least_important_one_goes";
-    let pods: Vec<TestPod> =
-        (0..8).map(|n| TestPod::new(format!("web-{n}"), 1000 - n, STOP_MS)).collect();
-    let more = "maxPods: 8\npreemptionStrategy: minimal\n".to_owned();
-    let setup = Setup { more, ..Setup::default() };
-    let Some(scenario) = Scenario::installed_as(test, pods, &setup).await? else { return Ok(()) };
+    let Some(scenario) = Scenario::installed_with(test, eight()).await? else { return Ok(()) };
+    ends_the_least_important(&scenario).await
+}
+
+#[tokio::test]
+async fn on_a_node_with_as_many_pods_in_containers_as_it_may_have_the_same_one_goes() -> TestResult
+{
+    let test = "on_a_node_with_as_many_pods_in_containers_as_it_may_have_the_same_one_goes";
+    let Some(scenario) = Scenario::with_containerd(test, eight()).await? else { return Ok(()) };
+    ends_the_least_important(&scenario).await
+}
+
+/// Pods of which each is less important than the one before it.
+fn eight() -> Vec<TestPod> {
+    (0..8).map(|n| TestPod::new(format!("web-{n}"), 1000 - n, STOP_MS)).collect()
+}
+
+async fn ends_the_least_important(scenario: &Scenario) -> TestResult {
+    configure(scenario, "maxPods: 8\npreemptionStrategy: minimal\n")?;
     scenario.start().await?;
 
     // One that is no more important than the others is refused, with the kubelet's words.
-    let equal = pod_like(&scenario, "equal", 993);
-    put(&scenario, &equal, None, Level::Container)?;
-    wait_rejected(&scenario, "equal").await?;
-    let told_of = told(&scenario, "equal").await?;
+    let equal = pod_like(scenario, "equal", 993);
+    put(scenario, &equal, None)?;
+    wait_rejected(scenario, "equal").await?;
+    let told_of = told(scenario, "equal").await?;
     assert_eq!(told_of["reason"], "UnexpectedAdmissionError", "{told_of}");
     assert_eq!(
         told_of["message"],
@@ -60,9 +68,9 @@ async fn on_a_node_with_as_many_pods_as_it_may_have_the_least_important_one_goes
     );
     scenario.assert_nothing_was_asked()?;
 
-    let dns = pod_like(&scenario, "dns", CRITICAL);
-    put(&scenario, &dns, None, Level::Container)?;
-    wait_phase(&scenario, "dns", "Running").await?;
+    let dns = pod_like(scenario, "dns", CRITICAL);
+    put(scenario, &dns, None)?;
+    wait_running(scenario, &dns).await?;
     let ended: Vec<String> = scenario
         .logs()
         .into_iter()
@@ -74,17 +82,8 @@ async fn on_a_node_with_as_many_pods_as_it_may_have_the_least_important_one_goes
 }
 
 /// One pod of each class: nothing asked for, something, and something that is all it gets.
-fn three_classes() -> Vec<TestPod> {
+pub(crate) fn three_classes() -> Vec<TestPod> {
     ["best-effort", "burstable", "guaranteed"].map(|name| TestPod::new(name, 0, STOP_MS)).into()
-}
-
-/// A further pod, of the kind that the node runs.
-fn pod_like(scenario: &Scenario, name: &str, priority: i32) -> TestPod {
-    let pod = TestPod::new(name, priority, STOP_MS);
-    match scenario.pods.iter().any(|pod| pod.image.is_some()) {
-        true => pod.in_container(),
-        false => pod,
-    }
 }
 
 async fn wait_rejected(scenario: &Scenario, name: &str) -> TestResult {
@@ -98,20 +97,25 @@ async fn wait_rejected(scenario: &Scenario, name: &str) -> TestResult {
 
 /// Three pods run; a critical one comes that asks for all there is. Those that ask for something end,
 /// the one that does not goes on, and the critical one starts after the last of them has gone.
-async fn ends_those_that_ask(scenario: &Scenario, level: Level) -> TestResult {
+async fn ends_those_that_ask(scenario: &Scenario) -> TestResult {
     let [_, burstable, guaranteed] = &scenario.pods[..] else { return Err("three pods".into()) };
-    put(scenario, burstable, Some(&Asks::little(false)), level)?;
-    put(scenario, guaranteed, Some(&Asks::little(true)), level)?;
+    put(scenario, burstable, Some(&Asks::little(false)))?;
+    put(scenario, guaranteed, Some(&Asks::little(true)))?;
+    configure(scenario, "metricsAddress: 127.0.0.1:9477\n")?;
     scenario.start().await?;
     scenario.all_pods_are("Running").await?;
+    the_plan_names_both(scenario).await?;
 
-    let mut dns = pod_like(scenario, "dns", CRITICAL);
-    dns.stop_ms = 0;
-    put(scenario, &dns, Some(&Asks::everything()?), level)?;
-    wait_phase(scenario, "dns", "Running").await?;
+    let dns = pod_like(scenario, "dns", CRITICAL);
+    let begun: u64 = scenario.node.run(&["date", "+%s%N"]).await?.trim().parse()?;
+    put(scenario, &dns, Some(&Asks::everything()?))?;
+    wait_running(scenario, &dns).await?;
 
     let logs = scenario.logs();
     let gone = |name: &str| logs[name].exits.first().copied();
+    let asked = logs.values().flat_map(|log| log.terms.iter().copied()).min();
+    let asked = asked.ok_or("nobody was asked")?.saturating_sub(begun);
+    println!("from the manifest to the first SIGTERM: {} ms", asked / 1_000_000);
     let last = gone("burstable").max(gone("guaranteed")).ok_or("nobody has gone")?;
     for name in ["burstable", "guaranteed"] {
         assert_eq!((logs[name].terms.len(), logs[name].exits.len()), (1, 1), "{name}: {logs:?}");
@@ -142,5 +146,28 @@ async fn the_story_is_told(scenario: &Scenario) -> TestResult {
     assert_eq!(held.len(), 1, "{held:?}");
     let journal = scenario.node.journal(&["--unit=winddown"]).await?;
     assert!(journal.contains(begun), "{journal}");
+    let metrics = metrics(scenario).await?;
+    assert!(metrics.contains("\nkubelet_preemptions{preemption_signal=\"cpu\"} 2\n"), "{metrics}");
+    Ok(())
+}
+
+/// What the agent says beforehand is what it does then.
+async fn the_plan_names_both(scenario: &Scenario) -> TestResult {
+    let dns = pod_like(scenario, "dns", CRITICAL);
+    let text = manifest(&dns, Some(&Asks::everything()?))?;
+    scenario.node.write("/tmp/dns.json", text, 0o644)?;
+    let plan = ["plan", "preemption", "--manifest", "/tmp/dns.json", "-o", "json"];
+    let plan: Value = serde_json::from_str(&scenario.text(&plan).await?)?;
+    assert_eq!(plan["pod"]["verdict"], "preempts", "{plan}");
+    let victims = plan["pod"]["victims"].as_array().ok_or("no victims")?;
+    let of = |name: &str| victims.iter().any(|v| v.as_str().is_some_and(|v| v.contains(name)));
+    assert!(victims.len() == 2 && of("burstable") && of("guaranteed"), "{plan}");
+    let free = |resource: &Value| {
+        resource["allocatable"].as_i64().unwrap_or(0) - resource["used"].as_i64().unwrap_or(0)
+    };
+    let cpu = plan["resources"].as_array().into_iter().flatten().find(|r| r["name"] == "cpu");
+    let cpu = cpu.ok_or("no processors")?;
+    assert_eq!(cpu["used"], 200, "{plan}");
+    assert!(free(cpu) > 0, "{plan}");
     Ok(())
 }

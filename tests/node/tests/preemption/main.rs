@@ -4,4 +4,5 @@
 //! What the machine has is read here as well, so that the agent's own reckoning is put to the test.
 
 mod full;
+mod restarts;
 mod room;

@@ -1,21 +1,14 @@
 //! What there is, what the pods ask for, and what the agent says of them.
 
 use serde_json::{Value, json};
-use winddown_node_tests::TestPod;
 use winddown_node_tests::scenario::{SOON, Scenario, TestResult};
+use winddown_node_tests::{TestPod, read_pod_log};
 
 /// `system-node-critical`.
 pub(crate) const CRITICAL: i32 = 2_000_001_000;
 
 /// What the hard threshold of memory keeps from the pods unless configured.
 const KEPT_KIB: u64 = 100 * 1024;
-
-/// Where a pod asks for its resources.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Level {
-    Container,
-    Pod,
-}
 
 /// What a pod asks for.
 #[derive(Debug, Clone)]
@@ -52,23 +45,43 @@ impl Asks {
 }
 
 /// Puts a pod that asks for something into the manifests folder, in place of one of its name.
-pub(crate) fn put(
-    scenario: &Scenario,
-    pod: &TestPod,
-    asks: Option<&Asks>,
-    level: Level,
-) -> TestResult {
+pub(crate) fn put(scenario: &Scenario, pod: &TestPod, asks: Option<&Asks>) -> TestResult {
+    let path = format!("/etc/winddown/pods/{}.json", pod.name);
+    scenario.node.write(&path, manifest(pod, asks)?, 0o644)?;
+    Ok(())
+}
+
+/// The manifest of a pod that asks for something.
+pub(crate) fn manifest(pod: &TestPod, asks: Option<&Asks>) -> TestResult<String> {
     let mut manifest: Value = serde_json::from_str(&pod.manifest())?;
     if let Some(asks) = asks {
-        let spec = &mut manifest["spec"];
-        match level {
-            Level::Container => spec["containers"][0]["resources"] = asks.resources(),
-            Level::Pod => spec["resources"] = asks.resources(),
-        }
+        manifest["spec"]["containers"][0]["resources"] = asks.resources();
     }
-    let path = format!("/etc/winddown/pods/{}.json", pod.name);
-    scenario.node.write(&path, manifest.to_string(), 0o644)?;
+    Ok(manifest.to_string())
+}
+
+/// A further pod, of the kind that the node runs.
+pub(crate) fn pod_like(scenario: &Scenario, name: &str, priority: i32) -> TestPod {
+    let pod = TestPod::new(name, priority, 100);
+    match scenario.pods.iter().any(|pod| pod.image.is_some()) {
+        true => pod.in_container(),
+        false => pod,
+    }
+}
+
+/// Adds lines to the configuration of the agent, which is not started yet.
+pub(crate) fn configure(scenario: &Scenario, lines: &str) -> TestResult {
+    let file = "/etc/winddown/config.yaml";
+    let config = scenario.node.read(file)? + lines;
+    scenario.node.write(file, config, 0o644)?;
     Ok(())
+}
+
+/// What a scrape inside the node gets.
+pub(crate) async fn metrics(scenario: &Scenario) -> TestResult<String> {
+    let scrape = "exec 3<>/dev/tcp/127.0.0.1/9477 && \
+                  printf 'GET /metrics HTTP/1.1\\r\\nHost: n\\r\\nConnection: close\\r\\n\\r\\n' >&3 && cat <&3";
+    Ok(scenario.node.run(&["bash", "-c", scrape]).await?)
 }
 
 /// The pod of that name, as the agent tells it; null when it tells nothing of it.
@@ -83,10 +96,15 @@ pub(crate) async fn told(scenario: &Scenario, name: &str) -> TestResult<Value> {
     Ok(pods.chain(rejected).find(named).cloned().unwrap_or(Value::Null))
 }
 
-/// Waits until the agent says that the pod is in that phase.
-pub(crate) async fn wait_phase(scenario: &Scenario, name: &str, phase: &str) -> TestResult {
-    let is = async || told(scenario, name).await.is_ok_and(|pod| pod["phase"] == phase);
-    if let Err(error) = scenario.node.wait_until(&format!("{name} {phase}"), SOON, is).await {
+/// Waits until the agent says that the pod runs, and it has said so itself.
+pub(crate) async fn wait_running(scenario: &Scenario, pod: &TestPod) -> TestResult {
+    let name = &pod.name;
+    let runs = async || {
+        let log = read_pod_log(&scenario.node, std::slice::from_ref(pod));
+        let said = !log[name].starts.is_empty();
+        said && told(scenario, name).await.is_ok_and(|pod| pod["phase"] == "Running")
+    };
+    if let Err(error) = scenario.node.wait_until(&format!("{name} to run"), SOON, runs).await {
         let status = scenario.text(&["status", "-o", "wide"]).await.unwrap_or_default();
         let journal = scenario.node.journal(&["--unit=winddown"]).await.unwrap_or_default();
         return Err(format!("{error}\n{status}\n{journal}").into());

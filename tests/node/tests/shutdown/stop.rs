@@ -27,3 +27,15 @@ async fn a_machine_that_goes_down_without_logind_still_ends_its_pods_in_order() 
     scenario.assert_ended_in_order()?;
     scenario.assert_systemd_killed_nothing().await
 }
+
+#[tokio::test]
+async fn an_agent_that_is_stopped_as_soon_as_it_was_started_passes_over_no_pod() -> TestResult {
+    let test = "an_agent_that_is_stopped_as_soon_as_it_was_started_passes_over_no_pod";
+    let Some(mut scenario) = Scenario::running(test).await? else { return Ok(()) };
+    // It is ready when it has the lock, which is before it has found all that runs.
+    let go = "systemctl restart winddown && systemctl start --no-block poweroff.target";
+    scenario.node.run(&["sh", "-c", go]).await?;
+    scenario.wait_off(Duration::from_secs(60)).await?;
+    scenario.assert_ended_in_order()?;
+    scenario.assert_systemd_killed_nothing().await
+}

@@ -1,0 +1,43 @@
+//! `winddown plan eviction`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::TextFormat;
+
+/// Shows in which order pods would end when the node runs short of something.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct PlanEvictionArgs {
+    /// Rank the pods of these cases: one JSON object, or one per line, each with `signal`, `pods` and
+    /// `stats` (`-` reads standard input)
+    #[arg(short, long, value_name = "FILE|-")]
+    pub file: Option<PathBuf>,
+    /// Say of every pod what it uses, what it asked for, and why it would end or stay
+    #[arg(long)]
+    pub explain: bool,
+    /// Form of the answer: text, or json, one object per line and case
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub output: TextFormat,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  winddown plan eviction -f case.json --explain
+  winddown plan eviction -f cases.jsonl -o json
+
+Each case in is an object with `id`, `signal` (memory.available, …), `pods`, and
+`stats`, each with the pod's `name` and what it uses: `memoryWorkingSetBytes`,
+`diskUsedBytes`, `inodesUsed`, `processCount`. Each line out has the same `id`,
+and in `order` the names of the pods as the kubelet would end them, pods without
+figures first. A running agent never ends a pod that it could not measure:
+--explain says so. A case that cannot be read is reported with its line, the
+others are answered, and the exit code is 1.";

@@ -1,0 +1,62 @@
+//! `winddown plan preemption`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::TextFormat;
+
+/// How victims are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum StrategyChoice {
+    /// The kubelet's choice, victim for victim.
+    #[default]
+    Distance,
+    /// The lowest priorities, then the fewest pods.
+    Minimal,
+}
+
+/// Shows which pods would end so that a critical pod fits.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct PlanPreemptionArgs {
+    /// Choose for these cases: one JSON object, or one per line, each with `preemptor`, `pods` and
+    /// `requirements` (`-` reads standard input)
+    #[arg(short, long, value_name = "FILE|-")]
+    pub file: Option<PathBuf>,
+    /// Ask the running agent what it would do for the pod of this manifest (`-` reads standard input)
+    #[arg(long, value_name = "FILE|-", conflicts_with = "file")]
+    pub manifest: Option<PathBuf>,
+    /// How victims are chosen: distance (as the kubelet) or minimal (lowest priorities, then fewest
+    /// pods) [default: distance; the agent: what it is configured with]
+    #[arg(long, value_enum, value_name = "STRATEGY", hide_possible_values = true)]
+    pub strategy: Option<StrategyChoice>,
+    /// Say of every pod why it would end or stay
+    #[arg(long)]
+    pub explain: bool,
+    /// Form of the answer: text, or json, one object per line and case
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub output: TextFormat,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  winddown plan preemption    # the room on this node, and who waits for some
+  winddown plan preemption --manifest dns.yaml --explain
+  winddown plan preemption -f case.json --explain
+  winddown plan preemption -f cases.jsonl --strategy minimal -o json
+
+Without -f the running agent is asked. Nothing is ended either way.
+
+Each case in is an object with `id`, `preemptor` (a pod), `pods`, and
+`requirements`, each with `resource` and `quantity` (cpu in thousandths, memory
+in bytes); each line out has the same `id`, the `victims` in the order in which
+they would end, and `error`, why nobody would. A case that cannot be read is
+reported with its line, the others are answered, and the exit code is 1.";

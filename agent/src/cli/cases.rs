@@ -1,0 +1,197 @@
+//! JSON objects from a stream: one per line, or spread over many.
+
+use std::io::{self, BufRead, Read};
+
+/// Bytes one case may have: room for some ten thousand pods.
+const LONGEST: usize = 64 * 1024 * 1024;
+
+/// Reads one object after the other.
+///
+/// A line that opens more than it closes goes on in the next ones. If one of those is a whole case by
+/// itself, the first was cut off: it is an error, and the line is the next case.
+#[derive(Debug)]
+pub(super) struct Cases<R> {
+    lines: R,
+    /// Of the line that was read last, from 1.
+    number: u64,
+    case: String,
+    /// A line that was read while the case before it went on.
+    ahead: Option<String>,
+    line: Vec<u8>,
+}
+
+/// Why a case was not even looked at.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum CaseError {
+    /// It does not end.
+    #[error("longer than {LONGEST} bytes")]
+    Long,
+    /// It is not UTF-8.
+    #[error("not UTF-8")]
+    NotText,
+    /// Brackets or quotes are open at its end.
+    #[error("cut off: the object is not closed")]
+    Open,
+}
+
+/// How deep inside an object some text ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Depth {
+    brackets: i64,
+    in_string: bool,
+    is_escaped: bool,
+}
+
+// === impl Cases ===
+
+impl<R: BufRead> Cases<R> {
+    pub(super) fn new(lines: R) -> Self {
+        Self { lines, number: 0, case: String::new(), ahead: None, line: Vec::new() }
+    }
+
+    /// The next case and the number of its first line; none at the end.
+    pub(super) fn next_case(&mut self) -> io::Result<Option<(u64, Result<&str, CaseError>)>> {
+        self.case.clear();
+        let mut depth = Depth::default();
+        let mut first = self.number;
+        loop {
+            let line = match self.ahead.take() {
+                Some(line) => Some(Ok(line)),
+                None => self.read_line()?,
+            };
+            let line = match line {
+                Some(Ok(line)) => line,
+                Some(Err(error)) => return Ok(Some((self.number, Err(error)))),
+                None if self.case.is_empty() => return Ok(None),
+                None => return Ok(Some((first, Err(CaseError::Open)))),
+            };
+            if self.case.is_empty() {
+                if line.trim().is_empty() {
+                    continue;
+                }
+                first = self.number;
+            } else if is_case(&line) {
+                self.ahead = Some(line);
+                return Ok(Some((first, Err(CaseError::Open))));
+            }
+            if self.case.len() + line.len() > LONGEST {
+                return Ok(Some((first, Err(CaseError::Long))));
+            }
+            depth.take(&line);
+            self.case.push_str(&line);
+            // A string does not go on in the next line.
+            if depth.brackets <= 0 || depth.in_string {
+                return Ok(Some((first, Ok(self.case.trim()))));
+            }
+        }
+    }
+
+    fn read_line(&mut self) -> io::Result<Option<Result<String, CaseError>>> {
+        self.line.clear();
+        let most = u64::try_from(LONGEST).unwrap_or(u64::MAX);
+        let read = self.lines.by_ref().take(most).read_until(b'\n', &mut self.line)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        if read == LONGEST && self.line.last() != Some(&b'\n') {
+            self.skip_line()?;
+            return Ok(Some(Err(CaseError::Long)));
+        }
+        let line = String::from_utf8(std::mem::take(&mut self.line));
+        Ok(Some(line.map_err(|_| CaseError::NotText)))
+    }
+
+    fn skip_line(&mut self) -> io::Result<()> {
+        self.lines.skip_until(b'\n').map(|_| ())
+    }
+}
+
+/// Whether a line is a case by itself and not a part of one.
+fn is_case(line: &str) -> bool {
+    let line = line.trim();
+    if !line.starts_with('{') || !line.contains("\"requirements\"") {
+        return false;
+    }
+    let mut depth = Depth::default();
+    depth.take(line);
+    depth == Depth::default() && line.ends_with('}')
+}
+
+// === impl Depth ===
+
+impl Depth {
+    fn take(&mut self, text: &str) {
+        for byte in text.bytes() {
+            match (self.in_string, byte) {
+                (true, _) if self.is_escaped => self.is_escaped = false,
+                (true, b'\\') => self.is_escaped = true,
+                (_, b'"') => self.in_string = !self.in_string,
+                (false, b'{' | b'[') => self.brackets += 1,
+                (false, b'}' | b']') => self.brackets -= 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Vec<(u64, Result<String, CaseError>)> {
+        let mut cases = Cases::new(text.as_bytes());
+        let mut read = Vec::new();
+        while let Some((line, case)) = cases.next_case().unwrap() {
+            read.push((line, case.map(str::to_owned)));
+        }
+        read
+    }
+
+    fn whole(line: u64, text: &str) -> (u64, Result<String, CaseError>) {
+        (line, Ok(text.to_owned()))
+    }
+
+    #[test]
+    fn each_line_is_a_case_and_empty_ones_count_but_are_none() {
+        assert_eq!(
+            read("{\"a\":1}\n\n  \n{\"b\":\"}\"}"),
+            [whole(1, "{\"a\":1}"), whole(4, "{\"b\":\"}\"}"),]
+        );
+        assert_eq!(read(""), []);
+    }
+
+    #[test]
+    fn an_object_may_be_spread_over_lines() {
+        let text = "{\n  \"a\": [\n    {\"x\": \"\\\"}\"}\n  ]\n}\n{\"b\":1}\n";
+        let first = text.rsplit_once("{\"b\"").unwrap().0.trim();
+        assert_eq!(read(text), [whole(1, first), whole(6, "{\"b\":1}")]);
+    }
+
+    #[test]
+    fn a_case_that_is_cut_off_does_not_take_the_next_one_with_it() {
+        let next = "{\"pods\":[],\"requirements\":[]}";
+        assert_eq!(
+            read(&format!("{{\"pods\":[\n{next}\n")),
+            [(1, Err(CaseError::Open)), whole(2, next),]
+        );
+        assert_eq!(read("{\"pods\":["), [(1, Err(CaseError::Open))]);
+    }
+
+    #[test]
+    fn what_is_no_object_is_passed_on_as_it_is_and_so_is_an_open_string() {
+        assert_eq!(
+            read("nonsense\n{\"a\n{}"),
+            [whole(1, "nonsense"), whole(2, "{\"a"), whole(3, "{}"),]
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_an_error_of_their_line() {
+        let mut cases = Cases::new(&b"{}\n\xff\xfe\n{}\n"[..]);
+        assert_eq!(cases.next_case().unwrap(), Some((1, Ok("{}"))));
+        assert_eq!(cases.next_case().unwrap(), Some((2, Err(CaseError::NotText))));
+        assert_eq!(cases.next_case().unwrap(), Some((3, Ok("{}"))));
+        assert_eq!(cases.next_case().unwrap(), None);
+    }
+}

@@ -1,0 +1,54 @@
+//! `winddown plan preemption` without cases: what the running agent says of its own node.
+
+use std::io::Read;
+use std::path::Path;
+
+use winddown_preemption::Strategy;
+
+use super::args::{PlanPreemptionArgs, StrategyChoice, TextFormat};
+use super::{CommandError, Exit, GlobalArgs, Output, OutputFormat, ask, status};
+use crate::control::Client;
+use crate::document::MAX_BYTES;
+use crate::render;
+
+pub(super) fn run(
+    global: &GlobalArgs,
+    args: &PlanPreemptionArgs,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
+    let manifest = args.manifest.as_deref().map(read).transpose()?;
+    let strategy = args.strategy.map(|choice| match choice {
+        StrategyChoice::Distance => Strategy::Distance,
+        StrategyChoice::Minimal => Strategy::Minimal,
+    });
+    let client = Client::new(&global.socket);
+    ask::block_on(async {
+        let asked = client.preemption_plan(manifest, strategy);
+        let plan = ask::patiently(out, status::WAITING, asked).await?;
+        match args.output {
+            TextFormat::Json => out.json(&plan)?,
+            TextFormat::Text => {
+                let view = status::view(OutputFormat::Text, out);
+                let view = render::View { wide: args.explain, ..view };
+                out.text(&render::room(&plan, &view))?;
+            }
+        }
+        Ok(Exit::Success)
+    })
+}
+
+/// The manifest as it lies there; the agent reads it, by its own node's name.
+fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
+    // One byte more than is allowed is refused by the agent, with its reason.
+    let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let mut text = Vec::new();
+    let read = match path == Path::new("-") {
+        true => std::io::stdin().lock().take(limit).read_to_end(&mut text),
+        false => std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut text)),
+    };
+    read.map_err(|error| {
+        let what = format!("{}: cannot be read", path.display());
+        CommandError::new(Exit::Failure, anyhow::Error::new(error).context(what))
+    })?;
+    Ok(text)
+}

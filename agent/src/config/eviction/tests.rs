@@ -1,0 +1,93 @@
+use std::time::Duration;
+
+use winddown_eviction::{
+    Condition, MemoryAvailable, PressureScope, Signal, StaticPods, Threshold, ThresholdValue,
+};
+
+use crate::config::{API_VERSION, Config, KIND};
+
+fn read(fields: &str) -> Result<Config, String> {
+    let text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{fields}");
+    let (file, directory) = ("config.yaml", tempfile::tempdir().unwrap());
+    let path = directory.path().join(file);
+    std::fs::write(&path, text).unwrap();
+    Config::load(&path).map(|(config, _)| config).map_err(|error| error.to_string())
+}
+
+#[test]
+fn what_is_configured_is_the_policy_of_the_loop() {
+    let config = read(
+        "evictionHard: {memory.available: 1Gi}\n\
+         evictionSoft: {nodefs.available: 15%}\n\
+         evictionSoftGracePeriod: {nodefs.available: 1min 30s}\n\
+         evictionMinimumReclaim: {nodefs.available: 500Mi}\n\
+         evictionPressureTransitionPeriod: 1m\n\
+         evictionMaxPodGracePeriod: 20\n",
+    )
+    .unwrap();
+    let policy = config.eviction.policy();
+    let thresholds = policy.thresholds();
+    let of = |signal| thresholds.iter().find(|threshold| threshold.signal == signal).unwrap();
+    assert!(of(Signal::AllocatableMemoryAvailable).is_hard(), "the pods' cgroup is limited");
+    let disk: &Threshold = of(Signal::NodeFsAvailable);
+    assert_eq!(disk.value, ThresholdValue::Share(0.15));
+    assert_eq!(disk.grace, Duration::from_secs(90));
+    assert_eq!(disk.signal.condition(), Condition::Disk);
+    assert!(disk.min_reclaim.is_some());
+    assert_eq!(of(Signal::ContainerFsAvailable).value, disk.value);
+    assert_eq!(policy.transition_period, Duration::from_secs(60));
+    assert_eq!(policy.max_pod_grace, Some(Duration::from_secs(20)));
+    assert_eq!(policy.memory_available, MemoryAvailable::MemAvailable);
+    assert_eq!(policy.static_pods, StaticPods::ByPriority);
+}
+
+#[test]
+fn which_figures_count_and_what_is_done_with_them_can_be_chosen() {
+    let config = read(
+        "memoryAvailable: workingSet\nevictStaticPods: spared\nevictionShadow: true\n\
+         localStorageCapacityIsolation: false\nenforceNodeAllocatable: [none]\n\
+         memoryPressure: {scope: pods, some: 40%, below: 500Mi, coolDown: 30s}\n",
+    )
+    .unwrap();
+    let written = config.to_yaml();
+    assert!(written.contains("some: 40%"), "{written}");
+    let policy = config.eviction.policy();
+    assert_eq!(policy.memory_available, MemoryAvailable::WorkingSet);
+    assert_eq!(policy.static_pods, StaticPods::Spared);
+    assert!(policy.shadow && !policy.local_storage_limits);
+    let signals = policy.thresholds().iter().map(|threshold| threshold.signal);
+    assert!(!signals.into_iter().any(|s| s == Signal::AllocatableMemoryAvailable));
+    let rule = policy.memory_pressure.unwrap();
+    assert_eq!((rule.scope, rule.some, rule.full), (PressureScope::Pods, Some(40.0), None));
+    assert_eq!(rule.cool_down, Duration::from_secs(30));
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line_and_field_and_what_to_write() {
+    let cases = [
+        (
+            "memoryAvailable: rss\n",
+            "memoryAvailable: `rss` is unknown: write memAvailable or workingSet",
+        ),
+        ("memoryPressure: {full: 0%}\n", "memoryPressure.full: `0%` is no share of the time"),
+        ("memoryPressure: {full: 10}\n", "memoryPressure.full: `10` is no share of the time"),
+        ("memoryPressure: {below: 100%}\n", "memoryPressure.below: `100%` would switch it off"),
+        ("enforceNodeAllocatable: pods\n", "enforceNodeAllocatable: needs a list"),
+        (
+            "evictionHard: {memory.free: 1Gi}\n",
+            "evictionHard[memory.free]: unsupported eviction signal memory.free: write one of memory.available",
+        ),
+        (
+            "evictionHard: {memory.available: 1.5GB}\n",
+            "evictionHard[memory.available]: `1.5GB` is not a quantity: write a quantity such as 100Mi",
+        ),
+        (
+            "evictionSoft: {memory.available: 50Mi}\nevictionSoftGracePeriod: {memory.available: 1m}\nevictionHard: {memory.available: 100Mi}\n",
+            "is never reached before the hard threshold `100Mi`",
+        ),
+    ];
+    for (fields, expected) in cases {
+        let error = read(fields).unwrap_err();
+        assert!(error.contains(expected), "{fields}\n{error}");
+    }
+}

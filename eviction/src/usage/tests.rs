@@ -1,0 +1,51 @@
+use k8s_openapi::api::core::v1::{
+    ConfigMapVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, SecretVolumeSource, Volume,
+};
+use winddown_shared::VolumeStats;
+
+use super::*;
+use crate::test_pods::{changed, disk};
+
+/// Rootfs 1000, logs 200, and 30 in volumes that count; each with one inode per byte.
+fn pod_on_disk() -> (Pod, PodStats) {
+    let volume = |name: &str| Volume { name: name.to_owned(), ..Volume::default() };
+    let memory = Some("Memory".to_owned());
+    let volumes = vec![
+        Volume { empty_dir: Some(EmptyDirVolumeSource::default()), ..volume("dir") },
+        Volume {
+            empty_dir: Some(EmptyDirVolumeSource { medium: memory, size_limit: None }),
+            ..volume("tmpfs")
+        },
+        Volume { host_path: Some(HostPathVolumeSource::default()), ..volume("host") },
+        Volume { config_map: Some(ConfigMapVolumeSource::default()), ..volume("config") },
+        Volume { secret: Some(SecretVolumeSource::default()), ..volume("secret") },
+    ];
+    let pod = changed("p", 0, &[], |object| object.spec.as_mut().unwrap().volumes = Some(volumes));
+    let mut stats = disk("1000", "200");
+    let both = |amount| DiskUse { bytes: amount, inodes: amount };
+    stats.containers[0].rootfs = Some(both(1000));
+    stats.containers[0].logs = Some(both(200));
+    stats.volumes = ["dir", "tmpfs", "host", "config", "secret"]
+        .map(|name| VolumeStats { name: name.into(), used: both(10) })
+        .into();
+    (pod, stats)
+}
+
+#[test]
+fn what_counts_is_what_is_on_the_file_system_that_is_short() {
+    use Signal::{
+        ContainerFsAvailable, ContainerFsInodesFree, ImageFsAvailable, ImageFsInodesFree,
+        NodeFsAvailable, NodeFsInodesFree,
+    };
+    let (pod, stats) = pod_on_disk();
+    let cases = [
+        (FsLayout::One, [1230, 1230, 1230]),
+        (FsLayout::ImageFs, [230, 1000, 1000]),
+        (FsLayout::Split, [1230, 0, 1230]),
+    ];
+    for (layout, expected) in cases {
+        let of = |signals: [Signal; 3]| signals.map(|signal| usage(signal, &pod, &stats, layout));
+        assert_eq!(of([NodeFsAvailable, ImageFsAvailable, ContainerFsAvailable]), expected);
+        assert_eq!(of([NodeFsInodesFree, ImageFsInodesFree, ContainerFsInodesFree]), expected);
+    }
+}

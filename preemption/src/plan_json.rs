@@ -1,0 +1,217 @@
+//! Choices from JSON: a pod that lacks room and those beside it in, victims out. For checking a
+//! strategy without a node, and for comparing with other implementations.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as api;
+use serde::{Deserialize, Serialize};
+use winddown_shared::{IdentityError, Pod, ResourceName};
+
+use crate::{Considered, Criterion, Explanation, Proof, Requirement, Strategy, explain, select};
+
+/// How to choose, and how much to say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanOptions {
+    /// How victims are chosen.
+    pub strategy: Strategy,
+    /// Says of every pod why it is ended or kept.
+    pub explain: bool,
+}
+
+/// Why a case could not be planned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanLineError {
+    /// Not JSON, or not of the expected shape.
+    #[error(
+        "not a preemption case; expected an object with \"preemptor\", \"pods\" and \
+         \"requirements\" as in {{\"id\":\"a\",\"preemptor\":{{}},\"pods\":[],\
+         \"requirements\":[{{\"resource\":\"cpu\",\"quantity\":100}}]}}"
+    )]
+    Syntax(#[source] serde_json::Error),
+    /// The arriving pod has no identity.
+    #[error("preemptor")]
+    Preemptor(#[source] IdentityError),
+    /// A pod without an identity.
+    #[error("pods[{index}]")]
+    Pod {
+        /// Its place in the list, from 0.
+        index: usize,
+        /// What it lacks.
+        #[source]
+        source: IdentityError,
+    },
+    /// The answer could not be written; not expected to happen.
+    #[error("the victims could not be written as JSON")]
+    Output(#[source] serde_json::Error),
+}
+
+/// Plans one case: `{"id", "preemptor", "pods", "requirements"}` in, `{"id", "victims", "error"}` out,
+/// on one line; with `explain` also `strategy`, `shown` and `candidates`.
+///
+/// `preemptor` and `pods` are pod objects. A requirement has a `resource` and a `quantity`: cpu in
+/// thousandths, `pods` in pods, all else in base units. Other fields are ignored. A pod without a
+/// namespace is in `default`; one without a UID is named by its place. That nobody can be ended is an
+/// answer and no error.
+///
+/// # Errors
+/// The text is not such a case.
+pub fn plan_json_line(case: &str, options: &PlanOptions) -> Result<String, PlanLineError> {
+    let case: Case = serde_json::from_str(case).map_err(PlanLineError::Syntax)?;
+    let preemptor =
+        identified(case.preemptor, || "preemptor".into()).map_err(PlanLineError::Preemptor)?;
+    let pods = case.pods.into_iter().enumerate().map(|(index, object)| {
+        let pod = identified(object, || format!("pods[{index}]"));
+        pod.map_err(|source| PlanLineError::Pod { index, source })
+    });
+    let pods = pods.collect::<Result<Vec<Pod>, _>>()?;
+    let requirements: Vec<Requirement> = case
+        .requirements
+        .into_iter()
+        .map(|asked| (ResourceName::from(asked.resource.as_str()), asked.quantity))
+        .collect();
+    let answer = if options.explain {
+        Answer::explained(
+            case.id,
+            &explain(&preemptor, &pods, &requirements, options.strategy),
+            &pods,
+            &preemptor,
+            options.strategy,
+        )
+    } else {
+        let chosen = select(&preemptor, &pods, &requirements, options.strategy);
+        let chosen = chosen.map(|selection| selection.victims).map_err(|error| error.to_string());
+        Answer::new(case.id, chosen, &pods)
+    };
+    serde_json::to_string(&answer).map_err(PlanLineError::Output)
+}
+
+#[derive(Deserialize)]
+struct Case {
+    #[serde(default)]
+    id: Option<serde_json::Value>,
+    preemptor: api::Pod,
+    pods: Vec<api::Pod>,
+    requirements: Vec<Asked>,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    resource: String,
+    quantity: i64,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<serde_json::Value>,
+    victims: Vec<&'a str>,
+    error: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    reasons: Option<AnswerReasons<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerReasons<'a> {
+    strategy: &'static str,
+    /// The last criterion by which no set is better; none where nothing is claimed.
+    shown: Option<Criterion>,
+    candidates: Vec<AnswerCandidate<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerCandidate<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    qos: &'static str,
+    critical: bool,
+    preemptable: bool,
+    priority: Option<i32>,
+    cpu_milli: i64,
+    memory_bytes: i64,
+    frees: BTreeMap<String, i64>,
+    distance: f64,
+    terminating: bool,
+    taken: bool,
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    criterion: Option<Criterion>,
+    text: String,
+}
+
+// === impl Answer ===
+
+impl<'a> Answer<'a> {
+    fn new(
+        id: Option<serde_json::Value>,
+        chosen: Result<Vec<usize>, String>,
+        pods: &'a [Pod],
+    ) -> Self {
+        let (victims, error) = match chosen {
+            Ok(victims) => (victims, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let victims = victims.into_iter().map(|place| &**pods[place].name()).collect();
+        Self { id, victims, error, reasons: None }
+    }
+
+    fn explained(
+        id: Option<serde_json::Value>,
+        explanation: &Explanation<'a>,
+        pods: &'a [Pod],
+        preemptor: &Pod,
+        strategy: Strategy,
+    ) -> Self {
+        let chosen = explanation.chosen.as_ref();
+        let victims = chosen.map(|selection| selection.victims.clone());
+        let shown = match chosen.map(|selection| selection.proof) {
+            Ok(Proof::UpTo(criterion)) => Some(criterion),
+            _ => None,
+        };
+        let candidates = explanation.considered.iter();
+        let candidates = candidates.map(|considered| AnswerCandidate::new(considered, preemptor));
+        let reasons =
+            AnswerReasons { strategy: strategy.as_str(), shown, candidates: candidates.collect() };
+        let victims = victims.map_err(ToString::to_string);
+        Self { reasons: Some(reasons), ..Self::new(id, victims, pods) }
+    }
+}
+
+// === impl AnswerCandidate ===
+
+impl<'a> AnswerCandidate<'a> {
+    fn new(considered: &Considered<'a>, preemptor: &Pod) -> Self {
+        let pod = considered.pod;
+        let requests = pod.accounted_requests();
+        let frees = considered.frees.iter();
+        Self {
+            name: pod.name(),
+            namespace: pod.namespace(),
+            qos: pod.qos().as_str(),
+            critical: pod.is_critical(),
+            preemptable: preemptor.may_preempt(pod),
+            priority: pod.priority(),
+            cpu_milli: requests.cpu_milli(),
+            memory_bytes: requests.memory_bytes(),
+            frees: frees.map(|(resource, amount)| (resource.to_string(), *amount)).collect(),
+            distance: considered.distance,
+            terminating: considered.is_ending,
+            taken: matches!(considered.why, crate::Why::Taken(_)),
+            reason: considered.why.code(),
+            criterion: match considered.why {
+                crate::Why::Worse(criterion) => Some(criterion),
+                _ => None,
+            },
+            text: considered.why.to_string(),
+        }
+    }
+}
+
+fn identified(mut object: api::Pod, uid: impl FnOnce() -> String) -> Result<Pod, IdentityError> {
+    let metadata = &mut object.metadata;
+    metadata.namespace.get_or_insert_with(|| "default".into());
+    metadata.uid.get_or_insert_with(uid);
+    Pod::new(object)
+}

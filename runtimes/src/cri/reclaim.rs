@@ -1,0 +1,101 @@
+//! Gives back what no running pod needs: dead containers, unused images, turned logs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_shared::{Freed, Garbage, RuntimeError};
+
+use super::client::CallError;
+use super::pod::PodEntry;
+use super::{Context, CriRuntime, api, blocking, caused, garbage, stats};
+use crate::stats::remove_turned_logs;
+
+mod images;
+
+pub(crate) use images::ImageAges;
+
+impl Garbage for CriRuntime {
+    /// Removes every run of a container but the newest: its status stays, and so does how the run before
+    /// it ended, for as long as this agent runs.
+    async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
+        self.context.ensure_adopted().await?;
+        let entries: Vec<Arc<PodEntry>> = self.context.pods().values().cloned().collect();
+        let (mut freed, mut left) = (Freed::default(), Ok(()));
+        for entry in entries {
+            let dead = entry.lock().take_dead();
+            for (name, dead) in dead {
+                match garbage::remove_run(&self.context, &entry, &name, &dead).await {
+                    Ok(()) => freed += Freed { items: 1, bytes: 0 },
+                    // The next listing has it again.
+                    Err(error) => {
+                        let what = format!("removing a dead container of pod {}", entry.title());
+                        left = Err(error.during(what));
+                    }
+                }
+            }
+        }
+        left.map(|()| freed)
+    }
+
+    async fn remove_unused_images(&self, min_age: Duration) -> Result<Freed, RuntimeError> {
+        let context = &self.context;
+        context.ensure_adopted().await?;
+        let during = |error: CallError| error.during("looking for images that nothing uses");
+        let images = context.client.list_images(api::ListImagesRequest {}).await.map_err(during)?;
+        // After the images: one that came into use in between is in use.
+        let all = api::ListContainersRequest { filter: None };
+        let containers = context.client.list_containers(all).await.map_err(during)?.containers;
+        let mut needed: Vec<String> = containers
+            .into_iter()
+            .flat_map(|c| [c.image.unwrap_or_default().image, c.image_ref])
+            .collect();
+        needed.extend(of_specs(context));
+        needed.extend(sandbox_image(context).await);
+        let unused = context.image_ages.unused(&images.images, &needed, min_age);
+        let (mut freed, mut left) = (Freed::default(), Ok(()));
+        for image in unused {
+            let spec = api::ImageSpec { image: image.id.clone(), ..api::ImageSpec::default() };
+            let request = api::RemoveImageRequest { image: Some(spec) };
+            match context.client.remove_image(request).await {
+                Ok(_) => freed += Freed { items: 1, bytes: image.size },
+                Err(error) if error.is_not_found() => {}
+                Err(error) => {
+                    let name = image.repo_tags.first().unwrap_or(&image.id);
+                    left = Err(error.during(format!("removing image {name}")));
+                }
+            }
+        }
+        left.map(|()| freed)
+    }
+
+    async fn remove_turned_logs(&self) -> Result<Freed, RuntimeError> {
+        let entries: Vec<Arc<PodEntry>> = self.context.pods().values().cloned().collect();
+        let places = entries.iter().filter_map(|entry| stats::places(&self.context, entry));
+        let dirs: Vec<PathBuf> = places.flat_map(|pod| pod.logs).map(|(_, path)| path).collect();
+        let what = "giving back the room of turned logs";
+        blocking(move || remove_turned_logs(&dirs).map_err(|error| caused(what, error))).await
+    }
+}
+
+/// The images that known pods name, also those whose containers are still to be made.
+fn of_specs(context: &Context) -> Vec<String> {
+    let entries: Vec<Arc<PodEntry>> = context.pods().values().cloned().collect();
+    let mut names = Vec::new();
+    for entry in entries {
+        let state = entry.lock();
+        let spec = state.pod.as_ref().and_then(|pod| pod.spec.as_ref());
+        let containers =
+            spec.into_iter().flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
+        names.extend(containers.filter_map(|c| c.image.clone()));
+    }
+    names
+}
+
+/// The image of the sandboxes. Newer runtimes mark it as pinned; of older ones containerd has it in its
+/// configuration.
+async fn sandbox_image(context: &Context) -> Option<String> {
+    let answer = context.client.status(api::StatusRequest { verbose: true }).await.ok()?;
+    let config: serde_json::Value = serde_json::from_str(answer.info.get("config")?).ok()?;
+    Some(config.get("sandboxImage")?.as_str()?.to_owned())
+}

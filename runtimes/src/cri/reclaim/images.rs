@@ -1,0 +1,173 @@
+//! Which images may go.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::api;
+
+/// Since when images are there. Runtimes do not tell.
+#[derive(Debug)]
+pub(crate) struct ImageAges {
+    /// When this agent began. What was there when it first looked may be as old.
+    began: Instant,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// By id.
+    since: HashMap<String, Instant>,
+    has_looked: bool,
+    /// Names that this agent pulled, and when; until they are seen.
+    pulled: Vec<(String, Instant)>,
+}
+
+impl ImageAges {
+    /// Notes that an image was just pulled.
+    pub(crate) fn note_pull(&self, name: &str) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.pulled.retain(|(known, _)| known != name);
+        seen.pulled.push((name.to_owned(), Instant::now()));
+    }
+
+    /// The images that none of the `needed` names or ids means, that are not pinned, and that have been
+    /// there for `min_age`; the largest first.
+    pub(crate) fn unused<'a>(
+        &self,
+        images: &'a [api::Image],
+        needed: &[String],
+        min_age: Duration,
+    ) -> Vec<&'a api::Image> {
+        let now = Instant::now();
+        let exact: HashSet<&str> = needed.iter().map(String::as_str).collect();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.update(images, self.began, now);
+        let is_old = |image: &api::Image| {
+            let since = seen.since.get(&image.id);
+            since.is_some_and(|&since| now.saturating_duration_since(since) >= min_age)
+        };
+        let is_needed = |image: &api::Image| {
+            exact.contains(&*image.id)
+                || names(image).any(|name| exact.contains(name) || is_meant(name, needed))
+        };
+        let free = |image: &&api::Image| {
+            !image.pinned && !is_pause(image) && is_old(image) && !is_needed(image)
+        };
+        let mut unused: Vec<&api::Image> = images.iter().filter(free).collect();
+        unused.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.id.cmp(&b.id)));
+        unused
+    }
+}
+
+impl Default for ImageAges {
+    fn default() -> Self {
+        Self { began: Instant::now(), seen: Mutex::default() }
+    }
+}
+
+impl Seen {
+    fn update(&mut self, images: &[api::Image], began: Instant, now: Instant) {
+        let first = if self.has_looked { now } else { began };
+        self.has_looked = true;
+        let mut since = HashMap::with_capacity(images.len());
+        for image in images {
+            let known = self.since.get(&image.id).copied().unwrap_or(first);
+            let is_this = |pulled: &&(String, Instant)| {
+                names(image).any(|name| means(&pulled.0, name)) || pulled.0 == image.id
+            };
+            let pulled = self.pulled.iter().find(is_this).map(|(_, at)| *at);
+            since.insert(image.id.clone(), pulled.map_or(known, |at| at.max(known)));
+        }
+        self.since = since;
+        self.pulled.clear();
+    }
+}
+
+fn names(image: &api::Image) -> impl Iterator<Item = &str> {
+    image.repo_tags.iter().chain(&image.repo_digests).map(String::as_str)
+}
+
+fn is_meant(name: &str, needed: &[String]) -> bool {
+    needed.iter().any(|short| means(short, name))
+}
+
+/// Whether a name as people write it (`nginx`) may mean an image's full one
+/// (`docker.io/library/nginx:latest`). Rather one too many than one too few: an image that stays costs
+/// room, one that goes costs a pod.
+fn means(short: &str, full: &str) -> bool {
+    if short.is_empty() {
+        return false;
+    }
+    let untagged = full.strip_suffix(":latest").unwrap_or(full);
+    [full, untagged].iter().any(|full| {
+        full.strip_suffix(short).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    })
+}
+
+/// The sandboxes' image, where nobody marks it.
+fn is_pause(image: &api::Image) -> bool {
+    names(image).any(|name| {
+        let last = name.rsplit('/').next().unwrap_or(name);
+        last.split([':', '@']).next() == Some("pause")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(id: &str, tag: &str, size: u64) -> api::Image {
+        let repo_tags = if tag.is_empty() { Vec::new() } else { vec![tag.to_owned()] };
+        api::Image { id: id.to_owned(), repo_tags, size, ..api::Image::default() }
+    }
+
+    fn ids(images: &[&api::Image]) -> Vec<String> {
+        images.iter().map(|image| image.id.clone()).collect()
+    }
+
+    const OLD: Duration = Duration::from_secs(120);
+
+    #[tokio::test(start_paused = true)]
+    async fn images_that_anything_names_in_any_way_stay() {
+        let ages = ImageAges::default();
+        let images = [
+            image("a", "docker.io/library/nginx:latest", 1),
+            image("b", "quay.io/app:2", 2),
+            image("c", "quay.io/app:3", 3),
+            image("d", "", 4),
+            image("e", "registry.k8s.io/pause:3.6", 5),
+            api::Image { pinned: true, ..image("f", "x/y:1", 6) },
+            image("g", "quay.io/myapp:2", 7),
+        ];
+        let needed = ["nginx", "app:2", "d", ""].map(str::to_owned);
+        assert_eq!(ids(&ages.unused(&images, &needed, Duration::ZERO)), ["g", "c"]);
+        let none = ages.unused(&images, &[], Duration::ZERO);
+        assert_eq!(ids(&none), ["g", "d", "c", "b", "a"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_there_at_the_first_look_is_as_old_as_the_agent() {
+        let ages = ImageAges::default();
+        let images = [image("a", "x:1", 1)];
+        assert!(ages.unused(&images, &[], OLD).is_empty());
+        tokio::time::advance(OLD).await;
+        assert_eq!(ids(&ages.unused(&images, &[], OLD)), ["a"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_came_later_and_what_was_pulled_is_spared_for_its_time() {
+        let ages = ImageAges::default();
+        tokio::time::advance(OLD * 2).await;
+        ages.note_pull("x:1");
+        let first = [image("a", "docker.io/library/x:1", 1), image("b", "y:1", 2)];
+        assert_eq!(ids(&ages.unused(&first, &[], OLD)), ["b"], "the other was just pulled");
+        let second = [first[0].clone(), image("c", "z:1", 3)];
+        tokio::time::advance(OLD).await;
+        assert_eq!(ids(&ages.unused(&second, &[], OLD)), ["a"], "the other has just come");
+        tokio::time::advance(OLD).await;
+        assert_eq!(ids(&ages.unused(&second, &[], OLD)), ["c", "a"]);
+    }
+}

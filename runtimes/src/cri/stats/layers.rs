@@ -1,0 +1,70 @@
+//! The layers that containers write to, as the runtime tells them, and memory that no cgroup tells.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::DiskUse;
+
+use super::super::{Context, api, labels};
+use super::Measured;
+
+/// What the runtime last said, by container id.
+#[derive(Debug, Default)]
+pub(super) struct Layers {
+    known: Mutex<HashMap<String, Told>>,
+    /// When it was asked, and who asks.
+    asked: tokio::sync::Mutex<Option<Instant>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    layer: Option<DiskUse>,
+    memory: Option<u64>,
+}
+
+impl Layers {
+    /// Asks, unless the last answer is younger than `age`. After an error nothing is known any more.
+    pub(super) async fn refresh(&self, context: &Context, age: Duration) {
+        let mut asked = self.asked.lock().await;
+        if asked.is_some_and(|at| at.elapsed() < age) {
+            return;
+        }
+        let filter = api::ContainerStatsFilter {
+            label_selector: labels::managed(),
+            ..api::ContainerStatsFilter::default()
+        };
+        let request = api::ListContainerStatsRequest { filter: Some(filter) };
+        let told = match context.client.list_container_stats(request).await {
+            Ok(answer) => answer.stats.into_iter().filter_map(told).collect(),
+            Err(error) => {
+                tracing::debug!(%error, "the container runtime does not tell what containers use");
+                HashMap::new()
+            }
+        };
+        *asked = Some(Instant::now());
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = told;
+    }
+
+    /// Enters what is known of layers, and of memory where nothing else told it.
+    pub(super) fn enter(&self, pods: &mut [Measured]) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for pod in pods {
+            for (id, container) in pod.ids.iter().zip(&mut pod.stats.containers) {
+                let told = known.get(&**id).copied().unwrap_or_default();
+                container.rootfs = told.layer;
+                container.memory_working_set = container.memory_working_set.or(told.memory);
+            }
+        }
+    }
+}
+
+fn told(stats: api::ContainerStats) -> Option<(String, Told)> {
+    let layer = stats.writable_layer.and_then(|layer| {
+        let inodes = layer.inodes_used.map_or(0, |inodes| inodes.value);
+        Some(DiskUse { bytes: layer.used_bytes?.value, inodes })
+    });
+    let memory = stats.memory.and_then(|memory| memory.working_set_bytes).map(|bytes| bytes.value);
+    Some((stats.attributes?.id, Told { layer, memory }))
+}

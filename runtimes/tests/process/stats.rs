@@ -1,0 +1,110 @@
+use std::time::Duration;
+
+use serde_json::json;
+use winddown_runtimes::process::ProcessRuntime;
+use winddown_shared::{Garbage as _, PodStats, PodStatsSource as _, Runtime as _};
+
+use crate::bed::{Bed, is_running, sh, stop, sync_until};
+
+/// What the only pod uses, with a fresh look at the disk.
+async fn of_the_pod(runtime: &ProcessRuntime) -> PodStats {
+    let mut all = runtime.pod_stats(Some(Duration::ZERO)).await.unwrap();
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0).1
+}
+
+#[tokio::test]
+async fn memory_and_tasks_are_those_of_the_containers_and_not_of_their_supervisors() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    // A shell that holds some 24 MB, and one with two programs.
+    let hog = "x=$(head -c 12000000 /dev/zero | tr '\\0' x); echo up; while :; do sleep 0.2; done";
+    let two = "sleep 1000 & sleep 1000 & echo up; wait";
+    let pod = bed.pod_of(&json!({"containers": [sh("hog", hog), sh("two", two)]}));
+    sync_until(&runtime, &pod, |c| c.iter().all(is_running)).await;
+    bed.logged("hog", 0, "up").await;
+    bed.logged("two", 0, "up").await;
+    let stats = of_the_pod(&runtime).await;
+    let names: Vec<&str> = stats.containers.iter().map(|c| &*c.name).collect();
+    assert_eq!(names, ["hog", "two"]);
+    let memory: Vec<u64> = stats.containers.iter().map(|c| c.memory_working_set.unwrap()).collect();
+    assert!((12_000_000..60_000_000).contains(&memory[0]), "{memory:?}");
+    assert!(memory[1] < 4_000_000, "{memory:?}");
+    assert_eq!(stats.memory_working_set, Some(memory[0] + memory[1]));
+    // The hog's shell and its sleep, which may just be between two; the other's three.
+    assert!((4..=5).contains(&stats.processes.unwrap()), "{stats:?}");
+    stop(&runtime, &pod, 0).await;
+    assert_eq!(runtime.pod_stats(None).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn an_agent_that_comes_later_measures_what_it_adopted() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let pod = bed.pod("sleep 1000 & echo up; wait");
+    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    bed.logged("main", 0, "up").await;
+    drop(runtime);
+    let runtime = bed.open().await;
+    let stats = of_the_pod(&runtime).await;
+    assert_eq!(stats.processes, Some(2));
+    assert!(stats.memory_working_set.is_some());
+    stop(&runtime, &pod, 0).await;
+}
+
+#[tokio::test]
+async fn logs_and_records_are_the_pods_part_of_the_disk() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let pod = bed.pod("head -c 300000 /dev/zero | tr '\\0' '\\n'; echo up; sleep 1000");
+    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    bed.logged("main", 0, "up").await;
+    let before = runtime.pod_stats(None).await.unwrap().remove(0).1;
+    assert_eq!((before.ephemeral, before.containers[0].logs), (None, None), "nobody looked yet");
+    let stats = of_the_pod(&runtime).await;
+    let logs = stats.containers[0].logs.unwrap();
+    assert!(logs.bytes > 300_000 && logs.inodes >= 2, "{logs:?}");
+    let all = stats.ephemeral.unwrap();
+    assert!(all.bytes > logs.bytes && all.inodes > logs.inodes, "{all:?}");
+    assert_eq!(stats.containers[0].rootfs, None, "it has no root file system of its own");
+    let kept = runtime.pod_stats(None).await.unwrap().remove(0).1;
+    assert_eq!(kept.ephemeral, Some(all));
+    stop(&runtime, &pod, 0).await;
+}
+
+#[tokio::test]
+async fn turned_logs_are_given_back_and_those_in_use_stay() {
+    let bed = Bed::new();
+    let mut config = bed.config();
+    (config.log_max_bytes, config.log_max_files) = (20_000, 3);
+    let runtime = ProcessRuntime::open(config).await.unwrap();
+    let lines = "i=0; while [ $i -lt 1200 ]; do echo line $i; i=$((i+1)); done; sleep 1000";
+    let pod = bed.pod(lines);
+    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    bed.logged("main", 0, "line 1199").await;
+    let logs = bed.path("logs").join(format!("default_web_{}", pod.uid())).join("main");
+    let count = || std::fs::read_dir(&logs).unwrap().count();
+    let turned = count() - 1;
+    let freed = runtime.remove_turned_logs().await.unwrap();
+    assert!(turned > 0 && freed.items == turned as u64 && freed.bytes > 0, "{freed:?}");
+    assert!(count() == 1 && logs.join("0.log").exists());
+    assert_eq!(runtime.remove_turned_logs().await.unwrap().items, 0);
+    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 0);
+    assert_eq!(runtime.remove_unused_images(Duration::ZERO).await.unwrap().items, 0);
+    stop(&runtime, &pod, 0).await;
+}
+
+#[tokio::test]
+async fn containers_that_start_at_once_write_the_pods_record_once_and_for_all() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let many: Vec<_> = (0..8).map(|n| sh(&format!("c{n}"), "sleep 1000")).collect();
+    let pod = bed.pod_of(&json!({"containers": many}));
+    // Once: an error of the first call is one.
+    let synced = runtime.sync_pod(&pod).await.unwrap();
+    assert_eq!(synced.status.containers.len(), 8);
+    let record = bed.path("state/pods").join(pod.uid().as_str()).join("pod.json");
+    let text = std::fs::read_to_string(record).unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok());
+    stop(&runtime, &pod, 0).await;
+}

@@ -1,0 +1,74 @@
+//! What the agent after one that was killed knows of the pods.
+
+use std::time::Duration;
+
+use super::agents::Site;
+use super::killed::{site, site_with_memory};
+use super::two_fields;
+use super::world::World;
+use crate::test_pods::{pod, secs};
+use crate::{Outcome, PodEnd, ProgressPhase, RunPhase};
+
+const NEVER: Duration = Duration::from_secs(100_000);
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_killed_is_reported_so_by_the_agent_after_the_one_that_saw_it() {
+    for mut site in [site(), site_with_memory()] {
+        let first = site.agent();
+        site.prepare();
+        // Asked at 2 s with 5 s.
+        site.until(Duration::from_millis(7001)).await;
+        site.kill(first).await;
+        let second = site.agent();
+        site.reach(&second, ProgressPhase::Released).await;
+        let report = &site.reports.all()[0];
+        let stubborn = report.pods().find(|(_, pod)| pod.name == "stubborn").unwrap().1;
+        assert_eq!((stubborn.end, stubborn.exit), (PodEnd::Killed, Some(secs(7))));
+        assert_eq!((&stubborn.containers[..], &stubborn.error), (&["main".to_owned()][..], &None));
+        let quick = report.pods().find(|(_, pod)| pod.name == "quick").unwrap().1;
+        assert_eq!((quick.end, quick.exit), (PodEnd::Exited, Some(secs(3))));
+        assert_eq!(report.outcome, Outcome::Forced);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_pods_that_are_killed_are_put_down_a_tenth_of_a_second_at_a_time() {
+    let pods = (0..100).map(|i| (pod(&format!("p{i}"), None, Some(5)), NEVER));
+    let mut site = Site::with_memory(World::with(pods), two_fields(30, 10));
+    let agent = site.agent();
+    site.prepare();
+    site.reach(&agent, ProgressPhase::Released).await;
+    let ending = |phase: &&RunPhase| **phase == RunPhase::Ending;
+    assert!(site.disk.phases.lock().unwrap().iter().filter(ending).count() <= 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_first_sigterm_came_is_not_told_by_the_agent_that_sent_another() {
+    let mut site = site_with_memory();
+    let first = site.agent();
+    site.prepare();
+    site.until(secs(4)).await;
+    site.kill(first).await;
+    let second = site.agent();
+    site.reach(&second, ProgressPhase::Released).await;
+    let report = &site.reports.all()[0];
+    let sigterm = |name: &str| {
+        let (_, pod) = report.pods().find(|(_, pod)| pod.name == name).unwrap();
+        (pod.asked, pod.sigterm)
+    };
+    assert_eq!(sigterm("slow"), (Some(secs(2)), None));
+    assert_eq!(sigterm("critical"), (Some(secs(8)), Some(secs(8))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_a_grace_is_the_nearest_whole_seconds() {
+    let mut site = Site::new(World::with([(pod("app", None, Some(4)), NEVER)]), two_fields(30, 10));
+    let first = site.agent();
+    site.prepare();
+    site.until(Duration::from_millis(480)).await;
+    site.kill(first).await;
+    let second = site.agent();
+    site.reach(&second, ProgressPhase::Released).await;
+    let (at, kill_at) = site.world.lives()[0].signals[1];
+    assert_eq!(kill_at - at, secs(4), "3.52 s are left");
+}

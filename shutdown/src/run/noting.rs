@@ -1,0 +1,45 @@
+//! What is put down of a run while it goes on.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::PodKiller;
+
+use super::Run;
+use crate::RunPhase;
+
+/// Ends are put down together, this often at most.
+const TOGETHER: Duration = Duration::from_millis(100);
+
+impl<K: PodKiller> Run<'_, K> {
+    /// Puts down where the run stands.
+    pub(super) async fn note(&mut self, phase: RunPhase) {
+        self.is_noted();
+        if let Some(journal) = &mut self.driven.journal {
+            journal.first_group = self.first_group;
+            journal.note(phase, &self.groups).await;
+        }
+    }
+
+    /// An end has been seen that the next agent could not tell from the rest: a pod that is gone may
+    /// have ended by itself.
+    pub(super) fn has_to_note(&mut self) {
+        if self.driven.journal.is_some() {
+            self.note_at.get_or_insert((self.noted + TOGETHER).max(Instant::now()));
+        }
+    }
+
+    /// Puts down the ends that have been seen; nothing waits for that.
+    pub(super) fn note_ends(&mut self) {
+        self.is_noted();
+        if let Some(journal) = &mut self.driven.journal {
+            journal.note_ends(&self.groups);
+        }
+    }
+
+    /// What is to be put down is on its way.
+    fn is_noted(&mut self) {
+        self.note_at = None;
+        self.noted = Instant::now();
+    }
+}
