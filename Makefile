@@ -10,7 +10,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-node test reboots bench bench-cri lint fmt node-base clean-cache
+.PHONY: help build demo demo-node test reboots bench bench-cri calm lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,12 @@ bench-cri: ## The same with containers: real containerd and logind on a disposab
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --release --package winddown
 	@$(CARGO) run --quiet --release --package winddown-bench containers
+
+calm: ## Leave an agent alone for ten minutes: no eviction, CPU and wake-ups (needs root)
+	@tests/node/packages.sh test
+	@$(CARGO) build --quiet --release --package winddown
+	@WINDDOWN_CALM_SECONDS=600 WINDDOWN_BIN=$(CURDIR)/target/release/winddown \
+		$(CARGO) test --quiet --package winddown-node-tests --test pressure on_a_calm_node -- --nocapture
 
 lint: $(CARGO_DENY) ## Formatting, clippy, licences, bans, layering
 	$(CARGO) fmt --all --check

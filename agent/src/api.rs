@@ -9,6 +9,7 @@ mod decision;
 mod health;
 mod plan;
 mod pods;
+mod pressure;
 mod report;
 mod request;
 mod room;
@@ -20,6 +21,9 @@ pub use decision::Decision;
 pub use health::{Check, Health};
 pub use plan::{PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan};
 pub use pods::{ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus, RejectedPod};
+pub use pressure::{
+    AwayStatus, EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus,
+};
 pub use report::{ReportEntry, ReportList};
 pub use request::{
     ConfigView, DrainEvent, DrainRequest, ErrorBody, ErrorCode, KillAnswer, KillBody, NoticeBody,

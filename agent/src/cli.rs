@@ -206,7 +206,7 @@ fn dispatch(cli: &Cli, offline: &impl Offline, out: &mut Output) -> Result<Exit,
             plan_preemption::run(global, args, offline, out)
         }
         Command::Plan(PlanArgs { command: PlanCommand::Eviction(args) }) => {
-            plan_eviction::run(args, offline, out)
+            plan_eviction::run(global, args, offline, out)
         }
         Command::Drill(args) => offline.drill(global, args, out),
         Command::Report(args) => report::run(global, args, offline, out),

@@ -219,6 +219,7 @@ impl Drill {
             manifests: manifests.clone(),
             identity: Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() },
             machine: None,
+            pressure: None,
             trigger: Trigger::Drill,
             wall,
             boot_clock: boot_clock(),

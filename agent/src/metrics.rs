@@ -138,10 +138,16 @@ impl Recorder for Metrics {
                 let signal = signal.as_ref().map_or("", ResourceName::as_str);
                 counted.preemption(signal).inc();
             }
+            Event::EvictionThresholdMet { signal, stats_age: Some(age), .. } => {
+                counted.eviction_stats_age(signal).observe(age.as_secs_f64());
+            }
+            Event::PodEvicted { signal, .. } => counted.eviction(signal).inc(),
             Event::GroupEnded { priority, took, .. } => {
                 counted.group(*priority).observe(took.as_secs_f64());
             }
             Event::ShutdownStarted { .. } => self.shutdown_began(),
+            // When it began is known from the state file.
+            Event::ShutdownResumed { .. } => self.ending.store(true, Ordering::Relaxed),
             Event::ShutdownEnded { left, .. } => {
                 counted.cut_left.inc_by(u64::try_from(*left).unwrap_or(u64::MAX));
                 self.shutdown_ended();

@@ -9,6 +9,7 @@ mod last_boot;
 mod measured;
 mod notice;
 mod picture;
+mod pressure;
 pub mod reports;
 mod room;
 mod running;
@@ -41,6 +42,8 @@ pub use decisions::Decisions;
 use fit::Fit;
 pub use fit::Machine;
 use last_boot::LookBack;
+use pressure::{Around, Pressure};
+pub use pressure::{PressureSource, RuntimeFigures};
 pub(crate) use reports::chain;
 
 /// What a [`Node`] is made of.
@@ -65,6 +68,8 @@ pub struct NodeParts<R, I> {
     pub identity: Identity,
     /// What the pods have to fit into; without one everything fits, as in a rehearsal.
     pub machine: Option<Machine>,
+    /// What says how much is left of what; without it no pod is evicted, as in a rehearsal.
+    pub pressure: Option<PressureSource>,
     /// The trigger that reports name.
     pub trigger: Trigger,
     /// Labels statuses and reports.
@@ -117,6 +122,8 @@ struct Inner<R: Runtime, I: Inhibitor> {
     operator: Operator,
     gate: AdmissionGate,
     fit: Fit,
+    /// None in a rehearsal.
+    pressure: Option<Pressure>,
     progress: ProgressSender,
     decisions: Decisions,
     metrics: Arc<Metrics>,
@@ -184,6 +191,17 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let records = running::places(&state, parts.volatile_directory.as_deref());
         let gate = AdmissionGate::new();
         let fit = Fit::new(parts.machine, &parts.identity.name, &parts.configuration.config);
+        let around = Around {
+            workers: workers.clone(),
+            manifests: parts.manifests.clone(),
+            recorder: Arc::clone(&recorder),
+            victims: fit.victim_lock(),
+            gate: gate.clone(),
+            wall: parts.wall.clone(),
+        };
+        let config = &parts.configuration.config;
+        let prepared = parts.pressure.map(|source| Pressure::prepare(source, config, around));
+        let (pressure, pressure_loop) = prepared.unzip();
         let carried = running::pick_up(&records, &parts.identity.boot_id, &gate);
         let reports = reports::store(&parts.configuration.config);
         let marked = (parts.trigger != Trigger::Drill).then_some(state);
@@ -207,6 +225,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             manifests: parts.manifests,
             gate,
             fit,
+            pressure,
             progress: ProgressSender::new(),
             decisions,
             metrics,
@@ -236,6 +255,9 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         tokio::spawn(node.clone().count_changes());
         tokio::spawn(node.clone().measure_starts());
         tokio::spawn(node.clone().read_machine());
+        if let Some(work) = pressure_loop {
+            tokio::spawn(node.clone().watch_pressure(work));
+        }
         tokio::spawn(node.clone().run(parts.runtime, parts.trigger, carried));
         node
     }
@@ -243,6 +265,9 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// Takes over what can change while running from a configuration that was read again.
     pub fn reconfigure(&self, configuration: Configuration) {
         self.0.fit.follow(&configuration.config);
+        if let Some(pressure) = &self.0.pressure {
+            pressure.follow(&configuration.config);
+        }
         self.0.policy.send_replace(Arc::new(policy_of(&configuration.config.shutdown)));
         let mut current =
             self.0.configuration.write().unwrap_or_else(std::sync::PoisonError::into_inner);

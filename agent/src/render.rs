@@ -3,6 +3,7 @@
 //! Every function here takes values and gives a string; nothing is printed and no clock is read.
 
 mod changes;
+mod eviction;
 mod paint;
 mod plan;
 mod room;
@@ -14,6 +15,7 @@ mod text;
 mod units;
 
 pub use changes::changes;
+pub use eviction::eviction;
 pub use paint::{error, notice};
 pub use plan::{group_title, groups, plan, reports};
 pub use room::room;

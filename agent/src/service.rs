@@ -21,7 +21,9 @@ use crate::config::{Config, ConfigError, RuntimeKind};
 use crate::control::{ControlSocket, Limits, Server, SocketError};
 use crate::manifests::{DesiredManifests, ManifestDirectory};
 use crate::metrics;
-use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
+use crate::node::{
+    Configuration, Identity, Node, NodeParts, PressureSource, RuntimeFigures, policy_of,
+};
 
 pub use host::{boot_clock, host_name, wall_clock};
 pub use runtime::{RuntimeStartError, supports_process};
@@ -114,7 +116,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
 
 impl Service {
     /// Joins everything and runs it until a signal ends it.
-    async fn run<R: Runtime>(
+    async fn run<R: Runtime + RuntimeFigures>(
         self,
         runtime: R,
         runtime_health: fn(&R) -> Result<(), String>,
@@ -127,9 +129,10 @@ impl Service {
         let inhibitor =
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
         let board = notices::listen(&config, &wall, &stop);
+        let runtime = Arc::new(runtime);
         let node = Node::start(NodeParts {
             configuration,
-            runtime: Arc::new(runtime),
+            runtime: Arc::clone(&runtime),
             runtime_health,
             runtime_supports,
             inhibitor: Arc::clone(&inhibitor),
@@ -137,6 +140,7 @@ impl Service {
             manifests,
             identity,
             machine: Some(host::machine(&config)),
+            pressure: Some(PressureSource { places: host::usage_places(&config), runtime }),
             trigger: Trigger::LoginManager,
             wall,
             boot_clock: boot_clock(),

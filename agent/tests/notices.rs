@@ -28,7 +28,7 @@ impl Bed {
         std::fs::create_dir_all(root.path().join("run/winddown")).expect("created");
         let config = format!(
             "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nruntime: process\n\
-             nodeName: n1\nshutdownGracePeriod: 20s\nshutdownGracePeriodCriticalPods: 5s\n{notices}"
+             nodeName: n1\nevictionHard: {{memory.available: 100Mi}}\nshutdownGracePeriod: 20s\nshutdownGracePeriodCriticalPods: 5s\n{notices}"
         );
         std::fs::write(root.path().join("etc/winddown/config.yaml"), config).expect("written");
         for (name, priority) in [("web", 0), ("dns", 2_000_000_000)] {

@@ -165,7 +165,7 @@ async fn shutdown(
 /// When the agent said that the first group had ended.
 async fn group_ended(node: &Node) -> Result<Option<Duration>, ContainerBenchError> {
     let said = node.journal_entries(&["--unit=winddown"]).await?;
-    let entry = said.iter().find(|entry| entry.message.starts_with("group 0: ended"));
+    let entry = said.iter().find(|entry| entry.message.starts_with("priority 0 and above: ended"));
     Ok(entry.map(|entry| clock::at_real(Duration::from_nanos(entry.at))))
 }
 

@@ -25,6 +25,7 @@ const POLL: Duration = Duration::from_millis(20);
 pub(crate) const CONFIG: &str = "\
 apiVersion: winddown.dev/v1alpha1
 kind: Configuration
+evictionHard: {memory.available: 100Mi}
 shutdownGracePeriodByPodPriority:
 - priority: 0
   shutdownGracePeriodSeconds: 30

@@ -250,7 +250,12 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if self.policy.shadow {
             return;
         }
-        let before = self.conditions.send_replace(conditions);
+        let before = *self.conditions.borrow();
+        // Pods that were refused are asked about again at every change.
+        if before == conditions {
+            return;
+        }
+        self.conditions.send_replace(conditions);
         for condition in before.changed(conditions).iter() {
             let on = conditions.contains(condition);
             self.parts.recorder.record(&Event::NodePressure {

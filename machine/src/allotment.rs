@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use winddown_shared::{Allocatable, Quantity, QuantityFormat, ResourceName};
 
-use crate::{Capacity, Threshold};
+use crate::Capacity;
 
 #[cfg(test)]
 mod tests;
@@ -14,10 +14,10 @@ mod tests;
 pub struct Allotment {
     /// `systemReserved` and `kubeReserved` together: cpu in thousandths, all else in base units.
     pub reserved: BTreeMap<ResourceName, i64>,
-    /// `evictionHard[memory.available]`.
-    pub memory_available: Threshold,
-    /// `evictionHard[nodefs.available]`.
-    pub nodefs_available: Threshold,
+    /// What `evictionHard[memory.available]` comes to, in bytes; below 0 counts as 0.
+    pub memory_available: i64,
+    /// What `evictionHard[nodefs.available]` comes to, in bytes; below 0 counts as 0.
+    pub nodefs_available: i64,
     /// How many pods there may be.
     pub max_pods: i64,
     /// Resources that only the configuration knows of, in whole units.
@@ -35,8 +35,8 @@ impl Allotment {
         for (name, amount) in &mut amounts {
             let kept = self.reserved.get(name).copied().unwrap_or(0);
             let threshold = match name {
-                ResourceName::Memory => self.memory_available.of(*amount),
-                ResourceName::EphemeralStorage => self.nodefs_available.of(*amount),
+                ResourceName::Memory => self.memory_available.max(0),
+                ResourceName::EphemeralStorage => self.nodefs_available.max(0),
                 _ => 0,
             };
             *amount = amount.saturating_sub(kept).saturating_sub(threshold).max(0);

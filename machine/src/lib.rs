@@ -14,7 +14,6 @@ mod capacity;
 mod file;
 mod psi;
 mod stand_alone;
-mod threshold;
 mod usage;
 
 pub use allotment::Allotment;
@@ -22,7 +21,6 @@ pub use capacity::Capacity;
 pub use file::{ReadError, Roots};
 pub use psi::{Armed, Hold, PsiAlarm, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
 pub use stand_alone::StandAlone;
-pub use threshold::{Threshold, ThresholdError};
 pub use usage::{NodeUsage, Reading, UsagePlaces};
 
 /// Says that a test was not run. Where nothing may be skipped, that is a failure.

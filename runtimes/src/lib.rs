@@ -13,6 +13,7 @@ mod fault;
 mod mount_table;
 mod oom_score;
 pub mod plan;
+mod pod_resources;
 mod probing;
 pub mod process;
 mod reach;

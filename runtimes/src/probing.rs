@@ -1,8 +1,70 @@
-//! When a probe is asked, and what its results add up to, whatever asks it.
+//! When probes are asked, what their results add up to, and what follows, whatever asks them.
+//!
+//! # Behaviour
+//! * While the startup probe has not passed, the others rest and the container has not started.
+//! * A startup or liveness probe that fails `failureThreshold` times in a row has the container ended
+//!   and, if its policy says so, started again.
+//! * Probes rest as soon as the pod is asked to end.
+//! * After a restart of the agent a container counts as ready until its readiness probe says
+//!   otherwise: an agent's restart is no reason to take a pod out of service.
+//!
+//! One task per container that has probes; it sleeps between them.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// A container whose probes are asked.
+pub(crate) trait Probed: Send + Sync + 'static {
+    /// What a probe does.
+    type Action: Send + Sync;
+
+    /// Asks once. None: the answer says nothing about the container, and is not counted.
+    fn ask(
+        &self,
+        action: &Self::Action,
+        timeout: Duration,
+    ) -> impl Future<Output = Option<bool>> + Send;
+
+    /// Whether the container has passed its startup probe before.
+    fn has_started(&self) -> bool;
+
+    /// Keeps what was found, and tells the workers if that is new.
+    fn note(&self, found: Found);
+
+    /// Resolves when the container has ended or its pod is asked to.
+    fn is_over(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// What the probes of a container have found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The startup probe has passed. `ready`: nothing else decides whether the container is.
+    Started {
+        ready: bool,
+    },
+    Ready(bool),
+    /// It is to be restarted.
+    Failing,
+}
+
+/// The probes of a container.
+#[derive(Clone, Debug)]
+pub(crate) struct Probes<A> {
+    pub(crate) startup: Option<Probe<A>>,
+    pub(crate) readiness: Option<Probe<A>>,
+    pub(crate) liveness: Option<Probe<A>>,
+}
+
+/// One probe.
+#[derive(Clone, Debug)]
+pub(crate) struct Probe<A> {
+    action: A,
+    schedule: Schedule,
+    verdict: Verdict,
+}
 
 /// When a probe is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +87,100 @@ pub(crate) struct Verdict {
     bad: u32,
 }
 
+// === impl Probes ===
+
+impl<A: Send + Sync + 'static> Probes<A> {
+    /// Those of a container whose `action` can be made.
+    pub(crate) fn of(
+        container: &k8s::Container,
+        action: impl Fn(&k8s::Probe) -> Option<A>,
+    ) -> Self {
+        let probe = |probe: &Option<k8s::Probe>| {
+            let probe = probe.as_ref()?;
+            let (schedule, verdict) = (Schedule::of(probe), Verdict::of(probe));
+            Some(Probe { action: action(probe)?, schedule, verdict })
+        };
+        Self {
+            startup: probe(&container.startup_probe),
+            readiness: probe(&container.readiness_probe),
+            liveness: probe(&container.liveness_probe),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.startup.is_none() && self.readiness.is_none() && self.liveness.is_none()
+    }
+
+    /// Asks them in a task of their own until the container is over, or `alive` tells.
+    pub(crate) fn begin(self, probed: impl Probed<Action = A>, mut alive: watch::Receiver<()>) {
+        tokio::spawn(async move {
+            tokio::select! {
+                () = self.follow(&probed) => {}
+                () = probed.is_over() => {}
+                _ = alive.changed() => {}
+            }
+        });
+    }
+
+    async fn follow(self, probed: &impl Probed<Action = A>) {
+        let Self { startup, readiness, liveness } = self;
+        if let Some(mut probe) = startup.filter(|_| !probed.has_started()) {
+            if !probe.until(probed, true).await {
+                return;
+            }
+            probed.note(Found::Started { ready: readiness.is_none() });
+        }
+        let readiness = async {
+            if let Some(mut probe) = readiness {
+                probe.watch_readiness(probed).await;
+            }
+        };
+        let liveness = async {
+            if let Some(mut probe) = liveness {
+                probe.until(probed, false).await;
+            }
+        };
+        tokio::join!(readiness, liveness);
+    }
+}
+
+// === impl Probe ===
+
+impl<A: Send + Sync + 'static> Probe<A> {
+    async fn watch_readiness(&mut self, probed: &impl Probed<Action = A>) {
+        sleep(self.schedule.initial_delay).await;
+        loop {
+            if let Some(well) = self.once(probed).await {
+                probed.note(Found::Ready(well));
+            }
+            sleep(self.schedule.period).await;
+        }
+    }
+
+    /// Asks until the container fails (then it is to be restarted) or, if `or_well`, is well. True
+    /// in the latter case.
+    async fn until(&mut self, probed: &impl Probed<Action = A>, or_well: bool) -> bool {
+        sleep(self.schedule.initial_delay).await;
+        loop {
+            match self.once(probed).await {
+                Some(false) => {
+                    probed.note(Found::Failing);
+                    return false;
+                }
+                Some(true) if or_well => return true,
+                _ => sleep(self.schedule.period).await,
+            }
+        }
+    }
+
+    async fn once(&mut self, probed: &impl Probed<Action = A>) -> Option<bool> {
+        let well = probed.ask(&self.action, self.schedule.timeout).await?;
+        self.verdict.count(well)
+    }
+}
+
+// === impl Schedule ===
+
 impl Schedule {
     /// As the spec has it; what it leaves out or gives no sense is Kubernetes' default.
     pub(crate) fn of(probe: &k8s::Probe) -> Self {
@@ -39,6 +195,8 @@ impl Schedule {
         }
     }
 }
+
+// === impl Verdict ===
 
 impl Verdict {
     /// With the spec's thresholds, and no result yet.
@@ -67,41 +225,4 @@ impl Verdict {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_verdict_needs_enough_results_in_a_row() {
-        let probe = k8s::Probe {
-            success_threshold: Some(2),
-            failure_threshold: Some(3),
-            ..k8s::Probe::default()
-        };
-        let mut verdict = Verdict::of(&probe);
-        let said: String = "++--+---+-++"
-            .chars()
-            .map(|c| match verdict.count(c == '+') {
-                Some(true) => 'W',
-                Some(false) => 'B',
-                None => '.',
-            })
-            .collect();
-        assert_eq!(said, ".W.....B...W");
-    }
-
-    #[test]
-    fn what_a_probe_leaves_out_is_kubernetes_default() {
-        let odd = k8s::Probe {
-            period_seconds: Some(0),
-            timeout_seconds: Some(-1),
-            failure_threshold: Some(0),
-            ..k8s::Probe::default()
-        };
-        for probe in [k8s::Probe::default(), odd] {
-            let Schedule { initial_delay, period, timeout } = Schedule::of(&probe);
-            assert_eq!((initial_delay.as_secs(), period.as_secs(), timeout.as_secs()), (0, 10, 1));
-            let Verdict { successes, failures, .. } = Verdict::of(&probe);
-            assert_eq!((successes, failures), (1, 3));
-        }
-    }
-}
+mod tests;

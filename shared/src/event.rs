@@ -169,6 +169,13 @@ pub enum Event {
         /// The time the plan needs at most.
         budget: Duration,
     },
+    /// A shutdown that an earlier agent was in the middle of is gone on with.
+    ShutdownResumed {
+        /// Since the signal.
+        after: Duration,
+        /// Pods that are still there.
+        pods: usize,
+    },
     /// A group of pods was asked to end.
     GroupStarted {
         /// The group's priority.

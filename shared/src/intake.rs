@@ -16,11 +16,15 @@ use crate::{
     Recorder, Rejection, Runtime, RuntimeSyncer, VictimLock,
 };
 
+mod away;
+mod delays;
 mod held;
 mod leftovers;
 #[cfg(test)]
 mod tests;
 
+use away::Away;
+pub use delays::ReturnDelays;
 use held::Held;
 pub use held::WAITING_FOR_ROOM;
 use leftovers::Found;
@@ -32,7 +36,8 @@ use leftovers::Found;
 /// pod appears in the middle of a pass.
 ///
 /// New pods of one pass are asked by priority, critical ones first. A critical pod that lacks room is
-/// held until others have ended for it; `held.rs` has the rules.
+/// held until others have ended for it; `held.rs` has the rules. A static pod that was refused or
+/// preempted is asked again when there may be room; `away.rs` has those.
 ///
 /// A pass is made when the source changed, when admission opens again, when a pod has finished that
 /// is to be forgotten or started anew, and when the runtime has something that nobody knows. Nothing
@@ -53,6 +58,7 @@ pub struct Intake<R: Runtime> {
     passes: watch::Sender<u64>,
     victim_lock: VictimLock,
     held: Held,
+    away: Away,
     /// Pods that an earlier agent has asked to end.
     asked_before: PodUidMap<KillRequest>,
 }
@@ -87,7 +93,7 @@ enum Standing {
 enum Reason {
     /// The desired pods have to be gone through.
     Pass,
-    /// Pods ended, or did not end in time, while others wait for room.
+    /// Pods ended, or did not end in time, while others wait for room or are away.
     Room,
 }
 
@@ -113,6 +119,7 @@ impl<R: Runtime> Intake<R> {
             passes: watch::Sender::new(0),
             victim_lock: VictimLock::new(),
             held: Held::default(),
+            away: Away::default(),
             asked_before: PodUidMap::default(),
         }
     }
@@ -150,6 +157,7 @@ impl<R: Runtime> Intake<R> {
         mut closed: watch::Receiver<bool>,
     ) {
         self.find_running().await;
+        self.away.shut(*closed.borrow_and_update());
         loop {
             let wanted = desired.borrow_and_update().clone();
             if let Some(wanted) = &wanted {
@@ -163,7 +171,9 @@ impl<R: Runtime> Intake<R> {
                         Err(_) => return,
                     },
                     Ok(()) = closed.changed() => {
-                        if !*closed.borrow_and_update() {
+                        let is_closed = *closed.borrow_and_update();
+                        self.away.shut(is_closed);
+                        if !is_closed {
                             self.reopen();
                         }
                         Reason::Pass
@@ -172,7 +182,11 @@ impl<R: Runtime> Intake<R> {
                 };
                 match reason {
                     Reason::Pass => break,
-                    Reason::Room => self.ask_held(&mut self.others()),
+                    Reason::Room => {
+                        let mut others = self.others();
+                        self.ask_held(&mut others);
+                        self.ask_away(&mut others);
+                    }
                 }
             }
         }
@@ -249,6 +263,7 @@ impl<R: Runtime> Intake<R> {
             self.desired.keys().filter(|u| !uids.contains(*u)).cloned().collect();
         for uid in gone {
             let Some(desired) = self.desired.remove(&uid) else { continue };
+            self.away.forget(&uid);
             // One that was not admitted is known to a worker only if it was deleted as well.
             if !desired.is_admitted() && self.workers.lifecycle(&uid).is_none() {
                 continue;
@@ -335,7 +350,9 @@ impl<R: Runtime> Intake<R> {
         for pod in waiting {
             self.desired.remove(pod.uid());
             self.statuses.remove(pod.uid());
+            self.away.forget(pod.uid());
         }
+        self.away.node_changed();
         let ended = self
             .workers
             .snapshot()

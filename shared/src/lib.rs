@@ -55,7 +55,7 @@ pub use go_duration::{
 };
 pub use grace::{Grace, GraceSender};
 pub use inhibitor::{Inhibitor, InhibitorState, LockState, ShutdownKind};
-pub use intake::{DesiredPods, Intake, WAITING_FOR_ROOM};
+pub use intake::{DesiredPods, Intake, ReturnDelays, WAITING_FOR_ROOM};
 pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, StatusOverride, StoppedContainer,
 };

@@ -101,6 +101,8 @@ struct Inner<S> {
     times: WorkerTimes,
     /// A pod that may be forgotten or known anew is finished.
     settled: Notify,
+    /// A pod has given its place back.
+    left: Notify,
     /// Wakes the timer when its first entry changed.
     timer: Notify,
     tasks: TaskTracker,
@@ -132,6 +134,7 @@ impl<S: PodSyncer> PodWorkers<S> {
             observer,
             times,
             settled: Notify::new(),
+            left: Notify::new(),
             timer: Notify::new(),
             tasks: TaskTracker::new(),
             root: root.clone(),
@@ -158,8 +161,16 @@ impl<S: PodSyncer> PodWorkers<S> {
         }
         let ends = pod.metadata.deletion_timestamp.is_some();
         let view = self.inner.view(&pod, ends);
-        let wake = self.inner.lock().update(kind, pod, mirror, view, Instant::now());
+        let created = (kind == UpdateKind::Create).then(|| pod.uid().clone());
+        let (wake, settled) = {
+            let mut state = self.inner.lock();
+            let wake = state.update(kind, pod, mirror, view, Instant::now());
+            (wake, created.is_some_and(|uid| state.waits_to_be_known_anew(&uid)))
+        };
         self.inner.spawn(wake);
+        if settled {
+            self.inner.settled.notify_one();
+        }
     }
 
     /// Something about the pod changed in the runtime: its worker looks again. Never blocks. Says
@@ -216,6 +227,12 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// since the last call. For one caller; cancel-safe.
     pub async fn settled(&self) {
         self.inner.settled.notified().await;
+    }
+
+    /// Resolves when no container of some pod runs any more. Also when that happened since the last
+    /// call. For one caller; cancel-safe.
+    pub(crate) async fn place_left(&self) {
+        self.inner.left.notified().await;
     }
 
     /// Tells the workers everything that is desired now: what they track beyond that is ended, and
@@ -288,6 +305,10 @@ impl<S: PodSyncer> Inner<S> {
             self.recorder.record(&event);
         }
         self.spawn(wake);
+        if matches!(wait, KillWait::Done(_)) {
+            // It may have held a place without having started.
+            self.left.notify_one();
+        }
         wait
     }
 

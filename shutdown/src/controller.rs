@@ -37,7 +37,8 @@ pub struct ShutdownParts<K, I> {
     /// Keeps the report.
     pub reports: Arc<dyn ReportSink>,
     /// Keep the record of the run, the best place first: one that is slow or refuses is left for
-    /// the next. None keeps no record, and an agent that is killed in the middle is not replaced.
+    /// the next. With one that is memory ([`RecordPlace::is_volatile`]) most of the run waits for no
+    /// other. None keeps no record, and an agent that is killed in the middle is not replaced.
     pub records: Vec<Arc<dyn RecordPlace>>,
     /// The record of this boot that was found at the start ([`RunRecord::of_boot`]). Whoever finds
     /// one shuts the gate before any pod is admitted.
@@ -63,7 +64,7 @@ pub struct ShutdownParts<K, I> {
 /// says when it will.
 ///
 /// It reads states, so it also acts on a shutdown that began before it was started. What it does is
-/// on disk before it can be seen: one that is killed in the middle is replaced by the next, which
+/// put down before it can be seen: one that is killed in the middle is replaced by the next, which
 /// has the time that is left.
 pub struct ShutdownController<K, I> {
     parts: ShutdownParts<K, I>,

@@ -10,11 +10,20 @@
 //! either shortens a run that the other began.
 //!
 //! # Restarts
-//! Where a run stands is on disk ([`RunRecord`]) before it can be seen from outside: before pods
-//! turn not ready for a while, before a group is asked, before the lock goes. An agent that finds
-//! the record of its own boot shuts the gate first, and goes on when the shutdown is heard of: same
-//! start, same deadline, the rest of each grace. A disk that fails or hangs costs a quarter of a
-//! second, once, and a place in memory takes over.
+//! Where a run stands is put down ([`RunRecord`]) before it can be seen from outside: before pods
+//! turn not ready for a while, before a group is asked, before the lock goes. What the first pods
+//! are promised has to survive the machine and is awaited on disk; the rest has to survive an agent
+//! and is awaited in memory only ([`RecordPlace::is_volatile`]), with the disk behind it: a power
+//! cut in the middle of a run may leave a record that is a group behind. Without memory every step
+//! is awaited on disk. An agent that finds the record of its own boot shuts the gate first, and goes
+//! on when the shutdown is heard of: same start, same deadline, the rest of each grace. A disk that
+//! fails or hangs costs a quarter of a second, once.
+//!
+//! # The end of a run
+//! When no container runs any more, the node is let go as soon as what outlasts the machine is given
+//! back: what was mounted for pods, and the network of pods that have one of their own. What the
+//! machine's end takes with it anyway (the sandboxes of pods on the host's network, cgroups, plain
+//! directories) is cleaned beside the run, and nobody waits for it.
 //!
 //! # Time
 //! There is one deadline, counted from the signal. Each group is guaranteed the time its plan

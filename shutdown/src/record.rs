@@ -24,10 +24,11 @@ const LONGEST: Duration = Duration::from_secs(2 * 366 * 24 * 3600);
 /// The version of the record's shape; goes up when a reader of the old one would be misled.
 pub(crate) const VERSION: u32 = 1;
 
-/// Where a run stands, on disk before anything of it can be seen from outside.
+/// Where a run stands, put down before anything of it can be seen from outside.
 ///
-/// It is written before the first pod is asked, again before each further group, and at the end. A
-/// reader finds the newest one whole, or the one before it.
+/// It is written before the first pod is asked, again before each further group, within a tenth of a
+/// second when a pod needed SIGKILL, and at the end. A reader finds the newest one whole, or, after
+/// a power cut, an earlier one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunRecord {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{Event, KillReason, PodLabel, ResourceName, WallTime};
 
+mod pressure;
+
 /// One decision: what was decided, about whom, and why.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -75,6 +77,12 @@ impl Decision {
             Event::PodHeld { .. }
             | Event::PreemptionStarted { .. }
             | Event::PodPreempted { .. } => told.room_event(event),
+            Event::EvictionThresholdMet { .. }
+            | Event::EvictionStarted { .. }
+            | Event::PodEvicted { .. }
+            | Event::EvictionFailed { .. }
+            | Event::EvictionShadowed { .. }
+            | Event::NodePressure { .. } => told.pressure_event(event),
             other => told.node_event(other),
         }
         told
@@ -135,6 +143,13 @@ impl Decision {
                 self.field("priority", *priority)
                     .field("tookSeconds", took.as_secs_f64())
                     .field("left", *left);
+            }
+            Event::ShutdownResumed { after, pods } => {
+                let (ago, pods) = (secs(*after), *pods);
+                let left = count(pods);
+                let text = format!("going on with the shutdown that began {ago} ago, {left} left");
+                self.node("shutdownResumed", text);
+                self.field("afterSeconds", after.as_secs_f64()).field("pods", pods);
             }
             Event::ShutdownCancelled { spared_groups } => {
                 let text = format!("shutdown called off, groups not started: {spared_groups}");

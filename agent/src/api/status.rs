@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
-use super::{API_VERSION, Decision, Manifests, PodStatus, RejectedPod};
+use super::{API_VERSION, Decision, Manifests, PodStatus, PressureStatus, RejectedPod};
 
 /// Everything `winddown status` shows: one consistent picture of the node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub struct Status {
     /// The configuration in force.
     #[serde(default)]
     pub config: ConfigStatus,
+    /// How near the node is to its eviction thresholds; absent where they are not watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<PressureStatus>,
     /// No new pod is let in: a shutdown is under way, or the node was drained.
     #[serde(default)]
     pub admission_closed: bool,
@@ -289,6 +292,7 @@ impl Status {
             shutdown_plan: PlanSummary::default(),
             runtime: RuntimeStatus::default(),
             config: ConfigStatus::default(),
+            pressure: None,
             admission_closed: false,
             pods: Vec::new(),
             rejected: Vec::new(),

@@ -145,6 +145,11 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
             "priority 0 and above: 2 pods left after 1s",
         ),
         (
+            Event::ShutdownResumed { after: second, pods: 2 },
+            "shutdownResumed",
+            "going on with the shutdown that began 1s ago, 2 pods left",
+        ),
+        (
             Event::ShutdownCancelled { spared_groups: 1 },
             "shutdownCancelled",
             "shutdown called off, groups not started: 1",

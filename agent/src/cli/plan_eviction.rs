@@ -8,15 +8,17 @@ use serde::Deserialize;
 
 use super::args::{PlanEvictionArgs, TextFormat};
 use super::cases::{CaseError, Cases};
-use super::{CommandError, Exit, Offline, Output};
+use super::{CommandError, Exit, GlobalArgs, Offline, Output, OutputFormat, ask, status};
+use crate::control::Client;
 use crate::render::{self, clean};
 
 pub(super) fn run(
+    global: &GlobalArgs,
     args: &PlanEvictionArgs,
     offline: &impl Offline,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
-    let Some(file) = args.file.as_deref() else { return ask_agent() };
+    let Some(file) = args.file.as_deref() else { return ask_agent(global, args, out) };
     if file == Path::new("-") {
         return answer(std::io::stdin().lock(), args, offline, out);
     }
@@ -29,9 +31,25 @@ pub(super) fn run(
 }
 
 /// What is short on this node, or nearest to it, and who would end for it.
-fn ask_agent() -> Result<Exit, CommandError> {
-    let error = "the running agent cannot be asked yet whom it would end";
-    Err(CommandError::message(Exit::Refused, error).with_hint("give cases with -f FILE"))
+fn ask_agent(
+    global: &GlobalArgs,
+    args: &PlanEvictionArgs,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
+    let client = Client::new(&global.socket);
+    ask::block_on(async {
+        let asked = client.eviction_plan(args.signal);
+        let plan = ask::patiently(out, status::WAITING, asked).await?;
+        match args.output {
+            TextFormat::Json => out.json(&plan)?,
+            TextFormat::Text => {
+                let view = status::view(OutputFormat::Text, out);
+                let view = render::View { wide: args.explain, ..view };
+                out.text(&render::eviction(&plan, &view))?;
+            }
+        }
+        Ok(Exit::Success)
+    })
 }
 
 /// Answers case by case, so that an endless input gives an endless output. A case that cannot be read

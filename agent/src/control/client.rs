@@ -15,12 +15,13 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+use winddown_eviction::Signal;
 use winddown_preemption::Strategy;
 
 use super::respond::VERSION_HEADER;
 use crate::api::{
-    ConfigView, DrainRequest, ErrorBody, KillAnswer, KillBody, NoticeBody, PreemptionPlan,
-    ReportList, ShutdownPlan, Status, WithdrawAnswer,
+    ConfigView, DrainRequest, ErrorBody, EvictionPlan, KillAnswer, KillBody, NoticeBody,
+    PreemptionPlan, ReportList, ShutdownPlan, Status, WithdrawAnswer,
 };
 
 pub use error::ClientError;
@@ -98,6 +99,17 @@ impl Client {
             self.decode(response).await
         })
         .await
+    }
+
+    /// Who would end if the node ran short of what `signal` names, or of what is nearest to it.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn eviction_plan(&self, signal: Option<Signal>) -> Result<EvictionPlan, ClientError> {
+        match signal {
+            Some(signal) => self.get(&format!("/v1/plan/eviction?signal={signal}")).await,
+            None => self.get("/v1/plan/eviction").await,
+        }
     }
 
     /// Ends a pod; resolves when it is gone or the agent has stopped waiting.

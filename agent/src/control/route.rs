@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use winddown_eviction::Signal;
 use winddown_preemption::Strategy;
 
 use super::respond::{self, Body};
@@ -62,11 +63,18 @@ async fn ask<A: AgentApi>(
         ["status"] if has_flag(request, "watch") => watch(shared),
         ["status"] => Ok(respond::json(&api.status())),
         ["plan", "shutdown"] => Ok(respond::json(&api.shutdown_plan())),
+        ["plan", "eviction"] => eviction(&**api, request).await,
         ["reports"] => Ok(respond::json(&api.reports().await?)),
         ["reports", id] => Ok(respond::json(&api.report(id).await?)),
         ["config"] => Ok(respond::json(&api.config())),
         _ => Err(not_found(request.uri().path())),
     }
+}
+
+async fn eviction(api: &impl AgentApi, request: &Request<Incoming>) -> Answer {
+    let signal = value(request, "signal").map(str::parse::<Signal>).transpose();
+    let signal = signal.map_err(|error| bad_request(format!("signal: {error}")))?;
+    Ok(respond::json(&api.eviction_plan(signal).await?))
 }
 
 /// A manifest in the body is only looked at, so whoever may look may send one.

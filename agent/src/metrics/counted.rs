@@ -40,6 +40,8 @@ pub(super) struct Counted {
     pub(super) containers_per_pod: Histogram,
     rejections: Labelled<Counter>,
     preemptions: Labelled<Tally>,
+    evictions: Labelled<Tally>,
+    eviction_stats_age: Labelled<Histogram>,
     pub(super) shutdown_start: Gauge,
     pub(super) shutdown_end: Gauge,
     groups: Labelled<Histogram>,
@@ -88,6 +90,7 @@ impl Counted {
         for signal in ["cpu", "memory", "pods"] {
             preemptions.of(signal);
         }
+        let (evictions, eviction_stats_age) = evictions(registry);
         let help = "When the last shutdown began, in seconds since 1970; 0 if there was none";
         let shutdown_start = gauge(registry, "kubelet_graceful_shutdown_start_time", help);
         let help =
@@ -115,6 +118,8 @@ impl Counted {
             containers_per_pod,
             rejections,
             preemptions,
+            evictions,
+            eviction_stats_age,
             shutdown_start,
             shutdown_end,
             groups,
@@ -141,9 +146,32 @@ impl Counted {
         self.preemptions.of(signal)
     }
 
+    pub(super) fn eviction(&self, signal: &str) -> Tally {
+        self.evictions.of(signal)
+    }
+
+    pub(super) fn eviction_stats_age(&self, signal: &str) -> Histogram {
+        self.eviction_stats_age.of(signal)
+    }
+
     pub(super) fn rejection(&self, reason: &str) -> Counter {
         self.rejections.of(admission_metric_reason(reason))
     }
+}
+
+fn evictions(registry: &mut Registry) -> (Labelled<Tally>, Labelled<Histogram>) {
+    let evictions = Labelled::new("eviction_signal", MOST_SIGNALS, Tally::default);
+    let help = "Pods that ended because the node ran short of something, by eviction signal";
+    registry.register("kubelet_evictions", help, evictions.clone());
+    let ages = Labelled::new("eviction_signal", MOST_SIGNALS, || Histogram::new(DEFAULT));
+    let help = "How old the figures were when something was done about a shortage";
+    seconds(registry, "kubelet_eviction_stats_age", help, ages.clone());
+    for signal in ["memory.available", "nodefs.available", "nodefs.inodesFree", "pid.available"] {
+        evictions.of(signal);
+    }
+    // Many series for each: those of the others come with their first event.
+    ages.of("memory.available");
+    (evictions, ages)
 }
 
 fn labelled(

@@ -6,6 +6,7 @@ use std::time::Duration;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
+use winddown_eviction::{Condition, Conditions};
 use winddown_shared::{ByOrigin, PodCounts};
 
 use super::document::Document;
@@ -20,6 +21,8 @@ pub struct NodeFacts {
     pub inhibitor: InhibitorFacts,
     /// Whether every pod could end by itself before this boot; none when that is not known.
     pub last_shutdown_graceful: Option<bool>,
+    /// The pressure conditions that hold.
+    pub pressure: Conditions,
     /// Things wrong in the manifests directory.
     pub manifest_problems: usize,
     /// What the agent uses; none when it is not known.
@@ -126,6 +129,14 @@ impl NodeFacts {
                 i64::from(graceful),
             )?;
         }
+        let sample = |one: Condition| {
+            ([("condition", one.as_str())], usize::from(self.pressure.contains(one)))
+        };
+        out.gauges(
+            "winddown_node_pressure",
+            "Whether the node runs short of something, by condition.",
+            &Condition::ALL.map(sample),
+        )?;
         out.gauge(
             "winddown_manifest_problems",
             "Things wrong in the manifests directory.",

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
+use winddown_eviction::Signal;
 use winddown_preemption::Strategy;
 use winddown_shared::{
     Inhibitor, KillError, KillReason, KillRequest, LockState, Pod, PodKiller, Runtime,
@@ -12,9 +13,9 @@ use winddown_shared::{
 
 use super::{Node, reports};
 use crate::api::{
-    Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody,
-    NoticeBody, PlanShrink, PlannedGroup, PlannedPod, PreemptionPlan, ReportList, ShutdownPlan,
-    Status, WithdrawAnswer,
+    Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer,
+    KillBody, NoticeBody, PlanShrink, PlannedGroup, PlannedPod, PreemptionPlan, ReportList,
+    ShutdownPlan, Status, WithdrawAnswer,
 };
 use crate::control::{AgentApi, ApiError};
 
@@ -39,6 +40,12 @@ impl<R: Runtime, I: Inhibitor> AgentApi for Node<R, I> {
         strategy: Option<Strategy>,
     ) -> Result<PreemptionPlan, ApiError> {
         self.room_plan(manifest, strategy)
+    }
+
+    async fn eviction_plan(&self, signal: Option<Signal>) -> Result<EvictionPlan, ApiError> {
+        self.pressure_plan(signal)
+            .await
+            .ok_or_else(|| ApiError::new(ErrorCode::NotFound, "this agent evicts nothing"))
     }
 
     async fn kill(

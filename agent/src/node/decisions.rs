@@ -71,6 +71,9 @@ fn log(event: &Event, text: &str) {
     match event {
         Event::SyncFailed { .. }
         | Event::PodRejected { .. }
+        | Event::EvictionStarted { .. }
+        | Event::EvictionFailed { .. }
+        | Event::NodePressure { on: true, .. }
         | Event::ExceededGracePeriod { .. } => {
             tracing::warn!("{text}");
         }

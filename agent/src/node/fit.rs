@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use winddown_machine::{Allotment, Capacity, ReadError, StandAlone, Threshold};
+use winddown_eviction::parse_threshold;
+use winddown_machine::{Allotment, Capacity, ReadError, StandAlone};
 use winddown_preemption::Strategy;
 use winddown_shared::{
     Admission, AdmitHandler, Allocatable, Inhibitor, MakeRoom, NodeFit, NodeSource, NodeView,
@@ -14,6 +15,7 @@ use winddown_shared::{
 };
 
 use super::Node;
+use super::pressure::{Pressure, Relief};
 use super::room::CurrentStrategy;
 use crate::config::Config;
 
@@ -105,7 +107,7 @@ impl Fit {
         });
         let Some(machine) = &self.0.machine else { return };
         let Some(capacity) = self.read(machine) else { return };
-        let allotment = allotment_of(config);
+        let allotment = allotment_of(config, &capacity);
         let node = StandAlone {
             name: Arc::clone(&self.0.name),
             host_name: machine.host_name.clone(),
@@ -191,14 +193,18 @@ impl AdmitHandler for Supported {
 // === impl Node ===
 
 impl<R: Runtime, I: Inhibitor> Node<R, I> {
-    /// Who may start: nobody while the node shuts down; else what fits, and what the runtime can
-    /// run. That it could not would come out later as well, but then others would have been ended
+    /// Who may start: nobody while the node shuts down; while it runs short, nobody who would make
+    /// that worse; else what fits, and what the runtime can run. That it could not would come out later as well, but then others would have been ended
     /// for it.
     ///
     /// `room` chooses whom to end for a critical pod that does not fit.
     pub(super) fn admission(&self, room: impl MakeRoom) -> Admission {
         let (fit, supported) = (&self.0.fit, Supported(self.0.runtime_supports));
         let admission = Admission::default().then(self.0.gate.clone());
+        let admission = match &self.0.pressure {
+            Some(pressure) => admission.then(pressure.view().gate()),
+            None => admission,
+        };
         let admission = match fit.0.machine {
             Some(_) => admission.then(NodeFit::new(fit.clone()).with_preemption(room)),
             None => admission,
@@ -226,12 +232,14 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let closed = move || gate.is_shut() || fit.is_unknown();
         let mut opened = self.0.gate.changes();
         let mut found = self.0.fit.0.found.subscribe();
+        let mut pressed = self.0.pressure.as_ref().map(Pressure::relief);
         let (tx, rx) = watch::channel(closed());
         tokio::spawn(async move {
             loop {
                 tokio::select! {
                     changed = opened.changed() => if changed.is_err() { return },
                     changed = found.changed() => if changed.is_err() { return },
+                    Some(()) = relieved(&mut pressed) => {}
                     () = tx.closed() => return,
                 }
                 tx.send_replace(closed());
@@ -241,22 +249,27 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     }
 }
 
+async fn relieved(pressed: &mut Option<Relief>) -> Option<()> {
+    pressed.as_mut()?.next().await;
+    Some(())
+}
+
 /// What the configuration keeps from the pods and adds to the machine. Its quantities were checked
 /// when it was read.
-fn allotment_of(config: &Config) -> Allotment {
+fn allotment_of(config: &Config, capacity: &Capacity) -> Allotment {
     let mut reserved = amounts(&config.system_reserved);
     for (name, amount) in amounts(&config.kube_reserved) {
         let sum = reserved.entry(name).or_default();
         *sum = sum.saturating_add(amount);
     }
-    let threshold = |signal: &str| {
-        let text = config.eviction.hard.get(signal);
-        text.and_then(|text| text.parse().ok()).unwrap_or(Threshold::Off)
+    let threshold = |signal: &str, whole: i64| {
+        let text = config.eviction.hard.get(signal)?;
+        Some(parse_threshold(text).ok()??.of(whole).value())
     };
     Allotment {
         reserved,
-        memory_available: threshold("memory.available"),
-        nodefs_available: threshold("nodefs.available"),
+        memory_available: threshold("memory.available", capacity.memory).unwrap_or(0),
+        nodefs_available: threshold("nodefs.available", capacity.ephemeral_storage).unwrap_or(0),
         max_pods: i64::from(config.max_pods),
         extended: amounts(&config.extended_resources),
     }

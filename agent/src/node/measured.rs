@@ -84,6 +84,11 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                 refused_signals: (inner.refused_signals)(&inner.inhibitor),
             },
             last_shutdown_graceful: inner.last_boot.graceful(),
+            pressure: inner
+                .pressure
+                .as_ref()
+                .map(|pressure| pressure.conditions())
+                .unwrap_or_default(),
             manifest_problems: manifests.errors.len(),
             process: inner.process.read(),
         }

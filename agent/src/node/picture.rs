@@ -43,6 +43,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             loaded_at: Some(loaded_at),
             warnings,
         };
+        status.pressure = inner.pressure.as_ref().map(super::pressure::Pressure::status);
         status.admission_closed = inner.gate.is_shut();
         status.pods = pods;
         status.rejected = rejected;

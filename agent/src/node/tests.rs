@@ -2,6 +2,7 @@
 
 mod fit;
 mod notices;
+mod pressure;
 mod restarts;
 
 use std::sync::Arc;
@@ -74,6 +75,7 @@ fn bench_with(
         boot_clock,
         volatile_directory: None,
         machine: None,
+        pressure: None,
         refused_signals: |_| 0,
     };
     change(&mut parts);

@@ -87,6 +87,10 @@ impl Page<'_> {
         if status.shutdown.phase == Phase::Idle {
             self.labelled("plan", &plan_line(status), None);
         }
+        if let Some(pressure) = status.pressure.as_ref().filter(|p| !p.thresholds.is_empty()) {
+            let (text, style) = super::eviction::summary(pressure);
+            self.labelled("pressure", &text, Some(style));
+        }
         if let Some(last) = &status.last_boot {
             let style = (last.graceful == Some(false)).then_some(WARN);
             self.labelled("last boot", &clean(&last.text), style);

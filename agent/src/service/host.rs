@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use winddown_machine::{Capacity, Roots};
+use winddown_machine::{Capacity, Roots, UsagePlaces};
 use winddown_shared::{WallClock, WallTime};
 use winddown_shutdown::BootClock;
 
@@ -21,6 +21,19 @@ pub(super) fn machine(config: &Config) -> Machine {
     Machine {
         host_name: host_name().trim().to_ascii_lowercase(),
         capacity: Box::new(move || Capacity::read(&roots)),
+    }
+}
+
+/// Names the cgroup whose limits bound the node, for an agent in a container and for tests.
+const NODE_CGROUP: &str = "WINDDOWN_NODE_CGROUP";
+
+/// Where the machine's use is measured. Logs and volumes are on the file system of the state
+/// directory.
+pub(super) fn usage_places(config: &Config) -> UsagePlaces {
+    let host = UsagePlaces::of_host(&config.state_directory);
+    match std::env::var(NODE_CGROUP) {
+        Ok(cgroup) if cgroup.starts_with('/') => UsagePlaces { node_cgroup: cgroup, ..host },
+        _ => host,
     }
 }
 

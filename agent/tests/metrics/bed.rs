@@ -67,6 +67,7 @@ impl Bed {
             boot_clock: BootClock::new(Duration::default),
             volatile_directory: None,
             machine: None,
+            pressure: None,
             runtime_health: |_| Ok(()),
             runtime_supports: |_| Ok(()),
             refused_signals: |_| 3,

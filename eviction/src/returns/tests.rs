@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use winddown_shared::fake::static_pod;
 
 use super::*;
@@ -23,20 +25,11 @@ async fn a_pod_comes_back_when_its_time_and_the_pressure_are_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_ended_again_and_again_stays_away_longer_up_to_five_minutes() {
-    let mut now = Instant::now();
+async fn a_pod_that_is_ended_again_stays_away_longer_also_under_another_uid() {
+    let now = Instant::now();
     let mut returns = Returns::default();
-    let mut waits = Vec::new();
-    for round in 0..8 {
-        // Its manifest may have changed: another UID, the same name.
-        returns.note(&static_pod(&format!("u{round}"), "web"), Condition::Memory, now);
-        let (_, back) = returns.away().next().unwrap();
-        waits.push((back - now).as_secs());
-        now = back;
-        assert_eq!(returns.due(Conditions::NONE, now).len(), 1);
-    }
-    assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300]);
-    now += FORGIVEN;
-    returns.note(&static_pod("u", "web"), Condition::Memory, now);
-    assert_eq!(returns.away().next().unwrap().1 - now, FIRST, "long ago is forgotten");
+    returns.note(&static_pod("u1", "web"), Condition::Memory, now);
+    returns.note(&static_pod("u2", "web"), Condition::Memory, now);
+    let away: Vec<_> = returns.away().map(|(pod, back)| (pod.uid().clone(), back - now)).collect();
+    assert_eq!(away, [(static_pod("u2", "web").uid().clone(), secs(20))]);
 }

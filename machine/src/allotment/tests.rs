@@ -19,8 +19,8 @@ fn machine() -> Capacity {
 fn nothing_kept() -> Allotment {
     Allotment {
         reserved: BTreeMap::new(),
-        memory_available: Threshold::Off,
-        nodefs_available: Threshold::Off,
+        memory_available: 0,
+        nodefs_available: 0,
         max_pods: 110,
         extended: BTreeMap::new(),
     }
@@ -47,14 +47,13 @@ fn a_node_that_keeps_nothing_gives_everything() {
 fn what_is_reserved_and_the_two_thresholds_are_kept() {
     let kept = Allotment {
         reserved: [(name("cpu"), 500), (name("memory"), GIB), (name("pid"), 1000)].into(),
-        memory_available: Threshold::Amount(100 << 20),
-        nodefs_available: "10%".parse().unwrap(),
+        memory_available: 100 << 20,
+        nodefs_available: 10 * GIB,
         ..nothing_kept()
     };
     assert_eq!(amount(&kept, &machine(), "cpu"), 3500);
     assert_eq!(amount(&kept, &machine(), "memory"), 15 * GIB - (100 << 20));
-    let tenth = Threshold::Part(0.1).of(100 * GIB);
-    assert_eq!(amount(&kept, &machine(), "ephemeral-storage"), 100 * GIB - tenth);
+    assert_eq!(amount(&kept, &machine(), "ephemeral-storage"), 90 * GIB);
     assert_eq!(amount(&kept, &machine(), "pods"), 110);
     assert!(!kept.allocatable(&machine()).knows(&name("pid")), "no pod can ask for it");
 }
@@ -63,7 +62,7 @@ fn what_is_reserved_and_the_two_thresholds_are_kept() {
 fn more_kept_than_there_is_leaves_nothing_and_is_no_error() {
     let kept = Allotment {
         reserved: [(name("cpu"), i64::MAX), (name("memory"), 17 * GIB)].into(),
-        memory_available: Threshold::Amount(i64::MAX),
+        memory_available: i64::MAX,
         ..nothing_kept()
     };
     assert_eq!(amount(&kept, &machine(), "cpu"), 0);
@@ -95,14 +94,14 @@ proptest::proptest! {
     #[test]
     fn no_amount_is_below_zero_or_above_the_capacity(
         cpu in 0..i64::MAX, memory in 0..i64::MAX, pages in 0..i64::MAX,
-        kept in 0..i64::MAX, part in 0.0_f32..=1.0,
+        kept in 0..i64::MAX, threshold in i64::MIN..=i64::MAX,
     ) {
         let capacity = Capacity {
             cpu_milli: cpu, memory, huge_pages: [(2 << 20, pages)].into(), ..machine()
         };
         let allotment = Allotment {
             reserved: [(ResourceName::Cpu, kept), (ResourceName::Memory, kept)].into(),
-            memory_available: Threshold::Part(part),
+            memory_available: threshold,
             ..nothing_kept()
         };
         let whole = allotment.capacity(&capacity);

@@ -7,7 +7,7 @@ use winddown_shared::{Pod, RuntimeError};
 
 use super::{dirs, spec, volumes};
 use crate::environment::{NodeFacts, environment};
-use crate::reach;
+use crate::{pod_resources, reach};
 
 /// A field that asks for something this runtime does not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,9 @@ pub fn check_supported(pod: &Pod) -> Vec<Unsupported> {
         return found.all;
     };
     found.within("spec", |found| of_pod(spec, found));
+    for (field, why) in pod_resources::unsupported(spec.resources.as_ref()) {
+        found.refuse_if(true, &field, why);
+    }
     for (i, volume) in spec.volumes.iter().flatten().enumerate() {
         found.within(&format!("spec.volumes[{i}]"), |found| self::volume(volume, found));
     }
@@ -57,8 +60,6 @@ fn of_pod(spec: &k8s::PodSpec, found: &mut Findings) {
     found.refuse_if(ephemeral, "ephemeralContainers", "they are not run");
     let claims = list(spec.resource_claims.as_ref().map(Vec::is_empty));
     found.refuse_if(claims, "resourceClaims", "devices are not allocated");
-    let own_limits = "limits of a whole pod are not applied: set those of its containers";
-    found.refuse_if(spec.resources.is_some(), "resources", own_limits);
     let no_users = "user namespaces are not made: leave it out";
     found.refuse_if(spec.host_users == Some(false), "hostUsers", no_users);
     let secrets = list(spec.image_pull_secrets.as_ref().map(Vec::is_empty));

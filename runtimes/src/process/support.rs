@@ -5,7 +5,7 @@ use winddown_shared::{Pod, RuntimeError};
 
 use super::{launch, paths};
 use crate::environment::{NodeFacts, environment};
-use crate::reach;
+use crate::{pod_resources, reach};
 
 /// A field that asks for something this runtime does not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,9 +99,9 @@ fn pod_isolation(spec: &api::PodSpec, found: &mut Findings) {
     found.refuse_if(list, "spec.ephemeralContainers", || "they are not run".into());
     let claims = spec.resource_claims.as_ref().is_some_and(|c| !c.is_empty());
     found.refuse_if(claims, "spec.resourceClaims", || "devices are not allocated".into());
-    found.refuse_if(spec.resources.is_some(), "spec.resources", || {
-        "limits of a whole pod are not applied: set those of its containers".into()
-    });
+    for (field, why) in pod_resources::unsupported(spec.resources.as_ref()) {
+        found.refuse(field, why);
+    }
     found.refuse_if(spec.host_users == Some(false), "spec.hostUsers", || {
         "there is no user namespace: leave it out".into()
     });

@@ -48,6 +48,8 @@ struct FakePod {
     name: Arc<str>,
     namespace: Arc<str>,
     status: PodRuntimeStatus,
+    /// It was stopped and is always to run: it starts again when somebody wants it again.
+    again: bool,
 }
 
 impl Default for FakeRuntime {
@@ -184,12 +186,13 @@ impl Runtime for FakeRuntime {
             let why = "refused as scripted".to_owned();
             return Err(RuntimeError::Unsupported { field: "spec.volumes".to_owned(), why });
         }
-        if !state.pods.contains_key(pod.uid()) {
+        if state.pods.get(pod.uid()).is_none_or(|known| known.again) {
             state.starts.push(pod.uid().clone());
             let fake = FakePod {
                 name: pod.name().clone(),
                 namespace: pod.namespace().clone(),
                 status: running(pod),
+                again: false,
             };
             state.pods.insert(pod.uid().clone(), fake);
         }
@@ -200,7 +203,7 @@ impl Runtime for FakeRuntime {
     async fn stop_pod(
         &self,
         uid: &PodUid,
-        _pod: Option<&Pod>,
+        pod: Option<&Pod>,
         mut grace: Grace,
     ) -> Result<PodStopped, RuntimeError> {
         self.lock().stops.push(uid.clone());
@@ -223,11 +226,14 @@ impl Runtime for FakeRuntime {
             () = tokio::time::sleep(takes) => false,
             () = grace.over() => true,
         };
+        let policy = pod.and_then(|pod| pod.spec.as_ref()?.restart_policy.as_deref());
+        let again = pod.is_some() && policy.unwrap_or("Always") == "Always";
         let mut state = self.lock();
         let own = state.exit_codes.get(uid).copied().unwrap_or(0);
         let exit_code = if forced { 137 } else { own };
         if let Some(pod) = state.pods.get_mut(uid) {
             end_all(&mut pod.status, exit_code);
+            pod.again = again;
         }
         Ok(PodStopped {
             signalled_at: Some(begun),

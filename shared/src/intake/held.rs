@@ -190,22 +190,27 @@ impl<R: Runtime> Intake<R> {
             let Some(desired) = self.desired.get(&uid) else { continue };
             let Standing::Held { again } = desired.standing else { continue };
             let pod = desired.pod.clone();
-            let mut standing = self.ask(&pod, others);
-            match &mut standing {
-                Standing::Admitted => {
-                    // What was said of the wait must not stay.
-                    self.statuses.remove(&uid);
-                    self.start(&pod, again);
-                }
-                Standing::Held { again: kept } => *kept = again,
-                Standing::Refused(_) => {}
-            }
-            if let Some(desired) = self.desired.get_mut(&uid) {
-                desired.standing = standing;
-            }
+            self.ask_anew(&pod, again, others);
         }
         if self.held.order.is_empty() && self.held.ends.is_empty() {
             self.held.victims.clear();
+        }
+    }
+
+    /// Asks about a pod that was not let in before; `again`: it ran under the same UID before that.
+    pub(super) fn ask_anew(&mut self, pod: &Pod, again: bool, others: &mut Others) {
+        let mut standing = self.ask(pod, others);
+        match &mut standing {
+            Standing::Admitted => {
+                // What was said of the wait must not stay.
+                self.statuses.remove(pod.uid());
+                self.start(pod, again);
+            }
+            Standing::Held { again: kept } => *kept = again,
+            Standing::Refused(_) => {}
+        }
+        if let Some(desired) = self.desired.get_mut(pod.uid()) {
+            desired.standing = standing;
         }
     }
 
@@ -279,29 +284,44 @@ impl<R: Runtime> Intake<R> {
     }
 
     fn note_victims(&mut self, pod: &Pod, plan: &RoomPlan) {
-        for victim in plan.victims.iter().map(|victim| victim.pod.label().clone()) {
+        for victim in plan.victims.iter().map(|victim| &victim.pod) {
+            if victim.is_static() {
+                self.away.note(victim, true);
+            }
+            let victim = victim.label().clone();
             let (by, signal) = (pod.label().clone(), plan.signal.clone());
             self.held.victims.insert(victim.uid.clone(), Chosen { pod: victim, by, signal });
         }
     }
 
-    fn admitted(&self, pod: &Pod, others: &mut Others) -> Standing {
+    fn admitted(&mut self, pod: &Pod, others: &mut Others) -> Standing {
+        self.away.forget(pod.uid());
         self.recorder.record(&Event::PodAdmitted { pod: pod.label().clone() });
         others.add(pod);
         Standing::Admitted
     }
 
-    fn refuse(&self, pod: &Pod, rejection: Rejection) -> Standing {
-        self.recorder.record(&Event::PodRejected {
-            pod: pod.label().clone(),
-            reason: rejection.reason.clone(),
-            message: rejection.message.clone(),
+    fn refuse(&mut self, pod: &Pod, rejection: Rejection) -> Standing {
+        // Told once, however often it is asked about again.
+        let told = self.desired.get(pod.uid()).is_some_and(|desired| {
+            matches!(&desired.standing, Standing::Refused(told) if told.reason == rejection.reason)
         });
+        if !told {
+            self.recorder.record(&Event::PodRejected {
+                pod: pod.label().clone(),
+                reason: rejection.reason.clone(),
+                message: rejection.message.clone(),
+            });
+        }
+        if pod.is_static() {
+            self.away.note(pod, rejection.passing);
+        }
         self.statuses.reject(pod.clone(), &rejection);
         Standing::Refused(rejection)
     }
 
     fn hold(&mut self, pod: &Pod, message: Arc<str>, others: &mut Others) -> Standing {
+        self.away.forget(pod.uid());
         others.promise(pod);
         self.held.watch(&self.workers);
         self.held.insert(pod, |uid| Some(self.desired.get(uid)?.pod.priority_or_zero()));

@@ -46,6 +46,7 @@ impl<R: Runtime> Intake<R> {
                 told.iter().for_each(|event| self.recorder.record(event));
                 return Reason::Room;
             }
+            () = self.away.may_return(&self.workers) => return Reason::Room,
             () = self.workers.settled() => {}
             () = self.workers.syncer().unknown_changes() => self.list_at = Instant::now(),
             () = tokio::time::sleep_until(self.list_at) => return Reason::Pass,

@@ -200,6 +200,13 @@ impl Pod {
         self.0.accounted.get_or_init(|| Requests::rounded_up(&totals::accounted(self)))
     }
 
+    /// What the pod's containers ask for at any time, without its own requests as a whole and without
+    /// its overhead. Computed at every call.
+    #[must_use]
+    pub fn container_requests(&self) -> Requests {
+        Requests::rounded_up(&totals::of_containers(self))
+    }
+
     /// What the pod is limited to; 0 where it is not. Computed at every call.
     ///
     /// Summed like requests. A container without a limit adds nothing, a limit of the whole pod

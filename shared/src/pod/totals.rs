@@ -28,14 +28,20 @@ pub(super) fn fit(pod: &Pod) -> Amounts<'_> {
     total
 }
 
+/// What its containers ask for, whatever the pod asks for as a whole.
+pub(super) fn of_containers(pod: &Pod) -> Amounts<'_> {
+    let Some(spec) = &pod.spec else { return Amounts::default() };
+    over_containers(spec, |container| {
+        Amounts::of(container.resources.as_ref().and_then(|found| found.requests.as_ref()))
+    })
+}
+
 /// What a pod is charged for when pods are ranked.
 pub(super) fn accounted(pod: &Pod) -> Amounts<'_> {
     let Some(spec) = &pod.spec else { return Amounts::default() };
     let mut total = match spec.resources.as_ref().filter(|found| are_set(found)) {
         Some(whole) => Amounts::of(whole.requests.as_ref()),
-        None => over_containers(spec, |container| {
-            Amounts::of(container.resources.as_ref().and_then(|found| found.requests.as_ref()))
-        }),
+        None => of_containers(pod),
     };
     add_where_present(&mut total, &Amounts::of(spec.overhead.as_ref()));
     total

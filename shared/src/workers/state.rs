@@ -105,6 +105,12 @@ impl State {
         self.wake(&uid)
     }
 
+    /// Whether a UID that is wanted anew has nothing left to do: only forgetting it is missing.
+    pub(super) fn waits_to_be_known_anew(&self, uid: &PodUid) -> bool {
+        let record = self.records.get(uid);
+        record.is_some_and(|r| r.restart_requested && r.lifecycle == Lifecycle::Finished)
+    }
+
     /// Something about the pod changed in the runtime: look again. Unknown and finished pods are
     /// ignored.
     pub(super) fn look_again(&mut self, uid: &PodUid) -> Option<Wake> {

@@ -30,6 +30,7 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generat
             done = carry_out(&inner.syncer, step) => done,
             () = inner.root.cancelled() => return,
         };
+        let stopped = matches!(done.outcome, Outcome::Stopped(_) | Outcome::RuntimePodStopped(_));
         let followup = {
             let mut state = inner.lock();
             state.advance(&uid, generation, done.outcome, &inner.times, Instant::now())
@@ -40,6 +41,9 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generat
         inner.spawn(followup.wake);
         if followup.settled {
             inner.settled.notify_one();
+        }
+        if stopped {
+            inner.left.notify_one();
         }
         if let Some((operation, took)) = followup.answered {
             inner.observer.step_ended(operation, took);

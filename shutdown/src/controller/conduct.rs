@@ -137,8 +137,11 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             let carried = conduct.carried.take();
             let (plan, first_group) = self.plan(conduct, carried.as_ref());
             let groups = carried.map(|carried| carried.groups);
-            if groups.is_none() {
-                let (pods, budget) = (plan.pod_count(), plan.deadline);
+            let (pods, budget) = (plan.pod_count(), plan.deadline);
+            if groups.is_some() {
+                let after = conduct.started.elapsed();
+                self.parts.recorder.record(&Event::ShutdownResumed { after, pods });
+            } else {
                 self.parts.recorder.record(&Event::ShutdownStarted { pods, budget });
                 let drain = plan.endpoint_drain;
                 conduct.journal.header.endpoint_drain = Some(drain).filter(|d| !d.is_zero());

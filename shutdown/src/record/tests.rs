@@ -141,6 +141,19 @@ fn a_place_that_cannot_be_written_says_why() {
 }
 
 #[test]
+fn a_record_in_memory_is_read_like_any_other_and_counts_when_it_is_newer() {
+    let directory = tempfile::tempdir().unwrap();
+    let [disk, memory] = ["disk", "memory"].map(|name| directory.path().join(name));
+    let (disk, memory) = (RecordFile::in_directory(disk), RecordFile::in_memory(memory));
+    assert!(memory.is_volatile() && !disk.is_volatile());
+    disk.write(&record("boot", 1, 3)).unwrap();
+    memory.write(&record("boot", 1, 4)).unwrap();
+    memory.write(&record("boot", 1, 5)).unwrap();
+    let places: Vec<Arc<dyn RecordPlace>> = vec![Arc::new(disk), Arc::new(memory)];
+    assert_eq!(RunRecord::of_boot(&places, "boot"), Some(record("boot", 1, 5)));
+}
+
+#[test]
 fn impossible_times_are_not_counted_with() {
     let directory = tempfile::tempdir().unwrap();
     let file = RecordFile::in_directory(directory.path());

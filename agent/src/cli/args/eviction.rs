@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use winddown_eviction::Signal;
 
 use super::TextFormat;
 
 /// Shows in which order pods would end when the node runs short of something.
+///
+/// Without a file the running agent says it of its own node, for what is nearest to its threshold.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanEvictionArgs {
@@ -14,6 +17,9 @@ pub struct PlanEvictionArgs {
     /// `stats` (`-` reads standard input)
     #[arg(short, long, value_name = "FILE|-")]
     pub file: Option<PathBuf>,
+    /// Ask the agent for this signal, for example memory.available
+    #[arg(long, value_name = "SIGNAL", conflicts_with = "file")]
+    pub signal: Option<Signal>,
     /// Say of every pod what it uses, what it asked for, and why it would end or stay
     #[arg(long)]
     pub explain: bool,
@@ -31,6 +37,8 @@ pub struct PlanEvictionArgs {
 
 const EXAMPLES: &str = "\
 Examples:
+  winddown plan eviction
+  winddown plan eviction --signal nodefs.available --explain
   winddown plan eviction -f case.json --explain
   winddown plan eviction -f cases.jsonl -o json
 

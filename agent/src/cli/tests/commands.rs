@@ -317,6 +317,13 @@ impl AgentApi for Agent {
         Ok(plan)
     }
 
+    async fn eviction_plan(
+        &self,
+        signal: Option<winddown_eviction::Signal>,
+    ) -> Result<crate::api::EvictionPlan, ApiError> {
+        Ok(super::eviction::asked(signal))
+    }
+
     async fn kill(&self, namespace: &str, name: &str, _: KillBody) -> Result<KillAnswer, ApiError> {
         let still_running = name == "stubborn";
         Ok(KillAnswer {

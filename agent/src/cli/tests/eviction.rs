@@ -2,8 +2,81 @@
 
 use std::io::Write;
 
+use winddown_eviction::Signal;
+
+use super::commands::with_agent;
 use super::world::run;
+use crate::api::{EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus};
 use crate::cli::Exit;
+
+/// What an agent says that is short of memory.
+pub(super) fn asked(signal: Option<Signal>) -> EvictionPlan {
+    let pod = |name: &str, usage, verdict: &str| RankedPodStatus {
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        usage,
+        verdict: verdict.to_owned(),
+        ..RankedPodStatus::default()
+    };
+    let signal = signal.unwrap_or(Signal::MemoryAvailable);
+    let threshold = ThresholdStatus {
+        signal: signal.to_string(),
+        hard: true,
+        threshold: Some("100Mi".to_owned()),
+        available: Some("90Mi".to_owned()),
+        met_seconds: Some(2.0),
+        ..ThresholdStatus::default()
+    };
+    EvictionPlan {
+        api_version: crate::api::API_VERSION.to_owned(),
+        kind: "EvictionPlan".to_owned(),
+        pressure: PressureStatus {
+            conditions: vec!["MemoryPressure".to_owned()],
+            thresholds: vec![threshold],
+            ..PressureStatus::default()
+        },
+        signal: Some(signal.to_string()),
+        pods: vec![
+            pod("hog", Some(4096), "chosen"),
+            pod("web", Some(1), "notNeeded"),
+            pod("dns", Some(9), "critical"),
+        ],
+        history: vec![EvictionRecord {
+            id: 1,
+            at: "2026-11-20T12:00:00Z".parse().unwrap(),
+            signal: signal.to_string(),
+            threshold: Some("100Mi".to_owned()),
+            available: Some("90Mi".to_owned()),
+            hard: true,
+            short_for_ms: Some(0),
+            victim: Some("default/hog".to_owned()),
+            outcome: "asked to end".to_owned(),
+            ranking: Vec::new(),
+            times: 1,
+        }],
+    }
+}
+
+#[test]
+fn the_running_agent_says_how_near_it_is_and_who_would_end() {
+    with_agent(|socket| {
+        let ran = run(&format!("winddown {socket} plan eviction"));
+        assert_eq!(ran.exit, Exit::Success, "{}", ran.err);
+        assert!(ran.out.starts_with("MemoryPressure; memory.available 90Mi of 100Mi\n"));
+        assert!(ran.out.contains("WOULD END FOR memory.available"), "{}", ran.out);
+        assert!(ran.out.contains("default/hog"), "{}", ran.out);
+        assert!(!ran.out.contains("default/dns"), "it stays:\n{}", ran.out);
+        assert!(ran.out.ends_with("90Mi of 100Mi, default/hog: asked to end\n"), "{}", ran.out);
+        let ran = run(&format!("winddown {socket} plan eviction --explain"));
+        assert!(ran.out.contains("stays: the node cannot do without it"), "{}", ran.out);
+        let ran = run(&format!("winddown {socket} plan eviction --signal pid.available -o json"));
+        let told: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(
+            (&told["signal"], &told["kind"]),
+            (&"pid.available".into(), &"EvictionPlan".into())
+        );
+    });
+}
 
 fn plan(text: &str, options: &str) -> super::world::Ran {
     let mut file = tempfile::NamedTempFile::new().unwrap();

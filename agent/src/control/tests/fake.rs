@@ -4,12 +4,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, mpsc, watch};
+use winddown_eviction::{Explanation, Signal};
 use winddown_preemption::Strategy;
 
 use crate::api::{
-    Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody,
-    NodeStatus, NoticeBody, PodStatus, PreemptionCase, PreemptionPlan, ReportEntry, ReportList,
-    ShutdownPlan, Status, WithdrawAnswer,
+    Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer,
+    KillBody, NodeStatus, NoticeBody, PodStatus, PreemptionCase, PreemptionPlan, ReportEntry,
+    ReportList, ShutdownPlan, Status, WithdrawAnswer,
 };
 use crate::control::{AgentApi, ApiError};
 
@@ -98,6 +99,16 @@ impl AgentApi for FakeAgent {
             }
             _ => Ok(plan),
         }
+    }
+
+    async fn eviction_plan(&self, signal: Option<Signal>) -> Result<EvictionPlan, ApiError> {
+        Ok(EvictionPlan::of(Explanation {
+            thresholds: Vec::new(),
+            conditions: vec!["MemoryPressure"],
+            shadow: false,
+            signal: signal.map(Signal::as_str),
+            pods: Vec::new(),
+        }))
     }
 
     async fn kill(

@@ -24,6 +24,7 @@ fn with(container: &Value) -> Value {
 fn an_ordinary_pod_is_supported() {
     let spec = json!({
         "hostNetwork": true, "dnsPolicy": "Default", "restartPolicy": "OnFailure",
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
         "volumes": [
             {"name": "scratch", "emptyDir": {}},
             {"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
@@ -61,6 +62,10 @@ fn what_a_pod_asks_in_vain_is_named() {
         ),
         (json!({"containers": main, "imagePullSecrets": [{"name": "s"}]}), "spec.imagePullSecrets"),
         (json!({"containers": main, "hostUsers": false}), "spec.hostUsers"),
+        (
+            json!({"containers": main, "resources": {"limits": {"memory": "1Gi"}}}),
+            "spec.resources.limits.memory",
+        ),
         (json!({"containers": main, "os": {"name": "windows"}}), "spec.os.name"),
         (
             json!({"containers": main, "securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "../x"}}}),

@@ -36,7 +36,7 @@ fn each_field_that_cannot_be_honoured_is_named() {
         (json!({"volumes": [{"name": "a", "emptyDir": {}}]}), "spec.volumes[0]".to_owned()),
         (json!({"ephemeralContainers": [{"name": "e"}]}), "spec.ephemeralContainers".to_owned()),
         (json!({"resourceClaims": [{"name": "c"}]}), "spec.resourceClaims".to_owned()),
-        (json!({"resources": {"limits": {"cpu": "1"}}}), "spec.resources".to_owned()),
+        (json!({"resources": {"limits": {"cpu": "1"}}}), "spec.resources.limits.cpu".to_owned()),
         (json!({"hostUsers": false}), "spec.hostUsers".to_owned()),
         (json!({"runtimeClassName": "kata"}), "spec.runtimeClassName".to_owned()),
         (json!({"os": {"name": "windows"}}), "spec.os.name".to_owned()),
@@ -144,6 +144,7 @@ fn each_field_that_cannot_be_honoured_is_named() {
 fn what_can_be_honoured_is_not_refused() {
     let change = json!({
         "dnsPolicy": "ClusterFirst", "restartPolicy": "OnFailure", "priority": 5,
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
         "tolerations": [{"operator": "Exists"}], "nodeName": "n", "shareProcessNamespace": true,
         "securityContext": {"runAsUser": 1000, "runAsNonRoot": true, "supplementalGroups": [5]},
         "initContainers": [{"name": "side", "args": ["sleep"], "restartPolicy": "Always"}],

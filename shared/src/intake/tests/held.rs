@@ -1,5 +1,6 @@
 //! Critical pods that wait for room.
 
+mod away;
 mod random;
 
 use std::sync::Mutex;
@@ -67,14 +68,17 @@ fn preempting() -> KillRequest {
     }
 }
 
-fn crowded() -> Crowded {
-    let view = NodeView {
+fn ten_cpus() -> NodeView {
+    NodeView {
         os: "linux".into(),
         allocatable: [("cpu", "10"), ("pods", "100")].into_iter().collect(),
         ..NodeView::default()
-    };
+    }
+}
+
+fn crowded() -> Crowded {
     let asked = Asked::default();
-    let fit = NodeFit::new(Arc::new(view)).with_preemption(ByName(asked.clone()));
+    let fit = NodeFit::new(Arc::new(ten_cpus())).with_preemption(ByName(asked.clone()));
     let (lock, events) = (VictimLock::new(), FakeRecorder::default());
     let node =
         node_with(FakeRuntime::default(), events.clone(), |admission| admission.then(fit), &lock);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use winddown_shared::Event;
+
 use super::agents::Site;
 use super::killed::{site, site_with_memory};
 use super::two_fields;
@@ -13,7 +15,10 @@ const NEVER: Duration = Duration::from_secs(100_000);
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_was_killed_is_reported_so_by_the_agent_after_the_one_that_saw_it() {
-    for mut site in [site(), site_with_memory()] {
+    for (mut site, lingers) in [(site(), false), (site_with_memory(), false), (site(), true)] {
+        if lingers {
+            site.world.lingers("stubborn");
+        }
         let first = site.agent();
         site.prepare();
         // Asked at 2 s with 5 s.
@@ -71,4 +76,6 @@ async fn the_rest_of_a_grace_is_the_nearest_whole_seconds() {
     site.reach(&second, ProgressPhase::Released).await;
     let (at, kill_at) = site.world.lives()[0].signals[1];
     assert_eq!(kill_at - at, secs(4), "3.52 s are left");
+    let resumed = Event::ShutdownResumed { after: Duration::from_millis(481), pods: 1 };
+    assert_eq!(site.recorder.events().iter().filter(|event| **event == resumed).count(), 1);
 }

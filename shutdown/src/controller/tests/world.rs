@@ -1,6 +1,6 @@
 //! Pods and disks that outlive the agents that look after them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -97,6 +97,8 @@ struct State {
     kills: usize,
     lame_duck: Vec<(Instant, bool)>,
     holds: HashMap<PodUid, (Duration, Vec<String>)>,
+    /// Pods that are listed although they have ended.
+    lingering: HashSet<PodUid>,
     /// Who looks after the mounts does not look at the clock.
     mounts_hang: bool,
 }
@@ -148,6 +150,11 @@ impl World {
     pub(super) fn holds(&self, name: &str, time: Duration) {
         let left = vec![format!("/mnt/{name}")];
         self.lock().holds.insert(PodUid::new(name), (time, left));
+    }
+
+    /// The pod holds its place on the node after its end, as one does that is not cleaned up.
+    pub(super) fn lingers(&self, name: &str) {
+        self.lock().lingering.insert(PodUid::new(name));
     }
 
     pub(super) fn mounts_hang(&self) {
@@ -236,6 +243,9 @@ impl PodKiller for World {
             return Ok(Arc::default());
         };
         self.0.fuse.pass(Fault::Kill { nth, sent: true }).await;
+        if life.gone.is_some() {
+            return Ok(Arc::default());
+        }
         let begun = Instant::now();
         while let Some(end) = self.end_of(pod.uid()) {
             if self.settled(pod.uid()).is_some() {
@@ -261,7 +271,9 @@ impl PodKiller for World {
     }
 
     fn active_pods(&self) -> Vec<Pod> {
-        self.lives().iter().filter(|l| l.gone.is_none()).map(|l| l.pod.clone()).collect()
+        let lingering = self.lock().lingering.clone();
+        let active = |life: &&Life| life.gone.is_none() || lingering.contains(life.pod.uid());
+        self.lives().iter().filter(active).map(|life| life.pod.clone()).collect()
     }
 
     async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {

@@ -25,8 +25,13 @@ impl Default for Setup {
 impl Setup {
     /// The text of the configuration file.
     pub(super) fn config(&self, runtime: &str) -> String {
+        // The disk is the host's, and may be as full as it likes.
+        let eviction = match self.more.contains("evictionHard") {
+            true => "",
+            false => "evictionHard: {memory.available: 100Mi}\n",
+        };
         let mut text = format!(
-            "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nruntime: {runtime}\n{}\
+            "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nruntime: {runtime}\n{}{eviction}\
              shutdownGracePeriodByPodPriority:\n",
             self.more
         );

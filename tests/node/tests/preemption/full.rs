@@ -18,7 +18,7 @@ async fn a_critical_pod_takes_the_node_from_pods_that_ask_for_some_of_it() -> Te
     let Some(scenario) = Scenario::installed_with(test, three_classes()).await? else {
         return Ok(());
     };
-    ends_those_that_ask(&scenario).await
+    ends_those_that_ask(&scenario, false).await
 }
 
 #[tokio::test]
@@ -27,7 +27,17 @@ async fn a_critical_pod_takes_the_node_from_pods_in_containers() -> TestResult {
     let Some(scenario) = Scenario::with_containerd(test, three_classes()).await? else {
         return Ok(());
     };
-    ends_those_that_ask(&scenario).await
+    ends_those_that_ask(&scenario, false).await
+}
+
+#[tokio::test]
+async fn a_critical_pod_that_asks_as_a_whole_takes_the_node_from_pods_that_do_so_too() -> TestResult
+{
+    let test = "a_critical_pod_that_asks_as_a_whole_takes_the_node_from_pods_that_do_so_too";
+    let Some(scenario) = Scenario::installed_with(test, three_classes()).await? else {
+        return Ok(());
+    };
+    ends_those_that_ask(&scenario, true).await
 }
 
 #[tokio::test]
@@ -95,11 +105,11 @@ async fn wait_rejected(scenario: &Scenario, name: &str) -> TestResult {
     Ok(())
 }
 
-/// Three pods run; a critical one comes that asks for all there is. Those that ask for something end,
+/// Three pods run; a critical one comes that asks for all there is (`whole`: as a whole pod). Those that ask for something end,
 /// the one that does not goes on, and the critical one starts after the last of them has gone.
-async fn ends_those_that_ask(scenario: &Scenario) -> TestResult {
+async fn ends_those_that_ask(scenario: &Scenario, whole: bool) -> TestResult {
     let [_, burstable, guaranteed] = &scenario.pods[..] else { return Err("three pods".into()) };
-    put(scenario, burstable, Some(&Asks::little(false)))?;
+    put(scenario, burstable, Some(&Asks { whole, ..Asks::little(false) }))?;
     put(scenario, guaranteed, Some(&Asks::little(true)))?;
     configure(scenario, "metricsAddress: 127.0.0.1:9477\n")?;
     scenario.start().await?;
@@ -108,7 +118,7 @@ async fn ends_those_that_ask(scenario: &Scenario) -> TestResult {
 
     let dns = pod_like(scenario, "dns", CRITICAL);
     let begun: u64 = scenario.node.run(&["date", "+%s%N"]).await?.trim().parse()?;
-    put(scenario, &dns, Some(&Asks::everything()?))?;
+    put(scenario, &dns, Some(&Asks { whole, ..Asks::everything()? }))?;
     wait_running(scenario, &dns).await?;
 
     let logs = scenario.logs();

@@ -17,12 +17,14 @@ pub(crate) struct Asks {
     pub(crate) memory: String,
     /// The limits are the same: the pod is of the class `Guaranteed`.
     pub(crate) limited: bool,
+    /// The pod asks as a whole, and its container for nothing.
+    pub(crate) whole: bool,
 }
 
 impl Asks {
     /// What the pods of the kubelet's own scenario ask for.
     pub(crate) fn little(limited: bool) -> Self {
-        Self { cpu: "100m".to_owned(), memory: "100Mi".to_owned(), limited }
+        Self { cpu: "100m".to_owned(), memory: "100Mi".to_owned(), limited, whole: false }
     }
 
     /// All that pods may have of this machine.
@@ -32,7 +34,7 @@ impl Asks {
         let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
         let total: u64 = total.ok_or("no MemTotal")?.trim().trim_end_matches(" kB").parse()?;
         let memory = format!("{}Ki", total - KEPT_KIB);
-        Ok(Self { cpu: processors.to_string(), memory, limited: false })
+        Ok(Self { cpu: processors.to_string(), memory, limited: false, whole: false })
     }
 
     fn resources(&self) -> Value {
@@ -55,7 +57,11 @@ pub(crate) fn put(scenario: &Scenario, pod: &TestPod, asks: Option<&Asks>) -> Te
 pub(crate) fn manifest(pod: &TestPod, asks: Option<&Asks>) -> TestResult<String> {
     let mut manifest: Value = serde_json::from_str(&pod.manifest())?;
     if let Some(asks) = asks {
-        manifest["spec"]["containers"][0]["resources"] = asks.resources();
+        let place = match asks.whole {
+            true => &mut manifest["spec"],
+            false => &mut manifest["spec"]["containers"][0],
+        };
+        place["resources"] = asks.resources();
     }
     Ok(manifest.to_string())
 }

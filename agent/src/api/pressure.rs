@@ -1,0 +1,236 @@
+//! What is left of what, who would end when it runs short, and who did.
+
+use serde::{Deserialize, Serialize};
+use winddown_eviction::{AwayPod, Explanation, Outcome, RankedPod, Record, ThresholdView};
+use winddown_shared::WallTime;
+
+use super::API_VERSION;
+
+/// How near the node is to its eviction thresholds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PressureStatus {
+    /// The conditions that hold: `MemoryPressure`, `DiskPressure`, `PIDPressure`.
+    #[serde(default)]
+    pub conditions: Vec<String>,
+    /// Eviction only watches: nobody is ended and no condition is reported.
+    #[serde(default)]
+    pub shadow: bool,
+    /// All thresholds, as the last look at the node has them.
+    #[serde(default)]
+    pub thresholds: Vec<ThresholdStatus>,
+    /// Static pods that were evicted and come back when the pressure is over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<AwayStatus>,
+}
+
+/// One threshold, and how far it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThresholdStatus {
+    /// `memory.available`, …
+    pub signal: String,
+    /// Whether pods get one second only.
+    pub hard: bool,
+    /// The least there should be; absent while that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<String>,
+    /// What there is; absent while it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available: Option<String>,
+    /// What there is in all: bytes, inodes or tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<i64>,
+    /// For how long it has been met, in seconds; absent when it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub met_seconds: Option<f64>,
+    /// How long it has to be met before a pod ends for it, in seconds.
+    #[serde(default)]
+    pub grace_seconds: f64,
+}
+
+/// A static pod that was evicted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AwayStatus {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// In how many seconds it comes back at the earliest.
+    pub back_in_seconds: f64,
+}
+
+/// Who would end if something ran short now, and what was decided before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EvictionPlan {
+    /// Always [`API_VERSION`].
+    pub api_version: String,
+    /// Always `EvictionPlan`.
+    pub kind: String,
+    /// How the node stands.
+    #[serde(flatten)]
+    pub pressure: PressureStatus,
+    /// By what the pods are ranked: what was asked for, or what is nearest to its threshold; absent
+    /// when nothing is watched, or nothing was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// The pods in the order in which they would end.
+    #[serde(default)]
+    pub pods: Vec<RankedPodStatus>,
+    /// The last decisions, the newest last; at most 64.
+    #[serde(default)]
+    pub history: Vec<EvictionRecord>,
+}
+
+/// One pod of a ranking.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RankedPodStatus {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    #[serde(default)]
+    pub uid: String,
+    /// `spec.priority`, 0 when unset.
+    #[serde(default)]
+    pub priority: i32,
+    /// What it uses: bytes, inodes or processes; absent when it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<i64>,
+    /// What it asked for.
+    #[serde(default)]
+    pub request: i64,
+    /// What would be made of it: `chosen`, `notNeeded`, `critical`, `notMeasured`, `ending`, `stuck`.
+    pub verdict: String,
+}
+
+/// One decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EvictionRecord {
+    /// Counts up from 1.
+    pub id: u64,
+    /// When it was made.
+    pub at: WallTime,
+    /// For what.
+    pub signal: String,
+    /// The least there should be; absent for a limit of the pod's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<String>,
+    /// What there was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available: Option<String>,
+    /// Whether the pod got one second only.
+    #[serde(default)]
+    pub hard: bool,
+    /// How long it had been short, in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_for_ms: Option<u64>,
+    /// `namespace/name` of the pod that was ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub victim: Option<String>,
+    /// What came of it, for people.
+    #[serde(default)]
+    pub outcome: String,
+    /// The first ten pods in the order in which they would have ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranking: Vec<RankedPodStatus>,
+    /// How often the same was decided again, this time included.
+    #[serde(default)]
+    pub times: u64,
+}
+
+impl EvictionPlan {
+    /// What an explanation says.
+    pub fn of(told: Explanation) -> Self {
+        Self {
+            api_version: API_VERSION.to_owned(),
+            kind: "EvictionPlan".to_owned(),
+            pressure: PressureStatus {
+                conditions: told.conditions.into_iter().map(str::to_owned).collect(),
+                shadow: told.shadow,
+                thresholds: told.thresholds.into_iter().map(Into::into).collect(),
+                away: Vec::new(),
+            },
+            signal: told.signal.map(str::to_owned),
+            pods: told.pods.into_iter().map(Into::into).collect(),
+            history: Vec::new(),
+        }
+    }
+}
+
+impl From<ThresholdView> for ThresholdStatus {
+    fn from(view: ThresholdView) -> Self {
+        Self {
+            signal: view.signal.to_owned(),
+            hard: view.hard,
+            threshold: view.threshold,
+            available: view.available,
+            capacity: view.capacity,
+            met_seconds: view.met_seconds,
+            grace_seconds: view.grace_seconds,
+        }
+    }
+}
+
+impl From<AwayPod> for AwayStatus {
+    fn from(away: AwayPod) -> Self {
+        Self {
+            namespace: away.pod.namespace.to_string(),
+            name: away.pod.name.to_string(),
+            uid: away.pod.uid,
+            back_in_seconds: away.back_in_seconds,
+        }
+    }
+}
+
+impl From<RankedPod> for RankedPodStatus {
+    fn from(ranked: RankedPod) -> Self {
+        let verdict = serde_json::to_value(ranked.verdict).unwrap_or_default();
+        Self {
+            namespace: ranked.pod.namespace.to_string(),
+            name: ranked.pod.name.to_string(),
+            uid: ranked.pod.uid,
+            priority: ranked.priority,
+            usage: ranked.usage,
+            request: ranked.request,
+            verdict: verdict.as_str().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+impl From<Record> for EvictionRecord {
+    fn from(record: Record) -> Self {
+        Self {
+            id: record.id,
+            at: record.at,
+            signal: record.signal.to_string(),
+            threshold: record.threshold,
+            available: record.available,
+            hard: record.hard,
+            short_for_ms: record.short_for_ms,
+            victim: record.victim.map(|pod| format!("{}/{}", pod.namespace, pod.name)),
+            outcome: outcome(&record.outcome),
+            ranking: record.ranking.into_iter().map(Into::into).collect(),
+            times: record.times,
+        }
+    }
+}
+
+fn outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Reclaiming => "giving back what no pod misses".to_owned(),
+        Outcome::Reclaimed(back) => format!("gave back {} items, {} bytes", back.items, back.bytes),
+        Outcome::Evicting => "asked to end".to_owned(),
+        Outcome::Evicted { took_ms } => format!("ended in {took_ms} ms"),
+        Outcome::Failed { error } => format!("not ended: {error}"),
+        Outcome::Nobody => "there is nobody to end".to_owned(),
+        Outcome::Shadow => "would have been ended".to_owned(),
+    }
+}

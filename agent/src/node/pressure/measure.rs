@@ -1,0 +1,162 @@
+//! Measures the node and its pods.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use winddown_eviction::{MeasureError, Signals, Wanted};
+use winddown_machine::{NodeUsage, Reading, UsagePlaces};
+use winddown_shared::{NodeStats, Pod, PodStats, PodUid, RuntimeError, error_chain};
+
+use super::RuntimeFigures;
+use super::runtime::Figures;
+use super::stalls::StallPlaces;
+
+/// What pods have on disks is not walked through again before this.
+const DISK_AGE: Duration = Duration::from_secs(10);
+
+/// A runtime that does not say where its images are is asked again after this long, then twice as
+/// long, …
+const ASK_FIRST: Duration = Duration::from_secs(1);
+
+/// … up to this.
+const ASK_MOST: Duration = Duration::from_secs(30);
+
+/// Where the node is measured, once the runtime has said what it knows of it.
+pub(super) struct Places {
+    base: UsagePlaces,
+    runtime: Arc<dyn RuntimeFigures>,
+    known: Arc<OnceLock<UsagePlaces>>,
+}
+
+/// The node and its pods.
+pub(in crate::node) struct Measured {
+    node: Mutex<NodeReader>,
+    runtime: Arc<dyn RuntimeFigures>,
+    /// Held by the one walk through the pods' files.
+    walks: Arc<Mutex<()>>,
+}
+
+struct NodeReader {
+    usage: NodeUsage,
+    /// Whether the runtime's places are among those that are measured.
+    is_whole: bool,
+    known: Arc<OnceLock<UsagePlaces>>,
+    /// What was already said to be unreadable.
+    told: HashSet<String>,
+}
+
+// === impl Places ===
+
+impl Places {
+    pub(super) fn new(base: UsagePlaces, runtime: Arc<dyn RuntimeFigures>) -> Self {
+        Self { base, runtime, known: Arc::default() }
+    }
+
+    pub(super) fn roots(&self) -> StallPlaces {
+        let UsagePlaces { proc, cgroup, node_cgroup, .. } = &self.base;
+        StallPlaces { proc: proc.clone(), cgroup: cgroup.clone(), node: node_cgroup.clone() }
+    }
+
+    /// Asks the runtime until it has said where it keeps things.
+    pub(super) async fn find(self) {
+        let mut wait = ASK_FIRST;
+        let images = loop {
+            match self.runtime.places().await {
+                Ok(places) => break places,
+                Err(error) => {
+                    let why = error_chain(&error);
+                    tracing::debug!(why, "where images are is not known; asking again");
+                }
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(ASK_MOST);
+        };
+        let places = UsagePlaces {
+            pods_cgroup: self.runtime.cgroup().await,
+            imagefs: images.images,
+            containerfs: images.containers,
+            ..self.base
+        };
+        let _ = self.known.set(places);
+    }
+}
+
+// === impl Measured ===
+
+impl Measured {
+    pub(super) fn new(places: &Places, runtime: Arc<dyn RuntimeFigures>) -> Self {
+        let reader = NodeReader {
+            usage: NodeUsage::new(&places.base),
+            is_whole: false,
+            known: Arc::clone(&places.known),
+            told: HashSet::new(),
+        };
+        Self { node: Mutex::new(reader), runtime, walks: Arc::default() }
+    }
+
+    /// Has the pods' files walked through, beside whoever asked, one walk at a time.
+    fn walk(&self) {
+        let Ok(turn) = Arc::clone(&self.walks).try_lock_owned() else { return };
+        let runtime = Arc::clone(&self.runtime);
+        tokio::spawn(async move {
+            told(runtime.figures(Some(DISK_AGE)).await);
+            drop(turn);
+        });
+    }
+}
+
+impl Signals for Measured {
+    async fn node(&self) -> Result<NodeStats, MeasureError> {
+        self.node.lock().await.read().await
+    }
+
+    async fn pods(&self, pods: &[Pod], wanted: Wanted) -> Vec<Option<PodStats>> {
+        if wanted == Wanted::Disk {
+            self.walk();
+        }
+        let Some(figures) = told(self.runtime.figures(None).await) else { return Vec::new() };
+        let mut figures: HashMap<PodUid, PodStats> = figures.into_iter().collect();
+        pods.iter().map(|pod| figures.remove(pod.uid())).collect()
+    }
+}
+
+fn told(figures: Result<Figures, RuntimeError>) -> Option<Figures> {
+    figures
+        .inspect_err(|error| {
+            tracing::warn!(why = error_chain(error), "the runtime does not say what pods use");
+        })
+        .ok()
+}
+
+// === impl NodeReader ===
+
+impl NodeReader {
+    async fn read(&mut self) -> Result<NodeStats, MeasureError> {
+        if !self.is_whole
+            && let Some(places) = self.known.get()
+        {
+            self.usage = NodeUsage::new(places);
+            self.is_whole = true;
+        }
+        let Reading { mut stats, problems } = self.usage.read().await;
+        let is_blind = stats.memory.is_none() && stats.pids.is_none() && stats.nodefs.is_none();
+        for error in &problems {
+            let why = error_chain(error);
+            if self.told.insert(why.clone()) {
+                tracing::warn!(why, "eviction does not see all of the node");
+            }
+        }
+        // What is on one file system is not known before the runtime has said where its images are.
+        stats.layout = stats.layout.filter(|_| self.is_whole);
+        if !is_blind {
+            return Ok(stats);
+        }
+        let first = problems.into_iter().next();
+        Err(MeasureError {
+            what: "nothing of the node can be measured".to_owned(),
+            source: first.map(|error| Arc::new(error) as _),
+        })
+    }
+}

@@ -1,0 +1,57 @@
+//! What eviction needs of a runtime, whichever it is.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use winddown_eviction::Reclaimable;
+use winddown_shared::{
+    Freed, Garbage, ImagePlaces, PodStats, PodStatsSource, PodUid, RuntimeError,
+};
+
+/// Images that were pulled within this time are kept: the pod that they are for may not have
+/// started yet.
+const NEW_IMAGE: Duration = Duration::from_secs(2 * 60);
+
+/// Figures of the pods.
+pub(super) type Figures = Vec<(PodUid, PodStats)>;
+
+/// A runtime that tells what pods use and gives back what none of them misses.
+pub trait RuntimeFigures: Send + Sync + 'static {
+    /// See [`PodStatsSource::pod_stats`].
+    fn figures(
+        &self,
+        disk_age: Option<Duration>,
+    ) -> BoxFuture<'_, Result<Vec<(PodUid, PodStats)>, RuntimeError>>;
+
+    /// See [`PodStatsSource::pods_cgroup`].
+    fn cgroup(&self) -> BoxFuture<'_, Option<String>>;
+
+    /// See [`PodStatsSource::image_places`].
+    fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>>;
+
+    /// Gives back all there is of one kind.
+    fn give_back(&self, what: Reclaimable) -> BoxFuture<'_, Result<Freed, RuntimeError>>;
+}
+
+impl<T: PodStatsSource + Garbage> RuntimeFigures for T {
+    fn figures(&self, disk_age: Option<Duration>) -> BoxFuture<'_, Result<Figures, RuntimeError>> {
+        self.pod_stats(disk_age).boxed()
+    }
+
+    fn cgroup(&self) -> BoxFuture<'_, Option<String>> {
+        self.pods_cgroup().boxed()
+    }
+
+    fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>> {
+        self.image_places().boxed()
+    }
+
+    fn give_back(&self, what: Reclaimable) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+        match what {
+            Reclaimable::DeadContainers => self.remove_dead_containers().boxed(),
+            Reclaimable::RotatedLogs => self.remove_turned_logs().boxed(),
+            Reclaimable::UnusedImages => self.remove_unused_images(NEW_IMAGE).boxed(),
+        }
+    }
+}

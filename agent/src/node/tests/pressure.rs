@@ -1,0 +1,301 @@
+//! A node that runs short: measured in a tree of the test's own, with pods that use what the test says.
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::Mutex;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use winddown_eviction::{Reclaimable, Signal};
+use winddown_machine::UsagePlaces;
+use winddown_shared::{Freed, ImagePlaces, PodStats, PodUid, RuntimeError};
+
+use super::*;
+use crate::node::{PressureSource, RuntimeFigures};
+
+const MIB: u64 = 1 << 20;
+
+/// What the pods use, and what was given back.
+#[derive(Default)]
+struct Figures {
+    memory: Mutex<HashMap<PodUid, u64>>,
+}
+
+impl RuntimeFigures for Figures {
+    fn figures(
+        &self,
+        _: Option<Duration>,
+    ) -> BoxFuture<'_, Result<Vec<(PodUid, PodStats)>, RuntimeError>> {
+        let memory = self.memory.lock().unwrap();
+        let one = |(uid, bytes): (&PodUid, &u64)| {
+            let stats = PodStats { memory_working_set: Some(*bytes), ..PodStats::default() };
+            (uid.clone(), stats)
+        };
+        std::future::ready(Ok(memory.iter().map(one).collect())).boxed()
+    }
+
+    fn cgroup(&self) -> BoxFuture<'_, Option<String>> {
+        std::future::ready(None).boxed()
+    }
+
+    fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>> {
+        std::future::ready(Ok(ImagePlaces::default())).boxed()
+    }
+
+    fn give_back(&self, _: Reclaimable) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+        std::future::ready(Ok(Freed::default())).boxed()
+    }
+}
+
+struct Pressed {
+    b: Bench,
+    figures: Arc<Figures>,
+    kernel: tempfile::TempDir,
+}
+
+/// A node of 1 GiB, 900 MiB of which are available, that keeps 100 MiB.
+fn node(change: impl FnOnce(&mut Config)) -> Pressed {
+    let kernel = tempfile::tempdir().unwrap();
+    let (proc, cgroup) = (kernel.path().join("proc"), kernel.path().join("cgroup"));
+    fs::create_dir_all(proc.join("sys/kernel")).unwrap();
+    fs::create_dir_all(&cgroup).unwrap();
+    fs::write(proc.join("loadavg"), "0.00 0.00 0.00 1/100 4242\n").unwrap();
+    fs::write(proc.join("sys/kernel/pid_max"), "32768\n").unwrap();
+    fs::write(proc.join("sys/kernel/threads-max"), "100000\n").unwrap();
+    let figures = Arc::<Figures>::default();
+    let state = tempfile::tempdir().unwrap();
+    let places = UsagePlaces { proc, cgroup, ..UsagePlaces::of_host(state.path()) };
+    memory(&kernel, 900);
+    let runtime = Arc::clone(&figures) as Arc<dyn RuntimeFigures>;
+    let b = bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
+        parts.pressure = Some(PressureSource { places, runtime });
+        let mut config = Config::clone(&parts.configuration.config);
+        // The disk is the real one, and may be as full as it likes.
+        config.eviction.hard = [("memory.available".into(), "100Mi".into())].into();
+        change(&mut config);
+        parts.configuration.config = Arc::new(config);
+    });
+    Pressed { b, figures, kernel }
+}
+
+/// So many MiB are available from now on.
+fn memory(kernel: &tempfile::TempDir, available: u64) {
+    let kib = available * 1024;
+    let text = format!(
+        "MemTotal: 1048576 kB\nMemFree: {kib} kB\nMemAvailable: {kib} kB\nInactive(file): 0 kB\n"
+    );
+    fs::write(kernel.path().join("proc/meminfo"), text).unwrap();
+}
+
+impl Pressed {
+    fn uses(&self, pod: &Pod, mib: u64) {
+        self.figures.memory.lock().unwrap().insert(pod.uid().clone(), mib * MIB);
+    }
+
+    fn available(&self, mib: u64) {
+        memory(&self.kernel, mib);
+    }
+
+    /// Waits until `count` pods were asked to stop.
+    async fn until_stops(&self, count: usize) {
+        for _ in 0..600 {
+            if self.b.runtime.stops().len() >= count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("never: {:?}", self.b.node.status().decisions);
+    }
+
+    fn kinds(&self) -> Vec<String> {
+        self.b.node.status().decisions.into_iter().map(|decision| decision.kind).collect()
+    }
+
+    fn evictions(&self) -> String {
+        let text = self.b.node.metrics();
+        let name = "kubelet_evictions{eviction_signal=\"memory.available\"}";
+        text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("none").trim().to_owned()
+    }
+}
+
+fn best_effort_from_api(name: &str) -> Pod {
+    let mut object = kube::Pod::clone(&pod(name, 0, 30));
+    object.metadata.annotations = None;
+    Pod::new(object).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_short_of_memory_ends_the_pod_that_uses_most_and_tells_the_story() {
+    let p = node(|_| {});
+    let (web, hog) = (pod("web", 0, 30), pod("hog", 0, 30));
+    p.b.runtime.stop_takes(hog.uid(), Duration::from_millis(800));
+    p.b.want(&[&web, &hog]).await;
+    p.uses(&web, 10);
+    p.uses(&hog, 700);
+    tokio::time::sleep(secs(30)).await;
+    assert!(p.b.runtime.stops().is_empty(), "calm");
+    let begun = Instant::now();
+    p.available(60);
+    p.until_stops(1).await;
+    // The clock alone: nothing tells of stalls here.
+    assert!(begun.elapsed() <= Duration::from_millis(1100), "{:?}", begun.elapsed());
+    p.available(760);
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(p.b.runtime.stops(), [hog.uid().clone()], "one was enough");
+    let status = p.b.node.status();
+    let told = status.pods.iter().find(|pod| pod.name == "hog").unwrap();
+    assert_eq!((&*told.phase, &*told.reason), ("Failed", "Evicted"));
+    assert!(told.message.starts_with("The node was low on resource: memory."), "{told:?}");
+    let pressure = status.pressure.unwrap();
+    assert_eq!(pressure.conditions, ["MemoryPressure"], "it stays for a while");
+    assert_eq!(pressure.thresholds[0].available.as_deref(), Some("760Mi"));
+    let kinds = p.kinds();
+    let place =
+        |kind: &str| kinds.iter().position(|k| k == kind).unwrap_or_else(|| panic!("{kind}"));
+    assert!(place("evictionThresholdMet") < place("evictionStarted"), "{kinds:?}");
+    assert!(place("evictionStarted") < place("killRequested"), "{kinds:?}");
+    assert!(place("killRequested") < place("podEvicted"), "{kinds:?}");
+    assert_eq!(p.evictions(), "1");
+    let metrics = p.b.node.metrics();
+    assert!(
+        metrics.contains("winddown_node_pressure{condition=\"MemoryPressure\"} 1"),
+        "{metrics}"
+    );
+    let age = "kubelet_eviction_stats_age_seconds_count{eviction_signal=\"memory.available\"} 1";
+    assert!(metrics.contains(age), "{metrics}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_make_it_worse_wait_outside_and_the_evicted_one_comes_back() {
+    let p = node(|_| {});
+    let hog = pod("hog", 0, 30);
+    p.b.runtime.stop_takes(hog.uid(), Duration::from_millis(800));
+    p.b.want(&[&hog]).await;
+    p.uses(&hog, 700);
+    p.available(60);
+    p.until_stops(1).await;
+    p.available(760);
+    let late = best_effort_from_api("late");
+    p.b.want(&[&hog, &late]).await;
+    let rejected = p.b.node.status().rejected;
+    assert_eq!((&*rejected[0].name, &*rejected[0].reason), ("late", "Evicted"));
+    assert_eq!(rejected[0].message, "Pod was rejected: The node had condition: [MemoryPressure]. ");
+    assert_eq!(p.b.runtime.starts(), [hog.uid().clone()]);
+    assert_eq!(p.b.node.status().pressure.unwrap().away[0].name, "hog");
+    tokio::time::sleep(secs(6 * 60)).await;
+    assert!(p.b.runtime.starts().contains(late.uid()));
+    let status = p.b.node.status();
+    assert!(status.rejected.is_empty());
+    let back = status.pods.iter().find(|pod| pod.name == "hog").unwrap();
+    assert_eq!((back.state, &*back.reason), (PodState::Syncing, ""));
+    let kinds = p.kinds();
+    let count = |kind: &str| kinds.iter().filter(|k| *k == kind).count();
+    assert_eq!((count("podRestarted"), count("podRejected")), (1, 1), "{kinds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_pod_waits_its_time_although_the_pressure_ended_sooner() {
+    let p = node(|config| config.eviction.pressure_transition_period = secs(1));
+    let hog = pod("hog", 0, 30);
+    p.b.runtime.stop_takes(hog.uid(), Duration::from_millis(800));
+    p.b.want(&[&hog]).await;
+    p.uses(&hog, 700);
+    p.available(60);
+    p.until_stops(1).await;
+    p.available(760);
+    tokio::time::sleep(secs(5)).await;
+    assert!(p.b.node.status().pressure.unwrap().conditions.is_empty());
+    assert_eq!(p.b.node.status().pods[0].reason, "Evicted");
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(p.b.node.status().pods[0].state, PodState::Syncing);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_pod_whose_manifest_is_gone_does_not_come_back() {
+    let p = node(|_| {});
+    let hog = pod("hog", 0, 30);
+    p.b.runtime.stop_takes(hog.uid(), Duration::from_millis(800));
+    p.b.want(&[&hog]).await;
+    p.uses(&hog, 700);
+    p.available(60);
+    p.until_stops(1).await;
+    p.available(760);
+    p.b.want(&[]).await;
+    tokio::time::sleep(secs(6 * 60)).await;
+    assert_eq!(p.b.runtime.starts(), [hog.uid().clone()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_evicted_while_the_node_is_drained() {
+    let p = node(|_| {});
+    let hog = pod("hog", 0, 60);
+    p.b.runtime.stop_takes(hog.uid(), secs(8));
+    p.b.want(&[&hog]).await;
+    p.uses(&hog, 700);
+    let mut drained = p.b.node.drain(DrainRequest::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    p.available(60);
+    while drained.recv().await.is_some() {}
+    assert!(!p.kinds().contains(&"evictionStarted".to_owned()));
+    assert_eq!(p.evictions(), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_only_watches_says_what_it_would_do_and_a_reload_makes_it_act() {
+    let p = node(|config| config.eviction.shadow = true);
+    let hog = pod("hog", 0, 30);
+    p.b.runtime.stop_takes(hog.uid(), Duration::from_millis(800));
+    p.b.want(&[&hog]).await;
+    p.uses(&hog, 700);
+    p.available(60);
+    tokio::time::sleep(secs(5)).await;
+    assert!(p.b.runtime.stops().is_empty());
+    assert!(p.kinds().contains(&"evictionShadowed".to_owned()), "{:?}", p.kinds());
+    assert!(p.b.node.status().pressure.unwrap().conditions.is_empty());
+    let mut configuration = p.b.node.configuration();
+    let mut config = Config::clone(&configuration.config);
+    config.eviction.shadow = false;
+    configuration.config = Arc::new(config);
+    p.b.node.reconfigure(configuration);
+    p.until_stops(1).await;
+    assert_eq!(p.b.runtime.stops(), [hog.uid().clone()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_plan_ranks_the_pods_for_what_is_nearest_or_asked_for_and_keeps_the_history() {
+    let p = node(|_| {});
+    let (web, hog, dns) = (pod("web", 0, 30), pod("hog", 0, 30), pod("dns", 2_000_000_000, 30));
+    p.b.runtime.stop_takes(hog.uid(), Duration::from_millis(800));
+    p.b.want(&[&web, &hog, &dns]).await;
+    p.uses(&hog, 300);
+    p.uses(&web, 10);
+    p.uses(&dns, 400);
+    tokio::time::sleep(secs(2)).await;
+    let plan = p.b.node.eviction_plan(None).await.unwrap();
+    assert_eq!(plan.signal.as_deref(), Some("memory.available"));
+    let verdicts: Vec<(&str, &str)> =
+        plan.pods.iter().map(|pod| (&*pod.name, &*pod.verdict)).collect();
+    assert!(verdicts.contains(&("hog", "chosen")), "{verdicts:?}");
+    assert!(verdicts.contains(&("web", "notNeeded")), "{verdicts:?}");
+    assert!(verdicts.contains(&("dns", "critical")), "{verdicts:?}");
+    let other = p.b.node.eviction_plan(Some(Signal::PidAvailable)).await.unwrap();
+    assert_eq!((other.signal, other.pods.len()), (None, 0), "it has no threshold");
+    p.available(60);
+    p.until_stops(1).await;
+    p.available(760);
+    tokio::time::sleep(secs(5)).await;
+    let plan = p.b.node.eviction_plan(None).await.unwrap();
+    let last = plan.history.last().unwrap();
+    assert_eq!(last.victim.as_deref(), Some("default/hog"));
+    assert!(last.outcome.starts_with("ended in "), "{last:?}");
+    // What is printed can be read back.
+    let text = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<crate::api::EvictionPlan>(&text).unwrap(), plan);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rehearsal_evicts_nobody_and_says_so_when_asked() {
+    let b = bench(FakeRuntime::default(), held());
+    assert_eq!(b.node.eviction_plan(None).await.unwrap_err().code, ErrorCode::NotFound);
+    assert_eq!(b.node.status().pressure, None);
+}

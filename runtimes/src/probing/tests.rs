@@ -1,0 +1,135 @@
+use std::sync::{Arc, Mutex};
+
+use tokio::time::Instant;
+
+use super::*;
+
+#[test]
+fn a_verdict_needs_enough_results_in_a_row() {
+    let probe = k8s::Probe {
+        success_threshold: Some(2),
+        failure_threshold: Some(3),
+        ..k8s::Probe::default()
+    };
+    let mut verdict = Verdict::of(&probe);
+    let said: String = "++--+---+-++"
+        .chars()
+        .map(|c| match verdict.count(c == '+') {
+            Some(true) => 'W',
+            Some(false) => 'B',
+            None => '.',
+        })
+        .collect();
+    assert_eq!(said, ".W.....B...W");
+}
+
+#[test]
+fn what_a_probe_leaves_out_is_kubernetes_default() {
+    let odd = k8s::Probe {
+        period_seconds: Some(0),
+        timeout_seconds: Some(-1),
+        failure_threshold: Some(0),
+        ..k8s::Probe::default()
+    };
+    for probe in [k8s::Probe::default(), odd] {
+        let Schedule { initial_delay, period, timeout } = Schedule::of(&probe);
+        assert_eq!((initial_delay.as_secs(), period.as_secs(), timeout.as_secs()), (0, 10, 1));
+        let Verdict { successes, failures, .. } = Verdict::of(&probe);
+        assert_eq!((successes, failures), (1, 3));
+    }
+}
+
+/// Answers by what it is asked and how often: `+` well, `-` bad, `?` nothing. The last one goes on.
+struct Scripted {
+    began: Instant,
+    answers: Mutex<Vec<(&'static str, usize)>>,
+    found: Arc<Mutex<Vec<(u64, Found)>>>,
+    has_started: bool,
+    over: Duration,
+}
+
+impl Probed for Scripted {
+    type Action = &'static str;
+
+    async fn ask(&self, action: &Self::Action, _timeout: Duration) -> Option<bool> {
+        let mut asked = self.answers.lock().unwrap();
+        let at = asked.iter().position(|(name, _)| name == action).unwrap_or(asked.len());
+        if at == asked.len() {
+            asked.push((action, 0));
+        }
+        let answer = action.chars().nth(asked[at].1).or(action.chars().last());
+        asked[at].1 += 1;
+        match answer {
+            Some('+') => Some(true),
+            Some('-') => Some(false),
+            _ => None,
+        }
+    }
+
+    fn has_started(&self) -> bool {
+        self.has_started
+    }
+
+    fn note(&self, found: Found) {
+        self.found.lock().unwrap().push((self.began.elapsed().as_secs(), found));
+    }
+
+    async fn is_over(&self) {
+        sleep(self.over).await;
+    }
+}
+
+/// Asks the probes, each every 10 s and with thresholds of 1 and 2, for so many seconds.
+async fn found_in(
+    [startup, readiness, liveness]: [Option<&'static str>; 3],
+    has_started: bool,
+    seconds: u64,
+) -> Vec<(u64, Found)> {
+    let probe = k8s::Probe { failure_threshold: Some(2), ..k8s::Probe::default() };
+    let of =
+        |action| Probe { action, schedule: Schedule::of(&probe), verdict: Verdict::of(&probe) };
+    let probes = Probes {
+        startup: startup.map(of),
+        readiness: readiness.map(of),
+        liveness: liveness.map(of),
+    };
+    let found = Arc::default();
+    let scripted = Scripted {
+        began: Instant::now(),
+        answers: Mutex::default(),
+        found: Arc::clone(&found),
+        has_started,
+        over: Duration::from_secs(seconds),
+    };
+    let (_alive, alive) = watch::channel(());
+    probes.begin(scripted, alive);
+    sleep(Duration::from_secs(1000)).await;
+    found.lock().unwrap().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_other_probes_rest_until_the_startup_probe_has_passed() {
+    let probes = [Some("-?+"), Some("+ "), Some("+- ")];
+    let expected = [(20, Found::Started { ready: false }), (20, Found::Ready(true))];
+    assert_eq!(found_in(probes, false, 500).await, expected);
+    let expected = [(0, Found::Ready(true))];
+    assert_eq!(found_in(probes, true, 500).await, expected, "it has passed before");
+    let expected = [(20, Found::Started { ready: true })];
+    assert_eq!(found_in([Some("-?+"), None, None], false, 500).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_fails_is_told_of_once_and_not_asked_whether_it_has_started_again() {
+    let failing = |at| [(at, Found::Failing)];
+    assert_eq!(found_in([Some("-"), Some("+"), Some("+")], false, 500).await, failing(10));
+    assert_eq!(found_in([None, None, Some("+--")], false, 500).await, failing(20));
+    assert!(found_in([None, None, Some("-+")], false, 500).await.is_empty(), "one is not enough");
+    assert!(found_in([None, None, Some("?")], false, 500).await.is_empty(), "no answer is none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_is_followed_until_the_container_is_over() {
+    let found = found_in([None, Some("+--+"), None], false, 35).await;
+    let ready = [(0, true), (20, false), (30, true)].map(|(at, is)| (at, Found::Ready(is)));
+    assert_eq!(found, ready);
+}

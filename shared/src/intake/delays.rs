@@ -1,0 +1,93 @@
+//! How long a static pod stays away that this node cannot have just now.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The first time a pod stays away for so long at least, then twice as long, …
+const FIRST: Duration = Duration::from_secs(10);
+
+/// A pod that has not been sent away for so long starts from the beginning.
+const FORGIVEN: Duration = Duration::from_secs(10 * 60);
+
+/// What is over is looked for when there are so many names.
+const FEW: usize = 64;
+
+/// How long static pods stay away that the node has ended or refused because it ran short of
+/// something: 10 s, then twice as long each time, up to five minutes. Ten minutes without that, and a
+/// pod starts from the beginning.
+///
+/// Known by name and namespace: a pod that comes back may have another UID.
+#[derive(Debug, Default)]
+pub struct ReturnDelays {
+    past: HashMap<Arc<str>, Past>,
+    /// Look for what is over when there are so many.
+    prune_at: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    count: u32,
+    last: Instant,
+}
+
+impl ReturnDelays {
+    /// A pod stays away for no longer than this before it is thought of again.
+    pub const MOST: Duration = Duration::from_secs(5 * 60);
+
+    /// A pod is sent away now: how long it stays away at least. `full_name` is
+    /// [`Pod::full_name`](crate::Pod::full_name).
+    pub fn next(&mut self, full_name: &Arc<str>, now: Instant) -> Duration {
+        self.forget_old(now);
+        let past = self.past.entry(full_name.clone()).or_insert(Past { count: 0, last: now });
+        if now.saturating_duration_since(past.last) >= FORGIVEN {
+            past.count = 0;
+        }
+        let wait = FIRST.saturating_mul(1 << past.count.min(10)).min(Self::MOST);
+        *past = Past { count: past.count.saturating_add(1), last: now };
+        wait
+    }
+
+    /// Now and then, so that it costs little per call however many there are.
+    fn forget_old(&mut self, now: Instant) {
+        if self.past.len() < self.prune_at.max(FEW) {
+            return;
+        }
+        let is_recent =
+            |past: &mut Past| now.saturating_duration_since(past.last) < FORGIVEN + Self::MOST;
+        self.past.retain(|_, past| is_recent(past));
+        self.prune_at = self.past.len() * 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_is_sent_away_again_and_again_stays_away_longer_up_to_five_minutes() {
+        let mut now = Instant::now();
+        let (mut delays, name) = (ReturnDelays::default(), Arc::from("web_default"));
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            let wait = delays.next(&name, now);
+            waits.push(wait.as_secs());
+            now += wait;
+        }
+        assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300]);
+        assert_eq!(delays.next(&Arc::from("other_default"), now), FIRST);
+        assert_eq!(delays.next(&name, now + FORGIVEN), FIRST, "long ago is forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_that_do_not_come_again_are_not_kept() {
+        let mut delays = ReturnDelays::default();
+        for i in 0..10_000_u32 {
+            let now = Instant::now() + Duration::from_secs(u64::from(i) * 60);
+            delays.next(&format!("web-{i}_default").into(), now);
+        }
+        assert!(delays.past.len() <= FEW, "{}", delays.past.len());
+    }
+}

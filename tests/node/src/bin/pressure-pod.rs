@@ -1,0 +1,119 @@
+//! A pod of the pressure tests: takes something, and writes down when it is asked to stop.
+//!
+//! `pressure-pod LOG MODE [NUMBER]`. The log gets a line `start` and, at SIGTERM, `term NS`: the time on
+//! the monotonic clock. Then it ends.
+
+use std::error::Error;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+const MIB: usize = 1 << 20;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let log = args.next().ok_or("usage: pressure-pod LOG MODE [NUMBER]")?;
+    let mode = args.next().ok_or("no mode")?;
+    let number: usize = args.next().map_or(Ok(0), |n| n.parse())?;
+    let mut asked = signal(SignalKind::terminate())?;
+    append(&log, "start")?;
+    tokio::select! {
+        done = take(&mode, number, Path::new(&log)) => done?,
+        _ = asked.recv() => {}
+    }
+    let now = clock_gettime(ClockId::Monotonic);
+    append(
+        &log,
+        &format!("term {}", i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)),
+    )
+}
+
+fn append(log: &str, line: &str) -> Result<(), Box<dyn Error>> {
+    let mut file = std::fs::File::options().create(true).append(true).open(log)?;
+    Ok(writeln!(file, "{line}")?)
+}
+
+/// Goes on for ever, unless something cannot be had.
+async fn take(mode: &str, number: usize, log: &Path) -> Result<(), Box<dyn Error>> {
+    match mode {
+        "hold" => {
+            let held = vec![1_u8; number * MIB];
+            loop {
+                sleep(Duration::from_secs(3600)).await;
+                std::hint::black_box(&held);
+            }
+        }
+        // So many MiB a second.
+        "memory" => {
+            let mut held = Vec::new();
+            let mut tick = interval(Duration::from_millis(10));
+            tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            loop {
+                tick.tick().await;
+                held.push(vec![1_u8; (number * MIB / 100).max(4096)]);
+            }
+        }
+        // So many MiB for two seconds, then none for eleven.
+        "pulse" => loop {
+            let held = vec![1_u8; number * MIB];
+            sleep(Duration::from_secs(2)).await;
+            drop(std::hint::black_box(held));
+            sleep(Duration::from_secs(11)).await;
+        },
+        // So many children a second.
+        "fork" => {
+            let mut tick = interval(Duration::from_secs(1) / u32::try_from(number)?);
+            loop {
+                tick.tick().await;
+                // A child that the limit forbids is tried again: a bomb does not give up.
+                let _ = std::process::Command::new("sleep").arg("3600").spawn();
+            }
+        }
+        // So many MiB a second on standard output.
+        "log" => {
+            let line = [&[b'x'; 1023][..], b"\n"].concat();
+            let mut tick = interval(Duration::from_millis(10));
+            tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            loop {
+                tick.tick().await;
+                for _ in 0..(number * 1024 / 100) {
+                    // A full disk must not end it.
+                    let _ = std::io::stdout().write_all(&line);
+                }
+            }
+        }
+        // A file of so many MiB, written, then read again and again: page cache.
+        "cache" => {
+            let path = log.with_extension("cache");
+            let chunk = vec![1_u8; MIB];
+            let mut file = std::fs::File::create(&path)?;
+            for _ in 0..number {
+                file.write_all(&chunk)?;
+                tokio::task::yield_now().await;
+            }
+            file.sync_all()?;
+            let mut buffer = chunk;
+            loop {
+                let mut file = std::fs::File::open(&path)?;
+                while file.read(&mut buffer)? > 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        // Writes that wait for the disk.
+        "io" => loop {
+            let mut file = std::fs::File::create(log.with_extension("io"))?;
+            for _ in 0..number {
+                file.write_all(&vec![1_u8; MIB])?;
+                file.sync_data()?;
+                tokio::task::yield_now().await;
+            }
+        },
+        other => Err(format!("unknown mode {other}").into()),
+    }
+}

@@ -1,0 +1,294 @@
+//! A bounded part of this machine with an agent and its pods.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+use winddown_node_tests::agent_binary;
+use winddown_node_tests::scenario::TestResult;
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// Longest wait for what is sure to come.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What bounds the node.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Bounds {
+    /// In MiB.
+    pub(crate) memory: Option<u64>,
+    pub(crate) tasks: Option<u64>,
+    /// A file system of the node's own, in MiB.
+    pub(crate) disk: Option<u64>,
+}
+
+/// One pod.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spec<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) priority: i32,
+    /// What it asks for, in MiB.
+    pub(crate) asks: u64,
+    /// What it does: a mode of `pressure-pod`, and its number.
+    pub(crate) does: (&'a str, u64),
+}
+
+/// An agent with its pods in control groups of their own. Dropping it ends all of them.
+#[derive(Debug)]
+pub(crate) struct Bounded {
+    root: tempfile::TempDir,
+    groups: Vec<PathBuf>,
+    agent: Child,
+    program: PathBuf,
+    is_mounted: bool,
+}
+
+impl Bounded {
+    /// Starts an agent with `config` and `pods`, and waits until all pods have started. None, after
+    /// saying so, where there are no control groups to bound it with.
+    pub(crate) async fn start(
+        test: &str,
+        bounds: Bounds,
+        config: &str,
+        pods: &[Spec<'_>],
+    ) -> TestResult<Option<Self>> {
+        let Some(groups) = groups(bounds)? else {
+            let why = "needs root and control groups of version 1 with memory and pids";
+            println!("SKIPPED: {test}: {why}");
+            if std::env::var_os("WINDDOWN_NO_SKIP").is_some() {
+                return Err(format!("{test} was skipped: {why}").into());
+            }
+            return Ok(None);
+        };
+        let root = tempfile::tempdir()?;
+        if let Some(size) = bounds.disk {
+            run(Command::new("mount")
+                .args(["-t", "tmpfs", "-o", &format!("size={size}m")])
+                .arg("none")
+                .arg(root.path()))?;
+        }
+        let program = agent_binary().await?;
+        for directory in ["etc/winddown/pods", "run/winddown", "logs"] {
+            fs::create_dir_all(root.path().join(directory))?;
+        }
+        let head = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nruntime: process\nnodeName: n1\n";
+        fs::write(root.path().join("etc/winddown/config.yaml"), format!("{head}{config}"))?;
+        for pod in pods {
+            let file = root.path().join(format!("etc/winddown/pods/{}.json", pod.name));
+            fs::write(file, manifest(pod, root.path()))?;
+        }
+        let agent = start_agent(&program, root.path(), &groups)?;
+        let bed = Self { root, groups, agent, program, is_mounted: bounds.disk.is_some() };
+        bed.until("all pods run", || pods.iter().all(|pod| bed.log(pod.name).contains("start")))
+            .await?;
+        Ok(Some(bed))
+    }
+
+    /// What a pod has written down.
+    pub(crate) fn log(&self, pod: &str) -> String {
+        fs::read_to_string(self.root.path().join("logs").join(pod)).unwrap_or_default()
+    }
+
+    /// When the pod was asked to stop, in ns on the monotonic clock.
+    pub(crate) fn asked(&self, pod: &str) -> Option<i128> {
+        self.log(pod).lines().find_map(|line| line.strip_prefix("term ")?.parse().ok())
+    }
+
+    pub(crate) async fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) -> TestResult {
+        let wait = async {
+            while !is_so() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if tokio::time::timeout(LIMIT, wait).await.is_err() {
+            let log = fs::read_to_string(self.root.path().join("agent.log")).unwrap_or_default();
+            return Err(format!("never: {what}\n{}\n{log}", self.status()?).into());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn status(&self) -> TestResult<Value> {
+        let socket = self.root.path().join("run/winddown/winddown.sock");
+        let mut command = Command::new(&self.program);
+        command.arg("--socket").arg(socket).args(["status", "-o", "json"]);
+        let output = command.output()?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// The pods that were evicted, by the agent's own account.
+    pub(crate) fn evicted(&self) -> TestResult<Vec<String>> {
+        let status = self.status()?;
+        let pods = status["pods"].as_array().into_iter().flatten();
+        let evicted = pods.filter(|pod| pod["reason"] == "Evicted");
+        Ok(evicted
+            .filter_map(|pod| pod["name"].as_str()?.strip_suffix("-n1").map(str::to_owned))
+            .collect())
+    }
+
+    /// What the node has left of its memory, as the kernel would give it.
+    pub(crate) fn memory_left(&self) -> Option<u64> {
+        let group = self.groups.iter().find(|group| group.starts_with("/sys/fs/cgroup/memory"))?;
+        let number = |file: &str| -> Option<u64> {
+            fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
+        };
+        let stat = fs::read_to_string(group.join("memory.stat")).ok()?;
+        let part = |name: &str| -> u64 {
+            let line = stat.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+        };
+        let cache = part("total_inactive_file ") + part("total_active_file ");
+        let used = number("memory.usage_in_bytes")?.saturating_sub(cache);
+        Some(number("memory.limit_in_bytes")?.saturating_sub(used))
+    }
+
+    /// When less than `least` MiB were left first, in ns on the monotonic clock. Samples every ms.
+    pub(crate) async fn crossing(&self, least: u64) -> TestResult<i128> {
+        let mut at = None;
+        let begun = monotonic();
+        while at.is_none() {
+            if self.memory_left().is_some_and(|left| left < least * MIB) {
+                at = Some(monotonic());
+            }
+            if monotonic() - begun > 60_000_000_000 {
+                return Err("memory never ran short".into());
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        at.ok_or_else(|| "memory never ran short".into())
+    }
+
+    /// The time the agent has had of the processors so far, and how often it was switched to.
+    pub(crate) fn cost(&self) -> TestResult<(Duration, u64)> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.agent.id()))?;
+        let (mut time, mut switches) = (0_u64, 0_u64);
+        for task in tasks.flatten() {
+            // Ns on a processor, ns waited, how often.
+            let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            let mut fields = text.split_whitespace().map(|n| n.parse::<u64>().unwrap_or(0));
+            time += fields.next().unwrap_or(0);
+            switches += fields.nth(1).unwrap_or(0);
+        }
+        Ok((Duration::from_nanos(time), switches))
+    }
+}
+
+impl Drop for Bounded {
+    fn drop(&mut self) {
+        let _ = self.agent.kill();
+        let _ = self.agent.wait();
+        // Everything in the groups was started by this test.
+        for _ in 0..100 {
+            let mut left = false;
+            for group in &self.groups {
+                let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+                for pid in text.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
+                    let _ = kill_process(pid, Signal::KILL);
+                    left = true;
+                }
+            }
+            if !left {
+                break;
+            }
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        if self.is_mounted {
+            let _ = Command::new("umount").arg("-l").arg(self.root.path()).status();
+        }
+        for group in &self.groups {
+            let _ = fs::remove_dir(group);
+        }
+    }
+}
+
+pub(crate) fn monotonic() -> i128 {
+    let now = clock_gettime(ClockId::Monotonic);
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+}
+
+/// Makes the groups; none where they cannot be made.
+fn groups(bounds: Bounds) -> TestResult<Option<Vec<PathBuf>>> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("winddown-pressure-{}-{number}", std::process::id());
+    let mut made = Vec::new();
+    let limits = [
+        ("memory", "memory.limit_in_bytes", bounds.memory.map(|mib| mib * MIB)),
+        ("pids", "pids.max", bounds.tasks),
+    ];
+    for (controller, file, limit) in limits {
+        let parent = Path::new("/sys/fs/cgroup").join(controller);
+        if !parent.join("cgroup.procs").exists() || !rustix::process::geteuid().is_root() {
+            return Ok(None);
+        }
+        let group = parent.join(&name);
+        fs::create_dir(&group)?;
+        if let Some(limit) = limit {
+            fs::write(group.join(file), limit.to_string())?;
+        }
+        made.push(group);
+    }
+    Ok(Some(made))
+}
+
+fn start_agent(program: &Path, root: &Path, groups: &[PathBuf]) -> TestResult<Child> {
+    let log = fs::File::create(root.join("agent.log"))?;
+    let name = groups.first().and_then(|group| group.file_name()).ok_or("no group")?;
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "for g do [ \"$g\" = -- ] && break; echo $$ > \"$g/cgroup.procs\" || exit; shift; done; shift; exec \"$@\"", "sh"])
+        .args(groups)
+        .arg("--")
+        .arg(program)
+        .arg("agent")
+        .arg("--root")
+        .arg(root)
+        .env("WINDDOWN_NODE_CGROUP", Path::new("/").join(name))
+        // Never the login manager of the machine that runs the tests.
+        .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
+        .env_remove("WINDDOWN_CONFIG")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    Ok(command.spawn()?)
+}
+
+fn manifest(pod: &Spec<'_>, root: &Path) -> String {
+    let (mode, number) = pod.does;
+    let log = root.join("logs").join(pod.name);
+    let mut manifest = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": pod.name, "namespace": "default" },
+        "spec": {
+            "hostNetwork": true,
+            "priority": pod.priority,
+            "terminationGracePeriodSeconds": 30,
+            "containers": [{
+                "name": "main",
+                "image": "host",
+                "command": [env!("CARGO_BIN_EXE_pressure-pod"), log, mode, number.to_string()],
+            }],
+        },
+    });
+    if pod.asks > 0 {
+        let memory = format!("{}Mi", pod.asks);
+        manifest["spec"]["containers"][0]["resources"]["requests"]["memory"] = memory.into();
+    }
+    manifest.to_string()
+}
+
+fn run(command: &mut Command) -> TestResult {
+    let output = command.output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
+    }
+}

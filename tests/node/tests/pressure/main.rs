@@ -1,0 +1,11 @@
+//! Real pressure: pods take memory, tasks or disk in a part of this machine that is bounded for the test,
+//! and a real agent ends the right one, or nobody.
+//!
+//! The agent and its pods run here and now, in control groups of the test's own with limits, which count
+//! as the whole node. Nothing of the machine itself runs short.
+
+mod bounded;
+mod calm;
+mod disk;
+mod memory;
+mod tasks;
