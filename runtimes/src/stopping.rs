@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{ContainerKind, Grace, PodStopped, StoppedContainer};
+use winddown_shared::{ContainerKind, Grace, PodStopped, PodUid, StoppedContainer, error_chain};
 
 /// The longest time before the end at which a sidecar that still waits is asked to end.
 const LAST_CALL: Duration = Duration::from_secs(2);
@@ -57,6 +57,30 @@ pub(crate) fn is_needed<'a>(
     })
 }
 
+/// Runs a container's preStop hook, for as long as the grace lasts. `run` is given what is left of it;
+/// what it gives is dropped when the grace is over before.
+pub(crate) async fn pre_stop<E: std::error::Error>(
+    pod: &PodUid,
+    container: &str,
+    mut grace: Grace,
+    run: impl AsyncFnOnce(Duration) -> Result<(), E>,
+) {
+    let remaining = grace.remaining();
+    if remaining.is_zero() {
+        return;
+    }
+    tokio::select! {
+        biased;
+        () = grace.over() => {
+            tracing::warn!(%pod, container, "the preStop hook took the whole grace");
+        }
+        outcome = run(remaining) => if let Err(error) = outcome {
+            let error = error_chain(&error);
+            tracing::warn!(%pod, container, %error, "the preStop hook failed");
+        },
+    }
+}
+
 /// How long before the end of a grace a sidecar that still waits is asked: in its last quarter, at most
 /// 2 s.
 pub(crate) fn last_call(grace: &Grace) -> Duration {
@@ -101,5 +125,31 @@ mod tests {
         ] {
             assert_eq!(needed(running), expected, "{running:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hook_is_over_when_it_is_done_or_the_grace_is_however_that_came() {
+        let (pod, secs) = (PodUid::new("u"), Duration::from_secs);
+        let began = Instant::now();
+        let took = async |grace: Grace, length: Duration| {
+            let began = Instant::now();
+            let run = async |left| {
+                tokio::time::sleep(length.min(left)).await;
+                Err(std::fmt::Error)
+            };
+            pre_stop(&pod, "main", grace, run).await;
+            began.elapsed()
+        };
+        assert_eq!(took(Grace::fixed(secs(30)), secs(3)).await, secs(3));
+        assert_eq!(took(Grace::fixed(secs(30)), secs(60)).await, secs(30));
+        let (sender, grace) = Grace::until(Instant::now() + secs(30));
+        let shorter = async {
+            tokio::time::sleep(secs(1)).await;
+            sender.shorten_to(Instant::now() + secs(1));
+        };
+        let (took_shortened, ()) = tokio::join!(took(grace.clone(), secs(60)), shorter);
+        assert_eq!(took_shortened, secs(2));
+        assert_eq!(took(grace, secs(60)).await, Duration::ZERO, "nothing is left of it");
+        assert_eq!(began.elapsed(), secs(35));
     }
 }

@@ -17,7 +17,7 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer};
 
-use super::action::{self, Action, ActionError};
+use super::action::{self, Action};
 use super::pod::{PodEntry, PodState};
 use super::{Context, list, spec};
 use crate::stopping;
@@ -207,7 +207,8 @@ async fn end_one(
     let hook = target.pre_stop.take();
     let ready = async {
         if let Some(hook) = hook {
-            pre_stop(context, entry, &target, &hook, grace.clone()).await;
+            let run = |remaining| hook.run(context, &target.id, remaining);
+            stopping::pre_stop(entry.uid(), &target.name, grace.clone(), run).await;
         }
         if target.waits_for_others {
             tokio::select! {
@@ -221,34 +222,6 @@ async fn end_one(
         () = ready => {}
     }
     container::end(context, entry, &target.name, &target.id, grace).await
-}
-
-async fn pre_stop(
-    context: &Context,
-    entry: &PodEntry,
-    target: &Target,
-    hook: &Action,
-    mut grace: Grace,
-) {
-    let remaining = grace.remaining();
-    if remaining.is_zero() {
-        return;
-    }
-    let (pod, name) = (entry.uid(), &target.name);
-    tokio::select! {
-        outcome = hook.run(context, &target.id, remaining) => match outcome {
-            Ok(()) => {}
-            Err(ActionError::Timeout) => {
-                tracing::warn!(%pod, container = %name, "the preStop hook took the whole grace");
-            }
-            Err(error) => {
-                tracing::warn!(%pod, container = %name, %error, "the preStop hook failed");
-            }
-        },
-        () = grace.over() => {
-            tracing::warn!(%pod, container = %name, "the preStop hook took the whole grace");
-        }
-    }
 }
 
 /// Resolves when a sidecar may go: no regular container runs, nor a sidecar that started after it.

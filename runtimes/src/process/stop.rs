@@ -197,7 +197,9 @@ async fn end_one(
     tokio::pin!(ended);
     let ask = async {
         if let Some((handler, command)) = hook {
-            pre_stop(context, &target.name, &handler, command, grace.clone()).await;
+            // Dropping the hook kills what it runs.
+            let run = |_| hook::run(context, &handler, command.unwrap_or_default());
+            stopping::pre_stop(entry.uid(), &target.name, grace.clone(), run).await;
         }
         if target.waits_for_others {
             tokio::select! {
@@ -229,28 +231,6 @@ async fn end_one(
         }
     }
     Err(survivors(context, entry, &target).await)
-}
-
-async fn pre_stop(
-    context: &Arc<Context>,
-    name: &str,
-    handler: &Handler,
-    command: Option<Command>,
-    mut grace: Grace,
-) {
-    if grace.remaining().is_zero() {
-        return;
-    }
-    let hook = hook::run(context, handler, command.unwrap_or_default());
-    tokio::select! {
-        outcome = hook => if let Err(error) = outcome {
-            tracing::warn!(container = name, %error, "the preStop hook failed");
-        },
-        // Dropping the hook kills what it runs.
-        () = grace.over() => {
-            tracing::warn!(container = name, "the preStop hook took the whole grace");
-        }
-    }
 }
 
 /// Resolves when a sidecar may go: no regular container runs, nor a sidecar that started after it.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::time::Instant;
 use winddown_runtimes::cri::fake::FakeCri;
-use winddown_runtimes::cri::{CriConfig, CriRuntime, CriTimes};
+use winddown_runtimes::cri::{CriConfig, CriOpenError, CriRuntime, CriTimes};
 use winddown_runtimes::plan::Backoff;
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand};
 use winddown_shared::{Pod, Runtime};
@@ -104,13 +105,27 @@ pub(crate) struct Processes {
     dir: TempDir,
 }
 
+/// Opens the runtime as soon as its lock is free: a program that another test starts in this moment has a
+/// copy of the lock until it has begun.
+fn open_in_time(config: &CriConfig) -> CriRuntime {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match CriRuntime::open(config.clone()) {
+            Err(CriOpenError::InUse { .. }) if Instant::now() < deadline => {
+                std::thread::yield_now()
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
 impl Fake {
     pub(crate) fn config(&self) -> CriConfig {
         config(&self.dir, &self.cri.socket().display().to_string())
     }
 
     pub(crate) fn open_now(&self) -> CriRuntime {
-        CriRuntime::open(self.config()).unwrap()
+        open_in_time(&self.config())
     }
 }
 
@@ -122,7 +137,7 @@ impl Real {
     }
 
     pub(crate) fn open_now(&self) -> CriRuntime {
-        CriRuntime::open(self.config()).unwrap()
+        open_in_time(&self.config())
     }
 
     /// The log of one run of a container of a pod that `bed::pod` made.
