@@ -47,6 +47,8 @@ pub enum Event {
         victims: Vec<PodLabel>,
         /// The first resource that is lacking: the label of the kubelet's metric.
         signal: Option<ResourceName>,
+        /// How much is lacking of what, and who was passed over, for people.
+        message: Arc<str>,
     },
     /// A pod that was chosen so has ended.
     PodPreempted {
@@ -56,6 +58,8 @@ pub enum Event {
         by: PodLabel,
         /// The first resource that was lacking.
         signal: Option<ResourceName>,
+        /// The same words as when it was chosen.
+        message: Arc<str>,
     },
     /// A resource of the node runs out: what can be given back is, or a pod is ended.
     EvictionThresholdMet {

@@ -95,16 +95,18 @@ impl Decision {
                 self.pod("podHeld", pod, &format!("has to wait for room: {message}"));
                 self.field("message", &**message);
             }
-            Event::PreemptionStarted { pod, victims, signal } => {
+            Event::PreemptionStarted { pod, victims, signal, message } => {
                 let names: Vec<String> = victims.iter().map(PodLabel::to_string).collect();
                 let lacks = signal.as_ref().map(|name| format!("lacks {name}")).unwrap_or_default();
                 let text = format!("{lacks}, to be ended for it: {}", names.join(", "));
                 self.pod("preemptionStarted", pod, text.trim_start_matches(", "));
-                self.field("victims", names).signal(signal.as_ref());
+                self.field("victims", names).field("message", &**message).signal(signal.as_ref());
             }
-            Event::PodPreempted { pod, by, signal } => {
-                self.pod("podPreempted", pod, &format!("ended for {by}"));
-                self.field("for", by.to_string()).signal(signal.as_ref());
+            Event::PodPreempted { pod, by, signal, message } => {
+                self.pod("podPreempted", pod, &format!("ended for {by}, which was {message}"));
+                self.field("for", by.to_string())
+                    .field("message", &**message)
+                    .signal(signal.as_ref());
             }
             _ => {}
         }

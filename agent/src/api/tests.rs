@@ -187,14 +187,20 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
                 pod: pod().label().clone(),
                 victims: vec![other(), other()],
                 signal: Some(ResourceName::Memory),
+                message: "waiting for both".into(),
             },
             "preemptionStarted",
             "shop/web lacks memory, to be ended for it: shop/dns, shop/dns",
         ),
         (
-            Event::PodPreempted { pod: pod().label().clone(), by: other(), signal: None },
+            Event::PodPreempted {
+                pod: pod().label().clone(),
+                by: other(),
+                signal: None,
+                message: "waiting for shop/web to free cpu 1".into(),
+            },
             "podPreempted",
-            "shop/web ended for shop/dns",
+            "shop/web ended for shop/dns, which was waiting for shop/web to free cpu 1",
         ),
     ];
     for (event, kind, text) in table.into_iter().chain(room) {

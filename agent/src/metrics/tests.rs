@@ -151,6 +151,7 @@ fn pods_that_end_for_another_are_counted_under_the_kubelets_very_name() {
         pod: label(),
         by: label(),
         signal: signal.map(ResourceName::from),
+        message: "".into(),
     };
     let of = |signal: &str| {
         value(&metrics, &format!("kubelet_preemptions{{preemption_signal=\"{signal}\"}}"))
@@ -172,6 +173,7 @@ fn no_number_of_priorities_and_reasons_makes_more_series_than_a_bound() {
             pod: label(),
             by: label(),
             signal: Some(ResourceName::from(&*format!("example.com/{n}"))),
+            message: "".into(),
         });
         metrics.record(&rejected(&format!("OutOfexample.com/{n}")));
     }

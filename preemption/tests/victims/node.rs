@@ -105,10 +105,14 @@ async fn a_critical_pod_runs_after_the_right_victim_has_ended_and_both_say_so() 
     assert_eq!(message, "Preempted in order to admit critical pod");
     let told = node.events.events();
     let ended = told.iter().find_map(|event| match event {
-        Event::PodPreempted { pod, by, signal } => Some((pod, by, signal)),
+        Event::PodPreempted { pod, by, signal, message } => Some((pod, by, signal, message)),
         _ => None,
     });
-    assert_eq!(ended, Some((right.label(), dns.label(), &Some(ResourceName::Cpu))));
+    let (pod, by, signal, message) = ended.expect("the end is told");
+    assert_eq!((pod, by, signal), (right.label(), dns.label(), &Some(ResourceName::Cpu)));
+    // The amounts, and who might have ended instead.
+    assert!(message.contains("to free cpu "), "{message}");
+    assert!(message.contains("passed over: "), "{message}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -112,7 +112,7 @@ fn open_in_time(config: &CriConfig) -> CriRuntime {
     loop {
         match CriRuntime::open(config.clone()) {
             Err(CriOpenError::InUse { .. }) if Instant::now() < deadline => {
-                std::thread::yield_now()
+                std::thread::yield_now();
             }
             opened => return opened.unwrap(),
         }

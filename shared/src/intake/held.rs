@@ -60,6 +60,7 @@ struct Chosen {
     pod: PodLabel,
     by: PodLabel,
     signal: Option<ResourceName>,
+    message: Arc<str>,
 }
 
 /// What came of the search for room.
@@ -95,10 +96,8 @@ impl Held {
                 Ok((uid, stopped)) => {
                     self.awaited.remove(&uid);
                     let chosen = if stopped { self.victims.remove(&uid) } else { None };
-                    told.extend(chosen.map(|Chosen { pod, by, signal }| Event::PodPreempted {
-                        pod,
-                        by,
-                        signal,
+                    told.extend(chosen.map(|Chosen { pod, by, signal, message }| {
+                        Event::PodPreempted { pod, by, signal, message }
                     }));
                 }
                 // Only the end of the whole agent aborts a wait.
@@ -239,6 +238,7 @@ impl<R: Runtime> Intake<R> {
                         pod: pod.label().clone(),
                         victims: plan.victims.iter().map(|v| v.pod.label().clone()).collect(),
                         signal: plan.signal.clone(),
+                        message: Arc::clone(&plan.message),
                     });
                     for victim in &plan.victims {
                         self.workers.request_kill(victim.pod.clone(), &victim.request);
@@ -290,7 +290,9 @@ impl<R: Runtime> Intake<R> {
             }
             let victim = victim.label().clone();
             let (by, signal) = (pod.label().clone(), plan.signal.clone());
-            self.held.victims.insert(victim.uid.clone(), Chosen { pod: victim, by, signal });
+            let message = Arc::clone(&plan.message);
+            let chosen = Chosen { pod: victim, by, signal, message };
+            self.held.victims.insert(chosen.pod.uid.clone(), chosen);
         }
     }
 

@@ -220,7 +220,13 @@ async fn a_critical_pod_waits_until_others_have_ended_for_it() {
         told(&b, "preemptionStarted"),
         ["default/dns lacks cpu, to be ended for it: default/web"]
     );
-    assert_eq!(told(&b, "podPreempted"), ["default/web ended for default/dns"]);
+    assert_eq!(
+        told(&b, "podPreempted"),
+        [
+            "default/web ended for default/dns, which was waiting for default/web to free cpu 1300m; \
+          passed over: default/best"
+        ]
+    );
     let kinds: Vec<String> = status.decisions.iter().map(|d| d.kind.clone()).collect();
     let story = [
         "preemptionStarted",

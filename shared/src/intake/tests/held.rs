@@ -167,10 +167,16 @@ async fn it_is_told_who_ended_for_whom() {
     let events = c.events.events();
     let signal = Some("cpu".into());
     let of = |pod: &Pod| pod.label().clone();
-    let started =
-        Event::PreemptionStarted { pod: of(&dns), victims: vec![of(&a)], signal: signal.clone() };
-    let ended = Event::PodPreempted { pod: of(&a), by: of(&dns), signal };
-    let held = Event::PodHeld { pod: of(&dns), message: "making room".into() };
+    let message: Arc<str> = "making room".into();
+    let started = Event::PreemptionStarted {
+        pod: of(&dns),
+        victims: vec![of(&a)],
+        signal: signal.clone(),
+        message: Arc::clone(&message),
+    };
+    let ended =
+        Event::PodPreempted { pod: of(&a), by: of(&dns), signal, message: Arc::clone(&message) };
+    let held = Event::PodHeld { pod: of(&dns), message };
     let admitted = Event::PodAdmitted { pod: of(&dns) };
     let at = |event: &Event| events.iter().position(|e| e == event).expect("it is told");
     assert!(at(&started) < at(&held) && at(&held) < at(&ended) && at(&ended) < at(&admitted));
