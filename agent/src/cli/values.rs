@@ -63,7 +63,8 @@ pub(super) fn when(text: &str) -> Result<When, String> {
         let wrong = |_| format!("{text:?} is no time: write for example 2026-11-20T12:00:00Z");
         return text.parse().map(When::At).map_err(wrong);
     }
-    let after = duration(text)?;
+    let either = |error| format!("{error}; or a time, for example 2026-11-20T12:00:00Z");
+    let after = duration(text).map_err(either)?;
     if after < Duration::from_secs(1) {
         return Err("a deadline is at least 1s ahead".to_owned());
     }

@@ -1,5 +1,6 @@
 //! Eviction on this node: what it measures, what it gives back, and what others see of it.
 
+mod disks;
 mod measure;
 mod reclaim;
 mod runtime;
@@ -86,8 +87,9 @@ impl Pressure {
         let PressureSource { places, runtime } = source;
         let Around { workers, manifests, recorder, victims, gate, wall } = around;
         let places = Places::new(places, Arc::clone(&runtime));
-        let signals = Arc::new(Measured::new(&places, Arc::clone(&runtime)));
         let policy = watch::Sender::new(Arc::new(config.eviction.policy()));
+        let signals = Measured::new(&places, Arc::clone(&runtime), policy.subscribe());
+        let signals = Arc::new(signals);
         let wake = Arc::new(Notify::new());
         let returning = Arc::<Notify>::default();
         let static_pods = Manifests {

@@ -4,14 +4,19 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
-use winddown_eviction::{MeasureError, Signals, Wanted};
+use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
+use winddown_eviction::{MeasureError, Policy, Signals, Wanted};
 use winddown_machine::{NodeUsage, Reading, UsagePlaces};
 use winddown_shared::{NodeStats, Pod, PodStats, PodUid, RuntimeError, error_chain};
 
 use super::RuntimeFigures;
+use super::disks::DiskTurns;
 use super::runtime::Figures;
 use super::stalls::StallPlaces;
+
+#[cfg(test)]
+mod tests;
 
 /// What pods have on disks is not walked through again before this.
 const DISK_AGE: Duration = Duration::from_secs(10);
@@ -40,6 +45,9 @@ pub(in crate::node) struct Measured {
 
 struct NodeReader {
     usage: NodeUsage,
+    disks: DiskTurns,
+    /// Whether images are among what is measured.
+    has_images: bool,
     /// Whether the runtime's places are among those that are measured.
     is_whole: bool,
     known: Arc<OnceLock<UsagePlaces>>,
@@ -86,13 +94,14 @@ impl Places {
 // === impl Measured ===
 
 impl Measured {
-    pub(super) fn new(places: &Places, runtime: Arc<dyn RuntimeFigures>) -> Self {
-        let reader = NodeReader {
-            usage: NodeUsage::new(&places.base),
-            is_whole: false,
-            known: Arc::clone(&places.known),
-            told: HashSet::new(),
-        };
+    /// Measures; how often the file systems are asked depends on how near they are to the policy's
+    /// thresholds.
+    pub(super) fn new(
+        places: &Places,
+        runtime: Arc<dyn RuntimeFigures>,
+        policy: watch::Receiver<Arc<Policy>>,
+    ) -> Self {
+        let reader = NodeReader::new(&places.base, Arc::clone(&places.known), policy);
         Self { node: Mutex::new(reader), runtime, walks: Arc::default() }
     }
 
@@ -133,14 +142,31 @@ fn told(figures: Result<Figures, RuntimeError>) -> Option<Figures> {
 // === impl NodeReader ===
 
 impl NodeReader {
+    fn new(
+        places: &UsagePlaces,
+        known: Arc<OnceLock<UsagePlaces>>,
+        policy: watch::Receiver<Arc<Policy>>,
+    ) -> Self {
+        Self {
+            usage: NodeUsage::new(places),
+            disks: DiskTurns::new(policy),
+            has_images: places.imagefs.is_some(),
+            is_whole: false,
+            known,
+            told: HashSet::new(),
+        }
+    }
+
     async fn read(&mut self) -> Result<NodeStats, MeasureError> {
         if !self.is_whole
             && let Some(places) = self.known.get()
         {
             self.usage = NodeUsage::new(places);
+            self.disks.forget();
+            self.has_images = places.imagefs.is_some();
             self.is_whole = true;
         }
-        let Reading { mut stats, problems } = self.usage.read().await;
+        let Reading { mut stats, problems } = self.measure().await;
         let is_blind = stats.memory.is_none() && stats.pids.is_none() && stats.nodefs.is_none();
         for error in &problems {
             let why = error_chain(error);
@@ -158,5 +184,21 @@ impl NodeReader {
             what: "nothing of the node can be measured".to_owned(),
             source: first.map(|error| Arc::new(error) as _),
         })
+    }
+
+    async fn measure(&mut self) -> Reading {
+        let now = Instant::now();
+        if !self.disks.are_due(now) {
+            let mut reading = self.usage.read_kernel();
+            self.disks.enter(&mut reading.stats);
+            return reading;
+        }
+        let reading = self.usage.read().await;
+        let stats = &reading.stats;
+        let images_told = stats.imagefs.is_some() && stats.containerfs.is_some();
+        let all_told = stats.nodefs.is_some() && stats.layout.is_some();
+        let is_complete = all_told && (images_told || !self.has_images);
+        self.disks.answered(now, is_complete.then_some(stats));
+        reading
     }
 }

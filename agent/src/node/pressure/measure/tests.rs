@@ -1,0 +1,68 @@
+use winddown_eviction::{Signal, Threshold, ThresholdValue};
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn policy(hard: &[(Signal, f32)]) -> Arc<Policy> {
+    let threshold = |(signal, share): &(Signal, f32)| Threshold {
+        signal: *signal,
+        value: ThresholdValue::Share(*share),
+        grace: Duration::ZERO,
+        min_reclaim: None,
+    };
+    Arc::new(Policy::new(hard.iter().map(threshold).collect(), false))
+}
+
+/// When the file system answered that a look tells of.
+async fn answered_at(reader: &mut NodeReader) -> Instant {
+    let stats = reader.read().await.unwrap();
+    assert!(stats.memory.unwrap().at.unwrap() == Instant::now(), "memory is read at each look");
+    stats.nodefs.unwrap().at.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn calm_looks_ask_the_file_systems_every_ten_seconds_and_a_full_disk_is_asked_each_time() {
+    let places = UsagePlaces::of_host("/");
+    let calm = policy(&[(Signal::MemoryAvailable, 0.0)]);
+    let rules = watch::Sender::new(Arc::clone(&calm));
+    let mut reader = NodeReader::new(&places, Arc::default(), rules.subscribe());
+    let mut answers = Vec::new();
+    for _ in 0..62 {
+        answers.push(answered_at(&mut reader).await);
+        tokio::time::sleep(SECOND).await;
+    }
+    let ages = answers.windows(2).filter(|pair| pair[0] != pair[1]);
+    let ages: Vec<_> = ages.map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+    assert_eq!(ages, [1, 10, 10, 10, 10, 10, 10], "the first two tell the pace");
+    // All of the disk is to be free: it never is. The rules count from the next look on.
+    rules.send_replace(policy(&[(Signal::NodeFsAvailable, 1.0)]));
+    for _ in 0..20 {
+        assert_eq!(answered_at(&mut reader).await, Instant::now());
+        tokio::time::sleep(SECOND).await;
+    }
+    rules.send_replace(calm);
+    let last = Instant::now() - SECOND;
+    for _ in 0..5 {
+        assert_eq!(answered_at(&mut reader).await, last, "calm again");
+        tokio::time::sleep(SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_file_systems_are_asked_at_once_and_one_that_does_not_answer_at_each_look() {
+    let known = Arc::<OnceLock<UsagePlaces>>::default();
+    let rules = watch::Sender::new(policy(&[]));
+    let places = UsagePlaces::of_host("/");
+    let mut reader = NodeReader::new(&places, Arc::clone(&known), rules.subscribe());
+    for _ in 0..5 {
+        answered_at(&mut reader).await;
+        tokio::time::sleep(SECOND).await;
+    }
+    let gone = Some("/nowhere/at/all".into());
+    known.set(UsagePlaces { imagefs: gone, ..places }).unwrap();
+    for _ in 0..5 {
+        assert_eq!(answered_at(&mut reader).await, Instant::now());
+        tokio::time::sleep(SECOND).await;
+    }
+}
