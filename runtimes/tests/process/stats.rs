@@ -78,10 +78,11 @@ async fn turned_logs_are_given_back_and_those_in_use_stay() {
     let mut config = bed.config();
     (config.log_max_bytes, config.log_max_files) = (20_000, 3);
     let runtime = ProcessRuntime::open(config).await.unwrap();
-    let lines = "i=0; while [ $i -lt 1200 ]; do echo line $i; i=$((i+1)); done; sleep 1000";
+    // More than a pipe holds: a log is turned between two reads, and one read may take a whole pipe.
+    let lines = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; sleep 1000";
     let pod = bed.pod(lines);
     sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
-    bed.logged("main", 0, "line 1199").await;
+    bed.logged("main", 0, "line 19999").await;
     let logs = bed.path("logs").join(format!("default_web_{}", pod.uid())).join("main");
     let count = || std::fs::read_dir(&logs).unwrap().count();
     let turned = count() - 1;
