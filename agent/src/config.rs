@@ -23,7 +23,7 @@ use std::time::Duration;
 
 pub use changes::{Change, Changes};
 pub use eviction::EvictionSettings;
-pub use notices::{Cloud, NoticesConfig};
+pub use notices::NoticesConfig;
 pub use reference::default_yaml;
 pub use shutdown::{PriorityPeriod, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 

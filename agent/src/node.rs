@@ -44,7 +44,6 @@ pub use fit::Machine;
 use last_boot::LookBack;
 use pressure::{Around, Pressure};
 pub use pressure::{PressureSource, RuntimeFigures};
-pub(crate) use reports::chain;
 
 /// What a [`Node`] is made of.
 pub struct NodeParts<R, I> {

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use node::{BenchError, TestNode};
 use table::Table;
+use winddown_shared::error_chain;
 
 const USAGE: &str = "\
 usage: winddown-bench [--pods N] [--critical N] [--stop-ms MS] [--idle SECONDS]
@@ -98,9 +99,9 @@ async fn agent(args: &[String]) -> ExitCode {
         }
     };
     let measured = if in_containers {
-        containers::measure(&options).await.map_err(|error| told(&error))
+        containers::measure(&options).await.map_err(|error| error_chain(&error))
     } else {
-        measure(&options).await.map_err(|error| told(&error))
+        measure(&options).await.map_err(|error| error_chain(&error))
     };
     match measured {
         Ok(table) => {
@@ -112,17 +113,6 @@ async fn agent(args: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// An error with all its causes.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    text
 }
 
 async fn measure(options: &Options) -> Result<Table, BenchError> {

@@ -21,7 +21,8 @@ pub use error::{InspectError, Silence};
 pub use views::{LockView, LoginView, ScopeView, ServiceView, SystemView};
 
 use crate::logind::Bus;
-use proxies::{LoginProxy, ManagerProxy, TimeDateProxy};
+use crate::logind::proxies::LoginProxy;
+use proxies::{ManagerProxy, TimeDateProxy};
 
 const SYSTEMD1: &str = "org.freedesktop.systemd1";
 const UNIT: InterfaceName<'static> =

@@ -21,6 +21,7 @@ pub use self::bus::Bus;
 use self::bus::BusLogin;
 #[cfg(feature = "stand-in")]
 pub use self::bus::PeerConnector;
+pub(crate) use self::bus::proxies;
 use self::session::LoginManager;
 use self::supervisor::{Keeper, supervise};
 use crate::notify::{LockStore, NoStore};

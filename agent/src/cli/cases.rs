@@ -1,6 +1,11 @@
 //! JSON objects from a stream: one per line, or spread over many.
 
-use std::io::{self, BufRead, Read};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use super::{CommandError, Exit, Output};
+use crate::render;
 
 /// Bytes one case may have: room for some ten thousand pods.
 const LONGEST: usize = 64 * 1024 * 1024;
@@ -10,7 +15,7 @@ const LONGEST: usize = 64 * 1024 * 1024;
 /// A line that opens more than it closes goes on in the next ones. If one of those is a whole case by
 /// itself, the first was cut off: it is an error, and the line is the next case.
 #[derive(Debug)]
-pub(super) struct Cases<R> {
+struct Cases<R> {
     lines: R,
     /// Of the line that was read last, from 1.
     number: u64,
@@ -20,9 +25,66 @@ pub(super) struct Cases<R> {
     line: Vec<u8>,
 }
 
+/// Answers the cases of `file`, which may be `-` for standard input, one by one: an endless input gives
+/// an endless output. A case that cannot be read is reported with its line; the others are answered.
+pub(super) fn answer_all(
+    file: &Path,
+    out: &mut Output,
+    answer: impl FnMut(&str) -> Result<String, CommandError>,
+    print: impl FnMut(&str, &mut Output) -> Result<(), CommandError>,
+) -> Result<Exit, CommandError> {
+    if file == Path::new("-") {
+        return answer_each(std::io::stdin().lock(), out, answer, print);
+    }
+    let opened = File::open(file).map_err(|error| {
+        let error =
+            anyhow::Error::new(error).context(format!("{}: cannot be read", file.display()));
+        CommandError::new(Exit::Failure, error)
+    })?;
+    answer_each(BufReader::new(opened), out, answer, print)
+}
+
+fn answer_each(
+    lines: impl BufRead,
+    out: &mut Output,
+    mut answer: impl FnMut(&str) -> Result<String, CommandError>,
+    mut print: impl FnMut(&str, &mut Output) -> Result<(), CommandError>,
+) -> Result<Exit, CommandError> {
+    let mut failed = 0;
+    let mut cases = Cases::new(lines);
+    while let Some((line, case)) = cases.next_case()? {
+        let answered = match case {
+            Ok(case) => answer(case),
+            Err(error) => Err(CommandError::message(Exit::Failure, error)),
+        };
+        match answered {
+            Ok(answer) => print(&answer, out)?,
+            Err(error) => {
+                failed += 1;
+                let error = error.error.context(format!("line {line}"));
+                out.progress(&render::error(&error, "", out.error_color));
+            }
+        }
+    }
+    if failed == 0 {
+        return Ok(Exit::Success);
+    }
+    Err(CommandError::message(Exit::Failure, format!("cases that could not be read: {failed}")))
+}
+
+/// The name of a case where people read it; one without a name is a plan.
+pub(super) fn title(id: &serde_json::Value) -> String {
+    let id = match id {
+        serde_json::Value::String(id) => id.clone(),
+        serde_json::Value::Null => "plan".to_owned(),
+        other => other.to_string(),
+    };
+    render::clean(&id).into()
+}
+
 /// Why a case was not even looked at.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(super) enum CaseError {
+enum CaseError {
     /// It does not end.
     #[error("longer than {LONGEST} bytes")]
     Long,
@@ -45,12 +107,12 @@ struct Depth {
 // === impl Cases ===
 
 impl<R: BufRead> Cases<R> {
-    pub(super) fn new(lines: R) -> Self {
+    fn new(lines: R) -> Self {
         Self { lines, number: 0, case: String::new(), ahead: None, line: Vec::new() }
     }
 
     /// The next case and the number of its first line; none at the end.
-    pub(super) fn next_case(&mut self) -> io::Result<Option<(u64, Result<&str, CaseError>)>> {
+    fn next_case(&mut self) -> io::Result<Option<(u64, Result<&str, CaseError>)>> {
         self.case.clear();
         let mut depth = Depth::default();
         let mut first = self.number;

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use super::args::TextFormat;
 use super::{
     CommandError, Exit, GlobalArgs, Offline, Output, OutputFormat, PlanShutdownArgs, ask,
     plan_lines, status,
@@ -40,6 +41,23 @@ fn print(plan: &ShutdownPlan, form: OutputFormat, out: &mut Output) -> Result<()
         OutputFormat::Text | OutputFormat::Wide => {
             let text = render::plan(plan, &status::view(form, out));
             out.text(&text)
+        }
+    }
+}
+
+/// Prints what the agent answered about preemption or eviction; `explain` shows the pods that stay too.
+pub(super) fn show<P: serde::Serialize>(
+    plan: &P,
+    form: TextFormat,
+    explain: bool,
+    text: impl FnOnce(&P, &render::View) -> String,
+    out: &mut Output,
+) -> Result<(), CommandError> {
+    match form {
+        TextFormat::Json => out.json(plan),
+        TextFormat::Text => {
+            let view = status::view(OutputFormat::Text, out);
+            out.text(&text(plan, &render::View { wide: explain, ..view }))
         }
     }
 }

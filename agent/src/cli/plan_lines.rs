@@ -4,9 +4,9 @@ use std::io::{BufRead, Read};
 
 use serde::Deserialize;
 
-use super::{CommandError, Exit, Offline, Output, OutputFormat};
+use super::{CommandError, Exit, Offline, Output, OutputFormat, cases};
 use crate::api::PlannedGroup;
-use crate::render::{self, clean};
+use crate::render;
 
 /// Bytes one line may have: room for some ten thousand pods.
 pub(super) const LONGEST: u64 = 64 * 1024 * 1024;
@@ -65,12 +65,7 @@ fn print(planned: &str, form: OutputFormat, out: &mut Output) -> Result<(), Comm
         out.line("---")?;
         return out.yaml(&value);
     }
-    let id = match &read.id {
-        serde_json::Value::String(id) => id.clone(),
-        serde_json::Value::Null => "plan".to_owned(),
-        other => other.to_string(),
-    };
-    out.line(&format!("{}:", clean(&id)))?;
+    out.line(&format!("{}:", cases::title(&read.id)))?;
     for line in render::groups(&read.groups) {
         out.line(&format!("  {line}"))?;
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use winddown_preemption::Strategy;
 
-use super::args::{PlanPreemptionArgs, StrategyChoice, TextFormat};
-use super::{CommandError, Exit, GlobalArgs, Output, OutputFormat, ask, status};
+use super::args::{PlanPreemptionArgs, StrategyChoice};
+use super::{CommandError, Exit, GlobalArgs, Output, ask, plan, status};
 use crate::control::Client;
 use crate::document::MAX_BYTES;
 use crate::render;
@@ -25,14 +25,7 @@ pub(super) fn run(
     ask::block_on(async {
         let asked = client.preemption_plan(manifest, strategy);
         let plan = ask::patiently(out, status::WAITING, asked).await?;
-        match args.output {
-            TextFormat::Json => out.json(&plan)?,
-            TextFormat::Text => {
-                let view = status::view(OutputFormat::Text, out);
-                let view = render::View { wide: args.explain, ..view };
-                out.text(&render::room(&plan, &view))?;
-            }
-        }
+        plan::show(&plan, args.output, args.explain, render::room, out)?;
         Ok(Exit::Success)
     })
 }

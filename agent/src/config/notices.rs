@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use winddown_notices::Cloud;
+
 use super::read::{HOUR, absolute, interval};
 use crate::document::{Fields, Located, Problem};
 
@@ -20,17 +22,6 @@ pub struct NoticesConfig {
     /// `pollInterval`: how often a metadata service that does not tell by itself is asked. 1 s to
     /// 1 h.
     pub poll: Duration,
-}
-
-/// A cloud whose metadata service announces a machine's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cloud {
-    /// Amazon EC2: spot interruptions and scheduled maintenance.
-    Aws,
-    /// Microsoft Azure: scheduled events.
-    Azure,
-    /// Google Compute Engine: preemption and host maintenance.
-    Gcp,
 }
 
 // === impl NoticesConfig ===
@@ -100,24 +91,5 @@ fn endpoint(fields: &mut Fields<'_, '_>) -> Option<Located<String>> {
             fields.fail(FIELD, at, what);
             None
         }
-    }
-}
-
-// === impl Cloud ===
-
-impl Cloud {
-    /// The cloud's name in the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Aws => "aws",
-            Self::Azure => "azure",
-            Self::Gcp => "gcp",
-        }
-    }
-}
-
-impl std::fmt::Display for Cloud {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
     }
 }

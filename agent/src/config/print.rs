@@ -87,7 +87,7 @@ impl Config {
         if let Some(file) = &notices.file {
             entry.insert("file".to_owned(), json!(file.to_string_lossy()));
         }
-        let cloud = notices.cloud.map_or("none", super::Cloud::as_str);
+        let cloud = notices.cloud.map_or("none", winddown_notices::Cloud::as_str);
         entry.insert("cloud".to_owned(), json!(cloud));
         if let Some(endpoint) = &notices.endpoint {
             entry.insert("metadataEndpoint".to_owned(), json!(endpoint));

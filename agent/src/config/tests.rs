@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
+use winddown_notices::Cloud;
 
 use super::*;
 

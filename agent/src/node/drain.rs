@@ -67,7 +67,10 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let store = self.0.reports.clone();
         let written = tokio::task::spawn_blocking(move || store.write(&report)).await;
         if let Ok(Err(error)) = written {
-            tracing::warn!("the report of the drain is lost: {}", super::chain(&error));
+            tracing::warn!(
+                "the report of the drain is lost: {}",
+                winddown_shared::error_chain(&error)
+            );
         }
     }
 }

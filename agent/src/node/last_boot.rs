@@ -9,7 +9,7 @@ use winddown_shutdown::{
     BootMark, Evidence, LastBoot, RecordPlace, ReportStore, RunRecord, StoreError, last_boot,
 };
 
-use super::{Node, chain};
+use super::Node;
 use crate::api::LastBootStatus;
 
 #[cfg(test)]
@@ -125,7 +125,10 @@ fn newest_of_other_boots(records: &[Arc<dyn RecordPlace>], boot_id: &str) -> Opt
 
 fn or_none<T>(result: Result<Option<T>, StoreError>) -> Option<T> {
     result.unwrap_or_else(|error| {
-        tracing::warn!("how the node went down last may not be known: {}", chain(&error));
+        tracing::warn!(
+            "how the node went down last may not be known: {}",
+            winddown_shared::error_chain(&error)
+        );
         None
     })
 }

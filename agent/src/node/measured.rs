@@ -26,7 +26,10 @@ impl Recorder for Both {
 /// The times of the last shutdown. A file that cannot be read is replaced at the next one.
 pub(super) fn last_shutdown(state_directory: &Path) -> StateTimes {
     StateFile::in_directory(state_directory).load().unwrap_or_else(|error| {
-        tracing::warn!("when the last shutdown was is not known: {}", super::chain(&error));
+        tracing::warn!(
+            "when the last shutdown was is not known: {}",
+            winddown_shared::error_chain(&error)
+        );
         StateTimes::default()
     })
 }

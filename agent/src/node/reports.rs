@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use winddown_shared::error_chain;
 use winddown_shutdown::{ReportStore, ShutdownReport};
 
 use crate::api::{ErrorCode, ReportEntry, ReportList};
@@ -25,12 +26,12 @@ pub fn store(config: &Config) -> ReportStore {
 /// The directory cannot be read.
 pub fn list(store: &ReportStore) -> Result<ReportList, ApiError> {
     let listing = store.list().map_err(|error| {
-        ApiError::new(ErrorCode::Internal, chain(&error))
+        ApiError::new(ErrorCode::Internal, error_chain(&error))
             .with_hint("check the state directory's permissions and the disk")
     })?;
     Ok(ReportList {
         reports: listing.reports.iter().map(entry).collect(),
-        problems: listing.broken.iter().map(|error| chain(error)).collect(),
+        problems: listing.broken.iter().map(|error| error_chain(error)).collect(),
     })
 }
 
@@ -40,7 +41,7 @@ pub fn list(store: &ReportStore) -> Result<ReportList, ApiError> {
 /// There is no such report.
 pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError> {
     let listing = store.list().map_err(|error| {
-        ApiError::new(ErrorCode::Internal, chain(&error))
+        ApiError::new(ErrorCode::Internal, error_chain(&error))
             .with_hint("check the state directory's permissions and the disk")
     })?;
     let found = listing.reports.iter().find(|r| id == "latest" || r.id() == id);
@@ -54,7 +55,8 @@ pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError
         );
         return Err(missing.with_hint("list the reports there are: winddown report --list"));
     };
-    serde_json::to_value(report).map_err(|error| ApiError::new(ErrorCode::Internal, chain(&error)))
+    serde_json::to_value(report)
+        .map_err(|error| ApiError::new(ErrorCode::Internal, error_chain(&error)))
 }
 
 fn entry(report: &ShutdownReport) -> ReportEntry {
@@ -73,16 +75,4 @@ fn entry(report: &ShutdownReport) -> ReportEntry {
 fn word(value: &impl serde::Serialize) -> String {
     let json = serde_json::to_value(value).ok();
     json.and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
-}
-
-/// An error and its causes on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        cause = source.source();
-    }
-    text
 }

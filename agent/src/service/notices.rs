@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use winddown_notices::{
-    Board, Cloud, CloudSettings, Endpoint, FileSource, NoticeSource, watch_cloud,
-};
+use winddown_notices::{Board, CloudSettings, Endpoint, FileSource, NoticeSource, watch_cloud};
 use winddown_shared::WallClock;
 
 use super::host;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::node::policy_of;
 
 /// A notice counts this long before its deadline at the earliest: pods go on while a maintenance
@@ -39,11 +37,6 @@ pub(super) fn listen(config: &Config, wall: &WallClock, stop: &CancellationToken
         && let Some(endpoint) = endpoint(config)
     {
         tracing::info!(%cloud, "listening for notices of the cloud's metadata service");
-        let cloud = match cloud {
-            config::Cloud::Aws => Cloud::Aws,
-            config::Cloud::Azure => Cloud::Azure,
-            config::Cloud::Gcp => Cloud::Gcp,
-        };
         let (poll, wall) = (config.notices.poll, wall.clone());
         let follows = board.clone();
         let source = async move {

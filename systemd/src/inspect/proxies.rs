@@ -1,29 +1,11 @@
-//! What is asked here, written by hand like the proxies that run the node.
+//! What is asked of systemd and its clock here, written by hand like the proxies that run the node.
 
 use zbus::OwnedObjectPath;
-
-/// One row of `ListInhibitors`: what, who, why, mode, uid, pid.
-pub(super) type Inhibitor = (String, String, String, String, u32, u32);
 
 /// One row of `ListUnitsByPatterns`: name, description, load state, active state, sub state,
 /// followed unit, path, job id, job type, job path.
 pub(super) type Listed =
     (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
-
-#[zbus::proxy(
-    interface = "org.freedesktop.login1.Manager",
-    default_service = "org.freedesktop.login1",
-    default_path = "/org/freedesktop/login1"
-)]
-pub(super) trait Login {
-    fn list_inhibitors(&self) -> zbus::Result<Vec<Inhibitor>>;
-
-    #[zbus(property, name = "InhibitDelayMaxUSec")]
-    fn inhibit_delay_max_usec(&self) -> zbus::Result<u64>;
-
-    #[zbus(property)]
-    fn preparing_for_shutdown(&self) -> zbus::Result<bool>;
-}
 
 #[zbus::proxy(
     interface = "org.freedesktop.systemd1.Manager",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use zbus::{OwnedVariant, Variant};
 
-use super::proxies::Inhibitor;
+use crate::logind::proxies::Inhibitor;
 
 /// logind's view of shutdowns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The login manager behind a D-Bus connection.
 
 mod hearing;
-mod proxies;
+pub(crate) mod proxies;
 
 use std::fmt;
 use std::os::fd::OwnedFd;

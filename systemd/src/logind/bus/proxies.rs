@@ -2,14 +2,14 @@
 //! hundred, and generated proxies cache properties that logind wrongly declares constant.
 
 /// One row of `ListInhibitors`: what, who, why, mode, uid, pid.
-pub(super) type Inhibitor = (String, String, String, String, u32, u32);
+pub(crate) type Inhibitor = (String, String, String, String, u32, u32);
 
 #[zbus::proxy(
     interface = "org.freedesktop.login1.Manager",
     default_service = "org.freedesktop.login1",
     default_path = "/org/freedesktop/login1"
 )]
-pub(super) trait Login {
+pub(crate) trait Login {
     fn inhibit(&self, what: &str, who: &str, why: &str, mode: &str) -> zbus::Result<zbus::OwnedFd>;
 
     fn list_inhibitors(&self) -> zbus::Result<Vec<Inhibitor>>;
