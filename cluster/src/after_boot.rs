@@ -1,0 +1,234 @@
+//! Pods that this node ended before it went down.
+//!
+//! A pod that a shutdown, an eviction or a preemption has ended stays in the API as `Failed`, often
+//! for weeks: the cluster removes such pods only when there are thousands. [`EndedByUs`] remembers on
+//! disk which they were, and [`AfterBoot`] removes them as the policy says. Pods that others ended are
+//! never touched, nor those that have succeeded.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use winddown_shared::{Event, KillReason, PodLabel, PodUid, Recorder, WallClock, WallTime};
+
+use crate::status::{Spool, SpoolError, SpoolLimits};
+
+mod decide;
+mod driver;
+#[cfg(test)]
+mod tests;
+
+pub use decide::{AfterBootPolicy, Verdict, decide};
+pub use driver::AfterBoot;
+
+/// More pods than a node ends in a month.
+const MOST: usize = 8192;
+/// After so long nobody misses them.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The list is one record.
+const LIST: &str = "ended";
+
+/// The pods that this node has ended, on disk. Cheap to clone; clones are the same list.
+///
+/// Taking note neither blocks nor fails; what comes while the disk is busy is written with the next
+/// write. It is a [`Recorder`], so that it hears of every end that a controller asks for.
+#[derive(Clone, Debug)]
+pub struct EndedByUs(Arc<Shared>);
+
+/// A pod that this node has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ended {
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `metadata.uid`.
+    pub uid: PodUid,
+    /// Who asked for it: `shutdown`, `eviction`, …
+    pub by: Arc<str>,
+    /// When.
+    pub at: WallTime,
+    /// The boot in which it was, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    spool: Spool<Vec<Ended>>,
+    wall: WallClock,
+    boot: Option<Arc<str>>,
+    list: Mutex<List>,
+    /// The version of the list that is on disk.
+    written: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    /// The oldest first.
+    pods: VecDeque<Ended>,
+    /// Their UIDs.
+    known: HashSet<PodUid>,
+    version: u64,
+    /// Somebody writes, and will write the latest.
+    writing: bool,
+    loaded: bool,
+}
+
+// === impl EndedByUs ===
+
+impl EndedByUs {
+    /// The list in `directory`. `boot` identifies this boot of the machine.
+    pub fn new(
+        directory: impl Into<std::path::PathBuf>,
+        boot: Option<Arc<str>>,
+        wall: WallClock,
+    ) -> Self {
+        let limits = SpoolLimits { most: 1, longest: LONGEST };
+        Self::with_spool(Spool::new(directory, limits, wall.clone()), boot, wall)
+    }
+
+    fn with_spool(spool: Spool<Vec<Ended>>, boot: Option<Arc<str>>, wall: WallClock) -> Self {
+        let (list, written) = (Mutex::default(), watch::Sender::new(0));
+        Self(Arc::new(Shared { spool, wall, boot, list, written }))
+    }
+
+    /// Notes that the node ends a pod. Does not wait for the disk.
+    pub fn note(&self, pod: &PodLabel, by: &str) {
+        let ended = Ended {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            by: by.into(),
+            at: self.0.wall.now(),
+            boot: self.0.boot.clone(),
+        };
+        {
+            let mut list = self.lock();
+            if !list.known.insert(ended.uid.clone()) {
+                return;
+            }
+            list.pods.push_back(ended);
+            if list.pods.len() > MOST
+                && let Some(oldest) = list.pods.pop_front()
+            {
+                list.known.remove(&oldest.uid);
+            }
+        }
+        self.changed();
+    }
+
+    /// Strikes a pod off the list.
+    pub fn forget(&self, uid: &PodUid) {
+        let known = {
+            let mut list = self.lock();
+            let known = list.known.remove(uid);
+            if known {
+                list.pods.retain(|ended| ended.uid != *uid);
+            }
+            known
+        };
+        if known {
+            self.changed();
+        }
+    }
+
+    /// The pods on the list, the oldest first; those that earlier agents have noted once
+    /// [`load`](Self::load) has read them.
+    pub fn all(&self) -> Vec<Ended> {
+        self.lock().pods.iter().cloned().collect()
+    }
+
+    /// Reads what earlier agents have noted. Once is enough.
+    ///
+    /// # Errors
+    /// The disk cannot be read.
+    pub async fn load(&self) -> Result<(), SpoolError> {
+        if self.lock().loaded {
+            return Ok(());
+        }
+        let found = self.0.spool.load().await?;
+        let mut list = self.lock();
+        list.loaded = true;
+        for ended in found.into_iter().flat_map(|kept| kept.record).rev() {
+            if list.known.insert(ended.uid.clone()) {
+                list.pods.push_front(ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that was noted so far is on disk, at most until `deadline`. Says whether
+    /// it is.
+    pub async fn flush(&self, deadline: Instant) -> bool {
+        let version = self.lock().version;
+        let mut written = self.0.written.subscribe();
+        timeout_at(deadline, written.wait_for(|on_disk| *on_disk >= version)).await.is_ok()
+    }
+
+    /// Has the list written, unless somebody does. Without an async runtime it stays in memory.
+    fn changed(&self) {
+        let start = {
+            let mut list = self.lock();
+            list.version += 1;
+            !std::mem::replace(&mut list.writing, true)
+        };
+        if !start {
+            return;
+        }
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(self.clone().write())),
+            Err(_) => self.lock().writing = false,
+        }
+    }
+
+    /// Writes until the latest list is on disk. A list that could not be written waits for the next
+    /// change: the spool has said so.
+    async fn write(self) {
+        // What earlier agents have noted must not be lost over what is noted now.
+        if self.load().await.is_err() {
+            self.lock().writing = false;
+            return;
+        }
+        loop {
+            let (version, pods) = {
+                let list = self.lock();
+                (list.version, list.pods.iter().cloned().collect())
+            };
+            let written = self.0.spool.keep(&PodUid::new(LIST), pods).await.is_ok();
+            if written {
+                self.0.written.send_replace(version);
+            }
+            let mut list = self.lock();
+            if list.version == version || !written {
+                list.writing = false;
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, List> {
+        self.0.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Recorder for EndedByUs {
+    /// Notes the pods that the node ends for its own sake. A pod that an operator or its source ends
+    /// is theirs.
+    fn record(&self, event: &Event) {
+        if let Event::KillRequested { pod, by, .. } = event {
+            let by = match by {
+                KillReason::Shutdown => "shutdown",
+                KillReason::Preemption => "preemption",
+                KillReason::Eviction => "eviction",
+                KillReason::Drain => "drain",
+                _ => return,
+            };
+            self.note(pod, by);
+        }
+    }
+}

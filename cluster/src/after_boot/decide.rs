@@ -1,0 +1,90 @@
+//! Whether a pod that this node ended is to be removed from the API. Pure.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::WallTime;
+
+use super::Ended;
+use crate::status::{BY_NODE, DISRUPTION_TARGET};
+
+/// What happens to the pods that this node ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AfterBootPolicy {
+    /// They are removed after the next boot.
+    Delete,
+    /// They stay until somebody removes them.
+    #[default]
+    Keep,
+    /// They are removed so long after they were ended.
+    After(Duration),
+}
+
+/// What is to be done about one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is none of ours any more: it is struck off the list.
+    Forget,
+    /// It is looked at again: after that time, or when there is reason to.
+    Wait(Option<Duration>),
+    /// It is removed from the API.
+    Delete,
+}
+
+/// What is to be done about `ended`. `in_api` is the pod of that name there. `boot` identifies this boot.
+///
+/// A pod is removed only if it is the same one, has failed, and bears the mark that this node ended it
+/// (`DisruptionTarget`, reason `TerminationByKubelet`).
+pub fn decide(
+    ended: &Ended,
+    in_api: Option<&api::Pod>,
+    policy: AfterBootPolicy,
+    boot: Option<&str>,
+    now: WallTime,
+) -> Verdict {
+    let same = |pod: &&api::Pod| pod.metadata.uid.as_deref() == Some(ended.uid.as_str());
+    let Some(pod) = in_api.filter(same) else {
+        return Verdict::Forget;
+    };
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Verdict::Forget;
+    }
+    let status = pod.status.as_ref();
+    match status.and_then(|status| status.phase.as_deref()) {
+        Some("Failed") => {}
+        // A finished Job's pod is what its owner looks at.
+        Some("Succeeded") => return Verdict::Forget,
+        // Its last status is still on its way.
+        _ => return Verdict::Wait(None),
+    }
+    let marks = status.and_then(|status| status.conditions.as_ref());
+    let ours = marks.into_iter().flatten().any(|c| {
+        c.type_ == DISRUPTION_TARGET && c.status == "True" && c.reason.as_deref() == Some(BY_NODE)
+    });
+    if ours { by_time(ended, policy, boot, now) } else { Verdict::Forget }
+}
+
+/// The same, as far as it does not depend on the pod: `Delete` says that the pod is to be looked at.
+pub(super) fn by_time(
+    ended: &Ended,
+    policy: AfterBootPolicy,
+    boot: Option<&str>,
+    now: WallTime,
+) -> Verdict {
+    match policy {
+        AfterBootPolicy::Keep => Verdict::Forget,
+        // In the boot in which it was ended, people may still want to look at it.
+        AfterBootPolicy::Delete if boot.is_some() && ended.boot.as_deref() == boot => {
+            Verdict::Wait(None)
+        }
+        AfterBootPolicy::Delete => Verdict::Delete,
+        AfterBootPolicy::After(ttl) => {
+            // A clock that went back makes no pod old.
+            let age = Duration::try_from(now.duration_since(ended.at)).unwrap_or_default();
+            match ttl.checked_sub(age) {
+                Some(left) if !left.is_zero() => Verdict::Wait(Some(left)),
+                _ => Verdict::Delete,
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What removes the pods that this node ended.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use k8s_openapi::api::core::v1 as api;
+use kube::api::{Api, DeleteParams, Preconditions};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use winddown_shared::{PodUid, WallClock, error_chain};
+
+use super::decide::by_time;
+use super::{AfterBootPolicy, Ended, EndedByUs, Verdict, decide};
+use crate::backoff::Backoff;
+use crate::refusal::Refusal;
+
+/// How long one request may take.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Requests under way at a time.
+const CONCURRENCY: usize = 4;
+/// Between two looks at a pod for which there is no time.
+const LOOK: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
+
+/// Removes from the API the pods that this node ended, as the policy says.
+#[derive(Debug)]
+pub struct AfterBoot {
+    ended: EndedByUs,
+    policy: AfterBootPolicy,
+    wall: WallClock,
+    /// When each pod is looked at next.
+    next: HashMap<PodUid, (Instant, Backoff)>,
+    removed: watch::Sender<u64>,
+}
+
+/// What a look at a pod came to.
+enum Looked {
+    Verdict(Verdict),
+    Removed,
+    Failed { after: Option<Duration>, error: String },
+}
+
+// === impl AfterBoot ===
+
+impl AfterBoot {
+    /// Goes through `ended` by `policy`.
+    pub fn new(ended: EndedByUs, policy: AfterBootPolicy, wall: WallClock) -> Self {
+        Self { ended, policy, wall, next: HashMap::new(), removed: watch::Sender::new(0) }
+    }
+
+    /// Counts the pods that were removed.
+    pub fn removed(&self) -> watch::Receiver<u64> {
+        self.removed.subscribe()
+    }
+
+    /// Begins once `ready` is true, and goes on until `cancel`led.
+    pub async fn run(
+        mut self,
+        client: kube::Client,
+        mut ready: watch::Receiver<bool>,
+        cancel: CancellationToken,
+    ) {
+        let work = async {
+            if ready.wait_for(|ready| *ready).await.is_err() {
+                return;
+            }
+            self.go_through(&client).await;
+        };
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = work => {}
+        }
+    }
+
+    async fn go_through(&mut self, client: &kube::Client) {
+        let mut reading = LOOK;
+        while let Err(error) = self.ended.load().await {
+            if reading.failures() == 0 {
+                tracing::error!(
+                    error = error_chain(&error),
+                    "cannot read which pods this node has ended; they stay in the API"
+                );
+            }
+            tokio::time::sleep(reading.after_failure(None)).await;
+        }
+        let mut outage = false;
+        // Subscribed before the list is read, so that no change is missed.
+        let mut changes = self.ended.0.written.subscribe();
+        loop {
+            changes.mark_unchanged();
+            let all = self.ended.all();
+            let now = Instant::now();
+            let known: HashSet<&PodUid> = all.iter().map(|ended| &ended.uid).collect();
+            self.next.retain(|uid, _| known.contains(uid));
+            let due = self.due(all, now);
+            let (policy, wall) = (self.policy, &self.wall);
+            let boot = self.ended.0.boot.clone();
+            let looks = due.into_iter().map(|ended| {
+                let (boot, client) = (boot.clone(), client.clone());
+                async move {
+                    let looked = look(&client, &ended, policy, boot.as_deref(), wall).await;
+                    (ended, looked)
+                }
+            });
+            let looked: Vec<_> = stream::iter(looks).buffer_unordered(CONCURRENCY).collect().await;
+            for (ended, looked) in looked {
+                self.note(&ended, looked, &mut outage);
+            }
+            let next = self.next.values().map(|(at, _)| *at).min();
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                () = async {
+                    match next {
+                        Some(at) => sleep_until(at).await,
+                        None => std::future::pending().await,
+                    }
+                } => {}
+            }
+        }
+    }
+
+    /// Those that are to be looked at in the API now. For the others no request is made.
+    fn due(&mut self, all: Vec<Ended>, now: Instant) -> Vec<Ended> {
+        let (boot, wall_now) = (self.ended.0.boot.clone(), self.wall.now());
+        let mut due = Vec::new();
+        for ended in all {
+            if self.next.get(&ended.uid).is_some_and(|(at, _)| *at > now) {
+                continue;
+            }
+            match by_time(&ended, self.policy, boot.as_deref(), wall_now) {
+                Verdict::Delete => due.push(ended),
+                Verdict::Forget => self.ended.forget(&ended.uid),
+                Verdict::Wait(Some(left)) => {
+                    self.next.insert(ended.uid, (now + left, LOOK));
+                }
+                // Not in this boot.
+                Verdict::Wait(None) => {}
+            }
+        }
+        due
+    }
+
+    fn note(&mut self, ended: &Ended, looked: Looked, outage: &mut bool) {
+        let now = Instant::now();
+        if !matches!(looked, Looked::Failed { .. }) {
+            *outage = false;
+        }
+        match looked {
+            Looked::Verdict(Verdict::Wait(after)) => {
+                let (at, look) = self.next.entry(ended.uid.clone()).or_insert_with(|| (now, LOOK));
+                *at = now + after.unwrap_or_else(|| look.after_failure(None));
+            }
+            Looked::Removed => {
+                tracing::info!(
+                    namespace = %ended.namespace,
+                    name = %ended.name,
+                    by = %ended.by,
+                    "removed a pod from the API that this node had ended"
+                );
+                self.removed.send_modify(|n| *n += 1);
+                self.ended.forget(&ended.uid);
+            }
+            Looked::Verdict(Verdict::Forget | Verdict::Delete) => self.ended.forget(&ended.uid),
+            Looked::Failed { after, error } => {
+                if !std::mem::replace(outage, true) {
+                    tracing::warn!(
+                        error,
+                        "cannot look after the pods that this node has ended; trying on"
+                    );
+                }
+                let (at, look) = self.next.entry(ended.uid.clone()).or_insert_with(|| (now, LOOK));
+                *at = now + look.after_failure(after);
+            }
+        }
+    }
+}
+
+async fn look(
+    client: &kube::Client,
+    ended: &Ended,
+    policy: AfterBootPolicy,
+    boot: Option<&str>,
+    wall: &WallClock,
+) -> Looked {
+    let pods = Api::<api::Pod>::namespaced(client.clone(), &ended.namespace);
+    let pod = match timeout(DEADLINE, pods.get_opt(&ended.name)).await {
+        Ok(Ok(pod)) => pod,
+        Ok(Err(error)) => return failed(&error),
+        Err(_) => return late(),
+    };
+    let verdict = decide(ended, pod.as_ref(), policy, boot, wall.now());
+    if verdict != Verdict::Delete {
+        return Looked::Verdict(verdict);
+    }
+    let only_this = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions {
+            uid: Some(ended.uid.to_string()),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    match timeout(DEADLINE, pods.delete(&ended.name, &only_this)).await {
+        Ok(Ok(_)) => Looked::Removed,
+        Ok(Err(error)) if Refusal::of(&error).is_gone() => Looked::Verdict(Verdict::Forget),
+        Ok(Err(error)) => failed(&error),
+        Err(_) => late(),
+    }
+}
+
+fn failed(error: &kube::Error) -> Looked {
+    Looked::Failed { after: Refusal::of(error).retry_after(), error: error_chain(error) }
+}
+
+fn late() -> Looked {
+    Looked::Failed { after: None, error: format!("no answer within {DEADLINE:?}") }
+}

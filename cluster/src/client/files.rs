@@ -1,0 +1,75 @@
+//! Files that credentials are read from, and whether they have changed since.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::error::CredentialsError;
+
+/// How large a file of credentials may be. A bundle of every public authority is a fifth of it.
+const LARGEST: u64 = 1 << 20;
+
+/// What was read, as it looked just before it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Files(Vec<(PathBuf, Option<Look>)>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Look {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: Option<SystemTime>,
+}
+
+// === impl Files ===
+
+impl Files {
+    /// Reads a file and remembers it. Blocks.
+    pub(super) fn read(
+        &mut self,
+        what: &'static str,
+        path: &Path,
+    ) -> Result<Vec<u8>, CredentialsError> {
+        self.remember(path);
+        let failed = |source| CredentialsError::Read { what, path: path.to_path_buf(), source };
+        let size = std::fs::metadata(path).map_err(failed)?.len();
+        if size > LARGEST {
+            let problem = format!("{size} bytes are too many for {what}: name the right file");
+            return Err(CredentialsError::contents(path.display().to_string(), problem));
+        }
+        std::fs::read(path).map_err(failed)
+    }
+
+    /// Remembers a file that somebody else reads.
+    pub(super) fn remember(&mut self, path: &Path) {
+        if !self.0.iter().any(|(known, _)| known == path) {
+            self.0.push((path.to_path_buf(), Look::at(path)));
+        }
+    }
+
+    /// One of the files is another one now. Blocks.
+    pub(super) fn changed(&self) -> bool {
+        self.0.iter().any(|(path, look)| *look != Look::at(path))
+    }
+
+    /// The files, for messages.
+    pub(super) fn names(&self) -> String {
+        let names: Vec<_> = self.0.iter().map(|(path, _)| path.display().to_string()).collect();
+        names.join(", ")
+    }
+}
+
+// === impl Look ===
+
+impl Look {
+    fn at(path: &Path) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        // Follows links: projected volumes are swapped by a link.
+        let facts = std::fs::metadata(path).ok()?;
+        Some(Self {
+            device: facts.dev(),
+            inode: facts.ino(),
+            size: facts.size(),
+            modified: facts.modified().ok(),
+        })
+    }
+}

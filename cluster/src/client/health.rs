@@ -1,0 +1,199 @@
+//! Whether the API server can be reached, as all requests tell.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant};
+
+#[cfg(test)]
+mod tests;
+
+/// How often the clocks are compared.
+const COMPARE_EVERY: Duration = Duration::from_secs(60);
+/// What difference of the clocks is worth a warning.
+const SKEW_WORTH_SAYING: SignedDuration = SignedDuration::from_secs(60);
+
+/// How it stands with the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiHealth {
+    /// What the last requests showed.
+    pub state: ApiState,
+    /// Since when.
+    pub since: Instant,
+}
+
+/// What the last requests showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ApiState {
+    /// Nobody has asked anything yet.
+    Unknown,
+    /// It answers.
+    Connected,
+    /// There are no credentials yet: their certificate has not been signed.
+    Unsigned {
+        /// What is missing, and what to do.
+        why: Arc<str>,
+    },
+    /// It cannot be reached, is silent, or something in front of it answers in its place.
+    Unreachable {
+        /// What happened to the first request that failed.
+        why: Arc<str>,
+    },
+    /// It does not accept the credentials.
+    Unauthorized {
+        /// Which credentials, and what to do.
+        why: Arc<str>,
+    },
+}
+
+/// What an answer says about the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Up,
+    Unauthorized,
+    Down(String),
+}
+
+#[derive(Debug)]
+pub(super) struct Health {
+    state: watch::Sender<ApiHealth>,
+    contact: Mutex<Contact>,
+}
+
+#[derive(Debug, Default)]
+struct Contact {
+    last: Option<Instant>,
+    compared: Option<Instant>,
+    skew: Option<SignedDuration>,
+    warned: bool,
+}
+
+/// `signed` says that the answer has what only the API server writes.
+pub(super) fn judge(status: StatusCode, signed: bool) -> Verdict {
+    match status {
+        StatusCode::UNAUTHORIZED => Verdict::Unauthorized,
+        // A load balancer without a server behind it answers like this, too. The API server marks
+        // what it answers itself, and one of its webhooks being down is not an outage.
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+            if !signed =>
+        {
+            Verdict::Down(format!("the answer is {status}"))
+        }
+        _ => Verdict::Up,
+    }
+}
+
+// === impl ApiHealth ===
+
+impl ApiHealth {
+    /// The API server answers and accepts the credentials.
+    pub fn is_connected(&self) -> bool {
+        self.state == ApiState::Connected
+    }
+}
+
+// === impl ApiState ===
+
+impl std::fmt::Display for ApiState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("not asked yet"),
+            Self::Connected => f.write_str("connected"),
+            Self::Unsigned { why } => write!(f, "no credentials yet: {why}"),
+            Self::Unreachable { why } => write!(f, "unreachable: {why}"),
+            Self::Unauthorized { why } => write!(f, "not authorized: {why}"),
+        }
+    }
+}
+
+// === impl Health ===
+
+impl Health {
+    pub(super) fn new(now: Instant) -> Self {
+        let unknown = ApiHealth { state: ApiState::Unknown, since: now };
+        Self { state: watch::Sender::new(unknown), contact: Mutex::default() }
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<ApiHealth> {
+        self.state.subscribe()
+    }
+
+    /// When the API server was last heard of.
+    pub(super) fn last_contact(&self) -> Option<Instant> {
+        self.contact().last
+    }
+
+    /// How far the API server's clock is ahead of this node's.
+    pub(super) fn skew(&self) -> Option<SignedDuration> {
+        self.contact().skew
+    }
+
+    /// Tells whoever watches, and the log, when the state is of another kind than before.
+    pub(super) fn set(&self, state: ApiState) {
+        let now = Instant::now();
+        if matches!(state, ApiState::Connected | ApiState::Unauthorized { .. }) {
+            self.contact().last = Some(now);
+        }
+        self.state.send_if_modified(|health| {
+            if std::mem::discriminant(&health.state) == std::mem::discriminant(&state) {
+                // What a certificate waits for changes on its way; the causes of one outage do not
+                // matter.
+                let news = matches!(state, ApiState::Unsigned { .. }) && health.state != state;
+                if news {
+                    health.state = state;
+                }
+                return news;
+            }
+            let lasted = now.saturating_duration_since(health.since);
+            let was = std::mem::replace(health, ApiHealth { state, since: now });
+            say(&was.state, &health.state, lasted);
+            true
+        });
+    }
+
+    /// The `Date` of an answer that has just come. Once a minute is enough.
+    pub(super) fn clock(&self, date: Option<&str>, wall: impl FnOnce() -> Timestamp) {
+        let now = Instant::now();
+        let mut contact = self.contact();
+        let due = contact.compared.is_none_or(|at| now.duration_since(at) >= COMPARE_EVERY);
+        let Some(theirs) = date.filter(|_| due).and_then(read_date) else {
+            return;
+        };
+        contact.compared = Some(now);
+        let skew = theirs.duration_since(wall());
+        contact.skew = Some(skew);
+        let large = skew.abs() > SKEW_WORTH_SAYING;
+        if large && !contact.warned {
+            tracing::warn!(
+                "this node's clock is {} seconds {} the API server's: set one of them right, or \
+                 times in statuses and the lifetime of certificates are off",
+                skew.abs().as_secs(),
+                if skew.is_positive() { "behind" } else { "ahead of" },
+            );
+        }
+        contact.warned = large;
+    }
+
+    fn contact(&self) -> std::sync::MutexGuard<'_, Contact> {
+        self.contact.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn read_date(date: &str) -> Option<Timestamp> {
+    jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date).ok()
+}
+
+fn say(was: &ApiState, state: &ApiState, lasted: Duration) {
+    match (was, state) {
+        (_, ApiState::Unknown) => {}
+        (ApiState::Unknown, ApiState::Connected) => tracing::info!("the API server answers"),
+        (_, ApiState::Connected) => {
+            tracing::info!("the API server answers again, after {} s", lasted.as_secs());
+        }
+        _ => tracing::warn!("API server {state}; what runs here goes on"),
+    }
+}

@@ -1,0 +1,73 @@
+//! Credentials that Kubernetes puts into each pod.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use super::error::CredentialsError;
+use super::files::Files;
+use super::material::{Assembly, Found, Material};
+
+#[cfg(test)]
+mod tests;
+
+/// Where the service account is mounted, and where the API server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceAccount {
+    /// The folder with `token`, `ca.crt` and `namespace`.
+    pub folder: PathBuf,
+    /// The API server's host name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+// === impl ServiceAccount ===
+
+impl ServiceAccount {
+    /// Where Kubernetes mounts the service account in each container.
+    pub const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+    /// What the environment of this process says; `variable` reads one of its variables.
+    ///
+    /// # Errors
+    /// [`CredentialsError::Environment`]: this process does not run in a pod.
+    pub fn from_environment(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, CredentialsError> {
+        let wanted = |name: &'static str| {
+            variable(name)
+                .filter(|value| !value.is_empty())
+                .ok_or_else(|| CredentialsError::Environment { name, problem: "not set".into() })
+        };
+        let host = wanted("KUBERNETES_SERVICE_HOST")?;
+        let port = wanted("KUBERNETES_SERVICE_PORT")?;
+        let port = port.parse().map_err(|_| CredentialsError::Environment {
+            name: "KUBERNETES_SERVICE_PORT",
+            problem: format!("{port:?}, which is not a port"),
+        })?;
+        Ok(Self { folder: Self::FOLDER.into(), host, port })
+    }
+
+    fn server(&self) -> String {
+        match self.host.parse::<IpAddr>() {
+            Ok(IpAddr::V6(address)) => format!("https://[{address}]:{}", self.port),
+            _ => format!("https://{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// Reads the service account's files. Blocks.
+pub(super) fn read(account: &ServiceAccount) -> Result<Material, CredentialsError> {
+    let mut files = Files::default();
+    let mut assembly = Assembly::new("KUBERNETES_SERVICE_HOST", &account.server())?;
+    let mut file = |what: &'static str, name: &str| {
+        let path: &Path = &account.folder.join(name);
+        let bytes = files.read(what, path)?;
+        Ok::<_, CredentialsError>(Found { place: format!("{what} {}", path.display()), bytes })
+    };
+    assembly.authority(&file("certificate authority", "ca.crt")?)?;
+    assembly.token(&file("token file", "token")?)?;
+    let namespace = file("namespace file", "namespace")?;
+    assembly.namespace(Some(String::from_utf8_lossy(namespace.bytes.trim_ascii()).into_owned()));
+    Ok(assembly.finish(files))
+}

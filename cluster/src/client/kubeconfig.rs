@@ -1,0 +1,204 @@
+//! Credentials from a kubeconfig.
+
+use std::path::{Path, PathBuf};
+
+use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError};
+use secrecy::ExposeSecret;
+
+use super::error::CredentialsError;
+use super::files::Files;
+use super::material::{Assembly, Found, Material, unbase64};
+
+#[cfg(test)]
+mod tests;
+
+/// One context of a kubeconfig.
+struct Chosen<'a> {
+    path: &'a Path,
+    context: &'a Context,
+    cluster: &'a Cluster,
+    user_name: &'a str,
+    user: &'a AuthInfo,
+}
+
+/// Reads a kubeconfig and what it refers to. Blocks.
+pub(super) fn read(path: &Path, context: Option<&str>) -> Result<Material, CredentialsError> {
+    let mut files = Files::default();
+    files.read("kubeconfig", path)?;
+    let config = Kubeconfig::read_from(path).map_err(|error| match error {
+        KubeconfigError::ReadConfig(source, path) => {
+            CredentialsError::Read { what: "kubeconfig", path, source }
+        }
+        error => CredentialsError::Parse { path: path.to_path_buf(), source: error.into() },
+    })?;
+    let chosen = Chosen::find(path, &config, context)?;
+    let mut assembly = chosen.cluster(&mut files)?;
+    assembly.namespace(chosen.context.namespace.clone());
+    chosen.user(&mut assembly, &mut files)?;
+    Ok(assembly.finish(files))
+}
+
+// === impl Chosen ===
+
+impl<'a> Chosen<'a> {
+    fn find(
+        path: &'a Path,
+        config: &'a Kubeconfig,
+        wanted: Option<&str>,
+    ) -> Result<Self, CredentialsError> {
+        let wrong = |problem| CredentialsError::contents(path.display().to_string(), problem);
+        let Some(name) =
+            wanted.or(config.current_context.as_deref()).filter(|name| !name.is_empty())
+        else {
+            return Err(wrong("current-context is not set: set it, or name a context".into()));
+        };
+        let named = config.contexts.iter().find(|named| named.name == name);
+        let Some(context) = named.and_then(|named| named.context.as_ref()) else {
+            let have = list(config.contexts.iter().map(|named| named.name.as_str()));
+            return Err(wrong(format!("there is no context {name:?}: it has {have}")));
+        };
+        let named = config.clusters.iter().find(|named| named.name == context.cluster);
+        let Some(cluster) = named.and_then(|named| named.cluster.as_ref()) else {
+            let have = list(config.clusters.iter().map(|named| named.name.as_str()));
+            return Err(wrong(format!(
+                "contexts[{name}].cluster is {:?}, which is not there: it has {have}",
+                context.cluster
+            )));
+        };
+        let user_name = context.user.as_deref().unwrap_or_default();
+        let named = config.auth_infos.iter().find(|named| named.name == user_name);
+        let Some(user) = named.and_then(|named| named.auth_info.as_ref()) else {
+            let have = list(config.auth_infos.iter().map(|named| named.name.as_str()));
+            return Err(wrong(format!(
+                "contexts[{name}].user is {user_name:?}, which is not there: it has {have}"
+            )));
+        };
+        Ok(Self { path, context, cluster, user_name, user })
+    }
+
+    fn cluster(&self, files: &mut Files) -> Result<Assembly, CredentialsError> {
+        let cluster = self.cluster;
+        let place = |field: &str| self.place("clusters", &self.context.cluster, field);
+        let Some(server) = cluster.server.as_deref().filter(|server| !server.is_empty()) else {
+            let problem = "it is missing: write the API server's address, https://<host>:<port>";
+            return Err(CredentialsError::contents(place("server"), problem));
+        };
+        let mut assembly = Assembly::new(&place("server"), server)?;
+        if cluster.proxy_url.as_deref().is_some_and(|proxy| !proxy.is_empty()) {
+            let problem = "proxies are not supported: remove it, and let the node reach the API \
+                           server directly";
+            return Err(CredentialsError::contents(place("proxy-url"), problem));
+        }
+        assembly.server_name(cluster.tls_server_name.clone());
+        if cluster.insecure_skip_tls_verify == Some(true) {
+            assembly.accept_any_server();
+        }
+        let found = self.data_or_file(
+            files,
+            place("certificate-authority-data"),
+            cluster.certificate_authority_data.as_deref(),
+            "certificate authority",
+            cluster.certificate_authority.as_deref(),
+        )?;
+        if let Some(found) = found {
+            assembly.authority(&found)?;
+        }
+        Ok(assembly)
+    }
+
+    fn user(&self, assembly: &mut Assembly, files: &mut Files) -> Result<(), CredentialsError> {
+        let user = self.user;
+        self.refuse_what_is_not_supported()?;
+        let place = |field: &str| self.place("users", self.user_name, field);
+        let chain = self.data_or_file(
+            files,
+            place("client-certificate-data"),
+            user.client_certificate_data.as_deref(),
+            "client certificate",
+            user.client_certificate.as_deref(),
+        )?;
+        let data = user.client_key_data.as_ref().map(ExposeSecret::expose_secret);
+        let key = self.data_or_file(
+            files,
+            place("client-key-data"),
+            data,
+            "client key",
+            user.client_key.as_deref(),
+        )?;
+        match (&chain, &key) {
+            (Some(chain), Some(key)) => assembly.identity(chain, key)?,
+            (Some(_), None) => {
+                let problem = "there is a client-certificate without it: add the certificate's key";
+                return Err(CredentialsError::contents(place("client-key"), problem));
+            }
+            (None, Some(_)) => {
+                let problem = "there is a client-key without it: add the key's certificate";
+                return Err(CredentialsError::contents(place("client-certificate"), problem));
+            }
+            (None, None) => {}
+        }
+        // As in client-go: a token in the file wins over the file it names only if it is not empty.
+        if let Some(path) = user.token_file.as_deref().filter(|path| !path.is_empty()) {
+            let bytes = files.read("token file", Path::new(path))?;
+            assembly.token(&Found { place: format!("token file {path}"), bytes })?;
+        } else if let Some(token) =
+            user.token.as_ref().map(ExposeSecret::expose_secret).filter(|t| !t.is_empty())
+        {
+            let bytes = token.as_bytes().to_vec();
+            assembly.token(&Found { place: place("token"), bytes })?;
+        }
+        if assembly.has_credentials() {
+            return Ok(());
+        }
+        let problem = "there are no credentials: add client-certificate and client-key, or \
+                       tokenFile, or token";
+        Err(CredentialsError::contents(self.place("users", self.user_name, ""), problem))
+    }
+
+    fn refuse_what_is_not_supported(&self) -> Result<(), CredentialsError> {
+        let user = self.user;
+        let refused = [
+            ("exec", user.exec.is_some(), "let it write a token file, and name that as tokenFile"),
+            ("auth-provider", user.auth_provider.is_some(), "Kubernetes removed it in 1.26"),
+            ("username", user.username.is_some(), "API servers take no passwords since 1.19"),
+            ("as", user.impersonate.is_some(), "a node speaks for itself"),
+        ];
+        match refused.into_iter().find(|(_, set, _)| *set) {
+            None => Ok(()),
+            Some((field, _, instead)) => Err(CredentialsError::contents(
+                self.place("users", self.user_name, field),
+                format!("this is not supported: {instead}"),
+            )),
+        }
+    }
+
+    /// What `data` holds in base64, or else what the file holds.
+    fn data_or_file(
+        &self,
+        files: &mut Files,
+        place: String,
+        data: Option<&str>,
+        what: &'static str,
+        path: Option<&str>,
+    ) -> Result<Option<Found>, CredentialsError> {
+        if let Some(data) = data.filter(|data| !data.is_empty()) {
+            let bytes = unbase64(&place, data)?;
+            return Ok(Some(Found { place, bytes }));
+        }
+        let Some(path) = path.filter(|path| !path.is_empty()).map(PathBuf::from) else {
+            return Ok(None);
+        };
+        let bytes = files.read(what, &path)?;
+        Ok(Some(Found { place: format!("{what} {}", path.display()), bytes }))
+    }
+
+    fn place(&self, list: &str, name: &str, field: &str) -> String {
+        let dot = if field.is_empty() { "" } else { "." };
+        format!("{}: {list}[{name}]{dot}{field}", self.path.display())
+    }
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.map(|name| format!("{name:?}")).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}

@@ -1,0 +1,90 @@
+use super::*;
+
+#[test]
+fn what_the_nodes_state_depends_on_is_urgent_and_nothing_else() {
+    let urgent = [
+        (Method::PATCH, "/api/v1/namespaces/shop/pods/web-0/status"),
+        (Method::PUT, "/api/v1/namespaces/shop/pods/web-0/status"),
+        (Method::DELETE, "/api/v1/namespaces/shop/pods/web-0"),
+        (Method::POST, "/api/v1/namespaces/shop/pods/web-0/eviction"),
+        (Method::PATCH, "/api/v1/nodes/n1/status"),
+        (Method::PATCH, "/api/v1/nodes/n1"),
+        (Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"),
+        (Method::POST, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"),
+    ];
+    for (method, path) in urgent {
+        assert_eq!(urgency(&method, path), Urgency::Urgent, "{method} {path}");
+    }
+    let ordinary = [
+        (Method::GET, "/api/v1/pods"),
+        (Method::GET, "/api/v1/namespaces/shop/pods/web-0/status"),
+        (Method::GET, "/api/v1/namespaces/shop/secrets/key"),
+        (Method::POST, "/api/v1/namespaces/shop/pods"),
+        (Method::POST, "/api/v1/nodes"),
+        (Method::PATCH, "/api/v1/namespaces/shop/pods/web-0"),
+        (Method::DELETE, "/api/v1/namespaces/shop/pods"),
+        (Method::DELETE, "/api/v1/namespaces/shop/configmaps/pods"),
+        (Method::POST, "/apis/events.k8s.io/v1/namespaces/shop/events"),
+        (Method::POST, "/api/v1/namespaces/shop/serviceaccounts/x/token"),
+        (Method::PATCH, "/apis/x.io/v1/namespaces/shop/pods/web-0/status"),
+        (Method::PATCH, "/"),
+        (Method::PATCH, "/api/v1/namespaces"),
+    ];
+    for (method, path) in ordinary {
+        assert_eq!(urgency(&method, path), Urgency::Ordinary, "{method} {path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
+    let limits = Limits::new(10, 3, Instant::now());
+    let start = Instant::now();
+    let mut sent = Vec::new();
+    for _ in 0..6 {
+        limits.admit(Urgency::Ordinary).await;
+        sent.push(start.elapsed().as_millis());
+    }
+    assert_eq!(sent[..3], [0, 0, 0]);
+    for (sent, due) in sent[3..].iter().zip([100, 200, 300]) {
+        assert!((due..due + 5).contains(sent), "{sent} instead of {due}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn urgent_requests_never_wait_and_delay_the_others_by_one_burst_at_most() {
+    let limits = Limits::new(10, 3, Instant::now());
+    let start = Instant::now();
+    for _ in 0..1000 {
+        limits.admit(Urgency::Urgent).await;
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    limits.admit(Urgency::Ordinary).await;
+    assert!(start.elapsed() <= Duration::from_millis(105), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_wants_to_be_left_alone_gets_its_way_except_for_what_is_urgent() {
+    let limits = Limits::new(10, 3, Instant::now());
+    let start = Instant::now();
+    limits.pause(Duration::from_secs(7));
+    limits.admit(Urgency::Urgent).await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    limits.admit(Urgency::Ordinary).await;
+    assert!((7..8).contains(&start.elapsed().as_secs()));
+
+    limits.pause(Duration::from_secs(100_000));
+    let start = Instant::now();
+    limits.admit(Urgency::Ordinary).await;
+    assert!((60..61).contains(&start.elapsed().as_secs()), "an hour is not believed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_stops_waiting_is_no_longer_counted() {
+    let limits = Limits::new(1, 1, Instant::now());
+    limits.admit(Urgency::Ordinary).await;
+    let mut waiting = Box::pin(limits.admit(Urgency::Ordinary));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    assert_eq!(limits.waiting(), 1);
+    drop(waiting);
+    assert_eq!(limits.waiting(), 0);
+}

@@ -1,0 +1,156 @@
+//! Everything needed to reach the API server, read from files at one moment.
+
+use http::{HeaderValue, Uri};
+use k8s_openapi::ByteString;
+use kube::client::ConfigExt;
+
+use super::certificate::CertificateFacts;
+use super::error::CredentialsError;
+use super::files::Files;
+
+/// What a source of credentials said. The key in it can be used: it belongs to the certificate.
+pub(super) struct Material {
+    /// What connections are made from.
+    pub(super) config: kube::Config,
+    /// What each request says in `Authorization`.
+    pub(super) authorization: Option<HeaderValue>,
+    /// Of the client certificate.
+    pub(super) certificate: Option<CertificateFacts>,
+    /// Where all that was read.
+    pub(super) files: Files,
+}
+
+/// A PEM text and where it was found.
+pub(super) struct Found {
+    pub(super) place: String,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Puts a [`Material`] together, and checks each part as it comes.
+pub(super) struct Assembly {
+    config: kube::Config,
+    authorization: Option<HeaderValue>,
+    certificate: Option<CertificateFacts>,
+}
+
+// === impl Assembly ===
+
+impl Assembly {
+    /// `place` says where the address stands.
+    pub(super) fn new(place: &str, server: &str) -> Result<Self, CredentialsError> {
+        let uri: Uri = server.parse().map_err(|source: http::uri::InvalidUri| {
+            CredentialsError::because(place, format!("{server:?} is not a URL"), source)
+        })?;
+        if uri.scheme_str() != Some("https") || uri.authority().is_none() {
+            let problem = format!(
+                "{server:?} is not an https URL: credentials are sent over TLS only, so write \
+                 https://<host>:<port>"
+            );
+            return Err(CredentialsError::contents(place, problem));
+        }
+        Ok(Self { config: kube::Config::new(uri), authorization: None, certificate: None })
+    }
+
+    pub(super) fn namespace(&mut self, namespace: Option<String>) {
+        if let Some(namespace) = namespace.filter(|namespace| !namespace.is_empty()) {
+            self.config.default_namespace = namespace;
+        }
+    }
+
+    pub(super) fn server_name(&mut self, name: Option<String>) {
+        self.config.tls_server_name = name.filter(|name| !name.is_empty());
+    }
+
+    pub(super) fn accept_any_server(&mut self) {
+        self.config.accept_invalid_certs = true;
+    }
+
+    /// The certificates that the server's has to come from.
+    pub(super) fn authority(&mut self, found: &Found) -> Result<(), CredentialsError> {
+        let sections = pem::parse_many(&found.bytes)
+            .map_err(|source| CredentialsError::because(&found.place, "this is not PEM", source))?;
+        let certificates: Vec<_> = sections
+            .into_iter()
+            .filter(|section| section.tag() == "CERTIFICATE")
+            .map(pem::Pem::into_contents)
+            .collect();
+        if certificates.is_empty() {
+            let problem = "there is no certificate in it: put the cluster's CA there, as PEM";
+            return Err(CredentialsError::contents(&found.place, problem));
+        }
+        self.config.root_cert = Some(certificates);
+        // Built once here, so that a certificate that cannot be used is found with its place.
+        self.config.rustls_client_config().map(drop).map_err(|source| {
+            CredentialsError::because(&found.place, "the certificates cannot be used", source)
+        })
+    }
+
+    pub(super) fn token(&mut self, found: &Found) -> Result<(), CredentialsError> {
+        let text = found.bytes.trim_ascii();
+        if text.is_empty() {
+            return Err(CredentialsError::contents(&found.place, "the token is empty"));
+        }
+        let bearer = [b"Bearer ", text].concat();
+        let mut value = HeaderValue::from_bytes(&bearer).map_err(|source| {
+            let problem = "the token is not one line of text";
+            CredentialsError::because(&found.place, problem, source)
+        })?;
+        value.set_sensitive(true);
+        self.authorization = Some(value);
+        Ok(())
+    }
+
+    pub(super) fn identity(&mut self, chain: &Found, key: &Found) -> Result<(), CredentialsError> {
+        let Some(facts) = CertificateFacts::of_pem(&chain.bytes) else {
+            let problem = "there is no certificate in it: put the client certificate there, as PEM";
+            return Err(CredentialsError::contents(&chain.place, problem));
+        };
+        let is_key = |section: &pem::Pem| section.tag().ends_with("PRIVATE KEY");
+        let keys = pem::parse_many(&key.bytes).unwrap_or_default();
+        if !keys.iter().any(is_key) {
+            let problem = "there is no private key in it: put the client's key there, as PEM";
+            return Err(CredentialsError::contents(&key.place, problem));
+        }
+        self.config.auth_info.client_certificate_data = Some(base64(chain.bytes.clone()));
+        self.config.auth_info.client_key_data = Some(base64(key.bytes.clone()).into());
+        self.config.rustls_client_config().map_err(|source| {
+            let problem = format!(
+                "this is not the key of the certificate in {}: renew both together",
+                chain.place
+            );
+            CredentialsError::because(&key.place, problem, source)
+        })?;
+        self.certificate = Some(facts);
+        Ok(())
+    }
+
+    pub(super) fn has_credentials(&self) -> bool {
+        self.certificate.is_some() || self.authorization.is_some()
+    }
+
+    pub(super) fn finish(self, files: Files) -> Material {
+        let Self { config, authorization, certificate } = self;
+        Material { config, authorization, certificate, files }
+    }
+}
+
+/// `place`'s base64, decoded.
+pub(super) fn unbase64(place: &str, text: &str) -> Result<Vec<u8>, CredentialsError> {
+    // Line breaks are common in what was folded by an editor.
+    let text: String = text.split_ascii_whitespace().collect();
+    match serde_json::from_value::<ByteString>(text.into()) {
+        Ok(bytes) => Ok(bytes.0),
+        Err(source) => {
+            let problem = "this is not base64: write the file's contents through `base64 -w0`";
+            Err(CredentialsError::because(place, problem, source))
+        }
+    }
+}
+
+/// `bytes` as kube wants them.
+pub(super) fn base64(bytes: Vec<u8>) -> String {
+    match serde_json::to_value(ByteString(bytes)) {
+        Ok(serde_json::Value::String(text)) => text,
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,294 @@
+//! One client for everybody, with whatever credentials are good now.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http::{Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use kube::client::Body;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+use winddown_shared::{WallClock, error_chain};
+
+use super::error::{CredentialsError, RequestError};
+use super::health::{ApiState, Health, Verdict, judge};
+use super::limit::{Limits, Urgency, urgency};
+use super::material::Material;
+use super::source::Source;
+use super::transport::{Manner, Transport};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What [`kube::Client`] sends its requests through. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Reloading(pub(super) Arc<Shared>);
+
+/// The state of a connection.
+pub(super) struct Shared {
+    source: Source,
+    manner: Manner,
+    look_every: Duration,
+    pub(super) limits: Limits,
+    pub(super) health: Health,
+    wall: WallClock,
+    current: watch::Sender<Option<Arc<Current>>>,
+    /// Whoever reads the files; the others wait for it and find that it is done.
+    reading: Semaphore,
+    looked: Mutex<Looked>,
+}
+
+/// The credentials in use.
+pub(super) struct Current {
+    /// Tells one from the next.
+    serial: u64,
+    pub(super) material: Arc<Material>,
+    transport: Transport,
+}
+
+struct Looked {
+    at: Instant,
+    /// What was last said about files that cannot be used.
+    said: Option<String>,
+}
+
+// === impl Reloading ===
+
+impl tower_service::Service<Request<Body>> for Reloading {
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { shared.send(request).await.map_err(BoxError::from) })
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(
+        source: Source,
+        manner: Manner,
+        look_every: Duration,
+        limits: Limits,
+        wall: WallClock,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            source,
+            manner,
+            look_every,
+            limits,
+            health: Health::new(now),
+            wall,
+            current: watch::Sender::new(None),
+            reading: Semaphore::new(1),
+            looked: Mutex::new(Looked { at: now, said: None }),
+        }
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    pub(super) fn now(&self) -> Option<Arc<Current>> {
+        self.current.borrow().clone()
+    }
+
+    /// Reads the credentials, and uses them from now on.
+    pub(super) async fn read(&self) -> Result<(), CredentialsError> {
+        let _reader = self.reading.acquire().await.map_err(|_| CredentialsError::Ending)?;
+        self.read_alone().await.map(drop)
+    }
+
+    /// Sends a request; with newer credentials once more, if they are what was wrong.
+    async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, RequestError> {
+        let urgency = urgency(request.method(), request.uri().path());
+        let evicts = request.uri().path().ends_with("/eviction");
+        self.limits.admit(urgency).await;
+        self.look_if_due().await;
+        let current = self.current_or_wait().await?;
+        let (again, request) = twice(request);
+        let mut result = self.attempt(&current, request).await;
+        let doubtful = match &result {
+            Ok(answer) => answer.status() == StatusCode::UNAUTHORIZED,
+            Err(error) => error.doubts_credentials(),
+        };
+        if doubtful
+            && let Some(again) = again
+            && let Some(newer) = self.newer_than(&current).await
+        {
+            result = self.attempt(&newer, again).await;
+        }
+        self.learn(&result, urgency, evicts);
+        result
+    }
+
+    async fn attempt(
+        &self,
+        current: &Arc<Current>,
+        request: Request<Body>,
+    ) -> Result<Response<Incoming>, RequestError> {
+        let result = current.transport.send(&current.material, &self.manner, request).await;
+        if let Err(RequestError::Silent { .. }) = result {
+            // The other connections of the pool may lead to the same dead peer, k8s#48638.
+            self.leave_connections(current);
+        }
+        result
+    }
+
+    fn learn(
+        &self,
+        result: &Result<Response<Incoming>, RequestError>,
+        urgency: Urgency,
+        evicts: bool,
+    ) {
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(RequestError::Address { .. } | RequestError::Unsigned { .. }) => return,
+            Err(error) => {
+                return self.health.set(ApiState::Unreachable { why: error_chain(error).into() });
+            }
+        };
+        let text = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
+        match judge(answer.status(), answer.headers().contains_key("audit-id")) {
+            Verdict::Up => self.health.set(ApiState::Connected),
+            Verdict::Unauthorized => {
+                self.health.set(ApiState::Unauthorized { why: self.not_accepted().into() });
+            }
+            Verdict::Down(why) => self.health.set(ApiState::Unreachable { why: why.into() }),
+        }
+        self.health.clock(text(header::DATE), || self.wall.now());
+        // An eviction that a disruption budget refuses says when to ask again; that is no overload.
+        let overloaded = matches!(answer.status().as_u16(), 429 | 503) && !evicts;
+        let asked = text(header::RETRY_AFTER).and_then(|value| value.parse().ok());
+        if let Some(seconds) = asked.filter(|_| overloaded && urgency == Urgency::Ordinary) {
+            self.limits.pause(Duration::from_secs(seconds));
+        }
+    }
+
+    fn not_accepted(&self) -> String {
+        let Some(current) = self.now() else {
+            return "the answer is 401".into();
+        };
+        let files = current.material.files.names();
+        match &current.material.certificate {
+            Some(facts) if facts.not_after < self.wall.now() => {
+                format!("the certificate in {files} expired at {}: renew it", facts.not_after)
+            }
+            _ => format!("the answer to the credentials in {files} is 401: renew them"),
+        }
+    }
+
+    /// Once a minute, and only when there is something to send, so an idle node wakes for nothing.
+    async fn look_if_due(&self) {
+        let Some(current) = self.now() else {
+            return;
+        };
+        {
+            let mut looked = self.looked();
+            if looked.at.elapsed() < self.look_every {
+                return;
+            }
+            looked.at = Instant::now();
+        }
+        self.newer_than(&current).await;
+    }
+
+    /// The credentials that came after `seen`; read now, if their files have changed.
+    async fn newer_than(&self, seen: &Current) -> Option<Arc<Current>> {
+        let _reader = self.reading.acquire().await.ok()?;
+        let current = self.now()?;
+        if current.serial != seen.serial {
+            return Some(current);
+        }
+        let material = Arc::clone(&current.material);
+        let changed = tokio::task::spawn_blocking(move || material.files.changed()).await;
+        if !changed.unwrap_or(false) {
+            return None;
+        }
+        match self.read_alone().await {
+            Ok(current) => {
+                tracing::info!(files = %current.material.files.names(), "new credentials in use");
+                Some(current)
+            }
+            Err(error) => {
+                // Perhaps somebody is in the middle of writing them.
+                self.say_once(error_chain(&error));
+                None
+            }
+        }
+    }
+
+    async fn read_alone(&self) -> Result<Arc<Current>, CredentialsError> {
+        let material = Arc::new(self.source.read().await?);
+        let transport = Transport::new(&material, &self.manner)?;
+        let serial = self.now().map_or(1, |current| current.serial + 1);
+        let current = Arc::new(Current { serial, material, transport });
+        self.current.send_replace(Some(Arc::clone(&current)));
+        let mut looked = self.looked();
+        looked.at = Instant::now();
+        looked.said = None;
+        Ok(current)
+    }
+
+    fn leave_connections(&self, seen: &Current) {
+        let Ok(transport) = Transport::new(&seen.material, &self.manner) else {
+            return;
+        };
+        self.current.send_if_modified(|slot| {
+            let same = slot.as_ref().is_some_and(|current| current.serial == seen.serial);
+            if same {
+                let material = Arc::clone(&seen.material);
+                let serial = seen.serial + 1;
+                *slot = Some(Arc::new(Current { serial, material, transport }));
+            }
+            same
+        });
+    }
+
+    /// The credentials; waited for as long as for an answer, since they may be signed just now.
+    async fn current_or_wait(&self) -> Result<Arc<Current>, RequestError> {
+        let mut watch = self.current.subscribe();
+        let wait = watch.wait_for(Option::is_some);
+        let found = tokio::time::timeout(self.manner.answer_timeout, wait).await;
+        if let Ok(Ok(current)) = found
+            && let Some(current) = current.as_ref()
+        {
+            return Ok(Arc::clone(current));
+        }
+        let why = match &self.health.watch().borrow().state {
+            ApiState::Unsigned { why } => why.to_string(),
+            _ => "their certificate has not been asked for".into(),
+        };
+        Err(RequestError::Unsigned { why })
+    }
+
+    fn say_once(&self, text: String) {
+        let mut looked = self.looked();
+        if looked.said.as_ref() != Some(&text) {
+            tracing::warn!(
+                "the credentials have changed and cannot be used, so the earlier ones stay: {text}"
+            );
+            looked.said = Some(text);
+        }
+    }
+
+    fn looked(&self) -> std::sync::MutexGuard<'_, Looked> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A copy of the request, if its body can be had twice. Bodies are shared, not copied.
+fn twice(request: Request<Body>) -> (Option<Request<Body>>, Request<Body>) {
+    let (parts, body) = request.into_parts();
+    let again = body.try_clone().map(|body| Request::from_parts(parts.clone(), body));
+    (again, Request::from_parts(parts, body))
+}

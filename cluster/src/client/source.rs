@@ -1,0 +1,29 @@
+//! Where credentials come from.
+
+use std::path::PathBuf;
+
+use super::error::CredentialsError;
+use super::in_cluster::{self, ServiceAccount};
+use super::kubeconfig;
+use super::material::Material;
+
+/// Where the API server's address and the credentials for it are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Kubeconfig { path: PathBuf, context: Option<String> },
+    InCluster(ServiceAccount),
+}
+
+// === impl Source ===
+
+impl Source {
+    /// Reads everything anew.
+    pub(super) async fn read(&self) -> Result<Material, CredentialsError> {
+        let source = self.clone();
+        let read = tokio::task::spawn_blocking(move || match &source {
+            Self::Kubeconfig { path, context } => kubeconfig::read(path, context.as_deref()),
+            Self::InCluster(account) => in_cluster::read(account),
+        });
+        read.await.unwrap_or(Err(CredentialsError::Ending))
+    }
+}

@@ -1,0 +1,97 @@
+//! Connections to the API server with one set of credentials.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Request, Response, Uri, header};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error as TransportError};
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ConfigExt};
+
+use super::error::{CredentialsError, RequestError};
+use super::material::Material;
+
+/// A dead peer is noticed by the kernel after about a minute, and no timer of ours runs for it.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+const KEEPALIVE_TRIES: u32 = 3;
+/// Kept for the next burst of writes; a TLS handshake costs more than the memory.
+const IDLE_CONNECTIONS: usize = 4;
+
+/// How requests are sent.
+#[derive(Clone, Debug)]
+pub(super) struct Manner {
+    pub(super) user_agent: HeaderValue,
+    pub(super) connect_timeout: Duration,
+    pub(super) answer_timeout: Duration,
+}
+
+/// Sends requests. Dropping it lets its idle connections go; answers that are being read go on.
+pub(super) struct Transport {
+    send: Box<dyn Fn(Request<Body>) -> Answer + Send + Sync>,
+}
+
+type Answer = BoxFuture<'static, Result<Response<Incoming>, TransportError>>;
+
+// === impl Transport ===
+
+impl Transport {
+    pub(super) fn new(material: &Material, manner: &Manner) -> Result<Self, CredentialsError> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(manner.connect_timeout));
+        tcp.set_keepalive(Some(KEEPALIVE));
+        tcp.set_keepalive_interval(Some(KEEPALIVE_EVERY));
+        tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
+        tcp.set_tcp_user_timeout(Some(KEEPALIVE + KEEPALIVE_EVERY * KEEPALIVE_TRIES));
+        let connector =
+            material.config.rustls_https_connector_with_connector(tcp).map_err(|source| {
+                let problem = "no TLS connection can be made with what is in them";
+                CredentialsError::because(material.files.names(), problem, source)
+            })?;
+        let client = Client::builder(TokioExecutor::new())
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .build(connector);
+        Ok(Self { send: Box::new(move |request| Box::pin(client.request(request))) })
+    }
+
+    /// Sends a request and waits for the head of the answer. Safe to drop: the connection goes.
+    pub(super) async fn send(
+        &self,
+        material: &Material,
+        manner: &Manner,
+        mut request: Request<Body>,
+    ) -> Result<Response<Incoming>, RequestError> {
+        let server = &material.config.cluster_url;
+        *request.uri_mut() = full_address(server, request.uri())?;
+        let headers = request.headers_mut();
+        headers.insert(header::USER_AGENT, manner.user_agent.clone());
+        if let Some(authorization) = &material.authorization {
+            headers.insert(header::AUTHORIZATION, authorization.clone());
+        }
+        let after = manner.answer_timeout;
+        match tokio::time::timeout(after, (self.send)(request)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(source)) if source.is_connect() => {
+                Err(RequestError::Unreachable { server: server.to_string(), source })
+            }
+            Ok(Err(source)) => Err(RequestError::Lost { server: server.to_string(), source }),
+            Err(_) => Err(RequestError::Silent { server: server.to_string(), after }),
+        }
+    }
+}
+
+/// The server's address with the path of a request behind its own.
+fn full_address(server: &Uri, request: &Uri) -> Result<Uri, RequestError> {
+    let wrong = || RequestError::Address { path: request.to_string() };
+    let base = server.path().trim_end_matches('/');
+    let path = request.path_and_query().map_or("/", PathAndQuery::as_str);
+    let whole = if base.is_empty() { path.to_owned() } else { format!("{base}{path}") };
+    let mut parts = server.clone().into_parts();
+    parts.path_and_query = Some(whole.parse().map_err(|_| wrong())?);
+    Uri::from_parts(parts).map_err(|_| wrong())
+}

@@ -1,0 +1,1 @@
+//! Beside a kubelet: it runs the pods, this agent ends them.

@@ -1,0 +1,67 @@
+//! The event object as the API takes it. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::events::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+
+use super::queue::Queued;
+
+/// Who reports, in every event.
+pub(super) const CONTROLLER: &str = "winddown";
+/// What the API takes of a message and of the shorter texts, in bytes.
+const NOTE: usize = 1024;
+const WORD: usize = 128;
+/// What it takes of a name, less what makes it unique.
+const NAME: usize = 253 - 17;
+
+/// The name of the event: the same for each attempt to write it, so that an attempt whose answer was
+/// lost is not written twice.
+pub(super) fn name(queued: &Queued) -> String {
+    let nanos = queued.at.as_nanosecond().wrapping_add(i128::from(queued.number));
+    let nanos = u64::try_from(nanos).unwrap_or(queued.number);
+    format!("{}.{nanos:x}", cut(queued.draft.about.name(), NAME).trim_end_matches(['.', '-']))
+}
+
+/// The object to create.
+pub(super) fn body(queued: &Queued, name: &str, message: &str, instance: &str) -> api::Event {
+    let draft = &queued.draft;
+    let annotations: BTreeMap<String, String> =
+        draft.annotations.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+    let reason = cut(&draft.reason, WORD).to_owned();
+    api::Event {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(draft.about.events_namespace().to_owned()),
+            annotations: (!annotations.is_empty()).then_some(annotations),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(queued.at)),
+        regarding: Some(draft.about.reference()),
+        type_: Some(draft.kind.as_str().to_owned()),
+        // The kubelet names no action, and the API wants one.
+        action: Some(reason.clone()),
+        reason: Some(reason),
+        note: Some(shortened(message)),
+        reporting_controller: Some(CONTROLLER.to_owned()),
+        reporting_instance: Some(cut(instance, WORD).to_owned()),
+        ..api::Event::default()
+    }
+}
+
+/// The patch that makes the event a series.
+pub(super) fn series(queued: &Queued, count: i32) -> serde_json::Value {
+    serde_json::json!({"series": {"count": count, "lastObservedTime": MicroTime(queued.at)}})
+}
+
+fn shortened(message: &str) -> String {
+    if message.len() <= NOTE {
+        return message.to_owned();
+    }
+    format!("{}...", cut(message, NOTE - 3))
+}
+
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
+}

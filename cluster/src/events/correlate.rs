@@ -1,0 +1,178 @@
+//! What is written of many events that are alike. Pure.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::queue::Queued;
+use super::{EventDraft, EventKind, Subject, Weight};
+
+/// How long a series goes on after its last event, and how long messages count as similar.
+const WINDOW: Duration = Duration::from_secs(600);
+/// From this many different messages for one reason and object on, they are one series.
+const SIMILAR: usize = 10;
+/// How many events of one object may be written at once, and how long until there may be one more.
+const BURST: f64 = 25.0;
+const REFILL: Duration = Duration::from_secs(300);
+/// How much is remembered before the first look at what can be forgotten.
+const REMEMBERED: usize = 1024;
+
+/// What is to be done with one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Write it as an event of its own, with this message.
+    Create { key: SeriesKey, message: Arc<str> },
+    /// Write that the event of this name has happened so often by now.
+    Repeat { key: SeriesKey, name: Arc<str>, count: i32 },
+    /// Its object had too many. It counts when the series is written next.
+    HoldBack,
+}
+
+/// What makes two events the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct SeriesKey {
+    class: Class,
+    /// None for those whose messages are too many to tell apart.
+    message: Option<Arc<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Class {
+    about: Subject,
+    kind: EventKind,
+    reason: Arc<str>,
+}
+
+/// Remembers what was written. Its memory is bounded by what happens within ten minutes.
+#[derive(Debug)]
+pub(super) struct Correlator {
+    series: HashMap<SeriesKey, Series>,
+    classes: HashMap<Class, Similar>,
+    buckets: HashMap<Subject, Bucket>,
+    look_at: usize,
+}
+
+#[derive(Debug)]
+struct Series {
+    name: Option<Arc<str>>,
+    count: i32,
+    last: Instant,
+}
+
+#[derive(Debug)]
+struct Similar {
+    messages: Vec<Arc<str>>,
+    last: Instant,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+// === impl Correlator ===
+
+impl Correlator {
+    pub(super) fn new() -> Self {
+        Self {
+            series: HashMap::new(),
+            classes: HashMap::new(),
+            buckets: HashMap::new(),
+            look_at: REMEMBERED,
+        }
+    }
+
+    /// What is to be done with the event.
+    pub(super) fn observe(&mut self, queued: &Queued) -> Step {
+        let now = queued.since;
+        self.forget_old(now);
+        let draft = &queued.draft;
+        let key = self.key(draft, now);
+        let may_write = draft.weight == Weight::Decision || self.take_token(&draft.about, now);
+        if let Some(series) = self.series.get_mut(&key).filter(|s| is_recent(s.last, now)) {
+            series.count = series.count.saturating_add(1);
+            series.last = now;
+            if !may_write {
+                return Step::HoldBack;
+            }
+            if let Some(name) = series.name.clone() {
+                return Step::Repeat { key, name, count: series.count };
+            }
+        } else {
+            self.series.insert(key.clone(), Series { name: None, count: 1, last: now });
+            if !may_write {
+                return Step::HoldBack;
+            }
+        }
+        let message = match &key.message {
+            Some(message) => Arc::clone(message),
+            None => format!("(combined from similar events): {}", draft.message).into(),
+        };
+        Step::Create { key, message }
+    }
+
+    /// The event was written under this name.
+    pub(super) fn written(&mut self, key: &SeriesKey, name: Arc<str>) {
+        if let Some(series) = self.series.get_mut(key) {
+            series.name = Some(name);
+        }
+    }
+
+    /// There is no such event any more.
+    pub(super) fn forget(&mut self, key: &SeriesKey) {
+        self.series.remove(key);
+    }
+
+    fn key(&mut self, draft: &EventDraft, now: Instant) -> SeriesKey {
+        let class = Class {
+            about: draft.about.clone(),
+            kind: draft.kind,
+            reason: Arc::from(draft.reason.as_ref()),
+        };
+        let similar = self
+            .classes
+            .entry(class.clone())
+            .or_insert_with(|| Similar { messages: Vec::new(), last: now });
+        if !is_recent(similar.last, now) {
+            similar.messages.clear();
+        }
+        similar.last = now;
+        let is_known = similar.messages.contains(&draft.message);
+        if !is_known && similar.messages.len() < SIMILAR {
+            similar.messages.push(Arc::clone(&draft.message));
+            return SeriesKey { class, message: Some(Arc::clone(&draft.message)) };
+        }
+        SeriesKey { class, message: is_known.then(|| Arc::clone(&draft.message)) }
+    }
+
+    fn take_token(&mut self, about: &Subject, now: Instant) -> bool {
+        let bucket = self.buckets.entry(about.whole()).or_insert(Bucket { tokens: BURST, at: now });
+        let gained = now.saturating_duration_since(bucket.at).div_duration_f64(REFILL);
+        bucket.tokens = (bucket.tokens + gained).min(BURST);
+        bucket.at = now;
+        let may = bucket.tokens >= 1.0;
+        if may {
+            bucket.tokens -= 1.0;
+        }
+        may
+    }
+
+    /// Looks only when twice as much is remembered as the last look left.
+    fn forget_old(&mut self, now: Instant) {
+        if self.series.len() + self.buckets.len() < self.look_at {
+            return;
+        }
+        self.series.retain(|_, series| is_recent(series.last, now));
+        self.classes.retain(|_, similar| is_recent(similar.last, now));
+        let until_full = REFILL.mul_f64(BURST);
+        self.buckets.retain(|_, b| now.saturating_duration_since(b.at) < until_full);
+        self.look_at = (2 * (self.series.len() + self.buckets.len())).max(REMEMBERED);
+    }
+}
+
+fn is_recent(last: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(last) < WINDOW
+}

@@ -1,0 +1,73 @@
+//! Which Kubernetes Events a decision makes.
+
+use std::time::Duration;
+
+use winddown_shared::{Event, GoDuration, KillReason};
+
+use super::{EventDraft, NodeRef, Subject};
+
+/// The Kubernetes Events of one decision: those that the kubelet has, in its words.
+///
+/// What the kubelet says nothing about makes none; it is in the log and in the report. Nor does a change
+/// of the node's pressure: the [node controller](crate::node) says that with the condition.
+pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
+    let of_node = |reason: &'static str, message: String| {
+        EventDraft::normal(Subject::node(node), reason, message).decided()
+    };
+    match event {
+        Event::PodRejected { pod, reason, message } => {
+            let about = Subject::pod(pod);
+            vec![EventDraft::warning(about, reason.to_string(), message.clone()).decided()]
+        }
+        Event::PreemptionStarted { victims, .. } => {
+            let one = |victim| {
+                let message = "Preempted in order to admit critical pod";
+                EventDraft::warning(Subject::pod(victim), "Preempting", message).decided()
+            };
+            victims.iter().map(one).collect()
+        }
+        Event::EvictionThresholdMet { resource, .. } => {
+            let message = format!("Attempting to reclaim {resource}");
+            let about = Subject::node(node);
+            vec![EventDraft::warning(about, "EvictionThresholdMet", message).decided()]
+        }
+        Event::EvictionStarted { pod, message, annotations, .. } => {
+            let draft = EventDraft::warning(Subject::pod(pod), "Evicted", message.clone());
+            vec![EventDraft { annotations: annotations.clone(), ..draft.decided() }]
+        }
+        Event::KillRequested { pod, by, grace } => {
+            let message = format!("Stopping pod: {}, within {}", why(*by), in_words(*grace));
+            vec![EventDraft::normal(Subject::pod(pod), "Killing", message)]
+        }
+        Event::SyncFailed { pod, error, .. } => {
+            vec![EventDraft::warning(Subject::pod(pod), "FailedSync", error.clone())]
+        }
+        Event::ExceededGracePeriod { pod } => {
+            let message = "Container runtime did not kill the pod within specified grace period.";
+            let about = Subject::pod(pod);
+            vec![EventDraft::warning(about, "ExceededGracePeriod", message).decided()]
+        }
+        Event::ShutdownStarted { .. } => {
+            vec![of_node("Shutdown", "Shutdown manager detected shutdown event".to_owned())]
+        }
+        Event::ShutdownCancelled { .. } => {
+            vec![of_node("Shutdown", "Shutdown manager detected shutdown cancellation".to_owned())]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn why(by: KillReason) -> &'static str {
+    match by {
+        KillReason::Shutdown => "the node shuts down",
+        KillReason::Preemption => "a critical pod needs the room",
+        KillReason::Eviction => "the node runs out of a resource",
+        KillReason::Drain => "the node is drained",
+        KillReason::Operator => "an operator asked for it",
+        KillReason::Removed => "it was deleted",
+    }
+}
+
+fn in_words(grace: Duration) -> String {
+    GoDuration::try_from(grace).map_or_else(|_| format!("{grace:?}"), |grace| grace.to_string())
+}

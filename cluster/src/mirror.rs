@@ -1,0 +1,225 @@
+//! The API's picture of static pods.
+//!
+//! A static pod comes from a manifest on this node, so the API server does not know it. Its mirror pod
+//! shows it there: the same spec, the manifest's hash, and the status of the static pod. A mirror is
+//! made anew when somebody deletes it or when the manifest is another, and goes when the static pod
+//! has gone. Nothing that happens to a mirror ends the static pod.
+//!
+//! [`plan`] decides, [`MirrorDriver`] carries it out, and [`Mirrors`] is how the rest of the agent
+//! talks to it.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, watch};
+use winddown_shared::status::Phase;
+use winddown_shared::{Pod, PodLabel, PodUid, WallClock};
+
+use crate::pods::MirrorSide;
+use crate::status::Outbox;
+
+mod driver;
+mod object;
+mod plan;
+mod references;
+#[cfg(test)]
+mod tests;
+
+pub use driver::{IsEnding, MirrorDriver};
+pub use object::mirror_of;
+pub use plan::{Seen, Step, plan};
+pub use references::api_reference;
+
+/// What is known of the mirror pods in the API. Cheap to clone; clones share one memory. Nothing here
+/// blocks.
+#[derive(Clone, Debug)]
+pub struct Mirrors(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    known: Mutex<Known>,
+    /// There may be something to do.
+    changed: Notify,
+    /// Goes up when a static pod has got a mirror, or another one.
+    names: watch::Sender<u64>,
+    outbox: Outbox,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// By namespace and name, which a mirror shares with its static pod.
+    seen: HashMap<Name, Seen>,
+    /// The names by the mirrors' UIDs.
+    by_uid: HashMap<PodUid, Name>,
+    /// The mirrors by the static pods' UIDs.
+    of: HashMap<PodUid, PodLabel>,
+    /// `metadata.uid` of the Node; without one no mirror can be made.
+    node_uid: Option<Arc<str>>,
+    /// All mirrors of this node are known.
+    complete: bool,
+    /// The last ones that are gone: an answer that comes late must not bring them back.
+    gone: VecDeque<PodUid>,
+}
+
+/// As many mirrors that are gone are remembered.
+const MOST_GONE: usize = 64;
+
+/// Namespace and name.
+type Name = (Arc<str>, Arc<str>);
+
+fn name_of(label: &PodLabel) -> Name {
+    (label.namespace.clone(), label.name.clone())
+}
+
+// === impl Mirrors ===
+
+impl Mirrors {
+    /// The mirrors of the node of that name, and what keeps them. The statuses go through `outbox`.
+    pub fn new(
+        node_name: impl Into<Arc<str>>,
+        outbox: Outbox,
+        wall: WallClock,
+    ) -> (Self, MirrorDriver) {
+        let shared = Shared {
+            known: Mutex::default(),
+            changed: Notify::new(),
+            names: watch::Sender::new(0),
+            outbox,
+        };
+        let mirrors = Self(Arc::new(shared));
+        (mirrors.clone(), MirrorDriver::new(mirrors, node_name.into(), wall))
+    }
+
+    /// The Node's UID, which mirrors name as their owner; `None` while the node is not registered.
+    pub fn set_node_uid(&self, uid: Option<Arc<str>>) {
+        let changed = {
+            let mut known = self.lock();
+            let changed = known.node_uid != uid;
+            known.node_uid = uid;
+            changed
+        };
+        if changed {
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// The mirror of a static pod, if the API has one.
+    pub fn of(&self, static_pod: &PodUid) -> Option<PodLabel> {
+        self.lock().of.get(static_pod).cloned()
+    }
+
+    /// Goes up when a static pod has got a mirror: its status is to be said once more.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.names.subscribe()
+    }
+
+    /// How many mirror pods the API has.
+    pub fn count(&self) -> usize {
+        self.lock().seen.len()
+    }
+
+    /// The static pod is in `phase`. A mirror that has ended cannot show that it lives again; it is
+    /// made anew.
+    pub fn says(&self, static_pod: &PodUid, phase: Phase) {
+        if phase.is_terminal() {
+            return;
+        }
+        let outlived = {
+            let mut known = self.lock();
+            let name = known.of.get(static_pod).map(name_of);
+            let seen = name.and_then(|name| known.seen.get_mut(&name));
+            seen.is_some_and(|seen| seen.ended && !std::mem::replace(&mut seen.outlived, true))
+        };
+        if outlived {
+            self.0.changed.notify_one();
+        }
+    }
+
+    fn see(&self, pod: &Pod) {
+        let Some(seen) = Seen::new(pod) else { return };
+        let new_name = {
+            let mut known = self.lock();
+            let name = name_of(&seen.pod);
+            let outdated = known.seen.get(&name).is_some_and(|newer| newer.is_newer_than(&seen));
+            if outdated || known.gone.contains(&seen.pod.uid) {
+                return;
+            }
+            let of = PodUid::new(seen.hash.clone());
+            let new_name = known.of.insert(of, seen.pod.clone()).as_ref() != Some(&seen.pod);
+            known.by_uid.insert(seen.pod.uid.clone(), name.clone());
+            if let Some(former) = known.seen.insert(name, seen.clone()) {
+                known.replaced(&former, &seen);
+            }
+            new_name
+        };
+        if new_name {
+            self.0.names.send_modify(|n| *n += 1);
+        }
+        self.0.changed.notify_one();
+    }
+
+    fn lose(&self, uid: &PodUid) {
+        let lost = self.lock().lose(uid);
+        if lost {
+            self.0.outbox.gone(uid);
+            self.0.changed.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MirrorSide for Mirrors {
+    fn api_saw(&self, pod: &Pod) {
+        self.0.outbox.api_saw(pod);
+        self.see(pod);
+    }
+
+    fn gone(&self, uid: &PodUid) {
+        self.lose(uid);
+    }
+
+    fn relisted(&self, uids: &[PodUid]) {
+        let gone: Vec<PodUid> = {
+            let mut known = self.lock();
+            known.complete = true;
+            let listed: HashSet<&PodUid> = uids.iter().collect();
+            known.by_uid.keys().filter(|uid| !listed.contains(uid)).cloned().collect()
+        };
+        for uid in &gone {
+            self.lose(uid);
+        }
+        self.0.changed.notify_one();
+    }
+}
+
+// === impl Known ===
+
+impl Known {
+    fn lose(&mut self, uid: &PodUid) -> bool {
+        if !self.gone.contains(uid) {
+            self.gone.push_back(uid.clone());
+            if self.gone.len() > MOST_GONE {
+                self.gone.pop_front();
+            }
+        }
+        let Some(name) = self.by_uid.remove(uid) else { return false };
+        if self.seen.get(&name).is_some_and(|seen| seen.pod.uid == *uid) {
+            self.seen.remove(&name);
+        }
+        self.of.retain(|_, mirror| mirror.uid != *uid);
+        true
+    }
+
+    /// What was known of the same name is forgotten as far as it is another pod.
+    fn replaced(&mut self, former: &Seen, now: &Seen) {
+        if former.pod.uid != now.pod.uid {
+            self.by_uid.remove(&former.pod.uid);
+        }
+        if former.hash != now.hash {
+            self.of.remove(&PodUid::new(former.hash.clone()));
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! What keeps the mirrors.
+
+use std::collections::HashMap;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use k8s_openapi::api::core::v1 as api;
+use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use winddown_shared::{DesiredPods, Pod, PodLabel, PodUid, WallClock, error_chain};
+
+use super::{Mirrors, Name, Seen, Step, mirror_of, name_of, plan};
+use crate::backoff::Backoff;
+use crate::pods::MirrorSide;
+use crate::refusal::Refusal;
+
+/// How long one request may take.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Requests under way at a time.
+const CONCURRENCY: usize = 4;
+/// The mirrors are listed as often, in case nobody tells of a change.
+const LISTING: Duration = Duration::from_secs(600);
+
+/// A trial is remembered as long after its last wait.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// Says of a mirror whether the static pod that it shows is still ending.
+pub type IsEnding = Arc<dyn Fn(&Seen) -> bool + Send + Sync>;
+
+/// Carries out what [`plan`] says. There is one for each [`Mirrors`].
+pub struct MirrorDriver {
+    mirrors: Mirrors,
+    node_name: Arc<str>,
+    wall: WallClock,
+    is_ending: IsEnding,
+    trials: HashMap<Name, Trial>,
+}
+
+/// What was tried for a name and has not worked.
+struct Trial {
+    backoff: Backoff,
+    /// A request is under way.
+    busy: bool,
+    not_before: Instant,
+    /// What is in the way was said.
+    said: bool,
+}
+
+/// What a request came to.
+enum Done {
+    Step(Name, Result<(), String>),
+    Listed(Result<(), String>),
+}
+
+// === impl MirrorDriver ===
+
+impl MirrorDriver {
+    pub(super) fn new(mirrors: Mirrors, node_name: Arc<str>, wall: WallClock) -> Self {
+        let is_ending: IsEnding = Arc::new(|_| false);
+        Self { mirrors, node_name, wall, is_ending, trials: HashMap::new() }
+    }
+
+    /// The same, where mirrors of pods that are still ending stay until those have ended.
+    #[must_use]
+    pub fn with_is_ending(mut self, is_ending: IsEnding) -> Self {
+        self.is_ending = is_ending;
+        self
+    }
+
+    /// Keeps the mirrors of the static pods among `desired` until `cancel`led. Nothing is deleted
+    /// before the manifests have been read.
+    pub async fn run(
+        mut self,
+        client: kube::Client,
+        mut desired: watch::Receiver<Option<Arc<DesiredPods>>>,
+        cancel: CancellationToken,
+    ) {
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = self.keep(&client, &mut desired) => {}
+        }
+    }
+
+    async fn keep(
+        &mut self,
+        client: &kube::Client,
+        desired: &mut watch::Receiver<Option<Arc<DesiredPods>>>,
+    ) {
+        let mut under_way = FuturesUnordered::new();
+        let mut list_at = Some(Instant::now());
+        let mut listing = Backoff::PATIENT;
+        let mirrors = self.mirrors.clone();
+        loop {
+            let now = Instant::now();
+            if list_at.is_some_and(|at| at <= now) {
+                list_at = None;
+                let list = list(client.clone(), self.node_name.clone(), mirrors.clone());
+                under_way.push(futures_util::FutureExt::boxed(list));
+            }
+            let wanted = desired.borrow_and_update().clone();
+            for step in self.due(wanted.as_deref(), now) {
+                if under_way.len() > CONCURRENCY {
+                    break;
+                }
+                under_way.push(futures_util::FutureExt::boxed(self.take(step, client)));
+            }
+            let next = self.next_time(now).into_iter().chain(list_at).min();
+            let timer = async {
+                match next {
+                    Some(at) => sleep_until(at).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                changed = desired.changed() => if changed.is_err() { return },
+                () = mirrors.0.changed.notified() => {}
+                Some(done) = under_way.next() => match done {
+                    Done::Step(name, outcome) => self.note(&name, outcome),
+                    Done::Listed(Ok(())) => {
+                        listing.reset();
+                        list_at = Some(Instant::now() + LISTING);
+                    }
+                    Done::Listed(Err(error)) => {
+                        if listing.failures() == 0 {
+                            tracing::warn!(error, "cannot list the mirror pods of this node; trying on");
+                        }
+                        list_at = Some(Instant::now() + listing.after_failure(None));
+                    }
+                },
+                () = timer => {}
+            }
+        }
+    }
+
+    /// What can be done now.
+    fn due(&mut self, desired: Option<&DesiredPods>, now: Instant) -> Vec<Step> {
+        let Some(desired) = desired else { return Vec::new() };
+        let statics: Vec<Pod> =
+            desired.pods.iter().filter(|pod| pod.is_static()).cloned().collect();
+        let (steps, has_node) = {
+            let known = self.mirrors.lock();
+            if !known.complete {
+                return Vec::new();
+            }
+            let steps = plan(&statics, known.seen.values(), desired.complete, &*self.is_ending);
+            (steps, known.node_uid.is_some())
+        };
+        let names: std::collections::HashSet<Name> = steps.iter().map(Step::name).collect();
+        // What has been in order for a while begins anew.
+        self.trials.retain(|name, trial| {
+            trial.busy || names.contains(name) || trial.not_before + REMEMBERED > now
+        });
+        let due = |step: &Step| {
+            let trial = self.trials.get(&step.name());
+            trial.is_none_or(|trial| !trial.busy && trial.not_before <= now)
+                && (has_node || !matches!(step, Step::Create(_)))
+        };
+        let mut steps: Vec<Step> = steps.into_iter().filter(due).collect();
+        steps.retain(|step| match step {
+            Step::Refuse { pod, field } => {
+                self.refuse(pod, field);
+                false
+            }
+            Step::Create(_) | Step::Delete(_) => true,
+        });
+        steps
+    }
+
+    /// Says once that there will be no mirror.
+    fn refuse(&mut self, pod: &PodLabel, field: &str) {
+        let trial = self.trials.entry(name_of(pod)).or_insert_with(Trial::new);
+        if !std::mem::replace(&mut trial.said, true) {
+            tracing::warn!(
+                %pod,
+                field,
+                "the static pod runs, and the API will not show it: a static pod may not refer to \
+                 objects of the API"
+            );
+        }
+    }
+
+    fn next_time(&self, now: Instant) -> Option<Instant> {
+        let times = self.trials.values().filter(|trial| !trial.busy).map(|trial| trial.not_before);
+        times.filter(|at| *at > now).min()
+    }
+
+    fn take(
+        &mut self,
+        step: Step,
+        client: &kube::Client,
+    ) -> impl Future<Output = Done> + Send + use<> {
+        let name = step.name();
+        self.trials.entry(name.clone()).or_insert_with(Trial::new).busy = true;
+        let (mirrors, node_name) = (self.mirrors.clone(), self.node_name.clone());
+        let (client, now) = (client.clone(), self.wall.now());
+        let node_uid = mirrors.lock().node_uid.clone();
+        async move {
+            let outcome = match (step, node_uid) {
+                (Step::Create(pod), Some(uid)) => {
+                    let object = mirror_of(&pod, &node_name, &uid, now);
+                    create(&client, &pod, &object, &mirrors).await
+                }
+                (Step::Delete(mirror), _) => delete(&client, &mirror, &mirrors).await,
+                (Step::Create(_), None) | (Step::Refuse { .. }, _) => Ok(()),
+            };
+            Done::Step(name, outcome)
+        }
+    }
+
+    fn note(&mut self, name: &Name, outcome: Result<(), String>) {
+        let Some(trial) = self.trials.get_mut(name) else { return };
+        trial.busy = false;
+        match outcome {
+            // A mirror that somebody deletes over and over is made ever more slowly.
+            Ok(()) => {
+                trial.said = false;
+                trial.not_before = Instant::now() + trial.backoff.after_failure(None);
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut trial.said, true) {
+                    let (namespace, name) = name;
+                    tracing::warn!(%namespace, %name, error, "the mirror pod is not as it should be; trying on");
+                }
+                trial.not_before = Instant::now() + trial.backoff.after_failure(None);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for MirrorDriver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MirrorDriver").field("node_name", &self.node_name).finish_non_exhaustive()
+    }
+}
+
+impl Trial {
+    fn new() -> Self {
+        Self { backoff: Backoff::PATIENT, busy: false, not_before: Instant::now(), said: false }
+    }
+}
+
+impl Step {
+    fn name(&self) -> Name {
+        match self {
+            Step::Create(pod) => name_of(pod.label()),
+            Step::Delete(pod) | Step::Refuse { pod, .. } => name_of(pod),
+        }
+    }
+}
+
+async fn list(client: kube::Client, node_name: Arc<str>, mirrors: Mirrors) -> Done {
+    let pods = Api::<api::Pod>::all(client);
+    let of_node = ListParams::default().fields(&format!("spec.nodeName={node_name}"));
+    Done::Listed(match timeout(DEADLINE, pods.list(&of_node)).await {
+        Err(_) => Err(format!("no answer within {DEADLINE:?}")),
+        Ok(Err(error)) => Err(error_chain(&error)),
+        Ok(Ok(list)) => {
+            let found: Vec<Pod> = list.into_iter().filter_map(|pod| Pod::new(pod).ok()).collect();
+            let found: Vec<&Pod> = found.iter().filter(|pod| pod.is_mirror()).collect();
+            for pod in &found {
+                mirrors.api_saw(pod);
+            }
+            let uids: Vec<PodUid> = found.iter().map(|pod| pod.uid().clone()).collect();
+            mirrors.relisted(&uids);
+            Ok(())
+        }
+    })
+}
+
+async fn create(
+    client: &kube::Client,
+    pod: &Pod,
+    object: &api::Pod,
+    mirrors: &Mirrors,
+) -> Result<(), String> {
+    let pods = Api::<api::Pod>::namespaced(client.clone(), pod.namespace());
+    let answer = match in_time(pods.create(&PostParams::default(), object)).await? {
+        Err(error) if Refusal::of(&error) == Refusal::AlreadyExists => {
+            in_time(pods.get(pod.name())).await?
+        }
+        answer => answer,
+    };
+    let there = answer.map_err(|error| error_chain(&error))?;
+    let there = Pod::new(there).map_err(|error| error.to_string())?;
+    if !there.is_mirror() {
+        return Err("another pod has its name in the API; rename one of them".to_owned());
+    }
+    mirrors.api_saw(&there);
+    Ok(())
+}
+
+async fn delete(client: &kube::Client, mirror: &PodLabel, mirrors: &Mirrors) -> Result<(), String> {
+    let pods = Api::<api::Pod>::namespaced(client.clone(), &mirror.namespace);
+    let only_this = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions {
+            uid: Some(mirror.uid.to_string()),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    match in_time(pods.delete(&mirror.name, &only_this)).await? {
+        Err(error) if Refusal::of(&error).is_gone() => {}
+        Err(error) => return Err(error_chain(&error)),
+        // Finalizers keep it for a while.
+        Ok(answer) if answer.as_ref().left().is_some_and(has_finalizers) => {
+            return Err("it has finalizers".to_owned());
+        }
+        Ok(_) => {}
+    }
+    mirrors.gone(&mirror.uid);
+    Ok(())
+}
+
+fn has_finalizers(pod: &api::Pod) -> bool {
+    pod.metadata.finalizers.as_ref().is_some_and(|list| !list.is_empty())
+}
+
+async fn in_time<T>(
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<Result<T, kube::Error>, String> {
+    timeout(DEADLINE, request).await.map_err(|_| format!("no answer within {DEADLINE:?}"))
+}

@@ -1,0 +1,114 @@
+//! What is to be done so that the API shows the static pods. Pure.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use winddown_shared::{CONFIG_MIRROR_ANNOTATION, Pod, PodLabel, PodUid};
+
+use super::object::hash_of;
+use super::references::api_reference;
+
+/// A mirror pod as the API has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Which pod.
+    pub pod: PodLabel,
+    /// The hash of the manifest that it shows: the UID of the static pod.
+    pub hash: Arc<str>,
+    /// Somebody has asked for its deletion.
+    pub deleting: bool,
+    /// Its phase is terminal.
+    pub ended: bool,
+    /// Its phase is terminal, and the static pod lives.
+    pub outlived: bool,
+    /// `metadata.resourceVersion`, where it is a number.
+    pub version: Option<u64>,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// The static pod has no mirror.
+    Create(Pod),
+    /// The mirror shows nothing that is so.
+    Delete(PodLabel),
+    /// The static pod refers to an object of the API, which a mirror must not.
+    Refuse {
+        /// The static pod.
+        pod: PodLabel,
+        /// The path of the field.
+        field: String,
+    },
+}
+
+/// What is to be done about `seen`, the mirrors in the API, so that they show `statics`.
+///
+/// `complete`: every static pod is among them, so that a mirror without one has outlived its pod.
+/// `is_ending` says of a mirror whether the static pod that it shows is still ending: it stays till then.
+pub fn plan<'a>(
+    statics: &[Pod],
+    seen: impl IntoIterator<Item = &'a Seen>,
+    complete: bool,
+    is_ending: impl Fn(&Seen) -> bool,
+) -> Vec<Step> {
+    let mut mirrored: HashSet<PodUid> = HashSet::new();
+    let mut taken: HashSet<(Arc<str>, Arc<str>)> = HashSet::new();
+    let mut steps = Vec::new();
+    let wanted: HashSet<&PodUid> = statics.iter().map(Pod::uid).collect();
+    let names: HashSet<(&Arc<str>, &Arc<str>)> =
+        statics.iter().map(|pod| (pod.namespace(), pod.name())).collect();
+    for mirror in seen {
+        let name = (&mirror.pod.namespace, &mirror.pod.name);
+        taken.insert((name.0.clone(), name.1.clone()));
+        let shown = PodUid::new(mirror.hash.clone());
+        let fits = names.contains(&name) && wanted.contains(&shown);
+        if mirror.deleting || mirror.outlived {
+            steps.push(Step::Delete(mirror.pod.clone()));
+        } else if fits {
+            mirrored.insert(shown);
+        } else if names.contains(&name) || (complete && !is_ending(mirror)) {
+            steps.push(Step::Delete(mirror.pod.clone()));
+        }
+    }
+    for pod in statics {
+        let name = (pod.namespace().clone(), pod.name().clone());
+        // The name has to be free first. Of two static pods of one name the first has it.
+        if mirrored.contains(pod.uid()) || !taken.insert(name) {
+            continue;
+        }
+        steps.push(match api_reference(pod) {
+            Some(field) => Step::Refuse { pod: pod.label().clone(), field },
+            None => Step::Create(pod.clone()),
+        });
+    }
+    steps
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// What is of interest in a mirror pod; `None` for any other.
+    pub fn new(pod: &Pod) -> Option<Self> {
+        let annotations = pod.metadata.annotations.as_ref()?;
+        let hash = annotations.get(CONFIG_MIRROR_ANNOTATION)?;
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        Some(Self {
+            pod: pod.label().clone(),
+            hash: hash.as_str().into(),
+            deleting: pod.metadata.deletion_timestamp.is_some(),
+            ended: matches!(phase, Some("Succeeded" | "Failed")),
+            outlived: false,
+            version: pod.metadata.resource_version.as_ref().and_then(|text| text.parse().ok()),
+        })
+    }
+
+    /// Whether `other` is the same mirror at an earlier time.
+    pub fn is_newer_than(&self, other: &Seen) -> bool {
+        self.pod.uid == other.pod.uid && self.version > other.version && other.version.is_some()
+    }
+
+    /// Whether it shows that static pod.
+    pub fn shows(&self, pod: &Pod) -> bool {
+        *self.hash == *hash_of(pod)
+    }
+}

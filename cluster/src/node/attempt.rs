@@ -1,0 +1,97 @@
+//! When a kind of write may be tried (again).
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::backoff::Backoff;
+use crate::refusal::Refusal;
+
+/// One kind of write: how it went, and when it may be tried again.
+#[derive(Clone, Debug)]
+pub(super) struct Attempt {
+    failures: Backoff,
+    /// Against somebody who keeps undoing what is written.
+    fights: Backoff,
+    fought: Option<Instant>,
+    not_before: Option<Instant>,
+    /// The inputs that were last written.
+    done: Option<u64>,
+    /// The outage was logged.
+    said: bool,
+}
+
+/// A quiet time after which a dispute with another writer counts as over.
+const PEACE: Duration = Duration::from_secs(600);
+
+/// The wait after a refusal that only somebody's doing can change.
+const REFUSED: Duration = Duration::from_secs(60);
+
+// === impl Attempt ===
+
+impl Attempt {
+    /// For what the cluster waits for: tried again within 10 s.
+    pub(super) fn eager() -> Self {
+        Self::new(Backoff::new(Duration::from_millis(100), Duration::from_secs(10)))
+    }
+
+    /// For the rest: tried again within 5 min.
+    pub(super) fn patient() -> Self {
+        Self::new(Backoff::new(Duration::from_secs(1), Duration::from_secs(300)))
+    }
+
+    fn new(failures: Backoff) -> Self {
+        let fights = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
+        Self { failures, fights, fought: None, not_before: None, done: None, said: false }
+    }
+
+    /// Whether it may be tried now.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.not_before.is_none_or(|at| at <= now)
+    }
+
+    /// When it may be tried, if not now.
+    pub(super) fn waits_until(&self) -> Option<Instant> {
+        self.not_before
+    }
+
+    /// What is to be written is another: all waiting is over.
+    pub(super) fn inputs_changed(&mut self) {
+        self.failures.reset();
+        self.not_before = None;
+    }
+
+    /// It was written. `inputs` numbers what was written; a write that repeats them was made because
+    /// somebody changed it (or for the `heartbeat`), and the next such has to wait.
+    ///
+    /// Returns whether an outage that was logged is over.
+    pub(super) fn succeeded(&mut self, inputs: u64, heartbeat: bool, now: Instant) -> bool {
+        self.failures.reset();
+        self.not_before = None;
+        let again = self.done.replace(inputs) == Some(inputs);
+        if again && !heartbeat {
+            let last = self.fought.replace(now);
+            if last.is_none_or(|last| now.saturating_duration_since(last) > PEACE) {
+                self.fights.reset();
+            }
+            self.not_before = Some(now + self.fights.after_failure(None));
+        }
+        std::mem::take(&mut self.said)
+    }
+
+    /// It was not written. Returns whether this is the first failure of an outage, to be logged.
+    pub(super) fn failed(&mut self, refusal: Refusal, now: Instant) -> bool {
+        let first = self.failures.failures() == 0;
+        let asked = match refusal {
+            Refusal::NotAllowed | Refusal::Invalid => {
+                (self.failures.longest() > REFUSED).then_some(REFUSED)
+            }
+            other => other.retry_after(),
+        };
+        let wait = self.failures.after_failure(asked);
+        // A conflict is daily business: with a fresh look at the object it is tried again at once.
+        let at_once = first && refusal == Refusal::Conflict;
+        self.not_before = (!at_once).then_some(now + wait);
+        refusal != Refusal::Conflict && !std::mem::replace(&mut self.said, true)
+    }
+}

@@ -1,0 +1,207 @@
+//! The node's conditions, in the kubelet's words.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::NodeCondition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// What decides the node's conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Why the node cannot run pods, in the order in which it is told; empty when it can.
+    pub not_ready: Vec<Arc<str>>,
+    /// The node is going down.
+    pub shutting_down: bool,
+    /// Whether the node's pods are being ended while it stays up.
+    pub draining: Draining,
+    /// Which resources are short.
+    pub pressure: Pressure,
+}
+
+/// An operator's drain of this node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Draining {
+    /// There is none.
+    #[default]
+    No,
+    /// Pods are being ended.
+    InProgress,
+    /// The pods that had to end have ended, and the node is kept empty.
+    Done,
+}
+
+/// Resources of the node that are short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// Memory.
+    pub memory: bool,
+    /// Disk space or inodes.
+    pub disk: bool,
+    /// Process ids.
+    pub pid: bool,
+}
+
+/// The condition that says whether the node runs pods.
+pub const READY: &str = "Ready";
+/// A graceful shutdown is under way (KEP-5683).
+pub const SHUTDOWN_IN_PROGRESS: &str = "GracefulNodeShutdownInProgress";
+/// The node's pods are being ended (KEP-5683).
+pub const DRAIN_IN_PROGRESS: &str = "DrainInProgress";
+/// The node's pods have been ended (KEP-5683).
+pub const DRAINED: &str = "Drained";
+
+/// The reason that KEP-6249 gives to both conditions of a shutdown.
+const NODE_SHUTDOWN: &str = "NodeShutdown";
+/// The reason of a drain that an operator asked this agent for.
+const NODE_DRAIN: &str = "NodeDrain";
+/// What the node lifecycle controller writes over the conditions of a node that it lost (KEP-6249).
+const UNREACHABLE: &str = "KubeletUnreachable";
+
+/// The conditions that the node has to have, without times. `server` is what it has: the lifecycle
+/// conditions are written when there is something to say, not before, and those of others stay.
+pub(super) fn wanted(health: &Health, server: &[NodeCondition]) -> Vec<NodeCondition> {
+    let mut wanted = vec![memory(health.pressure), disk(health.pressure), pid(health.pressure)];
+    wanted.extend(shutdown(health, server));
+    wanted.extend(drain(health, server));
+    wanted.extend(drained(health, server));
+    wanted.push(ready(health));
+    wanted
+}
+
+/// Whether the server says the same, times aside.
+pub(super) fn agree(wanted: &[NodeCondition], server: &[NodeCondition]) -> bool {
+    wanted.iter().all(|want| find(server, &want.type_).is_some_and(|has| same_words(want, has)))
+}
+
+/// Fills in the times: the heartbeat is now, and the transition only when the status is another.
+pub(super) fn stamp(
+    mut wanted: Vec<NodeCondition>,
+    server: &[NodeCondition],
+    now: &Time,
+) -> Vec<NodeCondition> {
+    for want in &mut wanted {
+        let before = find(server, &want.type_).filter(|has| has.status == want.status);
+        let since = before.and_then(|has| has.last_transition_time.clone());
+        want.last_transition_time = Some(since.unwrap_or_else(|| now.clone()));
+        want.last_heartbeat_time = Some(now.clone());
+    }
+    wanted
+}
+
+/// The condition of a type.
+pub(super) fn find<'a>(conditions: &'a [NodeCondition], kind: &str) -> Option<&'a NodeCondition> {
+    conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+/// Several reasons in one message, as the kubelet's library joins errors: one stands alone, several
+/// are a list in brackets, and none is said twice.
+pub(super) fn joined(reasons: &[Arc<str>]) -> String {
+    let mut once: Vec<&str> = Vec::with_capacity(reasons.len());
+    for reason in reasons {
+        if !once.contains(&&**reason) {
+            once.push(reason);
+        }
+    }
+    match once[..] {
+        [one] => one.to_owned(),
+        _ => format!("[{}]", once.join(", ")),
+    }
+}
+
+fn ready(health: &Health) -> NodeCondition {
+    let mut reasons = health.not_ready.clone();
+    if health.shutting_down {
+        reasons.push("node is shutting down".into());
+    }
+    if reasons.is_empty() {
+        return condition(READY, true, "KubeletReady", "kubelet is posting ready status");
+    }
+    condition(READY, false, "KubeletNotReady", &joined(&reasons))
+}
+
+fn memory(pressure: Pressure) -> NodeCondition {
+    let (reason, message) = if pressure.memory {
+        ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available")
+    } else {
+        ("KubeletHasSufficientMemory", "kubelet has sufficient memory available")
+    };
+    condition("MemoryPressure", pressure.memory, reason, message)
+}
+
+fn disk(pressure: Pressure) -> NodeCondition {
+    let (reason, message) = if pressure.disk {
+        ("KubeletHasDiskPressure", "kubelet has disk pressure")
+    } else {
+        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure")
+    };
+    condition("DiskPressure", pressure.disk, reason, message)
+}
+
+fn pid(pressure: Pressure) -> NodeCondition {
+    let (reason, message) = if pressure.pid {
+        ("KubeletHasInsufficientPID", "kubelet has insufficient PID available")
+    } else {
+        ("KubeletHasSufficientPID", "kubelet has sufficient PID available")
+    };
+    condition("PIDPressure", pressure.pid, reason, message)
+}
+
+fn shutdown(health: &Health, server: &[NodeCondition]) -> Option<NodeCondition> {
+    if health.shutting_down {
+        let message = "Kubelet received a shutdown signal and is terminating pods";
+        return Some(condition(SHUTDOWN_IN_PROGRESS, true, NODE_SHUTDOWN, message));
+    }
+    find(server, SHUTDOWN_IN_PROGRESS)?;
+    Some(condition(SHUTDOWN_IN_PROGRESS, false, NODE_SHUTDOWN, "No shutdown is in progress"))
+}
+
+fn drain(health: &Health, server: &[NodeCondition]) -> Option<NodeCondition> {
+    let has = find(server, DRAIN_IN_PROGRESS);
+    let draining = health.shutting_down || health.draining == Draining::InProgress;
+    if draining && has.is_some_and(|has| has.status == "True" && !is_ours(has)) {
+        // Somebody else drains this node as well, and will say when that is over. Readers look at
+        // the type and the status alone.
+        return None;
+    }
+    if health.shutting_down {
+        let message = "Graceful node shutdown is draining pods on this node";
+        return Some(condition(DRAIN_IN_PROGRESS, true, NODE_SHUTDOWN, message));
+    }
+    if draining {
+        let message = "The pods of this node are being ended";
+        return Some(condition(DRAIN_IN_PROGRESS, true, NODE_DRAIN, message));
+    }
+    let has = has.filter(|has| is_ours(has))?;
+    let reason = if has.reason.as_deref() == Some(NODE_DRAIN) { NODE_DRAIN } else { NODE_SHUTDOWN };
+    Some(condition(DRAIN_IN_PROGRESS, false, reason, "No drain is in progress"))
+}
+
+fn drained(health: &Health, server: &[NodeCondition]) -> Option<NodeCondition> {
+    if health.draining == Draining::Done {
+        let message = "The pods of this node have been ended";
+        return Some(condition(DRAINED, true, NODE_DRAIN, message));
+    }
+    find(server, DRAINED).filter(|has| is_ours(has))?;
+    Some(condition(DRAINED, false, NODE_DRAIN, "The node takes pods"))
+}
+
+/// Whether this agent wrote the condition. A lifecycle condition is the administrator's as well
+/// (KEP-5683), so only what carries a reason of ours is cleared.
+fn is_ours(condition: &NodeCondition) -> bool {
+    matches!(condition.reason.as_deref(), Some(NODE_SHUTDOWN | NODE_DRAIN | UNREACHABLE))
+}
+
+fn same_words(want: &NodeCondition, has: &NodeCondition) -> bool {
+    want.status == has.status && want.reason == has.reason && want.message == has.message
+}
+
+fn condition(kind: &str, on: bool, reason: &str, message: &str) -> NodeCondition {
+    NodeCondition {
+        type_: kind.to_owned(),
+        status: if on { "True" } else { "False" }.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_heartbeat_time: None,
+        last_transition_time: None,
+    }
+}

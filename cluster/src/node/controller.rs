@@ -1,0 +1,282 @@
+//! Keeps the Node object, its conditions, its cordon and its lease as they have to be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use winddown_shared::WallClock;
+
+use super::conditions::Health;
+use super::desired::NodeFacts;
+use super::events::{NoNodeEvents, NodeEvents, NodeRef, starting};
+use super::handle::{NodeHandle, NodeState, Wishes};
+use super::lease::{LEASE_NAMESPACE, LeaseTimes};
+use super::ping::{Answer, NoPing, Ping, PingTimes, watch_over};
+use super::pulse::Heart;
+use super::server::Server;
+
+mod leasing;
+mod registering;
+mod writer;
+mod writing;
+
+/// What the controller does beside the node's conditions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// The lease; without one the status itself is the sign of life.
+    pub lease: Option<LeaseTimes>,
+    /// How often the status is written when nothing has changed and there is no lease, and how often
+    /// it is looked at when there is one: `nodeStatusUpdateFrequency`. At least a second.
+    pub update_frequency: Duration,
+    /// How often the status is written when nothing has changed and there is a lease:
+    /// `nodeStatusReportFrequency`.
+    pub report_frequency: Duration,
+    /// Whether this node makes its own Node object.
+    pub registration: Registration,
+    /// Whether a shutdown cordons the node.
+    pub cordon_on_shutdown: bool,
+    /// Whether an operator's drain cordons the node.
+    pub cordon_on_drain: bool,
+    /// The longest time that one request may take.
+    pub request_timeout: Duration,
+    /// How answers to pings are judged.
+    pub ping: PingTimes,
+}
+
+/// Who makes the Node object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Registration {
+    /// This node, when it starts. Once the object was deleted it stays so until the agent is
+    /// restarted, as with the kubelet: who takes a machine out of a cluster deletes its node.
+    #[default]
+    AtStart,
+    /// This node, also when the object was deleted while the agent runs. Not during a shutdown.
+    Always,
+    /// Somebody else; the controller waits for it.
+    Never,
+}
+
+/// The settings contradict each other or ask for too much.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeSettingsError {
+    /// An empty name is nobody's.
+    #[error("the node has no name: set nodeName, or give the machine a host name")]
+    NoName,
+    /// No timer of this agent is faster than a second.
+    #[error("{field} is {value:?}: at least 1s is possible")]
+    TooShort {
+        /// The setting.
+        field: &'static str,
+        /// Its value.
+        value: Duration,
+    },
+}
+
+/// Drives one Node object. Made by [`NodeController::builder`].
+#[derive(Debug)]
+pub struct NodeController<P = NoPing, E = NoNodeEvents> {
+    core: Core<E>,
+    ping: P,
+    answers: watch::Sender<Answer>,
+}
+
+/// Makes a [`NodeController`].
+#[derive(Debug)]
+pub struct NodeControllerBuilder<P = NoPing, E = NoNodeEvents> {
+    api: Api<Node>,
+    leases: Api<Lease>,
+    name: Arc<str>,
+    facts: watch::Receiver<NodeFacts>,
+    clock: WallClock,
+    settings: NodeSettings,
+    ping: P,
+    events: E,
+}
+
+/// What all parts of the controller look at.
+#[derive(Debug)]
+struct Core<E> {
+    api: Api<Node>,
+    leases: Api<Lease>,
+    name: Arc<str>,
+    clock: WallClock,
+    settings: NodeSettings,
+    events: E,
+    facts: watch::Receiver<NodeFacts>,
+    wishes: watch::Receiver<Wishes>,
+    answers: watch::Receiver<Answer>,
+    server: Server,
+    state: watch::Sender<NodeState>,
+}
+
+// === impl NodeController ===
+
+impl NodeController {
+    /// A controller of the node `name`, which says of it what `facts` say, always their last version.
+    pub fn builder(
+        client: Client,
+        name: impl Into<Arc<str>>,
+        facts: watch::Receiver<NodeFacts>,
+        clock: WallClock,
+    ) -> NodeControllerBuilder {
+        NodeControllerBuilder {
+            api: Api::all(client.clone()),
+            leases: Api::namespaced(client, LEASE_NAMESPACE),
+            name: name.into(),
+            facts,
+            clock,
+            settings: NodeSettings::default(),
+            ping: NoPing,
+            events: NoNodeEvents,
+        }
+    }
+}
+
+impl<P: Ping, E: NodeEvents> NodeController<P, E> {
+    /// Looks after the node until `cancel`. Never gives up, and does not take the node out of the
+    /// cluster at its end: the pods of an agent that is restarted go on.
+    pub async fn run(self, cancel: CancellationToken) {
+        let Self { core, ping, answers } = self;
+        let node = NodeRef { name: core.name.clone(), uid: None };
+        core.events.node_event(starting(node));
+        let heart = Heart::new();
+        // One task and one timer for all of it: an idle node wakes once for each renewal.
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = heart.beat(core.settings.beat()) => {}
+            () = watch_over(&ping, core.settings.ping, heart.pulse(), &answers) => {}
+            () = core.server.follow(core.api.clone(), &core.name) => {}
+            () = core.keep_lease(heart.pulse()) => {}
+            () = core.keep_status(heart.pulse()) => {}
+        }
+    }
+}
+
+// === impl NodeControllerBuilder ===
+
+impl<P: Ping, E: NodeEvents> NodeControllerBuilder<P, E> {
+    /// Uses other settings than the kubelet's.
+    #[must_use]
+    pub fn settings(mut self, settings: NodeSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Asks `ping` whether pods can be run. Without it only [`NodeHandle::set_ready`] says so.
+    #[must_use]
+    pub fn ping<Q: Ping>(self, ping: Q) -> NodeControllerBuilder<Q, E> {
+        let Self { api, leases, name, facts, clock, settings, events, .. } = self;
+        NodeControllerBuilder { api, leases, name, facts, clock, settings, ping, events }
+    }
+
+    /// Tells `events` what happens to the node.
+    #[must_use]
+    pub fn events<F: NodeEvents>(self, events: F) -> NodeControllerBuilder<P, F> {
+        let Self { api, leases, name, facts, clock, settings, ping, .. } = self;
+        NodeControllerBuilder { api, leases, name, facts, clock, settings, ping, events }
+    }
+
+    /// The controller, and the handle to speak to it.
+    ///
+    /// # Errors
+    /// A setting is out of range.
+    pub fn build(self) -> Result<(NodeController<P, E>, NodeHandle), NodeSettingsError> {
+        let Self { api, leases, name, facts, clock, settings, ping, events } = self;
+        let settings = settings.checked(&name)?;
+        let (wishes, said) = watch::channel(Wishes::new());
+        let (answers, answered) = watch::channel(Answer::Waiting);
+        let server = Server::new();
+        let state = watch::Sender::new(NodeState::default());
+        let handle =
+            NodeHandle::new(Arc::new(wishes), state.subscribe(), server.subscribe(), clock.clone());
+        let core = Core {
+            api,
+            leases,
+            name,
+            clock,
+            settings,
+            events,
+            facts,
+            wishes: said,
+            answers: answered,
+            server,
+            state,
+        };
+        Ok((NodeController { core, ping, answers }, handle))
+    }
+}
+
+// === impl Core ===
+
+impl<E> Core<E> {
+    /// What the conditions are made of, now.
+    fn health(&self) -> Health {
+        let wishes = self.wishes.borrow();
+        let now = tokio::time::Instant::now();
+        let unanswered = self.answers.borrow().problem(now, self.settings.ping);
+        let unready = wishes.ready.as_ref().err().cloned();
+        let lacking = self.facts.borrow().lacking().map(Into::into);
+        Health {
+            not_ready: unready.into_iter().chain(unanswered).chain(lacking).collect(),
+            shutting_down: wishes.shutting_down.is_some(),
+            draining: wishes.draining,
+            pressure: wishes.pressure,
+        }
+    }
+}
+
+// === impl NodeSettings ===
+
+impl NodeSettings {
+    fn checked(mut self, name: &str) -> Result<Self, NodeSettingsError> {
+        if name.is_empty() {
+            return Err(NodeSettingsError::NoName);
+        }
+        let fields = [
+            ("nodeStatusUpdateFrequency", self.update_frequency),
+            ("nodeStatusReportFrequency", self.report_frequency),
+            ("the lease's renewal interval", self.lease.map_or(Duration::MAX, LeaseTimes::renew)),
+        ];
+        let short = fields.into_iter().find(|(_, value)| *value < Duration::from_secs(1));
+        match short {
+            Some((field, value)) => Err(NodeSettingsError::TooShort { field, value }),
+            None => {
+                // A good answer has to last until after the next one.
+                self.ping.stale_after = self.ping.stale_after.max(self.beat() * 3);
+                Ok(self)
+            }
+        }
+    }
+
+    /// How often anything is done at all.
+    fn beat(&self) -> Duration {
+        self.lease.map_or(self.update_frequency, LeaseTimes::renew)
+    }
+
+    /// How often the status is written when nothing has changed.
+    fn heartbeat(&self) -> Duration {
+        if self.lease.is_some() { self.report_frequency } else { self.update_frequency }
+    }
+}
+
+impl Default for NodeSettings {
+    /// The kubelet's: a lease of 40 s renewed every 10 s, the status looked at every 10 s and written
+    /// every 5 min, registration at the start. A shutdown and a drain cordon the node.
+    fn default() -> Self {
+        Self {
+            lease: Some(LeaseTimes::default()),
+            update_frequency: Duration::from_secs(10),
+            report_frequency: Duration::from_secs(300),
+            registration: Registration::default(),
+            cordon_on_shutdown: true,
+            cordon_on_drain: true,
+            request_timeout: Duration::from_secs(5),
+            ping: PingTimes::default(),
+        }
+    }
+}

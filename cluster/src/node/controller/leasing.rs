@@ -1,0 +1,113 @@
+//! The lease's part of the controller.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+use super::Core;
+use crate::backoff::Backoff;
+use crate::node::conditions::{READY, find};
+use crate::node::lease::LeaseError;
+use crate::node::lease::keeper::{Keeper, RETRY};
+use crate::node::pulse::Pulse;
+use crate::refusal::{self, Refusal};
+
+impl<E> Core<E> {
+    /// Renews the lease with every beat, for ever.
+    pub(super) async fn keep_lease(&self, mut pulse: Pulse) {
+        let Some(times) = self.settings.lease else {
+            return std::future::pending().await;
+        };
+        let mut keeper =
+            Keeper::new(self.leases.clone(), self.name.clone(), times, self.clock.clone());
+        let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+        let mut nodes = self.server.subscribe();
+        loop {
+            let node = nodes.borrow_and_update().clone();
+            let uid = node.as_ref().and_then(|node| node.metadata.uid.as_deref().map(Arc::from));
+            let renewed = match &uid {
+                None => Err(LeaseError::NotRegistered),
+                Some(_) if self.api_errs_about_readiness() => Err(LeaseError::NotReady),
+                Some(uid) => keeper.renew(uid).await,
+            };
+            let failed = renewed.is_err();
+            self.note_lease(renewed);
+            let another = nodes.wait_for(|node| {
+                node.as_ref().and_then(|node| node.metadata.uid.as_deref()) != uid.as_deref()
+            });
+            // What stands in the way of the last two is over with a beat or with a new node.
+            let retry = if failed && uid.is_some() {
+                backoff.after_failure(None)
+            } else {
+                backoff.reset();
+                times.duration()
+            };
+            tokio::select! {
+                _ = another => {}
+                () = pulse.next() => {}
+                () = sleep(retry), if failed && uid.is_some() => {}
+            }
+        }
+    }
+
+    /// The API says that the node is ready, and it is not. A renewal would keep pods coming to a node
+    /// that cannot run them; without it the control plane finds out by itself.
+    fn api_errs_about_readiness(&self) -> bool {
+        let health = self.health();
+        if health.not_ready.is_empty() && !health.shutting_down {
+            return false;
+        }
+        let node = self.server.node();
+        let conditions = node.as_ref().and_then(|node| node.status.as_ref()?.conditions.as_ref());
+        conditions
+            .and_then(|conditions| find(conditions, READY))
+            .is_some_and(|ready| ready.status == "True")
+    }
+
+    fn note_lease(&self, renewed: Result<(), LeaseError>) {
+        self.state.send_if_modified(|state| match renewed {
+            Ok(()) => {
+                if state.lease_problem.take().is_some() {
+                    info!(node = %self.name, "the node's lease is renewed again");
+                }
+                state.lease_renewed = Some(Instant::now());
+                state.lease_renewals += 1;
+                true
+            }
+            Err(LeaseError::NotRegistered) => false,
+            Err(error) => {
+                let first = state.lease_problem.is_none();
+                if first {
+                    let reached = was_reached(&error);
+                    let error = lease_error(&error);
+                    if reached {
+                        warn!(
+                            node = %self.name,
+                            error,
+                            "the node's lease is not renewed; it is tried again"
+                        );
+                    }
+                    state.lease_problem = Some(error.into());
+                }
+                first
+            }
+        });
+    }
+}
+
+fn lease_error(error: &LeaseError) -> String {
+    match error {
+        LeaseError::Api(cause) => format!("{error}: {}", refusal::text(cause)),
+        other => other.to_string(),
+    }
+}
+
+/// Whether the server was there. That it is not is said once, by the client.
+fn was_reached(error: &LeaseError) -> bool {
+    match error {
+        LeaseError::Api(error) => Refusal::of(error) != Refusal::NoAnswer,
+        LeaseError::Timeout(_) => false,
+        _ => true,
+    }
+}

@@ -1,0 +1,105 @@
+//! The Node object's beginning.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::PostParams;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use super::{Core, Registration};
+use crate::node::cordon::FIELD_MANAGER;
+use crate::node::events::NodeEvents;
+use crate::node::fault::Fault;
+
+/// How a look at the registration ended.
+#[derive(Debug)]
+pub(super) enum Registered {
+    /// There is a Node object, and the server's view has it.
+    Yes,
+    /// There is none, and this agent makes none.
+    NotOurs,
+    /// Not known.
+    Failed(Fault),
+}
+
+impl<E: NodeEvents> Core<E> {
+    /// Looks for the Node object, and makes one where that is this agent's task.
+    pub(super) async fn register(&self) -> Registered {
+        match self.bounded(self.api.get_opt(&self.name)).await {
+            Ok(Some(node)) => return self.adopt(node, "the node is registered already"),
+            Ok(None) => {}
+            Err(fault) => return Registered::Failed(fault),
+        }
+        if !self.may_create() {
+            return Registered::NotOurs;
+        }
+        let node = {
+            let wanted = self.wanted(&[]);
+            self.facts.borrow().to_node(&self.name, wanted, &Time(self.clock.now()))
+        };
+        let params =
+            PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        match self.bounded(self.api.create(&params, &node)).await {
+            Ok(node) => {
+                self.state.send_modify(|state| state.registrations += 1);
+                self.adopt(node, "the node is registered")
+            }
+            Err(fault) => Registered::Failed(fault),
+        }
+    }
+
+    /// A request with its time limit.
+    pub(super) async fn bounded<T>(
+        &self,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Fault> {
+        let limit: Duration = self.settings.request_timeout;
+        match timeout(limit, request).await {
+            Ok(answer) => answer.map_err(Fault::Api),
+            Err(_) => Err(Fault::Timeout(limit)),
+        }
+    }
+
+    fn adopt(&self, node: Node, what: &'static str) -> Registered {
+        let uid = node.metadata.uid.as_deref().unwrap_or_default();
+        self.state.send_if_modified(|state| {
+            let new = state.uid.as_deref() != Some(uid);
+            if new {
+                info!(node = %self.name, uid, "{what}");
+                state.uid = Some(uid.into());
+            }
+            std::mem::take(&mut state.deleted) || new
+        });
+        self.server.offer(node);
+        Registered::Yes
+    }
+
+    /// Whether a Node object that is not there is to be made.
+    fn may_create(&self) -> bool {
+        if self.wishes.borrow().shutting_down.is_some() {
+            return false;
+        }
+        let known_before = self.state.borrow().uid.is_some();
+        match self.settings.registration {
+            Registration::Always => true,
+            Registration::AtStart if !known_before => true,
+            Registration::AtStart => {
+                self.state.send_if_modified(|state| {
+                    let first = !std::mem::replace(&mut state.deleted, true);
+                    if first {
+                        warn!(
+                            node = %self.name,
+                            "the Node object was deleted: restart the agent to register the node \
+                             again, or let it do so by itself (registration: always)"
+                        );
+                    }
+                    first
+                });
+                false
+            }
+            Registration::Never => false,
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! One round of writing after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{Patch, PatchParams};
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::Core;
+use super::registering::Registered;
+use super::writing::conditions_of;
+use crate::node::attempt::Attempt;
+use crate::node::cordon::{self, CordonReason, FIELD_MANAGER, Mark};
+use crate::node::events::{NodeEvents, changes};
+use crate::node::fault::Fault;
+use crate::node::handle::Wishes;
+use crate::node::patch;
+use crate::refusal::Refusal;
+
+/// What the writer remembers from round to round.
+#[derive(Debug)]
+pub(super) struct Writer<'a, E> {
+    core: &'a Core<E>,
+    /// Numbers what has to be written: goes up with every change on this side.
+    inputs: u64,
+    /// The node and the inputs for which nothing was left to write.
+    settled: Option<(Arc<Node>, u64)>,
+    /// The last good answer to a ping had become too old when it was last looked at.
+    stale: bool,
+    /// The server forbids the cordon that is wanted: nobody should wait for it.
+    cordon_refused: bool,
+    /// When the status was last written.
+    reported: Option<Instant>,
+    /// The node for which events were last made.
+    told: Option<Arc<Node>>,
+    registration: Attempt,
+    attempts: [Attempt; 4],
+}
+
+/// What comes after a round.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Another round at once: there may be more to write.
+    Again,
+    /// Nothing before something changes.
+    Idle,
+    /// Something is left, to be tried at this time.
+    At(Instant),
+}
+
+/// The writes of the node, by importance. Each needs rights of its own, and fails alone.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Status,
+    Cordon,
+    Metadata,
+    Taints,
+}
+
+/// What has to be written.
+#[derive(Debug, Default)]
+struct Plan {
+    status: Option<Value>,
+    cordon: Option<Value>,
+    metadata: Option<Value>,
+    taints: Option<Value>,
+    /// When the first of those that have to wait is due.
+    wake: Option<Instant>,
+}
+
+/// How often a node that somebody else makes is looked for, where the watch does not tell.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+impl<'a, E: NodeEvents> Writer<'a, E> {
+    pub(super) fn new(core: &'a Core<E>) -> Self {
+        Self {
+            core,
+            inputs: 1,
+            settled: None,
+            stale: false,
+            cordon_refused: false,
+            reported: None,
+            told: None,
+            registration: Attempt::eager(),
+            attempts: [Attempt::eager(), Attempt::eager(), Attempt::patient(), Attempt::patient()],
+        }
+    }
+
+    /// What has to be written is another: nothing waits for an earlier failure any more.
+    pub(super) fn inputs_changed(&mut self) {
+        self.inputs += 1;
+        self.cordon_refused = false;
+        self.registration.inputs_changed();
+        self.attempts.iter_mut().for_each(Attempt::inputs_changed);
+    }
+
+    /// Writes what is most important of what is due.
+    pub(super) async fn round(&mut self) -> Next {
+        let Some(node) = self.core.server.node() else {
+            return self.register().await;
+        };
+        let now = Instant::now();
+        self.tell_events(&node);
+        if self.core.answer_is_stale(now) != self.stale {
+            self.stale = !self.stale;
+            self.inputs_changed();
+        }
+        let heartbeat = self.heartbeat_due(now);
+        if !heartbeat && self.is_settled(&node) {
+            return Next::Idle;
+        }
+        let said = self.core.wishes.borrow().clone();
+        let plan = self.plan(&node, &said, heartbeat, now);
+        for (kind, patch) in [
+            (Kind::Status, plan.status),
+            (Kind::Cordon, plan.cordon),
+            (Kind::Metadata, plan.metadata),
+            (Kind::Taints, plan.taints),
+        ] {
+            // One in a round: each makes another version of the node, which the next one needs.
+            if let Some(patch) = patch {
+                let written = self.core.patch(kind, &patch).await;
+                self.note(kind, written, heartbeat).await;
+                return Next::Again;
+            }
+        }
+        match plan.wake {
+            Some(at) => Next::At(at),
+            None => {
+                self.settled = Some((node, self.inputs));
+                Next::Idle
+            }
+        }
+    }
+
+    async fn register(&mut self) -> Next {
+        let now = Instant::now();
+        if !self.registration.is_due(now) {
+            return Next::At(self.registration.waits_until().unwrap_or(now));
+        }
+        match self.core.register().await {
+            Registered::Yes => {
+                if self.registration.succeeded(self.inputs, true, now) {
+                    info!(node = %self.core.name, "the API server answers");
+                }
+                Next::Again
+            }
+            Registered::NotOurs => Next::At(now + LOOK_AGAIN),
+            Registered::Failed(fault) => {
+                let refusal = fault.refusal();
+                // That the server cannot be reached is said once, by the client.
+                let first = self.registration.failed(refusal, now);
+                if first && refusal != Refusal::NoAnswer {
+                    warn!(
+                        node = %self.core.name,
+                        error = %fault,
+                        "the node cannot be registered yet; it is tried again"
+                    );
+                }
+                self.core.state.send_modify(|state| state.outage = Some(fault.to_string().into()));
+                Next::Again
+            }
+        }
+    }
+
+    fn plan(&mut self, node: &Node, said: &Wishes, heartbeat: bool, now: Instant) -> Plan {
+        let core = self.core;
+        let wanted = core.wanted(conditions_of(node));
+        let facts = core.facts.borrow();
+        let time = Time(core.clock.now());
+        let status = patch::status(&facts, &wanted, node, &time, heartbeat);
+        let wish = core.cordon_wish(said);
+        let step = cordon::decide(wish.as_ref(), node, core.is_ready());
+        let cordon = cordon::patch(&step, node);
+        if status.is_none() && (cordon.is_none() || self.cordon_refused) {
+            core.acknowledge(said.generation);
+        }
+        let mut plan = Plan::default();
+        plan.status = self.due(Kind::Status, status, now, &mut plan.wake);
+        plan.cordon = self.due(Kind::Cordon, cordon, now, &mut plan.wake);
+        let metadata = patch::metadata(&facts, node);
+        plan.metadata = self.due(Kind::Metadata, metadata, now, &mut plan.wake);
+        let taints = patch::taints(&facts, node);
+        plan.taints = self.due(Kind::Taints, taints, now, &mut plan.wake);
+        plan
+    }
+
+    /// The patch, if it may be sent now; else when it may be.
+    fn due(
+        &self,
+        kind: Kind,
+        patch: Option<Value>,
+        now: Instant,
+        wake: &mut Option<Instant>,
+    ) -> Option<Value> {
+        let patch = patch?;
+        let attempt = &self.attempts[kind as usize];
+        if attempt.is_due(now) {
+            return Some(patch);
+        }
+        *wake = [*wake, attempt.waits_until()].into_iter().flatten().min();
+        None
+    }
+
+    async fn note(&mut self, kind: Kind, written: Result<Node, Fault>, heartbeat: bool) {
+        let (core, now) = (self.core, Instant::now());
+        let attempt = &mut self.attempts[kind as usize];
+        match written {
+            Ok(node) => {
+                if attempt.succeeded(self.inputs, heartbeat, now) {
+                    info!(node = %core.name, "{} again", kind.done());
+                }
+                core.server.offer(node);
+                core.note_written(kind, now);
+                if matches!(kind, Kind::Status) {
+                    self.reported = Some(now);
+                }
+            }
+            Err(fault) => {
+                let refusal = fault.refusal();
+                if matches!((kind, refusal), (Kind::Cordon, Refusal::NotAllowed | Refusal::Invalid))
+                {
+                    self.cordon_refused = true;
+                }
+                let first = attempt.failed(refusal, now);
+                if first && refusal != Refusal::NoAnswer {
+                    warn!(node = %core.name, error = %fault, "{}; it is tried again", kind.failed());
+                } else {
+                    debug!(node = %core.name, error = %fault, "{}", kind.failed());
+                }
+                core.note_failed(kind, &fault);
+                core.look_again(refusal).await;
+            }
+        }
+    }
+
+    fn tell_events(&mut self, node: &Arc<Node>) {
+        if self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, node)) {
+            return;
+        }
+        let none = Node::default();
+        let before = self.told.as_deref().unwrap_or(&none);
+        let wanted = self.core.wanted(conditions_of(node));
+        for event in changes(&self.core.name, before, node, &wanted) {
+            self.core.events.node_event(event);
+        }
+        self.told = Some(node.clone());
+    }
+
+    fn heartbeat_due(&self, now: Instant) -> bool {
+        let settings = &self.core.settings;
+        // It comes with a beat: the one nearest to its time.
+        let slack = settings.beat() / 2;
+        self.reported.is_none_or(|at| now.duration_since(at) + slack >= settings.heartbeat())
+    }
+
+    fn is_settled(&self, node: &Arc<Node>) -> bool {
+        self.settled
+            .as_ref()
+            .is_some_and(|(settled, inputs)| *inputs == self.inputs && Arc::ptr_eq(settled, node))
+    }
+}
+
+impl<E: NodeEvents> Core<E> {
+    async fn patch(&self, kind: Kind, patch: &Value) -> Result<Node, Fault> {
+        let params =
+            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patch = Patch::Strategic(patch);
+        match kind {
+            Kind::Status => self.bounded(self.api.patch_status(&self.name, &params, &patch)).await,
+            _ => self.bounded(self.api.patch(&self.name, &params, &patch)).await,
+        }
+    }
+
+    /// What a refusal says about the node that was thought to be there.
+    async fn look_again(&self, refusal: Refusal) {
+        if refusal.is_gone() {
+            let uid = self.server.node().and_then(|node| node.metadata.uid.clone());
+            self.server.gone(uid.as_deref());
+        } else if refusal == Refusal::Conflict
+            && let Ok(Some(node)) = self.bounded(self.api.get_opt(&self.name)).await
+        {
+            self.server.offer(node);
+        }
+    }
+
+    fn cordon_wish(&self, said: &Wishes) -> Option<Mark> {
+        let (reason, since) = said.cordon()?;
+        let wanted = match reason {
+            CordonReason::Shutdown => self.settings.cordon_on_shutdown,
+            CordonReason::Drain => self.settings.cordon_on_drain,
+        };
+        wanted.then(|| Mark {
+            boot: self.facts.borrow().info.boot_id.as_str().into(),
+            since: format!("{since:.0}").into(),
+            reason,
+            released: false,
+        })
+    }
+
+    fn answer_is_stale(&self, now: Instant) -> bool {
+        self.answers.borrow().is_stale(now, self.settings.ping)
+    }
+
+    fn is_ready(&self) -> bool {
+        let health = self.health();
+        health.not_ready.is_empty() && !health.shutting_down
+    }
+
+    fn acknowledge(&self, generation: u64) {
+        self.state.send_if_modified(|state| {
+            let new = state.acknowledged < generation;
+            state.acknowledged = state.acknowledged.max(generation);
+            new
+        });
+    }
+
+    fn note_written(&self, kind: Kind, now: Instant) {
+        self.state.send_modify(|state| match kind {
+            Kind::Status => {
+                state.outage = None;
+                state.status_written = Some(now);
+                state.status_writes += 1;
+            }
+            Kind::Cordon => {}
+            Kind::Metadata | Kind::Taints => state.refused = None,
+        });
+    }
+
+    fn note_failed(&self, kind: Kind, fault: &Fault) {
+        let refused = matches!(fault.refusal(), Refusal::NotAllowed | Refusal::Invalid);
+        self.state.send_modify(|state| match kind {
+            Kind::Status => state.outage = Some(fault.to_string().into()),
+            _ if refused => state.refused = Some(fault.to_string().into()),
+            _ => {}
+        });
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    fn failed(self) -> &'static str {
+        match self {
+            Self::Status => "the node's status could not be written",
+            Self::Cordon => "the node's cordon could not be changed",
+            Self::Metadata => "the node's labels and annotations could not be written",
+            Self::Taints => "the node's taints could not be written",
+        }
+    }
+
+    fn done(self) -> &'static str {
+        match self {
+            Self::Status => "the node's status is written",
+            Self::Cordon => "the node's cordon is changed",
+            Self::Metadata => "the node's labels and annotations are written",
+            Self::Taints => "the node's taints are written",
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Whether new pods may be bound to this node, and whose decision that was.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The annotation that says that the node was cordoned by this agent, when and why. Whoever wants the
+/// cordon to stay removes the annotation: then it is theirs.
+pub const CORDONED_BY: &str = "winddown.dev/cordoned-by";
+
+/// The name under which this agent's writes appear in `metadata.managedFields`.
+pub(super) const FIELD_MANAGER: &str = "winddown";
+
+/// Why this agent wants no new pods bound to the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CordonReason {
+    /// The node is going down.
+    Shutdown,
+    /// An operator drains the node.
+    Drain,
+}
+
+/// What the annotation holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Mark {
+    /// The boot in which the node was cordoned.
+    pub(super) boot: Arc<str>,
+    /// When, as RFC 3339.
+    pub(super) since: Arc<str>,
+    pub(super) reason: CordonReason,
+    /// Somebody has taken the cordon back since; what the node is now is theirs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) released: bool,
+}
+
+/// What has to be written, all of it under the condition that nobody wrote in between.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Nothing,
+    /// Make the node unschedulable and say that it was us.
+    Cordon(Mark),
+    /// Make it schedulable again and drop the mark.
+    Uncordon,
+    /// Leave the node as it is and note that the cordon is no longer ours.
+    Release(Mark),
+    /// Leave the node as it is and drop the mark.
+    Forget,
+}
+
+/// What to do, from what is wanted and what the Node object says.
+///
+/// * A node that is unschedulable without our mark was cordoned by somebody else, and stays so.
+/// * A cordon of ours that somebody took back is not made again for the same reason in the same boot.
+/// * Our own cordon is undone when nothing asks for it any more and the node is `ready`, also after a
+///   restart or a boot.
+pub(super) fn decide(wish: Option<&Mark>, node: &Node, ready: bool) -> Step {
+    let unschedulable = is_unschedulable(node);
+    let Some(mark) = mark_of(node) else {
+        return match wish {
+            Some(wish) if !unschedulable => Step::Cordon(wish.clone()),
+            _ => Step::Nothing,
+        };
+    };
+    let ours = unschedulable && !mark.released && !is_of_others(node);
+    match wish {
+        Some(_) if ours => Step::Nothing,
+        Some(wish) if wish.is_same(&mark) && mark.released => Step::Nothing,
+        Some(wish) if wish.is_same(&mark) => Step::Release(mark),
+        // Whatever that mark was about is over: this is another reason to cordon.
+        Some(_) if unschedulable => Step::Forget,
+        Some(wish) => Step::Cordon(wish.clone()),
+        None if ours && ready => Step::Uncordon,
+        None if ours => Step::Nothing,
+        None => Step::Forget,
+    }
+}
+
+/// The patch of a step; nothing for [`Step::Nothing`].
+pub(super) fn patch(step: &Step, node: &Node) -> Option<Value> {
+    let annotation = match step {
+        Step::Nothing => return None,
+        Step::Cordon(mark) => serde_json::to_string(mark).unwrap_or_default().into(),
+        Step::Release(mark) => {
+            let released = Mark { released: true, ..mark.clone() };
+            serde_json::to_string(&released).unwrap_or_default().into()
+        }
+        Step::Uncordon | Step::Forget => Value::Null,
+    };
+    let mut patch = json!({
+        "metadata": {
+            "uid": node.metadata.uid,
+            "resourceVersion": node.metadata.resource_version,
+            "annotations": { CORDONED_BY: annotation },
+        },
+    });
+    match step {
+        Step::Cordon(_) => patch["spec"] = json!({ "unschedulable": true }),
+        Step::Uncordon => patch["spec"] = json!({ "unschedulable": null }),
+        _ => {}
+    }
+    Some(patch)
+}
+
+/// `spec.unschedulable`.
+pub(super) fn is_unschedulable(node: &Node) -> bool {
+    node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false)
+}
+
+/// The mark on the Node object. One that cannot be read is nobody's: the cordon stays.
+pub(super) fn mark_of(node: &Node) -> Option<Mark> {
+    let text = node.metadata.annotations.as_ref()?.get(CORDONED_BY)?;
+    serde_json::from_str(text).ok()
+}
+
+/// Whether the API server remembers that somebody else last changed `spec.unschedulable`. It tells a
+/// cordon that was taken back and made anew while this agent was not looking.
+fn is_of_others(node: &Node) -> bool {
+    let mut owners = node.metadata.managed_fields.iter().flatten().filter(|entry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        fields.is_some_and(|fields| fields["f:spec"].get("f:unschedulable").is_some())
+    });
+    let mut known = false;
+    let ours = owners.any(|entry| {
+        known = true;
+        entry.manager.as_deref() == Some(FIELD_MANAGER)
+    });
+    known && !ours
+}
+
+// === impl Mark ===
+
+impl Mark {
+    /// The same cordon: the same reason in the same boot. An agent that was restarted in between
+    /// knows it again by that.
+    fn is_same(&self, other: &Self) -> bool {
+        self.boot == other.boot && self.reason == other.reason
+    }
+}

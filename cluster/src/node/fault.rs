@@ -1,0 +1,25 @@
+//! Why a request about the node failed.
+
+use std::time::Duration;
+
+use crate::refusal::{self, Refusal};
+
+/// A request that was not carried out, or not for sure.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("the API server did not answer within {0:?}")]
+    Timeout(Duration),
+    #[error("{}", refusal::text(.0))]
+    Api(kube::Error),
+}
+
+// === impl Fault ===
+
+impl Fault {
+    pub(super) fn refusal(&self) -> Refusal {
+        match self {
+            Self::Timeout(_) => Refusal::NoAnswer,
+            Self::Api(error) => Refusal::of(error),
+        }
+    }
+}

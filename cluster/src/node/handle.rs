@@ -1,0 +1,178 @@
+//! What the rest of the agent says to the node controller, and hears from it.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use winddown_shared::{WallClock, WallTime};
+
+use super::conditions::{Draining, Pressure};
+use super::cordon::CordonReason;
+
+/// Says what the node is like. Cheap to clone; no call blocks, none needs the API server.
+#[derive(Clone, Debug)]
+pub struct NodeHandle {
+    wishes: Arc<watch::Sender<Wishes>>,
+    state: watch::Receiver<NodeState>,
+    node: watch::Receiver<Option<Arc<Node>>>,
+    clock: WallClock,
+}
+
+/// How the node controller fares. For metrics, `doctor` and readiness.
+#[derive(Clone, Debug, Default)]
+pub struct NodeState {
+    /// `metadata.uid` of the Node object, once there is one.
+    pub uid: Option<Arc<str>>,
+    /// The Node object was deleted, and is not created again.
+    pub deleted: bool,
+    /// Why the node's status cannot be written, while it cannot.
+    pub outage: Option<Arc<str>>,
+    /// What the API server does not let this node do: its own labels, annotations or taints.
+    pub refused: Option<Arc<str>>,
+    /// Why the lease is not renewed, while it is not.
+    pub lease_problem: Option<Arc<str>>,
+    /// When the status was last written.
+    pub status_written: Option<Instant>,
+    /// When the lease was last renewed.
+    pub lease_renewed: Option<Instant>,
+    /// Statuses written.
+    pub status_writes: u64,
+    /// Renewals of the lease.
+    pub lease_renewals: u64,
+    /// Nodes registered: one, and one more for each time the object was deleted.
+    pub registrations: u64,
+    /// The last change of the handle that the API server knows of.
+    pub(super) acknowledged: u64,
+}
+
+/// The API server has not been told everything in time. What it was not told goes on being sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the API server does not know the node's conditions and cordon yet")]
+pub struct NotTold;
+
+/// What was said through the handle.
+#[derive(Clone, Debug)]
+pub(super) struct Wishes {
+    /// Goes up with every change.
+    pub(super) generation: u64,
+    /// Goes up with every change that interrupts a write under way.
+    pub(super) urgent: u64,
+    pub(super) ready: Result<(), Arc<str>>,
+    pub(super) shutting_down: Option<WallTime>,
+    pub(super) draining: Draining,
+    pub(super) draining_since: Option<WallTime>,
+    pub(super) pressure: Pressure,
+}
+
+// === impl NodeHandle ===
+
+impl NodeHandle {
+    pub(super) fn new(
+        wishes: Arc<watch::Sender<Wishes>>,
+        state: watch::Receiver<NodeState>,
+        node: watch::Receiver<Option<Arc<Node>>>,
+        clock: WallClock,
+    ) -> Self {
+        Self { wishes, state, node, clock }
+    }
+
+    /// Whether the node can run pods, and if not, why: the text is the Ready condition's message.
+    /// Before the first call the node is not ready.
+    pub fn set_ready(&self, ready: Result<(), String>) {
+        let ready = ready.map_err(Into::into);
+        self.change(false, |wishes| std::mem::replace(&mut wishes.ready, ready.clone()) != ready);
+    }
+
+    /// The node is going down, or is not any more. Both conditions of a shutdown, Ready and the
+    /// cordon are written at once, beside whatever else happens; [`flush`](Self::flush) waits for it.
+    pub fn set_shutting_down(&self, on: bool) {
+        let now = self.clock.now();
+        self.change(true, |wishes| {
+            let changed = wishes.shutting_down.is_some() != on;
+            if changed {
+                wishes.shutting_down = on.then_some(now);
+            }
+            changed
+        });
+    }
+
+    /// How far an operator's drain of this node is.
+    pub fn set_draining(&self, draining: Draining) {
+        let now = self.clock.now();
+        self.change(true, |wishes| {
+            let changed = std::mem::replace(&mut wishes.draining, draining) != draining;
+            wishes.draining_since = match draining {
+                Draining::No => None,
+                _ => wishes.draining_since.or(Some(now)),
+            };
+            changed
+        });
+    }
+
+    /// Which resources are short.
+    pub fn set_pressure(&self, pressure: Pressure) {
+        self.change(false, |wishes| std::mem::replace(&mut wishes.pressure, pressure) != pressure);
+    }
+
+    /// Waits until the API server knows everything that was said so far, labels and taints aside.
+    /// Cancel-safe; whatever was not told is sent on.
+    ///
+    /// # Errors
+    /// It does not know by `deadline`.
+    pub async fn flush(&self, deadline: Instant) -> Result<(), NotTold> {
+        let said = self.wishes.borrow().generation;
+        let mut state = self.state.clone();
+        let told = state.wait_for(|state| state.acknowledged >= said);
+        match timeout_at(deadline, told).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(NotTold),
+        }
+    }
+
+    /// The Node object as the API server has it; none before it is registered and after it was
+    /// deleted. Admission looks at its labels, taints and allocatable resources.
+    #[must_use]
+    pub fn server_node(&self) -> watch::Receiver<Option<Arc<Node>>> {
+        self.node.clone()
+    }
+
+    /// How the controller fares.
+    #[must_use]
+    pub fn state(&self) -> watch::Receiver<NodeState> {
+        self.state.clone()
+    }
+
+    fn change(&self, urgent: bool, change: impl FnOnce(&mut Wishes) -> bool) {
+        self.wishes.send_if_modified(|wishes| {
+            let changed = change(wishes);
+            if changed {
+                wishes.generation += 1;
+                wishes.urgent += u64::from(urgent);
+            }
+            changed
+        });
+    }
+}
+
+// === impl Wishes ===
+
+impl Wishes {
+    pub(super) fn new() -> Self {
+        Self {
+            generation: 1,
+            urgent: 0,
+            ready: Err("the node agent is starting".into()),
+            shutting_down: None,
+            draining: Draining::No,
+            draining_since: None,
+            pressure: Pressure::default(),
+        }
+    }
+
+    /// Why no new pods should be bound to the node, and since when.
+    pub(super) fn cordon(&self) -> Option<(CordonReason, WallTime)> {
+        let shutdown = self.shutting_down.map(|since| (CordonReason::Shutdown, since));
+        shutdown.or_else(|| self.draining_since.map(|since| (CordonReason::Drain, since)))
+    }
+}

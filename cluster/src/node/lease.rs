@@ -1,0 +1,190 @@
+//! The node's lease: the cheap sign of life.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
+
+pub(super) mod keeper;
+
+/// The namespace of node leases.
+pub const LEASE_NAMESPACE: &str = "kube-node-lease";
+
+/// How long the lease lasts and how often it is renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseTimes {
+    duration: Duration,
+    renew: Duration,
+}
+
+/// The times of a lease contradict each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeaseTimesError {
+    /// The API counts whole seconds.
+    #[error("a lease of {0:?} is not possible: say at least 1 s and at most 24 h")]
+    Duration(Duration),
+    /// It would run out before it is renewed.
+    #[error(
+        "a lease of {duration:?} cannot be renewed every {renew:?}: say less than its duration"
+    )]
+    Renew {
+        /// The lease's duration.
+        duration: Duration,
+        /// The interval that was asked for.
+        renew: Duration,
+    },
+}
+
+/// Why a lease was not renewed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LeaseError {
+    /// The API believes that the node is ready, and it is not: a renewal would keep that belief.
+    #[error("the lease is not renewed until the API knows that the node is not ready")]
+    NotReady,
+    /// There is no Node object that could own it.
+    #[error("the lease is not renewed before the node is registered")]
+    NotRegistered,
+    /// Others kept writing it.
+    #[error(
+        "the lease was changed by others in each of {tries} tries; is another node named {name}?"
+    )]
+    Contended {
+        /// How often it was tried.
+        tries: u32,
+        /// The name of node and lease.
+        name: Arc<str>,
+    },
+    /// There was no answer in time.
+    #[error("the API server did not answer within {0:?}")]
+    Timeout(Duration),
+    /// The API server refused or could not be reached.
+    #[error("the lease could not be renewed")]
+    Api(#[source] kube::Error),
+}
+
+/// Who the lease is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) name: Arc<str>,
+    pub(super) uid: Arc<str>,
+}
+
+/// What to do with the lease.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum LeaseStep {
+    Create(Lease),
+    Update(Lease),
+    /// It belongs to an earlier node of this name: it goes, and a new one is made. The lease here is
+    /// the old one with its new owner, for a server that does not let it go.
+    Replace(Lease),
+}
+
+/// The next step. `known` is the lease as the server has it; `renewed` the last time that was
+/// written, which the next one has to exceed even when the clock was set back: the control plane
+/// counts a renewal only when the time grows.
+pub(super) fn next(
+    known: Option<Lease>,
+    owner: &Owner,
+    now: Timestamp,
+    renewed: Option<Timestamp>,
+    duration: Duration,
+) -> LeaseStep {
+    let Some(mut lease) = known else {
+        return LeaseStep::Create(fresh(owner, later(now, renewed), duration));
+    };
+    let owners = lease.metadata.owner_references.get_or_insert_default();
+    let node = owners.iter_mut().find(|owner| owner.kind == "Node");
+    let foreign = node.as_ref().is_some_and(|node| node.uid != *owner.uid);
+    match node {
+        Some(node) => *node = reference(owner),
+        None => owners.push(reference(owner)),
+    }
+    let spec = lease.spec.get_or_insert_default();
+    let written = spec.renew_time.as_ref().map(|time| time.0);
+    spec.holder_identity = Some(owner.name.to_string());
+    spec.lease_duration_seconds = Some(seconds(duration));
+    spec.renew_time = Some(MicroTime(later(now, renewed.max(written))));
+    if foreign { LeaseStep::Replace(lease) } else { LeaseStep::Update(lease) }
+}
+
+/// When the lease says that it was renewed.
+pub(super) fn renewed_at(lease: &Lease) -> Option<Timestamp> {
+    Some(lease.spec.as_ref()?.renew_time.as_ref()?.0)
+}
+
+fn fresh(owner: &Owner, renewed: Timestamp, duration: Duration) -> Lease {
+    Lease {
+        metadata: ObjectMeta {
+            name: Some(owner.name.to_string()),
+            namespace: Some(LEASE_NAMESPACE.to_owned()),
+            owner_references: Some(vec![reference(owner)]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(owner.name.to_string()),
+            lease_duration_seconds: Some(seconds(duration)),
+            renew_time: Some(MicroTime(renewed)),
+            ..LeaseSpec::default()
+        }),
+    }
+}
+
+fn reference(owner: &Owner) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Node".to_owned(),
+        name: owner.name.to_string(),
+        uid: owner.uid.to_string(),
+        ..OwnerReference::default()
+    }
+}
+
+fn later(now: Timestamp, renewed: Option<Timestamp>) -> Timestamp {
+    let least = renewed.and_then(|at| at.checked_add(Duration::from_micros(1)).ok());
+    least.map_or(now, |least| least.max(now))
+}
+
+fn seconds(duration: Duration) -> i32 {
+    i32::try_from(duration.as_secs()).unwrap_or(i32::MAX)
+}
+
+// === impl LeaseTimes ===
+
+impl LeaseTimes {
+    /// A lease of `duration` (whole seconds; a fraction is dropped), renewed every `renew`.
+    ///
+    /// # Errors
+    /// The duration is out of range, or the lease would end before it is renewed.
+    pub fn new(duration: Duration, renew: Duration) -> Result<Self, LeaseTimesError> {
+        let whole = Duration::from_secs(duration.as_secs());
+        if whole.is_zero() || whole > Duration::from_secs(24 * 3600) {
+            return Err(LeaseTimesError::Duration(duration));
+        }
+        if renew.is_zero() || renew >= whole {
+            return Err(LeaseTimesError::Renew { duration, renew });
+        }
+        Ok(Self { duration: whole, renew })
+    }
+
+    /// How long the lease lasts.
+    #[must_use]
+    pub fn duration(self) -> Duration {
+        self.duration
+    }
+
+    /// How often it is renewed.
+    #[must_use]
+    pub fn renew(self) -> Duration {
+        self.renew
+    }
+}
+
+impl Default for LeaseTimes {
+    /// The kubelet's: 40 s, renewed every 10 s.
+    fn default() -> Self {
+        Self { duration: Duration::from_secs(40), renew: Duration::from_secs(10) }
+    }
+}

@@ -1,0 +1,115 @@
+//! Keeps the lease renewed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use tokio::time::timeout;
+use winddown_shared::WallClock;
+
+use super::{LeaseError, LeaseStep, LeaseTimes, Owner, next, renewed_at};
+use crate::refusal::Refusal;
+
+/// As often as the kubelet tries before it calls a renewal failed.
+const TRIES: u32 = 5;
+
+/// Renews one lease. Remembers the lease as the server last sent it, so that a renewal is one request.
+#[derive(Debug)]
+pub(in crate::node) struct Keeper {
+    api: Api<Lease>,
+    name: Arc<str>,
+    times: LeaseTimes,
+    clock: WallClock,
+    known: Option<Lease>,
+    renewed: Option<Timestamp>,
+}
+
+// === impl Keeper ===
+
+impl Keeper {
+    pub(in crate::node) fn new(
+        api: Api<Lease>,
+        name: Arc<str>,
+        times: LeaseTimes,
+        clock: WallClock,
+    ) -> Self {
+        Self { api, name, times, clock, known: None, renewed: None }
+    }
+
+    /// Renews the lease once, in less time than until the next renewal. A future that is dropped
+    /// leaves a lease that is renewed or not, and a keeper that looks again.
+    pub(in crate::node) async fn renew(&mut self, uid: &Arc<str>) -> Result<(), LeaseError> {
+        let limit = self.times.renew();
+        match timeout(limit, self.tries(uid)).await {
+            Ok(done) => done,
+            Err(_) => Err(LeaseError::Timeout(limit)),
+        }
+    }
+
+    async fn tries(&mut self, uid: &Arc<str>) -> Result<(), LeaseError> {
+        let owner = Owner { name: self.name.clone(), uid: uid.clone() };
+        let mut tries = 0;
+        while tries < TRIES {
+            tries += 1;
+            let remembered = self.known.is_some();
+            let known = match self.known.take() {
+                Some(known) => Some(known),
+                None => self.api.get_opt(&self.name).await.map_err(LeaseError::Api)?,
+            };
+            let stored_uid = known.as_ref().and_then(|lease| lease.metadata.uid.clone());
+            let step = next(known, &owner, self.clock.now(), self.renewed, self.times.duration());
+            match self.carry_out(step, stored_uid).await {
+                Ok(Some(lease)) => {
+                    self.renewed = renewed_at(&lease);
+                    self.known = Some(lease);
+                    return Ok(());
+                }
+                Ok(None) => {}
+                Err(error) => match Refusal::of(&error) {
+                    // Somebody was faster, or the lease is gone: look again.
+                    Refusal::AlreadyExists | Refusal::Conflict | Refusal::OtherUid => {}
+                    // A lease that was remembered may be gone, and the server would have made it anew
+                    // had it not had a version: what it answers then differs.
+                    Refusal::NotFound | Refusal::Invalid | Refusal::Busy { after: None }
+                        if remembered => {}
+                    _ => return Err(LeaseError::Api(error)),
+                },
+            }
+        }
+        Err(LeaseError::Contended { tries, name: self.name.clone() })
+    }
+
+    /// The lease as it is now; none when it has to be looked at again.
+    async fn carry_out(
+        &self,
+        step: LeaseStep,
+        stored_uid: Option<String>,
+    ) -> kube::Result<Option<Lease>> {
+        let post = PostParams::default();
+        match step {
+            LeaseStep::Create(lease) => self.api.create(&post, &lease).await.map(Some),
+            LeaseStep::Update(lease) => self.api.replace(&self.name, &post, &lease).await.map(Some),
+            LeaseStep::Replace(inherited) => {
+                let preconditions = Preconditions { uid: stored_uid, ..Preconditions::default() };
+                let params =
+                    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+                match self.api.delete(&self.name, &params).await {
+                    Ok(_) => Ok(None),
+                    Err(error) if Refusal::of(&error).is_gone() => Ok(None),
+                    // Without the right to delete it, the lease is taken over as it is.
+                    Err(error) if Refusal::of(&error) == Refusal::NotAllowed => {
+                        self.api.replace(&self.name, &post, &inherited).await.map(Some)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+        }
+    }
+}
+
+/// The wait after a failed renewal: from 200 ms to 7 s, as the kubelet.
+pub(in crate::node) const RETRY: (Duration, Duration) =
+    (Duration::from_millis(200), Duration::from_secs(7));

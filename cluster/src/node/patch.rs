@@ -1,0 +1,212 @@
+//! The difference between what the Node object says and what it has to say, as patches.
+//!
+//! Each is a strategic-merge patch against the node that was last seen. It names the node's UID, so it
+//! can never hit another node of the same name, and it touches what is ours: labels, annotations,
+//! taints, conditions and resources of others survive, and what was ours and is no more is taken off.
+//!
+//! There is one patch for each kind of right. An API server may refuse a node its own labels or taints
+//! (the NodeRestriction admission does), and its status has to get through all the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, Taint};
+use k8s_openapi::apimachinery::pkg::api::resource;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use winddown_shared::Quantity;
+
+use super::conditions::{agree, find, stamp};
+use super::desired::NodeFacts;
+use super::owned::{LAST_APPLIED, Owned, is_reserved, taint_key};
+
+/// Labels and annotations.
+pub(super) fn metadata(facts: &NodeFacts, node: &Node) -> Option<Value> {
+    let (claims, mut record) = (Owned::by(facts), Owned::of(node));
+    let labels = texts(&facts.labels, node.metadata.labels.as_ref(), &record.labels);
+    let mut annotations =
+        texts(&facts.annotations, node.metadata.annotations.as_ref(), &record.annotations);
+    annotations.retain(|name, _| !is_reserved(name));
+    let unrecorded = record.labels != claims.labels || record.annotations != claims.annotations;
+    if labels.is_empty() && annotations.is_empty() && !unrecorded {
+        return None;
+    }
+    if unrecorded {
+        (record.labels, record.annotations) = (claims.labels, claims.annotations);
+        annotations.insert(LAST_APPLIED.to_owned(), record.to_text().into());
+    }
+    let mut metadata = json!({ "uid": node.metadata.uid });
+    if !labels.is_empty() {
+        metadata["labels"] = labels.into();
+    }
+    if !annotations.is_empty() {
+        metadata["annotations"] = annotations.into();
+    }
+    Some(json!({ "metadata": metadata }))
+}
+
+/// Taints. The API knows them only as a whole list, so this patch holds only for the version of the
+/// node that it was made from.
+pub(super) fn taints(facts: &NodeFacts, node: &Node) -> Option<Value> {
+    let (claims, mut record) = (Owned::by(facts), Owned::of(node));
+    let has = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    let mut taints: Vec<Taint> = Vec::with_capacity(has.len() + facts.taints.len());
+    for taint in has {
+        let key = taint_key(taint);
+        match facts.taints.iter().find(|ours| taint_key(ours) == key) {
+            Some(ours) if ours.value != taint.value => taints.push(ours.clone()),
+            Some(_) => taints.push(taint.clone()),
+            None if record.taints.contains(&key) => {}
+            None => taints.push(taint.clone()),
+        }
+    }
+    let missing = facts.taints.iter().filter(|ours| !claims_any(has, ours));
+    taints.extend(missing.cloned());
+    let unrecorded = record.taints != claims.taints;
+    if taints == has && !unrecorded {
+        return None;
+    }
+    let mut patch = json!({
+        "metadata": { "uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version },
+        "spec": { "taints": taints },
+    });
+    if unrecorded {
+        record.taints = claims.taints;
+        patch["metadata"]["annotations"] = json!({ LAST_APPLIED: record.to_text() });
+    }
+    Some(patch)
+}
+
+/// The status. With `heartbeat` there is always a patch; the conditions are in every one, whole.
+pub(super) fn status(
+    facts: &NodeFacts,
+    wanted: &[NodeCondition],
+    node: &Node,
+    now: &Time,
+    heartbeat: bool,
+) -> Option<Value> {
+    let none = NodeStatus::default();
+    let has = node.status.as_ref().unwrap_or(&none);
+    let conditions = has.conditions.as_deref().unwrap_or_default();
+    let (claims, mut record) = (Owned::by(facts), Owned::of(node));
+
+    let mut status = differences(facts, has);
+    let capacity = quantities(&facts.capacity, has.capacity.as_ref(), &record.capacity);
+    insert_unless_empty(&mut status, "capacity", capacity);
+    let allocatable = quantities(&facts.allocatable, has.allocatable.as_ref(), &record.allocatable);
+    insert_unless_empty(&mut status, "allocatable", allocatable);
+    let dropped: Vec<_> = record
+        .conditions
+        .iter()
+        .filter(|kind| !claims.conditions.contains(*kind) && find(conditions, kind).is_some())
+        .filter(|kind| find(wanted, kind).is_none())
+        .map(|kind| json!({ "type": kind, "$patch": "delete" }))
+        .collect();
+    let unrecorded = record.capacity != claims.capacity
+        || record.allocatable != claims.allocatable
+        || record.conditions != claims.conditions;
+
+    let nothing_new = status.is_empty() && dropped.is_empty() && !unrecorded;
+    if nothing_new && !heartbeat && agree(wanted, conditions) {
+        return None;
+    }
+    let stamped = stamp(wanted.to_vec(), conditions, now).into_iter().map(|one| to_value(&one));
+    status.insert("conditions".to_owned(), stamped.chain(dropped).collect());
+    let mut patch = json!({ "metadata": { "uid": node.metadata.uid }, "status": status });
+    if unrecorded {
+        record.capacity = claims.capacity;
+        record.allocatable = claims.allocatable;
+        record.conditions = claims.conditions;
+        patch["metadata"]["annotations"] = json!({ LAST_APPLIED: record.to_text() });
+    }
+    Some(patch)
+}
+
+/// Fields of the status that are ours as a whole.
+fn differences(facts: &NodeFacts, has: &NodeStatus) -> Map<String, Value> {
+    let mut status = Map::new();
+    if !facts.addresses.is_empty() && has.addresses.as_ref() != Some(&facts.addresses) {
+        // Merged by type, a second address of one type would push out the first.
+        let addresses = facts.addresses.iter().map(to_value);
+        let replace = std::iter::once(json!({ "$patch": "replace" }));
+        status.insert("addresses".to_owned(), addresses.chain(replace).collect());
+    }
+    if has.node_info.as_ref() != Some(&facts.info) {
+        status.insert("nodeInfo".to_owned(), to_value(&facts.info));
+    }
+    let port = facts.daemon_endpoints();
+    if port.is_some() && has.daemon_endpoints != port {
+        status.insert("daemonEndpoints".to_owned(), to_value(&port));
+    }
+    if !facts.images.is_empty() && has.images.as_ref() != Some(&facts.images) {
+        status.insert("images".to_owned(), to_value(&facts.images));
+    }
+    if facts.features.is_some() && has.features != facts.features {
+        status.insert("features".to_owned(), to_value(&facts.features));
+    }
+    let handlers = &facts.runtime_handlers;
+    if !handlers.is_empty() && has.runtime_handlers.as_ref() != Some(handlers) {
+        status.insert("runtimeHandlers".to_owned(), to_value(handlers));
+    }
+    status
+}
+
+/// What has to change for `has` to have all of `ours`, and nothing that was in `owned` besides.
+fn texts(
+    ours: &BTreeMap<String, String>,
+    has: Option<&BTreeMap<String, String>>,
+    owned: &BTreeSet<String>,
+) -> Map<String, Value> {
+    changes(ours, has, owned, |ours, has| ours == has, |text| text.as_str().into())
+}
+
+/// The same for amounts, which are compared by value: the server writes `1` for `1000m`.
+fn quantities(
+    ours: &BTreeMap<String, resource::Quantity>,
+    has: Option<&BTreeMap<String, resource::Quantity>>,
+    owned: &BTreeSet<String>,
+) -> Map<String, Value> {
+    changes(ours, has, owned, same_amount, |amount| amount.0.as_str().into())
+}
+
+fn changes<V>(
+    ours: &BTreeMap<String, V>,
+    has: Option<&BTreeMap<String, V>>,
+    owned: &BTreeSet<String>,
+    same: impl Fn(&V, &V) -> bool,
+    value: impl Fn(&V) -> Value,
+) -> Map<String, Value> {
+    let has_same =
+        |key: &String, want: &V| has.and_then(|has| has.get(key)).is_some_and(|is| same(want, is));
+    let set = ours.iter().filter(|(key, want)| !has_same(key, want));
+    let set = set.map(|(key, want)| (key.clone(), value(want)));
+    let dropped = owned
+        .iter()
+        .filter(|key| !ours.contains_key(*key))
+        .filter(|key| has.is_some_and(|has| has.contains_key(*key)))
+        .map(|key| (key.clone(), Value::Null));
+    set.chain(dropped).collect()
+}
+
+fn same_amount(ours: &resource::Quantity, has: &resource::Quantity) -> bool {
+    ours.0 == has.0
+        || matches!(
+            (ours.0.parse::<Quantity>(), has.0.parse::<Quantity>()),
+            (Ok(ours), Ok(has)) if ours == has
+        )
+}
+
+fn claims_any(taints: &[Taint], ours: &Taint) -> bool {
+    taints.iter().any(|taint| taint.key == ours.key && taint.effect == ours.effect)
+}
+
+fn insert_unless_empty(into: &mut Map<String, Value>, key: &str, fields: Map<String, Value>) {
+    if !fields.is_empty() {
+        into.insert(key.to_owned(), fields.into());
+    }
+}
+
+/// API types are trees of texts, numbers and lists: writing one as JSON cannot fail.
+fn to_value<T: Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}

@@ -1,0 +1,136 @@
+//! What the API server last said about this node.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, pin_mut};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::runtime::watcher::{self, watch_object};
+use tokio::sync::watch;
+use tracing::{debug, info, warn};
+
+use crate::backoff::Backoff;
+use crate::refusal::{self, Refusal};
+
+/// The Node object as the server has it, from its own watch and from the answers to writes.
+#[derive(Clone, Debug)]
+pub(super) struct Server(watch::Sender<Option<Arc<Node>>>);
+
+// === impl Server ===
+
+impl Server {
+    pub(super) fn new() -> Self {
+        Self(watch::Sender::new(None))
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<Option<Arc<Node>>> {
+        self.0.subscribe()
+    }
+
+    pub(super) fn node(&self) -> Option<Arc<Node>> {
+        self.0.borrow().clone()
+    }
+
+    /// Takes a node that the server sent, unless a newer one is known. Answers and the watch race.
+    pub(super) fn offer(&self, node: Node) {
+        self.0.send_if_modified(|known| {
+            if known.as_ref().is_some_and(|known| !is_newer(&node, known)) {
+                return false;
+            }
+            *known = Some(Arc::new(node));
+            true
+        });
+    }
+
+    /// The node of this UID is gone.
+    pub(super) fn gone(&self, uid: Option<&str>) {
+        self.0.send_if_modified(|known| {
+            let same = known.as_ref().is_some_and(|known| known.metadata.uid.as_deref() == uid);
+            if same {
+                *known = None;
+            }
+            same
+        });
+    }
+
+    /// Follows the node for ever. Without the watch (no right to it, no connection) the answers to
+    /// writes still tell most of what happens.
+    pub(super) async fn follow(&self, api: Api<Node>, name: &str) {
+        let nodes = watch_object(api, name);
+        pin_mut!(nodes);
+        let mut backoff =
+            Backoff::new(std::time::Duration::from_millis(200), std::time::Duration::from_secs(30));
+        loop {
+            match nodes.next().await {
+                Some(Ok(Some(node))) => {
+                    if backoff.failures() > 0 {
+                        info!(node = name, "the watch on this node's object is back");
+                    }
+                    backoff.reset();
+                    self.offer(node);
+                }
+                Some(Ok(None)) => {
+                    backoff.reset();
+                    let uid = self.node().and_then(|node| node.metadata.uid.clone());
+                    self.gone(uid.as_deref());
+                }
+                Some(Err(error)) => {
+                    let first = backoff.failures() == 0 && !no_answer(&error);
+                    let wait = backoff.after_failure(None);
+                    if first {
+                        warn!(
+                            node = name,
+                            error = watch_error(&error),
+                            "the watch on this node's object has failed; it is tried again"
+                        );
+                    } else {
+                        debug!(
+                            node = name,
+                            ?wait,
+                            error = watch_error(&error),
+                            "the watch on this node's object has failed"
+                        );
+                    }
+                    tokio::time::sleep(wait).await;
+                }
+                None => return std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// The server cannot be reached, which the client says once for everybody.
+fn no_answer(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Refusal::of(error) == Refusal::NoAnswer,
+        _ => false,
+    }
+}
+
+fn watch_error(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => refusal::text(error),
+        watcher::Error::WatchError(status) => status.message.clone(),
+        watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}
+
+/// Whether `node` is another version than `known` and not an earlier one.
+fn is_newer(node: &Node, known: &Node) -> bool {
+    if node.metadata.uid != known.metadata.uid {
+        // The same name, another object: the one that was created later.
+        return node.metadata.creation_timestamp >= known.metadata.creation_timestamp;
+    }
+    match (version(node), version(known)) {
+        (Some(node), Some(known)) => node > known,
+        _ => node.metadata.resource_version != known.metadata.resource_version,
+    }
+}
+
+fn version(node: &Node) -> Option<u64> {
+    node.metadata.resource_version.as_deref()?.parse().ok()
+}

@@ -1,0 +1,158 @@
+//! The node goes down.
+
+use serde_json::json;
+
+use super::*;
+use crate::node::{DRAIN_IN_PROGRESS, DRAINED, Draining, SHUTDOWN_IN_PROGRESS};
+
+/// KEP-6249: both conditions in one request, before any pod is asked to end.
+#[tokio::test(start_paused = true)]
+async fn the_start_of_a_shutdown_is_one_status_and_one_cordon_at_once() {
+    let ledger = Ledger::new();
+    let agent = Agent::ready(&ledger).await;
+    sleep(Duration::from_secs(100)).await;
+    let before = ledger.sent(&Method::PATCH, STATUS).len();
+    let t0 = Instant::now();
+    agent.handle.set_shutting_down(true);
+    agent.told().await;
+    assert_eq!(t0.elapsed(), Duration::ZERO);
+    let written = ledger.sent(&Method::PATCH, STATUS);
+    assert_eq!(written.len(), before + 1, "one request");
+    let conditions = written[before].body["status"]["conditions"].clone();
+    let told: Vec<_> = conditions
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| one["status"] == "True" || one["type"] == "Ready")
+        .map(|one| format!("{}={} {}", one["type"], one["status"], one["reason"]))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            r#""GracefulNodeShutdownInProgress"="True" "NodeShutdown""#,
+            r#""DrainInProgress"="True" "NodeShutdown""#,
+            r#""Ready"="False" "KubeletNotReady""#,
+        ]
+    );
+    assert_eq!(ready_is(&ledger).1, "node is shutting down");
+    assert_eq!(ledger.node()["spec"]["unschedulable"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_interrupts_a_write_that_hangs() {
+    let ledger = Ledger::new();
+    let agent = Agent::ready(&ledger).await;
+    let mut hung = 0;
+    ledger.script(move |entry| {
+        let hangs = entry.path == STATUS && hung == 0;
+        hung += u32::from(entry.path == STATUS);
+        hangs.then_some(Mishap::Hang)
+    });
+    agent.handle.set_pressure(crate::node::Pressure { memory: true, ..Default::default() });
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(ledger.condition("MemoryPressure")["status"], "False", "it hangs");
+    let t0 = Instant::now();
+    agent.handle.set_shutting_down(true);
+    agent.told().await;
+    assert_eq!(t0.elapsed(), Duration::ZERO);
+    assert_eq!(ledger.condition("MemoryPressure")["status"], "True");
+    assert_eq!(ledger.condition(SHUTDOWN_IN_PROGRESS)["status"], "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_without_an_api_server_is_not_held_up() {
+    let ledger = Ledger::new();
+    let agent = Agent::ready(&ledger).await;
+    ledger.script(|_| Some(Mishap::Hang));
+    let t0 = Instant::now();
+    agent.handle.set_shutting_down(true);
+    assert_eq!(t0.elapsed(), Duration::ZERO, "the kill path goes on");
+    let told = agent.handle.flush(t0 + Duration::from_secs(3)).await;
+    assert_eq!(
+        told.unwrap_err().to_string(),
+        "the API server does not know the node's conditions and cordon yet"
+    );
+    assert_eq!(t0.elapsed(), Duration::from_secs(3));
+    // It comes back while the node still goes down.
+    sleep(Duration::from_secs(60)).await;
+    ledger.script(|_| None);
+    let back = Instant::now();
+    agent.told().await;
+    assert!(back.elapsed() <= Duration::from_secs(15), "{:?}", back.elapsed());
+    assert_eq!(ready_is(&ledger).1, "node is shutting down");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_is_called_off_takes_everything_back() {
+    let ledger = Ledger::new();
+    let agent = Agent::ready(&ledger).await;
+    agent.handle.set_shutting_down(true);
+    agent.told().await;
+    agent.handle.set_shutting_down(false);
+    agent.told().await;
+    assert_eq!(ready_is(&ledger).0, "True");
+    assert_eq!(ledger.condition(SHUTDOWN_IN_PROGRESS)["status"], "False");
+    assert_eq!(ledger.condition(DRAIN_IN_PROGRESS)["status"], "False");
+    assert_eq!(ledger.node()["spec"]["unschedulable"], json!(null));
+    assert_eq!(ledger.node()["metadata"]["annotations"].get(crate::node::CORDONED_BY), None);
+}
+
+/// What a shutdown left is cleared by whoever comes up, in the write that says Ready.
+#[tokio::test(start_paused = true)]
+async fn after_the_boot_the_conditions_of_the_shutdown_are_cleared_before_the_node_is_ready() {
+    let ledger = Ledger::new();
+    let agent = Agent::ready(&ledger).await;
+    agent.handle.set_shutting_down(true);
+    agent.told().await;
+    agent.stop.cancel();
+    let mut facts = facts();
+    facts.info.boot_id = "boot-2".into();
+    let agent = Agent::start_with(&ledger, facts, NodeSettings::default());
+    agent.told().await;
+    assert_eq!(ledger.condition(SHUTDOWN_IN_PROGRESS)["status"], "False");
+    assert_eq!(ledger.condition(DRAIN_IN_PROGRESS)["status"], "False");
+    assert_eq!(ready_is(&ledger).0, "False");
+    assert_eq!(ledger.node()["spec"]["unschedulable"], true, "not ready yet");
+    agent.handle.set_ready(Ok(()));
+    agent.told().await;
+    assert_eq!(ledger.node()["spec"]["unschedulable"], json!(null));
+}
+
+/// kubernetes/kubernetes#122674: an agent that is restarted in the middle of a shutdown.
+#[tokio::test(start_paused = true)]
+async fn a_restart_in_mid_shutdown_neither_clears_nor_uncordons() {
+    let ledger = Ledger::new();
+    let agent = Agent::ready(&ledger).await;
+    agent.handle.set_shutting_down(true);
+    agent.told().await;
+    agent.stop.cancel();
+    let mark = ledger.node()["metadata"]["annotations"].clone();
+    let agent = Agent::start(&ledger);
+    agent.handle.set_shutting_down(true);
+    agent.handle.set_ready(Ok(()));
+    agent.told().await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(ledger.condition(SHUTDOWN_IN_PROGRESS)["status"], "True");
+    assert_eq!(ledger.node()["spec"]["unschedulable"], true);
+    assert_eq!(ledger.node()["metadata"]["annotations"], mark);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_leaves_the_node_ready_and_says_how_far_it_is() {
+    let ledger = Ledger::new();
+    let agent = Agent::ready(&ledger).await;
+    agent.handle.set_draining(Draining::InProgress);
+    agent.told().await;
+    assert_eq!(ready_is(&ledger).0, "True");
+    assert_eq!(ledger.condition(DRAIN_IN_PROGRESS)["status"], "True");
+    assert_eq!(ledger.node()["spec"]["unschedulable"], true);
+    agent.handle.set_draining(Draining::Done);
+    agent.told().await;
+    assert_eq!(ledger.condition(DRAIN_IN_PROGRESS)["status"], "False");
+    assert_eq!(ledger.condition(DRAINED)["status"], "True");
+    assert_eq!(ledger.node()["spec"]["unschedulable"], true, "it is kept empty");
+    agent.handle.set_draining(Draining::No);
+    agent.told().await;
+    assert_eq!(ledger.condition(DRAINED)["status"], "False");
+    assert_eq!(ledger.node()["spec"]["unschedulable"], json!(null));
+}

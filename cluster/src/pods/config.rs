@@ -1,0 +1,105 @@
+//! What can be chosen about the controller.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::{CONFIG_MIRROR_ANNOTATION, WallClock};
+
+use super::plan::OrphanPolicy;
+
+/// Which pods the controller takes, beside being bound to its node.
+pub type PodFilter = Arc<dyn Fn(&api::Pod) -> bool + Send + Sync>;
+
+/// What can be chosen about a [`PodController`](super::PodController).
+#[derive(Clone)]
+pub struct PodControllerConfig {
+    /// The name of this node's Node object.
+    pub node_name: String,
+    /// How many pods are looked at side by side. Default: 16.
+    pub workers: usize,
+    /// How long one call that changes something at the provider may take. Default: one minute.
+    pub call_deadline: Duration,
+    /// How long the provider may take to answer a question about its pods. Default: ten seconds.
+    pub query_deadline: Duration,
+    /// How long one request to the API server may take. Default: ten seconds.
+    pub request_deadline: Duration,
+    /// What becomes of pods that the provider runs and that the API does not have. Default: they end.
+    pub orphans: OrphanPolicy,
+    /// How often a pod has to be looked up in vain before it is ended, where a list had no pod at all
+    /// although the provider has some. Default: 3.
+    pub confirmations: u32,
+    /// The time between two of them. Default: five seconds.
+    pub confirm_every: Duration,
+    /// How often API and provider are compared as a whole. Default: five minutes.
+    pub reconcile_every: Duration,
+    /// How long a provider may take longer than a pod's grace before it is asked to end the pod at
+    /// once. Default: two seconds.
+    pub kill_slack: Duration,
+    /// How often it is asked again. Default: ten seconds.
+    pub kill_every: Duration,
+    /// Takes only pods for which this is true. One for which it becomes false counts as deleted.
+    pub filter: Option<PodFilter>,
+    /// The API server's clock, as well as it is known: the ends of graces are stated by it.
+    pub api_clock: WallClock,
+}
+
+// === impl PodControllerConfig ===
+
+impl PodControllerConfig {
+    /// The defaults for a node.
+    pub fn new(node_name: impl Into<String>, api_clock: WallClock) -> Self {
+        Self {
+            node_name: node_name.into(),
+            workers: 16,
+            call_deadline: Duration::from_secs(60),
+            query_deadline: Duration::from_secs(10),
+            request_deadline: Duration::from_secs(10),
+            orphans: OrphanPolicy::default(),
+            confirmations: 3,
+            confirm_every: Duration::from_secs(5),
+            reconcile_every: Duration::from_secs(300),
+            kill_slack: Duration::from_secs(2),
+            kill_every: Duration::from_secs(10),
+            filter: None,
+            api_clock,
+        }
+    }
+
+    /// Whose concern this pod is.
+    pub(crate) fn whose(&self, pod: &api::Pod) -> Whose {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        let annotations = pod.metadata.annotations.as_ref();
+        if node != Some(&self.node_name) {
+            Whose::Others
+        } else if annotations.is_some_and(|all| all.contains_key(CONFIG_MIRROR_ANNOTATION)) {
+            Whose::Mirror
+        } else if self.filter.as_ref().is_none_or(|filter| filter(pod)) {
+            Whose::Ours
+        } else {
+            Whose::Others
+        }
+    }
+}
+
+/// Whose concern a pod is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// This controller's.
+    Ours,
+    /// It is the picture of a static pod.
+    Mirror,
+    /// Not this node's, or filtered out.
+    Others,
+}
+
+impl fmt::Debug for PodControllerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PodControllerConfig")
+            .field("node_name", &self.node_name)
+            .field("workers", &self.workers)
+            .field("orphans", &self.orphans)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,225 @@
+//! The ends of pods.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::world::{Running, World, exited, pod, running};
+use crate::refusal::Refusal;
+
+const S: Duration = Duration::from_secs(1);
+
+async fn with_a_running_pod() -> (World, Running) {
+    let world = World::new();
+    let mut running = world.start();
+    running.ready().await;
+    world.apply(pod("a", "u1"));
+    world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
+    (world, running)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ends_before_its_grace_is_over_goes_at_once() {
+    // https://github.com/virtual-kubelet/virtual-kubelet/issues/982
+    let (world, _running) = with_a_running_pod().await;
+    let before = world.since_start();
+    world.delete("u1", 600);
+    world.until("it goes", |w| w.object("u1").is_none()).await;
+    let took = world.since_start() - before;
+    assert!(took >= 2 * S && took < 3 * S, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_any_status_is_ended_before_its_object_goes() {
+    // https://github.com/virtual-kubelet/virtual-kubelet/issues/938
+    let world = World::new();
+    world.acks(false);
+    world.start().ready().await;
+    world.apply(pod("a", "u1"));
+    world.until("it was created", |w| w.calls("create u1") == 1).await;
+    world.delete("u1", 30);
+    world.until("it is asked to end", |w| w.calls("delete u1 30s") == 1).await;
+    world.holds_for(20 * S, "not before its end is told", |w| w.calls("remove") == 0).await;
+    world.acks(true);
+    world.until("it goes", |w| w.object("u1").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_from_the_api_before_the_api_has_its_last_word() {
+    let (world, _running) = with_a_running_pod().await;
+    world.acks(false);
+    world.delete("u1", 10);
+    world.until("its last word is said", |w| w.said("u1").iter().any(|u| u.last)).await;
+    world.holds_for(300 * S, "it stays", |w| w.calls("remove") == 0).await;
+    world.acks(true);
+    world.until("it goes", |w| w.object("u1").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_does_not_end_is_killed_and_stays_until_it_has_ended() {
+    let (world, _running) = with_a_running_pod().await;
+    world.with(|s| (s.ends_after, s.immortal) = (None, true));
+    world.delete("u1", 10);
+    world.until("it is killed", |w| w.calls("delete u1 0s") >= 3).await;
+    let times = world.call_times("delete u1");
+    assert!(times[1] - times[0] >= 10 * S && times[1] - times[0] < 15 * S, "{times:?}");
+    assert!(world.object("u1").is_some(), "what runs is never taken out of the API");
+    world.with(|s| s.immortal = false);
+    world.until("it goes", |w| w.object("u1").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shortened_grace_reaches_the_provider_and_a_longer_one_does_not() {
+    let (world, _running) = with_a_running_pod().await;
+    world.with(|s| s.ends_after = None);
+    world.delete("u1", 100);
+    world.until("it is asked to end", |w| w.calls("delete u1 100s") == 1).await;
+    world.delete("u1", 20);
+    world.until("it is asked again", |w| w.calls("delete u1 20s") == 1).await;
+    world.delete("u1", 500);
+    world.until("it is killed when the shorter one is over", |w| w.calls("delete u1 0s") == 1).await;
+    assert_eq!(world.calls("delete u1"), 3);
+    let times = world.call_times("delete u1");
+    assert!(times[2] - times[1] < 23 * S, "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_gives_what_is_left_of_the_grace_and_not_a_fresh_one() {
+    let (world, running) = with_a_running_pod().await;
+    world.with(|s| s.ends_after = None);
+    world.delete("u1", 30);
+    world.until("it is asked to end", |w| w.calls("delete u1 30s") == 1).await;
+    tokio::time::sleep(20 * S).await;
+    running.stop().await.unwrap();
+    let world = world.after_restart();
+    // The wall clock went on while the agent was away.
+    let now = world.clock().now();
+    world.edit("u1", |p| p.metadata.deletion_timestamp = Some(Time(now + 10 * S)));
+    world.start().ready().await;
+    world.until("it is asked to end", |w| w.calls("delete u1 10s") == 1).await;
+    world.until("it goes", |w| w.object("u1").is_none()).await;
+    assert!(world.since_start() < 15 * S, "{:?}", world.since_start());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_deleted_by_force_is_killed_after_its_object_is_gone() {
+    let (world, _running) = with_a_running_pod().await;
+    let now = world.clock().now();
+    world.vanish("u1", |p| {
+        p.metadata.deletion_timestamp = Some(Time(now));
+        p.metadata.deletion_grace_period_seconds = Some(0);
+    });
+    world.until("it is killed", |w| w.calls("delete u1 0s") == 1).await;
+    world.until("it is forgotten", |w| w.calls("forget u1") == 1).await;
+    assert_eq!(world.calls("remove"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn finalizers_keep_the_object_and_the_delete_is_not_repeated() {
+    let (world, _running) = with_a_running_pod().await;
+    world.edit("u1", |p| p.metadata.finalizers = Some(vec!["x.dev/f".into()]));
+    world.delete("u1", 10);
+    world.until("it was removed", |w| w.calls("remove u1") == 1).await;
+    world.holds_for(600 * S, "once", |w| w.calls("remove u1") == 1).await;
+    assert_eq!(world.calls("forget"), 0);
+    world.vanish("u1", |_| ());
+    world.until("it is forgotten", |w| w.calls("forget u1") == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn t27_a_pod_made_anew_under_its_name_waits_for_the_old_one_and_is_never_harmed() {
+    let (world, _running) = with_a_running_pod().await;
+    world.vanish("u1", |_| ());
+    world.apply(pod("a", "u2"));
+    world.until("the new one runs", |w| w.phase("u2").as_deref() == Some("Running")).await;
+    let calls = world.with(|s| s.calls.iter().map(|(c, _)| c.clone()).collect::<Vec<_>>());
+    let of = |call: &str| calls.iter().position(|c| c.starts_with(call)).unwrap();
+    assert!(of("delete u1") < of("forget u1") && of("forget u1") < of("create u2"), "{calls:?}");
+    world.holds_for(60 * S, "the new one is let be", |w| w.calls("delete u2") == 0).await;
+    assert_eq!(world.calls("remove"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t27_answers_of_the_final_delete() {
+    for (refusal, tries) in [
+        (Refusal::NotFound, 1),
+        (Refusal::OtherUid, 1),
+        (Refusal::Conflict, 2),
+        (Refusal::Busy { after: Some(3 * S) }, 2),
+        (Refusal::NoAnswer, 2),
+    ] {
+        let (world, _running) = with_a_running_pod().await;
+        world.with(|s| s.refusals.push_back(refusal));
+        world.delete("u1", 10);
+        world.until("it is removed", |w| w.calls("remove u1") == tries).await;
+        if refusal.is_gone() {
+            world.until("it is forgotten", |w| w.calls("forget u1") == 1).await;
+        } else {
+            world.until("it goes", |w| w.object("u1").is_none()).await;
+        }
+        let times = world.call_times("remove u1");
+        if refusal.retry_after().is_some() {
+            assert!(times[1] - times[0] >= 3 * S, "{times:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ended_by_itself_stays_until_it_is_deleted() {
+    let (world, _running) = with_a_running_pod().await;
+    world.ends("u1", 3);
+    world.until("its end is told", |w| w.phase("u1").as_deref() == Some("Failed")).await;
+    world.holds_for(1000 * S, "it stays", |w| w.calls("remove") + w.calls("create") == 1).await;
+    world.delete("u1", 30);
+    world.until("it goes", |w| w.object("u1").is_none()).await;
+    assert_eq!(world.calls("delete"), 0, "nothing of it runs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_during_an_outage_of_the_api_is_told_and_removed_after_it() {
+    let (world, _running) = with_a_running_pod().await;
+    world.delete("u1", 30);
+    world.until("it is asked to end", |w| w.calls("delete u1") == 1).await;
+    world.acks(false);
+    world.with(|s| (s.api_down, s.deaf) = (true, true));
+    world.watch_fails();
+    world.until("it has ended", |w| w.with(|s| s.running["u1"].ended)).await;
+    tokio::time::sleep(600 * S).await;
+    assert!(world.object("u1").is_some());
+    world.with(|s| s.api_down = false);
+    world.acks(true);
+    world.relist();
+    world.until("it goes", |w| w.object("u1").is_none()).await;
+    let said = world.said("u1");
+    assert_eq!(said.iter().filter(|u| u.last).count(), 1);
+    assert_eq!(said.last().unwrap().status, exited(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_pod_does_last_is_the_last_that_is_said() {
+    let (world, _running) = with_a_running_pod().await;
+    for _ in 0..50 {
+        world.changes("u1", running());
+    }
+    world.ends("u1", 7);
+    world.until("its end is told", |w| w.said("u1").iter().any(|u| u.last)).await;
+    assert_eq!(world.said("u1").last().unwrap().status, exited(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t24_a_pod_that_the_provider_wants_to_go_is_deleted_in_the_api() {
+    let (world, _running) = with_a_running_pod().await;
+    let end = world.clock().now() + 20 * S;
+    world.with(|s| {
+        let provided = s.running.get_mut("u1").unwrap();
+        let mut object = provided.pod.object().clone();
+        object.metadata.deletion_timestamp = Some(Time(end));
+        object.metadata.deletion_grace_period_seconds = Some(20);
+        provided.pod = winddown_shared::Pod::new(object).unwrap();
+    });
+    world.changes("u1", running());
+    world.until("it goes", |w| w.object("u1").is_none()).await;
+    assert_eq!(world.calls("request u1"), 1);
+    let last = world.said("u1").pop().unwrap();
+    assert!(last.status.container_statuses.as_ref().unwrap()[0].state.as_ref().unwrap().terminated.is_some());
+}

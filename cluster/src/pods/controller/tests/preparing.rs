@@ -1,0 +1,170 @@
+//! Pods that wait for what they refer to.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use tokio::sync::mpsc;
+use winddown_shared::{Pod, PodUid};
+
+use super::world::{World, pod};
+use crate::pods::{Prepare, PrepareError};
+
+const S: Duration = Duration::from_secs(1);
+
+/// Knows whether the one ConfigMap is there, and makes it a variable.
+#[derive(Clone)]
+struct OneConfigMap(Arc<State>);
+
+struct State {
+    answer: Mutex<Option<PrepareError>>,
+    log: Mutex<Vec<String>>,
+    arrived: mpsc::Sender<PodUid>,
+    arrivals: Mutex<Option<mpsc::Receiver<PodUid>>>,
+}
+
+impl OneConfigMap {
+    fn new(answer: Option<PrepareError>) -> Self {
+        let (arrived, arrivals) = mpsc::channel(8);
+        let arrivals = Mutex::new(Some(arrivals));
+        Self(Arc::new(State { answer: Mutex::new(answer), log: Mutex::default(), arrived, arrivals }))
+    }
+
+    fn log(&self, line: String) {
+        self.0.log.lock().unwrap().push(line);
+    }
+
+    fn logged(&self) -> Vec<String> {
+        self.0.log.lock().unwrap().clone()
+    }
+}
+
+impl Prepare for OneConfigMap {
+    async fn prepare(&self, pod: &Pod) -> Result<Pod, PrepareError> {
+        self.log(format!("prepare {}", pod.uid()));
+        if let Some(error) = self.0.answer.lock().unwrap().clone() {
+            return Err(error);
+        }
+        let mut object = pod.object().clone();
+        object.spec.as_mut().unwrap().containers[0].env = Some(vec![api::EnvVar {
+            name: "FROM_CONFIG".into(),
+            value: Some("literal".into()),
+            value_from: None,
+        }]);
+        Ok(Pod::new(object).unwrap())
+    }
+
+    fn adopt(&self, pod: &Pod) {
+        self.log(format!("adopt {}", pod.uid()));
+    }
+
+    async fn forget(&self, uid: &PodUid) {
+        self.log(format!("forget {uid}"));
+    }
+
+    fn arrivals(&self) -> Option<mpsc::Receiver<PodUid>> {
+        self.0.arrivals.lock().unwrap().take()
+    }
+}
+
+fn missing() -> PrepareError {
+    PrepareError::Missing {
+        kind: "ConfigMap",
+        name: "settings".into(),
+        message: "configmap \"settings\" not found".into(),
+    }
+}
+
+fn waiting_reason(world: &World) -> Option<String> {
+    let said = world.said("u1").pop()?;
+    let containers = said.status.container_statuses.clone()?;
+    containers[0].state.clone()?.waiting?.reason
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_configmap_starts_the_pod_at_once() {
+    // https://github.com/virtual-kubelet/virtual-kubelet/issues/158
+    let world = World::new();
+    let prepare = OneConfigMap::new(Some(missing()));
+    world.start_preparing(world.config(), prepare.clone()).ready().await;
+    world.apply(pod("a", "u1"));
+    tokio::time::sleep(2000 * S).await;
+    assert_eq!(waiting_reason(&world).as_deref(), Some("CreateContainerConfigError"));
+    assert_eq!(world.phase("u1").as_deref(), Some("Pending"));
+    assert_eq!(world.calls("create"), 0);
+    *prepare.0.answer.lock().unwrap() = None;
+    let before = world.since_start();
+    prepare.0.arrived.send(PodUid::new("u1")).await.unwrap();
+    world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
+    assert!(world.since_start() - before < S);
+    let env = world.with(|s| s.running["u1"].pod.spec.as_ref().unwrap().containers[0].env.clone());
+    assert_eq!(env.unwrap()[0].name, "FROM_CONFIG");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_prepared_is_tried_again_only_when_the_spec_changes() {
+    let world = World::new();
+    let invalid = PrepareError::Invalid { field: "spec.volumes[0]".into(), why: "no".into() };
+    let prepare = OneConfigMap::new(Some(invalid));
+    world.start_preparing(world.config(), prepare.clone()).ready().await;
+    world.apply(pod("a", "u1"));
+    world.holds_for(1000 * S, "it waits", |w| w.calls("create") == 0).await;
+    assert_eq!(prepare.logged(), ["prepare u1"]);
+    *prepare.0.answer.lock().unwrap() = None;
+    world.edit("u1", |p| p.spec.as_mut().unwrap().containers[0].image = Some("image:2".into()));
+    world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_needs_nothing_that_was_resolved_before() {
+    // https://github.com/virtual-kubelet/virtual-kubelet/issues/649
+    let world = World::new();
+    let prepare = OneConfigMap::new(None);
+    world.start_preparing(world.config(), prepare.clone()).ready().await;
+    world.apply(pod("a", "u1"));
+    world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
+    *prepare.0.answer.lock().unwrap() = Some(missing());
+    world.holds_for(900 * S, "what was made literal is no change", |w| w.calls("update") == 0).await;
+    world.edit("u1", |p| p.metadata.labels = Some([("a".into(), "b".into())].into()));
+    world.until("it is updated", |w| w.calls("update u1") == 1).await;
+    let env = world.with(|s| s.running["u1"].pod.spec.as_ref().unwrap().containers[0].env.clone());
+    assert_eq!(env.unwrap()[0].name, "FROM_CONFIG");
+    world.delete("u1", 10);
+    world.until("it goes", |w| w.calls("forget u1") == 1).await;
+    tokio::time::sleep(S).await;
+    assert_eq!(prepare.logged(), ["prepare u1", "adopt u1", "forget u1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_since_before_the_start_is_adopted() {
+    let world = World::new();
+    world.apply(pod("a", "u1"));
+    world.runs(pod("a", "u1"), super::world::running());
+    let prepare = OneConfigMap::new(None);
+    world.start_preparing(world.config(), prepare.clone()).ready().await;
+    assert_eq!(prepare.logged(), ["adopt u1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t20_without_preparing_a_pod_reaches_the_provider_as_it_is() {
+    let world = World::new();
+    world.start().ready().await;
+    let mut refers = pod("a", "u1");
+    let variable = api::EnvVar {
+        name: "NAME".into(),
+        value: None,
+        value_from: Some(api::EnvVarSource {
+            field_ref: Some(api::ObjectFieldSelector {
+                field_path: "metadata.name".into(),
+                api_version: None,
+            }),
+            ..api::EnvVarSource::default()
+        }),
+    };
+    refers.spec.as_mut().unwrap().containers[0].env = Some(vec![variable.clone()]);
+    world.apply(refers);
+    world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
+    let env = world.with(|s| s.running["u1"].pod.spec.as_ref().unwrap().containers[0].env.clone());
+    assert_eq!(env, Some(vec![variable]));
+    assert_eq!(world.calls("create"), 1);
+}

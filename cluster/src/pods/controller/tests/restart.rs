@@ -1,0 +1,196 @@
+//! The agent starts again beside what runs, what ended, and what nobody wants.
+
+use std::time::Duration;
+
+use super::world::{World, exited, phase, pod, running};
+use crate::pods::OrphanPolicy;
+
+const S: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_is_neither_started_nor_stopped_nor_updated() {
+    let world = World::new();
+    for n in 0..10 {
+        let mut api = pod(&format!("p{n}"), &format!("u{n}"));
+        api.status = Some((*running()).clone());
+        world.apply(api.clone());
+        world.runs(api, running());
+    }
+    world.start().ready().await;
+    world.holds_for(700 * S, "nothing is asked of the provider", |w| {
+        w.calls("create") + w.calls("update") + w.calls("delete") == 0
+    })
+    .await;
+    assert_eq!(world.said("u3").len(), 1, "its status is told once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ended_while_the_agent_was_away_is_told_and_not_started_again() {
+    let world = World::new();
+    let mut api = pod("a", "u1");
+    api.status = Some((*running()).clone());
+    world.apply(api.clone());
+    world.runs(api, exited(2));
+    world.start().ready().await;
+    world.until("its end is told", |w| w.phase("u1").as_deref() == Some("Failed")).await;
+    world.holds_for(600 * S, "it is not started", |w| w.calls("create") == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_end_was_never_acknowledged_is_not_started_again() {
+    // https://github.com/virtual-kubelet/virtual-kubelet/issues/762
+    let world = World::new();
+    let mut api = pod("a", "u1");
+    api.status = Some((*running()).clone());
+    world.apply(api);
+    world.with(|s| s.last_words.insert("u1".into(), exited(1)));
+    world.start().ready().await;
+    world.holds_for(600 * S, "it is not started", |w| w.calls("create") == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_before_what_an_earlier_agent_said_last_is_known() {
+    let world = World::new();
+    world.apply(pod("a", "u1"));
+    world.apply(pod("b", "u2"));
+    world.with(|s| {
+        s.earlier_words.insert("u1".into(), exited(1));
+        s.recall = 8 * S;
+    });
+    let mut running = world.start();
+    world.holds_for(7 * S, "nothing starts", |w| w.calls("create") == 0).await;
+    running.ready().await;
+    world.until("the other one is started", |w| w.calls("create u2") == 1).await;
+    world.holds_for(600 * S, "the one that ended is not", |w| w.calls("create u1") == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_hangs_does_not_keep_pods_from_starting_for_ever() {
+    let world = World::new();
+    world.apply(pod("a", "u1"));
+    world.with(|s| s.recall = 3600 * S);
+    world.start().ready().await;
+    world.until("it is started", |w| w.calls("create u1") == 1).await;
+    assert!(world.since_start() >= 30 * S && world.since_start() < 60 * S);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ran_with_never_and_that_nobody_knows_is_lost_and_not_started_again() {
+    let world = World::new();
+    let mut api = pod("a", "u1");
+    api.spec.as_mut().unwrap().restart_policy = Some("Never".into());
+    api.status = Some((*running()).clone());
+    world.apply(api);
+    world.start().ready().await;
+    world.until("that is told", |w| w.phase("u1").as_deref() == Some("Failed")).await;
+    world.holds_for(600 * S, "it is not started", |w| w.calls("create") == 0).await;
+    let status = world.object("u1").unwrap().status.unwrap();
+    let state = status.container_statuses.unwrap()[0].state.clone().unwrap();
+    assert!(state.running.is_none());
+    assert_eq!(state.terminated.unwrap().exit_code, 137);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ran_and_may_run_again_is_started_again() {
+    let world = World::new();
+    let mut api = pod("a", "u1");
+    api.status = Some((*running()).clone());
+    world.apply(api);
+    world.start().ready().await;
+    world.until("it is started", |w| w.calls("create u1") == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_before_the_provider_has_said_what_runs() {
+    let world = World::new();
+    world.apply(pod("a", "u1"));
+    world.with(|s| s.provider_down = true);
+    let mut running = world.start();
+    world.holds_for(120 * S, "nothing starts", |w| w.calls("create") == 0).await;
+    world.with(|s| s.provider_down = false);
+    running.ready().await;
+    world.until("it is started", |w| w.calls("create u1") == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_is_ended_adopted_or_reported_as_is_configured() {
+    for (orphans, deletes) in
+        [(OrphanPolicy::Stop, 1), (OrphanPolicy::Adopt, 0), (OrphanPolicy::Report, 0)]
+    {
+        let world = World::new();
+        world.runs(pod("orphan", "u0"), running());
+        world.apply(pod("a", "u1"));
+        let mut config = world.config();
+        config.orphans = orphans;
+        world.start_with(config).ready().await;
+        world.holds_for(700 * S, "as configured", |w| w.calls("delete u0") == deletes).await;
+        assert!(world.calls("get u0") >= 1, "it is looked up first");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adopted_orphan_ends_when_a_new_pod_needs_its_name() {
+    let world = World::new();
+    world.runs(pod("a", "u0"), running());
+    let mut config = world.config();
+    config.orphans = OrphanPolicy::Adopt;
+    world.start_with(config).ready().await;
+    world.holds_for(60 * S, "it is let be", |w| w.calls("delete") == 0).await;
+    world.apply(pod("a", "u1"));
+    world.until("the new one runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
+    assert_eq!(world.calls("forget u0"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_list_ends_nothing_before_every_pod_was_looked_up_several_times() {
+    // https://github.com/elotl/kip/issues/107
+    let world = World::new();
+    for n in 0..5 {
+        world.runs(pod(&format!("p{n}"), &format!("u{n}")), running());
+    }
+    world.start().ready().await;
+    assert_eq!(world.calls("delete"), 0, "not with the first look");
+    world.until("they are ended", |w| w.calls("delete") == 5).await;
+    assert_eq!(world.calls("get"), 15);
+    let (first, last) = (world.call_times("get u0"), world.call_times("delete u0"));
+    assert!(last[0] - first[0] >= 10 * S);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_wrongly_has_nothing_ends_nothing() {
+    let world = World::new();
+    for n in 0..5 {
+        let api = pod(&format!("p{n}"), &format!("u{n}"));
+        world.apply(api.clone());
+        world.runs(api, running());
+    }
+    world.with(|s| s.empty_lists = true);
+    world.start().ready().await;
+    world.holds_for(600 * S, "all run on", |w| w.calls("delete") == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_api_does_not_answer_no_orphan_is_ended() {
+    let world = World::new();
+    world.runs(pod("orphan", "u0"), running());
+    world.apply(pod("a", "u1"));
+    world.with(|s| s.api_down = true);
+    world.start().ready().await;
+    world.holds_for(900 * S, "it runs on", |w| w.calls("delete") == 0).await;
+    world.with(|s| s.api_down = false);
+    world.until("it is ended", |w| w.calls("delete u0") == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_was_under_way_goes_on_and_a_finished_one_is_only_removed() {
+    let world = World::new();
+    let mut api = pod("a", "u1");
+    api.status = Some(phase("Failed"));
+    world.apply(api.clone());
+    world.delete("u1", 30);
+    world.runs(api, exited(1));
+    world.start().ready().await;
+    world.until("it goes", |w| w.object("u1").is_none()).await;
+    assert_eq!(world.calls("delete"), 0);
+    assert_eq!(world.calls("create"), 0);
+}

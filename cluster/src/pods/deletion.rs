@@ -1,0 +1,51 @@
+//! How long a pod may take to end.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use tokio::time::Instant;
+use winddown_shared::WallTime;
+
+#[cfg(test)]
+mod tests;
+
+/// What Kubernetes gives a pod that names no grace.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+
+/// The grace of a pod that is to end: what is left of it, never a fresh one.
+#[derive(Debug)]
+pub(crate) struct Grace;
+
+// === impl Grace ===
+
+impl Grace {
+    /// What is left for a pod whose deletion was asked for. `None`: it was not.
+    ///
+    /// `metadata.deletionTimestamp` is the end of the grace by the API server's clock, `api_time` that
+    /// clock now as well as it is known. Where the two disagree so far that more would be left than was
+    /// ever granted, what was granted counts.
+    pub(crate) fn of_deletion(pod: &api::Pod, api_time: WallTime) -> Option<Duration> {
+        let end = pod.metadata.deletion_timestamp.as_ref()?.0;
+        let left = Duration::try_from(end.duration_since(api_time)).unwrap_or(Duration::ZERO);
+        Some(left.min(granted(pod).unwrap_or(Duration::ZERO)))
+    }
+
+    /// The end of the grace of a pod whose object is gone.
+    ///
+    /// One that was deleted by force ends at once; one that was being deleted keeps what was left; one
+    /// that vanished otherwise has its own grace.
+    pub(crate) fn after_removal(pod: &api::Pod, now: Instant, api_time: WallTime) -> Instant {
+        let own = || seconds(pod.spec.as_ref()?.termination_grace_period_seconds?);
+        let left = Self::of_deletion(pod, api_time).or_else(own).unwrap_or(DEFAULT_GRACE);
+        now + left
+    }
+}
+
+/// What was granted when the deletion was asked for. Objects without the field are not ours to wait for.
+fn granted(pod: &api::Pod) -> Option<Duration> {
+    seconds(pod.metadata.deletion_grace_period_seconds?)
+}
+
+fn seconds(number: i64) -> Option<Duration> {
+    Some(Duration::from_secs(u64::try_from(number).unwrap_or(0)))
+}

@@ -1,0 +1,62 @@
+//! A table of clocks and graces.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use tokio::time::Instant;
+use winddown_shared::WallTime;
+
+use super::Grace;
+
+fn pod(deleted_until: Option<i64>, granted: Option<i64>, own: Option<i64>) -> api::Pod {
+    let time = |second| Time(WallTime::from_second(second).unwrap());
+    api::Pod {
+        metadata: ObjectMeta {
+            deletion_timestamp: deleted_until.map(time),
+            deletion_grace_period_seconds: granted,
+            ..ObjectMeta::default()
+        },
+        spec: Some(api::PodSpec {
+            termination_grace_period_seconds: own,
+            ..api::PodSpec::default()
+        }),
+        status: None,
+    }
+}
+
+#[test]
+fn what_is_left_of_a_grace() {
+    // It is 1000 by the clock that is known.
+    let now = WallTime::from_second(1000).unwrap();
+    let rows = [
+        ("not deleted", None, Some(30), None),
+        ("just deleted", Some(1030), Some(30), Some(30)),
+        ("deleted 20 s ago", Some(1010), Some(30), Some(10)),
+        ("long ago", Some(900), Some(30), Some(0)),
+        ("by force", Some(1000), Some(0), Some(0)),
+        ("this clock is an hour behind", Some(4630), Some(30), Some(30)),
+        ("a grace that is absent", Some(1030), None, Some(0)),
+        ("a grace that is nonsense", Some(1030), Some(-5), Some(0)),
+    ];
+    for (what, until, granted, left) in rows {
+        let got = Grace::of_deletion(&pod(until, granted, Some(600)), now);
+        assert_eq!(got, left.map(Duration::from_secs), "{what}");
+    }
+}
+
+#[test]
+fn the_grace_of_a_pod_whose_object_is_gone() {
+    let wall = WallTime::from_second(1000).unwrap();
+    let now = Instant::now();
+    let rows = [
+        ("by force", pod(Some(1000), Some(0), Some(60)), 0),
+        ("while it was being deleted", pod(Some(1012), Some(30), Some(60)), 12),
+        ("out of nothing", pod(None, None, Some(60)), 60),
+        ("with no grace of its own", pod(None, None, None), 30),
+    ];
+    for (what, pod, left) in rows {
+        let end = Grace::after_removal(&pod, now, wall);
+        assert_eq!(end - now, Duration::from_secs(left), "{what}");
+    }
+}

@@ -1,0 +1,171 @@
+//! Which differences between two pods matter.
+//!
+//! Kubernetes lets little of a pod change once it exists, so only that is compared, and by meaning: a
+//! list that is absent is an empty one, a quantity is its value, and the order of tolerations says
+//! nothing. What was made literal for the provider (environment, volumes) can therefore never look
+//! like a change.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
+use winddown_shared::Quantity;
+
+#[cfg(test)]
+mod tests;
+
+/// Whether the provider's copy of a pod needs nothing of the API's: `false` means an update.
+pub fn provider_equal(ours: &api::Pod, api: &api::Pod) -> bool {
+    same_map(ours.metadata.labels.as_ref(), api.metadata.labels.as_ref())
+        && same_map(ours.metadata.annotations.as_ref(), api.metadata.annotations.as_ref())
+        && match (&ours.spec, &api.spec) {
+            (Some(ours), Some(api)) => same_spec(ours, api),
+            (ours, api) => ours.is_none() && api.is_none(),
+        }
+}
+
+/// Whether the step from one object to the next of the same name is one to act upon.
+///
+/// The status never is: what a pod does is the provider's to say, also while it ends, so a status that
+/// somebody writes decides nothing here.
+pub fn matters(old: &api::Pod, new: &api::Pod) -> bool {
+    old.metadata.uid != new.metadata.uid
+        || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+        || old.metadata.deletion_grace_period_seconds != new.metadata.deletion_grace_period_seconds
+        || !provider_equal(old, new)
+}
+
+/// Whether the API says that the pod is over.
+pub fn is_terminal(pod: &api::Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
+}
+
+/// The provider's copy with all that may change taken from the API's object.
+///
+/// Everything else stays as it was when the pod was created: what it referred to then has been made
+/// literal, and is not looked up again.
+pub fn with_changes(ours: &api::Pod, api: &api::Pod) -> api::Pod {
+    let mut pod = ours.clone();
+    pod.metadata.labels.clone_from(&api.metadata.labels);
+    pod.metadata.annotations.clone_from(&api.metadata.annotations);
+    pod.metadata.resource_version.clone_from(&api.metadata.resource_version);
+    pod.metadata.generation = api.metadata.generation;
+    let (Some(spec), Some(new)) = (&mut pod.spec, &api.spec) else { return pod };
+    spec.active_deadline_seconds = new.active_deadline_seconds;
+    spec.termination_grace_period_seconds = new.termination_grace_period_seconds;
+    spec.tolerations.clone_from(&new.tolerations);
+    spec.resources.clone_from(&new.resources);
+    spec.ephemeral_containers.clone_from(&new.ephemeral_containers);
+    take_containers(&mut spec.containers, &new.containers);
+    if let (Some(ours), Some(new)) = (&mut spec.init_containers, &new.init_containers) {
+        take_containers(ours, new);
+    }
+    pod
+}
+
+fn take_containers(ours: &mut [api::Container], new: &[api::Container]) {
+    for container in ours {
+        if let Some(new) = new.iter().find(|new| new.name == container.name) {
+            container.image.clone_from(&new.image);
+            container.resources.clone_from(&new.resources);
+        }
+    }
+}
+
+fn same_spec(ours: &api::PodSpec, api: &api::PodSpec) -> bool {
+    ours.active_deadline_seconds == api.active_deadline_seconds
+        && ours.termination_grace_period_seconds == api.termination_grace_period_seconds
+        && same_containers(&ours.containers, &api.containers)
+        && same_containers(
+            ours.init_containers.as_deref().unwrap_or_default(),
+            api.init_containers.as_deref().unwrap_or_default(),
+        )
+        && same_ephemeral(
+            ours.ephemeral_containers.as_deref().unwrap_or_default(),
+            api.ephemeral_containers.as_deref().unwrap_or_default(),
+        )
+        && same_tolerations(
+            ours.tolerations.as_deref().unwrap_or_default(),
+            api.tolerations.as_deref().unwrap_or_default(),
+        )
+        && same_resources(ours.resources.as_ref(), api.resources.as_ref())
+}
+
+/// Containers can neither come nor go, so they are compared in their order.
+fn same_containers(ours: &[api::Container], api: &[api::Container]) -> bool {
+    ours.len() == api.len()
+        && ours.iter().zip(api).all(|(ours, api)| {
+            ours.name == api.name
+                && ours.image == api.image
+                && same_resources(ours.resources.as_ref(), api.resources.as_ref())
+        })
+}
+
+/// Ephemeral containers only ever come.
+fn same_ephemeral(ours: &[api::EphemeralContainer], api: &[api::EphemeralContainer]) -> bool {
+    ours.len() == api.len()
+        && ours.iter().zip(api).all(|(ours, api)| ours.name == api.name && ours.image == api.image)
+}
+
+/// The few there are, as a bag. `operator: Equal` is what an absent operator means.
+fn same_tolerations(ours: &[api::Toleration], api: &[api::Toleration]) -> bool {
+    let count = |all: &[api::Toleration], one: &api::Toleration| {
+        all.iter().filter(|other| same_toleration(other, one)).count()
+    };
+    ours.len() == api.len() && ours.iter().all(|one| count(ours, one) == count(api, one))
+}
+
+fn same_toleration(a: &api::Toleration, b: &api::Toleration) -> bool {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let operator = |t: &api::Toleration| t.operator.clone().unwrap_or_else(|| "Equal".to_owned());
+    a == b
+        || (text(&a.key) == text(&b.key)
+            && operator(a) == operator(b)
+            && text(&a.value) == text(&b.value)
+            && text(&a.effect) == text(&b.effect)
+            && a.toleration_seconds == b.toleration_seconds)
+}
+
+fn same_resources(
+    ours: Option<&api::ResourceRequirements>,
+    api: Option<&api::ResourceRequirements>,
+) -> bool {
+    let part = |of: fn(&api::ResourceRequirements) -> Option<&BTreeMap<String, Written>>| {
+        same_amounts(ours.and_then(of), api.and_then(of))
+    };
+    part(|r| r.requests.as_ref()) && part(|r| r.limits.as_ref())
+}
+
+fn same_amounts(
+    ours: Option<&BTreeMap<String, Written>>,
+    api: Option<&BTreeMap<String, Written>>,
+) -> bool {
+    match (ours, api) {
+        (Some(ours), Some(api)) => {
+            let same = |(name, amount)| api.get(name).is_some_and(|api| same_amount(amount, api));
+            ours.len() == api.len() && ours.iter().all(same)
+        }
+        (Some(one), None) | (None, Some(one)) => one.is_empty(),
+        (None, None) => true,
+    }
+}
+
+fn same_amount(ours: &Written, api: &Written) -> bool {
+    ours == api
+        || match (ours.0.parse::<Quantity>(), api.0.parse::<Quantity>()) {
+            (Ok(ours), Ok(api)) => ours == api,
+            _ => false,
+        }
+}
+
+fn same_map(
+    ours: Option<&BTreeMap<String, String>>,
+    api: Option<&BTreeMap<String, String>>,
+) -> bool {
+    match (ours, api) {
+        (Some(ours), Some(api)) => ours == api,
+        (Some(one), None) | (None, Some(one)) => one.is_empty(),
+        (None, None) => true,
+    }
+}

@@ -1,0 +1,140 @@
+//! What the memory of pods makes of what it is told.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use tokio::time::Instant;
+use winddown_shared::{Pod, PodUid, PodUidMap, WallTime};
+
+use super::{Change, KnownPods, Standing};
+
+fn pod(name: &str, uid: &str) -> Pod {
+    pod_with(name, uid, |_| ())
+}
+
+fn pod_with(name: &str, uid: &str, edit: impl FnOnce(&mut api::Pod)) -> Pod {
+    let metadata = ObjectMeta {
+        name: Some(name.into()),
+        namespace: Some("default".into()),
+        uid: Some(uid.into()),
+        ..ObjectMeta::default()
+    };
+    let mut pod = api::Pod { metadata, ..api::Pod::default() };
+    edit(&mut pod);
+    Pod::new(pod).unwrap()
+}
+
+fn wall(second: i64) -> WallTime {
+    WallTime::from_second(second).unwrap()
+}
+
+fn apply(known: &KnownPods, pod: &Pod) -> Change {
+    known.applied(pod, Instant::now(), wall(1000))
+}
+
+fn uids(all: &[&str]) -> PodUidMap<()> {
+    all.iter().map(|uid| (PodUid::new(*uid), ())).collect()
+}
+
+#[test]
+fn only_what_matters_is_a_change() {
+    let known = KnownPods::default();
+    assert_eq!(apply(&known, &pod("a", "u1")), Change::New);
+    assert_eq!(apply(&known, &pod("a", "u1")), Change::Nothing);
+    let status = |pod: &mut api::Pod| {
+        pod.status = Some(api::PodStatus { phase: Some("Running".into()), ..Default::default() });
+    };
+    assert_eq!(apply(&known, &pod_with("a", "u1", status)), Change::Nothing);
+    let phase = |known: &KnownPods| {
+        known.get(&PodUid::new("u1")).unwrap().pod.status.clone().unwrap().phase
+    };
+    assert_eq!(phase(&known).as_deref(), Some("Running"), "and yet it is remembered");
+    let label = |pod: &mut api::Pod| {
+        pod.metadata.labels = Some([("a".into(), "b".into())].into());
+    };
+    assert_eq!(apply(&known, &pod_with("a", "u1", label)), Change::Matters);
+}
+
+#[test]
+fn a_change_lets_what_was_refused_be_tried_again() {
+    let known = KnownPods::default();
+    apply(&known, &pod("a", "u1"));
+    let uid = PodUid::new("u1");
+    known.mark(&uid, |marks| marks.refused = true);
+    apply(&known, &pod("a", "u1"));
+    assert!(known.get(&uid).unwrap().marks.refused);
+    apply(&known, &pod_with("a", "u1", |p| p.metadata.labels = Some([("a".into(), "b".into())].into())));
+    assert!(!known.get(&uid).unwrap().marks.refused);
+}
+
+#[test]
+fn a_grace_only_shrinks() {
+    let known = KnownPods::default();
+    let now = Instant::now();
+    let left = |until: i64, granted: i64, elapsed: u64| {
+        let deleting = pod_with("a", "u1", |p| {
+            p.metadata.deletion_timestamp = Some(Time(wall(until)));
+            p.metadata.deletion_grace_period_seconds = Some(granted);
+        });
+        let elapsed = Duration::from_secs(elapsed);
+        known.applied(&deleting, now + elapsed, wall(1000) + elapsed);
+        (known.get(&PodUid::new("u1")).unwrap().deadline.unwrap() - now).as_secs()
+    };
+    apply(&known, &pod("a", "u1"));
+    assert!(known.get(&PodUid::new("u1")).unwrap().deadline.is_none());
+    assert_eq!(left(1030, 30, 0), 30);
+    assert_eq!(left(1030, 30, 10), 30, "the same end, later");
+    assert_eq!(left(1015, 5, 10), 15, "shortened");
+    assert_eq!(left(1100, 90, 10), 15, "never postponed");
+}
+
+#[test]
+fn what_a_list_lacks_is_absent_until_it_was_looked_up() {
+    let known = KnownPods::default();
+    for uid in ["u1", "u2"] {
+        apply(&known, &pod(uid, uid));
+    }
+    assert_eq!(known.listed(&uids(&["u1"]), 3), [PodUid::new("u2")]);
+    let standing = |uid: &str| known.get(&PodUid::new(uid)).unwrap().standing;
+    assert_eq!(standing("u1"), Standing::Present);
+    assert_eq!(standing("u2"), Standing::Absent { confirmed: 0, needed: 1 });
+    assert!(known.not_found(&PodUid::new("u2"), Instant::now(), wall(1000)));
+    assert_eq!(standing("u2"), Standing::Gone);
+    assert!(known.listed(&uids(&["u1"]), 3).is_empty(), "what is gone is not asked about again");
+    // A list of nothing needs more than one look.
+    assert_eq!(known.listed(&uids(&[]), 3).len(), 1);
+    for certain in [false, false, true] {
+        assert_eq!(known.not_found(&PodUid::new("u1"), Instant::now(), wall(1000)), certain);
+    }
+}
+
+#[test]
+fn a_pod_that_is_seen_again_is_present_again() {
+    let known = KnownPods::default();
+    apply(&known, &pod("a", "u1"));
+    known.listed(&uids(&[]), 1);
+    assert_eq!(apply(&known, &pod("a", "u1")), Change::Matters);
+    assert_eq!(known.get(&PodUid::new("u1")).unwrap().standing, Standing::Present);
+}
+
+#[test]
+fn pods_of_one_name_stand_in_the_order_they_came() {
+    let known = KnownPods::default();
+    let (old, new) = (pod("a", "u1"), pod("a", "u2"));
+    // The newer one is listed before what the provider still has is known.
+    apply(&known, &new);
+    assert!(!known.has_predecessor(&new));
+    assert_eq!(known.provided([&old, &new].into_iter(), 1), [PodUid::new("u1")]);
+    assert!(known.has_predecessor(&new));
+    assert!(known.has_successor(&old));
+    assert!(!known.has_predecessor(&old) && !known.has_successor(&new));
+    assert!(known.forget(&PodUid::new("u1")).is_none(), "it may be in the API");
+    for uid in ["u1", "u2"] {
+        known.gone(&PodUid::new(uid), None, Instant::now(), wall(1000));
+    }
+    assert_eq!(known.forget(&PodUid::new("u1")).unwrap(), [PodUid::new("u2")]);
+    assert!(!known.has_predecessor(&new));
+    assert!(known.forget(&PodUid::new("u2")).unwrap().is_empty());
+    assert!(known.uids().is_empty());
+}

@@ -1,0 +1,39 @@
+//! One log line per outage, not one per try.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use winddown_shared::error_chain;
+
+/// Whether something fails at the moment; says so when it begins and when it is over.
+#[derive(Debug)]
+pub(crate) struct Outage {
+    what: &'static str,
+    fails: AtomicBool,
+}
+
+// === impl Outage ===
+
+impl Outage {
+    /// `what` is what somebody does: "watching the pods of this node".
+    pub(crate) fn new(what: &'static str) -> Self {
+        Self { what, fails: AtomicBool::new(false) }
+    }
+
+    /// It failed.
+    pub(crate) fn failed(&self, error: &(dyn Error + 'static)) {
+        let chain = error_chain(error);
+        if self.fails.swap(true, Ordering::Relaxed) {
+            tracing::debug!(error = %chain, "{} still fails", self.what);
+        } else {
+            tracing::warn!(error = %chain, "{} fails; trying on", self.what);
+        }
+    }
+
+    /// It worked.
+    pub(crate) fn worked(&self) {
+        if self.fails.swap(false, Ordering::Relaxed) {
+            tracing::info!("{} works again", self.what);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Hands on what the provider says of its pods.
+
+use std::sync::Arc;
+
+use winddown_shared::PodUid;
+
+use super::api::PodApi;
+use super::known::Standing;
+use super::parts::Parts;
+use super::queue::Outcome;
+use super::seams::{Prepare, StatusSide};
+use crate::provider::Notify;
+
+/// Asks the provider for a pod's status and hands it on.
+pub(crate) async fn report<A, P, S, R>(parts: Arc<Parts<A, P, S, R>>, uid: PodUid) -> Outcome
+where
+    A: PodApi,
+    P: Notify,
+    S: StatusSide,
+    R: Prepare,
+{
+    // Asked about again when the API has it.
+    let Some(known) = parts.known.get(&uid) else { return Outcome::Done };
+    let provided = match parts.provided(&uid).await {
+        Ok(provided) => provided,
+        Err(error) => return Outcome::Failed { after: error.retry_after() },
+    };
+    let Some(provided) = provided else {
+        parts.queues.sync.wake(&uid);
+        return Outcome::Done;
+    };
+    if known.standing == Standing::Present {
+        parts.say(&known.pod, &provided);
+    }
+    let is_unwanted = known.standing != Standing::Present || known.is_deleting();
+    let wants_to_go = provided.pod.metadata.deletion_timestamp.is_some();
+    if (is_unwanted && provided.ended) || (wants_to_go && !is_unwanted) {
+        parts.queues.sync.wake(&uid);
+    }
+    Outcome::Done
+}

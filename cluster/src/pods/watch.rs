@@ -1,0 +1,162 @@
+//! What the API server says of this node's pods.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1 as api;
+use kube::runtime::watcher::{self, Event};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use winddown_shared::{Pod, PodUid, PodUidMap};
+
+use super::api::PodApi;
+use super::config::Whose;
+use super::known::Change;
+use super::outage::Outage;
+use super::parts::Parts;
+use super::seams::{Prepare, StatusSide};
+use crate::backoff::Backoff;
+use crate::provider::Notify;
+use crate::refusal::Refusal;
+
+/// Follows the API's pods until the controller is cancelled. `synced` becomes true with the first list
+/// that was read whole.
+pub(crate) async fn follow<A, P, S, R>(parts: Arc<Parts<A, P, S, R>>, synced: watch::Sender<bool>)
+where
+    A: PodApi,
+    P: Notify,
+    S: StatusSide,
+    R: Prepare,
+{
+    let outage = Outage::new("watching the pods of this node");
+    let mut backoff = Backoff::EAGER;
+    let mut listed = Listed::default();
+    let mut stream = parts.api.watch();
+    loop {
+        let event = tokio::select! {
+            event = stream.next() => event,
+            () = parts.cancel.cancelled() => return,
+        };
+        let error = match event {
+            Some(Ok(event)) => {
+                // The mark before a list says nothing about the connection.
+                if !matches!(event, Event::Init) {
+                    outage.worked();
+                    backoff.reset();
+                }
+                if parts.take(event, &mut listed) {
+                    synced.send_replace(true);
+                }
+                continue;
+            }
+            Some(Err(error)) => error,
+            None => {
+                stream = parts.api.watch();
+                continue;
+            }
+        };
+        outage.failed(&error);
+        let refusal = refusal(&error);
+        // Asked for what is too long ago: it would ask for the same again.
+        if refusal == Some(Refusal::Expired) {
+            stream = parts.api.watch();
+        }
+        let wait = backoff.after_failure(refusal.and_then(Refusal::retry_after));
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = parts.cancel.cancelled() => return,
+        }
+    }
+}
+
+/// What a list has brought so far.
+#[derive(Debug, Default)]
+struct Listed {
+    pods: PodUidMap<()>,
+    mirrors: Vec<PodUid>,
+}
+
+impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
+    /// Takes one event; whether a list is complete with it.
+    fn take(&self, event: Event<api::Pod>, listed: &mut Listed) -> bool {
+        match event {
+            Event::Init => *listed = Listed::default(),
+            Event::InitApply(object) => match self.applied(object) {
+                Some((Whose::Ours, uid)) => drop(listed.pods.insert(uid, ())),
+                Some((Whose::Mirror, uid)) => listed.mirrors.push(uid),
+                Some((Whose::Others, _)) | None => {}
+            },
+            Event::InitDone => {
+                self.listed(listed);
+                return true;
+            }
+            Event::Apply(object) => drop(self.applied(object)),
+            Event::Delete(object) => self.deleted(object),
+        }
+        false
+    }
+
+    /// The API has this object.
+    fn applied(&self, mut object: api::Pod) -> Option<(Whose, PodUid)> {
+        // Nobody here reads it, and it is often the larger half of an object.
+        object.metadata.managed_fields = None;
+        let whose = self.config.whose(&object);
+        let pod = match Pod::new(object) {
+            Ok(pod) => pod,
+            Err(error) => {
+                tracing::warn!(%error, "the API server has a pod without identity; it is ignored");
+                return None;
+            }
+        };
+        match whose {
+            Whose::Ours => {
+                self.statuses.api_saw(&pod);
+                match self.known.applied(&pod, Instant::now(), self.api_time()) {
+                    Change::New | Change::Matters => self.queues.sync.wake_fresh(pod.uid()),
+                    Change::Nothing => {}
+                }
+            }
+            Whose::Mirror => self.mirrors.api_saw(&pod),
+            // It was ours before it changed.
+            Whose::Others if self.known.get(pod.uid()).is_some_and(|known| known.was_seen) => {
+                self.gone(pod.uid(), None);
+            }
+            Whose::Others => {}
+        }
+        Some((whose, pod.uid().clone()))
+    }
+
+    fn deleted(&self, object: api::Pod) {
+        let Ok(pod) = Pod::new(object) else { return };
+        if self.config.whose(&pod) == Whose::Mirror {
+            return self.mirrors.gone(pod.uid());
+        }
+        if self.known.get(pod.uid()).is_some() {
+            self.gone(pod.uid(), Some(&pod));
+        }
+    }
+
+    /// A list was read whole: what it lacks is looked up.
+    fn listed(&self, listed: &Listed) {
+        self.mirrors.relisted(&listed.mirrors);
+        let missing = self.known.listed(&listed.pods, self.config.confirmations);
+        if listed.pods.is_empty() && !missing.is_empty() {
+            tracing::warn!(
+                pods = missing.len(),
+                "the API server lists no pod for this node, but some run; each is looked up"
+            );
+        }
+        for uid in missing {
+            self.queues.sync.wake(&uid);
+        }
+    }
+}
+
+fn refusal(error: &watcher::Error) -> Option<Refusal> {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Some(Refusal::of(error)),
+        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
+    }
+}

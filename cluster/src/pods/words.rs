@@ -1,0 +1,124 @@
+//! What this controller itself has to say of a pod, where the provider cannot.
+
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use winddown_shared::WallTime;
+
+#[cfg(test)]
+mod tests;
+
+/// Why a pod has not been given to its provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// The provider did not take it.
+    Provider,
+    /// What it refers to could not be made literal.
+    Config,
+}
+
+/// A pod that waits: its containers say why. `None` where something of it ran already, which says more.
+///
+/// Its phase stays `Pending` whatever its restart policy: what could not be created may be created
+/// later, and a pod that is Failed is never tried again.
+pub(crate) fn waiting(pod: &api::Pod, why: Waits, message: &str) -> Option<api::PodStatus> {
+    let mut status = pod.status.clone().unwrap_or_default();
+    if !matches!(status.phase.as_deref(), None | Some("" | "Pending")) || has_run(&status) {
+        return None;
+    }
+    let spec = pod.spec.as_ref()?;
+    let reason = match why {
+        Waits::Provider => "ProviderFailed",
+        Waits::Config => "CreateContainerConfigError",
+    };
+    let state = |container: &api::Container| api::ContainerStatus {
+        name: container.name.clone(),
+        image: container.image.clone().unwrap_or_default(),
+        started: Some(false),
+        state: Some(api::ContainerState {
+            waiting: Some(api::ContainerStateWaiting {
+                reason: Some(reason.to_owned()),
+                message: Some(message.to_owned()),
+            }),
+            ..api::ContainerState::default()
+        }),
+        ..api::ContainerStatus::default()
+    };
+    status.phase = Some("Pending".to_owned());
+    status.container_statuses = Some(spec.containers.iter().map(state).collect());
+    let init = spec.init_containers.as_deref().unwrap_or_default();
+    status.init_container_statuses = (!init.is_empty()).then(|| init.iter().map(state).collect());
+    Some(status)
+}
+
+/// The last word about a pod that the provider does not know and that may not run (again).
+///
+/// A container that ran ended in a way that nobody saw; one that never ran did not run.
+pub(crate) fn lost(pod: &api::Pod, is_deleting: bool, now: WallTime) -> api::PodStatus {
+    let mut status = pod.status.clone().unwrap_or_default();
+    let parts = [
+        &mut status.container_statuses,
+        &mut status.init_container_statuses,
+        &mut status.ephemeral_container_statuses,
+    ];
+    for container in parts.into_iter().flatten().flatten() {
+        end_unseen(container, now);
+    }
+    let containers = status.container_statuses.as_deref().unwrap_or_default();
+    let expected = pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
+    let all_well = !containers.is_empty()
+        && containers.len() == expected
+        && containers.iter().all(|c| exit_code(c) == Some(0));
+    if all_well {
+        status.phase = Some("Succeeded".to_owned());
+    } else {
+        status.phase = Some("Failed".to_owned());
+        let (reason, message) = if is_deleting {
+            ("Terminated", "The pod was deleted; what runs pods on this node does not know it")
+        } else {
+            ("NotFound", "The pod ran on this node; what runs pods there does not know it any more")
+        };
+        status.reason.get_or_insert_with(|| reason.to_owned());
+        status.message.get_or_insert_with(|| message.to_owned());
+    }
+    let reason = if all_well { "PodCompleted" } else { "PodFailed" };
+    for condition in status.conditions.iter_mut().flatten() {
+        let is_ours = matches!(condition.type_.as_str(), "Ready" | "ContainersReady");
+        if is_ours && condition.status != "False" {
+            condition.status = "False".to_owned();
+            condition.reason = Some(reason.to_owned());
+            condition.message = None;
+            condition.last_transition_time = Some(Time(now));
+        }
+    }
+    status
+}
+
+fn has_run(status: &api::PodStatus) -> bool {
+    let all = [&status.container_statuses, &status.init_container_statuses];
+    all.into_iter().flatten().flatten().any(|container| {
+        let ran = |state: &Option<api::ContainerState>| {
+            state.as_ref().is_some_and(|s| s.running.is_some() || s.terminated.is_some())
+        };
+        ran(&container.state) || ran(&container.last_state)
+    })
+}
+
+fn end_unseen(container: &mut api::ContainerStatus, now: WallTime) {
+    container.ready = false;
+    container.started = Some(false);
+    let Some(state) = &mut container.state else { return };
+    let Some(running) = state.running.take() else { return };
+    state.terminated = Some(api::ContainerStateTerminated {
+        container_id: container.container_id.clone(),
+        exit_code: 137,
+        reason: Some("ContainerStatusUnknown".to_owned()),
+        message: Some("The container could not be located when the pod was terminated".to_owned()),
+        started_at: running.started_at,
+        finished_at: Some(Time(now)),
+        signal: None,
+    });
+}
+
+fn exit_code(container: &api::ContainerStatus) -> Option<i32> {
+    Some(container.state.as_ref()?.terminated.as_ref()?.exit_code)
+}

@@ -1,0 +1,106 @@
+//! What an error of the API server means for whoever made the request.
+
+use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// Why the API server did not do what it was asked, as far as that decides what to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// 404: there is no such object.
+    NotFound,
+    /// 409: an object of this name is there already.
+    AlreadyExists,
+    /// 409: the object is not the one whose UID was named; that one is gone.
+    OtherUid,
+    /// 409: somebody else wrote in between.
+    Conflict,
+    /// 410: what was asked for is too long ago.
+    Expired,
+    /// 401 or 403.
+    NotAllowed,
+    /// 400 or 422: the request itself is wrong; the same again will not help.
+    Invalid,
+    /// 429 or 5xx: not now.
+    Busy {
+        /// When the server wants to be asked again.
+        after: Option<Duration>,
+    },
+    /// There was no answer, or none that could be read. The request may have been carried out.
+    NoAnswer,
+}
+
+/// The error on one line, for logs and states: what the server said, or what stood in the way of
+/// asking it. The client's own texts repeat their causes; here each is said once.
+pub(crate) fn text(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.message.is_empty() => {
+            format!("the API server answered {} {}", status.code, status.reason)
+        }
+        kube::Error::Api(status) => status.message.clone(),
+        other => once_each(other),
+    }
+}
+
+/// The error and its causes, without those that the text has already.
+pub(crate) fn once_each(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// What `error` means.
+    pub(crate) fn of(error: &kube::Error) -> Self {
+        let kube::Error::Api(status) = error else {
+            return Self::NoAnswer;
+        };
+        match status.code {
+            404 => Self::NotFound,
+            409 if status.reason == "AlreadyExists" => Self::AlreadyExists,
+            409 if names_uid(status) => Self::OtherUid,
+            409 => Self::Conflict,
+            410 => Self::Expired,
+            401 | 403 => Self::NotAllowed,
+            // Some servers compare UIDs when they validate the result of a patch.
+            422 if names_uid(status) => Self::OtherUid,
+            400 | 405 | 406 | 413 | 415 | 422 => Self::Invalid,
+            _ => Self::Busy { after: retry_after(status) },
+        }
+    }
+
+    /// The object that was meant is no longer there.
+    pub(crate) fn is_gone(self) -> bool {
+        matches!(self, Self::NotFound | Self::OtherUid)
+    }
+
+    /// How long the server wants to be left alone.
+    pub(crate) fn retry_after(self) -> Option<Duration> {
+        match self {
+            Self::Busy { after } => after,
+            _ => None,
+        }
+    }
+}
+
+fn names_uid(status: &kube::core::Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.message.contains("UID in precondition")
+        || causes.into_iter().any(|cause| cause.field == "metadata.uid")
+}
+
+fn retry_after(status: &kube::core::Status) -> Option<Duration> {
+    let seconds = status.details.as_ref()?.retry_after_seconds;
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+}

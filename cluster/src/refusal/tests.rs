@@ -1,0 +1,47 @@
+use serde_json::json;
+
+use super::*;
+
+fn error(status: serde_json::Value) -> kube::Error {
+    kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+}
+
+#[test]
+fn every_answer_has_one_meaning() {
+    let busy = |seconds| Refusal::Busy { after: Some(Duration::from_secs(seconds)) };
+    let table = [
+        (json!({"code": 404, "reason": "NotFound"}), Refusal::NotFound),
+        (json!({"code": 409, "reason": "AlreadyExists"}), Refusal::AlreadyExists),
+        (
+            json!({"code": 409, "reason": "Conflict", "message": "the object has been modified"}),
+            Refusal::Conflict,
+        ),
+        (
+            json!({"code": 409, "reason": "Conflict", "message":
+                "Precondition failed: UID in precondition: a, UID in object meta: b"}),
+            Refusal::OtherUid,
+        ),
+        (
+            json!({"code": 422, "reason": "Invalid", "details": {"causes": [{"field": "metadata.uid"}]}}),
+            Refusal::OtherUid,
+        ),
+        (json!({"code": 422, "reason": "Invalid"}), Refusal::Invalid),
+        (json!({"code": 410, "reason": "Expired"}), Refusal::Expired),
+        (json!({"code": 401, "reason": "Unauthorized"}), Refusal::NotAllowed),
+        (json!({"code": 403, "reason": "Forbidden"}), Refusal::NotAllowed),
+        (json!({"code": 429, "details": {"retryAfterSeconds": 3}}), busy(3)),
+        (json!({"code": 500, "reason": "InternalError"}), Refusal::Busy { after: None }),
+        (json!({"code": 503, "details": {"retryAfterSeconds": 1}}), busy(1)),
+    ];
+    for (status, meaning) in table {
+        assert_eq!(Refusal::of(&error(status.clone())), meaning, "{status}");
+    }
+    assert_eq!(Refusal::of(&kube::Error::TlsRequired), Refusal::NoAnswer);
+}
+
+#[test]
+fn an_object_that_is_missing_or_another_is_gone_and_a_conflict_is_not() {
+    assert!(Refusal::NotFound.is_gone() && Refusal::OtherUid.is_gone());
+    assert!(!Refusal::Conflict.is_gone());
+    assert_eq!(Refusal::Busy { after: None }.retry_after(), None);
+}

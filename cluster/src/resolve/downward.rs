@@ -1,0 +1,145 @@
+//! What a pod may be told of itself. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::{Pod, Quantity};
+
+/// What a container without a limit of its own may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeAmounts {
+    /// In thousandths of a CPU.
+    pub cpu_milli: i64,
+    /// In bytes.
+    pub memory_bytes: i64,
+    /// In bytes.
+    pub ephemeral_storage_bytes: i64,
+}
+
+/// A field that is in the pod object and that runtimes do not tell; none for all others.
+pub(crate) fn only_in_the_object(pod: &Pod, path: &str) -> Option<String> {
+    let spec = pod.spec.as_ref();
+    match path {
+        "metadata.labels" => Some(lines(pod.metadata.labels.as_ref())),
+        "metadata.annotations" => Some(lines(pod.metadata.annotations.as_ref())),
+        "spec.restartPolicy" => {
+            let policy = spec.and_then(|s| s.restart_policy.clone());
+            Some(policy.unwrap_or_else(|| "Always".to_owned()))
+        }
+        "spec.schedulerName" => {
+            let name = spec.and_then(|s| s.scheduler_name.clone());
+            Some(name.unwrap_or_else(|| "default-scheduler".to_owned()))
+        }
+        // What clients of the first versions write.
+        "spec.host" => Some(spec.and_then(|s| s.node_name.clone()).unwrap_or_default()),
+        _ => None,
+    }
+}
+
+/// A field as a downward API volume shows it.
+///
+/// # Errors
+/// It is not one that a volume can show.
+pub(crate) fn field(pod: &Pod, path: &str) -> Result<String, String> {
+    let keyed = |map: Option<&BTreeMap<String, String>>, key: &str| {
+        map.and_then(|map| map.get(key)).cloned().unwrap_or_default()
+    };
+    if let Some((map, key)) = path.strip_suffix("']").and_then(|p| p.split_once("['")) {
+        return match map {
+            "metadata.labels" => Ok(keyed(pod.metadata.labels.as_ref(), key)),
+            "metadata.annotations" => Ok(keyed(pod.metadata.annotations.as_ref(), key)),
+            _ => Err(format!("{path} is not a field that a volume can show")),
+        };
+    }
+    match path {
+        "metadata.name" => Ok(pod.name().to_string()),
+        "metadata.namespace" => Ok(pod.namespace().to_string()),
+        "metadata.uid" => Ok(pod.uid().to_string()),
+        _ => only_in_the_object(pod, path)
+            .ok_or_else(|| format!("{path} is not a field that a volume can show")),
+    }
+}
+
+/// `limits.cpu` and the like of one container, in units of the divisor, rounded up.
+///
+/// # Errors
+/// The container or the resource is not known, or an amount cannot be read.
+pub(crate) fn resource(
+    pod: &Pod,
+    selector: &api::ResourceFieldSelector,
+    node: NodeAmounts,
+) -> Result<String, String> {
+    let name = selector.container_name.as_deref().unwrap_or_default();
+    let spec = pod.spec.as_ref();
+    let mut containers = spec.iter().flat_map(|s| &s.containers);
+    let mut init = spec.iter().flat_map(|s| s.init_containers.iter().flatten());
+    let container = containers.find(|c| c.name == name).or_else(|| init.find(|c| c.name == name));
+
+    let Some(container) = container else {
+        return Err(format!("the pod has no container {name:?}: name one in `containerName`"));
+    };
+    let resources = container.resources.as_ref();
+    let (map, name, is_limit) = match selector.resource.split_once('.') {
+        Some(("limits", name)) => (resources.and_then(|r| r.limits.as_ref()), name, true),
+        Some(("requests", name)) => (resources.and_then(|r| r.requests.as_ref()), name, false),
+        _ => return Err(format!("{} is not known", selector.resource)),
+    };
+    let parse = |text: &str| text.parse::<Quantity>().map_err(|error| format!("{text}: {error}"));
+    let given = map.and_then(|m| m.get(name)).map(|q| parse(&q.0)).transpose()?;
+    let divisor = selector.divisor.as_ref().map(|q| q.0.as_str());
+    let divisor = parse(divisor.filter(|d| !matches!(*d, "" | "0")).unwrap_or("1"))?;
+    let of_node = match name {
+        "cpu" => node.cpu_milli,
+        "memory" => node.memory_bytes,
+        "ephemeral-storage" => node.ephemeral_storage_bytes,
+        _ => 0,
+    };
+    let fallback = if is_limit { of_node } else { 0 };
+    let in_units: fn(Quantity) -> i64 =
+        if name == "cpu" { Quantity::milli_value } else { Quantity::value };
+    let (amount, unit) = (given.map_or(fallback, in_units), in_units(divisor).max(1));
+    Ok((amount / unit + i64::from(amount % unit > 0)).to_string())
+}
+
+/// One `key="value"` a line, sorted, as Go quotes.
+fn lines(map: Option<&BTreeMap<String, String>>) -> String {
+    let mut text = String::new();
+    for (key, value) in map.into_iter().flatten() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(key);
+        text.push('=');
+        quote(value, &mut text);
+    }
+    text
+}
+
+/// Go's `%q`.
+fn quote(value: &str, out: &mut String) {
+    out.push('"');
+    for c in value.chars() {
+        let code = u32::from(c);
+        // Marks that combine are printed, but not escaped only where something stands before them.
+        let is_plain = |c: char| !format!("a{c}").escape_debug().any(|c| c == '\\');
+        let _ = match c {
+            '"' | '\\' => write!(out, "\\{c}"),
+            '\n' => out.write_str("\\n"),
+            '\r' => out.write_str("\\r"),
+            '\t' => out.write_str("\\t"),
+            '\u{7}' => out.write_str("\\a"),
+            '\u{8}' => out.write_str("\\b"),
+            '\u{c}' => out.write_str("\\f"),
+            '\u{b}' => out.write_str("\\v"),
+            _ if code < 0x20 || code == 0x7f => write!(out, "\\x{code:02x}"),
+            _ if is_plain(c) => out.write_char(c),
+            _ if code < 0x1_0000 => write!(out, "\\u{code:04x}"),
+            _ => write!(out, "\\U{code:08x}"),
+        };
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn pod() -> Pod {
+    let object = json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1",
+            "labels": {"b": "2", "a": "1"},
+            "annotations": {"note": "line\nbreak \"quoted\" \\ ü \u{1}\u{7}\u{301}\u{200b}"}},
+        "spec": {
+            "containers": [{"name": "main", "resources": {
+                "limits": {"cpu": "1500m", "memory": "105M"}, "requests": {"cpu": "250m"}}}],
+            "initContainers": [{"name": "first"}],
+        },
+    });
+    Pod::new(serde_json::from_value(object).unwrap()).unwrap()
+}
+
+const NODE: NodeAmounts =
+    NodeAmounts { cpu_milli: 4000, memory_bytes: 8 << 30, ephemeral_storage_bytes: 100 << 30 };
+
+fn selector(container: &str, resource: &str, divisor: &str) -> api::ResourceFieldSelector {
+    let value: Value =
+        json!({"containerName": container, "resource": resource, "divisor": divisor});
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn fields_are_shown_as_the_kubelet_shows_them() {
+    for (path, expected) in [
+        ("metadata.name", "web"),
+        ("metadata.namespace", "shop"),
+        ("metadata.uid", "u1"),
+        ("metadata.labels", "a=\"1\"\nb=\"2\""),
+        ("metadata.labels['a']", "1"),
+        ("metadata.labels['nope']", ""),
+        (
+            "metadata.annotations",
+            "note=\"line\\nbreak \\\"quoted\\\" \\\\ ü \\x01\\a\u{301}\\u200b\"",
+        ),
+    ] {
+        assert_eq!(field(&pod(), path).unwrap(), expected, "{path}");
+    }
+    for path in ["status.podIP", "spec.nodeName", "metadata.name['x']", "nonsense"] {
+        assert!(field(&pod(), path).is_err(), "{path}");
+    }
+}
+
+#[test]
+fn amounts_are_in_units_of_the_divisor_and_rounded_up() {
+    for (container, name, divisor, expected) in [
+        ("main", "limits.cpu", "", "2"),
+        ("main", "limits.cpu", "1m", "1500"),
+        ("main", "limits.memory", "1Mi", "101"),
+        ("main", "requests.cpu", "1m", "250"),
+        ("main", "requests.memory", "1", "0"),
+        ("first", "limits.cpu", "0", "4"),
+        ("first", "limits.memory", "1Gi", "8"),
+        ("first", "limits.ephemeral-storage", "1Gi", "100"),
+        ("first", "limits.hugepages-2Mi", "", "0"),
+    ] {
+        let shown = resource(&pod(), &selector(container, name, divisor), NODE);
+        assert_eq!(shown.unwrap(), expected, "{container} {name} {divisor}");
+    }
+}
+
+#[test]
+fn what_is_not_known_is_an_error() {
+    for (container, name, divisor) in
+        [("nope", "limits.cpu", ""), ("main", "cpu", ""), ("main", "limits.cpu", "x")]
+    {
+        assert!(resource(&pod(), &selector(container, name, divisor), NODE).is_err(), "{name}");
+    }
+}

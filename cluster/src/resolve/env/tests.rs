@@ -1,0 +1,428 @@
+//! One test per rule, each for init, regular and ephemeral containers, with what is told of it.
+
+use std::sync::Arc;
+
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::resolve::needs;
+
+/// The three lists of containers that have variables.
+const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// What is in the API.
+#[derive(Default)]
+struct Api {
+    objects: HashMap<Key, Found>,
+    services: Vec<(String, String)>,
+}
+
+/// Makes a variable of a key: the variable, the object, the key, whether it is optional.
+type KeyRef = fn(&str, &str, &str, bool) -> Value;
+
+/// A reason and a message for each event.
+type Told = Vec<(String, String)>;
+
+impl Api {
+    fn map(mut self, name: &str, data: &[(&str, &str)]) -> Self {
+        let data = data.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let map = api::ConfigMap { data: Some(data), ..api::ConfigMap::default() };
+        let found = Found::There(Arc::new(Object::from(map)));
+        self.objects.insert(key(Kind::ConfigMap, name), found);
+        self
+    }
+
+    fn secret(mut self, name: &str, data: &[(&str, &str)]) -> Self {
+        let bytes = |v: &str| ByteString(v.as_bytes().to_vec());
+        let data = data.iter().map(|(k, v)| ((*k).to_owned(), bytes(v))).collect();
+        let secret = api::Secret { data: Some(data), ..api::Secret::default() };
+        let found = Found::There(Arc::new(Object::from(secret)));
+        self.objects.insert(key(Kind::Secret, name), found);
+        self
+    }
+
+    fn down(mut self, kind: Kind, name: &str) -> Self {
+        let found = Found::Unreadable { error: "connection refused".into(), after: None };
+        self.objects.insert(key(kind, name), found);
+        self
+    }
+
+    fn service(mut self, name: &str, value: &str) -> Self {
+        self.services.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The variables of one container of each list, which must come out the same, as a runtime sets
+    /// them; what was told, which is the same too; and the problem.
+    fn resolve(&self, env: &Value, from: &Value) -> (Result<Vec<(String, String)>, Problem>, Told) {
+        let mut all = LISTS.map(|list| self.resolve_in(list, env, from)).into_iter();
+        let first = all.next().unwrap();
+        for (other, told) in all {
+            assert_eq!(format!("{other:?}"), format!("{:?}", first.0));
+            assert_eq!(told, first.1);
+        }
+        first
+    }
+
+    fn resolve_in(
+        &self,
+        list: &str,
+        env: &Value,
+        from: &Value,
+    ) -> (Result<Vec<(String, String)>, Problem>, Told) {
+        let pod = pod_with(list, env, from);
+        let known = Known { pod: &pod, objects: &self.objects, services: &self.services };
+        let mut told = Vec::new();
+        let spec = pod.spec.as_ref().unwrap();
+        let of_list = |v: &Variables<'_>| v.field == format!("spec.{list}[0]");
+        let one = needs::environments(spec).into_iter().find(of_list).unwrap();
+        let outcome = resolve(&known, &one, &mut told);
+        let told = told.iter().map(|d| (d.reason.to_string(), d.message.to_string())).collect();
+        (outcome.map(|env| as_set(&env)).map_err(|p| anywhere(p, list)), told)
+    }
+
+    fn env(&self, env: &Value, from: &Value) -> Vec<(String, String)> {
+        let (outcome, told) = self.resolve(env, from);
+        assert_eq!(told, [], "nothing is told");
+        outcome.unwrap()
+    }
+}
+
+/// The same problem in whichever list.
+fn anywhere(problem: Problem, list: &str) -> Problem {
+    match problem {
+        Problem::Invalid { field, why } => {
+            Problem::Invalid { field: field.replace(list, "*"), why }
+        }
+        other => other,
+    }
+}
+
+fn pod_with(list: &str, env: &Value, from: &Value) -> Pod {
+    let object = json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1",
+            "labels": {"app": "w", "tier": "a\"b"}, "annotations": {"note": "n"}},
+        "spec": {
+            "containers": [],
+            "restartPolicy": "OnFailure",
+            list: [{"name": "main", "env": env, "envFrom": from}],
+        },
+    });
+    Pod::new(serde_json::from_value(object).unwrap()).unwrap()
+}
+
+fn key(kind: Kind, name: &str) -> Key {
+    Key::new(kind, &Arc::from("shop"), name)
+}
+
+/// What a runtime makes of it: `$(NAME)` of variables before is replaced, `$$` is a dollar, and the
+/// later of a name wins. Sources that are left to it are shown by their path.
+fn as_set(env: &[api::EnvVar]) -> Vec<(String, String)> {
+    let mut done: Vec<(String, String)> = Vec::new();
+    for var in env {
+        let value = match &var.value_from {
+            Some(from) => {
+                let field = from.field_ref.as_ref().map(|f| f.field_path.clone());
+                let resource = from.resource_field_ref.as_ref().map(|r| r.resource.clone());
+                format!("<{}>", field.or(resource).unwrap_or_default())
+            }
+            None => expand(var.value.as_deref().unwrap_or_default(), &done),
+        };
+        match done.iter_mut().find(|(name, _)| *name == var.name) {
+            Some(entry) => entry.1 = value,
+            None => done.push((var.name.clone(), value)),
+        }
+    }
+    done
+}
+
+fn expand(text: &str, env: &[(String, String)]) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        if let Some(tail) = after.strip_prefix('$') {
+            out.push('$');
+            rest = tail;
+        } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|a| a.split_once(')')) {
+            match env.iter().find(|(known, _)| known == name) {
+                Some((_, value)) => out.push_str(value),
+                None => out.push_str(&format!("$({name})")),
+            }
+            rest = tail;
+        } else {
+            out.push('$');
+            rest = after;
+        }
+    }
+    out + rest
+}
+
+fn pairs(env: &[(&str, &str)]) -> Vec<(String, String)> {
+    env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+fn told(reason: &str, message: &str) -> (String, String) {
+    (reason.to_owned(), message.to_owned())
+}
+
+fn map_key(var: &str, map: &str, key: &str, optional: bool) -> Value {
+    json!({"name": var,
+        "valueFrom": {"configMapKeyRef": {"name": map, "key": key, "optional": optional}}})
+}
+
+fn secret_key(var: &str, secret: &str, key: &str, optional: bool) -> Value {
+    json!({"name": var,
+        "valueFrom": {"secretKeyRef": {"name": secret, "key": key, "optional": optional}}})
+}
+
+#[test]
+fn variables_come_from_values_and_keys_in_the_order_of_the_spec() {
+    let api = Api::default().map("m", &[("k", "from map")]).secret("s", &[("k", "from secret")]);
+    let env = json!([
+        {"name": "Z", "value": "plain"},
+        map_key("M", "m", "k", false),
+        secret_key("A", "s", "k", false),
+        {"name": "EMPTY"},
+    ]);
+    let expected = pairs(&[("Z", "plain"), ("M", "from map"), ("A", "from secret"), ("EMPTY", "")]);
+    assert_eq!(api.env(&env, &json!([])), expected);
+}
+
+#[test]
+fn whole_objects_come_first_with_their_prefixes_and_the_later_wins() {
+    let api = Api::default()
+        .map("m1", &[("FOO", "m1")])
+        .map("m2", &[("BAR", "m2"), ("FOO", "m2")])
+        .secret("s", &[("BAZ", "s")]);
+    let from = json!([
+        {"prefix": "P_", "configMapRef": {"name": "m1"}},
+        {"configMapRef": {"name": "m1"}},
+        {"configMapRef": {"name": "m2"}},
+        {"prefix": "S_", "secretRef": {"name": "s"}},
+    ]);
+    let expected = pairs(&[("P_FOO", "m1"), ("FOO", "m2"), ("BAR", "m2"), ("S_BAZ", "s")]);
+    assert_eq!(api.env(&json!([]), &from), expected);
+}
+
+#[test]
+fn env_wins_over_env_from_and_that_over_services() {
+    let api = Api::default()
+        .map("m", &[("A", "map"), ("B", "map")])
+        .service("A", "service")
+        .service("B", "service")
+        .service("C", "service")
+        .service("D", "service");
+    let env = json!([{"name": "A", "value": "env"}, {"name": "D", "value": ""}]);
+    let from = json!([{"configMapRef": {"name": "m"}}]);
+    let expected = pairs(&[("A", "env"), ("B", "map"), ("C", "service"), ("D", "")]);
+    assert_eq!(api.env(&env, &from), expected);
+}
+
+#[test]
+fn references_see_what_stands_before_them_and_services() {
+    let api = Api::default().map("m", &[("MAP", "map")]).service("SVC", "service");
+    let env = json!([
+        {"name": "FOO", "value": "foo"},
+        {"name": "ALL", "value": "$(FOO)$(MAP)$(SVC)$(LATER)"},
+        {"name": "LATER", "value": "later"},
+        {"name": "SVC", "value": "mine, was $(SVC)"},
+        {"name": "ESCAPED", "value": "$$(FOO) $(FOO $"},
+    ]);
+    let env = api.env(&env, &json!([{"configMapRef": {"name": "m"}}]));
+    let value = |name: &str| env.iter().find(|(n, _)| n == name).unwrap().1.clone();
+    assert_eq!(value("ALL"), "foomapservice$(LATER)");
+    assert_eq!(value("SVC"), "mine, was service");
+    assert_eq!(value("ESCAPED"), "$(FOO) $(FOO $");
+}
+
+#[test]
+fn what_was_read_is_never_taken_for_a_reference() {
+    let text = "$(FOO) $$ $ $$$(FOO)";
+    let api = Api::default().map("m", &[("k", text), ("ALL", text)]).secret("s", &[("k", text)]);
+    let env = json!([
+        {"name": "FOO", "value": "foo"},
+        map_key("M", "m", "k", false),
+        secret_key("S", "s", "k", false),
+        {"name": "LABELS", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels"}}},
+    ]);
+    let env = api.env(&env, &json!([{"configMapRef": {"name": "m"}}]));
+    for name in ["M", "S", "ALL"] {
+        assert_eq!(env.iter().find(|(n, _)| n == name).unwrap().1, text, "{name}");
+    }
+}
+
+#[test]
+fn names_that_are_none_are_skipped_and_told_once_per_source() {
+    let api = Api::default()
+        .map("m", &[("FOO", "1"), ("2INVALID", "x"), ("1INVALID", "x"), ("..", "x")])
+        .secret("s", &[("3INVALID", "x"), ("BAZ", "2")]);
+    let from = json!([{"configMapRef": {"name": "m"}}, {"secretRef": {"name": "s"}}]);
+    let (env, told_of) = api.resolve(&json!([]), &from);
+    assert_eq!(env.unwrap(), pairs(&[("FOO", "1"), ("BAZ", "2")]));
+    let reason = "InvalidEnvironmentVariableNames";
+    let end = "were skipped since they are invalid as environment variable names";
+    assert_eq!(
+        told_of,
+        [
+            told(reason, &format!("keys [.., 1INVALID, 2INVALID] from configmap shop/m {end}")),
+            told(reason, &format!("keys [3INVALID] from secret shop/s {end}")),
+        ]
+    );
+    let with_prefix = json!([{"prefix": "P_", "secretRef": {"name": "s"}}]);
+    let expected = pairs(&[("P_3INVALID", "x"), ("P_BAZ", "2")]);
+    assert_eq!(api.env(&json!([]), &with_prefix), expected, "the prefix counts");
+}
+
+#[test]
+fn binary_data_makes_no_variables() {
+    let map = json!({"data": {"A": "1"}, "binaryData": {"B": "AAEC"}});
+    let map: api::ConfigMap = serde_json::from_value(map).unwrap();
+    let mut api = Api::default();
+    let found = Found::There(Arc::new(Object::from(map)));
+    api.objects.insert(key(Kind::ConfigMap, "m"), found);
+    let from = json!([{"configMapRef": {"name": "m"}}]);
+    assert_eq!(api.env(&json!([]), &from), pairs(&[("A", "1")]));
+}
+
+#[test]
+fn a_missing_object_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not() {
+    for (kind, name) in [(Kind::ConfigMap, "configMapRef"), (Kind::Secret, "secretRef")] {
+        let (upper, lower) = (kind.as_str(), kind.lower());
+        let from = json!([
+            {name: {"name": "nope", "optional": true}},
+            {name: {"name": "must", "optional": false}},
+            {name: {"name": "never looked at"}},
+        ]);
+        let (outcome, told_of) = Api::default().resolve(&json!([]), &from);
+        let Err(Problem::Missing { key, version: None, message }) = outcome else { panic!() };
+        assert_eq!((key.kind, &*key.name), (kind, "must"));
+        assert_eq!(message, format!("{lower} \"must\" not found"));
+        let optional = format!("Optional{upper}NotFound");
+        let mandatory = format!("Mandatory{upper}NotFound");
+        let not_found = |name: &str| format!("{lower} {name:?} not found");
+        let expected = [told(&optional, &not_found("nope")), told(&mandatory, &not_found("must"))];
+        assert_eq!(told_of, expected);
+    }
+}
+
+#[test]
+fn a_missing_object_of_one_variable_is_told_with_the_variable() {
+    let cases: [(Kind, KeyRef); 2] = [(Kind::ConfigMap, map_key), (Kind::Secret, secret_key)];
+    for (kind, reference) in cases {
+        let (upper, lower) = (kind.as_str(), kind.lower());
+        let env = json!([{"name": "A", "value": "1"}, reference("FOO", "nope", "k", true)]);
+        let (outcome, told_of) = Api::default().resolve(&env, &json!([]));
+        assert_eq!(outcome.unwrap(), pairs(&[("A", "1")]));
+        let message = format!("skipping optional envvar \"FOO\": {lower} \"nope\" not found");
+        assert_eq!(told_of, [told(&format!("Optional{upper}NotFound"), &message)]);
+
+        let env = json!([reference("FOO", "nope", "k", false)]);
+        let (outcome, told_of) = Api::default().resolve(&env, &json!([]));
+        assert!(matches!(outcome, Err(Problem::Missing { version: None, .. })));
+        let message = format!("{lower} \"nope\" not found");
+        assert_eq!(told_of, [told(&format!("Mandatory{upper}NotFound"), &message)]);
+    }
+}
+
+#[test]
+fn a_missing_key_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not() {
+    let api = Api::default().map("m", &[("other", "1")]).secret("s", &[("other", "1")]);
+    let cases: [(Kind, &str, KeyRef); 2] =
+        [(Kind::ConfigMap, "m", map_key), (Kind::Secret, "s", secret_key)];
+    for (kind, name, reference) in cases {
+        let (upper, lower) = (kind.as_str(), kind.lower());
+        let lacks = format!("key \"k\" does not exist in {lower} {name:?}");
+        let (outcome, told_of) =
+            api.resolve(&json!([reference("FOO", name, "k", true)]), &json!([]));
+        assert_eq!(outcome.unwrap(), []);
+        let message = format!("skipping optional envvar \"FOO\": {lacks}");
+        assert_eq!(told_of, [told(&format!("Optional{upper}KeyNotFound"), &message)]);
+
+        let (outcome, told_of) =
+            api.resolve(&json!([reference("FOO", name, "k", false)]), &json!([]));
+        let Err(Problem::Missing { message, .. }) = outcome else { panic!() };
+        let expected =
+            format!("{lower} {name:?} doesn't contain the \"k\" key required by pod web");
+        assert_eq!(message, expected);
+        assert_eq!(told_of, [told(&format!("Mandatory{upper}KeyNotFound"), &lacks)]);
+    }
+}
+
+/// Variables are resolved once: one that was left out for an outage would be missing for good.
+#[test]
+fn an_object_that_cannot_be_read_is_told_and_is_waited_for_even_if_it_is_optional() {
+    for (kind, of, name, key_of) in [
+        (Kind::ConfigMap, "configMapRef", "m", map_key as KeyRef),
+        (Kind::Secret, "secretRef", "s", secret_key),
+    ] {
+        let (upper, lower) = (kind.as_str(), kind.lower());
+        let api = Api::default().down(kind, name);
+        let read = format!("failed to read {lower} {name:?}");
+        for (optional, who) in [(true, "Optional"), (false, "Mandatory")] {
+            let from = json!([{of: {"name": name, "optional": optional}}]);
+            let env = json!([key_of("FOO", name, "k", optional)]);
+            for (env, from) in [(json!([]), from), (env, json!([]))] {
+                let (outcome, told_of) = api.resolve(&env, &from);
+                let Err(Problem::Unreadable { message, .. }) = outcome else { panic!() };
+                assert_eq!(message, format!("{read}: connection refused"));
+                assert_eq!(told_of, [told(&format!("FailedToRead{who}{upper}"), &read)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_runtime_knows_is_left_to_it() {
+    let field = |path: &str| json!({"name": "V", "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    for path in [
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "metadata.labels['app']",
+        "metadata.annotations['note']",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.podIP",
+        "status.podIPs",
+    ] {
+        let env = Api::default().env(&json!([field(path)]), &json!([]));
+        assert_eq!(env, pairs(&[("V", &format!("<{path}>"))]));
+    }
+    let resource = json!([{"name": "V",
+        "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}}]);
+    let env = Api::default().env(&resource, &json!([]));
+    assert_eq!(env, pairs(&[("V", "<limits.cpu>")]), "it is not left out");
+}
+
+#[test]
+fn what_only_the_object_says_is_read_here() {
+    let field = |path: &str| json!({"name": "V", "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    for (path, expected) in [
+        ("metadata.labels", "app=\"w\"\ntier=\"a\\\"b\""),
+        ("metadata.annotations", "note=\"n\""),
+        ("spec.restartPolicy", "OnFailure"),
+        ("spec.schedulerName", "default-scheduler"),
+        ("spec.host", ""),
+    ] {
+        let env = Api::default().env(&json!([field(path)]), &json!([]));
+        assert_eq!(env, pairs(&[("V", expected)]), "{path}");
+    }
+}
+
+#[test]
+fn a_source_that_nobody_knows_is_an_error_that_names_it() {
+    for (source, expected) in [
+        (json!({}), "spec.*[0].env[1].valueFrom"),
+        (
+            json!({"fieldRef": {"apiVersion": "v2", "fieldPath": "metadata.name"}}),
+            "spec.*[0].env[1].valueFrom.fieldRef.apiVersion",
+        ),
+    ] {
+        let env = json!([{"name": "A"}, {"name": "V", "valueFrom": source}]);
+        let (outcome, _) = Api::default().resolve(&env, &json!([]));
+        let Err(Problem::Invalid { field, .. }) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(field, expected);
+    }
+}

@@ -1,0 +1,144 @@
+//! What is read from the API for a pod, without ever showing what is secret.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as api;
+
+/// What a reference names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    ConfigMap,
+    Secret,
+}
+
+/// One object that a pod refers to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) kind: Kind,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+}
+
+/// A ConfigMap or Secret as far as pods can see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Object {
+    /// What variables are made of: `data`.
+    pub(crate) data: BTreeMap<String, Hidden>,
+    /// What only volumes show: a ConfigMap's `binaryData`.
+    pub(crate) binary: BTreeMap<String, Hidden>,
+    pub(crate) version: Option<Arc<str>>,
+    /// It never changes: there is no need to look again.
+    pub(crate) immutable: bool,
+}
+
+/// Bytes that no log and no error shows. Cheap to clone.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Hidden(Arc<[u8]>);
+
+/// What came of looking for an object.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    There(Arc<Object>),
+    /// There is no such object.
+    Missing,
+    /// The API server did not say.
+    Unreadable {
+        error: Arc<str>,
+        after: Option<std::time::Duration>,
+    },
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// `kind` as the API has it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
+        }
+    }
+
+    /// As messages have it.
+    pub(crate) fn lower(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configmap",
+            Self::Secret => "secret",
+        }
+    }
+}
+
+// === impl Key ===
+
+impl Key {
+    pub(crate) fn new(kind: Kind, namespace: &Arc<str>, name: &str) -> Self {
+        Self { kind, namespace: Arc::clone(namespace), name: Arc::from(name) }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind.lower(), self.namespace, self.name)
+    }
+}
+
+// === impl Object ===
+
+impl Object {
+    /// The value of `key`, as volumes show it.
+    pub(crate) fn value(&self, key: &str) -> Option<&Hidden> {
+        self.data.get(key).or_else(|| self.binary.get(key))
+    }
+}
+
+impl From<api::ConfigMap> for Object {
+    fn from(map: api::ConfigMap) -> Self {
+        let data = map.data.unwrap_or_default();
+        let binary = map.binary_data.unwrap_or_default();
+        Self {
+            data: data.into_iter().map(|(key, v)| (key, Hidden::from(v.into_bytes()))).collect(),
+            binary: binary.into_iter().map(|(key, v)| (key, Hidden::from(v.0))).collect(),
+            version: map.metadata.resource_version.map(Arc::from),
+            immutable: map.immutable == Some(true),
+        }
+    }
+}
+
+impl From<api::Secret> for Object {
+    fn from(secret: api::Secret) -> Self {
+        let data = secret.data.unwrap_or_default();
+        Self {
+            data: data.into_iter().map(|(key, v)| (key, Hidden::from(v.0))).collect(),
+            binary: BTreeMap::new(),
+            version: secret.metadata.resource_version.map(Arc::from),
+            immutable: secret.immutable == Some(true),
+        }
+    }
+}
+
+// === impl Hidden ===
+
+impl Hidden {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// As text; bytes that are none become the replacement character, as they do for the kubelet.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0).into_owned()
+    }
+}
+
+impl From<Vec<u8>> for Hidden {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({} bytes)", self.0.len())
+    }
+}

@@ -1,0 +1,296 @@
+//! The files of a volume. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::Pod;
+
+use super::downward::{self, NodeAmounts};
+use super::object::{Found, Hidden, Key, Kind, Object};
+use super::problem::Problem;
+
+/// The files of a volume by their path below it.
+pub(crate) type Payload = BTreeMap<String, File>;
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct File {
+    pub(crate) bytes: Hidden,
+    /// Its permission bits.
+    pub(crate) mode: u32,
+    /// Whose it is, where it is not root's.
+    pub(crate) owner: Option<u32>,
+}
+
+/// A token that a volume shows, by what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TokenKey {
+    /// Whom it is for; empty: the API server.
+    pub(crate) audience: String,
+    /// How long it is to live, in seconds.
+    pub(crate) seconds: i64,
+}
+
+/// What is known when the files of a volume are made.
+pub(crate) struct Known<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) objects: &'a HashMap<Key, Found>,
+    pub(crate) tokens: &'a HashMap<TokenKey, Hidden>,
+    pub(crate) node: NodeAmounts,
+}
+
+/// The tokens that the volume shows.
+pub(crate) fn tokens(volume: &api::Volume) -> impl Iterator<Item = TokenKey> {
+    let sources = volume.projected.iter().flat_map(|p| p.sources.iter().flatten());
+    sources.filter_map(|s| s.service_account_token.as_ref()).map(token_key)
+}
+
+/// The files of the pod's volume `index`.
+///
+/// # Errors
+/// Something that it must show is missing, or cannot be read, or cannot be shown.
+pub(crate) fn files(
+    known: &Known<'_>,
+    index: usize,
+    volume: &api::Volume,
+) -> Result<Payload, Problem> {
+    let mut making =
+        Making { known, field: format!("spec.volumes[{index}]"), files: Payload::new() };
+    if let Some(map) = &volume.config_map {
+        let of = Source::new(Kind::ConfigMap, &map.name, map.optional, &map.items);
+        making.object(&of, mode_of(map.default_mode))?;
+    } else if let Some(secret) = &volume.secret {
+        let name = secret.secret_name.as_deref().unwrap_or_default();
+        let of = Source::new(Kind::Secret, name, secret.optional, &secret.items);
+        making.object(&of, mode_of(secret.default_mode))?;
+    } else if let Some(downward) = &volume.downward_api {
+        making.downward(downward.items.iter().flatten(), mode_of(downward.default_mode))?;
+    } else if let Some(projected) = &volume.projected {
+        let mode = mode_of(projected.default_mode);
+        for (i, source) in projected.sources.iter().flatten().enumerate() {
+            making.projection(i, source, mode)?;
+        }
+    }
+    making.finish()
+}
+
+struct Making<'a> {
+    known: &'a Known<'a>,
+    field: String,
+    files: Payload,
+}
+
+/// A reference to an object whose keys become files.
+struct Source<'a> {
+    kind: Kind,
+    name: &'a str,
+    optional: bool,
+    items: &'a [api::KeyToPath],
+}
+
+// === impl Making ===
+
+impl Making<'_> {
+    fn projection(
+        &mut self,
+        i: usize,
+        source: &api::VolumeProjection,
+        mode: u32,
+    ) -> Result<(), Problem> {
+        if let Some(map) = &source.config_map {
+            let of = Source::new(Kind::ConfigMap, &map.name, map.optional, &map.items);
+            return self.object(&of, mode);
+        }
+        if let Some(secret) = &source.secret {
+            let of = Source::new(Kind::Secret, &secret.name, secret.optional, &secret.items);
+            return self.object(&of, mode);
+        }
+        if let Some(downward) = &source.downward_api {
+            return self.downward(downward.items.iter().flatten(), mode);
+        }
+        if let Some(token) = &source.service_account_token {
+            return self.token(token, mode);
+        }
+        Err(Problem::Invalid {
+            field: format!("{}.projected.sources[{i}]", self.field),
+            why: "only configMap, secret, downwardAPI and serviceAccountToken are shown".to_owned(),
+        })
+    }
+
+    fn object(&mut self, of: &Source<'_>, mode: u32) -> Result<(), Problem> {
+        let Some(object) = self.look_up(of)? else { return Ok(()) };
+        if of.items.is_empty() {
+            for (key, value) in object.binary.iter().chain(&object.data) {
+                self.put(key, value.clone(), mode, None)?;
+            }
+            return Ok(());
+        }
+        for item in of.items {
+            let Some(value) = object.value(&item.key) else {
+                if of.optional {
+                    continue;
+                }
+                return Err(self.lacks(of, &object, &item.key));
+            };
+            let mode = item.mode.map_or(mode, |own| mode_of(Some(own)));
+            self.put(&item.path, value.clone(), mode, None)?;
+        }
+        Ok(())
+    }
+
+    fn look_up(&self, of: &Source<'_>) -> Result<Option<Arc<Object>>, Problem> {
+        let key = Key::new(of.kind, self.known.pod.namespace(), of.name);
+        let kind = of.kind.lower();
+        match self.known.objects.get(&key) {
+            Some(Found::There(object)) => Ok(Some(Arc::clone(object))),
+            Some(Found::Unreadable { error, after }) => {
+                let message = format!("failed to read {kind} {:?}: {error}", of.name);
+                Err(Problem::Unreadable { message, after: *after })
+            }
+            Some(Found::Missing) | None if of.optional => Ok(None),
+            Some(Found::Missing) | None => {
+                let message = format!("{kind} {:?} not found", of.name);
+                Err(Problem::Missing { key, version: None, message })
+            }
+        }
+    }
+
+    fn lacks(&self, of: &Source<'_>, object: &Object, wanted: &str) -> Problem {
+        let message = match of.kind {
+            Kind::ConfigMap => format!("configmap references non-existent config key: {wanted}"),
+            Kind::Secret => format!("references non-existent secret key: {wanted}"),
+        };
+        let key = Key::new(of.kind, self.known.pod.namespace(), of.name);
+        Problem::Missing { key, version: object.version.clone(), message }
+    }
+
+    fn downward<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a api::DownwardAPIVolumeFile>,
+        mode: u32,
+    ) -> Result<(), Problem> {
+        for item in items {
+            let text = match (&item.field_ref, &item.resource_field_ref) {
+                (Some(field), _) => downward::field(self.known.pod, &field.field_path),
+                (None, Some(resource)) => {
+                    downward::resource(self.known.pod, resource, self.known.node)
+                }
+                (None, None) => Err("write `fieldRef` or `resourceFieldRef`".to_owned()),
+            };
+            let text = text.map_err(|why| Problem::Invalid {
+                field: format!("{}: downwardAPI item {:?}", self.field, item.path),
+                why,
+            })?;
+            let mode = item.mode.map_or(mode, |own| mode_of(Some(own)));
+            self.put(&item.path, Hidden::from(text.into_bytes()), mode, None)?;
+        }
+        Ok(())
+    }
+
+    /// A token belongs to the user that all containers run as, or to the pod's group, and to no other.
+    fn token(
+        &mut self,
+        token: &api::ServiceAccountTokenProjection,
+        mode: u32,
+    ) -> Result<(), Problem> {
+        let Some(value) = self.known.tokens.get(&token_key(token)) else {
+            let message = "the service account's token is not there yet".to_owned();
+            return Err(Problem::Unreadable { message, after: None });
+        };
+        let owner = common_user(self.known.pod);
+        let mode = if owner.is_some() || group(self.known.pod).is_some() { 0o600 } else { mode };
+        self.put(&token.path, value.clone(), mode, owner)
+    }
+
+    fn put(
+        &mut self,
+        path: &str,
+        bytes: Hidden,
+        mode: u32,
+        owner: Option<u32>,
+    ) -> Result<(), Problem> {
+        if !is_below(path) {
+            return Err(Problem::Invalid {
+                field: self.field.clone(),
+                why: format!("{path:?} is not a path below the volume: write one without `..`"),
+            });
+        }
+        self.files.insert(path.to_owned(), File { bytes, mode, owner });
+        Ok(())
+    }
+
+    /// A path cannot be a file and a directory; the kubelet finds that out when it writes.
+    fn finish(self) -> Result<Payload, Problem> {
+        let is_both = |path: &&String| {
+            let mut parents = path.match_indices('/').map(|(at, _)| &path[..at]);
+            parents.any(|parent| self.files.contains_key(parent))
+        };
+        if let Some(path) = self.files.keys().find(is_both) {
+            let why = format!("{path:?} is below a path that is a file");
+            return Err(Problem::Invalid { field: self.field, why });
+        }
+        let group = group(self.known.pod);
+        let mut files = self.files;
+        for file in files.values_mut().filter(|_| group.is_some()) {
+            file.mode |= 0o440;
+        }
+        Ok(files)
+    }
+}
+
+// === impl Source ===
+
+impl<'a> Source<'a> {
+    fn new(
+        kind: Kind,
+        name: &'a str,
+        optional: Option<bool>,
+        items: &'a Option<Vec<api::KeyToPath>>,
+    ) -> Self {
+        let items = items.as_deref().unwrap_or_default();
+        Self { kind, name, optional: optional == Some(true), items }
+    }
+}
+
+/// `fsGroup`: the group that may read the pod's volumes.
+pub(crate) fn group(pod: &Pod) -> Option<u32> {
+    let security = pod.spec.as_ref()?.security_context.as_ref()?;
+    security.fs_group.and_then(|id| u32::try_from(id).ok())
+}
+
+/// The user that all containers run as, if they say so and agree.
+fn common_user(pod: &Pod) -> Option<u32> {
+    let spec = pod.spec.as_ref()?;
+    let of_pod = spec.security_context.as_ref().and_then(|s| s.run_as_user);
+    let plain = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let plain = plain.map(|c| c.security_context.as_ref());
+    let later = spec.ephemeral_containers.iter().flatten().map(|c| c.security_context.as_ref());
+    let mut users = plain.chain(later).map(|own| own.and_then(|s| s.run_as_user).or(of_pod));
+    let first = users.next()??;
+    let agree = users.all(|user| user == Some(first));
+    u32::try_from(first).ok().filter(|_| agree)
+}
+
+fn token_key(token: &api::ServiceAccountTokenProjection) -> TokenKey {
+    TokenKey {
+        audience: token.audience.clone().unwrap_or_default(),
+        seconds: token.expiration_seconds.unwrap_or(3600),
+    }
+}
+
+fn mode_of(given: Option<i32>) -> u32 {
+    given.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(0o644) & 0o777
+}
+
+/// Whether `path` stays below the volume, and clear of the names that the writer keeps for itself.
+fn is_below(path: &str) -> bool {
+    !path.is_empty()
+        && path.len() < 4096
+        && !path.starts_with("..")
+        && !path.contains('\0')
+        && path.split('/').all(|part| !matches!(part, "" | "." | "..") && part.len() < 256)
+}
+
+#[cfg(test)]
+mod tests;

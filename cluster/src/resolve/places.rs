@@ -1,0 +1,88 @@
+//! Where the volumes of pods are.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::PodUid;
+
+use super::needs;
+
+/// The two directories below which each pod has one of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// On a disk: what is no secret.
+    pub(crate) disk: PathBuf,
+    /// In memory: secrets and tokens.
+    pub(crate) memory: PathBuf,
+}
+
+// === impl Places ===
+
+impl Places {
+    /// Where the volume is.
+    pub(crate) fn of(&self, uid: &PodUid, volume: &api::Volume) -> PathBuf {
+        let root = if needs::is_secret(volume) { &self.memory } else { &self.disk };
+        root.join(uid.as_str()).join(&volume.name)
+    }
+
+    /// Makes the directories above that. Only their owner may pass: what is mounted from there needs no
+    /// way through them.
+    ///
+    /// # Errors
+    /// They cannot be made.
+    pub(crate) fn prepare(&self, volume: &Path) -> io::Result<()> {
+        for above in [volume.parent().and_then(Path::parent), volume.parent()] {
+            let Some(dir) = above else { continue };
+            if !dir.is_dir() {
+                DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+                fs::set_permissions(dir, Permissions::from_mode(0o700))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all volumes of a pod.
+    ///
+    /// # Errors
+    /// Something of them cannot be removed.
+    pub(crate) fn remove(&self, uid: &str) -> io::Result<()> {
+        if !is_safe(uid) {
+            return Ok(());
+        }
+        for root in [&self.disk, &self.memory] {
+            match fs::remove_dir_all(root.join(uid)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the volumes of all pods but those for which `is_known`. What cannot be removed stays for
+    /// the next time. Answers with how many there were.
+    pub(crate) fn remove_unknown(&self, is_known: impl Fn(&str) -> bool) -> usize {
+        let mut removed = 0;
+        for root in [&self.disk, &self.memory] {
+            let Ok(entries) = fs::read_dir(root) else { continue };
+            for entry in entries.flatten() {
+                let name = entry.file_name();
+                let is_left = name.to_str().is_some_and(|uid| !is_known(uid));
+                if is_left && fs::remove_dir_all(entry.path()).is_ok() {
+                    removed += 1;
+                }
+            }
+        }
+        removed
+    }
+}
+
+/// Whether `name` can be the name of a directory.
+pub(crate) fn is_safe(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() < 256
+        && !name.starts_with('.')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'))
+}

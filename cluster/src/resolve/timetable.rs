@@ -1,0 +1,81 @@
+//! When the volumes of which pod are looked at again.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use tokio::time::Instant;
+use winddown_shared::{PodUid, PodUidMap};
+
+/// The pods whose volumes have to be kept fresh, by when. A pod has one entry; a later one replaces it.
+#[derive(Debug, Default)]
+pub(super) struct Timetable {
+    /// What holds. The heap may have entries that do not hold any more.
+    due: PodUidMap<Instant>,
+    heap: BinaryHeap<Reverse<(Instant, PodUid)>>,
+}
+
+// === impl Timetable ===
+
+impl Timetable {
+    /// The pod is due at `at`, and at no other time.
+    pub(super) fn set(&mut self, uid: &PodUid, at: Instant) {
+        self.due.insert(uid.clone(), at);
+        self.heap.push(Reverse((at, uid.clone())));
+    }
+
+    /// The pod is not due any more.
+    pub(super) fn remove(&mut self, uid: &PodUid) {
+        self.due.remove(uid);
+    }
+
+    /// When the next pod is due; none if there is none.
+    pub(super) fn next(&mut self) -> Option<Instant> {
+        while let Some(Reverse((at, uid))) = self.heap.peek() {
+            if self.due.get(uid) == Some(at) {
+                return Some(*at);
+            }
+            self.heap.pop();
+        }
+        None
+    }
+
+    /// Takes the pods that are due at `now`.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<PodUid> {
+        let mut taken = Vec::new();
+        while self.next().is_some_and(|at| at <= now) {
+            if let Some(Reverse((_, uid))) = self.heap.pop() {
+                self.due.remove(&uid);
+                taken.push(uid);
+            }
+        }
+        taken
+    }
+
+    /// How many pods are in it.
+    pub(super) fn len(&self) -> usize {
+        self.due.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_last_time_of_a_pod_counts() {
+        let (now, mut table) = (Instant::now(), Timetable::default());
+        let (a, b) = (PodUid::new("a"), PodUid::new("b"));
+        let after = |seconds| now + Duration::from_secs(seconds);
+        table.set(&a, after(1));
+        table.set(&b, after(2));
+        table.set(&a, after(3));
+        assert_eq!(table.next(), Some(after(2)));
+        assert_eq!(table.take_due(after(2)), std::slice::from_ref(&b));
+        table.set(&b, after(9));
+        table.remove(&b);
+        assert_eq!(table.take_due(after(10)), [a]);
+        assert_eq!((table.next(), table.len()), (None, 0));
+    }
+}

@@ -1,0 +1,99 @@
+//! From the status store of this process to the API server.
+
+use std::future::pending;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use winddown_shared::PodLabel;
+use winddown_shared::status::{Phase, StatusEntry, StatusStore};
+
+use super::patch::any_running;
+use super::{Outbox, StatusUpdate};
+use crate::mirror::Mirrors;
+
+/// Brings every change in a [`StatusStore`] to an [`Outbox`].
+///
+/// For agents whose own pod workers run the pods. It takes time with the number of changes.
+#[derive(Debug)]
+pub struct Follow {
+    store: StatusStore,
+    outbox: Outbox,
+    mirrors: Option<Mirrors>,
+}
+
+/// What is to be said of a pod, as `entry` has it, under the name that it has in the API.
+pub fn update_of(entry: &StatusEntry, pod: PodLabel) -> StatusUpdate {
+    StatusUpdate {
+        pod,
+        status: entry.status.clone(),
+        last: phase_of(entry).is_some_and(Phase::is_terminal) && !any_running(&entry.status),
+        generation: entry.pod.metadata.generation,
+    }
+}
+
+fn phase_of(entry: &StatusEntry) -> Option<Phase> {
+    Phase::parse(entry.status.phase.as_deref()?)
+}
+
+// === impl Follow ===
+
+impl Follow {
+    /// Follows the pods that came from the API. Static pods are left out.
+    pub fn new(store: StatusStore, outbox: Outbox) -> Self {
+        Self { store, outbox, mirrors: None }
+    }
+
+    /// The same, with the static pods, whose statuses are those of their mirrors.
+    #[must_use]
+    pub fn with_mirrors(mut self, mirrors: Mirrors) -> Self {
+        self.mirrors = Some(mirrors);
+        self
+    }
+
+    /// Follows until `cancel`led.
+    pub async fn run(self, cancel: CancellationToken) {
+        let mut changes = self.store.changes();
+        let mut names = self.mirrors.as_ref().map(Mirrors::changes);
+        let mut seen = 0;
+        loop {
+            changes.mark_unchanged();
+            let (entries, now) = self.store.changed_since(seen);
+            seen = now;
+            for entry in &entries {
+                self.bring(entry);
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                changed = changes.changed() => if changed.is_err() { return },
+                () = new_name(names.as_mut()) => {
+                    let (all, _) = self.store.changed_since(0);
+                    for entry in all.iter().filter(|entry| entry.pod.is_static()) {
+                        self.bring(entry);
+                    }
+                }
+            }
+        }
+    }
+
+    fn bring(&self, entry: &StatusEntry) {
+        if !entry.pod.is_static() {
+            self.outbox.submit(update_of(entry, entry.pod.label().clone()));
+            return;
+        }
+        let Some(mirrors) = &self.mirrors else { return };
+        if let Some(phase) = phase_of(entry) {
+            mirrors.says(entry.pod.uid(), phase);
+        }
+        if let Some(mirror) = mirrors.of(entry.pod.uid()) {
+            self.outbox.submit(update_of(entry, mirror));
+        }
+    }
+}
+
+/// Resolves when a static pod has got another name in the API.
+async fn new_name(names: Option<&mut watch::Receiver<u64>>) {
+    let Some(names) = names else { return pending().await };
+    if names.changed().await.is_err() {
+        pending::<()>().await;
+    }
+}

@@ -1,0 +1,298 @@
+//! Statuses on their way to the API server.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use k8s_openapi::api::core::v1 as api;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::{Instant, timeout_at};
+use winddown_shared::{Pod, PodLabel, PodUid, WallClock};
+
+use super::StatusUpdate;
+use super::spool::{Spool, SpoolLimits, SpoolStats};
+use crate::pods::StatusSide;
+
+mod attempt;
+mod driver;
+mod entry;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use driver::OutboxDriver;
+use state::State;
+
+/// Before the end of a [`flush`](Outbox::flush) what is not sent is put on disk, this long at most.
+const SPOOLING: Duration = Duration::from_secs(1);
+
+/// Takes what is to be said of pods and says it to the API server until the server has it. Cheap to
+/// clone; clones share one memory.
+///
+/// Nothing here blocks and nothing is refused: a pod has one place, in which the latest status
+/// replaces an older one. Last words are on disk before they are sent, and stay there until the API
+/// has them. A change that somebody else makes to what is the node's to say is put right again.
+#[derive(Clone, Debug)]
+pub struct Outbox(Arc<Shared>);
+
+/// How an [`Outbox`] works.
+#[derive(Clone, Debug)]
+pub struct OutboxConfig {
+    /// Where statuses are kept that the API does not have yet. Without one they are lost with the
+    /// machine.
+    pub directory: Option<PathBuf>,
+    /// How much is kept there.
+    pub limits: SpoolLimits,
+    /// Requests under way at a time; at least one.
+    pub concurrency: usize,
+    /// How long one request may take.
+    pub request_deadline: Duration,
+    /// Wall time, for labels.
+    pub wall: WallClock,
+}
+
+/// How an outbox fares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutboxStats {
+    /// Pods whose latest status the API does not have yet.
+    pub unacknowledged: usize,
+    /// Of the pods with something to do, those that wait for their turn or for the disk.
+    pub waiting: usize,
+    /// Those that wait until they are tried again.
+    pub backing_off: usize,
+    /// Requests under way.
+    pub in_flight: usize,
+    /// Patches that the API has taken since the start.
+    pub sent: u64,
+    /// Of these, those that put right what somebody else had changed.
+    pub reasserted: u64,
+    /// Attempts that failed since the start.
+    pub failures: u64,
+    /// When the API server last answered.
+    pub last_contact: Option<Instant>,
+    /// Since when it does not answer, if so.
+    pub silent_since: Option<Instant>,
+    /// Statuses on disk.
+    pub spool: SpoolStats,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// There may be something to do.
+    changed: Notify,
+    spool: Option<Spool<SpooledStatus>>,
+    /// What an earlier agent has left was read, or cannot be.
+    recalled: watch::Sender<bool>,
+}
+
+/// A status as it is kept on disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpooledStatus {
+    namespace: Arc<str>,
+    name: Arc<str>,
+    last: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    generation: Option<i64>,
+    status: Arc<api::PodStatus>,
+}
+
+impl Default for OutboxConfig {
+    /// Without a directory; 8 requests at a time, 10 s each; a clock that stands still.
+    fn default() -> Self {
+        Self {
+            directory: None,
+            limits: SpoolLimits::default(),
+            concurrency: 8,
+            request_deadline: Duration::from_secs(10),
+            wall: WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH),
+        }
+    }
+}
+
+// === impl Outbox ===
+
+impl Outbox {
+    /// An outbox, and what sends its statuses.
+    pub fn new(config: &OutboxConfig) -> (Self, OutboxDriver) {
+        let spool = config
+            .directory
+            .as_ref()
+            .map(|directory| Spool::new(directory, config.limits, config.wall.clone()));
+        Self::with_spool(config, spool)
+    }
+
+    fn with_spool(
+        config: &OutboxConfig,
+        spool: Option<Spool<SpooledStatus>>,
+    ) -> (Self, OutboxDriver) {
+        let state = Mutex::new(State::new(spool.is_some()));
+        let recalled = watch::Sender::new(spool.is_none());
+        let outbox = Self(Arc::new(Shared { state, changed: Notify::new(), spool, recalled }));
+        (outbox.clone(), OutboxDriver::new(outbox, config))
+    }
+
+    /// Takes a status in place of what was said of the pod before.
+    pub fn submit(&self, update: StatusUpdate) {
+        let changed = self.lock().submit(update, Instant::now());
+        if changed {
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// The pod is in the API as `pod` has it. What differs there from what was said last, and is the
+    /// node's to say, is said again.
+    pub fn api_saw(&self, pod: &Pod) {
+        let check = self.lock().api_saw(pod, Instant::now());
+        if check {
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// The pod is not in the API any more: nothing is left to be said of it.
+    pub fn gone(&self, uid: &PodUid) {
+        // The waiters are told when the entry is dropped.
+        let entry = self.lock().remove(uid);
+        drop(entry);
+        if let Some(spool) = &self.0.spool {
+            spool.remove(uid);
+        }
+    }
+
+    /// Resolves when the API has what was last submitted for the pod, or the pod is gone from it. At
+    /// once when nothing was submitted. Cancel-safe.
+    pub async fn told(&self, uid: &PodUid) {
+        let waiter = self.lock().wait_for(uid);
+        if let Some(waiter) = waiter {
+            // An error says that the pod is gone.
+            let _ = waiter.await;
+        }
+    }
+
+    /// What was said last of a pod of which nothing runs any more, by this agent or the one before it.
+    pub fn last_word(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
+        self.lock().last_word(uid)
+    }
+
+    /// Resolves when the last words that an earlier agent has left are known here, or cannot be read.
+    /// Until then [`last_word`](Self::last_word) may not know them. Cancel-safe.
+    pub async fn recalled(&self) {
+        // The sender lives as long as this.
+        let _ = self.0.recalled.subscribe().wait_for(|recalled| *recalled).await;
+    }
+
+    /// The API server answers again, as somebody else has found: those who wait for that need not find
+    /// it out themselves.
+    pub fn api_answers(&self) {
+        self.lock().try_silent(Instant::now());
+        self.0.changed.notify_one();
+    }
+
+    /// The node's addresses, the primary one first, for statuses that do not name them.
+    pub fn set_host_ips(&self, ips: Vec<String>) {
+        self.lock().host_ips = ips.into();
+    }
+
+    /// Waits until the API has everything that was submitted so far, at most until `deadline`.
+    ///
+    /// Returns the pods of which it does not have the latest status then. Shortly before the deadline
+    /// those are put on disk, and the next agent sends them first. Cancel-safe.
+    pub async fn flush(&self, deadline: Instant) -> Vec<PodLabel> {
+        let waiting = self.lock().unacknowledged(Instant::now());
+        self.0.changed.notify_one();
+        let whole = deadline.saturating_duration_since(Instant::now());
+        let spool_at = deadline - SPOOLING.min(whole / 2);
+        let mut left = wait_until(waiting, spool_at).await;
+        if left.is_empty() {
+            return Vec::new();
+        }
+        let unsent: Vec<PodUid> = left.iter().map(|(pod, _)| pod.uid.clone()).collect();
+        let on_disk = timeout_at(deadline, self.put_on_disk(&unsent)).await;
+        left = wait_until(left, deadline).await;
+        if !left.is_empty() {
+            tracing::warn!(
+                pods = left.len(),
+                on_disk = on_disk.unwrap_or(0),
+                "the API server does not have the last statuses of all pods; the next agent sends \
+                 what is on disk"
+            );
+        }
+        left.into_iter().map(|(pod, _)| pod).collect()
+    }
+
+    /// How it fares.
+    pub fn stats(&self) -> OutboxStats {
+        let spool = self.0.spool.as_ref().map(Spool::stats).unwrap_or_default();
+        OutboxStats { spool, ..self.lock().stats() }
+    }
+
+    /// Keeps the latest statuses of the pods; says how many of them are on disk.
+    async fn put_on_disk(&self, pods: &[PodUid]) -> usize {
+        let Some(spool) = &self.0.spool else { return 0 };
+        let records: Vec<_> = {
+            let state = self.lock();
+            pods.iter().filter_map(|uid| Some((uid, state.to_keep(uid)?))).collect()
+        };
+        let already = pods.len() - records.len();
+        let mut writes: FuturesUnordered<_> = records
+            .into_iter()
+            .map(|(uid, (turn, record))| async move {
+                spool.keep(uid, record).await.is_ok().then(|| self.lock().kept(uid, turn))
+            })
+            .collect();
+        let mut written = 0;
+        while let Some(kept) = writes.next().await {
+            written += usize::from(kept.is_some());
+        }
+        already + written
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Waiting = Vec<(PodLabel, oneshot::Receiver<()>)>;
+
+/// Those that are still not told at `deadline`.
+async fn wait_until(waiting: Waiting, deadline: Instant) -> Waiting {
+    let mut left = Vec::new();
+    for (pod, mut told) in waiting {
+        if timeout_at(deadline, &mut told).await.is_err() {
+            left.push((pod, told));
+        }
+    }
+    left
+}
+
+// === impl StatusSide ===
+
+impl StatusSide for Outbox {
+    fn submit(&self, update: StatusUpdate) {
+        Outbox::submit(self, update);
+    }
+
+    fn api_saw(&self, pod: &Pod) {
+        Outbox::api_saw(self, pod);
+    }
+
+    fn gone(&self, uid: &PodUid) {
+        Outbox::gone(self, uid);
+    }
+
+    fn told(&self, uid: &PodUid) -> impl Future<Output = ()> + Send {
+        Outbox::told(self, uid)
+    }
+
+    fn last_word(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
+        Outbox::last_word(self, uid)
+    }
+
+    fn recalled(&self) -> impl Future<Output = ()> + Send {
+        Outbox::recalled(self)
+    }
+}

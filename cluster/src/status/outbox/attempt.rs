@@ -1,0 +1,189 @@
+//! One attempt to tell the API server of one pod.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::Value;
+use winddown_shared::{Pod, PodLabel, WallClock};
+
+use super::entry::Said;
+use crate::refusal::Refusal;
+use crate::status::patch::{Words, patch};
+
+/// Patches of one attempt: the second one is for an API that had more to change than was known.
+const MOST_PATCHES: u64 = 2;
+/// When a server that is busy does not say for how long.
+const BUSY: Duration = Duration::from_secs(1);
+const TOO_MANY_REQUESTS: u16 = 429;
+
+/// What of the API server is needed here.
+pub(super) trait StatusApi: Sync {
+    /// The pod of that name.
+    fn get(&self, pod: &PodLabel) -> impl Future<Output = Result<Pod, Fault>> + Send;
+
+    /// Patches the pod's status; answers with the pod as it is then.
+    fn patch(
+        &self,
+        pod: &PodLabel,
+        patch: &Value,
+    ) -> impl Future<Output = Result<Pod, Fault>> + Send;
+}
+
+/// Why the API server did not do it.
+#[derive(Clone, Debug)]
+pub(super) enum Fault {
+    /// There is no such pod.
+    Gone,
+    /// The pod is not as it was thought to be.
+    Stale,
+    /// The server does not want it so.
+    Refused(String),
+    /// Not now. `after`: when the server said so.
+    Later { after: Option<Duration>, error: String },
+}
+
+/// What is to be told.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) ticket: u64,
+    pub(super) pod: PodLabel,
+    pub(super) said: Said,
+    /// The API does not have it yet; else it is only looked whether it still has.
+    pub(super) news: bool,
+    pub(super) in_api: Option<Pod>,
+    pub(super) not_taken: Option<Value>,
+    pub(super) host_ips: Arc<[String]>,
+}
+
+/// What an attempt came to.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    /// The API has it.
+    Told {
+        /// The pod as it is there.
+        in_api: Option<Pod>,
+        /// What the server answered and did not take over.
+        not_taken: Option<Value>,
+        patches: u64,
+    },
+    Gone,
+    Stale,
+    Refused {
+        error: String,
+    },
+    Later {
+        after: Option<Duration>,
+        error: String,
+    },
+}
+
+/// Tells the API server, if there is anything to tell. Cancel-safe: the next attempt sees from the API
+/// what this one has done.
+pub(super) async fn attempt<A: StatusApi>(
+    api: &A,
+    job: &Job,
+    deadline: Duration,
+    wall: &WallClock,
+) -> Outcome {
+    match tell(api, job, deadline, wall).await {
+        Ok(told) => told,
+        Err(Fault::Gone) => Outcome::Gone,
+        Err(Fault::Stale) => Outcome::Stale,
+        Err(Fault::Refused(error)) => Outcome::Refused { error },
+        Err(Fault::Later { after, error }) => Outcome::Later { after, error },
+    }
+}
+
+async fn tell<A: StatusApi>(
+    api: &A,
+    job: &Job,
+    deadline: Duration,
+    wall: &WallClock,
+) -> Result<Outcome, Fault> {
+    let mut in_api = match &job.in_api {
+        Some(pod) => pod.clone(),
+        None => the_same(job, in_time(deadline, api.get(&job.pod)).await?)?,
+    };
+    let mut patches = 0;
+    loop {
+        let words = Words {
+            status: &job.said.status,
+            last: job.said.last,
+            generation: job.said.generation,
+            host_ips: &job.host_ips,
+            now: wall.now(),
+        };
+        let needed = patch(in_api.object(), &words);
+        // What the server does not take over is not sent for ever.
+        let refused = needed.is_some() && needed == job.not_taken;
+        match needed {
+            Some(needed) if !refused && patches < MOST_PATCHES => {
+                in_api = the_same(job, in_time(deadline, api.patch(&job.pod, &needed)).await?)?;
+                patches += 1;
+            }
+            not_taken => return Ok(Outcome::Told { in_api: Some(in_api), not_taken, patches }),
+        }
+    }
+}
+
+/// A pod of the same name that came later is another one.
+fn the_same(job: &Job, answer: Pod) -> Result<Pod, Fault> {
+    if *answer.uid() == job.pod.uid { Ok(answer) } else { Err(Fault::Gone) }
+}
+
+async fn in_time<T>(
+    deadline: Duration,
+    request: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    let late = |_| Fault::Later { after: None, error: format!("no answer within {deadline:?}") };
+    tokio::time::timeout(deadline, request).await.map_err(late)?
+}
+
+// === impl StatusApi ===
+
+impl StatusApi for kube::Client {
+    async fn get(&self, pod: &PodLabel) -> Result<Pod, Fault> {
+        let pods = Api::<api::Pod>::namespaced(self.clone(), &pod.namespace);
+        read(pods.get(&pod.name).await)
+    }
+
+    async fn patch(&self, pod: &PodLabel, patch: &Value) -> Result<Pod, Fault> {
+        let pods = Api::<api::Pod>::namespaced(self.clone(), &pod.namespace);
+        let patch = Patch::Strategic(patch);
+        read(pods.patch_status(&pod.name, &PatchParams::default(), &patch).await)
+    }
+}
+
+fn read(answer: Result<api::Pod, kube::Error>) -> Result<Pod, Fault> {
+    let error = match answer {
+        Ok(object) => {
+            let nameless =
+                |error| Fault::Later { after: None, error: format!("the answer: {error}") };
+            return Pod::new(object).map_err(nameless);
+        }
+        Err(error) => error,
+    };
+    Err(match Refusal::of(&error) {
+        Refusal::NotFound => Fault::Gone,
+        // Read anew, it shows whether it is another pod.
+        Refusal::OtherUid | Refusal::Conflict | Refusal::AlreadyExists | Refusal::Expired => {
+            Fault::Stale
+        }
+        Refusal::Invalid | Refusal::NotAllowed => Fault::Refused(words_of(&error)),
+        Refusal::Busy { after } => {
+            let busy = matches!(&error, kube::Error::Api(s) if s.code == TOO_MANY_REQUESTS);
+            Fault::Later { after: after.or(busy.then_some(BUSY)), error: words_of(&error) }
+        }
+        Refusal::NoAnswer => Fault::Later { after: None, error: words_of(&error) },
+    })
+}
+
+/// The server's own words, where there are any.
+fn words_of(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
+        error => winddown_shared::error_chain(error),
+    }
+}

@@ -1,0 +1,166 @@
+//! What keeps an outbox empty.
+
+use std::future::pending;
+use std::time::Duration;
+
+use futures_util::future::Either;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use winddown_shared::{PodUid, WallClock, error_chain};
+
+use super::attempt::{Job, Outcome, StatusApi, attempt};
+use super::{Outbox, OutboxConfig, SpooledStatus};
+use crate::status::spool::{Kept, SpoolError};
+
+/// What was kept goes first, but a disk that does not answer holds up nothing longer than this.
+const READING: Duration = Duration::from_secs(2);
+
+/// Sends what is in an [`Outbox`]. There is one for each.
+#[derive(Debug)]
+pub struct OutboxDriver {
+    outbox: Outbox,
+    concurrency: usize,
+    request_deadline: Duration,
+    wall: WallClock,
+}
+
+/// What was under way and has ended.
+enum Ended {
+    Kept { uid: PodUid, turn: u64, on_disk: bool },
+    Sent(Job, Outcome),
+}
+
+// === impl OutboxDriver ===
+
+impl OutboxDriver {
+    pub(super) fn new(outbox: Outbox, config: &OutboxConfig) -> Self {
+        Self {
+            outbox,
+            concurrency: config.concurrency.max(1),
+            request_deadline: config.request_deadline,
+            wall: config.wall.clone(),
+        }
+    }
+
+    /// Sends until `cancel`led; first what an earlier agent has left on disk. Requests that are under
+    /// way then are given up: who wants them finished calls [`Outbox::flush`] before.
+    pub async fn run(self, client: kube::Client, cancel: CancellationToken) {
+        self.run_on(client, cancel).await;
+    }
+
+    pub(super) async fn run_on<A: StatusApi>(self, api: A, cancel: CancellationToken) {
+        let reading = self.read_spool();
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = self.send_all(&api, reading) => {}
+        }
+    }
+
+    /// What an earlier agent has left.
+    fn read_spool(
+        &self,
+    ) -> impl Future<Output = Result<Vec<Kept<SpooledStatus>>, SpoolError>> + use<> {
+        match self.outbox.0.spool.clone() {
+            Some(spool) => {
+                let read = async move { spool.load().await };
+                Either::Left(read)
+            }
+            None => Either::Right(std::future::ready(Ok(Vec::new()))),
+        }
+    }
+
+    async fn send_all<A: StatusApi>(
+        &self,
+        api: &A,
+        reading: impl Future<Output = Result<Vec<Kept<SpooledStatus>>, SpoolError>>,
+    ) {
+        let mut reading = std::pin::pin!(reading.fuse());
+        let mut under_way = FuturesUnordered::new();
+        let send_from = Instant::now() + READING;
+        let mut read = false;
+        loop {
+            let (to_keep, jobs, next) = {
+                let mut state = self.outbox.lock();
+                let now = Instant::now();
+                let to_keep = state.take_to_keep();
+                let mut jobs = Vec::new();
+                while (read || now >= send_from)
+                    && let Some(job) = state.next_job(now, self.concurrency)
+                {
+                    jobs.push(job);
+                }
+                (to_keep, jobs, state.next_time())
+            };
+            for (uid, turn, record) in to_keep {
+                under_way.push(Either::Left(self.keep(uid, turn, record)));
+            }
+            for job in jobs {
+                under_way.push(Either::Right(self.send(api, job)));
+            }
+            let next = if read { next } else { Some(send_from) };
+            let timer = async {
+                match next {
+                    Some(at) => sleep_until(at).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.outbox.0.changed.notified() => {}
+                Some(ended) = under_way.next() => self.note(ended),
+                found = &mut reading, if !read => {
+                    read = true;
+                    self.restore(found);
+                }
+                () = timer => {}
+            }
+        }
+    }
+
+    async fn keep(&self, uid: PodUid, turn: u64, record: SpooledStatus) -> Ended {
+        let spool = self.outbox.0.spool.as_ref();
+        let on_disk = match spool {
+            Some(spool) => spool.keep(&uid, record).await.is_ok(),
+            None => false,
+        };
+        Ended::Kept { uid, turn, on_disk }
+    }
+
+    async fn send<A: StatusApi>(&self, api: &A, job: Job) -> Ended {
+        let outcome = attempt(api, &job, self.request_deadline, &self.wall).await;
+        Ended::Sent(job, outcome)
+    }
+
+    fn note(&self, ended: Ended) {
+        match ended {
+            Ended::Kept { uid, turn, on_disk } => {
+                self.outbox.lock().keeping_ended(&uid, turn, on_disk);
+            }
+            Ended::Sent(job, outcome) => {
+                let done = self.outbox.lock().ended(&job, outcome, Instant::now());
+                if let Some(spool) = self.outbox.0.spool.as_ref().filter(|_| done) {
+                    spool.remove(&job.pod.uid);
+                }
+            }
+        }
+    }
+
+    fn restore(&self, found: Result<Vec<Kept<SpooledStatus>>, SpoolError>) {
+        match found {
+            Ok(found) if found.is_empty() => {}
+            Ok(found) => {
+                tracing::info!(pods = found.len(), "sending what an earlier agent could not send");
+                let mut state = self.outbox.lock();
+                for kept in found {
+                    state.restore(&kept.uid, kept.record);
+                }
+            }
+            Err(error) => tracing::error!(
+                error = error_chain(&error),
+                "cannot read the statuses that an earlier agent could not send"
+            ),
+        }
+        self.outbox.0.recalled.send_replace(true);
+    }
+}

@@ -1,0 +1,383 @@
+//! All places of the outbox, and every change to them. No I/O and no waiting.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use winddown_shared::{Pod, PodLabel, PodUid, PodUidMap};
+
+use super::attempt::{Job, Outcome};
+use super::entry::{Class, Entry, Place, Said, Why};
+use super::{SpooledStatus, StatusUpdate};
+use crate::backoff::Backoff;
+
+mod contact;
+
+#[derive(Debug)]
+pub(super) struct State {
+    entries: PodUidMap<Entry>,
+    ready: BTreeMap<(Class, u64), PodUid>,
+    later: BTreeMap<(Instant, u64), PodUid>,
+    to_keep: BTreeSet<PodUid>,
+    /// Counts statuses, places in line and requests.
+    turn: u64,
+    /// There is a disk to keep last words on.
+    keeps: bool,
+    in_flight: usize,
+    keeping: usize,
+    silent_since: Option<Instant>,
+    last_contact: Option<Instant>,
+    sent: u64,
+    reasserted: u64,
+    failures: u64,
+    pub(super) host_ips: Arc<[String]>,
+}
+
+impl State {
+    pub(super) fn new(keeps: bool) -> Self {
+        Self {
+            entries: PodUidMap::default(),
+            ready: BTreeMap::new(),
+            later: BTreeMap::new(),
+            to_keep: BTreeSet::new(),
+            turn: 0,
+            keeps,
+            in_flight: 0,
+            keeping: 0,
+            silent_since: None,
+            last_contact: None,
+            sent: 0,
+            reasserted: 0,
+            failures: 0,
+            host_ips: Arc::default(),
+        }
+    }
+
+    /// Says whether it is news.
+    pub(super) fn submit(&mut self, update: StatusUpdate, now: Instant) -> bool {
+        let StatusUpdate { pod, status, last, generation } = update;
+        let uid = pod.uid.clone();
+        self.turn += 1;
+        let turn = self.turn;
+        let entry = self.entries.entry(uid.clone()).or_insert_with(|| Entry::new(pod));
+        if let Some(said) = &entry.said
+            && said.last == last
+            && said.generation == generation
+            && (Arc::ptr_eq(&said.status, &status) || said.status == status)
+        {
+            return false;
+        }
+        entry.says(Said { turn, status, last, generation });
+        // A server that named a time is left alone until then. A last word goes to the disk even so.
+        let asked = matches!(entry.place, Place::Later((at, _), Why::Asked) if at > now);
+        if last && self.keeps {
+            self.to_keep.insert(uid.clone());
+            if !asked {
+                self.put(&uid, Place::Keeping);
+            }
+            return true;
+        }
+        if !asked {
+            self.line_up(&uid);
+        }
+        !asked
+    }
+
+    /// What an earlier agent could not send. What was submitted since is newer.
+    pub(super) fn restore(&mut self, uid: &PodUid, kept: SpooledStatus) {
+        let SpooledStatus { namespace, name, last, generation, status } = kept;
+        self.turn += 1;
+        let turn = self.turn;
+        let pod = PodLabel { namespace, name, uid: uid.clone() };
+        let entry = self.entries.entry(uid.clone()).or_insert_with(|| Entry::new(pod));
+        if entry.said.is_some() {
+            // The file has to go all the same.
+            entry.on_disk.get_or_insert(0);
+            return;
+        }
+        entry.says(Said { turn, status, last, generation });
+        entry.on_disk = Some(turn);
+        self.put(uid, Place::Ready((Class::Kept, turn)));
+    }
+
+    /// Says whether there is something to look at.
+    pub(super) fn api_saw(&mut self, pod: &Pod, now: Instant) -> bool {
+        let uid = pod.uid();
+        let entry =
+            self.entries.entry(uid.clone()).or_insert_with(|| Entry::new(pod.label().clone()));
+        if !entry.note_in_api(pod) || entry.said.is_none() {
+            return false;
+        }
+        match entry.place {
+            Place::Idle => {
+                let at = entry.may_reassert(now);
+                if at > now {
+                    self.delay(uid, at, Why::Other);
+                } else {
+                    self.line_up(uid);
+                }
+                true
+            }
+            Place::InFlight(_) => {
+                entry.dirty = true;
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Forgets a pod. Whoever waits for it is told when the entry is dropped.
+    pub(super) fn remove(&mut self, uid: &PodUid) -> Option<Entry> {
+        self.put(uid, Place::Idle);
+        self.entries.remove(uid)
+    }
+
+    pub(super) fn wait_for(&mut self, uid: &PodUid) -> Option<oneshot::Receiver<()>> {
+        let entry = self.entries.get_mut(uid)?;
+        if entry.is_told() { None } else { Some(entry.wait()) }
+    }
+
+    pub(super) fn last_word(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
+        let said = self.entries.get(uid)?.said.as_ref()?;
+        if said.last { Some(said.status.clone()) } else { None }
+    }
+
+    /// Everyone whose latest status the API does not have. They are tried at once.
+    pub(super) fn unacknowledged(
+        &mut self,
+        now: Instant,
+    ) -> Vec<(PodLabel, oneshot::Receiver<()>)> {
+        self.try_again(|why| why != Why::Asked, now);
+        let open = self.entries.values_mut().filter(|entry| !entry.is_told());
+        open.map(|entry| (entry.pod.clone(), entry.wait())).collect()
+    }
+
+    /// The latest status of the pod, if it is on nobody's disk.
+    pub(super) fn to_keep(&self, uid: &PodUid) -> Option<(u64, SpooledStatus)> {
+        let entry = self.entries.get(uid)?;
+        let said = entry.said.as_ref().filter(|said| entry.on_disk != Some(said.turn))?;
+        let record = SpooledStatus {
+            namespace: entry.pod.namespace.clone(),
+            name: entry.pod.name.clone(),
+            last: said.last,
+            generation: said.generation,
+            status: said.status.clone(),
+        };
+        Some((said.turn, record))
+    }
+
+    /// The status of `turn` is on disk.
+    pub(super) fn kept(&mut self, uid: &PodUid, turn: u64) {
+        if let Some(entry) = self.entries.get_mut(uid) {
+            entry.on_disk = Some(turn);
+        }
+    }
+
+    /// What goes to the disk now. [`keeping_ended`](Self::keeping_ended) follows for each.
+    pub(super) fn take_to_keep(&mut self) -> Vec<(PodUid, u64, SpooledStatus)> {
+        let mut taken = Vec::new();
+        for uid in std::mem::take(&mut self.to_keep) {
+            match self.to_keep(&uid) {
+                Some((turn, record)) => {
+                    self.keeping += 1;
+                    taken.push((uid, turn, record));
+                }
+                None => self.after_keeping(&uid),
+            }
+        }
+        taken
+    }
+
+    /// It is on disk, or cannot be: it is sent all the same.
+    pub(super) fn keeping_ended(&mut self, uid: &PodUid, turn: u64, kept: bool) {
+        self.keeping -= 1;
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        if kept {
+            entry.on_disk = Some(turn);
+        }
+        // A later last word is on its way to the disk.
+        if entry.turn() == turn || !entry.is_last() {
+            self.after_keeping(uid);
+        }
+    }
+
+    fn after_keeping(&mut self, uid: &PodUid) {
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        entry.kept_turn = entry.turn();
+        if entry.place == Place::Keeping {
+            self.line_up(uid);
+        }
+    }
+
+    /// The next request to make, unless `most` are under way.
+    pub(super) fn next_job(&mut self, now: Instant, most: usize) -> Option<Job> {
+        if self.in_flight >= most {
+            return None;
+        }
+        while let Some((&(at, _), uid)) = self.later.first_key_value()
+            && at <= now
+        {
+            let uid = uid.clone();
+            self.line_up(&uid);
+        }
+        while let Some((_, uid)) = self.ready.pop_first() {
+            self.turn += 1;
+            let ticket = self.turn;
+            let Some(entry) = self.entries.get_mut(&uid) else { continue };
+            let Some(said) = entry.said.clone() else {
+                entry.place = Place::Idle;
+                continue;
+            };
+            entry.place = Place::InFlight(ticket);
+            entry.dirty = false;
+            self.in_flight += 1;
+            return Some(Job {
+                ticket,
+                pod: entry.pod.clone(),
+                news: !entry.is_told(),
+                said,
+                in_api: entry.in_api.clone(),
+                not_taken: entry.not_taken.clone(),
+                host_ips: self.host_ips.clone(),
+            });
+        }
+        None
+    }
+
+    /// When something that waits is to be tried.
+    pub(super) fn next_time(&self) -> Option<Instant> {
+        self.later.first_key_value().map(|(&(at, _), _)| at)
+    }
+
+    /// What a request came to. Says whether the pod's record on disk is done with.
+    pub(super) fn ended(&mut self, job: &Job, outcome: Outcome, now: Instant) -> bool {
+        self.in_flight -= 1;
+        self.note_contact(&outcome, now);
+        let uid = &job.pod.uid;
+        let ours = |entry: &&mut Entry| entry.place == Place::InFlight(job.ticket);
+        let Some(entry) = self.entries.get_mut(uid).filter(ours) else {
+            // It is gone, or has come back since.
+            return false;
+        };
+        entry.place = Place::Idle;
+        match outcome {
+            Outcome::Told { in_api, not_taken, patches } => {
+                self.sent += patches;
+                entry.backoff.reset();
+                entry.not_taken = not_taken;
+                if let Some(pod) = &in_api {
+                    entry.note_in_api(pod);
+                }
+                if !job.news && patches > 0 {
+                    self.reasserted += patches;
+                    entry.has_reasserted(now);
+                }
+                entry.acknowledge(job.said.turn);
+                let done =
+                    entry.is_told() && entry.on_disk.is_some() && is_settled(entry, &job.said);
+                if done {
+                    entry.on_disk = None;
+                }
+                if self.keeps && entry.is_last() && entry.kept_turn < entry.turn() {
+                    entry.place = Place::Keeping;
+                } else if entry.dirty || !entry.is_told() {
+                    self.line_up(uid);
+                }
+                done
+            }
+            Outcome::Gone => {
+                self.entries.remove(uid);
+                true
+            }
+            Outcome::Stale => {
+                entry.in_api = None;
+                self.back_off(uid, None, Why::Other, now);
+                false
+            }
+            Outcome::Refused { error } => {
+                self.failures += 1;
+                if !std::mem::replace(&mut entry.complained, true) {
+                    tracing::error!(
+                        pod = %job.pod,
+                        error,
+                        "the API server does not take the pod's status; it is tried again"
+                    );
+                }
+                // Another status may be taken; the same hardly.
+                if entry.backoff.failures() == 0 {
+                    entry.backoff = Backoff::PATIENT;
+                }
+                entry.in_api = None;
+                self.back_off(uid, None, Why::Other, now);
+                false
+            }
+            Outcome::Later { after, .. } => {
+                self.failures += 1;
+                let why = if after.is_some() { Why::Asked } else { Why::Silence };
+                self.back_off(uid, after, why, now);
+                false
+            }
+        }
+    }
+
+    fn try_again(&mut self, whom: impl Fn(Why) -> bool, now: Instant) {
+        let waiting: Vec<PodUid> = self
+            .later
+            .values()
+            .filter(|uid| match self.entries.get(uid).map(|entry| entry.place) {
+                Some(Place::Later((at, _), why)) => at > now && whom(why),
+                _ => false,
+            })
+            .cloned()
+            .collect();
+        for uid in waiting {
+            self.line_up(&uid);
+        }
+    }
+
+    fn back_off(&mut self, uid: &PodUid, after: Option<Duration>, why: Why, now: Instant) {
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        let wait = entry.backoff.after_failure(after);
+        self.delay(uid, now + wait, why);
+    }
+
+    fn delay(&mut self, uid: &PodUid, at: Instant, why: Why) {
+        self.turn += 1;
+        self.put(uid, Place::Later((at, self.turn), why));
+    }
+
+    fn line_up(&mut self, uid: &PodUid) {
+        let Some(entry) = self.entries.get(uid) else { return };
+        self.turn += 1;
+        self.put(uid, Place::Ready((entry.class(), self.turn)));
+    }
+
+    /// Moves the pod. One with a request under way stays and is looked at again after it.
+    fn put(&mut self, uid: &PodUid, place: Place) {
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        if matches!(entry.place, Place::InFlight(_)) {
+            entry.dirty = true;
+            return;
+        }
+        match std::mem::replace(&mut entry.place, place) {
+            Place::Ready(key) => drop(self.ready.remove(&key)),
+            Place::Later(key, _) => drop(self.later.remove(&key)),
+            Place::Idle | Place::Keeping | Place::InFlight(_) => {}
+        }
+        match place {
+            Place::Ready(key) => drop(self.ready.insert(key, uid.clone())),
+            Place::Later(key, _) => drop(self.later.insert(key, uid.clone())),
+            Place::Idle | Place::Keeping | Place::InFlight(_) => {}
+        }
+    }
+}
+
+/// Whether the record of what was said is no longer needed: a last word stays until the pod has ended
+/// in the API as well.
+fn is_settled(entry: &Entry, said: &Said) -> bool {
+    let phase = entry.in_api.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref());
+    !said.last || matches!(phase, Some("Succeeded" | "Failed"))
+}

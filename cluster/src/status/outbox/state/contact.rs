@@ -1,0 +1,50 @@
+//! How it stands with the API server.
+
+use tokio::time::Instant;
+
+use super::super::{OutboxStats, SpoolStats};
+use super::{Outcome, State, Why};
+
+impl State {
+    pub(in super::super) fn stats(&self) -> OutboxStats {
+        OutboxStats {
+            unacknowledged: self.entries.values().filter(|entry| !entry.is_told()).count(),
+            waiting: self.ready.len() + self.to_keep.len() + self.keeping,
+            backing_off: self.later.len(),
+            in_flight: self.in_flight,
+            sent: self.sent,
+            reasserted: self.reasserted,
+            failures: self.failures,
+            last_contact: self.last_contact,
+            silent_since: self.silent_since,
+            spool: SpoolStats::default(),
+        }
+    }
+
+    /// One line when the API falls silent and one when it speaks again. Everyone who waited for that
+    /// is tried at once then.
+    pub(super) fn note_contact(&mut self, outcome: &Outcome, now: Instant) {
+        if let Outcome::Later { after: None, error } = outcome {
+            if self.silent_since.is_none() {
+                self.silent_since = Some(now);
+                // Whoever keeps the connection says so to people.
+                tracing::debug!(error, "the API server takes no statuses; they wait here");
+            }
+            return;
+        }
+        self.last_contact = Some(now);
+        if let Some(since) = self.silent_since.take() {
+            tracing::debug!(
+                after = ?now.duration_since(since),
+                pods = self.entries.values().filter(|entry| !entry.is_told()).count(),
+                "the API server takes statuses again"
+            );
+            self.try_silent(now);
+        }
+    }
+
+    /// Those who wait because the API did not answer are tried at once.
+    pub(in super::super) fn try_silent(&mut self, now: Instant) {
+        self.try_again(|why| why == Why::Silence, now);
+    }
+}

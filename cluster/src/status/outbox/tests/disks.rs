@@ -1,0 +1,168 @@
+//! What survives the machine.
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::status::spool::tests::faulty::{FaultyDisk, Mode};
+use crate::status::spool::{Spool, SpoolLimits};
+
+/// The API is cut off from before the pods ended until after the boot.
+#[tokio::test(start_paused = true)]
+async fn statuses_that_could_not_be_sent_arrive_after_the_boot_and_nothing_is_doubled() {
+    let home = TempDir::new().unwrap();
+    let api = FakeApi::with(&["last", "leaving", "gone", "replaced"]);
+    api.set_down(true);
+    let agent = Agent::start(&api, Some(home.path()));
+    agent.outbox.submit(ended("last"));
+    agent.outbox.submit(ended("gone"));
+    agent.outbox.submit(ended("replaced"));
+    agent.outbox.submit(says("leaving", json!({ "phase": "Running", "message": "going" })));
+    assert_eq!(agent.flush(Duration::from_secs(5)).await, ["gone", "last", "leaving", "replaced"]);
+    assert_eq!(agent.outbox.stats().spool.files, 4);
+    agent.cut().await;
+
+    api.set_down(false);
+    api.remove("gone");
+    api.replace("replaced");
+    let agent = Agent::start(&api, Some(home.path()));
+    until(|| api.patched().len() == 2).await;
+    assert_eq!(api.phase("last"), "Failed");
+    assert_eq!(api.get_pod("leaving").status.as_ref().unwrap().message.as_deref(), Some("going"));
+    assert_eq!(api.phase("replaced"), "Pending");
+    until(|| std::fs::read_dir(home.path()).unwrap().count() == 0).await;
+    agent.outbox.recalled().await;
+    let last = agent.outbox.last_word(&PodUid::new("last")).expect("until the object is gone");
+    assert_eq!(last.phase.as_deref(), Some("Failed"));
+    agent.cut().await;
+
+    let agent = Agent::start(&api, Some(home.path()));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(api.patched().len(), 2, "nothing is sent twice");
+    agent.cut().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_last_word_is_on_disk_before_it_is_sent() {
+    let home = TempDir::new().unwrap();
+    let api = FakeApi::with(&["a", "b"]);
+    api.set_takes(Duration::from_secs(5));
+    let agent = Agent::start(&api, Some(home.path()));
+    agent.outbox.submit(ended("a"));
+    until(|| !api.tries().is_empty()).await;
+    assert!(home.path().join("a.json").exists());
+    agent.cut().await;
+
+    api.set_takes(Duration::ZERO);
+    let agent = Agent::start(&api, Some(home.path()));
+    agent.told("a").await;
+    until(|| api.phase("a") == "Failed").await;
+    until(|| !home.path().join("a.json").exists()).await;
+    agent.cut().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_kept_goes_first_and_what_is_newer_wins() {
+    let home = TempDir::new().unwrap();
+    let api = FakeApi::with(&["a", "b"]);
+    api.set_down(true);
+    let agent = Agent::start(&api, Some(home.path()));
+    agent.outbox.submit(says("a", json!({ "phase": "Running", "message": "old" })));
+    agent.outbox.submit(says("b", json!({ "phase": "Running", "message": "old" })));
+    agent.flush(Duration::from_secs(2)).await;
+    agent.cut().await;
+    api.set_down(false);
+    let (outbox, driver) =
+        Outbox::new(&OutboxConfig { concurrency: 1, ..config(Some(home.path())) });
+    outbox.submit(ended("b"));
+    let agent = Agent::of(&api, (outbox, driver));
+    until(|| api.patched().len() == 2).await;
+    assert_eq!(api.patched(), ["a", "b"]);
+    assert_eq!(api.phase("b"), "Failed");
+    until(|| std::fs::read_dir(home.path()).unwrap().count() == 0).await;
+    agent.cut().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_last_word_of_a_pod_that_has_not_ended_in_the_api_stays_until_the_pod_is_gone() {
+    let home = TempDir::new().unwrap();
+    let api = FakeApi::with(&["mirror"]);
+    let agent = Agent::start(&api, Some(home.path()));
+    // A static pod that is stopped and comes back has no terminal phase.
+    agent.outbox.submit(StatusUpdate { last: true, ..running("mirror") });
+    agent.told("mirror").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(home.path().join("mirror.json").exists());
+    agent.outbox.gone(&PodUid::new("mirror"));
+    until(|| !home.path().join("mirror.json").exists()).await;
+    agent.cut().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_delays_no_status() {
+    let home = TempDir::new().unwrap();
+    let disk = Arc::new(FaultyDisk::new(Mode::Full, 0..usize::MAX));
+    let config = config(None);
+    let spool = Spool::on(disk, home.path(), SpoolLimits::default(), config.wall.clone());
+    let api = FakeApi::with(&["a", "b"]);
+    let agent = Agent::of(&api, Outbox::with_spool(&config, Some(spool)));
+    agent.outbox.submit(ended("a"));
+    agent.told("a").await;
+    assert_eq!(api.phase("a"), "Failed");
+    api.set_down(true);
+    agent.outbox.submit(running("b"));
+    assert_eq!(agent.flush(Duration::from_secs(2)).await, ["b"]);
+    let spool = agent.outbox.stats().spool;
+    assert_eq!((spool.files, spool.errors), (0, 2));
+    agent.cut().await;
+}
+
+/// Cuts the power at every operation on the disk in turn, with the API away. What was acknowledged as
+/// kept arrives after the boot; nothing wrong does.
+#[tokio::test(start_paused = true)]
+async fn power_may_go_at_any_moment_of_a_flush() {
+    for moment in 0.. {
+        let home = TempDir::new().unwrap();
+        let disk = Arc::new(FaultyDisk::new(Mode::PowerCut, moment..moment + 1));
+        let config = config(None);
+        let spool =
+            Spool::on(disk.clone(), home.path(), SpoolLimits::default(), config.wall.clone());
+        let api = FakeApi::with(&["a", "b", "c"]);
+        api.set_down(true);
+        let agent = Agent::of(&api, Outbox::with_spool(&config, Some(spool.clone())));
+        for name in ["a", "b"] {
+            agent.outbox.submit(ended(name));
+        }
+        agent.outbox.submit(running("c"));
+        agent.flush(Duration::from_secs(3)).await;
+        let kept: Vec<&str> =
+            ["a", "b", "c"].into_iter().filter(|name| spool.has(&PodUid::new(*name))).collect();
+        agent.cut().await;
+
+        api.set_down(false);
+        let agent = Agent::start(&api, Some(home.path()));
+        for name in kept {
+            until(|| api.phase(name) != "Pending").await;
+            let expected = if name == "c" { "Running" } else { "Failed" };
+            assert_eq!(api.phase(name), expected, "moment {moment}");
+        }
+        assert_eq!(agent.outbox.stats().spool.set_aside, 0);
+        agent.cut().await;
+        if !disk.was_hit() {
+            assert!(moment >= 8, "every operation was hit");
+            return;
+        }
+    }
+}
+
+/// Files go in their own time, which the paused clock does not know.
+async fn until(mut holds: impl FnMut() -> bool) {
+    for _ in 0..20_000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        // Lets the threads that write go on.
+        tokio::task::spawn_blocking(std::thread::yield_now).await.unwrap();
+    }
+    panic!("it never came to that");
+}

@@ -1,0 +1,109 @@
+//! The states of containers: what has ended stays ended.
+
+use k8s_openapi::api::core::v1 as api;
+
+/// The kubelet's reason for a container whose end nobody saw.
+const UNKNOWN: &str = "ContainerStatusUnknown";
+const UNKNOWN_MESSAGE: &str = "The container could not be located when the pod was terminated";
+const UNKNOWN_EXIT_CODE: i32 = 137;
+
+/// Whether any container of the pod runs, of whichever kind.
+pub(in crate::status) fn any_running(status: &api::PodStatus) -> bool {
+    let lists = [
+        &status.init_container_statuses,
+        &status.container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
+    lists.into_iter().flatten().flatten().any(is_running)
+}
+
+/// Brings what `said` has of containers into `after`. `ended`: the phase is terminal there. `over`:
+/// nothing runs any more, so that what still seems to run has ended unseen.
+pub(super) fn merge(
+    after: &mut api::PodStatus,
+    pod: &api::Pod,
+    said: &api::PodStatus,
+    ended: bool,
+    over: bool,
+) {
+    let never = |_: &str| true;
+    // An init container runs again when the pod's sandbox is made anew.
+    let inits = |_: &str| ended;
+    let regular = |name: &str| ended || is_started_once(pod, name);
+    let lists = [
+        (
+            &mut after.init_container_statuses,
+            &said.init_container_statuses,
+            &inits as &dyn Fn(&str) -> bool,
+        ),
+        (&mut after.container_statuses, &said.container_statuses, &regular),
+        (&mut after.ephemeral_container_statuses, &said.ephemeral_container_statuses, &never),
+    ];
+    for (list, said, started_once) in lists {
+        if said.as_ref().is_some_and(|said| !said.is_empty()) {
+            let had = list.take().unwrap_or_default();
+            *list = Some(join(had, said.as_deref().unwrap_or_default(), started_once, ended, over));
+        }
+        if ended && over {
+            list.iter_mut().flatten().filter(|c| is_running(c)).for_each(end_unseen);
+        }
+    }
+}
+
+fn join(
+    mut had: Vec<api::ContainerStatus>,
+    said: &[api::ContainerStatus],
+    started_once: &dyn Fn(&str) -> bool,
+    ended: bool,
+    over: bool,
+) -> Vec<api::ContainerStatus> {
+    let mut joined = Vec::with_capacity(said.len().max(had.len()));
+    for now in said {
+        let before = had.iter().position(|c| c.name == now.name).map(|at| had.remove(at));
+        let news = match before {
+            Some(before) if !has_ended(now) && has_ended(&before) && started_once(&now.name) => {
+                Some(before)
+            }
+            // The API says that the pod has ended, and it has not: no container is shown to run.
+            before if ended && !over && is_running(now) => before,
+            _ => Some(now.clone()),
+        };
+        joined.extend(news);
+    }
+    joined.append(&mut had);
+    joined
+}
+
+/// Whether the pod's restart policy lets a regular container run only once.
+fn is_started_once(pod: &api::Pod, name: &str) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let own = spec.containers.iter().find(|c| c.name == name);
+    let own = own.and_then(|c| c.restart_policy.as_deref());
+    own.or(spec.restart_policy.as_deref()) == Some("Never")
+}
+
+fn is_running(container: &api::ContainerStatus) -> bool {
+    container.state.as_ref().is_some_and(|state| state.running.is_some())
+}
+
+fn has_ended(container: &api::ContainerStatus) -> bool {
+    container.state.as_ref().is_some_and(|state| state.terminated.is_some())
+}
+
+fn end_unseen(container: &mut api::ContainerStatus) {
+    let started = container.state.take().and_then(|state| state.running);
+    let terminated = api::ContainerStateTerminated {
+        container_id: container.container_id.clone(),
+        exit_code: UNKNOWN_EXIT_CODE,
+        reason: Some(UNKNOWN.to_owned()),
+        message: Some(UNKNOWN_MESSAGE.to_owned()),
+        started_at: started.and_then(|running| running.started_at),
+        ..api::ContainerStateTerminated::default()
+    };
+    container.state = Some(api::ContainerState {
+        terminated: Some(terminated),
+        ..api::ContainerState::default()
+    });
+    container.ready = false;
+    container.started = Some(false);
+}

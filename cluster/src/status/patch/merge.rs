@@ -1,0 +1,111 @@
+//! The status that the API is to have.
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::status::Phase;
+
+use super::{Words, conditions, containers};
+
+/// `before` with what the node has to say.
+pub(super) fn merge(pod: &api::Pod, before: &api::PodStatus, words: &Words<'_>) -> api::PodStatus {
+    let said = words.status;
+    let had = phase(before);
+    let wanted = phase(said);
+    let runs = containers::any_running(said);
+    let ends = wanted.is_some_and(Phase::is_terminal);
+    let over = words.last || (ends && !runs);
+    let held_back = ends && !over;
+
+    let mut after = before.clone();
+    let now_in = next_phase(had, wanted, held_back);
+    after.phase = now_in.map(|p| p.as_str().to_owned()).or_else(|| before.phase.clone());
+    give_reasons(&mut after, had, wanted, held_back, said);
+    let generation = observed(pod, before, words);
+    if generation.is_some() {
+        after.observed_generation = generation;
+    }
+    let ended = now_in.filter(|p| p.is_terminal());
+    conditions::merge(
+        &mut after.conditions,
+        &conditions::News { pod, words, held_back, ended, generation },
+    );
+    containers::merge(&mut after, pod, said, ended.is_some(), over);
+    addresses(&mut after, pod, words);
+    after.start_time = before.start_time.clone().or_else(|| said.start_time.clone());
+    after.qos_class = text(&before.qos_class).or_else(|| text(&said.qos_class));
+    after
+}
+
+fn phase(status: &api::PodStatus) -> Option<Phase> {
+    Phase::parse(status.phase.as_deref()?)
+}
+
+fn next_phase(had: Option<Phase>, wanted: Option<Phase>, held_back: bool) -> Option<Phase> {
+    match (had, wanted) {
+        (Some(had), _) if had.is_terminal() || held_back => Some(had),
+        (Some(Phase::Running), Some(Phase::Pending)) => Some(Phase::Running),
+        (None, _) if held_back => None,
+        (had, wanted) => wanted.or(had),
+    }
+}
+
+/// Reason and message belong to the phase: those of a terminal phase stay, but for one that has none.
+fn give_reasons(
+    after: &mut api::PodStatus,
+    had: Option<Phase>,
+    wanted: Option<Phase>,
+    held_back: bool,
+    said: &api::PodStatus,
+) {
+    if held_back || wanted.is_none() {
+        return;
+    }
+    if had.is_some_and(Phase::is_terminal) {
+        if had == wanted && text(&after.reason).is_none() && text(&after.message).is_none() {
+            after.reason = text(&said.reason);
+            after.message = text(&said.message);
+        }
+        return;
+    }
+    after.reason = text(&said.reason);
+    after.message = text(&said.message);
+}
+
+/// The generation to write: none where the API does not count generations, and never back.
+fn observed(pod: &api::Pod, before: &api::PodStatus, words: &Words<'_>) -> Option<i64> {
+    let newest = pod.metadata.generation?;
+    let said = words.generation?.min(newest);
+    Some(before.observed_generation.map_or(said, |had| had.max(said)))
+}
+
+/// Addresses are given as soon as they are known, and a pod that has ended keeps what it had.
+fn addresses(after: &mut api::PodStatus, pod: &api::Pod, words: &Words<'_>) {
+    let said = words.status;
+    let begun = said.start_time.is_some();
+    let hosts: Vec<String> = match (&said.host_ips, text(&said.host_ip)) {
+        (Some(ips), _) if !ips.is_empty() => ips.iter().map(|ip| ip.ip.clone()).collect(),
+        (_, Some(ip)) => vec![ip],
+        _ if begun => words.host_ips.to_vec(),
+        _ => Vec::new(),
+    };
+    let mut own: Vec<String> = match (&said.pod_ips, text(&said.pod_ip)) {
+        (Some(ips), _) if !ips.is_empty() => ips.iter().map(|ip| ip.ip.clone()).collect(),
+        (_, Some(ip)) => vec![ip],
+        _ => Vec::new(),
+    };
+    let on_host = pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
+    if own.is_empty() && on_host && begun {
+        own.clone_from(&hosts);
+    }
+    if let Some(first) = hosts.first() {
+        after.host_ip = Some(first.clone());
+        after.host_ips = Some(hosts.into_iter().map(|ip| api::HostIP { ip }).collect());
+    }
+    if let Some(first) = own.first() {
+        after.pod_ip = Some(first.clone());
+        after.pod_ips = Some(own.into_iter().map(|ip| api::PodIP { ip }).collect());
+    }
+}
+
+fn text(value: &Option<String>) -> Option<String> {
+    value.clone().filter(|text| !text.is_empty())
+}

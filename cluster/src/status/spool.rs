@@ -1,0 +1,375 @@
+//! Records of pods that must outlive the machine: one file for each pod.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+use winddown_shared::{PodUid, PodUidMap, WallClock, WallTime, error_chain};
+
+mod disk;
+mod file;
+mod read;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use disk::Disk;
+use disk::RealDisk;
+use file::{Envelope, file_name};
+
+/// How long a caller waits for the disk. What is written goes on behind it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Files that are written at a time. A file system commits what comes together in one go.
+const WRITERS: usize = 8;
+
+/// A directory of records, one JSON file for each pod UID. Cheap to clone; clones are the same spool.
+///
+/// A file is complete or absent, whatever happens: it is written beside its place, forced to the disk
+/// and renamed. Everything is done off the async threads, and nobody waits for a disk longer than a
+/// second. A disk that is full or broken is counted and said once.
+#[derive(Debug)]
+pub struct Spool<R> {
+    inner: Arc<Inner>,
+    records: PhantomData<fn() -> R>,
+}
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct SpoolLimits {
+    /// The most files. Beyond it the oldest is dropped.
+    pub most: usize,
+    /// What is older is dropped when the directory is read.
+    pub longest: Duration,
+}
+
+/// A record as it was kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept<R> {
+    /// Whose it is.
+    pub uid: PodUid,
+    /// When it was written.
+    pub at: WallTime,
+    /// The record.
+    pub record: R,
+}
+
+/// How a spool fares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpoolStats {
+    /// Records on disk.
+    pub files: usize,
+    /// Writes that failed, or were not done within a second, since the start.
+    pub errors: u64,
+    /// Files that could not be read and were set aside since the start.
+    pub set_aside: u64,
+}
+
+/// Why a record is not on disk.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpoolError {
+    /// The file system refused.
+    #[error("cannot {what} {}", .path.display())]
+    Io {
+        /// What was attempted.
+        what: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system answered.
+        #[source]
+        source: io::Error,
+    },
+    /// The record cannot be written as JSON.
+    #[error("a record for {} cannot be written as JSON", .path.display())]
+    Json {
+        /// The file it was for.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The disk took too long. The write goes on.
+    #[error("{} was not written within a second; the write goes on", .path.display())]
+    Slow {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A later record of the pod, or its removal, came first.
+    #[error("{} was written for a later record meanwhile", .path.display())]
+    Outdated {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+#[derive(Debug)]
+struct Inner {
+    directory: PathBuf,
+    disk: Arc<dyn Disk>,
+    wall: WallClock,
+    limits: SpoolLimits,
+    state: Mutex<State>,
+    /// Held while a file gets or loses its name, so that an older record never replaces a newer one.
+    naming: Mutex<()>,
+    writers: Arc<Semaphore>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    turn: u64,
+    /// The last turn of each pod that has a file, or is to have one.
+    turns: PodUidMap<u64>,
+    /// The same by turn: the oldest first.
+    by_turn: BTreeMap<u64, PodUid>,
+    errors: u64,
+    set_aside: u64,
+    /// The last write failed, and that was said.
+    failing: bool,
+}
+
+impl Default for SpoolLimits {
+    fn default() -> Self {
+        Self { most: 4096, longest: Duration::from_secs(7 * 24 * 3600) }
+    }
+}
+
+// === impl Spool ===
+
+impl<R> Clone for Spool<R> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), records: PhantomData }
+    }
+}
+
+impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
+    /// The spool in `directory`, which is made when it is needed. Nothing is read yet.
+    pub fn new(directory: impl Into<PathBuf>, limits: SpoolLimits, wall: WallClock) -> Self {
+        Self::on(Arc::new(RealDisk), directory, limits, wall)
+    }
+
+    /// The same on a disk of one's own.
+    pub(crate) fn on(
+        disk: Arc<dyn Disk>,
+        directory: impl Into<PathBuf>,
+        limits: SpoolLimits,
+        wall: WallClock,
+    ) -> Self {
+        let inner = Inner {
+            directory: directory.into(),
+            disk,
+            wall,
+            limits,
+            state: Mutex::default(),
+            naming: Mutex::default(),
+            writers: Arc::new(Semaphore::new(WRITERS)),
+        };
+        Self { inner: Arc::new(inner), records: PhantomData }
+    }
+
+    /// Writes `record` and forces it to the disk, in place of an earlier one of the pod. Waits a second
+    /// at most; dropping the future abandons the wait, not the write.
+    ///
+    /// # Errors
+    /// It is not on disk, or not yet. That is counted and logged here, once for each outage.
+    pub async fn keep(&self, uid: &PodUid, record: R) -> Result<(), SpoolError> {
+        let path = self.inner.path(uid);
+        let (turn, surplus) = self.inner.take_turn(uid);
+        if let Some(oldest) = surplus {
+            tracing::warn!(
+                directory = %self.inner.directory.display(),
+                pod = %oldest,
+                "more records than are kept; the oldest is dropped"
+            );
+            self.remove(&oldest);
+        }
+        let (inner, uid, slow) = (self.inner.clone(), uid.clone(), path.clone());
+        let write = async move {
+            let permit = inner.writers.clone().acquire_owned().await;
+            let write = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                let outcome = inner.write(&uid, turn, &path, &record);
+                inner.note(&uid, turn, &outcome);
+                outcome
+            });
+            write.await
+        };
+        match tokio::time::timeout(PATIENCE, tokio::spawn(write)).await {
+            Ok(Ok(Ok(outcome))) => outcome,
+            // The runtime is going down, or it takes too long.
+            Ok(_) | Err(_) => {
+                let error = SpoolError::Slow { path: slow };
+                self.inner.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the pod's record, if there is one; does not wait for the disk. Without an async runtime
+    /// the file stays.
+    pub fn remove(&self, uid: &PodUid) {
+        if !self.inner.forget(uid) {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (inner, uid) = (self.inner.clone(), uid.clone());
+        runtime.spawn_blocking(move || inner.unlink(&uid));
+    }
+
+    /// All records, the oldest first. What cannot be read is set aside with `.bad` behind its name, and
+    /// what is too old, or left half-written by a power cut, is removed.
+    ///
+    /// # Errors
+    /// The directory cannot be read. One that is not there is empty.
+    pub async fn load(&self) -> Result<Vec<Kept<R>>, SpoolError> {
+        let inner = self.inner.clone();
+        let read = tokio::task::spawn_blocking(move || read::all(&inner));
+        read.await.unwrap_or_else(|_| Err(SpoolError::Slow { path: self.inner.directory.clone() }))
+    }
+
+    /// Whether there is, or is to be, a record of the pod.
+    pub fn has(&self, uid: &PodUid) -> bool {
+        self.inner.lock().turns.contains_key(uid)
+    }
+
+    /// How it fares.
+    pub fn stats(&self) -> SpoolStats {
+        let state = self.inner.lock();
+        SpoolStats { files: state.turns.len(), errors: state.errors, set_aside: state.set_aside }
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    fn path(&self, uid: &PodUid) -> PathBuf {
+        self.directory.join(file_name(uid))
+    }
+
+    /// A turn for a record of the pod, and whose record is too much with it.
+    fn take_turn(&self, uid: &PodUid) -> (u64, Option<PodUid>) {
+        let mut state = self.lock();
+        let turn = state.claim(uid);
+        let surplus = (state.turns.len() > self.limits.most)
+            .then(|| state.by_turn.first_key_value().map(|(_, oldest)| oldest.clone()));
+        (turn, surplus.flatten().filter(|oldest| oldest != uid))
+    }
+
+    /// Forgets the pod; says whether it was known.
+    fn forget(&self, uid: &PodUid) -> bool {
+        let mut state = self.lock();
+        let turn = state.turns.remove(uid);
+        turn.is_some_and(|turn| state.by_turn.remove(&turn).is_some())
+    }
+
+    fn is_current(&self, uid: &PodUid, turn: u64) -> bool {
+        self.lock().turns.get(uid) == Some(&turn)
+    }
+
+    fn write<R: Serialize>(
+        &self,
+        uid: &PodUid,
+        turn: u64,
+        path: &Path,
+        record: &R,
+    ) -> Result<(), SpoolError> {
+        let io = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| SpoolError::Io { what, path, source }
+        };
+        let bytes = serde_json::to_vec(&Envelope::new(uid, self.wall.now(), record))
+            .map_err(|source| SpoolError::Json { path: path.to_owned(), source })?;
+        let draft = self.directory.join(file::draft_name(turn));
+        let mut written = self.disk.write(&draft, &bytes);
+        if written.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+            let made = self.disk.create_directory(&self.directory);
+            made.map_err(io("create", &self.directory))?;
+            written = self.disk.write(&draft, &bytes);
+        }
+        let outcome = written.map_err(io("write", path)).and_then(|()| {
+            let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+            if !self.is_current(uid, turn) {
+                return Err(SpoolError::Outdated { path: path.to_owned() });
+            }
+            self.disk.rename(&draft, path).map_err(io("write", path))
+        });
+        if let Err(error) = outcome {
+            // What cannot be removed now is removed when the directory is read next.
+            let _ = self.disk.remove(&draft);
+            return Err(error);
+        }
+        self.disk.sync_directory(&self.directory).map_err(io("write", path))
+    }
+
+    fn unlink(&self, uid: &PodUid) {
+        let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        // A newer record has taken its place.
+        if self.lock().turns.contains_key(uid) {
+            return;
+        }
+        let path = self.path(uid);
+        match self.disk.remove(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                // It is sent once more after the next boot, and that changes nothing.
+                tracing::warn!(path = %path.display(), %error, "cannot remove a record that is done with");
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes note of how a write went.
+    fn note(&self, uid: &PodUid, turn: u64, outcome: &Result<(), SpoolError>) {
+        match outcome {
+            Ok(()) => {
+                let recovered = std::mem::take(&mut self.lock().failing);
+                if recovered {
+                    tracing::info!(directory = %self.directory.display(), "records are written again");
+                }
+            }
+            Err(SpoolError::Outdated { .. }) => {}
+            Err(error) => {
+                if self.is_current(uid, turn) {
+                    self.forget(uid);
+                }
+                self.failed(error);
+            }
+        }
+    }
+
+    fn failed(&self, error: &SpoolError) {
+        let first = {
+            let mut state = self.lock();
+            state.errors += 1;
+            !std::mem::replace(&mut state.failing, true)
+        };
+        if first {
+            tracing::error!(
+                error = error_chain(error),
+                "what pods did is not kept on disk: if the node goes down before the API server has \
+                 it, it is lost. Free some room in this directory; this is said once"
+            );
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// The next turn, which is the pod's from now on.
+    fn claim(&mut self, uid: &PodUid) -> u64 {
+        self.turn += 1;
+        if let Some(former) = self.turns.insert(uid.clone(), self.turn) {
+            self.by_turn.remove(&former);
+        }
+        self.by_turn.insert(self.turn, uid.clone());
+        self.turn
+    }
+}

@@ -1,0 +1,78 @@
+//! What a spool asks of a disk.
+
+use std::fmt::Debug;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// A file system. Every call may block.
+pub(crate) trait Disk: Debug + Send + Sync {
+    fn create_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Writes a whole file and forces it to the disk.
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Forces the names in a directory to the disk.
+    fn sync_directory(&self, path: &Path) -> io::Result<()>;
+
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// The names of the files in a directory.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+
+    /// A whole file.
+    ///
+    /// # Errors
+    /// Also when it is larger than `most` bytes.
+    fn read(&self, path: &Path, most: u64) -> io::Result<Vec<u8>>;
+}
+
+/// The machine's file systems.
+#[derive(Debug)]
+pub(crate) struct RealDisk;
+
+impl Disk for RealDisk {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        // Messages of pods can hold anything: for the agent's eyes only.
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(path)?.filter_map(|entry| match entry {
+            Ok(entry) => entry.file_name().into_string().ok().map(Ok),
+            Err(error) => Some(Err(error)),
+        });
+        names.collect()
+    }
+
+    fn read(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+        if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > most {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is too large"));
+        }
+        Ok(bytes)
+    }
+}

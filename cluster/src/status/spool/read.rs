@@ -1,0 +1,93 @@
+//! A spool's directory after a restart.
+
+use std::io;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use winddown_shared::error_chain;
+
+use super::file::{BAD, Envelope, LARGEST, RECORD, is_left_over};
+use super::{Inner, Kept, SpoolError};
+
+/// As many unreadable files are kept for somebody to look at.
+const MOST_BAD: usize = 16;
+
+/// The records in the directory, the oldest first.
+pub(super) fn all<R: DeserializeOwned>(inner: &Inner) -> Result<Vec<Kept<R>>, SpoolError> {
+    let names = match inner.disk.list(&inner.directory) {
+        Ok(names) => names,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => {
+            return Err(SpoolError::Io { what: "read", path: inner.directory.clone(), source });
+        }
+    };
+    let mut bad = names.iter().filter(|name| name.ends_with(BAD)).count();
+    let mut records = Vec::new();
+    for name in &names {
+        let path = inner.directory.join(name);
+        if is_left_over(name) {
+            let _ = inner.disk.remove(&path);
+        } else if name.ends_with(RECORD) {
+            match one(inner, &path) {
+                Ok(kept) => records.extend(kept),
+                Err(error) => {
+                    bad += 1;
+                    set_aside(inner, &path, &*error, bad <= MOST_BAD);
+                }
+            }
+        }
+    }
+    records.sort_by(|a: &Kept<R>, b| (a.at, &a.uid).cmp(&(b.at, &b.uid)));
+    let surplus = records.len().saturating_sub(inner.limits.most);
+    for dropped in records.drain(..surplus) {
+        drop_old(inner, &inner.path(&dropped.uid), "there are more than are kept");
+    }
+    let mut state = inner.lock();
+    // What was written since the start is newer than any file that was read.
+    records.retain(|kept| !state.turns.contains_key(&kept.uid));
+    for kept in &records {
+        state.claim(&kept.uid);
+    }
+    drop(state);
+    Ok(records)
+}
+
+fn one<R: DeserializeOwned>(
+    inner: &Inner,
+    path: &Path,
+) -> Result<Option<Kept<R>>, Box<dyn std::error::Error>> {
+    let bytes = match inner.disk.read(path, LARGEST) {
+        // It was removed meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read?,
+    };
+    let Envelope { uid, at, record, .. } = Envelope::parse(&bytes)?;
+    // A clock that went back makes no record old.
+    let age = inner.wall.now().duration_since(at);
+    if age
+        > jiff::SignedDuration::try_from(inner.limits.longest).unwrap_or(jiff::SignedDuration::MAX)
+    {
+        drop_old(inner, path, "it is too old");
+        return Ok(None);
+    }
+    Ok(Some(Kept { uid, at, record }))
+}
+
+fn drop_old(inner: &Inner, path: &Path, why: &str) {
+    tracing::warn!(path = %path.display(), why, "the record of a pod is dropped");
+    let _ = inner.disk.remove(path);
+}
+
+fn set_aside(inner: &Inner, path: &Path, error: &dyn std::error::Error, keep: bool) {
+    inner.lock().set_aside += 1;
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(BAD);
+    let moved =
+        if keep { inner.disk.rename(path, Path::new(&aside)) } else { inner.disk.remove(path) };
+    tracing::error!(
+        path = %path.display(),
+        error = error_chain(error),
+        set_aside = keep && moved.is_ok(),
+        "cannot read what was kept of a pod; its status may stay as it was in the API"
+    );
+}

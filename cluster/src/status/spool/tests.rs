@@ -1,0 +1,193 @@
+//! Spools on disks of all kinds.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use winddown_shared::{PodUid, WallClock, WallTime};
+
+use super::{Kept, Spool, SpoolError, SpoolLimits};
+
+pub(crate) mod faulty;
+
+use faulty::{FaultyDisk, Mode};
+
+fn at(second: i64) -> WallClock {
+    WallClock::fixed(WallTime::from_second(second).unwrap())
+}
+
+fn uid(text: &str) -> PodUid {
+    PodUid::new(text)
+}
+
+fn real(directory: &Path) -> Spool<String> {
+    Spool::new(directory.join("statuses"), SpoolLimits::default(), at(0))
+}
+
+async fn records(spool: &Spool<String>) -> Vec<(String, String)> {
+    let kept = spool.load().await.unwrap();
+    kept.into_iter().map(|Kept { uid, record, .. }| (uid.to_string(), record)).collect()
+}
+
+/// Removals do not wait for the disk: this does.
+async fn until_gone(path: &Path) {
+    for _ in 0..2000 {
+        if !path.exists() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{} is still there", path.display());
+}
+
+#[tokio::test]
+async fn what_was_kept_is_found_by_the_next_agent_and_what_was_removed_is_not() {
+    let home = TempDir::new().unwrap();
+    let spool = real(home.path());
+    spool.keep(&uid("a"), "1".into()).await.unwrap();
+    spool.keep(&uid("b"), "1".into()).await.unwrap();
+    spool.keep(&uid("a"), "2".into()).await.unwrap();
+    spool.remove(&uid("b"));
+    assert!(spool.has(&uid("a")) && !spool.has(&uid("b")));
+    until_gone(&home.path().join("statuses/b.json")).await;
+    assert_eq!(records(&real(home.path())).await, [("a".into(), "2".into())]);
+}
+
+#[tokio::test]
+async fn a_uid_cannot_lead_out_of_the_directory() {
+    let home = TempDir::new().unwrap();
+    let spool = real(home.path());
+    for text in ["../../etc/passwd", ".tmp-1-1", "", "ä/b", "a.json.bad"] {
+        spool.keep(&uid(text), text.to_owned()).await.unwrap();
+    }
+    let mut found = records(&real(home.path())).await;
+    found.sort();
+    assert_eq!(found.len(), 5);
+    assert!(found.iter().all(|(uid, record)| uid == record));
+    let outside = std::fs::read_dir(home.path()).unwrap().count();
+    assert_eq!(outside, 1, "everything is in the spool's directory");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_set_aside_and_harms_nothing_else() {
+    let home = TempDir::new().unwrap();
+    let spool = real(home.path());
+    spool.keep(&uid("good"), "1".into()).await.unwrap();
+    let directory = home.path().join("statuses");
+    let bad = [
+        ("empty.json", ""),
+        ("half.json", r#"{"version":1,"uid":"half","at":"1970-01-01T00:0"#),
+        ("newer.json", r#"{"version":2,"uid":"newer","at":"1970-01-01T00:00:00Z","record":"x"}"#),
+        ("other.json", r#"{"version":1,"uid":"other","at":"1970-01-01T00:00:00Z","record":5}"#),
+    ];
+    for (name, text) in bad {
+        std::fs::write(directory.join(name), text).unwrap();
+    }
+    std::fs::write(directory.join(".tmp-0-7"), "half a rec").unwrap();
+    let next = real(home.path());
+    assert_eq!(records(&next).await, [("good".into(), "1".into())]);
+    assert_eq!(next.stats().set_aside, 4);
+    for (name, _) in bad {
+        assert!(!directory.join(name).exists());
+        assert!(directory.join(format!("{name}.bad")).exists(), "{name} is kept to look at");
+    }
+    assert!(!directory.join(".tmp-0-7").exists(), "what a power cut has left is removed");
+}
+
+#[tokio::test]
+async fn no_more_are_kept_than_allowed_and_none_for_too_long() {
+    let home = TempDir::new().unwrap();
+    let directory = home.path().join("statuses");
+    let limits = SpoolLimits { most: 2, longest: Duration::from_secs(100) };
+    let spool = |second| Spool::<String>::new(&directory, limits, at(second));
+    let first = spool(0);
+    for (second, text) in ["a", "b", "c"].into_iter().enumerate() {
+        // Each a second later than the one before.
+        let now = i64::try_from(second).unwrap();
+        let same = Spool::<String>::on(first.inner.disk.clone(), &directory, limits, at(now));
+        same.keep(&uid(text), text.into()).await.unwrap();
+    }
+    assert_eq!(records(&spool(50)).await.len(), 2, "the oldest is dropped");
+    assert_eq!(records(&spool(102)).await, [("c".into(), "c".into())]);
+    assert_eq!(records(&spool(-1000)).await.len(), 1, "a clock that went back makes none old");
+    let small = Spool::<String>::new(home.path().join("small"), limits, at(0));
+    for text in ["a", "b", "c"] {
+        small.keep(&uid(text), text.into()).await.unwrap();
+    }
+    assert_eq!(small.stats().files, 2);
+    assert!(!small.has(&uid("a")));
+}
+
+#[tokio::test]
+async fn a_full_disk_is_counted_and_the_next_record_is_written_again() {
+    let home = TempDir::new().unwrap();
+    let disk = Arc::new(FaultyDisk::new(Mode::Full, 0..3));
+    let spool =
+        Spool::<String>::on(disk, home.path().join("statuses"), SpoolLimits::default(), at(0));
+    for text in ["a", "b"] {
+        let error = spool.keep(&uid(text), "1".into()).await.unwrap_err();
+        assert!(matches!(error, SpoolError::Io { .. }), "{error}");
+        assert!(!spool.has(&uid(text)));
+    }
+    assert_eq!(spool.stats().errors, 2);
+    while spool.keep(&uid("c"), "1".into()).await.is_err() {}
+    assert_eq!(records(&real(home.path())).await, [("c".into(), "1".into())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_hangs_holds_nobody_for_longer_than_a_second() {
+    let home = TempDir::new().unwrap();
+    let disk = Arc::new(FaultyDisk::new(Mode::Hang, 0..1));
+    let spool = Spool::<String>::on(
+        disk.clone(),
+        home.path().join("statuses"),
+        SpoolLimits::default(),
+        at(0),
+    );
+    // While a blocking call is under way the paused clock stands still: it is moved by hand.
+    let pod = uid("a");
+    let keep = spool.keep(&pod, "1".into());
+    let pass = async {
+        disk.until_hanging().await;
+        tokio::time::advance(Duration::from_secs(2)).await;
+    };
+    let (outcome, ()) = tokio::join!(keep, pass);
+    assert!(matches!(outcome, Err(SpoolError::Slow { .. })));
+    assert_eq!(spool.stats().errors, 1);
+    disk.go_on();
+}
+
+/// Cuts the power at every operation on the disk in turn. Whatever had been promised is there after
+/// the boot, and nothing is half there.
+#[tokio::test]
+async fn power_may_go_at_any_moment_of_a_write() {
+    for moment in 0.. {
+        let home = TempDir::new().unwrap();
+        let disk = Arc::new(FaultyDisk::new(Mode::PowerCut, moment..moment + 1));
+        let spool = Spool::<String>::on(
+            disk.clone(),
+            home.path().join("statuses"),
+            SpoolLimits::default(),
+            at(0),
+        );
+        let mut promised = Vec::new();
+        for (pod, text) in [("a", "1"), ("b", "1"), ("a", "2")] {
+            if spool.keep(&uid(pod), text.into()).await.is_ok() {
+                promised.retain(|(known, _)| *known != pod);
+                promised.push((pod, text));
+            }
+        }
+        let next = real(home.path());
+        let found = records(&next).await;
+        assert_eq!(next.stats().set_aside, 0, "moment {moment}: nothing is half there");
+        for (pod, text) in &promised {
+            let found = found.iter().find(|(uid, _)| uid == pod).map(|(_, text)| text.as_str());
+            assert!(found >= Some(text), "moment {moment}: {pod} is {found:?}, promised {text}");
+        }
+        if !disk.was_hit() {
+            assert!(moment > 6, "every operation was hit");
+            return;
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A server that is away, silent, busy or in another time.
+
+use kube::api::{Patch, PatchParams};
+use tokio::time::Instant;
+use winddown_apiserver::Fault;
+
+use super::*;
+
+#[tokio::test]
+async fn an_outage_is_one_change_and_so_is_its_end() {
+    let scene = Scene::new().await;
+    let connection = open(scene.with_certificate()).await;
+    list(&connection).await.unwrap();
+    let mut health = connection.health();
+    health.mark_unchanged();
+
+    scene.server.cut_off().await.unwrap();
+    for _ in 0..3 {
+        let error = list(&connection).await.unwrap_err();
+        let cause = cause(&error);
+        assert!(
+            matches!(cause, RequestError::Unreachable { .. } | RequestError::Lost { .. }),
+            "{cause}"
+        );
+    }
+    let down = health.borrow_and_update().clone();
+    assert!(matches!(down.state, ApiState::Unreachable { .. }), "{down:?}");
+    list(&connection).await.unwrap_err();
+    assert!(!health.has_changed().unwrap());
+    assert!(connection.last_contact().unwrap() <= down.since);
+
+    scene.server.come_back().await.unwrap();
+    list(&connection).await.unwrap();
+    assert!(health.borrow_and_update().is_connected());
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_is_left_with_all_its_connections() {
+    let scene = Scene::new().await;
+    let config = ClusterConfig {
+        answer_timeout: Duration::from_millis(700),
+        ..scene.with_certificate()
+    };
+    let connection = open(config).await;
+    list(&connection).await.unwrap();
+
+    scene.server.fault(Fault::on("list", "pods").times(1).hang());
+    let error = list(&connection).await.unwrap_err();
+    assert!(matches!(cause(&error), RequestError::Silent { .. }), "{error:?}");
+    assert!(text(&connection.health().borrow().state).contains("within 700ms"));
+
+    let before = scene.server.connections();
+    list(&connection).await.unwrap();
+    assert_eq!(scene.server.connections(), before + 1);
+    assert!(connection.health().borrow().is_connected());
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_was_lost_is_not_repeated() {
+    let scene = Scene::new().await;
+    scene.pod("a");
+    let connection = open(scene.with_certificate()).await;
+    list(&connection).await.unwrap();
+    scene.server.fault(Fault::on("patch", "pods").times(1).lose_answer());
+    let pods: Api<Pod> = Api::default_namespaced(connection.client());
+    let patch = json!({"metadata": {"labels": {"x": "y"}}});
+    let error =
+        pods.patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap_err();
+    assert!(matches!(cause(&error), RequestError::Lost { .. }), "{error:?}");
+    assert_eq!(scene.server.count("patch", "pods"), 1);
+}
+
+#[tokio::test]
+async fn a_busy_server_gets_time_from_all_but_what_is_urgent() {
+    let scene = Scene::new().await;
+    scene.pod("a");
+    let connection = open(scene.with_certificate()).await;
+    scene.server.fault(Fault::on("list", "pods").times(1).status(429).retry_after(2));
+    let error = list(&connection).await.unwrap_err();
+    assert!(matches!(error, kube::Error::Api(status) if status.code == 429), "not hidden");
+
+    let asked = Instant::now();
+    let pods: Api<Pod> = Api::default_namespaced(connection.client());
+    let patch = json!({"status": {"phase": "Running"}});
+    let urgent = async {
+        let params = PatchParams::default();
+        pods.patch_status("a", &params, &Patch::Strategic(&patch)).await.unwrap();
+        assert_eq!(connection.waiting(), 1, "the other one still waits");
+    };
+    let (listed, ()) = tokio::join!(list(&connection), urgent);
+    assert_eq!(listed.unwrap(), 1);
+    assert!(asked.elapsed() > Duration::from_millis(1500), "{:?}", asked.elapsed());
+    assert_eq!(connection.waiting(), 0);
+}
+
+#[tokio::test]
+async fn clocks_that_differ_are_noticed() {
+    let scene = Scene::new().await;
+    scene.server.set_clock_skew(jiff::SignedDuration::from_mins(7));
+    scene.write("token", &scene.server.new_token(NODE, &[], None));
+    let connection = open(scene.kubeconfig(&json!({"tokenFile": "token"}))).await;
+    assert_eq!(connection.clock_skew(), None);
+    list(&connection).await.unwrap();
+    let skew = connection.clock_skew().unwrap().as_secs();
+    assert!((410..430).contains(&skew), "{skew} s");
+}
+
+#[tokio::test]
+async fn a_load_balancer_without_a_server_is_an_outage_and_a_refusal_is_none() {
+    let scene = Scene::new().await;
+    let connection = open(scene.with_certificate()).await;
+    scene.server.deny("list", "pods");
+    list(&connection).await.unwrap_err();
+    assert!(connection.health().borrow().is_connected());
+
+    scene.server.fault(Fault::on("list", "pods").times(1).status(503));
+    list(&connection).await.unwrap_err();
+    let why = text(&connection.health().borrow().state);
+    assert_eq!(&*why, "the answer is 503 Service Unavailable");
+}

@@ -1,0 +1,209 @@
+//! Events, written to an API server that does not always behave.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use winddown_apiserver::{ApiServer, Fault};
+use winddown_cluster::events::{EventDraft, Events, NodeRef, Subject};
+use winddown_shared::{Event, PodLabel, PodUid, Recorder as _, WallClock, WallTime};
+
+/// An API server, and an agent that writes events.
+struct Bed {
+    server: ApiServer,
+    events: Events,
+    cancel: CancellationToken,
+}
+
+impl Bed {
+    async fn new() -> Self {
+        let server = ApiServer::start().await.unwrap();
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+        server.apply(namespace).unwrap();
+        let config = kube::config::Kubeconfig::from_yaml(&server.kubeconfig()).unwrap();
+        let options = kube::config::KubeConfigOptions::default();
+        let mut config = kube::Config::from_custom_kubeconfig(config, &options).await.unwrap();
+        config.default_retry = false;
+        let client = kube::Client::try_from(config).unwrap();
+        let wall = WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap());
+        let (events, writer) = Events::new(client, NodeRef::new("n1"), 100, wall);
+        let cancel = CancellationToken::new();
+        tokio::spawn(writer.run(cancel.clone()));
+        Self { server, events, cancel }
+    }
+
+    /// The events of a namespace, oldest first.
+    fn written(&self, namespace: &str) -> Vec<Arc<Value>> {
+        let mut all = self.server.list(&format!("events.events.k8s.io/{namespace}"));
+        all.sort_by_key(|e| e["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+        all
+    }
+
+    /// All that was sent is written, or given up.
+    async fn settled(&self) {
+        let left = self.events.flush(Instant::now() + Duration::from_secs(30)).await;
+        assert_eq!(left, 0, "{:?}", self.events.counts());
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+fn pod(name: &str) -> PodLabel {
+    PodLabel {
+        namespace: "shop".into(),
+        name: name.into(),
+        uid: PodUid::new(format!("uid-{name}")),
+    }
+}
+
+fn draft(name: &str, message: &str) -> EventDraft {
+    EventDraft::warning(Subject::pod(&pod(name)), "FailedSync", message)
+}
+
+fn notes(events: &[Arc<Value>]) -> Vec<&str> {
+    events.iter().map(|e| e["note"].as_str().unwrap_or_default()).collect()
+}
+
+#[tokio::test]
+async fn a_decision_becomes_an_event_of_its_object() {
+    let bed = Bed::new().await;
+    bed.events.record(&Event::ExceededGracePeriod { pod: pod("web") });
+    bed.events.record(&Event::ShutdownStarted { pods: 1, budget: Duration::ZERO });
+    bed.settled().await;
+    let of_pod = &bed.written("shop")[0];
+    assert_eq!(of_pod["reason"], "ExceededGracePeriod");
+    assert_eq!(of_pod["regarding"]["uid"], "uid-web");
+    assert_eq!(of_pod["reportingController"], "winddown");
+    let of_node = &bed.written("default")[0];
+    assert_eq!(of_node["note"], "Shutdown manager detected shutdown event");
+    assert_eq!(of_node["regarding"]["kind"], "Node");
+    assert_eq!(bed.events.counts().written, 2);
+}
+
+#[tokio::test]
+async fn the_same_again_is_counted_on_the_same_event() {
+    let bed = Bed::new().await;
+    for _ in 0..3 {
+        bed.events.send(draft("web", "no image"));
+    }
+    bed.settled().await;
+    let written = bed.written("shop");
+    assert_eq!(written.len(), 1);
+    assert_eq!(written[0]["series"]["count"], 3);
+    assert_eq!((bed.events.counts().written, bed.events.counts().repeated), (1, 2));
+}
+
+#[tokio::test]
+async fn a_series_whose_event_has_expired_begins_anew() {
+    let bed = Bed::new().await;
+    bed.events.send(draft("web", "no image"));
+    bed.settled().await;
+    let name = bed.written("shop")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    bed.server.remove(&format!("events.events.k8s.io/shop/{name}"));
+    bed.events.send(draft("web", "no image"));
+    bed.settled().await;
+    assert_eq!(notes(&bed.written("shop")), ["no image"]);
+    bed.events.send(draft("web", "no image"));
+    bed.settled().await;
+    assert_eq!(bed.written("shop")[0]["series"]["count"], 2);
+}
+
+#[tokio::test]
+async fn sending_never_waits_and_an_outage_loses_nothing_that_has_room() {
+    let bed = Bed::new().await;
+    bed.server.cut_off().await.unwrap();
+    let started = Instant::now();
+    for i in 0..20 {
+        bed.events.send(draft(&format!("pod-{i}"), "no image"));
+    }
+    assert!(started.elapsed() < Duration::from_secs(1), "it waits for nobody");
+    assert_eq!(bed.events.counts().waiting, 20);
+    bed.server.come_back().await.unwrap();
+    bed.settled().await;
+    assert_eq!(bed.written("shop").len(), 20);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_does_not_make_two_events() {
+    let bed = Bed::new().await;
+    bed.server.fault(Fault::on("create", "events").times(1).lose_answer());
+    bed.events.send(draft("web", "no image"));
+    bed.settled().await;
+    assert_eq!(bed.written("shop").len(), 1);
+    assert!(bed.server.count("create", "events") >= 2, "it asked again");
+}
+
+#[tokio::test]
+async fn a_busy_server_is_left_alone_for_as_long_as_it_asks() {
+    let bed = Bed::new().await;
+    bed.server.fault(Fault::on("create", "events").times(1).status(429).retry_after(1));
+    let started = Instant::now();
+    bed.events.send(draft("web", "no image"));
+    let written = bed.server.until("it is written", |o| {
+        (!o.list("events.events.k8s.io/shop").is_empty()).then_some(())
+    });
+    written.await.unwrap();
+    assert!(started.elapsed() >= Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn an_event_that_is_refused_holds_up_no_other() {
+    let bed = Bed::new().await;
+    bed.server.fault(Fault::on("create", "events").times(1).status(403));
+    bed.events.send(draft("refused", "x"));
+    let nowhere = PodLabel { namespace: "no-such-namespace".into(), ..pod("lost") };
+    bed.events.send(EventDraft::normal(Subject::pod(&nowhere), "Killing", "x"));
+    bed.events.send(draft("web", "no image"));
+    bed.settled().await;
+    assert_eq!(notes(&bed.written("shop")), ["no image"]);
+    assert_eq!(bed.events.counts().refused, 2);
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_for_events_no_longer_than_it_says() {
+    let bed = Bed::new().await;
+    bed.server.set_silent(true);
+    for i in 0..3 {
+        bed.events.send(draft(&format!("pod-{i}"), "no image"));
+    }
+    let limit = Duration::from_millis(500);
+    let started = Instant::now();
+    let left = bed.events.flush(started + limit).await;
+    assert_eq!(left, 3);
+    assert!(started.elapsed() >= limit && started.elapsed() < limit + Duration::from_secs(5));
+    bed.server.set_silent(false);
+    bed.settled().await;
+    assert_eq!(bed.written("shop").len(), 3);
+}
+
+#[tokio::test]
+async fn decisions_are_written_first_when_the_node_goes_down() {
+    let bed = Bed::new().await;
+    let held = bed.server.fault(Fault::on("create", "events").status(500));
+    for i in 0..5 {
+        bed.events.send(draft(&format!("pod-{i}"), "routine"));
+    }
+    bed.events.record(&Event::ExceededGracePeriod { pod: pod("web") });
+    assert_eq!(bed.events.flush(Instant::now() + Duration::from_millis(50)).await, 6);
+    bed.server.lift(held);
+    bed.settled().await;
+    let order: Vec<String> = bed
+        .server
+        .requests()
+        .iter()
+        .filter(|r| r.is("create", "events") && r.code == Some(201))
+        .map(|r| r.body["reason"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(order.len(), 6);
+    // The one that was being written when the shutdown came is finished first.
+    assert!(order[..2].contains(&"ExceededGracePeriod".to_owned()), "{order:?}");
+}

@@ -1,0 +1,12 @@
+//! The pod controller against an API server: real connections, real watches, real statuses.
+//!
+//! The provider is the example one. `README.md` beside this file says which scenario is where.
+
+#[path = "../../examples/sleepers.rs"]
+#[allow(dead_code, reason = "its main is not called here")]
+mod sleepers;
+
+mod deletion;
+mod harness;
+mod lifecycle;
+mod trouble;

@@ -1,0 +1,120 @@
+//! An API server that is away, slow or confused: everything here goes on.
+
+use std::time::Duration;
+
+use serde_json::json;
+use winddown_apiserver::Fault;
+use winddown_cluster::provider::Provider;
+
+use crate::harness::{Cluster, Running, path, pod};
+
+async fn with_two_running_pods() -> (Cluster, Running) {
+    let cluster = Cluster::new().await;
+    let running = cluster.start().await.ready().await;
+    for name in ["a", "b"] {
+        cluster.server.apply(pod(name)).unwrap();
+        cluster.until_phase(name, "Running").await;
+    }
+    (cluster, running)
+}
+
+#[tokio::test]
+async fn a_pod_that_vanished_in_a_gap_of_the_watch_is_ended() {
+    let (cluster, running) = with_two_running_pods().await;
+    cluster.server.pause_watches(true);
+    cluster.server.remove(&path("a"));
+    // What happened meanwhile is no longer to be had: only a list can tell.
+    cluster.server.compact();
+    cluster.server.drop_watches("pods");
+    cluster.server.pause_watches(false);
+    cluster.until_provided(1).await;
+    assert_eq!(cluster.provider.list_pods().await.unwrap()[0].pod.name().as_ref(), "b");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_watch_that_is_told_410_in_either_way_lists_again() {
+    let (cluster, running) = with_two_running_pods().await;
+    cluster.server.fail_watches("pods", 410, "Expired");
+    cluster.server.apply(pod("c")).unwrap();
+    cluster.until_phase("c", "Running").await;
+    cluster.server.fault(Fault::on("watch", "pods").times(1).status(410).reason("Expired"));
+    cluster.server.drop_watches("pods");
+    cluster.server.apply(pod("d")).unwrap();
+    cluster.until_phase("d", "Running").await;
+    cluster.until_provided(4).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_outage_across_the_end_of_a_pod_ends_nothing_else_and_is_caught_up() {
+    let (cluster, running) = with_two_running_pods().await;
+    cluster.server.cut_off().await.unwrap();
+    let pods = cluster.provider.list_pods().await.unwrap();
+    let ends = pods.iter().find(|p| p.pod.name().as_ref() == "a").unwrap();
+    cluster.provider.delete_pod(&ends.pod, Duration::ZERO).await.unwrap();
+    // Changes that somebody makes at the API meanwhile.
+    cluster.server.apply(pod("c")).unwrap();
+    cluster.server.delete(&path("b"), Some(30)).unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(cluster.provider.list_pods().await.unwrap().len(), 2);
+    cluster.server.come_back().await.unwrap();
+    cluster.until_phase("a", "Succeeded").await;
+    cluster.until_phase("c", "Running").await;
+    cluster.until_gone("b").await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn lists_that_fail_or_break_off_end_nothing() {
+    let (cluster, running) = with_two_running_pods().await;
+    for fault in [
+        Fault::on("list", "pods").times(2).status(500),
+        Fault::on("list", "pods").times(1).garble(),
+        Fault::on("list", "pods").times(1).close(),
+        Fault::on("list", "pods").times(1).status(403),
+    ] {
+        cluster.server.fault(fault);
+        cluster.server.compact();
+        cluster.server.drop_watches("pods");
+        let name = format!("after-{}", cluster.server.requests().len());
+        cluster.server.apply(pod(&name)).unwrap();
+        cluster.until_phase(&name, "Running").await;
+    }
+    cluster.until_provided(6).await;
+    assert_eq!(cluster.server.count("delete", "pods"), 0);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_foreign_status_is_put_right_and_foreign_labels_stay() {
+    let (cluster, running) = with_two_running_pods().await;
+    // What node-lifecycle does to the pods of a node that was silent.
+    let unready = json!({
+        "metadata": {"labels": {"by": "somebody"}},
+        "status": {"conditions": [{"type": "Ready", "status": "False"}]},
+    });
+    cluster.server.patch(&path("a"), &unready).unwrap();
+    let ready = |o: &winddown_apiserver::Objects<'_>| {
+        let pod = o.get(&path("a"))?;
+        let conditions = pod["status"]["conditions"].as_array()?;
+        let ready = conditions.iter().find(|c| c["type"] == "Ready")?;
+        (ready["status"] == "True" && pod["metadata"]["labels"]["by"] == "somebody").then_some(())
+    };
+    cluster.server.until("it is ready again", ready).await.unwrap();
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn where_a_pod_may_not_be_read_it_is_listed_before_it_is_ended() {
+    // The node authorizer forbids to read a pod that is not bound to the node, as one that is gone.
+    let (cluster, running) = with_two_running_pods().await;
+    cluster.server.deny("get", "pods");
+    cluster.server.pause_watches(true);
+    cluster.server.remove(&path("a"));
+    cluster.server.compact();
+    cluster.server.drop_watches("pods");
+    cluster.server.pause_watches(false);
+    cluster.until_provided(1).await;
+    running.stop().await;
+}

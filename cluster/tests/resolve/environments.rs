@@ -1,0 +1,140 @@
+use serde_json::json;
+use winddown_cluster::pods::{AsItIs, Prepare, PrepareError};
+use winddown_shared::Pod;
+
+use crate::bed::{Bed, pod, pod_of_key, value};
+
+#[tokio::test]
+async fn all_that_a_container_refers_to_becomes_literal() {
+    let bed = Bed::new().await;
+    bed.map("m", &json!({"k": "map", "FROM": "$(HOME)"}));
+    bed.secret("s", &[("k", "secret")]);
+    bed.server
+        .apply(json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "db", "namespace": "shop"},
+            "spec": {"clusterIP": "10.0.0.9", "ports": [{"port": 5432}]}}))
+        .unwrap();
+    let web = pod(
+        "web",
+        &json!({}),
+        &json!({
+            "env": [
+                {"name": "M", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}},
+                {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+                {"name": "URL", "value": "$(DB_SERVICE_HOST):$(DB_SERVICE_PORT)"},
+                {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            ],
+            "envFrom": [{"configMapRef": {"name": "m"}}],
+        }),
+    );
+    let literal = bed.prepare(&web).await.unwrap();
+    assert_eq!(value(&literal, "M").unwrap(), "map");
+    assert_eq!(value(&literal, "S").unwrap(), "secret");
+    assert_eq!(value(&literal, "FROM").unwrap(), "$$(HOME)", "no reference, in a runtime's words");
+    assert_eq!(value(&literal, "DB_SERVICE_HOST").unwrap(), "10.0.0.9");
+    assert_eq!(value(&literal, "KUBERNETES_SERVICE_PORT_HTTPS").unwrap(), "443");
+    let container = &literal.spec.as_ref().unwrap().containers[0];
+    assert_eq!(container.env_from, None);
+    let left = container.env.iter().flatten().filter(|v| v.value_from.is_some()).count();
+    assert_eq!(left, 1, "the pod's address is the runtime's to tell");
+    assert_eq!(literal.uid(), web.uid());
+    assert_eq!(bed.told(), []);
+}
+
+#[tokio::test]
+async fn a_pod_without_service_links_hears_of_the_api_server_alone_and_lists_nothing() {
+    let bed = Bed::new().await;
+    let web = pod("web", &json!({"enableServiceLinks": false}), &json!({}));
+    let literal = bed.prepare(&web).await.unwrap();
+    assert_eq!(value(&literal, "KUBERNETES_SERVICE_HOST").unwrap(), "10.0.0.1");
+    assert_eq!(bed.server.count("list", "services"), 0);
+    assert_eq!(bed.server.count("get", "services"), 1);
+}
+
+/// C7 to C10 of the provider conformance list.
+#[tokio::test]
+async fn a_pod_starts_without_what_is_optional_and_not_without_what_is_mandatory() {
+    let bed = Bed::new().await;
+    for (reference, kind, lower) in
+        [("secretKeyRef", "Secret", "secret"), ("configMapKeyRef", "ConfigMap", "configmap")]
+    {
+        let optional = bed.prepare(&pod_of_key("optional", reference, "nope", true)).await;
+        assert_eq!(value(&optional.unwrap(), "V"), None);
+        let message = format!("skipping optional envvar \"V\": {lower} \"nope\" not found");
+        assert_eq!(bed.told(), [(format!("Optional{kind}NotFound"), message)]);
+
+        let mandatory = bed.prepare(&pod_of_key("mandatory", reference, "nope", false)).await;
+        let Err(PrepareError::Missing { kind: of, name, message }) = mandatory else { panic!() };
+        assert_eq!((of, &*name), (kind, "nope"));
+        assert_eq!(message, format!("{lower} \"nope\" not found"));
+        assert_eq!(bed.told(), [(format!("Mandatory{kind}NotFound"), message)]);
+        for uid in ["uid-optional", "uid-mandatory"] {
+            bed.resolver.forget(&winddown_shared::PodUid::new(uid)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn variables_are_resolved_once_and_a_config_map_that_goes_blocks_nothing() {
+    let bed = Bed::new().await;
+    bed.map("m", &json!({"k": "old"}));
+    let web = pod_of_key("web", "configMapKeyRef", "m", false);
+    let first = bed.prepare(&web).await.unwrap();
+    bed.map("m", &json!({"k": "new"}));
+    let asked = bed.server.requests().len();
+    let second = bed.prepare(&web).await.unwrap();
+    assert_eq!(second.spec, first.spec);
+    bed.server.remove("configmaps/shop/m");
+    assert_eq!(bed.prepare(&web).await.unwrap().spec, first.spec);
+    assert_eq!(bed.server.requests().len(), asked, "nothing is asked again");
+    assert_eq!(bed.told(), []);
+}
+
+#[tokio::test]
+async fn a_container_that_is_added_later_is_resolved_when_it_comes() {
+    let bed = Bed::new().await;
+    bed.map("m", &json!({"k": "old"}));
+    let web = pod_of_key("web", "configMapKeyRef", "m", false);
+    bed.prepare(&web).await.unwrap();
+    bed.map("m", &json!({"k": "new"}));
+    let mut object = web.object().clone();
+    let debug = json!([{"name": "debug", "env": [{"name": "V",
+        "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}]}]);
+    object.spec.as_mut().unwrap().ephemeral_containers =
+        Some(serde_json::from_value(debug).unwrap());
+    let later = bed.prepare(&Pod::new(object).unwrap()).await.unwrap();
+    assert_eq!(value(&later, "V").unwrap(), "old", "what runs keeps what it was given");
+    let debug = &later.spec.as_ref().unwrap().ephemeral_containers.as_ref().unwrap()[0];
+    let given = debug.env.as_ref().unwrap().iter().find(|v| v.name == "V").unwrap();
+    assert_eq!(given.value.as_deref(), Some("new"));
+}
+
+/// T20: with resolution skipped, references reach the provider untouched.
+#[tokio::test]
+async fn a_controller_that_prepares_nothing_hands_on_references() {
+    let web = pod_of_key("web", "configMapKeyRef", "m", false);
+    let handed_on = AsItIs.prepare(&web).await.unwrap();
+    assert!(handed_on.is_same_object(&web));
+}
+
+/// T23: what the provider holds is compared with the same pod made literal again.
+#[tokio::test]
+async fn variables_keep_the_order_of_the_spec() {
+    let bed = Bed::new().await;
+    bed.map("m", &json!({"z": "1", "a": "2"}));
+    let env: Vec<_> = ["C", "A", "B"].map(|name| json!({"name": name, "value": name})).into();
+    let web = pod(
+        "web",
+        &json!({"enableServiceLinks": false}),
+        &json!({"env": env, "envFrom": [{"configMapRef": {"name": "m"}}]}),
+    );
+    let names = |pod: &Pod| -> Vec<String> {
+        let env = pod.spec.as_ref().unwrap().containers[0].env.as_ref().unwrap();
+        let own = env.iter().filter(|v| !v.name.starts_with("KUBERNETES_"));
+        own.map(|v| v.name.clone()).collect()
+    };
+    let first = bed.prepare(&web).await.unwrap();
+    assert_eq!(names(&first), ["a", "z", "C", "A", "B"]);
+    bed.resolver.forget(web.uid()).await;
+    assert_eq!(bed.prepare(&web).await.unwrap().spec, first.spec, "and so each time");
+}

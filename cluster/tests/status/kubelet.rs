@@ -1,0 +1,191 @@
+//! How statuses come together in the kubelet, seen from the API: from the pod workers' store to there.
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use winddown_apiserver::ApiServer;
+use winddown_cluster::status::Follow;
+use winddown_shared::status::{StatusInput, StatusStore, generate};
+use winddown_shared::{
+    ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod, PodRuntimeStatus,
+    StatusOverride, WallTime,
+};
+
+use crate::world::*;
+
+struct Node {
+    server: ApiServer,
+    agent: Agent,
+    store: StatusStore,
+    cancel: CancellationToken,
+}
+
+impl Node {
+    async fn start() -> Self {
+        let server = ApiServer::start().await.unwrap();
+        let agent = Agent::start(&server, None).await;
+        let (store, cancel) = (StatusStore::default(), CancellationToken::new());
+        tokio::spawn(Follow::new(store.clone(), agent.outbox.clone()).run(cancel.clone()));
+        Self { server, agent, store, cancel }
+    }
+
+    /// The pod workers have looked at the pod.
+    fn look(
+        &self,
+        pod: &Pod,
+        state: ContainerState,
+        stopped: bool,
+        words: Option<&StatusOverride>,
+    ) {
+        let previous = self.store.get(pod.uid());
+        let ready = matches!(state, ContainerState::Running { .. });
+        let runtime = PodRuntimeStatus {
+            started_at: Some(WallTime::UNIX_EPOCH),
+            containers: vec![ContainerStatus { ready, started: ready, state, ..a_container() }],
+            ..PodRuntimeStatus::default()
+        };
+        let status = generate(StatusInput {
+            pod,
+            runtime: &runtime,
+            previous: previous.as_deref(),
+            stopped,
+            ended_by_agent: words,
+            host_ips: &[],
+            now: WallTime::from_second(100).unwrap(),
+        });
+        self.store.set(pod.clone(), status);
+    }
+
+    async fn until_phase(&self, phase: &str) -> std::sync::Arc<serde_json::Value> {
+        let is = |o: &winddown_apiserver::Objects<'_>| {
+            o.get("pods/default/web").filter(|pod| pod["status"]["phase"] == phase)
+        };
+        self.server.within(LONG, phase, is).await.unwrap()
+    }
+
+    async fn stop(self) {
+        self.cancel.cancel();
+        self.agent.cut().await;
+    }
+}
+
+fn a_container() -> ContainerStatus {
+    ContainerStatus {
+        name: "main".into(),
+        kind: ContainerKind::Regular,
+        id: "process://1".into(),
+        image: "i".into(),
+        state: ContainerState::Running { started_at: WallTime::UNIX_EPOCH },
+        last_exit: None,
+        restart_count: 0,
+        ready: true,
+        started: true,
+    }
+}
+
+fn exited(exit_code: i32) -> ContainerState {
+    ContainerState::Exited(ContainerExit {
+        exit_code,
+        signal: None,
+        reason: "Completed".into(),
+        message: String::new(),
+        started_at: Some(WallTime::UNIX_EPOCH),
+        finished_at: Some(WallTime::from_second(50).unwrap()),
+    })
+}
+
+fn up() -> ContainerState {
+    ContainerState::Running { started_at: WallTime::UNIX_EPOCH }
+}
+
+fn by_shutdown() -> StatusOverride {
+    StatusOverride {
+        reason: "Terminated".into(),
+        message: "Pod was terminated in response to imminent node shutdown.".into(),
+        disruption_message: Some(
+            "Pod was terminated in response to imminent node shutdown.".into(),
+        ),
+    }
+}
+
+/// KP-17: while a container runs nothing of the end is seen; then all of it in one patch (k8s#108594).
+#[tokio::test]
+async fn kp_17_the_end_is_seen_as_a_whole_and_never_beside_ready() {
+    let node = Node::start().await;
+    let pod = make(&node.server, "web", json!({ "phase": "Pending" }));
+    node.look(&pod, up(), false, None);
+    let running = node.until_phase("Running").await;
+    assert_eq!(condition(&running, "Ready")["status"], "True");
+    // The kill has been asked for and the container has not ended.
+    node.look(&pod, up(), true, Some(&by_shutdown()));
+    node.agent.told(pod.label()).await;
+    let there = in_api(&node.server, "web");
+    assert_eq!(there["status"]["phase"], "Running");
+    assert_eq!(there["status"].get("reason"), None);
+    assert!(condition(&there, "DisruptionTarget").is_null());
+    node.store.remove(pod.uid());
+    node.look(&pod, exited(0), true, Some(&by_shutdown()));
+    let there = node.until_phase("Failed").await;
+    assert_eq!(there["status"]["reason"], "Terminated");
+    assert_eq!(condition(&there, "Ready")["status"], "False");
+    assert_eq!(condition(&there, "ContainersReady")["status"], "False");
+    assert_eq!(condition(&there, "DisruptionTarget")["reason"], "TerminationByKubelet");
+    let ends: Vec<_> = node
+        .server
+        .requests()
+        .into_iter()
+        .filter(|r| r.body["status"]["phase"] == "Failed")
+        .collect();
+    assert_eq!(ends.len(), 1, "in one patch");
+    node.stop().await;
+}
+
+/// KP-18: the cause of the end stays although every container exits with 0 (k8s#141483).
+#[tokio::test]
+async fn kp_18_the_cause_survives_a_clean_exit() {
+    let node = Node::start().await;
+    let pod = make(&node.server, "web", json!({ "phase": "Running" }));
+    node.look(&pod, exited(0), true, Some(&by_shutdown()));
+    let there = node.until_phase("Failed").await;
+    assert_eq!(there["status"]["reason"], "Terminated");
+    assert_eq!(there["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 0);
+    assert!(node.agent.outbox.last_word(pod.uid()).is_some());
+    node.stop().await;
+}
+
+/// KP-19: conditions of others survive; `observedGeneration` is the pod's generation.
+#[tokio::test]
+async fn kp_19_conditions_of_others_survive_and_the_generation_is_observed() {
+    let node = Node::start().await;
+    let pod = make(
+        &node.server,
+        "web",
+        json!({ "phase": "Pending", "conditions": [
+            { "type": "PodScheduled", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z" },
+            { "type": "example.com/gate", "status": "True" }] }),
+    );
+    let generation = pod.metadata.generation;
+    node.look(&pod, up(), false, None);
+    let there = node.until_phase("Running").await;
+    assert_eq!(condition(&there, "PodScheduled")["lastTransitionTime"], "2020-01-01T00:00:00Z");
+    assert_eq!(condition(&there, "example.com/gate")["status"], "True");
+    assert_eq!(there["status"].get("observedGeneration").cloned(), generation.map(|g| json!(g)));
+    node.stop().await;
+}
+
+/// KP-20: a transition has the time at which the status changed.
+#[tokio::test]
+async fn kp_20_an_unchanged_condition_keeps_the_time_of_its_transition() {
+    let node = Node::start().await;
+    let pod = make(
+        &node.server,
+        "web",
+        json!({ "phase": "Pending", "conditions": [
+            { "type": "Initialized", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z" },
+            { "type": "Ready", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z" }] }),
+    );
+    node.look(&pod, up(), false, None);
+    let there = node.until_phase("Running").await;
+    assert_eq!(condition(&there, "Initialized")["lastTransitionTime"], "2020-01-01T00:00:00Z");
+    assert_eq!(condition(&there, "Ready")["lastTransitionTime"], "1970-01-01T00:01:40Z");
+    node.stop().await;
+}

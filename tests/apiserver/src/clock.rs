@@ -1,0 +1,52 @@
+//! The server's own idea of the time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use rustls::pki_types::UnixTime;
+use rustls::time_provider::TimeProvider;
+
+/// The machine's clock, moved by what a test asks for. Clones are moved together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clock {
+    skew_millis: Arc<AtomicI64>,
+}
+
+impl Clock {
+    #[allow(clippy::disallowed_methods, reason = "this server stands for another machine")]
+    pub(crate) fn now(&self) -> Timestamp {
+        let skew = SignedDuration::from_millis(self.skew_millis.load(Ordering::SeqCst));
+        let now = Timestamp::now();
+        now.checked_add(skew).unwrap_or(now)
+    }
+
+    pub(crate) fn set_skew(&self, skew: SignedDuration) {
+        let millis = i64::try_from(skew.as_millis()).unwrap_or_default();
+        self.skew_millis.store(millis, Ordering::SeqCst);
+    }
+}
+
+/// Certificates of clients are valid or not by this clock.
+impl TimeProvider for Clock {
+    fn current_time(&self) -> Option<UnixTime> {
+        let seconds = u64::try_from(self.now().as_second()).ok()?;
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+    }
+}
+
+/// A `metav1.Time`: whole seconds.
+pub(crate) fn seconds(at: Timestamp) -> String {
+    Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
+}
+
+/// Later (or earlier) by whole seconds; the end of time is not passed.
+pub(crate) fn moved(at: Timestamp, by_seconds: i64) -> Timestamp {
+    at.checked_add(SignedDuration::from_secs(by_seconds)).unwrap_or(at)
+}
+
+/// The value of a `Date` header.
+pub(crate) fn http_date(at: Timestamp) -> String {
+    at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}

@@ -1,0 +1,198 @@
+//! All that the server knows, behind one lock that is never held across an await.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Access;
+use crate::clock::Clock;
+use crate::fault::Faults;
+use crate::pki::Authority;
+use crate::request::{Request, matches};
+use crate::store::Store;
+use crate::write::Writer;
+
+/// Requests that the journal keeps.
+const KEPT_REQUESTS: usize = 100_000;
+
+/// The state, and who is woken when it changes.
+pub(crate) struct Shared {
+    core: Mutex<Core>,
+    /// Counts changes that a watch may have to tell.
+    changed: watch::Sender<u64>,
+    /// Counts those and requests.
+    activity: watch::Sender<u64>,
+}
+
+/// The state.
+pub(crate) struct Core {
+    pub(crate) store: Store,
+    pub(crate) faults: Faults,
+    pub(crate) access: Access,
+    pub(crate) authority: Authority,
+    pub(crate) clock: Clock,
+    pub(crate) watches: Watches,
+    /// How long the certificates live that are signed at once; `None`: requests wait.
+    pub(crate) sign_for: Option<Duration>,
+    /// Nodes may do what the real server lets a node do, and no more.
+    pub(crate) nodes_restricted: bool,
+    journal: VecDeque<Request>,
+    requests: u64,
+    pub(crate) connections: u64,
+    /// Closes every connection that is open.
+    pub(crate) connections_closed: CancellationToken,
+}
+
+/// What is done to running watches.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    pub(crate) paused: bool,
+    /// Every time that watches were ended, with the resource and what they were told last.
+    pub(crate) cuts: Vec<(String, Option<Value>)>,
+    /// Counts requests for a bookmark.
+    pub(crate) bookmarks: u64,
+    /// Time between bookmarks.
+    pub(crate) bookmark_every: Option<Duration>,
+    /// Resources of the watches that are open.
+    pub(crate) open: Vec<String>,
+}
+
+impl Shared {
+    pub(crate) fn new(authority: Authority, clock: Clock) -> Arc<Self> {
+        let core = Core {
+            store: Store::new(),
+            faults: Faults::default(),
+            access: Access::default(),
+            authority,
+            clock,
+            watches: Watches::default(),
+            sign_for: Some(Duration::from_secs(86_400)),
+            nodes_restricted: false,
+            journal: VecDeque::new(),
+            requests: 0,
+            connections: 0,
+            connections_closed: CancellationToken::new(),
+        };
+        Arc::new(Self {
+            core: Mutex::new(core),
+            changed: watch::Sender::new(0),
+            activity: watch::Sender::new(0),
+        })
+    }
+
+    /// Looks at or changes the state. Whoever waits is woken.
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Core) -> R) -> R {
+        let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = core.mark();
+        let result = act(&mut core);
+        let after = core.mark();
+        drop(core);
+        if before.watched != after.watched {
+            self.changed.send_modify(|count| *count += 1);
+        }
+        if before != after {
+            self.activity.send_modify(|count| *count += 1);
+        }
+        result
+    }
+
+    pub(crate) fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    pub(crate) fn activity(&self) -> watch::Receiver<u64> {
+        self.activity.subscribe()
+    }
+
+    /// Waits until a fault is lifted.
+    pub(crate) async fn until_lifted(&self, fault: u64) {
+        let mut activity = self.activity();
+        while self.with(|core| core.faults.is_set(fault)) {
+            // The sender lives as long as this.
+            let _ = activity.changed().await;
+        }
+    }
+
+    /// Wakes whoever waits for anything: the journal's entries change in place.
+    pub(crate) fn touch(&self) {
+        self.activity.send_modify(|count| *count += 1);
+    }
+}
+
+impl Core {
+    pub(crate) fn writer(&mut self) -> Writer<'_> {
+        Writer { now: self.clock.now(), store: &mut self.store, node: None }
+    }
+
+    /// Enters a request in the journal and returns its number.
+    pub(crate) fn enter(&mut self, mut request: Request) -> u64 {
+        self.requests += 1;
+        request.number = self.requests;
+        self.journal.push_back(request);
+        if self.journal.len() > KEPT_REQUESTS {
+            self.journal.pop_front();
+        }
+        self.requests
+    }
+
+    /// Completes a journal entry.
+    pub(crate) fn amend(&mut self, number: u64, change: impl FnOnce(&mut Request)) {
+        let first = self.journal.front().map_or(0, |request| request.number);
+        let index = usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
+        if let Some(request) = self.journal.get_mut(index) {
+            change(request);
+        }
+    }
+
+    pub(crate) fn journal(&self) -> &VecDeque<Request> {
+        &self.journal
+    }
+
+    pub(crate) fn forget_requests(&mut self) {
+        self.journal.clear();
+    }
+
+    fn mark(&self) -> Mark {
+        let w = &self.watches;
+        Mark {
+            watched: (self.store.version(), w.paused, w.cuts.len(), w.bookmarks),
+            other: (
+                self.requests,
+                self.journal.len(),
+                w.open.len(),
+                self.connections,
+                self.faults.len(),
+            ),
+        }
+    }
+}
+
+/// What must differ before somebody is woken.
+#[derive(PartialEq)]
+struct Mark {
+    /// For watches.
+    watched: (u64, bool, usize, u64),
+    /// For everybody else.
+    other: (u64, usize, usize, u64, usize),
+}
+
+impl Watches {
+    /// Ends the running watches of a resource, `*` all.
+    pub(crate) fn cut(&mut self, resource: &str, error: Option<Value>) {
+        self.cuts.push((resource.to_owned(), error));
+    }
+
+    /// Whether a watch that began when there had been `seen` cuts is ended, and with what.
+    pub(crate) fn end_of(&self, resource: &str, seen: usize) -> Option<Option<Value>> {
+        let mut cuts = self.cuts.get(seen..).unwrap_or_default().iter();
+        cuts.find(|(pattern, _)| matches(pattern, resource)).map(|(_, error)| error.clone())
+    }
+
+    pub(crate) fn count(&self, resource: &str) -> usize {
+        self.open.iter().filter(|open| matches(resource, open)).count()
+    }
+}

@@ -1,0 +1,212 @@
+//! What the server does with pods beyond keeping them: defaults, and rules for their changes.
+
+use serde_json::{Value, json};
+
+use crate::kinds::Kind;
+use crate::refusal::Refusal;
+use crate::write::{fields_of, text};
+
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// Gives a new pod its defaults and its first status.
+pub(crate) fn prepare(pod: &mut Value) {
+    let qos = qos_class(pod);
+    let fields = fields_of(pod);
+    fields.insert("status".to_owned(), json!({"phase": "Pending", "qosClass": qos}));
+    let spec = fields_of(fields.entry("spec").or_insert(Value::Null));
+    for (name, value) in [
+        ("restartPolicy", json!("Always")),
+        ("terminationGracePeriodSeconds", json!(30)),
+        ("dnsPolicy", json!("ClusterFirst")),
+        ("schedulerName", json!("default-scheduler")),
+        ("enableServiceLinks", json!(true)),
+        ("securityContext", json!({})),
+    ] {
+        spec.entry(name).or_insert(value);
+    }
+    for list in ["containers", "initContainers"] {
+        let Some(containers) = spec.get_mut(list).and_then(Value::as_array_mut) else { continue };
+        for container in containers {
+            let container = fields_of(container);
+            for (name, value) in [
+                ("resources", json!({})),
+                ("terminationMessagePath", json!("/dev/termination-log")),
+                ("terminationMessagePolicy", json!("File")),
+                ("imagePullPolicy", json!("IfNotPresent")),
+            ] {
+                container.entry(name).or_insert(value);
+            }
+        }
+    }
+}
+
+/// Rules for a new pod.
+pub(crate) fn check_created(kind: &Kind, pod: &Value) -> Result<(), Refusal> {
+    let name = text(pod, "/metadata/name");
+    let refuse = |field: &str, reason: &str, why: &str| {
+        Err(Refusal::invalid(kind, name, field, reason, why))
+    };
+    let containers = pod.pointer("/spec/containers").and_then(Value::as_array);
+    let Some(containers) = containers.filter(|all| !all.is_empty()) else {
+        return refuse("spec.containers", "FieldValueRequired", "");
+    };
+    for (i, container) in containers.iter().enumerate() {
+        if text(container, "/name").is_empty() {
+            return refuse(&format!("spec.containers[{i}].name"), "FieldValueRequired", "");
+        }
+        if text(container, "/image").is_empty() {
+            return refuse(&format!("spec.containers[{i}].image"), "FieldValueRequired", "");
+        }
+    }
+    if annotation(pod, MIRROR).is_some() && text(pod, "/spec/nodeName").is_empty() {
+        let why = "must set spec.nodeName if mirror pod annotation is set";
+        let field = format!("metadata.annotations[{MIRROR}]");
+        return refuse(&field, "FieldValueInvalid", why);
+    }
+    Ok(())
+}
+
+/// Rules for a change of a pod or of its status.
+pub(crate) fn check_updated(
+    kind: &Kind,
+    subresource: Option<&str>,
+    old: &Value,
+    new: &Value,
+) -> Result<(), Refusal> {
+    let name = text(old, "/metadata/name");
+    let refuse = |field: &str, why: &str| {
+        Err(Refusal::invalid(kind, name, field, "FieldValueForbidden", why))
+    };
+    let field = format!("metadata.annotations[{MIRROR}]");
+    match (annotation(old, MIRROR), annotation(new, MIRROR)) {
+        (None, Some(_)) => return refuse(&field, "may not add mirror pod annotation"),
+        (Some(was), is) if is != Some(was) => {
+            return refuse(&field, "may not remove or update mirror pod annotation");
+        }
+        _ => {}
+    }
+    match subresource {
+        Some("status") => check_status(kind, name, old, new),
+        None => check_spec(kind, name, old, new),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Fields of the status that a write which leaves them out does not clear.
+pub(crate) fn keep_status_fields(old: &Value, new: &mut Value) {
+    let Some(qos) = old.pointer("/status/qosClass") else { return };
+    let status = fields_of(fields_of(new).entry("status").or_insert(Value::Null));
+    status.entry("qosClass").or_insert(qos.clone());
+}
+
+fn check_status(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Refusal> {
+    let (was, is) = (text(old, "/status/qosClass"), text(new, "/status/qosClass"));
+    if !was.is_empty() && was != is {
+        let field = "status.qosClass";
+        return Err(Refusal::invalid(kind, name, field, "FieldValueInvalid", "field is immutable"));
+    }
+    let policy = text(old, "/spec/restartPolicy");
+    if policy == "Always" {
+        return Ok(());
+    }
+    for (i, before) in items(old, "/status/containerStatuses").iter().enumerate() {
+        let Some(ended) = before.pointer("/state/terminated") else { continue };
+        let failed = ended.get("exitCode").and_then(Value::as_i64).unwrap_or_default() != 0;
+        if failed && policy == "OnFailure" {
+            continue;
+        }
+        let after = items(new, "/status/containerStatuses")
+            .iter()
+            .find(|after| after.get("name") == before.get("name"));
+        if after.is_some_and(|after| after.pointer("/state/terminated").is_none()) {
+            let field = format!("status.containerStatuses[{i}].state");
+            let why = "may not be transitioned to non-terminated state";
+            return Err(Refusal::invalid(kind, name, &field, "FieldValueForbidden", why));
+        }
+    }
+    Ok(())
+}
+
+/// A pod's spec stays as it is, but for images, a closer deadline and more tolerations.
+fn check_spec(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Refusal> {
+    let invalid =
+        |field: &str, why: &str| Err(Refusal::invalid(kind, name, field, "FieldValueInvalid", why));
+    let deadline = |pod: &Value| pod.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_i64);
+    let field = "spec.activeDeadlineSeconds";
+    match (deadline(old), deadline(new)) {
+        (Some(_), None) => {
+            return invalid(field, "must not update from a positive integer to nil value");
+        }
+        (Some(was), Some(is)) if is > was => {
+            return invalid(field, "must be less than or equal to previous value");
+        }
+        (_, Some(is)) if is < 0 => {
+            return invalid(field, "must be between 0 and 2147483647, inclusive");
+        }
+        _ => {}
+    }
+    let tolerated = items(new, "/spec/tolerations");
+    if items(old, "/spec/tolerations").iter().any(|was| !tolerated.contains(was)) {
+        let why = "existing toleration can not be modified except its tolerationSeconds";
+        return Err(Refusal::invalid(kind, name, "spec.tolerations", "FieldValueForbidden", why));
+    }
+    if fixed_part(old) == fixed_part(new) {
+        return Ok(());
+    }
+    let why = "pod updates may not change fields other than \
+               `spec.containers[*].image`,`spec.initContainers[*].image`,\
+               `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \
+               tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it \
+               was previously negative)";
+    Err(Refusal::invalid(kind, name, "spec", "FieldValueForbidden", why))
+}
+
+fn fixed_part(pod: &Value) -> Value {
+    let mut spec = pod.get("spec").cloned().unwrap_or_default();
+    let grace = spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
+    let fields = fields_of(&mut spec);
+    fields.remove("activeDeadlineSeconds");
+    fields.remove("tolerations");
+    fields.remove("schedulingGates");
+    if grace.is_some_and(|grace| grace < 0) {
+        fields.insert("terminationGracePeriodSeconds".to_owned(), json!(1));
+    }
+    for list in ["containers", "initContainers"] {
+        if let Some(containers) = fields.get_mut(list).and_then(Value::as_array_mut) {
+            for container in containers {
+                fields_of(container).remove("image");
+            }
+        }
+    }
+    spec
+}
+
+fn qos_class(pod: &Value) -> &'static str {
+    let quantity = |container: &Value, kind: &str, resource: &str| {
+        container.pointer(&format!("/resources/{kind}/{resource}")).cloned()
+    };
+    let (mut any, mut guaranteed) = (false, true);
+    for list in ["/spec/containers", "/spec/initContainers"] {
+        for container in items(pod, list) {
+            for resource in ["cpu", "memory"] {
+                let limit = quantity(container, "limits", resource);
+                let request = quantity(container, "requests", resource);
+                any |= limit.is_some() || request.is_some();
+                guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+            }
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn annotation<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
+    pod.pointer("/metadata/annotations")?.get(name)?.as_str()
+}

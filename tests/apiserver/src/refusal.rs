@@ -1,0 +1,161 @@
+//! What the server answers instead of an object: a `Status` of kind `Failure`.
+
+use serde_json::{Value, json};
+
+use crate::kinds::Kind;
+
+/// A request that is not carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: u16,
+    reason: String,
+    message: String,
+    details: Value,
+    /// Seconds for the `Retry-After` header.
+    pub(crate) retry_after: Option<u32>,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason: reason.to_owned(),
+            message: message.into(),
+            details: Value::Null,
+            retry_after: None,
+        }
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
+        Self::new(404, "NotFound", format!("{} \"{name}\" not found", kind.qualified()))
+            .about(kind, name)
+    }
+
+    pub(crate) fn no_such_path() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource")
+    }
+
+    pub(crate) fn method_not_allowed() -> Self {
+        Self::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+    }
+
+    pub(crate) fn already_exists(kind: &Kind, name: &str) -> Self {
+        Self::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", kind.qualified()))
+            .about(kind, name)
+    }
+
+    pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
+        let message =
+            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified());
+        Self::new(409, "Conflict", message).about(kind, name)
+    }
+
+    /// The resource version that came with the write is not the stored one.
+    pub(crate) fn modified(kind: &Kind, name: &str) -> Self {
+        let why = "the object has been modified; please apply your changes to the latest version \
+                   and try again";
+        Self::conflict(kind, name, why)
+    }
+
+    /// The UID in the written object is not the stored one.
+    pub(crate) fn other_uid(kind: &Kind, name: &str, wanted: &str, stored: &str) -> Self {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, AdditionalErrorMsg: Precondition failed: UID \
+             in precondition: {wanted}, UID in object meta: {stored}"
+        );
+        Self::conflict(kind, name, &why)
+    }
+
+    /// One field of the object breaks a rule. `reason` is a `CauseType`, as `FieldValueForbidden`.
+    pub(crate) fn invalid(kind: &Kind, name: &str, field: &str, reason: &str, why: &str) -> Self {
+        let word = match reason {
+            "FieldValueForbidden" => "Forbidden",
+            "FieldValueRequired" => "Required value",
+            "FieldValueDuplicate" => "Duplicate value",
+            _ => "Invalid value",
+        };
+        let message = format!("{} \"{name}\" is invalid: {field}: {word}: {why}", kind.kind);
+        let mut refusal = Self::new(422, "Invalid", message);
+        let cause = json!({"reason": reason, "message": format!("{word}: {why}"), "field": field});
+        refusal.details =
+            json!({"name": name, "group": kind.group, "kind": kind.kind, "causes": [cause]});
+        refusal
+    }
+
+    pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(422, "Invalid", message)
+    }
+
+    pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> Self {
+        let subject = if name.is_empty() {
+            kind.qualified()
+        } else {
+            format!("{} \"{name}\"", kind.qualified())
+        };
+        Self::new(403, "Forbidden", format!("{subject} is forbidden: {why}")).about(kind, name)
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// A resource version that is no longer kept.
+    pub(crate) fn expired(asked: u64, oldest: u64) -> Self {
+        Self::new(410, "Expired", format!("too old resource version: {asked} ({oldest})"))
+    }
+
+    /// A resource version that was never given out.
+    pub(crate) fn from_the_future(asked: u64, newest: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {asked}, current: {newest}");
+        let mut refusal = Self::new(504, "Timeout", message);
+        refusal.details = json!({
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        });
+        refusal
+    }
+
+    /// A disruption budget that has nothing left. Zero seconds: it does not say when to come back.
+    pub(crate) fn budget(message: &str, cause: &str, seconds: u32) -> Self {
+        let mut refusal = Self::new(429, "TooManyRequests", message);
+        refusal.details = json!({"causes": [{"reason": "DisruptionBudget", "message": cause}]});
+        if seconds > 0 { refusal.after(seconds) } else { refusal }
+    }
+
+    /// Names the object the refusal is about.
+    pub(crate) fn about(mut self, kind: &Kind, name: &str) -> Self {
+        self.details = json!({"name": name, "group": kind.group, "kind": kind.plural});
+        self
+    }
+
+    /// Asks the client to come back after so many seconds.
+    pub(crate) fn after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        if let Some(details) = self.details.as_object_mut() {
+            details.insert("retryAfterSeconds".to_owned(), json!(seconds));
+        } else {
+            self.details = json!({"retryAfterSeconds": seconds});
+        }
+        self
+    }
+
+    /// The object that goes over the wire.
+    pub(crate) fn status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": self.reason, "code": self.code,
+        });
+        if let (Some(map), false) = (status.as_object_mut(), self.details.is_null()) {
+            map.insert("details".to_owned(), self.details.clone());
+        }
+        status
+    }
+}

@@ -1,0 +1,150 @@
+//! How a server is started.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::ApiServer;
+use super::listener::{Door, Hall, listen, reserve};
+use crate::access::User;
+use crate::clock::Clock;
+use crate::core::Shared;
+use crate::kinds;
+use crate::pki::{Authority, PkiError};
+use crate::target::Target;
+
+/// Why the server does not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The address is not to be had.
+    #[error("cannot listen")]
+    Listen(#[source] io::Error),
+    /// There are no certificates.
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+}
+
+/// What a server is to be like.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    bind: SocketAddr,
+    names: Vec<String>,
+    user: String,
+    groups: Vec<String>,
+    anonymous: bool,
+    protocols: Vec<&'static str>,
+    bookmark_every: Duration,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Self {
+            bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            names: Vec::new(),
+            user: "test-admin".to_owned(),
+            groups: vec!["system:masters".to_owned()],
+            anonymous: false,
+            protocols: vec!["h2", "http/1.1"],
+            bookmark_every: Duration::from_secs(60),
+        }
+    }
+
+    /// Address and port; port 0 takes a free one. At first 127.0.0.1:0.
+    #[must_use]
+    pub fn bind(mut self, address: SocketAddr) -> Self {
+        self.bind = address;
+        self
+    }
+
+    /// One more name or address in the server's certificate. The first is the one in
+    /// [`ApiServer::url`]; without any it is the address that is bound.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.names.push(name.to_owned());
+        self
+    }
+
+    /// Whose the certificate in [`ApiServer::kubeconfig`] is.
+    #[must_use]
+    pub fn user(mut self, name: &str, groups: &[&str]) -> Self {
+        name.clone_into(&mut self.user);
+        self.groups = groups.iter().map(|&group| group.to_owned()).collect();
+        self
+    }
+
+    /// Lets in who shows no credentials.
+    #[must_use]
+    pub fn allow_anonymous(mut self) -> Self {
+        self.anonymous = true;
+        self
+    }
+
+    /// Speaks HTTP/1.1 alone.
+    #[must_use]
+    pub fn http1_only(mut self) -> Self {
+        self.protocols = vec!["http/1.1"];
+        self
+    }
+
+    /// Time between the bookmarks of a watch, as the real server's minute.
+    #[must_use]
+    pub fn bookmark_every(mut self, time: Duration) -> Self {
+        self.bookmark_every = time;
+        self
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or the certificates cannot be made.
+    pub async fn start(self) -> Result<ApiServer, StartError> {
+        let clock = Clock::default();
+        let now = clock.now();
+        let listener = listen(reserve(self.bind).map_err(StartError::Listen)?);
+        let listener = listener.map_err(StartError::Listen)?;
+        let address = listener.local_addr().map_err(StartError::Listen)?;
+        let host = self.names.first().cloned().unwrap_or_else(|| match address.ip() {
+            ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+            ip => ip.to_string(),
+        });
+        let mut names = self.names;
+        names.extend([address.ip().to_string(), "localhost".to_owned(), "127.0.0.1".to_owned()]);
+        names.push("kubernetes.default.svc".to_owned());
+        names.dedup();
+        let authority = Authority::new(now)?;
+        let tls = authority.server(&names, &clock, &self.protocols)?;
+        let groups: Vec<&str> = self.groups.iter().map(String::as_str).collect();
+        let user = User::new(&self.user, &groups);
+        let identity = authority.lasting_client(&user, now)?;
+        let shared = Shared::new(authority, clock);
+        shared.with(|core| {
+            core.access.know_certificate(identity.der.clone(), user);
+            core.access.anonymous_allowed = self.anonymous;
+            core.watches.bookmark_every = Some(self.bookmark_every);
+            for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+                if let Some(kind) = kinds::called("namespaces") {
+                    let object = json!({"metadata": {"name": name}, "status": {"phase": "Active"}});
+                    let target = Target { kind, namespace: None, name: None, subresource: None };
+                    // A name that is not there yet cannot be refused.
+                    let _ = core.writer().place(&target, object);
+                }
+            }
+        });
+        let hall = Hall::new(std::sync::Arc::clone(&shared), tls);
+        let door = Door::open(listener, hall.clone());
+        Ok(ApiServer {
+            shared,
+            hall,
+            address,
+            host,
+            names,
+            protocols: self.protocols,
+            identity,
+            door: tokio::sync::Mutex::new(Some(door)),
+            reserved: std::sync::Mutex::new(None),
+        })
+    }
+}

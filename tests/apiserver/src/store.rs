@@ -1,0 +1,233 @@
+//! The objects, in every version that is still kept.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::kinds::Kind;
+use crate::selector::Selector;
+
+/// Changes kept for watches; older ones are compacted away, as by a real server every five minutes.
+const KEPT_CHANGES: usize = 50_000;
+
+/// Where an object is kept. Sorts as a list is sorted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) group: &'static str,
+    pub(crate) plural: &'static str,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Key {
+    pub(crate) fn new(kind: &'static Kind, namespace: Option<&str>, name: &str) -> Self {
+        Self {
+            group: kind.group,
+            plural: kind.plural,
+            namespace: namespace.unwrap_or_default().to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn is_of(&self, kind: &Kind) -> bool {
+        self.group == kind.group && self.plural == kind.plural
+    }
+}
+
+/// One write, as a watch tells it.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) version: u64,
+    key: Key,
+    /// `None`: it came into being.
+    before: Option<Arc<Value>>,
+    /// The object, or its last state when it is gone.
+    object: Arc<Value>,
+    gone: bool,
+}
+
+impl Change {
+    /// What a watch with this selector says of the change, if anything.
+    pub(crate) fn seen_by(&self, kind: &Kind, by: &Selector) -> Option<(&'static str, Arc<Value>)> {
+        if !self.key.is_of(kind) || !by.in_namespace(&self.key.namespace) {
+            return None;
+        }
+        let was = self.before.as_deref().is_some_and(|before| by.matches(before));
+        let is = !self.gone && by.matches(&self.object);
+        let what = match (was, is) {
+            (false, true) => "ADDED",
+            (true, true) => "MODIFIED",
+            (true, false) => "DELETED",
+            (false, false) => return None,
+        };
+        Some((what, Arc::clone(&self.object)))
+    }
+}
+
+/// All objects.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    objects: BTreeMap<Key, Arc<Value>>,
+    changes: VecDeque<Change>,
+    version: u64,
+    /// A watch may not begin before this version.
+    compacted: u64,
+    /// The newest change that is no longer kept.
+    lost: u64,
+    seed: u64,
+    drawn: u64,
+}
+
+impl Store {
+    pub(crate) fn new() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            changes: VecDeque::new(),
+            version: 1,
+            compacted: 0,
+            lost: 0,
+            seed: std::collections::hash_map::RandomState::new().build_hasher().finish(),
+            drawn: 0,
+        }
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The oldest version that a watch may begin with.
+    pub(crate) fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    /// Forgets all changes: whoever comes with a version from before this gets 410.
+    pub(crate) fn compact(&mut self) {
+        self.version += 1;
+        self.compacted = self.version;
+        if let Some(last) = self.changes.back() {
+            self.lost = last.version;
+        }
+        self.changes.clear();
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Value>> {
+        self.objects.get(key)
+    }
+
+    /// Objects of a kind, sorted by namespace and name.
+    pub(crate) fn list<'a>(
+        &'a self,
+        kind: &'a Kind,
+        by: &'a Selector,
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+        self.of_kind(kind)
+            .filter(|(key, object)| by.in_namespace(&key.namespace) && by.matches(object))
+    }
+
+    pub(crate) fn of_kind<'a>(
+        &'a self,
+        kind: &'a Kind,
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+        self.objects.iter().filter(move |(key, _)| key.is_of(kind))
+    }
+
+    /// Writes an object under a new resource version.
+    pub(crate) fn put(&mut self, key: Key, mut object: Value) -> Arc<Value> {
+        self.version += 1;
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("resourceVersion".to_owned(), json!(self.version.to_string()));
+        }
+        let object = Arc::new(object);
+        let before = self.objects.insert(key.clone(), Arc::clone(&object));
+        self.keep(Change {
+            version: self.version,
+            key,
+            before,
+            object: Arc::clone(&object),
+            gone: false,
+        });
+        object
+    }
+
+    /// Takes an object out; its last state carries the version of its removal.
+    pub(crate) fn remove(&mut self, key: &Key) -> Option<Arc<Value>> {
+        let before = self.objects.remove(key)?;
+        self.version += 1;
+        let mut last = Value::clone(&before);
+        if let Some(metadata) = last.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("resourceVersion".to_owned(), json!(self.version.to_string()));
+        }
+        let object = Arc::new(last);
+        self.keep(Change {
+            version: self.version,
+            key: key.clone(),
+            before: Some(before),
+            object: Arc::clone(&object),
+            gone: true,
+        });
+        Some(object)
+    }
+
+    /// Changes after a version, oldest first. `None`: some of them are no longer kept.
+    pub(crate) fn since(&self, version: u64) -> Option<impl Iterator<Item = &Change>> {
+        let from = self.changes.partition_point(|change| change.version <= version);
+        (version >= self.lost).then(|| self.changes.range(from..))
+    }
+
+    /// The store as it was. `None`: that version is no longer kept.
+    pub(crate) fn at(&self, version: u64) -> Option<Self> {
+        let mut past = self.clone();
+        for change in self.since(version)?.collect::<Vec<_>>().into_iter().rev() {
+            match &change.before {
+                Some(before) => past.objects.insert(change.key.clone(), Arc::clone(before)),
+                None => past.objects.remove(&change.key),
+            };
+        }
+        past.version = version.min(self.version);
+        Some(past)
+    }
+
+    /// A UID that no other object has.
+    pub(crate) fn new_uid(&mut self) -> String {
+        let drawn = self.draw();
+        let (high, low) = (self.seed ^ drawn, drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        format!(
+            "{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}",
+            high >> 32,
+            (high >> 16) & 0xffff,
+            high & 0xfff,
+            low >> 52,
+            (low ^ drawn) & 0xffff_ffff_ffff
+        )
+    }
+
+    /// The five characters that make a name of a `generateName`.
+    pub(crate) fn new_suffix(&mut self) -> String {
+        const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+        let mut rest = self.draw().wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.seed;
+        let mut suffix = String::with_capacity(5);
+        for _ in 0..5 {
+            let index = usize::try_from(rest % 27).unwrap_or_default();
+            suffix.push(char::from(LETTERS[index]));
+            rest /= 27;
+        }
+        suffix
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.drawn += 1;
+        self.drawn
+    }
+
+    fn keep(&mut self, change: Change) {
+        self.changes.push_back(change);
+        if self.changes.len() > KEPT_CHANGES
+            && let Some(dropped) = self.changes.pop_front()
+        {
+            self.lost = dropped.version;
+            self.compacted = self.compacted.max(dropped.version);
+        }
+    }
+}
