@@ -2,6 +2,8 @@
 //!
 //! Scenarios of virtual-kubelet's own tests carry their names.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+
 #[path = "node/harness.rs"]
 mod harness;
 #[path = "node/ownership.rs"]

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -26,6 +27,7 @@ pub struct RuntimeSyncer<R> {
     statuses: StatusStore,
     recorder: Arc<dyn Recorder>,
     wall: WallClock,
+    host_ips: fn() -> Vec<IpAddr>,
     /// The pods that ran when the runtime was last listed; none before that.
     listed: Mutex<Option<Uids>>,
     /// Something changed in the runtime that no worker knows of.
@@ -41,7 +43,14 @@ impl<R: Runtime> RuntimeSyncer<R> {
         wall: WallClock,
     ) -> Self {
         let (listed, unknown) = (Mutex::new(None), Notify::new());
-        Self { runtime, statuses, recorder, wall, listed, unknown }
+        Self { runtime, statuses, recorder, wall, host_ips: Vec::new, listed, unknown }
+    }
+
+    /// Has statuses name the node's addresses as `host_ips` tells them, the foremost first. It is asked
+    /// for every status, so it must be cheap and must not block; it may know none yet.
+    #[must_use]
+    pub fn with_host_ips(self, host_ips: fn() -> Vec<IpAddr>) -> Self {
+        Self { host_ips, ..self }
     }
 
     /// Takes note of what the runtime answered when it was listed. A pod that its worker sees for
@@ -96,6 +105,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
             previous: previous.as_deref(),
             stopped,
             ended_by_agent: words,
+            host_ips: &(self.host_ips)(),
             now: self.wall.now(),
         });
         let phase = status.phase.as_deref().and_then(Phase::parse);

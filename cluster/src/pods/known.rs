@@ -209,9 +209,10 @@ impl KnownPods {
     /// The pods that a list did not have.
     pub(crate) fn absent(&self) -> PodUidMap<()> {
         let inner = self.lock();
-        let absent = inner.pods.iter().filter(|(_, known)| {
-            matches!(known.standing, Standing::Absent { .. })
-        });
+        let absent = inner
+            .pods
+            .iter()
+            .filter(|(_, known)| matches!(known.standing, Standing::Absent { .. }));
         absent.map(|(uid, _)| (uid.clone(), ())).collect()
     }
 

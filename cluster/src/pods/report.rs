@@ -29,12 +29,17 @@ where
         parts.queues.sync.wake(&uid);
         return Outcome::Done;
     };
-    if known.standing == Standing::Present {
-        parts.say(&known.pod, &provided);
-    }
-    let is_unwanted = known.standing != Standing::Present || known.is_deleting();
     let wants_to_go = provided.pod.metadata.deletion_timestamp.is_some();
-    if (is_unwanted && provided.ended) || (wants_to_go && !is_unwanted) {
+    let is_next = match known.standing {
+        Standing::Present => {
+            parts.say(&known.pod, &provided);
+            if known.is_deleting() { provided.ended } else { wants_to_go }
+        }
+        Standing::Gone => provided.ended,
+        // Nothing is done about it before it was looked up.
+        Standing::Absent { .. } => false,
+    };
+    if is_next {
         parts.queues.sync.wake(&uid);
     }
     Outcome::Done

@@ -8,7 +8,7 @@ use winddown_shared::{Pod, PodUid, error_chain};
 
 use super::api::PodApi;
 use super::equality;
-use super::known::Known;
+use super::known::{Known, Standing};
 use super::marks::StopAsked;
 use super::parts::{CallError, Parts};
 use super::plan::{Sight, Step, next_step};
@@ -49,7 +49,8 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
             Err(error) => return Some(Outcome::Failed { after: error.retry_after() }),
         };
         // Said by one queue alone, so that an older status never comes after a newer one.
-        if provided.as_ref().is_some_and(|p| known.marks.is_news(&p.status, p.ended)) {
+        let is_news = |p: &ProvidedPod| known.marks.is_news(&p.status, p.ended);
+        if known.standing == Standing::Present && provided.as_ref().is_some_and(is_news) {
             self.queues.status.wake(uid);
         }
         let step = next_step(Sight {

@@ -16,8 +16,8 @@ use crate::backoff::fraction;
 
 /// How many pods are looked at at once.
 const AT_ONCE: usize = 4;
-/// How soon a token that is due and was not given is asked for again, at the soonest.
-const TOKEN_AGAIN: Duration = Duration::from_secs(10);
+/// How soon what cannot wait for the next look is asked for again, at the soonest.
+const SOON: Duration = Duration::from_secs(10);
 
 /// Looks at volumes when they are due: their objects are read again, their tokens renewed, and what has
 /// changed is written.
@@ -56,7 +56,14 @@ impl Freshener {
 
     async fn look_at(&self, uid: PodUid) {
         let inner = &self.0;
-        let Some(pod) = inner.pod(&uid) else { return };
+        let pod = match inner.pod(&uid).await {
+            Ok(Some(pod)) => pod,
+            Ok(None) => return,
+            Err(unread) => {
+                inner.note_outage(Some(&unread.error));
+                return self.again_soon(&uid);
+            }
+        };
         // Pods that share an object share the answer.
         let objects = inner.reader.objects(volume_keys(&pod), inner.config.max_age / 2).await;
         let Some((standing, tokens)) = inner.standing(&uid) else { return };
@@ -88,8 +95,11 @@ impl Freshener {
         inner.note_outage(unread.or(refused).as_deref());
         inner.look_again(&pod, &objects, &tokens);
         if lacking.is_some() {
-            let wait = TOKEN_AGAIN.mul_f64(1.0 + fraction());
-            inner.look_at(&uid, Instant::now() + wait);
+            self.again_soon(&uid);
         }
+    }
+
+    fn again_soon(&self, uid: &PodUid) {
+        self.0.look_at(uid, Instant::now() + SOON.mul_f64(1.0 + fraction()));
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::PodUid;
+use winddown_shared::{Pod, PodUid};
 
 use super::needs;
 
@@ -26,6 +26,14 @@ impl Places {
     pub(crate) fn of(&self, uid: &PodUid, volume: &api::Volume) -> PathBuf {
         let root = if needs::is_secret(volume) { &self.memory } else { &self.disk };
         root.join(uid.as_str()).join(&volume.name)
+    }
+
+    /// Whether the pod was handed on before: its volumes are directories of these.
+    pub(crate) fn are_in(&self, pod: &Pod) -> bool {
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let mut paths = volumes.filter_map(|v| v.host_path.as_ref()).map(|h| Path::new(&h.path));
+        let own = [&self.disk, &self.memory].map(|root| root.join(pod.uid().as_str()));
+        paths.any(|path| own.iter().any(|own| path.starts_with(own)))
     }
 
     /// Makes the directories above that. Only their owner may pass: what is mounted from there needs no

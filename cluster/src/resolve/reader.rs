@@ -95,6 +95,19 @@ impl Reader {
         })
     }
 
+    /// The pod as the API has it; none if it is gone.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) async fn pod(&self, pod: &Pod) -> Result<Option<Pod>, Unread> {
+        let all = Api::<api::Pod>::namespaced(self.client.clone(), pod.namespace());
+        match bounded(self.limit, all.get(pod.name())).await {
+            Ok(object) => Ok(Pod::new(object).ok().filter(|found| found.uid() == pod.uid())),
+            Err(unread) if unread.is_missing => Ok(None),
+            Err(unread) => Err(unread),
+        }
+    }
+
     /// The variables that tell the pod of services.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use super::object::{Found, Key};
 use super::payload::TokenKey;
 use super::places::Places;
 use super::problem::Problem;
-use super::reader::Reader;
+use super::reader::{Reader, Unread};
 use super::timetable::Timetable;
 use super::tokens::Token;
 use super::waiting::Waiting;
@@ -136,7 +136,7 @@ impl Prepare for Resolver {
 
     fn adopt(&self, pod: &Pod) {
         self.0.remember(pod);
-        if needs::made_here(pod).next().is_some() {
+        if needs::made_here(pod).next().is_some() || self.0.places.are_in(pod) {
             self.0.look_at(pod.uid(), Instant::now());
         }
     }
@@ -268,7 +268,10 @@ impl Inner {
             standing: Arc::new(Mutex::new(true)),
             tokens: HashMap::new(),
         });
-        kept.pod = pod.clone();
+        // What a provider hands back does not say where its volumes came from.
+        if !self.places.are_in(pod) {
+            kept.pod = pod.clone();
+        }
         kept.literal.clone()
     }
 
@@ -303,8 +306,20 @@ impl Inner {
         self.changed.notify_one();
     }
 
-    pub(super) fn pod(&self, uid: &PodUid) -> Option<Pod> {
-        self.lock().pods.get(uid).map(|kept| kept.pod.clone())
+    /// The pod as the API has it, read there if only its provider was asked before. None if it is gone.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) async fn pod(&self, uid: &PodUid) -> Result<Option<Pod>, Unread> {
+        let kept = self.lock().pods.get(uid).map(|kept| kept.pod.clone());
+        let Some(copy) = kept.as_ref().filter(|pod| self.places.are_in(pod)) else {
+            return Ok(kept);
+        };
+        let found = self.reader.pod(copy).await?;
+        if let (Some(found), Some(kept)) = (&found, self.lock().pods.get_mut(uid)) {
+            kept.pod = found.clone();
+        }
+        Ok(found)
     }
 
     pub(super) fn standing(&self, uid: &PodUid) -> Option<(Standing, HashMap<TokenKey, Token>)> {

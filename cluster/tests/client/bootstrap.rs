@@ -55,9 +55,10 @@ async fn a_node_asks_for_its_certificate_and_requests_wait_for_it() {
 
     let sign = async {
         let name = requested(&scene, 0).await;
-        let health = until_state(&connection, |state| {
-            matches!(state, ApiState::Unsigned { why } if why.contains("waits"))
-        });
+        let health = until_state(
+            &connection,
+            |state| matches!(state, ApiState::Unsigned { why } if why.contains("waits")),
+        );
         let why = text(&health.await.state);
         let command = format!("kubectl certificate approve {name}");
         assert!(why.ends_with(&command), "{why}");
@@ -163,9 +164,10 @@ async fn a_request_that_is_denied_is_said_with_the_reason() {
     let _running = run(&connection);
     let name = requested(&scene, 0).await;
     assert!(scene.server.deny_request(&name));
-    let health = until_state(&connection, |state| {
-        matches!(state, ApiState::Unsigned { why } if why.contains("denied"))
-    });
+    let health = until_state(
+        &connection,
+        |state| matches!(state, ApiState::Unsigned { why } if why.contains("denied")),
+    );
     let why = text(&health.await.state);
     assert!(why.contains(&name) && why.contains("ByTheTest"), "{why}");
     assert!(!scene.path("pki/client-key.pending.pem").exists(), "the next request has a new name");
@@ -180,9 +182,10 @@ async fn a_server_that_is_away_is_no_hindrance_to_starting() {
     let _running = run(&connection);
     let error = list(&connection).await.unwrap_err();
     assert!(matches!(cause(&error), RequestError::Unsigned { .. }), "{error:?}");
-    let health = until_state(&connection, |state| {
-        matches!(state, ApiState::Unsigned { why } if why.contains("cannot reach the API server"))
-    });
+    let health = until_state(
+        &connection,
+        |state| matches!(state, ApiState::Unsigned { why } if why.contains("cannot reach the API server")),
+    );
     health.await;
 
     scene.server.sign_requests(Some(HOUR));

@@ -129,10 +129,7 @@ async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-async fn until_state(
-    connection: &Connection,
-    wanted: impl Fn(&ApiState) -> bool,
-) -> ApiHealth {
+async fn until_state(connection: &Connection, wanted: impl Fn(&ApiState) -> bool) -> ApiHealth {
     let mut health = connection.health();
     let found = health.wait_for(|health| wanted(&health.state));
     match tokio::time::timeout(Duration::from_secs(30), found).await {
@@ -140,7 +137,6 @@ async fn until_state(
         Err(_) => panic!("it stays {:?}", *connection.health().borrow()),
     }
 }
-
 
 fn text(state: &ApiState) -> Arc<str> {
     match state {

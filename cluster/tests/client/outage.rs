@@ -37,10 +37,8 @@ async fn an_outage_is_one_change_and_so_is_its_end() {
 #[tokio::test]
 async fn a_server_that_is_silent_is_left_with_all_its_connections() {
     let scene = Scene::new().await;
-    let config = ClusterConfig {
-        answer_timeout: Duration::from_millis(700),
-        ..scene.with_certificate()
-    };
+    let config =
+        ClusterConfig { answer_timeout: Duration::from_millis(700), ..scene.with_certificate() };
     let connection = open(config).await;
     list(&connection).await.unwrap();
 
@@ -64,8 +62,7 @@ async fn a_write_whose_answer_was_lost_is_not_repeated() {
     scene.server.fault(Fault::on("patch", "pods").times(1).lose_answer());
     let pods: Api<Pod> = Api::default_namespaced(connection.client());
     let patch = json!({"metadata": {"labels": {"x": "y"}}});
-    let error =
-        pods.patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap_err();
+    let error = pods.patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap_err();
     assert!(matches!(cause(&error), RequestError::Lost { .. }), "{error:?}");
     assert_eq!(scene.server.count("patch", "pods"), 1);
 }

@@ -113,7 +113,8 @@ impl Cluster {
         let what = format!("{name} is {phase}");
         let path = path(name);
         let is = |pod: &Value| pod["status"]["phase"] == *phase;
-        let found = self.server.until(&what, |o| o.get(&path).filter(|pod| is(pod)).map(|_| ())).await;
+        let found =
+            self.server.until(&what, |o| o.get(&path).filter(|pod| is(pod)).map(|_| ())).await;
         found.unwrap();
     }
 

@@ -2,6 +2,8 @@
 //!
 //! The provider is the example one. `README.md` beside this file says which scenario is where.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
 #[path = "../../examples/sleepers.rs"]
 #[allow(dead_code, reason = "its main is not called here")]
 mod sleepers;

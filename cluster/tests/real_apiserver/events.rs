@@ -35,7 +35,10 @@ async fn a_node_writes_events_and_series_of_them() {
         pod: pod("web"),
         signal: "memory.available",
         message: "low ".repeat(500).into(),
-        annotations: vec![("starved_resource", "memory".into()), ("offending_containers", "".into())],
+        annotations: vec![
+            ("starved_resource", "memory".into()),
+            ("offending_containers", "".into()),
+        ],
         grace: Duration::ZERO,
     });
     events.record(&Event::ShutdownStarted { pods: 1, budget: Duration::ZERO });

@@ -63,7 +63,9 @@ async fn a_node_reads_what_its_pods_refer_to_and_hears_of_what_comes_late() {
     let mut arrivals = resolver.arrivals().unwrap();
 
     let key = json!({"configMapKeyRef": {"name": "late", "key": "k"}});
+    // What the server would add differs between servers.
     let spec = json!({
+        "automountServiceAccountToken": false,
         "containers": [{"name": "a", "image": "x", "env": [{"name": "V", "valueFrom": key}],
             "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
         "volumes": [{"name": "v", "projected": {"sources": [
@@ -89,5 +91,7 @@ async fn a_node_reads_what_its_pods_refer_to_and_hears_of_what_comes_late() {
     assert_eq!(std::fs::read_to_string(volume.join("p")).unwrap(), "word");
     let token = std::fs::read_to_string(volume.join("token")).unwrap();
     assert_eq!(token.split('.').count(), 3, "it is a signed token");
+    let volumes = literal.spec.as_ref().unwrap().volumes.as_ref().unwrap();
+    assert!(volumes.iter().all(|v| v.host_path.is_some()), "{volumes:?}");
     api.remove(namespace, node).await;
 }

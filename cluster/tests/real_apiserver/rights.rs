@@ -96,11 +96,9 @@ async fn a_node_lacks_only_what_the_manifests_add() {
             "get pods",
             "get secrets",
             "list configmaps",
-            "list nodes",
             "list pods",
             "list secrets",
             "watch configmaps",
-            "watch nodes",
             "watch pods",
             "watch secrets",
         ]
@@ -137,10 +135,8 @@ async fn companion(api: &RealApi, node: &str, bound: bool) -> Connection {
         },
         ..Default::default()
     };
-    let token = accounts
-        .create_token_request("winddown", &PostParams::default(), &request)
-        .await
-        .unwrap();
+    let token =
+        accounts.create_token_request("winddown", &PostParams::default(), &request).await.unwrap();
     let file = api.folder.join(format!("{name}.token"));
     std::fs::write(&file, token.status.unwrap().token).unwrap();
     let config = api.config(&name, &json!({"tokenFile": file}));
@@ -183,7 +179,8 @@ async fn the_companion_writes_on_its_own_node_only() {
         }
     };
     let said = tokio::time::timeout(std::time::Duration::from_secs(60), refused).await.unwrap();
-    let wanted = "winddown on node 'companion-a' may not write to what belongs to node 'companion-b'";
+    let wanted =
+        "winddown on node 'companion-a' may not write to what belongs to node 'companion-b'";
     assert!(said.contains(wanted), "{said}");
     let delete = DeleteParams::default().grace_period(0);
     for said in [

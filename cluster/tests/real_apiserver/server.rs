@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -25,6 +26,7 @@ pub(crate) struct RealApi {
     pub(crate) authority: Authority,
     pub(crate) folder: PathBuf,
     processes: [Running; 2],
+    admin: OnceLock<Issued>,
     ready: OnceCell<Result<(), String>>,
 }
 
@@ -72,9 +74,8 @@ impl RealApi {
         let accounts = rcgen::KeyPair::generate().unwrap();
         write("accounts.key", &accounts.serialize_pem());
         write("accounts.pub", &accounts.public_key_pem());
-        let bootstrapper = format!(
-            "{BOOTSTRAP_TOKEN},system:bootstrap:test,bootstrap,\"system:bootstrappers\"\n"
-        );
+        let bootstrapper =
+            format!("{BOOTSTRAP_TOKEN},system:bootstrap:test,bootstrap,\"system:bootstrappers\"\n");
         write("tokens.csv", &bootstrapper);
 
         let etcd_port = free_port();
@@ -112,7 +113,7 @@ impl RealApi {
         let running = start(&folder, "kube-apiserver", program, arguments.into());
         let url = format!("https://127.0.0.1:{port}");
         let processes = [running, etcd_running];
-        Self { url, authority, folder, processes, ready: OnceCell::new() }
+        Self { url, authority, folder, processes, admin: OnceLock::new(), ready: OnceCell::new() }
     }
 
     async fn prepare(&self) -> Result<(), String> {
@@ -160,8 +161,9 @@ impl RealApi {
 
     /// Who may do everything.
     pub(crate) async fn admin(&self) -> kube::Client {
-        let issued = self.authority.client("admin", &["system:masters"], HOUR);
-        self.open("admin", &issued).await.client()
+        let issued =
+            self.admin.get_or_init(|| self.authority.client("admin", &["system:masters"], HOUR));
+        self.open("admin", issued).await.client()
     }
 
     /// A connection with a node's certificate.
@@ -173,15 +175,14 @@ impl RealApi {
 
     /// A connection with this certificate, kept in `<name>.pem`.
     pub(crate) async fn open(&self, name: &str, issued: &Issued) -> Connection {
-        let identity = self.folder.join(format!("{name}.pem"));
-        std::fs::write(&identity, format!("{}{}", issued.certificate, issued.key)).unwrap();
+        let identity =
+            self.write(&format!("{name}.pem"), &format!("{}{}", issued.certificate, issued.key));
         let user = json!({"client-certificate": identity, "client-key": identity});
         Connection::open(self.config(name, &user), wall()).await.unwrap()
     }
 
     /// A configuration for a `user` of a kubeconfig, kept in `<name>.kubeconfig`.
     pub(crate) fn config(&self, name: &str, user: &serde_json::Value) -> ClusterConfig {
-        let path = self.folder.join(format!("{name}.kubeconfig"));
         let text = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
@@ -190,10 +191,21 @@ impl RealApi {
             }}],
             "users": [{"name": "u", "user": user}],
         });
-        std::fs::write(&path, text.to_string()).unwrap();
+        let path = self.write(&format!("{name}.kubeconfig"), &text.to_string());
         let credentials = Credentials::Kubeconfig { path, context: None };
         // The tests are many clients at once, and nobody is to be protected from them.
         ClusterConfig { qps: 10_000, burst: 10_000, ..ClusterConfig::new(credentials) }
+    }
+
+    /// Replaces a file of the run's folder as a whole: tests run side by side.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        static WRITTEN: AtomicU64 = AtomicU64::new(0);
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        let (unfinished, path) =
+            (self.folder.join(format!("{number}.new")), self.folder.join(name));
+        std::fs::write(&unfinished, text).unwrap();
+        std::fs::rename(unfinished, &path).unwrap();
+        path
     }
 
     /// Makes a namespace with the ServiceAccount that pods need.

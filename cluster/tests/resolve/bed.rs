@@ -111,13 +111,13 @@ impl Bed {
     /// Prepares a pod that is in the API.
     pub(crate) async fn prepare(&self, pod: &Pod) -> Result<Pod, PrepareError> {
         let _ = self.server.apply(serde_json::to_value(pod.object()).unwrap());
-        timeout(LIMIT, self.resolver.prepare(pod)).await.expect("prepare takes too long")
+        timeout(LIMIT, self.resolver.prepare(pod)).await.unwrap()
     }
 
     /// The next pod whose object has come.
     pub(crate) async fn arrived(&self) -> String {
         let mut arrivals = self.arrivals.lock().unwrap().take().unwrap();
-        let uid = timeout(LIMIT, arrivals.recv()).await.expect("nothing arrives").unwrap();
+        let uid = timeout(LIMIT, arrivals.recv()).await.unwrap().unwrap();
         *self.arrivals.lock().unwrap() = Some(arrivals);
         uid.to_string()
     }

@@ -1,11 +1,6 @@
 //! Pods made literal against an API server that does not always behave.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test's helpers fail the test"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail the test")]
 
 mod bed;
 mod environments;

@@ -1,8 +1,31 @@
 //! The manifests of `cluster/rbac` grant what is used, and nothing else.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
 
 mod compare;
+mod parts;
+
+/// The scenes of the other tests.
+#[path = "../node/harness.rs"]
+#[allow(dead_code, reason = "its tests use the rest")]
+mod node;
+#[path = "../pods/harness.rs"]
+#[allow(dead_code, reason = "its tests use the rest")]
+mod pods;
+#[path = "../resolve/bed.rs"]
+#[allow(dead_code, reason = "its tests use the rest")]
+mod resolve;
+#[path = "../../examples/sleepers.rs"]
+#[allow(dead_code, reason = "its main is not called here")]
+mod sleepers;
+#[path = "../status/world.rs"]
+#[allow(dead_code, clippy::needless_pass_by_value, reason = "its tests use the rest")]
+mod status;
 
 use std::collections::BTreeSet;
 
@@ -49,4 +72,18 @@ fn every_manifest_is_read_and_every_role_grants_something() {
         assert!(rights.iter().all(|right| right.verb != "*" && right.resource != "*"), "{role}");
     }
     assert!(granted(&manifest("bootstrap"), "winddown:bootstrap").is_empty());
+}
+
+#[tokio::test]
+async fn what_running_pods_needs_is_granted_and_nothing_else() {
+    let (node, pods, references, mirrors, events) = tokio::join!(
+        parts::node(),
+        parts::pods(),
+        parts::references(),
+        parts::mirrors_and_leftovers(),
+        parts::events(),
+    );
+    let used = [node, pods, references, mirrors, events].into_iter().flatten().collect();
+    let granted = granted(&manifest("cluster-mode"), "winddown:cluster");
+    assert_eq!(compare(&granted, &used), Difference::default());
 }

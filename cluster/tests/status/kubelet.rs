@@ -107,9 +107,9 @@ fn by_shutdown() -> StatusOverride {
     }
 }
 
-/// KP-17: while a container runs nothing of the end is seen; then all of it in one patch (k8s#108594).
+/// While a container runs nothing of the end is seen; then all of it in one patch (k8s#108594).
 #[tokio::test]
-async fn kp_17_the_end_is_seen_as_a_whole_and_never_beside_ready() {
+async fn the_end_is_seen_as_a_whole_and_never_beside_ready() {
     let node = Node::start().await;
     let pod = make(&node.server, "web", json!({ "phase": "Pending" }));
     node.look(&pod, up(), false, None);
@@ -139,9 +139,9 @@ async fn kp_17_the_end_is_seen_as_a_whole_and_never_beside_ready() {
     node.stop().await;
 }
 
-/// KP-18: the cause of the end stays although every container exits with 0 (k8s#141483).
+/// The cause of the end stays although every container exits with 0 (k8s#141483).
 #[tokio::test]
-async fn kp_18_the_cause_survives_a_clean_exit() {
+async fn the_cause_survives_a_clean_exit() {
     let node = Node::start().await;
     let pod = make(&node.server, "web", json!({ "phase": "Running" }));
     node.look(&pod, exited(0), true, Some(&by_shutdown()));
@@ -152,9 +152,9 @@ async fn kp_18_the_cause_survives_a_clean_exit() {
     node.stop().await;
 }
 
-/// KP-19: conditions of others survive; `observedGeneration` is the pod's generation.
+/// Conditions of others survive; `observedGeneration` is the pod's generation.
 #[tokio::test]
-async fn kp_19_conditions_of_others_survive_and_the_generation_is_observed() {
+async fn conditions_of_others_survive_and_the_generation_is_observed() {
     let node = Node::start().await;
     let pod = make(
         &node.server,
@@ -172,9 +172,9 @@ async fn kp_19_conditions_of_others_survive_and_the_generation_is_observed() {
     node.stop().await;
 }
 
-/// KP-20: a transition has the time at which the status changed.
+/// A transition has the time at which the status changed.
 #[tokio::test]
-async fn kp_20_an_unchanged_condition_keeps_the_time_of_its_transition() {
+async fn an_unchanged_condition_keeps_the_time_of_its_transition() {
     let node = Node::start().await;
     let pod = make(
         &node.server,

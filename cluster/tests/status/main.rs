@@ -1,7 +1,7 @@
 //! Statuses, mirrors and the clean-up after a boot against a real protocol: TLS, HTTP, patches.
 //!
-//! Tests whose name begins with `t24`…`t44` are the scenarios of that number in virtual-kubelet's
-//! `node/pod_test.go` and `test/e2e`, as far as they are about statuses.
+//! [`virtual_kubelet`] has the scenarios of virtual-kubelet's own tests that are about statuses, each
+//! with the name of the test there.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -9,8 +9,9 @@ use winddown_shared::PodUid;
 
 use crate::world::*;
 
+/// `TestPodStatusDelete`.
 #[tokio::test]
-async fn t24_the_end_of_a_containers_is_written_to_a_pod_that_is_being_deleted() {
+async fn the_end_of_a_container_is_written_to_a_pod_that_is_being_deleted() {
     let server = ApiServer::start().await.unwrap();
     let pod = make(&server, "web", running());
     server.delete("pods/default/web", Some(30)).unwrap();
@@ -25,10 +26,10 @@ async fn t24_the_end_of_a_containers_is_written_to_a_pod_that_is_being_deleted()
     agent.cut().await;
 }
 
-/// No version goes with a patch, so that what somebody else wrote in between neither fails it nor is
+/// `TestUpdatePodStatusUsesKubernetesResourceVersion`. No version goes with a patch, so that what somebody else wrote in between neither fails it nor is
 /// undone by it.
 #[tokio::test]
-async fn t25_a_write_in_between_neither_fails_the_status_nor_is_undone() {
+async fn a_write_in_between_neither_fails_the_status_nor_is_undone() {
     let server = ApiServer::start().await.unwrap();
     let pod = make(&server, "web", json!({ "phase": "Pending" }));
     let agent = Agent::start(&server, None).await;
@@ -43,8 +44,9 @@ async fn t25_a_write_in_between_neither_fails_the_status_nor_is_undone() {
     agent.cut().await;
 }
 
+/// `TestUpdatePodStatusRejectsZeroResourceVersion`.
 #[tokio::test]
-async fn t26_a_status_carries_no_version_and_the_uid() {
+async fn a_status_carries_no_version_and_the_uid() {
     let server = ApiServer::start().await.unwrap();
     let pod = make(&server, "web", json!({ "phase": "Pending" }));
     let agent = Agent::start(&server, None).await;
@@ -57,8 +59,9 @@ async fn t26_a_status_carries_no_version_and_the_uid() {
     agent.cut().await;
 }
 
+/// `TestReCreatePodRace`.
 #[tokio::test]
-async fn t27_a_pod_that_was_made_anew_survives_conflicts_and_not_found() {
+async fn a_pod_that_was_made_anew_survives_conflicts_and_not_found() {
     let server = ApiServer::start().await.unwrap();
     let old = make(&server, "web", json!({ "phase": "Running" }));
     let agent = Agent::start(&server, None).await;
@@ -85,8 +88,9 @@ async fn t27_a_pod_that_was_made_anew_survives_conflicts_and_not_found() {
     agent.cut().await;
 }
 
+/// `TestUpdatePodStatusWithNilProviderStatus`.
 #[tokio::test]
-async fn t28_a_pod_of_which_nothing_was_said_is_left_untouched() {
+async fn a_pod_of_which_nothing_was_said_is_left_untouched() {
     let server = ApiServer::start().await.unwrap();
     let pod = make(&server, "web", json!({ "phase": "Pending" }));
     let other = make(&server, "other", json!({ "phase": "Pending" }));
@@ -99,10 +103,10 @@ async fn t28_a_pod_of_which_nothing_was_said_is_left_untouched() {
     agent.cut().await;
 }
 
-/// There the annotation came along with the status, and edits by users were undone by it. Here it is
+/// `E2EPodStatusUpdate`. There the annotation came along with the status, and edits by users were undone by it. Here it is
 /// asked for by name.
 #[tokio::test]
-async fn t44_an_annotation_reaches_the_api_although_the_status_is_unchanged() {
+async fn an_annotation_reaches_the_api_although_the_status_is_unchanged() {
     let server = ApiServer::start().await.unwrap();
     let pod = make(&server, "web", running());
     server
@@ -126,7 +130,7 @@ async fn t44_an_annotation_reaches_the_api_although_the_status_is_unchanged() {
     assert!(matches!(error, MetadataError::Gone { .. }), "{error}");
 }
 
-/// VK-26: the node lifecycle controller marks the pods of a silent node as not ready. The watch brings
+/// virtual-kubelet#899: the node lifecycle controller marks the pods of a silent node as not ready. The watch brings
 /// it, and it is put right without another word from the provider.
 #[tokio::test]
 async fn what_others_have_changed_is_put_right_and_what_is_theirs_stays() {

@@ -1,5 +1,7 @@
 //! A pod's status as a pure function of what is known about it.
 
+use std::net::IpAddr;
+
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -22,6 +24,8 @@ pub struct StatusInput<'a> {
     /// What the agent that ended the pod has to say. It stays whatever the exit codes are: a pod
     /// that the node ended did not succeed (k8s#141483).
     pub ended_by_agent: Option<&'a StatusOverride>,
+    /// The node's addresses, the first one foremost; empty while they are not known.
+    pub host_ips: &'a [IpAddr],
     /// Wall time, for the labels.
     pub now: WallTime,
 }
@@ -53,6 +57,8 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
             Some(list.into_iter().map(containers::to_api).collect())
         }
     };
+    let host_ips = host_ips(&input);
+    let pod_ips = pod_ips(&input, &host_ips);
     let disruption = words.and_then(|w| w.disruption_message.as_deref());
     api::PodStatus {
         phase: Some(phase.as_str().to_owned()),
@@ -70,9 +76,36 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
             .previous
             .and_then(|s| s.start_time.clone())
             .or_else(|| Some(Time(input.runtime.started_at.unwrap_or(input.now)))),
-        pod_ip: input.runtime.ips.first().cloned(),
+        host_ip: host_ips.first().cloned(),
+        host_ips: list(host_ips, |ip| api::HostIP { ip }),
+        pod_ip: pod_ips.first().cloned(),
+        pod_ips: list(pod_ips, |ip| api::PodIP { ip }),
         init_container_statuses: listed(init),
         container_statuses: listed(regular),
         ..api::PodStatus::default()
     }
+}
+
+/// The node's addresses; those said before while they are not known.
+fn host_ips(input: &StatusInput<'_>) -> Vec<String> {
+    if !input.host_ips.is_empty() {
+        return input.host_ips.iter().map(ToString::to_string).collect();
+    }
+    let said = input.previous.and_then(|status| status.host_ips.as_ref());
+    said.into_iter().flatten().map(|said| said.ip.clone()).collect()
+}
+
+/// The pod's addresses: on the host's network the node's. They stay when the pod has ended.
+fn pod_ips(input: &StatusInput<'_>, host_ips: &[String]) -> Vec<String> {
+    if !input.runtime.ips.is_empty() {
+        return input.runtime.ips.clone();
+    }
+    let said = input.previous.and_then(|status| status.pod_ips.as_ref());
+    let said: Vec<_> = said.into_iter().flatten().map(|said| said.ip.clone()).collect();
+    let on_host = input.pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
+    if said.is_empty() && on_host { host_ips.to_vec() } else { said }
+}
+
+fn list<T>(all: Vec<String>, one: impl Fn(String) -> T) -> Option<Vec<T>> {
+    (!all.is_empty()).then(|| all.into_iter().map(one).collect())
 }

@@ -1,5 +1,6 @@
 //! The statuses of all pods, for everyone who shows or sends them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1 as api;
@@ -11,7 +12,8 @@ use crate::{Pod, PodUid, PodUidMap, Rejection, WallTime};
 /// The last status of every pod. Cheap to clone; clones share one memory.
 ///
 /// Readers wait on [`changes`](Self::changes): a counter, so that a slow reader sees one change
-/// where there were many.
+/// where there were many. [`changed_since`](Self::changed_since) has what changed meanwhile, so that
+/// nobody has to look at all pods for the sake of one.
 #[derive(Clone, Debug)]
 pub struct StatusStore(Arc<Inner>);
 
@@ -26,6 +28,10 @@ struct Statuses {
     pods: PodUidMap<Kept>,
     /// Every pod is shown as not ready.
     lame_duck: bool,
+    /// The last change of any status.
+    change: u64,
+    /// The pods by their last change, one entry for each.
+    by_change: BTreeMap<u64, PodUid>,
 }
 
 /// One pod and what was last said about it.
@@ -42,6 +48,8 @@ struct Kept {
     entry: StatusEntry,
     /// What the probes say, where something else is shown.
     probed: Option<Arc<api::PodStatus>>,
+    /// When it was last changed, as [`Statuses::change`] counts.
+    change: u64,
 }
 
 impl Default for StatusStore {
@@ -104,7 +112,8 @@ impl StatusStore {
 
     /// Forgets a pod, so that the same UID can start anew.
     pub fn remove(&self, uid: &PodUid) {
-        if self.lock().pods.remove(uid).is_some() {
+        let removed = self.lock().remove(uid);
+        if removed {
             self.0.version.send_modify(|v| *v += 1);
         }
     }
@@ -112,14 +121,31 @@ impl StatusStore {
     /// Forgets every pod that `keep` does not name.
     pub fn retain(&self, keep: impl Fn(&PodUid) -> bool) {
         let fewer = {
-            let pods = &mut self.lock().pods;
+            let Statuses { pods, by_change, .. } = &mut *self.lock();
             let before = pods.len();
-            pods.retain(|uid, _| keep(uid));
+            pods.retain(|uid, kept| {
+                let stays = keep(uid);
+                if !stays {
+                    by_change.remove(&kept.change);
+                }
+                stays
+            });
             pods.len() < before
         };
         if fewer {
             self.0.version.send_modify(|v| *v += 1);
         }
+    }
+
+    /// The pods whose status changed after `seen`, the longest unchanged first, and what to ask with
+    /// the next time. 0 asks for all. Pods that were forgotten are not told of.
+    ///
+    /// Takes time with the number of changes, not of pods.
+    pub fn changed_since(&self, seen: u64) -> (Vec<StatusEntry>, u64) {
+        let statuses = self.lock();
+        let newer = statuses.by_change.range(seen.saturating_add(1)..);
+        let entries = newer.filter_map(|(_, uid)| Some(statuses.pods.get(uid)?.entry.clone()));
+        (entries.collect(), statuses.change)
     }
 
     /// Goes up with every change.
@@ -152,14 +178,25 @@ impl Statuses {
                     return false;
                 }
                 kept.entry = StatusEntry { pod, status: Arc::new(status) };
+                kept.moved(&mut self.change, &mut self.by_change);
             }
             None => {
                 let uid = pod.uid().clone();
                 let entry = StatusEntry { pod, status: Arc::new(status) };
-                self.pods.insert(uid, Kept { entry, probed });
+                let mut kept = Kept { entry, probed, change: 0 };
+                kept.moved(&mut self.change, &mut self.by_change);
+                self.pods.insert(uid, kept);
             }
         }
         true
+    }
+
+    fn remove(&mut self, uid: &PodUid) -> bool {
+        let removed = self.pods.remove(uid);
+        if let Some(kept) = &removed {
+            self.by_change.remove(&kept.change);
+        }
+        removed.is_some()
     }
 
     fn lame_duck(&mut self, on: bool, now: WallTime) -> bool {
@@ -167,7 +204,8 @@ impl Statuses {
             return false;
         }
         let mut changed = false;
-        for Kept { entry, probed } in self.pods.values_mut() {
+        for kept in self.pods.values_mut() {
+            let Kept { entry, probed, .. } = kept;
             if on && lame_duck::is_ready(&entry.status) {
                 *probed = Some(entry.status.clone());
                 let shown = Arc::make_mut(&mut entry.status);
@@ -178,8 +216,21 @@ impl Statuses {
             } else {
                 continue;
             }
+            kept.moved(&mut self.change, &mut self.by_change);
             changed = true;
         }
         changed
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// Notes that what is shown has just changed.
+    fn moved(&mut self, last: &mut u64, by_change: &mut BTreeMap<u64, PodUid>) {
+        by_change.remove(&self.change);
+        *last += 1;
+        self.change = *last;
+        by_change.insert(self.change, self.entry.pod.uid().clone());
     }
 }

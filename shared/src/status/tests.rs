@@ -1,5 +1,6 @@
 //! Tables of statuses.
 
+mod changes;
 mod lame_duck;
 
 use k8s_openapi::api::core::v1 as api;
@@ -88,6 +89,7 @@ fn phase_of(pod: &Pod, runtime: &PodRuntimeStatus, stopped: bool) -> Phase {
         previous: None,
         stopped,
         ended_by_agent: None,
+        host_ips: &[],
         now: WallTime::UNIX_EPOCH,
     });
     Phase::parse(&status.phase.unwrap()).unwrap()
@@ -161,6 +163,7 @@ fn the_agents_reason_stays_on_the_pod_it_ended() {
                 previous: status.as_ref(),
                 stopped,
                 ended_by_agent: stopped.then_some(&words),
+                host_ips: &[],
                 now: WallTime::UNIX_EPOCH,
             });
             assert_eq!(next.phase.as_deref(), Some("Failed"));
@@ -181,6 +184,7 @@ fn a_transition_time_moves_only_when_the_condition_changes() {
             previous,
             stopped: false,
             ended_by_agent: None,
+            host_ips: &[],
             now: at(now),
         })
     };
@@ -213,7 +217,48 @@ fn conditions_of_others_are_carried_over() {
         previous: Some(&previous),
         stopped: false,
         ended_by_agent: None,
+        host_ips: &[],
         now: WallTime::UNIX_EPOCH,
     });
     assert!(status.conditions.unwrap().contains(&theirs));
+}
+
+#[test]
+fn addresses_are_the_pods_own_or_the_nodes_and_are_not_forgotten() {
+    let ips = |status: &api::PodStatus| {
+        let hosts: Vec<_> = status.host_ips.iter().flatten().map(|h| h.ip.clone()).collect();
+        let pods: Vec<_> = status.pod_ips.iter().flatten().map(|p| p.ip.clone()).collect();
+        assert_eq!(
+            (status.host_ip.as_ref(), status.pod_ip.as_ref()),
+            (hosts.first(), pods.first())
+        );
+        (hosts.join(" "), pods.join(" "))
+    };
+    let node = ["192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap()];
+    let say = |host_network: bool, own: &[&str], node: &[std::net::IpAddr], previous| {
+        let mut object = (*pod(1, "Always", false)).clone();
+        object.spec.as_mut().unwrap().host_network = Some(host_network);
+        let runtime = PodRuntimeStatus {
+            ips: own.iter().map(ToString::to_string).collect(),
+            ..runtime(&[], &[Is::Up])
+        };
+        generate(StatusInput {
+            pod: &Pod::new(object).unwrap(),
+            runtime: &runtime,
+            previous,
+            stopped: false,
+            ended_by_agent: None,
+            host_ips: node,
+            now: WallTime::UNIX_EPOCH,
+        })
+    };
+    let (own, both) = ("10.0.0.9", "192.0.2.7 2001:db8::7");
+    let told = |hosts: &str, pods: &str| (hosts.to_owned(), pods.to_owned());
+    let first = say(false, &[own], &node, None);
+    assert_eq!(ips(&first), told(both, own));
+    assert_eq!(ips(&say(false, &[], &node, Some(&first))), told(both, own), "it has ended");
+    assert_eq!(ips(&say(false, &[own], &[], Some(&first))), told(both, own), "no route now");
+    assert_eq!(ips(&say(false, &[], &node, None)), told(both, ""), "not there yet");
+    assert_eq!(ips(&say(true, &[], &node, None)), told(both, both));
+    assert_eq!(ips(&say(true, &[], &[], None)), told("", ""));
 }

@@ -71,21 +71,34 @@ fn ask_budget(writer: &mut Writer<'_>, target: &Target, pod: &Value) -> Result<(
         _ => {
             let message = "This pod has more than one PodDisruptionBudget, which the eviction \
                            subresource does not support.";
-            return Err(Refusal::new(500, "InternalError", message));
+            return Err(Refusal::broken(message));
         }
     };
     if !is_ready(pod) && unready_may_go(budget) {
         return Ok(());
     }
     let allowed = allowed(&key.name, budget)?;
-    let mut budget = Value::clone(budget);
-    let status = fields_of(fields_of(&mut budget).entry("status").or_insert(Value::Null));
-    status.insert("disruptionsAllowed".to_owned(), json!(allowed - 1));
-    let disrupted = fields_of(status.entry("disruptedPods").or_insert(Value::Null));
-    let name = text(pod, "/metadata/name").to_owned();
-    disrupted.insert(name, json!(clock::seconds(writer.now)));
-    writer.store.put(key.clone(), budget);
+    let spent = spent(budget, allowed, text(pod, "/metadata/name"), &clock::seconds(writer.now));
+    writer.store.put(key.clone(), spent);
     Ok(())
+}
+
+/// The budget with one disruption less.
+fn spent(budget: &Value, allowed: i64, pod: &str, now: &str) -> Value {
+    let mut spent = budget.clone();
+    let generation = budget.pointer("/metadata/generation").cloned();
+    let status = fields_of(fields_of(&mut spent).entry("status").or_insert(Value::Null));
+    status.insert("disruptionsAllowed".to_owned(), json!(allowed - 1));
+    fields_of(status.entry("disruptedPods").or_insert(Value::Null))
+        .insert(pod.to_owned(), json!(now));
+    if allowed == 1 {
+        let condition = json!({
+            "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods",
+            "message": "", "observedGeneration": generation, "lastTransitionTime": now,
+        });
+        status.insert("conditions".to_owned(), json!([condition]));
+    }
+    spent
 }
 
 fn allowed(name: &str, budget: &Value) -> Result<i64, Refusal> {

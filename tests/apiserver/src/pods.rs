@@ -58,10 +58,12 @@ pub(crate) fn check_created(kind: &Kind, pod: &Value) -> Result<(), Refusal> {
             return refuse(&format!("spec.containers[{i}].image"), "FieldValueRequired", "");
         }
     }
-    if annotation(pod, MIRROR).is_some() && text(pod, "/spec/nodeName").is_empty() {
-        let why = "must set spec.nodeName if mirror pod annotation is set";
+    if let Some(value) = annotation(pod, MIRROR)
+        && text(pod, "/spec/nodeName").is_empty()
+    {
+        let why = format!("\"{value}\": must set spec.nodeName if mirror pod annotation is set");
         let field = format!("metadata.annotations[{MIRROR}]");
-        return refuse(&field, "FieldValueInvalid", why);
+        return refuse(&field, "FieldValueInvalid", &why);
     }
     Ok(())
 }
@@ -92,18 +94,42 @@ pub(crate) fn check_updated(
     }
 }
 
-/// Fields of the status that a write which leaves them out does not clear.
+/// Fields of the status that a write which leaves them out does not clear, and those that the server
+/// makes agree.
 pub(crate) fn keep_status_fields(old: &Value, new: &mut Value) {
-    let Some(qos) = old.pointer("/status/qosClass") else { return };
     let status = fields_of(fields_of(new).entry("status").or_insert(Value::Null));
-    status.entry("qosClass").or_insert(qos.clone());
+    if let Some(qos) = old.pointer("/status/qosClass") {
+        status.entry("qosClass").or_insert(qos.clone());
+    }
+    // The older field of the two counts where they differ, as old nodes write only that.
+    let first = status.get("podIPs").and_then(|all| all.pointer("/0/ip")).cloned();
+    match (status.get("podIP").cloned(), first) {
+        (None, Some(first)) => {
+            status.insert("podIP".to_owned(), first);
+        }
+        (Some(address), first) if first.as_ref() != Some(&address) => {
+            status.insert("podIPs".to_owned(), json!([{"ip": address}]));
+        }
+        _ => {}
+    }
 }
 
 fn check_status(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Refusal> {
     let (was, is) = (text(old, "/status/qosClass"), text(new, "/status/qosClass"));
     if !was.is_empty() && was != is {
         let field = "status.qosClass";
-        return Err(Refusal::invalid(kind, name, field, "FieldValueInvalid", "field is immutable"));
+        let why = format!("\"{is}\": field is immutable");
+        return Err(Refusal::invalid(kind, name, field, "FieldValueInvalid", &why));
+    }
+    for list in ["podIPs", "hostIPs"] {
+        check_addresses(kind, name, new, list)?;
+    }
+    if let Some(first) = new.pointer("/status/hostIPs/0/ip")
+        && Some(first) != new.pointer("/status/hostIP")
+    {
+        let why = format!("{first}: must be equal to `hostIP`");
+        let field = "status.hostIPs[0].ip";
+        return Err(Refusal::invalid(kind, name, field, "FieldValueInvalid", &why));
     }
     let policy = text(old, "/spec/restartPolicy");
     if policy == "Always" {
@@ -127,6 +153,19 @@ fn check_status(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(),
     Ok(())
 }
 
+/// At most one address of each family: a merged list easily has two.
+fn check_addresses(kind: &Kind, name: &str, pod: &Value, list: &str) -> Result<(), Refusal> {
+    let addresses = items(pod, &format!("/status/{list}"));
+    let is_v6 = |address: &Value| text(address, "/ip").contains(':');
+    let v6 = addresses.iter().filter(|address| is_v6(address)).count();
+    if v6 <= 1 && addresses.len() - v6 <= 1 {
+        return Ok(());
+    }
+    let shown = Value::from(addresses.to_vec());
+    let why = format!("{shown}: may specify no more than one IP for each IP family");
+    Err(Refusal::invalid(kind, name, &format!("status.{list}"), "FieldValueInvalid", &why))
+}
+
 /// A pod's spec stays as it is, but for images, a closer deadline and more tolerations.
 fn check_spec(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Refusal> {
     let invalid =
@@ -138,7 +177,7 @@ fn check_spec(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), R
             return invalid(field, "must not update from a positive integer to nil value");
         }
         (Some(was), Some(is)) if is > was => {
-            return invalid(field, "must be less than or equal to previous value");
+            return invalid(field, &format!("{is}: must be less than or equal to previous value"));
         }
         (_, Some(is)) if is < 0 => {
             return invalid(field, "must be between 0 and 2147483647, inclusive");

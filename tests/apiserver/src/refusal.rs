@@ -58,6 +58,12 @@ impl Refusal {
         Self::new(409, "Conflict", message).about(kind, name)
     }
 
+    /// What must be true before a deletion is not. The kind is named in place of its plural.
+    pub(crate) fn precondition(kind: &Kind, name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.kind);
+        Self::new(409, "Conflict", message).with_details(kind.group, kind.kind, name)
+    }
+
     /// The resource version that came with the write is not the stored one.
     pub(crate) fn modified(kind: &Kind, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version \
@@ -80,18 +86,24 @@ impl Refusal {
             "FieldValueForbidden" => "Forbidden",
             "FieldValueRequired" => "Required value",
             "FieldValueDuplicate" => "Duplicate value",
+            "FieldValueNotSupported" => "Unsupported value",
             _ => "Invalid value",
         };
-        let message = format!("{} \"{name}\" is invalid: {field}: {word}: {why}", kind.kind);
-        let mut refusal = Self::new(422, "Invalid", message);
-        let cause = json!({"reason": reason, "message": format!("{word}: {why}"), "field": field});
-        refusal.details =
-            json!({"name": name, "group": kind.group, "kind": kind.kind, "causes": [cause]});
+        let wrong = if why.is_empty() { word.to_owned() } else { format!("{word}: {why}") };
+        // Events have no group inside the real server, and this is where it shows.
+        let group = if kind.plural == "events" { "" } else { kind.group };
+        let qualified =
+            if group.is_empty() { kind.kind.to_owned() } else { format!("{}.{group}", kind.kind) };
+        let message = format!("{qualified} \"{name}\" is invalid: {field}: {wrong}");
+        let mut refusal = Self::new(422, "Invalid", message).with_details(group, kind.kind, name);
+        let cause = json!({"reason": reason, "message": wrong, "field": field});
+        refusal.details["causes"] = json!([cause]);
         refusal
     }
 
-    pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
-        Self::new(422, "Invalid", message)
+    /// What the real server did not expect either.
+    pub(crate) fn broken(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
     }
 
     pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> Self {
@@ -118,9 +130,8 @@ impl Refusal {
         let mut refusal = Self::new(504, "Timeout", message);
         refusal.details = json!({
             "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
-            "retryAfterSeconds": 1,
         });
-        refusal
+        refusal.after(1)
     }
 
     /// A disruption budget that has nothing left. Zero seconds: it does not say when to come back.
@@ -131,8 +142,18 @@ impl Refusal {
     }
 
     /// Names the object the refusal is about.
-    pub(crate) fn about(mut self, kind: &Kind, name: &str) -> Self {
-        self.details = json!({"name": name, "group": kind.group, "kind": kind.plural});
+    pub(crate) fn about(self, kind: &Kind, name: &str) -> Self {
+        self.with_details(kind.group, kind.plural, name)
+    }
+
+    /// What is empty is left out.
+    fn with_details(mut self, group: &str, kind: &str, name: &str) -> Self {
+        let fields = [("name", name), ("group", group), ("kind", kind)];
+        self.details = fields
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(field, value)| (field.to_owned(), json!(value)))
+            .collect();
         self
     }
 
@@ -151,10 +172,13 @@ impl Refusal {
     pub(crate) fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
-        if let (Some(map), false) = (status.as_object_mut(), self.details.is_null()) {
-            map.insert("details".to_owned(), self.details.clone());
+        if !self.reason.is_empty() {
+            status["reason"] = json!(self.reason);
+        }
+        if !self.details.is_null() {
+            status["details"] = self.details.clone();
         }
         status
     }

@@ -75,18 +75,18 @@ fn event(new: &Value) -> Option<Mistake> {
     ];
     for (pointer, field, limit) in limits {
         if text(new, pointer).len() > limit {
-            let why = format!("can have at most {limit} characters");
+            let why = format!("\"\": can have at most {limit} characters");
             return Some((field.to_owned(), INVALID, why));
         }
     }
     let kind = text(new, "/type");
     if !matches!(kind, "Normal" | "Warning") {
-        return Some(("type".to_owned(), INVALID, format!("has invalid value: {kind}")));
+        return Some(("type".to_owned(), INVALID, format!("\"\": has invalid value: {kind}")));
     }
     let (own, regarding) = (text(new, "/metadata/namespace"), text(new, "/regarding/namespace"));
     let cluster_wide = regarding.is_empty() && matches!(own, "default" | "kube-system");
     if own != regarding && !cluster_wide {
-        let why = "does not match event.namespace".to_owned();
+        let why = format!("\"{regarding}\": does not match event.namespace");
         return Some(("involvedObject.namespace".to_owned(), INVALID, why));
     }
     series(new)
@@ -95,7 +95,7 @@ fn event(new: &Value) -> Option<Mistake> {
 fn series(event: &Value) -> Option<Mistake> {
     let series = event.get("series").filter(|series| !series.is_null())?;
     if series.get("count").and_then(Value::as_i64).unwrap_or_default() < 2 {
-        return Some(("series.count".to_owned(), INVALID, "should be at least 2".to_owned()));
+        return Some(("series.count".to_owned(), INVALID, "\"\": should be at least 2".to_owned()));
     }
     if text(series, "/lastObservedTime").is_empty() {
         return Some(("series.lastObservedTime".to_owned(), REQUIRED, String::new()));
@@ -118,7 +118,8 @@ fn changed_event(old: &Value, new: &Value) -> Option<Mistake> {
     ];
     for (field, named) in fixed {
         if old.get(field) != new.get(field) {
-            return Some((named.to_owned(), INVALID, "field is immutable".to_owned()));
+            let value = new.get(field).unwrap_or(&Value::Null);
+            return Some((named.to_owned(), INVALID, format!("{value}: field is immutable")));
         }
     }
     if old.get("series") == new.get("series") { None } else { series(new) }
@@ -126,8 +127,8 @@ fn changed_event(old: &Value, new: &Value) -> Option<Mistake> {
 
 fn lease(new: &Value) -> Option<Mistake> {
     let number = |pointer: &str| new.pointer(pointer).and_then(Value::as_i64);
-    if number("/spec/leaseDurationSeconds").is_some_and(|seconds| seconds <= 0) {
-        let why = "must be greater than 0".to_owned();
+    if let Some(seconds) = number("/spec/leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
+        let why = format!("{seconds}: must be greater than 0");
         return Some(("spec.leaseDurationSeconds".to_owned(), INVALID, why));
     }
     if number("/spec/leaseTransitions").is_some_and(|count| count < 0) {
@@ -140,18 +141,20 @@ fn lease(new: &Value) -> Option<Mistake> {
 fn node(new: &Value) -> Option<Mistake> {
     let taints = items(new, "/spec/taints");
     for (i, taint) in taints.iter().enumerate() {
-        let at = format!("spec.taints[{i}]");
+        let at = format!("metadata.taints[{i}]");
         if text(taint, "/key").is_empty() {
             return Some((format!("{at}.key"), REQUIRED, "name part must be non-empty".to_owned()));
         }
         if !matches!(text(taint, "/effect"), "NoSchedule" | "PreferNoSchedule" | "NoExecute") {
-            return Some((format!("{at}.effect"), INVALID, "Unsupported value".to_owned()));
+            let supported = "\"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\"";
+            let why = format!("\"{}\": supported values: {supported}", text(taint, "/effect"));
+            return Some((format!("{at}.effect"), "FieldValueNotSupported", why));
         }
         let same = |other: &Value| {
             other.get("key") == taint.get("key") && other.get("effect") == taint.get("effect")
         };
         if taints.iter().take(i).any(same) {
-            let why = "taints must be unique by key and effect pair".to_owned();
+            let why = format!("{taint}: taints must be unique by key and effect pair");
             return Some((at, DUPLICATE, why));
         }
     }

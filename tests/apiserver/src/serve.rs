@@ -169,9 +169,13 @@ fn carry_out(
     };
     shared.with(|core| check(core, call, target, user))?;
     match call.right.verb.as_str() {
-        "watch" => Ok(Reply::Watch(watch::Watcher::begin(shared, target, &call.query)?)),
-        "get" => shared.with(|core| read::get(core, target)),
-        "list" => shared.with(|core| read::list(core, target, &call.query, stale)),
+        "watch" => Ok(Reply::Watch(watch::Watcher::begin(shared, target, call)?)),
+        "get" => shared
+            .with(|core| read::get(core, target))
+            .map(|reply| read::shown(reply, call.metadata_only)),
+        "list" => shared
+            .with(|core| read::list(core, target, &call.query, stale))
+            .map(|reply| read::shown(reply, call.metadata_only)),
         _ => shared.with(|core| {
             if let Some(reply) = ask::answer(core, target, call, user) {
                 return reply;

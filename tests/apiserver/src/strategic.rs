@@ -67,7 +67,7 @@ fn merge_map(
         }
         Some("merge") | None => {}
         Some(other) => {
-            return Err(Refusal::bad_request(format!("Unknown patch type found: {other}")));
+            return Err(Refusal::broken(format!("unknown patch type: {other}")));
         }
     }
     if let Some(retained) = patch.get(RETAIN) {

@@ -37,7 +37,7 @@ impl Writer<'_> {
         self.check_namespace(target, &name)?;
         let key = Key::new(kind, target.namespace.as_deref(), &name);
         if !text(&object, "/metadata/resourceVersion").is_empty() {
-            return Err(Refusal::bad_request(
+            return Err(Refusal::broken(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
@@ -54,6 +54,15 @@ impl Writer<'_> {
         } else if kind.status && kind.plural != "nodes" {
             // The status of a new object is not the client's to say; a node's is.
             fields_of(&mut object).remove("status");
+        }
+        if kind.plural == "nodes" {
+            fields_of(&mut object).entry("spec").or_insert(json!({}));
+        }
+        if kind.plural == "poddisruptionbudgets" {
+            let status = json!({
+                "currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0,
+            });
+            fields_of(&mut object).insert("status".to_owned(), status);
         }
         if kind.plural == "namespaces" {
             fields_of(&mut object).insert("status".to_owned(), json!({"phase": "Active"}));
@@ -75,6 +84,7 @@ impl Writer<'_> {
         let old = Arc::clone(self.store.get(&key).ok_or_else(|| Refusal::not_found(kind, name))?);
         let mut new = change(&old)?;
         check_preconditions(kind, name, &old, &new)?;
+        drop_empty_lists(kind, &mut new);
         keep_what_is_not_written(target, &old, &mut new);
         if let Some(node) = &self.node {
             restriction::admit_update(node, target, &old, &new)
@@ -118,12 +128,17 @@ impl Writer<'_> {
         if kind.needs_version && (version.is_empty() || version == "0") {
             let key = Key::new(kind, target.namespace.as_deref(), name);
             if self.store.get(&key).is_some() {
-                let why = "must be specified for an update";
+                let why = "0: must be specified for an update";
                 let field = "metadata.resourceVersion";
                 return Err(Refusal::invalid(kind, name, field, "FieldValueInvalid", why));
             }
         }
         let key = Key::new(kind, target.namespace.as_deref(), name);
+        let stored = self.store.get(&key).map_or("", |old| text(old, "/metadata/uid"));
+        let wanted = text(&object, "/metadata/uid");
+        if !stored.is_empty() && !wanted.is_empty() && wanted != stored {
+            return Err(Refusal::other_uid(kind, name, wanted, stored));
+        }
         if kind.create_on_update && self.store.get(&key).is_none() {
             let mut object = object;
             metadata_of(&mut object).insert("name".to_owned(), json!(name));
@@ -223,11 +238,13 @@ impl Writer<'_> {
     }
 }
 
-/// UID and resource version in the written object are conditions of the write.
+/// UID and resource version in the written object are conditions of the write. A patch with another
+/// UID is not a conflict but invalid.
 fn check_preconditions(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Refusal> {
     let (wanted, stored) = (text(new, "/metadata/uid"), text(old, "/metadata/uid"));
     if !wanted.is_empty() && wanted != stored {
-        return Err(Refusal::other_uid(kind, name, wanted, stored));
+        let why = format!("\"{wanted}\": field is immutable");
+        return Err(Refusal::invalid(kind, name, "metadata.uid", "FieldValueInvalid", &why));
     }
     let (wanted, stored) =
         (text(new, "/metadata/resourceVersion"), text(old, "/metadata/resourceVersion"));
@@ -297,6 +314,28 @@ fn same_but_for_the_version(old: &Value, new: &Value) -> bool {
         object
     };
     old == new || others(old) == others(new)
+}
+
+/// Lists that are empty, and nulls, are not kept in pods and nodes.
+fn drop_empty_lists(kind: &Kind, object: &mut Value) {
+    fn drop_in(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                map.retain(|name, value| {
+                    let empty = value.as_array().is_some_and(Vec::is_empty);
+                    !value.is_null() && (!empty || name == "containers")
+                });
+                map.values_mut().for_each(drop_in);
+            }
+            Value::Array(items) => items.iter_mut().for_each(drop_in),
+            _ => {}
+        }
+    }
+    if kind.group.is_empty() && matches!(kind.plural, "pods" | "nodes") {
+        for field in ["spec", "status"] {
+            object.get_mut(field).into_iter().for_each(drop_in);
+        }
+    }
 }
 
 /// The text at a JSON pointer, or nothing.

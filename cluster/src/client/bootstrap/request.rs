@@ -42,7 +42,9 @@ pub(super) enum AskError {
         "certificate signing request {name}: what was issued is not a certificate for {subject}"
     )]
     Wrong { name: String, subject: String },
-    #[error("the new certificate has expired already: compare the clocks of this node and the cluster")]
+    #[error(
+        "the new certificate has expired already: compare the clocks of this node and the cluster"
+    )]
     Useless,
 }
 

@@ -80,8 +80,7 @@ fn a_request_is_decided_by_its_conditions_and_its_certificate() {
             conditions: Some(conditions.clone()),
             certificate: certificate.map(|text| ByteString(text.into())),
         };
-        let request =
-            CertificateSigningRequest { status: Some(status), ..Default::default() };
+        let request = CertificateSigningRequest { status: Some(status), ..Default::default() };
         assert_eq!(decision_of(&request), decision, "{conditions:?}");
     }
     assert_eq!(decision_of(&CertificateSigningRequest::default()), Decision::Pending);
@@ -115,7 +114,8 @@ async fn half_a_key_is_made_anew() {
 async fn what_is_kept_can_be_read_by_its_owner_only_and_names_the_same_server() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("pki");
-    let authority = CertificateParams::default().self_signed(&KeyPair::generate().unwrap()).unwrap();
+    let authority =
+        CertificateParams::default().self_signed(&KeyPair::generate().unwrap()).unwrap();
     std::fs::write(dir.path().join("ca.crt"), authority.pem()).unwrap();
     let bootstrap = dir.path().join("bootstrap");
     std::fs::write(

@@ -130,10 +130,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
     let table = [
         (absent, "cannot read kubeconfig DIR/absent: No such file or directory (os error 2)"),
         (text(""), "DIR/kubeconfig: current-context is not set: set it, or name a context"),
-        (
-            text("{current-context: x}"),
-            "DIR/kubeconfig: there is no context \"x\": it has none",
-        ),
+        (text("{current-context: x}"), "DIR/kubeconfig: there is no context \"x\": it has none"),
         (
             text(&format!("{{current-context: x, {context}}}")),
             "DIR/kubeconfig: there is no context \"x\": it has \"c\"",
@@ -232,14 +229,14 @@ fn what_a_library_complains_about_follows_the_place() {
             "DIR/kubeconfig is not a kubeconfig: YAML of apiVersion v1, kind Config is expected: ",
         ),
         (
-            folder.error(folder.read(SERVER, "client-certificate-data: '%%', client-key: node.key")),
+            folder
+                .error(folder.read(SERVER, "client-certificate-data: '%%', client-key: node.key")),
             "DIR/kubeconfig: users[u].client-certificate-data: this is not base64: write the file's \
              contents through `base64 -w0`: ",
         ),
         (
-            folder.error(
-                folder.read(SERVER, "client-certificate: node.crt, client-key: other.key"),
-            ),
+            folder
+                .error(folder.read(SERVER, "client-certificate: node.crt, client-key: other.key")),
             "client key DIR/other.key: this is not the key of the certificate in client \
              certificate DIR/node.crt: renew both together: ",
         ),

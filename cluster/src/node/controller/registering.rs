@@ -1,5 +1,6 @@
 //! The Node object's beginning.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
@@ -10,8 +11,10 @@ use tracing::{info, warn};
 
 use super::{Core, Registration};
 use crate::node::cordon::FIELD_MANAGER;
+use crate::node::desired::NodeFacts;
 use crate::node::events::NodeEvents;
 use crate::node::fault::Fault;
+use crate::refusal::Refusal;
 
 /// How a look at the registration ended.
 #[derive(Debug)]
@@ -35,19 +38,43 @@ impl<E: NodeEvents> Core<E> {
         if !self.may_create() {
             return Registered::NotOurs;
         }
-        let node = {
-            let wanted = self.wanted(&[]);
-            self.facts.borrow().to_node(&self.name, wanted, &Time(self.clock.now()))
-        };
-        let params =
-            PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        match self.bounded(self.api.create(&params, &node)).await {
+        let node = self.to_create(true);
+        let mut created = self.create(&node).await;
+        if let Err(fault) = &created
+            && matches!(fault.refusal(), Refusal::NotAllowed | Refusal::Invalid)
+        {
+            // One forbidden label is no reason to have no node. Taints can be set only now.
+            warn!(
+                node = %self.name,
+                error = %fault,
+                "the node is not let in with its labels; it is tried without them"
+            );
+            created = self.create(&self.to_create(false)).await;
+        }
+        match created {
             Ok(node) => {
                 self.state.send_modify(|state| state.registrations += 1);
                 self.adopt(node, "the node is registered")
             }
             Err(fault) => Registered::Failed(fault),
         }
+    }
+
+    fn to_create(&self, labelled: bool) -> Node {
+        let wanted = self.wanted(&[]);
+        let now = Time(self.clock.now());
+        let facts = self.facts.borrow();
+        if labelled {
+            return facts.to_node(&self.name, wanted, &now);
+        }
+        let bare = NodeFacts { labels: BTreeMap::new(), ..facts.clone() };
+        bare.to_node(&self.name, wanted, &now)
+    }
+
+    async fn create(&self, node: &Node) -> Result<Node, Fault> {
+        let params =
+            PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        self.bounded(self.api.create(&params, node)).await
     }
 
     /// A request with its time limit.

@@ -72,7 +72,8 @@ fn t10_t12_t23_t31_t32_what_makes_no_difference() {
         }),
         ("variables that were made literal", |p| spec(p).containers[0].env = None),
         ("volumes that were made literal", |p| {
-            spec(p).volumes = Some(vec![api::Volume { name: "v".into(), ..api::Volume::default() }]);
+            spec(p).volumes =
+                Some(vec![api::Volume { name: "v".into(), ..api::Volume::default() }]);
         }),
         ("no annotations and none", |p| p.metadata.annotations = Some([].into())),
         ("no finalizers and none", |p| p.metadata.finalizers = Some(vec![])),
@@ -108,7 +109,9 @@ fn t11_t14_t15_t33_what_makes_a_difference() {
             p.metadata.labels.as_mut().unwrap().insert("b".into(), "c".into());
         }),
         ("a label less", |p| p.metadata.labels = None),
-        ("T15: an annotation", |p| p.metadata.annotations = Some([("a".into(), "b".into())].into())),
+        ("T15: an annotation", |p| {
+            p.metadata.annotations = Some([("a".into(), "b".into())].into());
+        }),
         ("T8: a deadline", |p| spec(p).active_deadline_seconds = Some(5)),
         ("the own grace", |p| spec(p).termination_grace_period_seconds = Some(1)),
         ("another toleration", |p| {

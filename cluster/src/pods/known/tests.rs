@@ -64,7 +64,10 @@ fn a_change_lets_what_was_refused_be_tried_again() {
     known.mark(&uid, |marks| marks.refused = true);
     apply(&known, &pod("a", "u1"));
     assert!(known.get(&uid).unwrap().marks.refused);
-    apply(&known, &pod_with("a", "u1", |p| p.metadata.labels = Some([("a".into(), "b".into())].into())));
+    apply(
+        &known,
+        &pod_with("a", "u1", |p| p.metadata.labels = Some([("a".into(), "b".into())].into())),
+    );
     assert!(!known.get(&uid).unwrap().marks.refused);
 }
 

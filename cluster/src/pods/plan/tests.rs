@@ -143,7 +143,11 @@ fn a_pod_that_is_wanted() {
             Step::Lost,
         ),
         ("its end was said", Case::new("Running").with(|c| c.last_word = true), Step::Nothing),
-        ("an older one is there", Case::new("Pending").with(|c| c.has_predecessor = true), Step::Nothing),
+        (
+            "an older one is there",
+            Case::new("Pending").with(|c| c.has_predecessor = true),
+            Step::Nothing,
+        ),
         ("refused", Case::new("Pending").with(|c| c.known.marks.refused = true), Step::Nothing),
         ("T6: Failed", Case::new("Failed"), Step::Nothing),
         ("T7: Succeeded", Case::new("Succeeded"), Step::Nothing),
@@ -174,7 +178,11 @@ fn a_pod_that_is_being_deleted() {
         ("runs though the API says Failed", Case::deleting("Failed").provided(false), stop(10)),
         ("has ended", Case::deleting("Running").provided(true), Step::Remove),
         ("unknown", Case::deleting("Pending"), Step::Lost),
-        ("unknown, its end was said", Case::deleting("Pending").with(|c| c.last_word = true), Step::Remove),
+        (
+            "unknown, its end was said",
+            Case::deleting("Pending").with(|c| c.last_word = true),
+            Step::Remove,
+        ),
         ("unknown, the API knows its end", Case::deleting("Succeeded"), Step::Remove),
         (
             "its create is open",
@@ -222,7 +230,11 @@ fn a_pod_that_the_api_does_not_have() {
     };
     let absent = Standing::Absent { confirmed: 0, needed: 1 };
     let rows = [
-        ("a list lacks it", Case::gone().provided(false).with(|c| c.known.standing = absent), Step::LookUp),
+        (
+            "a list lacks it",
+            Case::gone().provided(false).with(|c| c.known.standing = absent),
+            Step::LookUp,
+        ),
         ("deleted", Case::gone().provided(false), stop(30)),
         ("deleted, ended", Case::gone().provided(true), Step::Forget),
         ("deleted, unknown", Case::gone(), Step::Forget),
@@ -234,7 +246,11 @@ fn a_pod_that_the_api_does_not_have() {
         ("never seen", orphan(OrphanPolicy::Stop), stop(30)),
         ("never seen, adopted", orphan(OrphanPolicy::Adopt), Step::LeaveAlone),
         ("never seen, reported", orphan(OrphanPolicy::Report), Step::LeaveAlone),
-        ("its name is needed", orphan(OrphanPolicy::Adopt).with(|c| c.is_replaced = true), stop(30)),
+        (
+            "its name is needed",
+            orphan(OrphanPolicy::Adopt).with(|c| c.is_replaced = true),
+            stop(30),
+        ),
         (
             "seen, then deleted, though orphans are adopted",
             Case::gone().provided(false).with(|c| c.orphans = OrphanPolicy::Adopt),

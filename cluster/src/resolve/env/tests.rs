@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::resolve::needs;
 
+mod lacking;
+
 /// The three lists of containers that have variables.
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
@@ -253,28 +255,6 @@ fn what_was_read_is_never_taken_for_a_reference() {
 }
 
 #[test]
-fn names_that_are_none_are_skipped_and_told_once_per_source() {
-    let api = Api::default()
-        .map("m", &[("FOO", "1"), ("2INVALID", "x"), ("1INVALID", "x"), ("..", "x")])
-        .secret("s", &[("3INVALID", "x"), ("BAZ", "2")]);
-    let from = json!([{"configMapRef": {"name": "m"}}, {"secretRef": {"name": "s"}}]);
-    let (env, told_of) = api.resolve(&json!([]), &from);
-    assert_eq!(env.unwrap(), pairs(&[("FOO", "1"), ("BAZ", "2")]));
-    let reason = "InvalidEnvironmentVariableNames";
-    let end = "were skipped since they are invalid as environment variable names";
-    assert_eq!(
-        told_of,
-        [
-            told(reason, &format!("keys [.., 1INVALID, 2INVALID] from configmap shop/m {end}")),
-            told(reason, &format!("keys [3INVALID] from secret shop/s {end}")),
-        ]
-    );
-    let with_prefix = json!([{"prefix": "P_", "secretRef": {"name": "s"}}]);
-    let expected = pairs(&[("P_3INVALID", "x"), ("P_BAZ", "2")]);
-    assert_eq!(api.env(&json!([]), &with_prefix), expected, "the prefix counts");
-}
-
-#[test]
 fn binary_data_makes_no_variables() {
     let map = json!({"data": {"A": "1"}, "binaryData": {"B": "AAEC"}});
     let map: api::ConfigMap = serde_json::from_value(map).unwrap();
@@ -283,93 +263,6 @@ fn binary_data_makes_no_variables() {
     api.objects.insert(key(Kind::ConfigMap, "m"), found);
     let from = json!([{"configMapRef": {"name": "m"}}]);
     assert_eq!(api.env(&json!([]), &from), pairs(&[("A", "1")]));
-}
-
-#[test]
-fn a_missing_object_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not() {
-    for (kind, name) in [(Kind::ConfigMap, "configMapRef"), (Kind::Secret, "secretRef")] {
-        let (upper, lower) = (kind.as_str(), kind.lower());
-        let from = json!([
-            {name: {"name": "nope", "optional": true}},
-            {name: {"name": "must", "optional": false}},
-            {name: {"name": "never looked at"}},
-        ]);
-        let (outcome, told_of) = Api::default().resolve(&json!([]), &from);
-        let Err(Problem::Missing { key, version: None, message }) = outcome else { panic!() };
-        assert_eq!((key.kind, &*key.name), (kind, "must"));
-        assert_eq!(message, format!("{lower} \"must\" not found"));
-        let optional = format!("Optional{upper}NotFound");
-        let mandatory = format!("Mandatory{upper}NotFound");
-        let not_found = |name: &str| format!("{lower} {name:?} not found");
-        let expected = [told(&optional, &not_found("nope")), told(&mandatory, &not_found("must"))];
-        assert_eq!(told_of, expected);
-    }
-}
-
-#[test]
-fn a_missing_object_of_one_variable_is_told_with_the_variable() {
-    let cases: [(Kind, KeyRef); 2] = [(Kind::ConfigMap, map_key), (Kind::Secret, secret_key)];
-    for (kind, reference) in cases {
-        let (upper, lower) = (kind.as_str(), kind.lower());
-        let env = json!([{"name": "A", "value": "1"}, reference("FOO", "nope", "k", true)]);
-        let (outcome, told_of) = Api::default().resolve(&env, &json!([]));
-        assert_eq!(outcome.unwrap(), pairs(&[("A", "1")]));
-        let message = format!("skipping optional envvar \"FOO\": {lower} \"nope\" not found");
-        assert_eq!(told_of, [told(&format!("Optional{upper}NotFound"), &message)]);
-
-        let env = json!([reference("FOO", "nope", "k", false)]);
-        let (outcome, told_of) = Api::default().resolve(&env, &json!([]));
-        assert!(matches!(outcome, Err(Problem::Missing { version: None, .. })));
-        let message = format!("{lower} \"nope\" not found");
-        assert_eq!(told_of, [told(&format!("Mandatory{upper}NotFound"), &message)]);
-    }
-}
-
-#[test]
-fn a_missing_key_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not() {
-    let api = Api::default().map("m", &[("other", "1")]).secret("s", &[("other", "1")]);
-    let cases: [(Kind, &str, KeyRef); 2] =
-        [(Kind::ConfigMap, "m", map_key), (Kind::Secret, "s", secret_key)];
-    for (kind, name, reference) in cases {
-        let (upper, lower) = (kind.as_str(), kind.lower());
-        let lacks = format!("key \"k\" does not exist in {lower} {name:?}");
-        let (outcome, told_of) =
-            api.resolve(&json!([reference("FOO", name, "k", true)]), &json!([]));
-        assert_eq!(outcome.unwrap(), []);
-        let message = format!("skipping optional envvar \"FOO\": {lacks}");
-        assert_eq!(told_of, [told(&format!("Optional{upper}KeyNotFound"), &message)]);
-
-        let (outcome, told_of) =
-            api.resolve(&json!([reference("FOO", name, "k", false)]), &json!([]));
-        let Err(Problem::Missing { message, .. }) = outcome else { panic!() };
-        let expected =
-            format!("{lower} {name:?} doesn't contain the \"k\" key required by pod web");
-        assert_eq!(message, expected);
-        assert_eq!(told_of, [told(&format!("Mandatory{upper}KeyNotFound"), &lacks)]);
-    }
-}
-
-/// Variables are resolved once: one that was left out for an outage would be missing for good.
-#[test]
-fn an_object_that_cannot_be_read_is_told_and_is_waited_for_even_if_it_is_optional() {
-    for (kind, of, name, key_of) in [
-        (Kind::ConfigMap, "configMapRef", "m", map_key as KeyRef),
-        (Kind::Secret, "secretRef", "s", secret_key),
-    ] {
-        let (upper, lower) = (kind.as_str(), kind.lower());
-        let api = Api::default().down(kind, name);
-        let read = format!("failed to read {lower} {name:?}");
-        for (optional, who) in [(true, "Optional"), (false, "Mandatory")] {
-            let from = json!([{of: {"name": name, "optional": optional}}]);
-            let env = json!([key_of("FOO", name, "k", optional)]);
-            for (env, from) in [(json!([]), from), (env, json!([]))] {
-                let (outcome, told_of) = api.resolve(&env, &from);
-                let Err(Problem::Unreadable { message, .. }) = outcome else { panic!() };
-                assert_eq!(message, format!("{read}: connection refused"));
-                assert_eq!(told_of, [told(&format!("FailedToRead{who}{upper}"), &read)]);
-            }
-        }
-    }
 }
 
 #[test]

@@ -158,6 +158,25 @@ async fn a_disk_that_hangs_holds_nobody_for_longer_than_a_second() {
     disk.go_on();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_write_that_was_overtaken_does_not_undo_the_newer_one() {
+    let home = TempDir::new().unwrap();
+    let disk = Arc::new(FaultyDisk::new(Mode::Hang, 0..1));
+    let directory = home.path().join("statuses");
+    std::fs::create_dir(&directory).unwrap();
+    let spool = Spool::<String>::on(disk.clone(), &directory, SpoolLimits::default(), at(0));
+    let pod = uid("a");
+    let newer = async {
+        disk.until_hanging().await;
+        spool.keep(&pod, "2".into()).await.unwrap();
+        disk.go_on();
+    };
+    let (older, ()) = tokio::join!(spool.keep(&pod, "1".into()), newer);
+    assert!(matches!(older, Err(SpoolError::Outdated { .. })), "{older:?}");
+    assert_eq!(spool.stats().errors, 0, "nothing is wrong with that");
+    assert_eq!(records(&real(home.path())).await, [("a".into(), "2".into())]);
+}
+
 /// Cuts the power at every operation on the disk in turn. Whatever had been promised is there after
 /// the boot, and nothing is half there.
 #[tokio::test]

@@ -20,6 +20,7 @@ fn say(store: &StatusStore, pod: &Pod, runtime: &PodRuntimeStatus, now: i64) {
         previous: previous.as_deref(),
         stopped: false,
         ended_by_agent: None,
+        host_ips: &[],
         now: at(now),
     });
     store.set(pod.clone(), status);

@@ -2,7 +2,7 @@
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, USER_AGENT};
 use hyper::{HeaderMap, Method, Request};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -28,6 +28,8 @@ pub(super) struct Call {
     pub(super) body: Value,
     body_is_bad: bool,
     pub(super) content_type: String,
+    /// The client wants `PartialObjectMetadata`: no spec, no data, no status.
+    pub(super) metadata_only: bool,
     user_agent: String,
     pub(super) token: Option<String>,
     at: Instant,
@@ -63,6 +65,7 @@ impl Call {
             right,
             body_is_bad: parsed.is_err(),
             body: parsed.unwrap_or_default(),
+            metadata_only: header(&parts.headers, ACCEPT).contains("as=PartialObjectMetadata"),
             content_type: header(&parts.headers, CONTENT_TYPE),
             user_agent: header(&parts.headers, USER_AGENT),
             token,

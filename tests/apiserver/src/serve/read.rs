@@ -121,8 +121,34 @@ fn page(
     })
 }
 
+/// An object or a list of them without all but its metadata, if that is all the client wants.
+pub(super) fn shown(reply: Reply, metadata_only: bool) -> Reply {
+    match reply {
+        Reply::Object(code, object) if metadata_only => {
+            let shown = match object.get("items").and_then(Value::as_array) {
+                Some(items) => json!({
+                    "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                    "metadata": object["metadata"],
+                    "items": items.iter().map(metadata_of).collect::<Vec<_>>(),
+                }),
+                None => metadata_of(&object),
+            };
+            Reply::Object(code, Arc::new(shown))
+        }
+        other => other,
+    }
+}
+
+/// `PartialObjectMetadata` of an object.
+pub(super) fn metadata_of(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": object["metadata"],
+    })
+}
+
 /// Items of a list do not name their kind.
-fn without_type(object: &Value) -> Value {
+pub(super) fn without_type(object: &Value) -> Value {
     let mut object = object.clone();
     let fields = fields_of(&mut object);
     fields.remove("kind");

@@ -12,6 +12,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Body;
+use super::call::Call;
+use super::read::metadata_of;
 use crate::core::{Core, Shared};
 use crate::kinds::Kind;
 use crate::refusal::Refusal;
@@ -32,6 +34,7 @@ pub(super) struct Watcher {
     until: Option<Instant>,
     bookmarks: Option<Bookmarks>,
     cuts_seen: usize,
+    metadata_only: bool,
 }
 
 struct Bookmarks {
@@ -46,8 +49,9 @@ impl Watcher {
     pub(super) fn begin(
         shared: &Arc<Shared>,
         target: &Target,
-        query: &Query,
+        call: &Call,
     ) -> Result<Self, Refusal> {
+        let query = &call.query;
         let selector = Selector::of(target, query)?;
         let changed = shared.changed();
         let now = Instant::now();
@@ -61,6 +65,7 @@ impl Watcher {
             until: query.number("timeoutSeconds").map(|s| now + Duration::from_secs(s)),
             bookmarks: None,
             cuts_seen: 0,
+            metadata_only: call.metadata_only,
             shared: Arc::clone(shared),
         };
         shared.with(|core| {
@@ -178,14 +183,18 @@ impl Watcher {
         let object = json!({
             "kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata,
         });
-        self.line("BOOKMARK", &object);
+        self.tell("BOOKMARK", &object);
         if let Some(bookmarks) = &mut self.bookmarks {
             bookmarks.next = Instant::now() + bookmarks.every;
         }
     }
 
     fn tell(&mut self, what: &str, object: &Value) {
-        self.line(what, object);
+        if self.metadata_only {
+            self.line(what, &metadata_of(object));
+        } else {
+            self.line(what, object);
+        }
     }
 
     fn line(&mut self, what: &str, object: &Value) {

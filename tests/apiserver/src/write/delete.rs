@@ -38,7 +38,7 @@ impl Preconditions {
                 "the UID in the precondition ({wanted}) does not match the UID in record ({stored}). \
              The object might have been deleted and then recreated"
             );
-            return Err(Refusal::conflict(kind, name, &why));
+            return Err(Refusal::precondition(kind, name, &why));
         }
         let stored = text(object, "/metadata/resourceVersion");
         let version = self.resource_version.as_deref();
@@ -47,7 +47,7 @@ impl Preconditions {
                 "the ResourceVersion in the precondition ({wanted}) does not match the \
              ResourceVersion in record ({stored}). The object might have been modified"
             );
-            return Err(Refusal::conflict(kind, name, &why));
+            return Err(Refusal::precondition(kind, name, &why));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
@@ -26,6 +26,7 @@ pub(crate) struct Client {
     address: std::net::SocketAddr,
     tls: Arc<ClientConfig>,
     token: Option<String>,
+    accept: &'static str,
 }
 
 /// What came back.
@@ -78,7 +79,16 @@ impl Client {
             None => config.with_no_client_auth(),
         };
         tls.alpn_protocols = vec![alpn.to_vec()];
-        Self { address: server.address(), tls: Arc::new(tls), token: token.map(str::to_owned) }
+        Self {
+            address: server.address(),
+            tls: Arc::new(tls),
+            token: token.map(str::to_owned),
+            accept: "application/json",
+        }
+    }
+
+    pub(crate) fn accepting(self, accept: &'static str) -> Self {
+        Self { accept, ..self }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -148,7 +158,8 @@ impl Client {
         let name = ServerName::from(self.address.ip());
         let stream = TlsConnector::from(Arc::clone(&self.tls)).connect(name, stream).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let mut request = Request::builder().method(method).header(CONTENT_TYPE, media);
+        let request = Request::builder().method(method).header(CONTENT_TYPE, media);
+        let mut request = request.header(ACCEPT, self.accept);
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }

@@ -85,3 +85,25 @@ async fn a_list_of_a_version_is_exact_gone_or_not_there_yet() {
     assert_eq!(client.get(&exact).await.code, 410);
     assert_eq!(client.get(&format!("{PODS}?resourceVersion=999999")).await.code, 504);
 }
+
+#[tokio::test]
+async fn who_wants_metadata_alone_gets_that() {
+    let (server, client) = started().await;
+    server
+        .apply(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "Yg=="},
+        }))
+        .unwrap();
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let client = client
+        .accepting("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
+    let list = client.get(secrets).await.body;
+    assert_eq!(list["kind"], "PartialObjectMetadataList");
+    let (_, event) = client.watch(secrets, "").await.next().await.unwrap();
+    let one = client.get(&format!("{secrets}/s")).await.body;
+    for object in [&list["items"][0], &one, &event] {
+        assert_eq!(object["kind"], "PartialObjectMetadata");
+        assert_eq!(object["metadata"]["name"], "s");
+        assert_eq!(object.get("data"), None);
+    }
+}

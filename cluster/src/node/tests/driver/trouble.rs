@@ -268,3 +268,21 @@ async fn a_lease_of_an_earlier_node_that_may_not_be_deleted_is_taken_over() {
     assert_eq!(owners[0]["uid"], ledger.node()["metadata"]["uid"]);
     assert_eq!(agent.handle.state().borrow().lease_problem, None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_labels_are_forbidden_is_registered_without_them_and_with_its_taints() {
+    let ledger = Ledger::new();
+    ledger.script(|entry| {
+        let labelled = entry.body["metadata"]["labels"].get("kubernetes.io/hostname").is_some();
+        let refusal = json!({ "code": 403, "reason": "Forbidden", "message": "no such labels" });
+        (labelled && entry.method != Method::PUT).then_some(Mishap::Refuse(403, refusal))
+    });
+    let facts = NodeFacts { taints: vec![taint("a", "1")], ..facts() };
+    let agent = Agent::start_with(&ledger, facts, NodeSettings::default());
+    agent.handle.set_ready(Ok(()));
+    agent.told().await;
+    assert_eq!(ready_is(&ledger).0, "True");
+    assert_eq!(ledger.node()["spec"]["taints"][0]["key"], "a");
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(agent.handle.state().borrow().refused.as_deref(), Some("no such labels"));
+}

@@ -13,7 +13,8 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 }
@@ -104,7 +105,11 @@ async fn run(seed: u64) {
             let pause = [0, 1, 20, 400, 3000, 15_000][usize::try_from(dice.roll(6)).unwrap()];
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
-        assert_eq!(world.with(|s| s.wrong.clone()), Vec::<String>::new(), "seed {seed}, round {round}");
+        assert_eq!(
+            world.with(|s| s.wrong.clone()),
+            Vec::<String>::new(),
+            "seed {seed}, round {round}"
+        );
         // The agent is killed in the middle of everything, and another one starts.
         controller.kill();
         world = world.after_restart();
@@ -118,7 +123,8 @@ async fn run(seed: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_happens_no_pod_runs_twice_or_beside_its_namesake_and_both_sides_agree_in_the_end() {
+async fn whatever_happens_no_pod_runs_twice_or_beside_its_namesake_and_both_sides_agree_in_the_end()
+{
     for seed in 0..120 {
         run(seed).await;
     }

@@ -77,7 +77,9 @@ async fn a_shortened_grace_reaches_the_provider_and_a_longer_one_does_not() {
     world.delete("u1", 20);
     world.until("it is asked again", |w| w.calls("delete u1 20s") == 1).await;
     world.delete("u1", 500);
-    world.until("it is killed when the shorter one is over", |w| w.calls("delete u1 0s") == 1).await;
+    world
+        .until("it is killed when the shorter one is over", |w| w.calls("delete u1 0s") == 1)
+        .await;
     assert_eq!(world.calls("delete u1"), 3);
     let times = world.call_times("delete u1");
     assert!(times[2] - times[1] < 23 * S, "{times:?}");
@@ -221,5 +223,12 @@ async fn t24_a_pod_that_the_provider_wants_to_go_is_deleted_in_the_api() {
     world.until("it goes", |w| w.object("u1").is_none()).await;
     assert_eq!(world.calls("request u1"), 1);
     let last = world.said("u1").pop().unwrap();
-    assert!(last.status.container_statuses.as_ref().unwrap()[0].state.as_ref().unwrap().terminated.is_some());
+    assert!(
+        last.status.container_statuses.as_ref().unwrap()[0]
+            .state
+            .as_ref()
+            .unwrap()
+            .terminated
+            .is_some()
+    );
 }

@@ -27,7 +27,12 @@ impl OneConfigMap {
     fn new(answer: Option<PrepareError>) -> Self {
         let (arrived, arrivals) = mpsc::channel(8);
         let arrivals = Mutex::new(Some(arrivals));
-        Self(Arc::new(State { answer: Mutex::new(answer), log: Mutex::default(), arrived, arrivals }))
+        Self(Arc::new(State {
+            answer: Mutex::new(answer),
+            log: Mutex::default(),
+            arrived,
+            arrivals,
+        }))
     }
 
     fn log(&self, line: String) {
@@ -124,7 +129,9 @@ async fn an_update_needs_nothing_that_was_resolved_before() {
     world.apply(pod("a", "u1"));
     world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
     *prepare.0.answer.lock().unwrap() = Some(missing());
-    world.holds_for(900 * S, "what was made literal is no change", |w| w.calls("update") == 0).await;
+    world
+        .holds_for(900 * S, "what was made literal is no change", |w| w.calls("update") == 0)
+        .await;
     world.edit("u1", |p| p.metadata.labels = Some([("a".into(), "b".into())].into()));
     world.until("it is updated", |w| w.calls("update u1") == 1).await;
     let env = world.with(|s| s.running["u1"].pod.spec.as_ref().unwrap().containers[0].env.clone());

@@ -17,10 +17,11 @@ async fn what_runs_is_neither_started_nor_stopped_nor_updated() {
         world.runs(api, running());
     }
     world.start().ready().await;
-    world.holds_for(700 * S, "nothing is asked of the provider", |w| {
-        w.calls("create") + w.calls("update") + w.calls("delete") == 0
-    })
-    .await;
+    world
+        .holds_for(700 * S, "nothing is asked of the provider", |w| {
+            w.calls("create") + w.calls("update") + w.calls("delete") == 0
+        })
+        .await;
     assert_eq!(world.said("u3").len(), 1, "its status is told once");
 }
 

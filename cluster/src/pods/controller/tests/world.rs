@@ -4,23 +4,26 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream;
 use k8s_openapi::api::core::v1 as api;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Pod, PodLabel, PodUid, WallClock, WallTime};
+use winddown_shared::{Pod, PodUid, WallClock, WallTime};
 
-use crate::pods::api::{PodApi, PodStream, Refused};
 use crate::pods::controller::{PodControllerHandle, RunError, Setup};
-use crate::pods::{AsItIs, PodControllerConfig, PodEvent, PodEvents, Prepare, StatusSide};
-use crate::provider::{ChangeSender, Changes, Notify, ProvidedPod, Provider, ProviderError, changes};
+use crate::pods::{AsItIs, PodControllerConfig, PodEvent, Prepare};
+use crate::provider::{ChangeSender, Changes, ProvidedPod, ProviderError, changes};
 use crate::refusal::Refusal;
 use crate::status::StatusUpdate;
+
+mod objects;
+mod sides;
+mod state;
+
+pub(super) use objects::{exited, phase, pod, running};
 
 pub(super) const NODE: &str = "node-1";
 
@@ -95,71 +98,16 @@ pub(super) fn failed(what: &str) -> Answer {
     Answer::Fails(ProviderError::Failed { what: what.to_owned(), source: None })
 }
 
-/// A pod as the API has it: one container, 30 s of grace, restart policy Always.
-pub(super) fn pod(name: &str, uid: &str) -> api::Pod {
-    let container = api::Container {
-        name: "main".into(),
-        image: Some("image:1".into()),
-        ..api::Container::default()
-    };
-    api::Pod {
-        metadata: ObjectMeta {
-            name: Some(name.into()),
-            namespace: Some("default".into()),
-            uid: Some(uid.into()),
-            ..ObjectMeta::default()
-        },
-        spec: Some(api::PodSpec {
-            node_name: Some(NODE.into()),
-            containers: vec![container],
-            restart_policy: Some("Always".into()),
-            termination_grace_period_seconds: Some(30),
-            ..api::PodSpec::default()
-        }),
-        status: Some(phase("Pending")),
-    }
-}
-
-pub(super) fn phase(phase: &str) -> api::PodStatus {
-    api::PodStatus { phase: Some(phase.into()), ..api::PodStatus::default() }
-}
-
-pub(super) fn status(phase_name: &str, state: api::ContainerState) -> Arc<api::PodStatus> {
-    let container = api::ContainerStatus {
-        name: "main".into(),
-        state: Some(state),
-        ..api::ContainerStatus::default()
-    };
-    let container_statuses = Some(vec![container]);
-    Arc::new(api::PodStatus { container_statuses, ..phase(phase_name) })
-}
-
-pub(super) fn running() -> Arc<api::PodStatus> {
-    let state = api::ContainerState {
-        running: Some(api::ContainerStateRunning::default()),
-        ..api::ContainerState::default()
-    };
-    status("Running", state)
-}
-
-pub(super) fn exited(code: i32) -> Arc<api::PodStatus> {
-    let state = api::ContainerState {
-        terminated: Some(api::ContainerStateTerminated {
-            exit_code: code,
-            ..api::ContainerStateTerminated::default()
-        }),
-        ..api::ContainerState::default()
-    };
-    status(if code == 0 { "Succeeded" } else { "Failed" }, state)
-}
-
 // === impl World ===
 
 impl World {
     pub(super) fn new() -> Self {
         let (sender, changes) = changes();
         Self(Arc::new(Inner {
-            state: Mutex::new(State { ends_after: Some(Duration::from_secs(2)), ..State::default() }),
+            state: Mutex::new(State {
+                ends_after: Some(Duration::from_secs(2)),
+                ..State::default()
+            }),
             changes: Mutex::new(Some(changes)),
             sender,
             acks: watch::Sender::new(true),
@@ -220,6 +168,7 @@ impl World {
         // What was not sent is sent first.
         for update in old.said.iter().filter(|update| update.last) {
             world.write(update);
+            world.with(|state| state.said.push(update.clone()));
         }
         world
     }
@@ -362,7 +311,12 @@ impl World {
     }
 
     /// Whether `holds` for this long.
-    pub(super) async fn holds_for(&self, time: Duration, what: &str, holds: impl Fn(&World) -> bool) {
+    pub(super) async fn holds_for(
+        &self,
+        time: Duration,
+        what: &str,
+        holds: impl Fn(&World) -> bool,
+    ) {
         let end = Instant::now() + time;
         while Instant::now() < end {
             assert!(holds(self), "not any more after {:?}: {what}", self.since_start());
@@ -380,247 +334,6 @@ impl World {
         let Some(mut pod) = self.object(uid) else { return };
         pod.status = Some((*update.status).clone());
         self.apply(pod);
-    }
-}
-
-impl State {
-    fn send(&mut self, event: &Event<api::Pod>) {
-        if !self.deaf {
-            self.watchers.retain(|watcher| watcher.send(Ok(event.clone())).is_ok());
-        }
-    }
-
-    /// Whether the API has a pod's last word.
-    fn is_over(&self, uid: &str) -> bool {
-        let status = self.objects.get(uid).and_then(|object| object.status.as_ref());
-        matches!(status.and_then(|s| s.phase.as_deref()), Some("Failed" | "Succeeded"))
-    }
-
-    fn check_create(&mut self, pod: &Pod) {
-        let uid = pod.uid().as_str();
-        for (other, running) in &self.running {
-            if other != uid && !running.ended && running.pod.name() == pod.name() {
-                self.wrong.push(format!("{uid} was created beside {other} of its name"));
-            }
-        }
-        if self.running.contains_key(uid) {
-            self.wrong.push(format!("{uid} was created while it was there"));
-        }
-        if self.last_words.contains_key(uid) {
-            self.wrong.push(format!("{uid} was created after its end"));
-        }
-    }
-
-    pub(super) fn send_events(&mut self, events: impl IntoIterator<Item = Event<api::Pod>>) {
-        for event in events {
-            self.send(&event);
-        }
-    }
-
-    fn all(&self) -> Vec<api::Pod> {
-        self.objects.values().cloned().collect()
-    }
-
-    fn refuse(&mut self, what: &'static str) -> Result<(), Refused> {
-        match self.refusals.pop_front() {
-            Some(refusal) => Err(Refused { what, refusal, source: None }),
-            None if self.api_down => Err(Refused::silent(what)),
-            None => Ok(()),
-        }
-    }
-}
-
-impl PodApi for World {
-    fn watch(&self) -> PodStream {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        self.with(|state| {
-            state.watchers.push(sender);
-        });
-        self.relist();
-        stream::unfold(receiver, async |mut receiver| {
-            let event = receiver.recv().await?;
-            Some((event, receiver))
-        })
-        .boxed()
-    }
-
-    async fn get(&self, pod: &PodLabel) -> Result<Option<api::Pod>, Refused> {
-        self.called(format!("get {}", pod.uid));
-        self.with(|state| {
-            state.refuse("read the pod")?;
-            let mut all = state.objects.values();
-            Ok(all.find(|object| object.metadata.name.as_deref() == Some(&*pod.name)).cloned())
-        })
-    }
-
-    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
-        let uid = pod.uid.as_str();
-        if !grace.is_zero() {
-            self.called(format!("request {uid} {}s", grace.as_secs()));
-            World::delete(self, uid, grace.as_secs());
-            return Ok(());
-        }
-        self.called(format!("remove {uid}"));
-        self.with(|state| {
-            state.refuse("delete the pod")?;
-            if state.running.get(uid).is_some_and(|running| !running.ended) {
-                state.wrong.push(format!("{uid} was removed while it ran"));
-            }
-            if state.objects.contains_key(uid) && !state.is_over(uid) {
-                state.wrong.push(format!("{uid} was removed before its last word was told"));
-            }
-            Ok(())
-        })?;
-        match self.object(uid) {
-            None => Err(Refused { what: "", refusal: Refusal::NotFound, source: None }),
-            Some(object) if object.metadata.finalizers.is_some() => {
-                self.edit(uid, |pod| pod.metadata.deletion_grace_period_seconds = Some(0));
-                Ok(())
-            }
-            Some(_) => {
-                self.vanish(uid, |pod| pod.metadata.deletion_grace_period_seconds = Some(0));
-                Ok(())
-            }
-        }
-    }
-}
-
-impl World {
-    async fn answer(&self, of: fn(&mut State) -> &mut VecDeque<Answer>) -> Result<(), ProviderError> {
-        match self.with(|state| of(state).pop_front()) {
-            None => Ok(()),
-            Some(Answer::Fails(error)) => Err(error),
-            Some(Answer::Takes(time)) => {
-                sleep(time).await;
-                Ok(())
-            }
-            Some(Answer::Hangs) => std::future::pending().await,
-        }
-    }
-}
-
-impl Provider for World {
-    async fn create_pod(&self, pod: &Pod) -> Result<(), ProviderError> {
-        self.called(format!("create {}", pod.uid()));
-        assert_ne!(&**pod.name(), "panic", "as the scenario wants it");
-        self.with(|state| state.check_create(pod));
-        self.answer(|state| &mut state.create).await?;
-        let provided = ProvidedPod { pod: pod.clone(), status: running(), ended: false };
-        self.with(|state| {
-            state.running.entry(pod.uid().as_str().to_owned()).or_insert(provided);
-        });
-        self.0.sender.changed(pod.uid());
-        Ok(())
-    }
-
-    async fn update_pod(&self, pod: &Pod) -> Result<(), ProviderError> {
-        self.called(format!("update {}", pod.uid()));
-        self.answer(|state| &mut state.update).await?;
-        self.with(|state| match state.running.get_mut(pod.uid().as_str()) {
-            Some(running) => {
-                running.pod = pod.clone();
-                Ok(())
-            }
-            None => Err(ProviderError::NotFound),
-        })
-    }
-
-    async fn delete_pod(&self, pod: &Pod, grace: Duration) -> Result<(), ProviderError> {
-        let uid = pod.uid().as_str().to_owned();
-        self.called(format!("delete {uid} {}s", grace.as_secs_f64().round()));
-        self.answer(|state| &mut state.delete).await?;
-        let (ends_after, immortal) = self.with(|state| {
-            if !state.running.contains_key(&uid) {
-                return Err(ProviderError::NotFound);
-            }
-            Ok((state.ends_after, state.immortal))
-        })?;
-        let after = if grace.is_zero() && !immortal { Some(Duration::ZERO) } else { ends_after };
-        if let Some(after) = after {
-            let world = self.clone();
-            tokio::spawn(async move {
-                sleep(after).await;
-                world.ends(&uid, if after.is_zero() { 137 } else { 0 });
-            });
-        }
-        Ok(())
-    }
-
-    async fn get_pod(&self, uid: &PodUid) -> Result<Option<ProvidedPod>, ProviderError> {
-        self.with(|state| {
-            if state.provider_down {
-                return Err(ProviderError::Unavailable { what: "down".into(), after: None });
-            }
-            Ok(state.running.get(uid.as_str()).cloned())
-        })
-    }
-
-    async fn list_pods(&self) -> Result<Vec<ProvidedPod>, ProviderError> {
-        self.called("list".into());
-        self.with(|state| {
-            if state.provider_down {
-                return Err(ProviderError::Unavailable { what: "down".into(), after: None });
-            }
-            Ok(state.running.values().cloned().collect())
-        })
-    }
-
-    async fn forget_pod(&self, uid: &PodUid) {
-        self.called(format!("forget {uid}"));
-        self.with(|state| state.running.remove(uid.as_str()));
-    }
-}
-
-impl Notify for World {
-    fn notifications(&self) -> Changes {
-        self.0.changes.lock().unwrap().take().expect("asked for once")
-    }
-}
-
-impl StatusSide for World {
-    fn submit(&self, update: StatusUpdate) {
-        let uid = update.pod.uid.as_str().to_owned();
-        self.with(|state| {
-            if update.last {
-                state.last_words.insert(uid, update.status.clone());
-            }
-            state.said.push(update.clone());
-        });
-        if *self.0.acks.borrow() {
-            self.write(&update);
-        }
-    }
-
-    fn api_saw(&self, _: &Pod) {}
-
-    fn gone(&self, uid: &PodUid) {
-        self.with(|state| {
-            state.gone.push(uid.as_str().to_owned());
-            state.last_words.remove(uid.as_str());
-        });
-    }
-
-    async fn recalled(&self) {
-        let recall = self.with(|state| state.recall);
-        sleep(recall).await;
-        self.with(|state| {
-            let earlier = std::mem::take(&mut state.earlier_words);
-            state.last_words.extend(earlier);
-        });
-    }
-
-    async fn told(&self, _: &PodUid) {
-        let _ = self.0.acks.subscribe().wait_for(|on| *on).await;
-    }
-
-    fn last_word(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
-        self.with(|state| state.last_words.get(uid.as_str()).cloned())
-    }
-}
-
-impl PodEvents for World {
-    fn pod_event(&self, pod: &PodLabel, event: PodEvent) {
-        self.with(|state| state.events.push((pod.uid.as_str().to_owned(), event)));
     }
 }
 

@@ -61,6 +61,51 @@ async fn a_last_word_is_on_disk_before_it_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_last_word_waits_for_a_disk_that_hangs_and_not_for_long() {
+    let home = TempDir::new().unwrap();
+    let disk = Arc::new(FaultyDisk::new(Mode::Hang, 0..1));
+    let config = config(None);
+    let spool = Spool::on(disk.clone(), home.path(), SpoolLimits::default(), config.wall.clone());
+    let api = FakeApi::with(&["a", "b"]);
+    let agent = Agent::of(&api, Outbox::with_spool(&config, Some(spool)));
+    agent.outbox.submit(running("b"));
+    agent.told("b").await;
+    let before = api.tries().len();
+    agent.outbox.submit(ended("a"));
+    disk.until_hanging().await;
+    tokio::task::yield_now().await;
+    assert_eq!(api.tries().len(), before, "not before it is on disk");
+    // A blocking call is under way, so that the paused clock has to be moved by hand.
+    tokio::time::advance(Duration::from_millis(1100)).await;
+    agent.told("a").await;
+    assert_eq!(api.phase("a"), "Failed");
+    disk.go_on();
+    agent.cut().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_kept_does_not_replace_what_was_said_since() {
+    let home = TempDir::new().unwrap();
+    let api = FakeApi::with(&["a"]);
+    api.set_down(true);
+    let agent = Agent::start(&api, Some(home.path()));
+    agent.outbox.submit(says("a", json!({ "phase": "Running", "message": "old" })));
+    agent.flush(Duration::from_secs(2)).await;
+    agent.cut().await;
+    api.set_down(false);
+    let (outbox, driver) = Outbox::new(&config(Some(home.path())));
+    outbox.submit(says("a", json!({ "phase": "Running", "message": "new" })));
+    let agent = Agent::of(&api, (outbox, driver));
+    agent.told("a").await;
+    agent.outbox.recalled().await;
+    until(|| std::fs::read_dir(home.path()).unwrap().count() == 0).await;
+    let messages: Vec<_> =
+        api.patches().into_iter().map(|(_, patch)| patch["status"]["message"].clone()).collect();
+    assert_eq!(messages, ["new"]);
+    agent.cut().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_kept_goes_first_and_what_is_newer_wins() {
     let home = TempDir::new().unwrap();
     let api = FakeApi::with(&["a", "b"]);

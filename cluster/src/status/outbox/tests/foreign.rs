@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// VK-26: the node lifecycle controller has marked the pod as not ready.
+/// virtual-kubelet#899: the node lifecycle controller has marked the pod as not ready.
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_changed_of_ours_is_put_right() {
     let api = FakeApi::with(&["a"]);

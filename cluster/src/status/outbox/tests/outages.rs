@@ -80,7 +80,7 @@ async fn a_conflict_is_read_anew_and_tried_again() {
     assert_eq!((api.gets(), api.phase("a").as_str()), (1, "Running"));
 }
 
-/// T27: the pod was deleted and one of its name was made.
+/// The pod was deleted and one of its name was made.
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_the_same_name_that_came_later_is_never_written_to() {
     let api = FakeApi::with(&["a"]);

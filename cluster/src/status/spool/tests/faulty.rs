@@ -5,10 +5,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::status::spool::disk::{Disk, RealDisk};
+
+/// A disk hangs no longer than this.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// How it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +92,10 @@ impl FaultyDisk {
             Mode::Hang => {
                 self.hanging.notify_one();
                 let released = self.released.lock().unwrap();
-                drop(self.release.wait_while(released, |released| !*released).unwrap());
+                // A test that fails in the meantime must not hang for ever.
+                let wait =
+                    self.release.wait_timeout_while(released, LONGEST, |released| !*released);
+                drop(wait.unwrap());
                 whole()
             }
         }

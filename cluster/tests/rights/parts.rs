@@ -1,0 +1,142 @@
+//! One scenario for each part that talks to the API server, and the rights it used.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use winddown_apiserver::ApiServer;
+use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, EndedByUs};
+use winddown_cluster::events::{EventDraft, Events, NodeRef, Subject};
+use winddown_cluster::mirror::Mirrors;
+use winddown_shared::{DesiredPods, Pod, WallClock, WallTime};
+
+use crate::compare::Right;
+use crate::resolve::Bed;
+use crate::{node, pods, resolve, status};
+
+/// What was used of this server.
+fn used(server: &ApiServer) -> BTreeSet<Right> {
+    let right = |request: winddown_apiserver::Request| {
+        let right = request.right;
+        Right::new(&right.verb, &right.group, &right.resource_and_sub(), &right.namespace)
+    };
+    server.requests().into_iter().map(right).collect()
+}
+
+fn wall() -> WallClock {
+    WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap())
+}
+
+/// A node that registers, holds its lease, goes down and comes back.
+pub(crate) async fn node() -> BTreeSet<Right> {
+    let server = ApiServer::start().await.unwrap();
+    let agent = node::Agent::ready(&server).await;
+    let first = server.until("the lease", |all| all.get(node::LEASE)).await.unwrap();
+    let renewed = |lease: Arc<Value>| (lease != first).then_some(());
+    server.until("the lease is renewed", |all| renewed(all.get(node::LEASE)?)).await.unwrap();
+    agent.handle.set_shutting_down(true);
+    node::until(&server, "the cordon", |node| node["spec"]["unschedulable"] == true).await;
+    agent.stop().await;
+    used(&server)
+}
+
+/// A pod that comes, runs and is deleted.
+pub(crate) async fn pods() -> BTreeSet<Right> {
+    let cluster = pods::Cluster::new().await;
+    let running = cluster.start().await.ready().await;
+    cluster.server.apply(pods::pod("a")).unwrap();
+    cluster.until_phase("a", "Running").await;
+    cluster.server.delete(&pods::path("a"), Some(600)).unwrap();
+    cluster.until_gone("a").await;
+    cluster.until_provided(0).await;
+    running.stop().await;
+    used(&cluster.server)
+}
+
+/// A pod that names everything a pod can name, some of which comes late.
+pub(crate) async fn references() -> BTreeSet<Right> {
+    let bed = Bed::new().await;
+    let late = [("configMapKeyRef", "m"), ("secretKeyRef", "s")];
+    for (reference, object) in late {
+        let pod = resolve::pod_of_key(object, reference, object, false);
+        bed.prepare(&pod).await.unwrap_err();
+        match reference {
+            "secretKeyRef" => bed.secret(object, &[("k", "v")]),
+            _ => bed.map(object, &json!({"k": "v"})),
+        }
+        bed.arrived().await;
+        bed.prepare(&pod).await.unwrap();
+    }
+    let volumes = json!({"volumes": [
+        {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
+    ]});
+    let mounts = json!({"volumeMounts": [{"name": "t", "mountPath": "/t"}]});
+    bed.prepare(&resolve::pod("token", &volumes, &mounts)).await.unwrap();
+    let alone = resolve::pod("alone", &json!({"enableServiceLinks": false}), &json!({}));
+    bed.prepare(&alone).await.unwrap();
+    used(&bed.server)
+}
+
+/// A static pod that is shown and goes, and a pod of an earlier boot that is removed.
+pub(crate) async fn mirrors_and_leftovers() -> BTreeSet<Right> {
+    let server = ApiServer::start().await.unwrap();
+    let agent = status::Agent::start(&server, None).await;
+    let stop = CancellationToken::new();
+    let _guard = stop.clone().drop_guard();
+
+    let (mirrors, driver) = Mirrors::new("node-1", agent.outbox.clone(), wall());
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}});
+    let node = server.apply(node).unwrap();
+    mirrors.set_node_uid(Some(node["metadata"]["uid"].as_str().unwrap().into()));
+    let (desired, wanted) = watch::channel(None);
+    tokio::spawn(driver.run(status::client(&server).await, wanted, stop.clone()));
+    let object = json!({
+        "metadata": {"name": "web-node-1", "namespace": "kube-system", "uid": "h1", "annotations": {
+            "kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "h1",
+        }},
+        "spec": {"containers": [{"name": "main", "image": "i"}]},
+    });
+    let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+    for (pods, shown) in [(vec![pod], true), (Vec::new(), false)] {
+        desired.send_replace(Some(Arc::new(DesiredPods { pods, complete: true })));
+        let is = |found: Option<Arc<Value>>| (found.is_some() == shown).then_some(());
+        let path = "pods/kube-system/web-node-1";
+        server.until("the mirror comes and goes", |all| is(all.get(path))).await.unwrap();
+    }
+
+    let home = tempfile::tempdir().unwrap();
+    let ended = |boot: &str| EndedByUs::new(home.path(), Some(boot.into()), wall());
+    let status = json!({"phase": "Failed", "conditions": [
+        {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}]});
+    let earlier = ended("boot-1");
+    earlier.note(status::make(&server, "ours", status).label(), "shutdown");
+    assert!(earlier.flush(Instant::now() + Duration::from_secs(30)).await);
+    let cleanup = AfterBoot::new(ended("boot-2"), AfterBootPolicy::Delete, wall());
+    let (_ready, is_ready) = watch::channel(true);
+    tokio::spawn(cleanup.run(status::client(&server).await, is_ready, stop));
+    let gone = |all: &winddown_apiserver::Objects<'_>| {
+        all.get("pods/default/ours").is_none().then_some(())
+    };
+    server.until("what is left is removed", gone).await.unwrap();
+    used(&server)
+}
+
+/// An event that happens twice.
+pub(crate) async fn events() -> BTreeSet<Right> {
+    let server = ApiServer::start().await.unwrap();
+    let client = status::client(&server).await;
+    let (events, writer) = Events::new(client, NodeRef::new("n1"), 100, wall());
+    let stop = CancellationToken::new();
+    let _guard = stop.clone().drop_guard();
+    tokio::spawn(writer.run(stop));
+    let pod = status::make(&server, "web", json!({}));
+    for _ in 0..2 {
+        events.send(EventDraft::warning(Subject::pod(pod.label()), "FailedSync", "no image"));
+        assert_eq!(events.flush(Instant::now() + Duration::from_secs(30)).await, 0);
+    }
+    used(&server)
+}
