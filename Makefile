@@ -10,7 +10,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-node test reboots bench bench-cri calm lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test reboots bench bench-cri calm pressure earlyoom packages lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,18 @@ help: ## List the targets
 build: ## Build the agent: target/release/winddown
 	@tests/node/packages.sh build
 	$(CARGO) build --release --package winddown
+
+manual: ## Write man pages, completions and JSON schemas into target/{man,completions,schemas}
+	@tests/node/packages.sh build
+	@$(CARGO) build --quiet --package winddown
+	@rm -rf target/man target/completions target/schemas
+	@target/debug/winddown man --dir target/man
+	@mkdir -p target/completions target/schemas
+	@target/debug/winddown completions bash > target/completions/winddown.bash
+	@target/debug/winddown completions zsh > target/completions/_winddown
+	@target/debug/winddown completions fish > target/completions/winddown.fish
+	@for name in $$(target/debug/winddown schema --list); do \
+		target/debug/winddown schema $$name > target/schemas/$$name.json; done
 
 demo: ## Rehearse a shutdown on this machine: real agent, real pods, stand-in for logind
 	@tests/node/packages.sh build
@@ -55,6 +67,24 @@ calm: ## Leave an agent alone for ten minutes: no eviction, CPU and wake-ups (ne
 	@$(CARGO) build --quiet --release --package winddown
 	@WINDDOWN_CALM_SECONDS=600 WINDDOWN_BIN=$(CURDIR)/target/release/winddown \
 		$(CARGO) test --quiet --package winddown-node-tests --test pressure on_a_calm_node -- --nocapture
+
+pressure: ## Let a memory hog loose N times (10): the right pod gets SIGTERM within 250 ms (needs root)
+	@tests/node/packages.sh test
+	@$(CARGO) build --quiet --release --package winddown
+	@WINDDOWN_PRESSURE_RUNS=$(or $(N),10) WINDDOWN_PRESSURE_MS=250 \
+		WINDDOWN_BIN=$(CURDIR)/target/release/winddown \
+		$(CARGO) test --quiet --package winddown-node-tests --test pressure a_memory_hog -- --nocapture
+
+earlyoom: ## The same hog with earlyoom in winddown's place, N times (10), to compare (needs root)
+	@tests/node/packages.sh test
+	@earlyoom=$$(tests/node/packages.sh earlyoom) && $(CARGO) run --quiet \
+		--package winddown-node-tests --bin beside-earlyoom -- "$$earlyoom" $(or $(N),10)
+
+packages: ## Build target/packages: .deb, .rpm and a static tarball (two release builds)
+	@tests/node/packages.sh packages
+	$(CARGO) build --release --package winddown
+	@packaging/build.sh deb rpm
+	@packaging/static.sh
 
 lint: $(CARGO_DENY) ## Formatting, clippy, licences, bans, layering
 	$(CARGO) fmt --all --check

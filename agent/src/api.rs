@@ -5,6 +5,7 @@
 //! `unknown`. Times are RFC 3339 in UTC. Durations are seconds; whole numbers where Kubernetes has
 //! whole numbers (graces), fractions where they were measured.
 
+mod cluster;
 mod decision;
 mod health;
 mod plan;
@@ -16,7 +17,9 @@ mod room;
 mod status;
 #[cfg(test)]
 mod tests;
+mod version;
 
+pub use cluster::{ApiState, ApiStatus, ClusterStatus};
 pub use decision::Decision;
 pub use health::{Check, Health};
 pub use plan::{PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan};
@@ -36,6 +39,7 @@ pub use status::{
     ConfigStatus, GroupProgress, GroupSummary, LastBootStatus, LockState, LockStatus, NodeStatus,
     NoticeStatus, Phase, PlanSummary, RuntimeStatus, ShutdownProgress, Status,
 };
+pub use version::VersionAnswer;
 
 /// The version every answer carries in `apiVersion`.
 pub const API_VERSION: &str = "winddown.dev/v1alpha1";

@@ -10,6 +10,7 @@ mod doctor;
 mod drain;
 mod exit;
 mod kill;
+pub mod man;
 mod offline;
 mod output;
 mod plan;
@@ -18,6 +19,7 @@ mod plan_lines;
 mod plan_preemption;
 mod plan_room;
 mod report;
+pub mod schema;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -28,9 +30,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub use args::{
     AgentArgs, CompletionsArgs, ConfigArgs, ConfigCommand, DoctorArgs, DrainArgs, DrillArgs,
-    InstallArgs, KillArgs, OutputFormat, PlanArgs, PlanCommand, PlanEvictionArgs,
-    PlanPreemptionArgs, PlanShutdownArgs, ReportArgs, ReportFormat, RuntimeChoice, ShimArgs,
-    StatusArgs, StrategyChoice, TextFormat, UninstallArgs, VersionArgs,
+    InstallArgs, KillArgs, ManArgs, OutputFormat, PlanArgs, PlanCommand, PlanEvictionArgs,
+    PlanPreemptionArgs, PlanShutdownArgs, ReportArgs, ReportFormat, RuntimeChoice, SchemaArgs,
+    SchemaName, ShimArgs, StatusArgs, StrategyChoice, TextFormat, UninstallArgs, VersionArgs,
 };
 pub use exit::{CommandError, Exit};
 pub use offline::Offline;
@@ -156,6 +158,12 @@ pub enum Command {
     Uninstall(UninstallArgs),
     /// Check or show the configuration
     Config(ConfigArgs),
+    /// Print the JSON schema of an answer in JSON
+    Schema(SchemaArgs),
+    /// Print a page of the manual
+    ///
+    /// The same text as in --help, the fields of the configuration and the unit, as man pages.
+    Man(ManArgs),
     /// Print a shell's completion script
     Completions(CompletionsArgs),
     /// Print the version
@@ -216,6 +224,8 @@ fn dispatch(cli: &Cli, offline: &impl Offline, out: &mut Output) -> Result<Exit,
         Command::Install(args) => offline.install(global, args, out),
         Command::Uninstall(args) => offline.uninstall(global, args, out),
         Command::Config(args) => config::run(global, args, offline, out),
+        Command::Schema(args) => schema::run(args, out),
+        Command::Man(args) => man::run(args, out),
         Command::Completions(args) => completions(args, out),
         Command::Version(args) => version(args, out),
         Command::Shim(args) => offline.shim(args),
@@ -232,10 +242,10 @@ fn completions(args: &CompletionsArgs, out: &mut Output) -> Result<Exit, Command
 fn version(args: &VersionArgs, out: &mut Output) -> Result<Exit, CommandError> {
     match args.output {
         TextFormat::Text => out.line(&format!("winddown {}", env!("CARGO_PKG_VERSION")))?,
-        TextFormat::Json => out.json(&serde_json::json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "apiVersion": crate::api::API_VERSION,
-        }))?,
+        TextFormat::Json => out.json(&crate::api::VersionAnswer {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            api_version: crate::api::API_VERSION.to_owned(),
+        })?,
     }
     Ok(Exit::Success)
 }

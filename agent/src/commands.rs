@@ -1,11 +1,14 @@
 //! The commands that need no running agent, joined to what carries them out.
 
+mod hints;
+
 use std::path::Path;
 use std::time::Duration;
 
 use winddown_runtimes::process::shim;
 use winddown_shutdown::{
-    Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line, render_svg, render_text,
+    Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line, render_html, render_svg,
+    render_text,
 };
 
 use crate::api::{ConfigView, ReportList, ShutdownPlan};
@@ -36,19 +39,25 @@ pub struct Commands;
 
 impl Offline for Commands {
     fn agent(&self, global: &GlobalArgs, args: &AgentArgs) -> Result<Exit, CommandError> {
-        logging::start();
+        let log = logging::start();
         let options = ServiceOptions {
             config: global.config.clone(),
             socket: Some(global.socket.clone())
                 .filter(|s| *s != Path::new(crate::cli::DEFAULT_SOCKET)),
             root: args.root.clone().unwrap_or_else(|| "/".into()),
         };
-        match on_runtime(service::run(options))? {
+        let ended = on_runtime(logged(&log, service::run(options)))?;
+        log.flush();
+        match ended {
             Ok(()) => Ok(Exit::Success),
-            Err(error @ StartError::Config(_)) => {
-                Err(CommandError::new(Exit::ConfigInvalid, error))
+            Err(error) => {
+                let hint = hints::of_start(&error);
+                let exit = match &error {
+                    StartError::Config(_) => Exit::ConfigInvalid,
+                    _ => Exit::Failure,
+                };
+                Err(CommandError::new(exit, error).with_hint(hint))
             }
-            Err(error) => Err(CommandError::new(Exit::Failure, error)),
         }
     }
 
@@ -192,6 +201,11 @@ impl Offline for Commands {
         Ok(render_svg(&report))
     }
 
+    fn report_html(&self, report: &serde_json::Value) -> Result<String, CommandError> {
+        let report: ShutdownReport = serde_json::from_value(report.clone()).map_err(failure)?;
+        Ok(render_html(&report))
+    }
+
     fn load_config(&self, file: Option<&Path>) -> Result<ConfigView, CommandError> {
         let path = file.unwrap_or(Path::new(DEFAULT_CONFIG));
         let (config, warnings) = Config::load(path).map_err(invalid)?;
@@ -210,6 +224,14 @@ impl Offline for Commands {
 /// Threads for work on disks. Each new one costs memory that the allocator does not give back; with
 /// this many, several dead disks still leave room for the report.
 const DISK_THREADS: usize = 8;
+
+/// Does `work` while lines that the log held back are written in time.
+async fn logged<T>(log: &logging::Log, work: impl Future<Output = T>) -> T {
+    tokio::select! {
+        done = work => done,
+        never = log.follow() => match never {},
+    }
+}
 
 /// Runs a command that is a whole agent. Two threads: one slow moment of one task must not hold up
 /// a shutdown.
@@ -240,8 +262,10 @@ fn configured(file: &Path) -> Result<Config, CommandError> {
 }
 
 fn store(global: &GlobalArgs) -> Result<ReportStore, CommandError> {
-    let file = global.config.as_deref().unwrap_or(Path::new(DEFAULT_CONFIG));
-    let config = configured(file)?;
+    let config = match &global.config {
+        Some(file) => load(file)?,
+        None => configured(Path::new(DEFAULT_CONFIG))?,
+    };
     Ok(reports::store(&config))
 }
 
@@ -251,6 +275,11 @@ fn read_pods(path: &Path, config: &Config) -> Result<Vec<winddown_shared::Pod>, 
         let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
         files.retain(|file| is_manifest(file));
         files.sort();
+        if files.is_empty() {
+            let why = "no pod is planned from here; a pod is a .yaml, .yml or .json file";
+            let error = CommandError::message(Exit::Failure, format!("{}: {why}", path.display()));
+            return Err(error.with_hint(hints::of_manifests(path)));
+        }
         files
     } else {
         vec![path.to_owned()]
@@ -293,7 +322,8 @@ fn failure(error: impl Into<anyhow::Error>) -> CommandError {
 }
 
 fn invalid(error: ConfigError) -> CommandError {
-    CommandError::new(Exit::ConfigInvalid, error)
+    let hint = hints::of_config(&error);
+    CommandError::new(Exit::ConfigInvalid, error).with_hint(hint)
 }
 
 fn refused(error: ApiError) -> CommandError {

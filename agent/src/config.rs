@@ -5,12 +5,15 @@
 //! is wrong with a file is reported together, each with line, column and field.
 
 mod changes;
+mod cluster;
+mod companion;
 mod eviction;
 mod notices;
 mod print;
 mod read;
-mod reference;
+pub(crate) mod reference;
 mod resources;
+mod schema;
 mod shutdown;
 #[cfg(test)]
 mod tests;
@@ -22,9 +25,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use changes::{Change, Changes};
+pub use companion::CompanionSettings;
+pub use cluster::{ClusterSettings, EndedPods, Mode, NodeTaint, OrphanedPods};
 pub use eviction::EvictionSettings;
 pub use notices::NoticesConfig;
 pub use reference::default_yaml;
+pub use schema::schema;
 pub use shutdown::{PriorityPeriod, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 
 use crate::document::{self, MAX_BYTES, Problem, Problems};
@@ -37,6 +43,12 @@ pub const KIND: &str = "Configuration";
 /// The validated configuration. [`Config::default`] is what an empty file of ours gives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// `mode`: who says which pods run on this node.
+    pub mode: Mode,
+    /// `kubeconfig` and its kin: what only matters where there is an API server.
+    pub cluster: ClusterSettings,
+    /// `companionEvictionTimeout` and its kin.
+    pub companion: CompanionSettings,
     /// `runtime`: what runs the containers.
     pub runtime: RuntimeKind,
     /// `nodeName`; none takes the machine's host name, see [`Config::node_name_or`].
@@ -94,6 +106,8 @@ pub enum RuntimeKind {
     Process,
     /// A container runtime, over its CRI socket.
     Cri,
+    /// Transient services of systemd.
+    Systemd,
 }
 
 /// Something in a configuration that was accepted, but perhaps not meant.
@@ -168,6 +182,9 @@ impl Config {
         let under = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         self.static_pod_path = self.static_pod_path.map(|path| under(&path));
         self.notices.file = self.notices.file.map(|path| under(&path));
+        let cluster = &mut self.cluster;
+        cluster.kubeconfig = cluster.kubeconfig.take().map(|path| under(&path));
+        cluster.bootstrap_kubeconfig = cluster.bootstrap_kubeconfig.take().map(|path| under(&path));
         for path in [&mut self.pod_logs_dir, &mut self.state_directory, &mut self.control_socket] {
             *path = under(path);
         }
@@ -182,6 +199,9 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            mode: Mode::Standalone,
+            cluster: ClusterSettings::default(),
+            companion: CompanionSettings::default(),
             runtime: RuntimeKind::Process,
             node_name: None,
             static_pod_path: Some(PathBuf::from("/etc/winddown/pods")),
@@ -217,6 +237,7 @@ impl RuntimeKind {
         match self {
             Self::Process => "process",
             Self::Cri => "cri",
+            Self::Systemd => "systemd",
         }
     }
 }

@@ -16,7 +16,7 @@ pub use checks::findings;
 pub use collect::{Place, collect};
 pub use facts::{
     Clock, Command, ConfigFact, ConfigRead, Fact, Facts, Installed, KubeletConfig, Process, Scopes,
-    SocketFile, StateDirectory, Unseen,
+    Shortage, SocketFile, StateDirectory, Unseen,
 };
 pub use finding::{Area, Counts, Diagnosis, Finding, Severity};
 pub use text::render;

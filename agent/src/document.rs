@@ -24,6 +24,8 @@ use std::rc::Rc;
 
 pub(crate) use check::Check;
 pub(crate) use decode::decode;
+#[cfg(test)]
+pub(crate) use fields::asked;
 pub(crate) use fields::{Fields, Located};
 pub(crate) use parse::parse;
 pub(crate) use path::{Path, Shortened};

@@ -224,6 +224,8 @@ impl Drill {
             wall,
             boot_clock: boot_clock(),
             volatile_directory: None,
+            cluster: None,
+            admits_all: false,
             refused_signals: |_| 0,
         });
         Ok(Self { node, inhibitor, manifests, pods: pods.to_owned(), stop })

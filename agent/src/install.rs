@@ -138,13 +138,13 @@ pub fn install_on(
         .map(|step| step.change)
         .collect();
     match host {
-        Some(host) => tell_systemd(host, options, &mut report)?,
+        Some(host) => tell_systemd(host, options, choices.packaged, &mut report)?,
         None => report.notes.push(
             "systemd does not run there: the files are all there is to do, the next boot uses them"
                 .to_owned(),
         ),
     }
-    advise(&tree, options, host.is_some(), &mut report)?;
+    advise(&tree, options, choices.packaged, host.is_some(), &mut report)?;
     Ok(report)
 }
 
@@ -158,6 +158,7 @@ fn choices(tree: &Tree, options: &InstallOptions) -> Result<Choices, InstallErro
         .map_err(InstallError::file("read", &program_from))?;
     let (config, budget) = configuration(tree, options)?;
     Ok(Choices {
+        packaged: tree.is_packaged()?,
         runtime: options.runtime,
         enable: options.enable,
         program: program_path(&options.bin_dir)?,
@@ -216,6 +217,10 @@ fn configuration(
             path,
             "it says `runtime: cri`: change that first, or install with --runtime cri",
         )),
+        (RuntimeKind::Systemd, Runtime::Process) => Err(wrong(
+            path,
+            "it says `runtime: systemd`: install with --runtime cri, whose unit serves both",
+        )),
         _ => Ok((text, config.shutdown.total())),
     }
 }
@@ -267,6 +272,7 @@ fn carry_out(tree: &Tree, plan: &Plan, old: &Record) -> Result<(), InstallError>
 fn tell_systemd(
     host: &dyn Host,
     options: &InstallOptions,
+    packaged: bool,
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
     let changed =
@@ -286,7 +292,7 @@ fn tell_systemd(
     if any {
         commands.push((true, "systemctl", vec!["daemon-reload"]));
     }
-    if options.start && !leaves_process_runtime(report) {
+    if options.start && !leaves_process_runtime(packaged, report) {
         // A restart ends no pod. "start" leaves an unchanged, running agent alone.
         let verb = if any { "restart" } else { "start" };
         commands.push((true, "systemctl", vec![verb, "winddown.service"]));
@@ -307,23 +313,31 @@ fn tell_systemd(
 
 /// With the other runtime's unit a restart would kill the pods that the old one left: they have to
 /// be drained first.
-fn leaves_process_runtime(report: &InstallReport) -> bool {
-    report.changes.iter().any(|c| c.path == PROCESS_DROP_IN && c.action == Action::Removed)
+fn leaves_process_runtime(packaged: bool, report: &InstallReport) -> bool {
+    // A package's drop-in stays where it is, and is hidden by a link of its name.
+    let gone = if packaged { Action::Created } else { Action::Removed };
+    report.changes.iter().any(|c| c.path == PROCESS_DROP_IN && c.action == gone)
 }
+
+const PACKAGED: &str = "the program and the unit came with a package: they are used as they are";
 
 fn advise(
     tree: &Tree,
     options: &InstallOptions,
+    packaged: bool,
     live: bool,
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
+    if packaged {
+        report.notes.push(PACKAGED.to_owned());
+    }
     if options.dry_run {
         return Ok(());
     }
     if !options.enable && tree.look(assets::WANTS)? == Found::Nothing {
         report.next.push("systemctl enable winddown".to_owned());
     }
-    if live && leaves_process_runtime(report) {
+    if live && leaves_process_runtime(packaged, report) {
         report.notes.push(
             "the unit is now for a container runtime; its restart kills pods of the process runtime"
                 .to_owned(),

@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod cli;
+pub mod cluster;
 pub mod commands;
 pub mod config;
 pub mod control;
@@ -16,3 +17,8 @@ pub mod metrics;
 pub mod node;
 pub mod render;
 pub mod service;
+
+/// The program in docs/embedding.md compiles and does what it says.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/embedding.md")]
+pub struct Embedding;

@@ -1,41 +1,159 @@
 //! Where log lines go: the journal under systemd, standard error elsewhere, never both.
+//!
+//! # Behaviour
+//! Every line is read once and judged once: the same is not said more than once a minute
+//! (`logging/calm.rs`). In the journal a line has fields of its own, and a decision a `MESSAGE_ID`
+//! with a text in the catalog. `docs/logs.md` says what each level means.
+//!
+//! # Limits
+//! Writing never waits for the journal. Spans are not kept: no part of winddown opens one.
 
+mod calm;
+mod decision;
+mod journal;
+mod kinds;
+mod line;
+mod terminal;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::fmt;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::time::uptime;
+use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
+
+use calm::{Calm, Verdict};
+use line::Line;
+
+pub use decision::decision;
+pub use kinds::{KINDS, Kind};
 
 /// The environment variable with the level or filter.
 pub const LEVEL_VARIABLE: &str = "WINDDOWN_LOG";
 
+/// The log of this process. Clones are the same log.
+#[derive(Clone)]
+pub struct Log(Arc<Inner>);
+
+struct Inner {
+    sink: Box<dyn Sink>,
+    calm: Mutex<Calm>,
+    /// A line was held back.
+    held: Notify,
+}
+
+/// Takes lines. Must not block for long: pods are ended between two of them.
+trait Sink: Send + Sync {
+    fn write(&self, line: &Line);
+}
+
+/// Takes the text of each line, for tests that count them.
+struct Texts<F>(F);
+
 /// Starts logging for the agent. Colour is used on a terminal unless `NO_COLOR` is set.
-pub fn start() {
-    start_at("info");
+pub fn start() -> Log {
+    start_at("info")
 }
 
 /// Starts logging with a level that [`LEVEL_VARIABLE`] may override.
-pub fn start_at(level: &str) {
+pub fn start_at(level: &str) -> Log {
     // Not EnvFilter: its regular expressions are a twentieth of the program, all of it resident.
-    let filter: Targets = std::env::var(LEVEL_VARIABLE)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .or_else(|| level.parse().ok())
-        .unwrap_or_default();
-    let registry = tracing_subscriber::registry().with(filter);
-    let journal = if goes_to_journal() { tracing_journald::layer().ok() } else { None };
-    // A second start (tests in one process) keeps the first.
-    let _ = match journal {
-        Some(journal) => registry.with(journal.with_field_prefix(None)).try_init(),
-        None => {
-            let lines = tracing_subscriber::fmt::layer()
-                .with_writer(std::io::stderr)
-                .with_target(false)
-                .with_ansi(colour())
-                .with_timer(uptime());
-            registry.with(lines).try_init()
-        }
+    let wanted = std::env::var(LEVEL_VARIABLE).ok();
+    let understood = wanted.as_deref().and_then(|text| text.parse::<Targets>().ok());
+    let not_understood = wanted.filter(|_| understood.is_none());
+    let filter = understood.or_else(|| level.parse().ok()).unwrap_or_default();
+    let journal = if goes_to_journal() {
+        journal::Journal::at(Path::new(journal::SOCKET)).ok()
+    } else {
+        None
     };
+    let log = match journal {
+        Some(journal) => Log::new(journal),
+        None => Log::new(terminal::Terminal::new()),
+    };
+    // A second start (tests in one process) keeps the first.
+    let _ = tracing_subscriber::registry().with(filter).with(log.clone()).try_init();
+    if let Some(text) = not_understood {
+        tracing::warn!(
+            "{LEVEL_VARIABLE}: `{text}` is not understood, {level} is in force: write error, warn, \
+             info, debug, trace or off, or the like for one part, for example info,winddown_systemd=debug"
+        );
+    }
+    log
+}
+
+// === impl Log ===
+
+impl Log {
+    fn new(sink: impl Sink + 'static) -> Self {
+        Self(Arc::new(Inner { sink: Box::new(sink), calm: Mutex::default(), held: Notify::new() }))
+    }
+
+    /// A log that hands the text of every line it writes to `take`, for tests. It is a
+    /// [`Layer`] as well, to be put on a subscriber.
+    pub fn to(take: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self::new(Texts(take))
+    }
+
+    /// Writes the lines that were held back, each when its minute is over. Never returns; may be
+    /// dropped at any time.
+    pub async fn follow(&self) -> Infallible {
+        loop {
+            let due = self.calm().due();
+            match due {
+                None => self.0.held.notified().await,
+                // Another one may have to be written before.
+                Some(at) => tokio::select! {
+                    () = tokio::time::sleep_until(at) => {}
+                    () = self.0.held.notified() => {}
+                },
+            }
+            let due = self.calm().take_due(Instant::now());
+            due.iter().for_each(|line| self.0.sink.write(line));
+        }
+    }
+
+    /// Writes all lines that are held back.
+    pub fn flush(&self) {
+        let held = self.calm().take_all(Instant::now());
+        held.iter().for_each(|line| self.0.sink.write(line));
+    }
+
+    fn calm(&self) -> MutexGuard<'_, Calm> {
+        self.0.calm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Log {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let verdict = self.calm().hear(Line::of(event), Instant::now());
+        match verdict {
+            Verdict::Write(line) => self.0.sink.write(&line),
+            Verdict::Held => self.0.held.notify_one(),
+        }
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").finish_non_exhaustive()
+    }
+}
+
+// === impl Texts ===
+
+impl<F: Fn(&str) + Send + Sync> Sink for Texts<F> {
+    fn write(&self, line: &Line) {
+        (self.0)(terminal::render(line, 0.0, false).trim_start_matches("    0.000s").trim());
+    }
 }
 
 /// Whether standard error is the stream that systemd connected to the journal.
@@ -43,9 +161,4 @@ fn goes_to_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     let Ok(stderr) = std::fs::metadata("/proc/self/fd/2") else { return false };
     stream == format!("{}:{}", stderr.dev(), stderr.ino())
-}
-
-fn colour() -> bool {
-    use std::io::IsTerminal;
-    std::env::var_os("NO_COLOR").is_none() && std::io::stderr().is_terminal()
 }

@@ -10,6 +10,7 @@
 //! No label carries a pod's name, and every label has a bounded set of values, so the number of
 //! series does not grow with pods or with time.
 
+mod cluster;
 mod counted;
 mod document;
 mod facts;
@@ -34,6 +35,7 @@ use winddown_shutdown::StateTimes;
 use counted::Counted;
 use starting::Starting;
 
+pub use cluster::ClusterFacts;
 pub use facts::{InhibitorFacts, NodeFacts};
 pub use port::{TRY_AGAIN, serve_over_tcp};
 pub use process::{ProcessReader, ProcessUsage};

@@ -2,6 +2,7 @@
 //! whatever announces the shutdown. The service runs it on the real ones, the drill on stand-ins.
 
 mod api;
+mod cluster;
 mod decisions;
 mod drain;
 mod fit;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
+use winddown_cluster::node::Draining;
 use winddown_notices::{Board, Operator};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
@@ -33,11 +35,13 @@ use winddown_shutdown::{
     Trigger,
 };
 
+use crate::cluster::{Cluster, ClusterParts};
 use crate::config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use crate::manifests::DesiredManifests;
 use crate::metrics::{Metrics, ProcessReader};
 
 pub use api::plan_view;
+use cluster::RuntimePing;
 pub use decisions::Decisions;
 use fit::Fit;
 pub use fit::Machine;
@@ -78,6 +82,10 @@ pub struct NodeParts<R, I> {
     /// A directory that needs no disk and is lost with the boot: keeps the record of a shutdown when
     /// the state directory does not.
     pub volatile_directory: Option<PathBuf>,
+    /// What joins the node to a cluster; without it the node is on its own.
+    pub cluster: Option<ClusterParts>,
+    /// A kubelet has admitted the pods: nobody is asked again, not even whether the node shuts down.
+    pub admits_all: bool,
     /// How many shutdown signals the inhibitor did not believe so far, for the metrics.
     pub refused_signals: fn(&I) -> u64,
 }
@@ -146,6 +154,10 @@ struct Inner<R: Runtime, I: Inhibitor> {
     changes: watch::Sender<u64>,
     /// One drain at a time.
     draining: Arc<Semaphore>,
+    /// How far a drain is.
+    drained: watch::Sender<Draining>,
+    cluster: Option<Cluster>,
+    admits_all: bool,
     stop: CancellationToken,
 }
 
@@ -165,9 +177,21 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let state = parts.configuration.config.state_directory.clone();
         let decisions = Decisions::new(parts.wall.clone());
         let metrics = Arc::new(Metrics::new(parts.wall.clone(), measured::last_shutdown(&state)));
-        let recorder: Arc<dyn Recorder> = Arc::new(measured::Both {
+        let joined = parts.cluster.and_then(|joined| {
+            let (runtime, health) = (Arc::clone(&parts.runtime), parts.runtime_health);
+            let ping = RuntimePing { runtime, health };
+            let Identity { name, boot_id } = &parts.identity;
+            Cluster::prepare(joined, name, boot_id, ping, &parts.wall)
+                .inspect_err(|error| {
+                    tracing::error!(%error, "the node does not join its cluster");
+                })
+                .ok()
+        });
+        let (cluster, cluster_work) = joined.unzip();
+        let recorder: Arc<dyn Recorder> = Arc::new(measured::Everyone {
             decisions: decisions.clone(),
             metrics: Arc::clone(&metrics),
+            cluster: cluster.as_ref().map(Cluster::recorder),
         });
         let statuses = StatusStore::default();
         let syncer = RuntimeSyncer::new(
@@ -175,7 +199,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             statuses.clone(),
             Arc::clone(&recorder),
             parts.wall.clone(),
-        );
+        )
+        .with_host_ips(winddown_runtimes::host_addresses);
         // Exits come as events; the resync is only the safety net, and costs a wake-up each time.
         let times = WorkerTimes { resync: Duration::from_secs(300), ..WorkerTimes::default() };
         let observer: Arc<dyn WorkerObserver> = Arc::clone(&metrics) as _;
@@ -245,6 +270,9 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             pods_known: watch::Sender::new(false),
             changes: watch::Sender::new(0),
             draining: Arc::new(Semaphore::new(1)),
+            drained: watch::Sender::new(Draining::No),
+            cluster: cluster.clone(),
+            admits_all: parts.admits_all,
             stop: CancellationToken::new(),
         });
         let node = Self(inner);
@@ -256,6 +284,9 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         tokio::spawn(node.clone().read_machine());
         if let Some(work) = pressure_loop {
             tokio::spawn(node.clone().watch_pressure(work));
+        }
+        if let (Some(cluster), Some(work)) = (cluster, cluster_work) {
+            node.clone().join(cluster, work);
         }
         tokio::spawn(node.clone().run(parts.runtime, parts.trigger, carried));
         node

@@ -3,7 +3,9 @@
 //! Every function here takes values and gives a string; nothing is printed and no clock is read.
 
 mod changes;
+mod cluster;
 mod eviction;
+mod live;
 mod paint;
 mod plan;
 mod room;
@@ -16,6 +18,7 @@ mod units;
 
 pub use changes::changes;
 pub use eviction::eviction;
+pub use live::{Scene, Screen, counts_down, live};
 pub use paint::{error, notice};
 pub use plan::{group_title, groups, plan, reports};
 pub use room::room;

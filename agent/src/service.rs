@@ -1,11 +1,14 @@
 //! The agent as a service: the node on the real runtime and the real logind, with the service
 //! manager's protocol around it.
 
+mod cluster;
+mod companion;
 mod control_loop;
 mod host;
 mod notices;
 mod runtime;
 mod unit_stop;
+mod units;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,14 +20,17 @@ use winddown_shared::{Inhibitor, LockState, Pod, Runtime, RuntimeError, WallCloc
 use winddown_shutdown::Trigger;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
-use crate::config::{Config, ConfigError, RuntimeKind};
+use crate::cluster::ClusterParts;
+use crate::config::{Config, ConfigError, Mode, RuntimeKind};
 use crate::control::{ControlSocket, Limits, Server, SocketError};
 use crate::manifests::{DesiredManifests, ManifestDirectory};
 use crate::metrics;
 use crate::node::{
-    Configuration, Identity, Node, NodeParts, PressureSource, RuntimeFigures, policy_of,
+    Configuration, Identity, Machine, Node, NodeParts, PressureSource, RuntimeFigures, policy_of,
 };
 
+pub use cluster::ClusterStartError;
+pub(crate) use companion::missing_rights;
 pub use host::{boot_clock, host_name, wall_clock};
 pub use runtime::{RuntimeStartError, supports_process};
 
@@ -50,6 +56,9 @@ pub enum StartError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The cluster cannot be joined.
+    #[error(transparent)]
+    Cluster(#[from] ClusterStartError),
     /// The configured runtime cannot be used.
     #[error(transparent)]
     Runtime(#[from] RuntimeStartError),
@@ -101,52 +110,111 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let identity =
         Identity { name: config.node_name_or(&host::host_name()), boot_id: host::boot_id() };
     let service = Service { options, configuration, identity, socket, notifier, wall };
+    let joined = match config.mode {
+        Mode::Standalone => None,
+        Mode::Companion => return service.run_companion().await,
+        Mode::Cluster => {
+            Some(cluster::parts(&config, &service.identity, &service.wall).await?)
+        }
+    };
     match config.runtime {
         RuntimeKind::Process => {
             let process = runtime::process(&config, &service.identity, &service.wall).await?;
-            service.run(process, |_| Ok(()), supports_process).await;
+            let runs = Runs::own(process, |_| Ok(()), supports_process, &config, joined);
+            service.run(runs).await;
         }
         RuntimeKind::Cri => {
-            let cri = runtime::cri(&config, &service.identity, &service.wall)?;
-            service.run(cri, runtime::cri_health, runtime::supports_cri).await;
+            let cri = runtime::cri(&config, &service.identity, &service.wall).await?;
+            let runs =
+                Runs::own(cri, runtime::cri_health, runtime::supports_cri, &config, joined);
+            service.run(runs).await;
+        }
+        RuntimeKind::Systemd => {
+            let units = runtime::systemd(&config, &service.identity, &service.wall).await?;
+            let health = runtime::systemd_health;
+            let runs = Runs::own(units, health, runtime::supports_systemd, &config, joined);
+            service.run(runs).await;
         }
     }
     Ok(())
 }
 
+/// What the mode decides: what runs the pods, and which.
+struct Runs<R> {
+    runtime: Arc<R>,
+    health: fn(&R) -> Result<(), String>,
+    supports: fn(&Pod) -> Result<(), RuntimeError>,
+    /// The pods that are wanted; none takes the manifests directory.
+    manifests: Option<watch::Receiver<Arc<DesiredManifests>>>,
+    machine: Option<Machine>,
+    pressure: Option<PressureSource>,
+    cluster: Option<ClusterParts>,
+    admits_all: bool,
+    /// Told how far a shutdown is.
+    progress: Option<companion::Slot>,
+    stop: CancellationToken,
+}
+
+impl<R: Runtime + RuntimeFigures> Runs<R> {
+    /// The agent runs the pods itself.
+    fn own(
+        runtime: R,
+        health: fn(&R) -> Result<(), String>,
+        supports: fn(&Pod) -> Result<(), RuntimeError>,
+        config: &Config,
+        cluster: Option<ClusterParts>,
+    ) -> Self {
+        let runtime = Arc::new(runtime);
+        let places = host::usage_places(config);
+        Self {
+            health,
+            supports,
+            manifests: None,
+            machine: Some(host::machine(config)),
+            pressure: Some(PressureSource { places, runtime: Arc::clone(&runtime) as _ }),
+            cluster,
+            admits_all: false,
+            progress: None,
+            runtime,
+            stop: CancellationToken::new(),
+        }
+    }
+}
+
 impl Service {
     /// Joins everything and runs it until a signal ends it.
-    async fn run<R: Runtime + RuntimeFigures>(
-        self,
-        runtime: R,
-        runtime_health: fn(&R) -> Result<(), String>,
-        runtime_supports: fn(&Pod) -> Result<(), RuntimeError>,
-    ) {
+    async fn run<R: Runtime>(self, runs: Runs<R>) {
         let Self { options, configuration, identity, socket, notifier, wall } = self;
         let config = Arc::clone(&configuration.config);
-        let stop = CancellationToken::new();
-        let manifests = manifests(&config, &identity, &wall, &stop);
+        let stop = runs.stop;
+        let manifests =
+            runs.manifests.unwrap_or_else(|| manifests(&config, &identity, &wall, &stop));
         let inhibitor =
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
         let board = notices::listen(&config, &wall, &stop);
-        let runtime = Arc::new(runtime);
         let node = Node::start(NodeParts {
             configuration,
-            runtime: Arc::clone(&runtime),
-            runtime_health,
-            runtime_supports,
+            runtime: runs.runtime,
+            runtime_health: runs.health,
+            runtime_supports: runs.supports,
             inhibitor: Arc::clone(&inhibitor),
             board,
             manifests,
             identity,
-            machine: Some(host::machine(&config)),
-            pressure: Some(PressureSource { places: host::usage_places(&config), runtime }),
+            machine: runs.machine,
+            pressure: runs.pressure,
+            cluster: runs.cluster,
+            admits_all: runs.admits_all,
             trigger: Trigger::LoginManager,
             wall,
             boot_clock: boot_clock(),
             volatile_directory: config.control_socket.parent().map(PathBuf::from),
             refused_signals: LogindInhibitor::refused_signals,
         });
+        if let Some(slot) = runs.progress {
+            // It is set once.
+            let _ = slot.set(node.progress());
+        }
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
         // Clones share the limits: scrapes over TCP cannot crowd out root on the socket.
         let scraped = config.metrics_address.map(|address| {

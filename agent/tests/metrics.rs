@@ -8,6 +8,7 @@
 )]
 
 #[path = "metrics/bed.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
 mod bed;
 #[path = "metrics/parser.rs"]
 mod parser;

@@ -43,6 +43,7 @@ pub(crate) async fn measure(options: &Options) -> Result<Table, ContainerBenchEr
     node.configure_containerd()?;
     install(&node, options)?;
     node.start().await?;
+    put_first(&node);
     node.import_images().await?;
     node.run(&["/opt/winddown", "install", "--runtime", "cri"]).await?;
     let began = clock::now();
@@ -55,6 +56,13 @@ pub(crate) async fn measure(options: &Options) -> Result<Table, ContainerBenchEr
     idle(&node, options.idle, &mut table).await?;
     shutdown(node, options, &mut table).await?;
     Ok(table)
+}
+
+/// Gives the node the processors before everything else on this machine, as if it were alone. Where that
+/// cannot be done (only cgroup v1 is known here) the machine has to be quiet.
+fn put_first(node: &Node) {
+    let most = "262144";
+    let _ = std::fs::write(format!("/sys/fs/cgroup/cpu/{}/cpu.shares", node.name()), most);
 }
 
 /// Everything but the agent's own installation. The node is off.
@@ -103,6 +111,9 @@ async fn idle(node: &Node, span: Duration, table: &mut Table) -> Result<(), Cont
         "< 16 MB",
         "103 MB",
     );
+    let files = memory.resident.saturating_sub(memory.anonymous);
+    table.row("- pages of its program and of libraries", mebibytes(files), "");
+    table.row("- heap and stacks", mebibytes(memory.anonymous), "");
     table.row_beside("idle CPU of the agent", cpu, "< 0.1 %", "2.4 %");
     table.row("wake-ups of the agent", idle::per_second(watch.used(), took), "");
     Ok(())

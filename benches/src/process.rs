@@ -72,12 +72,15 @@ pub(crate) struct Memory {
     pub(crate) resident: u64,
     /// Its fair share: a page shared by n processes counts 1/n.
     pub(crate) share: u64,
+    /// Of the resident pages those of no file: heap, stacks, what was relocated.
+    pub(crate) anonymous: u64,
 }
 
 /// Reads a process's memory; zero for one that is gone.
 pub(crate) fn memory(pid: u32) -> Memory {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    Memory { resident: number(&rollup, "Rss:") * 1024, share: number(&rollup, "Pss:") * 1024 }
+    let bytes = |field| number(&rollup, field) * 1024;
+    Memory { resident: bytes("Rss:"), share: bytes("Pss:"), anonymous: bytes("Anonymous:") }
 }
 
 /// Resident memory of this very process, in bytes.
@@ -126,6 +129,7 @@ mod tests {
     fn our_own_memory_is_at_least_our_share() {
         let memory = memory(std::process::id());
         assert!(memory.share > 0 && memory.resident >= memory.share);
+        assert!(memory.anonymous > 0 && memory.resident > memory.anonymous);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use winddown_shared::WallClock;
 mod bootstrap;
 mod certificate;
 mod error;
+mod exec;
 mod files;
 mod health;
 mod in_cluster;
@@ -68,7 +69,8 @@ pub struct ClusterConfig {
 /// Who this agent is to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// A kubeconfig, and which of its contexts; none means the current one.
+    /// A kubeconfig, and which of its contexts; none means the current one. A command that it names
+    /// (`exec`) is run for the first request and when its credentials end, with 30 s to answer.
     Kubeconfig {
         /// The file.
         path: PathBuf,
@@ -139,9 +141,10 @@ impl Connection {
             }
         };
         let shared = Arc::new(Shared::new(source, manner, config.look_every, limits, wall.clone()));
+        let mut namespace = "default".to_owned();
         let renewal = match bootstrap {
             None => {
-                shared.read().await?;
+                namespace = shared.begin().await?;
                 None
             }
             Some(bootstrap) => {
@@ -150,10 +153,9 @@ impl Connection {
                 Some(Arc::new(renewal))
             }
         };
-        let namespace = shared.now().map_or_else(
-            || "default".to_owned(),
-            |current| current.material.config.default_namespace.clone(),
-        );
+        if let Some(current) = shared.now() {
+            namespace.clone_from(&current.material.config.default_namespace);
+        }
         let client = kube::Client::new(Reloading(Arc::clone(&shared)), namespace);
         Ok(Self { client, shared, renewal })
     }

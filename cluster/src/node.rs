@@ -39,7 +39,7 @@ pub use conditions::{
     DRAIN_IN_PROGRESS, DRAINED, Draining, Health, Pressure, READY, SHUTDOWN_IN_PROGRESS,
 };
 pub use controller::{
-    NodeController, NodeControllerBuilder, NodeSettings, NodeSettingsError, Registration,
+    NodeController, NodeControllerBuilder, NodeScope, NodeSettings, NodeSettingsError, Registration,
 };
 pub use cordon::{CORDONED_BY, CordonReason};
 pub use desired::NodeFacts;

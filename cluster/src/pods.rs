@@ -8,7 +8,7 @@
 //! the API. Nothing that runs is ended before the API has said that this very pod is gone or is to go, and
 //! no object is removed before nothing of its pod runs and the API has its last word.
 
-mod api;
+pub(crate) mod api;
 mod config;
 mod controller;
 mod dangling;
@@ -16,7 +16,7 @@ mod deletion;
 pub mod equality;
 mod known;
 mod marks;
-mod outage;
+pub(crate) mod outage;
 mod parts;
 mod plan;
 mod queue;
@@ -24,7 +24,7 @@ mod removal;
 mod report;
 mod seams;
 mod sync;
-mod watch;
+pub(crate) mod watch;
 mod words;
 
 pub use config::{PodControllerConfig, PodFilter};

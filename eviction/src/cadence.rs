@@ -32,7 +32,8 @@ impl Default for Cadence {
 }
 
 impl Cadence {
-    /// When to look again, from two looks that lie `apart`.
+    /// When to look again, from two looks that lie `apart`. A figure that carries the time it was
+    /// measured at goes by that: what file systems said may be older than the look.
     ///
     /// A threshold that at the pace of the last look is reached in `t` is looked at again after a
     /// quarter of `t`. So is one that is near: less than a twentieth of the capacity, or than half of
@@ -79,14 +80,22 @@ impl Cadence {
             return self.near;
         }
         let fallen = before.map_or(0, |before| before.available.saturating_sub(now.available));
-        let paced = match u32::try_from(left / fallen.max(1)) {
-            _ if fallen <= 0 => self.calm,
-            Ok(looks) => apart.saturating_mul(looks) / 4,
-            Err(_) => self.calm,
+        let paced = match (u128::try_from(left), u128::try_from(fallen)) {
+            (Ok(left), Ok(fallen)) if fallen > 0 => {
+                let apart = between(before, now).unwrap_or(apart);
+                let quarter = apart.as_nanos().saturating_mul(left) / fallen / 4;
+                u64::try_from(quarter).map_or(self.calm, Duration::from_nanos)
+            }
+            _ => self.calm,
         };
         // Memory goes within a second; disks and tasks are looked at as they fall.
         let is_near = left < (now.capacity / 20).min(limit.max(1) / 2);
         let standing = if is_near && resource == Resource::Memory { self.near } else { self.calm };
         paced.min(standing).max(self.fastest)
     }
+}
+
+/// How long lies between two measurements of one thing, if both say when they were made.
+fn between(before: Option<&Observation>, now: &Observation) -> Option<Duration> {
+    Some(now.at?.saturating_duration_since(before?.at?))
 }

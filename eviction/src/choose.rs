@@ -11,7 +11,7 @@ use crate::decide::Act;
 use crate::policy::Policy;
 use crate::rank::{Ranked, rank_by};
 use crate::signal::Resource;
-use crate::usage::usage;
+use crate::usage::measured;
 
 #[cfg(test)]
 mod tests;
@@ -102,7 +102,7 @@ pub fn choose<'a>(
     let mut ranked: Vec<(Ranked<'a>, Option<Ending>)> = candidates
         .iter()
         .map(|&Candidate { pod, stats, ending }| {
-            let usage = stats.map(|stats| usage(act.signal, pod, stats, layout));
+            let usage = stats.and_then(|stats| measured(act.signal, pod, stats, layout));
             (Ranked { pod, usage }, ending)
         })
         .collect();

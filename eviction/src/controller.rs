@@ -17,12 +17,14 @@ use crate::cadence::Cadence;
 use crate::choose::Ending;
 use crate::condition::Conditions;
 use crate::decide::{Act, Snapshot, decide};
+use crate::history::{Outcome, Record};
 use crate::memory::Memory;
 use crate::observation::Observations;
+use crate::owed::Owed;
 use crate::policy::{Policy, PressureScope};
 use crate::returns::Returns;
 use crate::seams::{BringBack, Reclaim, Signals};
-use crate::signal::Signal;
+use crate::signal::{Cause, Signal};
 
 mod evict;
 mod giving_back;
@@ -75,6 +77,8 @@ pub struct EvictionController<K, S, R> {
     last_look: Option<Instant>,
     next_look: Instant,
     endings: PodUidMap<Ending>,
+    /// What ended pods had on disks, until it is back.
+    owed: Owed,
     returns: Returns,
     /// Signals for which there was nobody to end, and until when nobody is looked for.
     held: [Option<Hold>; Signal::COUNT],
@@ -89,6 +93,8 @@ pub struct EvictionController<K, S, R> {
     shown: Arc<Shown>,
     /// Failures to measure in a row.
     unmeasured: u32,
+    /// What the kernel has killed, by the last look.
+    oom_kills: Option<u64>,
 }
 
 /// Nobody is looked for until then.
@@ -121,6 +127,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             last_look: None,
             next_look: now,
             endings: PodUidMap::default(),
+            owed: Owed::default(),
             returns: Returns::default(),
             held: [None; Signal::COUNT],
             reclaimed: [None; Signal::COUNT],
@@ -131,6 +138,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             conditions,
             shown,
             unmeasured: 0,
+            oom_kills: None,
         };
         (controller, view)
     }
@@ -156,6 +164,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         // Whoever made it stand still ends the pods now.
         self.under_way.clear();
         self.endings.clear();
+        self.owed.forget();
         self.reclaiming = false;
         let opened = self.parts.still.wait_for(|still| !still).await.is_ok();
         self.memory = Memory::default();
@@ -200,6 +209,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             Err(_) => return self.not_measured("no answer within 2s"),
         };
         self.unmeasured = 0;
+        self.note_kills(stats.oom_kills);
         self.follow_layout(&stats);
         let now = Instant::now();
         let snapshot = Snapshot {
@@ -209,6 +219,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         };
         let decision = decide(&snapshot, &self.policy, &self.memory);
         let before = std::mem::replace(&mut self.memory, decision.memory).last;
+        self.owed.observe(&snapshot.observations);
         self.publish(decision.conditions);
         for pod in self.returns.due(decision.conditions, now) {
             self.parts.static_pods.bring_back(&pod);
@@ -234,7 +245,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if self.may_give_back(act, now) {
             self.tell_met(act);
             self.begin_giving_back(act);
-        } else {
+        } else if !self.owed.is_awaited(act.signal, now) {
             self.evict(act).await;
         }
     }
@@ -277,6 +288,23 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             stats_age: act.measured_at.map(|at| now.saturating_duration_since(at)),
             short_for: now.saturating_duration_since(act.since),
         });
+    }
+
+    /// Notes what the kernel has killed since the last look: somebody may ask why a pod is gone.
+    fn note_kills(&mut self, now: Option<u64>) {
+        let before = self.oom_kills;
+        self.oom_kills = now.or(before);
+        let Some(processes) = now.zip(before).map(|(now, before)| now.saturating_sub(before))
+        else {
+            return;
+        };
+        if processes == 0 {
+            return;
+        }
+        tracing::warn!(processes, "the kernel killed processes of pods for want of memory");
+        let outcome = Outcome::KilledByKernel { processes };
+        let cause = Cause::Signal(Signal::MemoryAvailable);
+        self.shown.note(Record::new(self.parts.wall.now(), cause, outcome));
     }
 
     fn pressure(&self, stats: &NodeStats) -> Option<PressureStats> {

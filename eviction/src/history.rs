@@ -77,6 +77,11 @@ pub enum Outcome {
     Nobody,
     /// The pod would have been asked to end; nothing was touched.
     Shadow,
+    /// Eviction decided nothing: the kernel was first, or a cgroup met a limit of its own.
+    KilledByKernel {
+        /// How many processes were killed for want of memory since the last look.
+        processes: u64,
+    },
 }
 
 /// A pod by name.

@@ -28,6 +28,7 @@ mod limits;
 mod memory;
 mod message;
 mod observation;
+mod owed;
 mod plan_json;
 mod policy;
 mod rank;

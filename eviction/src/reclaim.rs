@@ -8,7 +8,8 @@ use crate::signal::{FileSystem, Signal};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reclaimable {
-    /// Containers that have ended and will not be started again.
+    /// Containers that have ended and will not be started again, with their logs, and what pods that
+    /// have ended had in `emptyDir` volumes.
     DeadContainers,
     /// Log files that were rotated away.
     RotatedLogs,
@@ -23,7 +24,8 @@ pub const fn reclaimable(signal: Signal, layout: FsLayout) -> &'static [Reclaima
     let Some(file_system) = signal.file_system() else { return &[] };
     match (layout, file_system) {
         (FsLayout::One, _) => &[DeadContainers, RotatedLogs, UnusedImages],
-        (FsLayout::ImageFs, FileSystem::Node) => &[RotatedLogs],
+        // Of dead containers the logs, of ended pods the volumes that go with them.
+        (FsLayout::ImageFs, FileSystem::Node) => &[DeadContainers, RotatedLogs],
         (FsLayout::ImageFs, FileSystem::Image | FileSystem::Container) => {
             &[DeadContainers, UnusedImages]
         }

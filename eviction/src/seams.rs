@@ -19,7 +19,8 @@ pub trait Signals: Send + Sync + 'static {
     /// What these pods use, in their order; none for a pod that cannot be measured. Asked only when
     /// something is short, and for pods with limits on disks now and then.
     ///
-    /// Only what `wanted` needs has to be there. Must not walk directories while it is waited for.
+    /// Only what `wanted` needs has to be there. Waits no longer than 0.4 s for a walk through
+    /// directories; figures that are too old to choose by are not told.
     fn pods(
         &self,
         pods: &[Pod],

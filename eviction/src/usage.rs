@@ -1,8 +1,10 @@
 //! What a pod uses of what runs short.
 
+use k8s_openapi::api::core::v1::Volume;
 use winddown_shared::{DiskUse, FsLayout, Pod, PodStats};
 
 use crate::observation::signed;
+use crate::owed::Amounts;
 use crate::signal::{FileSystem, Resource, Signal};
 
 #[cfg(test)]
@@ -19,8 +21,38 @@ pub fn usage(signal: Signal, pod: &Pod, stats: &PodStats, layout: FsLayout) -> i
             _ => stats.memory_working_set.unwrap_or(0),
         });
     };
-    let used = Parts::on(file_system, layout).sum(pod, stats);
+    let used = Parts::on(file_system, layout).sum_of(stats, local_volumes(pod));
     signed(if signal.resource() == Resource::Inodes { used.inodes } else { used.bytes })
+}
+
+/// The same; none when no part of it was measured: a pod of which nothing is known uses no less than
+/// others.
+#[must_use]
+pub(crate) fn measured(
+    signal: Signal,
+    pod: &Pod,
+    stats: &PodStats,
+    layout: FsLayout,
+) -> Option<i64> {
+    let is_known = match (signal.file_system(), signal.resource()) {
+        (Some(file_system), _) => Parts::on(file_system, layout).are_known(stats),
+        (None, Resource::Pids) => stats.processes.is_some(),
+        (None, _) => stats.memory_working_set.is_some(),
+    };
+    is_known.then(|| usage(signal, pod, stats, layout))
+}
+
+/// What the pod leaves behind on disks, by signal, and what can come back after its end therefore: what
+/// its containers wrote, their logs, and volumes that go with it.
+pub(crate) fn left_behind(pod: &Pod, stats: &PodStats, layout: FsLayout) -> Amounts {
+    let mut amounts = Amounts::default();
+    for signal in Signal::ALL {
+        let Some(file_system) = signal.file_system() else { continue };
+        let used = Parts::on(file_system, layout).sum_of(stats, empty_dirs(pod));
+        let is_inodes = signal.resource() == Resource::Inodes;
+        amounts[signal.index()] = signed(if is_inodes { used.inodes } else { used.bytes });
+    }
+    amounts
 }
 
 /// Volumes of the pod that are directories of the node: `hostPath`, `emptyDir` on disk, `configMap`
@@ -28,16 +60,24 @@ pub fn usage(signal: Signal, pod: &Pod, stats: &PodStats, layout: FsLayout) -> i
 pub(crate) fn local_volumes(pod: &Pod) -> impl Iterator<Item = &str> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let local = volumes.filter(|volume| {
-        let on_disk = volume
-            .empty_dir
-            .as_ref()
-            .is_some_and(|dir| dir.medium.as_deref().is_none_or(str::is_empty));
-        on_disk
+        is_empty_dir(volume)
             || volume.host_path.is_some()
             || volume.config_map.is_some()
             || volume.git_repo.is_some()
     });
     local.map(|volume| volume.name.as_str())
+}
+
+/// Those of them that go with the pod.
+fn empty_dirs(pod: &Pod) -> impl Iterator<Item = &str> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter(|volume| is_empty_dir(volume)).map(|volume| volume.name.as_str())
+}
+
+/// Whether it is an `emptyDir` on disk.
+fn is_empty_dir(volume: &Volume) -> bool {
+    let empty = volume.empty_dir.as_ref();
+    empty.is_some_and(|dir| dir.medium.as_deref().is_none_or(str::is_empty))
 }
 
 /// What of a pod is on a file system.
@@ -65,7 +105,17 @@ impl Parts {
         }
     }
 
-    fn sum(self, pod: &Pod, stats: &PodStats) -> DiskUse {
+    /// Whether any of them was measured, or there is nothing to be measured.
+    fn are_known(self, stats: &PodStats) -> bool {
+        let mut containers = stats.containers.iter();
+        let of_containers = containers.any(|container| {
+            self.rootfs && container.rootfs.is_some() || self.logs && container.logs.is_some()
+        });
+        let nothing = !(self.rootfs || self.logs || self.volumes);
+        nothing || of_containers || self.volumes && !stats.volumes.is_empty()
+    }
+
+    fn sum_of<'a>(self, stats: &PodStats, volumes: impl Iterator<Item = &'a str>) -> DiskUse {
         let mut sum = DiskUse::default();
         for container in &stats.containers {
             let rootfs = container.rootfs.filter(|_| self.rootfs);
@@ -73,7 +123,7 @@ impl Parts {
             sum = [rootfs, logs].into_iter().flatten().fold(sum, DiskUse::and);
         }
         if self.volumes {
-            for name in local_volumes(pod) {
+            for name in volumes {
                 let found = stats.volumes.iter().find(|volume| &*volume.name == name);
                 sum = sum.and(found.map(|volume| volume.used).unwrap_or_default());
             }

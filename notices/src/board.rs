@@ -259,13 +259,19 @@ fn apart(a: Instant, b: Instant) -> Duration {
 fn tell(before: Option<&Notice>, now_in_force: Option<&Notice>, now: Instant) {
     match (before, now_in_force) {
         (_, Some(notice)) => tracing::warn!(
+            log_kind = "noticeGiven",
             source = &*notice.source,
             left_seconds = notice.deadline.saturating_duration_since(now).as_secs(),
             "the node is going away: {}",
             notice.text
         ),
         (Some(notice), None) => {
-            tracing::info!(source = &*notice.source, "the notice is withdrawn: {}", notice.text);
+            tracing::info!(
+                log_kind = "noticeWithdrawn",
+                source = &*notice.source,
+                "the notice is withdrawn: {}",
+                notice.text
+            );
         }
         (None, None) => {}
     }

@@ -35,6 +35,7 @@ use winddown_shared::{
 
 mod action;
 mod api;
+mod beside;
 mod cgroup;
 mod client;
 mod config;
@@ -48,7 +49,7 @@ mod health;
 mod image;
 mod labels;
 mod list;
-mod logs;
+pub(crate) mod logs;
 mod mounts;
 mod observe;
 mod open;
@@ -65,7 +66,9 @@ mod support;
 mod sync;
 mod taken;
 mod volumes;
+mod weight;
 
+pub use beside::PodContainers;
 pub use client::EndpointError;
 pub use config::{CgroupDriver, CriConfig, CriTimes};
 pub use health::CriHealth;
@@ -76,6 +79,7 @@ use client::Client;
 use pod::PodEntry;
 
 use crate::mount_table;
+use crate::notes::Notes;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
@@ -108,6 +112,8 @@ pub(crate) struct Context {
     pub(crate) alive: watch::Receiver<()>,
     pub(crate) stats: stats::Kept,
     pub(crate) image_ages: reclaim::ImageAges,
+    /// Which runs were asked to end.
+    pub(crate) asked: Notes,
     pods: Mutex<PodUidMap<Arc<PodEntry>>>,
     /// Pods whose last sync failed, since the runtime was last there.
     failed: Mutex<HashSet<PodUid>>,
@@ -116,14 +122,15 @@ pub(crate) struct Context {
 }
 
 impl CriRuntime {
-    /// Takes the state directory and prepares the connection; the runtime need not be there yet.
+    /// Takes the state directory and prepares the connection; the runtime need not be there yet. Waits a
+    /// second for a directory that another agent holds: one that was killed may hold it a moment longer.
     ///
     /// Must be called inside a tokio runtime with I/O and time.
     ///
     /// # Errors
     /// The endpoint is no socket, the directories cannot be made, or another agent uses them.
-    pub fn open(config: CriConfig) -> Result<Self, CriOpenError> {
-        open::open(config)
+    pub async fn open(config: CriConfig) -> Result<Self, CriOpenError> {
+        open::open(config).await
     }
 
     /// How the runtime is, and its changes.
@@ -217,6 +224,7 @@ impl Context {
             alive,
             stats: stats::Kept::default(),
             image_ages: reclaim::ImageAges::default(),
+            asked: Notes::start(dirs::note_asked),
             pods: Mutex::default(),
             failed: Mutex::default(),
             adopted: AtomicBool::new(false),

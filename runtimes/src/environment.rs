@@ -54,17 +54,26 @@ impl NodeFacts {
     ///
     /// Once found, it stays until the agent's end. Sends nothing, and does not block.
     pub fn host_address(&self) -> Option<IpAddr> {
-        static FOUND: OnceLock<IpAddr> = OnceLock::new();
-        self.address.or_else(|| FOUND.get().copied()).or_else(|| {
-            let found = outward_address()?;
-            Some(*FOUND.get_or_init(|| found))
-        })
+        self.address.or_else(|| host_addresses().first().copied())
     }
 }
 
-/// The address that the kernel would send from to an address of the documentation's, which everybody's
+/// The addresses this host speaks from to the rest of the world, IPv4 before IPv6; of each family at most
+/// one. Empty while it has no route there.
+///
+/// Once found, they stay until the agent's end. Sends nothing, and does not block.
+pub fn host_addresses() -> Vec<IpAddr> {
+    static FOUND: OnceLock<Vec<IpAddr>> = OnceLock::new();
+    if let Some(found) = FOUND.get() {
+        return found.clone();
+    }
+    let found = outward_addresses();
+    if found.is_empty() { found } else { FOUND.get_or_init(|| found).clone() }
+}
+
+/// The addresses that the kernel would send from to addresses of the documentation's, which everybody's
 /// default route leads to.
-fn outward_address() -> Option<IpAddr> {
+fn outward_addresses() -> Vec<IpAddr> {
     let from = |own: &str, other: &str| {
         let socket = UdpSocket::bind(own).ok()?;
         // For datagrams this only looks up the route.
@@ -72,7 +81,8 @@ fn outward_address() -> Option<IpAddr> {
         let address = socket.local_addr().ok()?.ip();
         (!address.is_unspecified() && !address.is_loopback()).then_some(address)
     };
-    from("0.0.0.0:0", "192.0.2.1:9").or_else(|| from("[::]:0", "[2001:db8::1]:9"))
+    let both = [from("0.0.0.0:0", "192.0.2.1:9"), from("[::]:0", "[2001:db8::1]:9")];
+    both.into_iter().flatten().collect()
 }
 
 /// The variables of `container`, in the spec's order; a later one of the same name wins.

@@ -2,6 +2,7 @@
 //!
 //! * [`process`]: supervised processes of the host, the embedded default. No image, no daemon.
 //! * [`cri`]: containers of containerd or CRI-O.
+//! * [`transient`]: programs of the host as transient services of systemd.
 //! * [`plan`]: which container to start, stop or wait for. Pure, and the same for every runtime.
 //!
 //! A runtime is a module of its own and implements [`winddown_shared::Runtime`].
@@ -11,6 +12,7 @@ mod entry;
 mod environment;
 mod fault;
 mod mount_table;
+mod notes;
 mod oom_score;
 pub mod plan;
 mod pod_resources;
@@ -18,7 +20,10 @@ mod probing;
 pub mod process;
 mod reach;
 mod ready;
+mod state_lock;
+mod states;
 mod stats;
 mod stopping;
+pub mod transient;
 
-pub use environment::{EnvironmentError, NodeFacts, command_line, environment};
+pub use environment::{EnvironmentError, NodeFacts, command_line, environment, host_addresses};

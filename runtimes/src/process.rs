@@ -27,26 +27,26 @@ use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
 
-mod adopt;
-mod asked;
-mod cgroup;
+pub(crate) mod adopt;
+pub(crate) mod asked;
+pub(crate) mod cgroup;
 mod config;
-mod hook;
-mod launch;
-mod order;
-mod paths;
-mod pod;
+pub(crate) mod hook;
+pub(crate) mod launch;
+pub(crate) mod order;
+pub(crate) mod paths;
+pub(crate) mod pod;
 mod probe;
-mod procfs;
-mod record;
+pub(crate) mod procfs;
+pub(crate) mod record;
 pub mod shim;
 mod start;
 mod stats;
-mod status;
+pub(crate) mod status;
 mod stop;
 mod support;
 mod sync;
-mod watcher;
+pub(crate) mod watcher;
 
 pub use adopt::OpenError;
 pub use config::{ProcessConfig, ShimCommand};
@@ -55,6 +55,7 @@ pub use support::{Unsupported, check_supported};
 use pod::PodEntry;
 
 use crate::mount_table;
+use crate::notes::Notes;
 use crate::stats::DiskCache;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
@@ -82,7 +83,7 @@ pub(crate) struct Context {
     pub(crate) starts: Arc<Semaphore>,
     pub(crate) cgroups: cgroup::Cgroups,
     pub(crate) alive: watch::Receiver<()>,
-    pub(crate) asked: asked::Notes,
+    pub(crate) asked: Notes,
 }
 
 impl ProcessRuntime {
@@ -225,7 +226,7 @@ pub(crate) fn caused(
 
 /// Removes a directory. What a supervisor or a watcher still writes into it in the meantime (the last
 /// words of an attempt) is removed with it: each writes once more at most.
-fn remove_all(path: &PathBuf) -> Result<(), RuntimeError> {
+pub(crate) fn remove_all(path: &PathBuf) -> Result<(), RuntimeError> {
     use std::io::ErrorKind::{DirectoryNotEmpty, NotFound};
     let mut result = std::fs::remove_dir_all(path);
     for _ in 0..REMOVALS {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{ContainerKind, Grace, PodStopped, PodUid, StoppedContainer, error_chain};
 
+use crate::entry::Entry;
+
 /// The longest time before the end at which a sidecar that still waits is asked to end.
 const LAST_CALL: Duration = Duration::from_secs(2);
 
@@ -41,9 +43,30 @@ impl StopRecord {
     }
 }
 
+/// The containers of a pod, for the order in which they end.
+pub(crate) trait Containers {
+    /// In the spec's order: name, kind, whether it runs.
+    fn containers(&self) -> impl Iterator<Item = (&str, ContainerKind, bool)>;
+}
+
+/// Resolves when a sidecar may go: no regular container runs, nor a sidecar that started after it; or when
+/// less than `last_call` of the grace is left. Cancel-safe.
+pub(crate) async fn turn<S: Containers>(
+    entry: &Entry<S>,
+    name: &str,
+    grace: Grace,
+    last_call: Duration,
+) {
+    let is_free = |state: &S| !is_needed(name, state.containers());
+    tokio::select! {
+        () = entry.wait_for(|state| is_free(state).then_some(())) => {}
+        () = last_call_of(grace, last_call) => {}
+    }
+}
+
 /// Whether a sidecar may not be asked to end yet: a container that is no sidecar runs, or a sidecar that
 /// comes after it. `containers` are all of the pod in the spec's order: name, kind, whether it runs.
-pub(crate) fn is_needed<'a>(
+fn is_needed<'a>(
     name: &str,
     containers: impl IntoIterator<Item = (&'a str, ContainerKind, bool)>,
 ) -> bool {
@@ -88,7 +111,7 @@ pub(crate) fn last_call(grace: &Grace) -> Duration {
 }
 
 /// Resolves `before` the end of the grace, following every shortening. Cancel-safe.
-pub(crate) async fn last_call_of(mut grace: Grace, before: Duration) {
+async fn last_call_of(mut grace: Grace, before: Duration) {
     loop {
         let at = grace.kill_at().checked_sub(before).unwrap_or_else(Instant::now);
         tokio::select! {

@@ -13,7 +13,7 @@ use crate::syncer::UpdateKind;
 use crate::workers::has_terminal_phase;
 use crate::{
     Admission, KillReason, KillRequest, Lifecycle, Others, Pod, PodUid, PodUidMap, PodWorkers,
-    Recorder, Rejection, Runtime, RuntimeSyncer, VictimLock,
+    Recorder, Rejection, Runtime, RuntimeSyncer, VictimLock, error_chain,
 };
 
 mod away;
@@ -53,6 +53,8 @@ pub struct Intake<R: Runtime> {
     found: HashMap<PodUid, Found>,
     /// When the runtime is to be listed again.
     list_at: Instant,
+    /// The runtime did not say what runs, and the log knows.
+    list_fails: bool,
     /// How long to wait before remains that could not be removed are tried again.
     retry: Option<Duration>,
     passes: watch::Sender<u64>,
@@ -115,6 +117,7 @@ impl<R: Runtime> Intake<R> {
             desired: HashMap::new(),
             found: HashMap::new(),
             list_at: Instant::now(),
+            list_fails: false,
             retry: None,
             passes: watch::Sender::new(0),
             victim_lock: VictimLock::new(),
@@ -200,7 +203,10 @@ impl<R: Runtime> Intake<R> {
             match self.what_runs().await {
                 Ok(pods) => return self.note(pods, &HashMap::new()),
                 Err(error) => {
-                    tracing::warn!(%error, "the runtime does not say what runs; asking again");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "the runtime does not say what runs; asking again"
+                    );
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(5));
                 }
@@ -345,6 +351,9 @@ impl<R: Runtime> Intake<R> {
             .desired
             .values()
             .filter(|d| matches!(&d.standing, Standing::Refused(rejection) if rejection.passing))
+            // Of any other the API server was told that it has failed, and its maker has made
+            // another one by now.
+            .filter(|d| d.pod.is_static())
             .map(|d| d.pod.clone())
             .collect();
         for pod in waiting {

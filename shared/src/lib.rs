@@ -24,6 +24,7 @@ mod grace;
 mod inhibitor;
 mod intake;
 mod kill;
+mod last_words;
 mod lock;
 mod notice;
 mod pod;
@@ -59,6 +60,7 @@ pub use intake::{DesiredPods, Intake, ReturnDelays, WAITING_FOR_ROOM};
 pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, StatusOverride, StoppedContainer,
 };
+pub use last_words::LastWords;
 pub use notice::{Notice, Notices};
 pub use pod::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, PodUidMap,

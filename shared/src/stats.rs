@@ -28,6 +28,10 @@ pub struct NodeStats {
     pub memory_pressure: Option<PressureStats>,
     /// The same, by the cgroup that all pods are in.
     pub pods_memory_pressure: Option<PressureStats>,
+    /// How many processes the kernel has killed for want of memory so far, below the cgroup that
+    /// bounds the node, or else below the pods'. Those at a limit of their own count as well.
+    /// Version 1 does not tell.
+    pub oom_kills: Option<u64>,
 }
 
 /// Memory of a node or of a cgroup, in bytes.

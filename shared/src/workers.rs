@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -103,6 +103,8 @@ struct Inner<S> {
     settled: Notify,
     /// A pod has given its place back.
     left: Notify,
+    /// Goes up when a pod has ended.
+    ends: watch::Sender<u64>,
     /// Wakes the timer when its first entry changed.
     timer: Notify,
     tasks: TaskTracker,
@@ -135,6 +137,7 @@ impl<S: PodSyncer> PodWorkers<S> {
             times,
             settled: Notify::new(),
             left: Notify::new(),
+            ends: watch::Sender::new(0),
             timer: Notify::new(),
             tasks: TaskTracker::new(),
             root: root.clone(),
@@ -168,6 +171,10 @@ impl<S: PodSyncer> PodWorkers<S> {
             (wake, created.is_some_and(|uid| state.waits_to_be_known_anew(&uid)))
         };
         self.inner.spawn(wake);
+        if ends {
+            // One that has nothing to stop is over at once.
+            self.inner.ends.send_modify(|n| *n += 1);
+        }
         if settled {
             self.inner.settled.notify_one();
         }
@@ -308,6 +315,7 @@ impl<S: PodSyncer> Inner<S> {
         if matches!(wait, KillWait::Done(_)) {
             // It may have held a place without having started.
             self.left.notify_one();
+            self.ends.send_modify(|n| *n += 1);
         }
         wait
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Event, Inhibitor, Notices, PodKiller, Recorder, WallClock};
+use winddown_shared::{Event, Inhibitor, LastWords, Notices, PodKiller, Recorder, WallClock};
 
 use crate::{
     AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordPlace, ReportSink,
@@ -45,6 +45,8 @@ pub struct ShutdownParts<K, I> {
     pub carried: Option<RunRecord>,
     /// The kubelet's state file, if wanted.
     pub state_file: Option<StateFile>,
+    /// Who has to be told of the pods' ends before the lock goes; none waits for nobody.
+    pub last_words: Option<Arc<dyn LastWords>>,
     /// Takes the events.
     pub recorder: Arc<dyn Recorder>,
     /// Takes every step.

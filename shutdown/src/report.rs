@@ -8,7 +8,9 @@ use winddown_shared::{KillReason, ShutdownKind, WallTime};
 use crate::{Budget, RunReport};
 
 mod boot_mark;
+mod html;
 mod last_boot;
+mod marks;
 mod pods;
 mod store;
 mod svg;
@@ -19,6 +21,7 @@ mod units;
 mod words;
 
 pub use boot_mark::{BootMark, PreviousBoot};
+pub use html::render_html;
 pub use last_boot::{Evidence, LastBoot, last_boot};
 pub use pods::{GroupReport, PodEnd, PodReport};
 pub use store::{Listing, ReportStore, StoreError};
@@ -44,6 +47,7 @@ pub trait ReportSink: Send + Sync + 'static {
 /// Offsets count from the signal. Numbers ending in `Seconds` are seconds with three decimals,
 /// those ending in `Ms` are whole milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownReport {
     /// `winddown.dev/v1alpha1`.
@@ -65,6 +69,7 @@ pub struct ShutdownReport {
     pub ended_at: WallTime,
     /// From the signal to the end, by a clock that does not jump.
     #[serde(rename = "tookSeconds", with = "units::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub took: Duration,
     /// The time there was.
     pub budget: BudgetReport,
@@ -78,6 +83,7 @@ pub struct ShutdownReport {
         default,
         skip_serializing_if = "Option::is_none"
     )]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
     pub endpoint_drain: Option<Duration>,
     /// When an agent that was started in the middle of the run took it up again, each time.
     #[serde(
@@ -86,11 +92,16 @@ pub struct ShutdownReport {
         default,
         skip_serializing_if = "Vec::is_empty"
     )]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<u64>"))]
     pub resumed: Vec<Duration>,
     /// In one word.
     pub outcome: Outcome,
     /// In ascending priority, which is the order of their end.
     pub groups: Vec<GroupReport>,
+    /// Pods, as `namespace/name`, whose last status the API server did not have when the node was let
+    /// go. The next agent sends it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statuses_not_told: Vec<String>,
     /// What went wrong with the run itself, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -98,6 +109,7 @@ pub struct ShutdownReport {
 
 /// What began a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Trigger {
@@ -116,6 +128,7 @@ pub enum Trigger {
 
 /// What somebody outside said about the node's end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NoticeReport {
     /// Who: `file`, `operator`, `aws`, `azure`, `gcp`.
@@ -124,11 +137,13 @@ pub struct NoticeReport {
     pub text: String,
     /// The node's end.
     #[serde(rename = "deadlineSeconds", with = "units::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub deadline: Duration,
 }
 
 /// How a run went, in one word. The worst that is true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Outcome {
@@ -148,16 +163,20 @@ pub enum Outcome {
 
 /// The time a run had.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetReport {
     /// What the configured groups ask for.
     #[serde(rename = "requestedSeconds", with = "units::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub requested: Duration,
     /// What the pods got.
     #[serde(rename = "podsSeconds", with = "units::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub pods: Duration,
     /// What was kept back for the end.
     #[serde(rename = "reserveSeconds", with = "units::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub reserve: Duration,
     /// The login manager's limit, where known.
     #[serde(
@@ -166,6 +185,7 @@ pub struct BudgetReport {
         default,
         skip_serializing_if = "Option::is_none"
     )]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
     pub delay: Option<Duration>,
     /// The file that set that limit, when it is less than what was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -229,6 +249,7 @@ impl ShutdownReport {
             resumed: header.resumed,
             outcome: run.outcome(),
             groups: run.groups,
+            statuses_not_told: Vec::new(),
             warnings: header.warnings,
         }
     }

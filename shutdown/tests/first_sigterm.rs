@@ -43,6 +43,7 @@ async fn first_request(pods: usize) -> Duration {
         records: places.clone(),
         carried: None,
         state_file: None,
+        last_words: None,
         recorder: Arc::new(FakeRecorder::default()),
         progress: progress.clone(),
         clock: WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),

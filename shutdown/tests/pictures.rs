@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use winddown_shutdown::{ShutdownReport, render_svg, render_text};
+use winddown_shutdown::{ShutdownReport, render_html, render_svg, render_text};
 
 /// The reports, and what each is in the documentation.
 const PICTURES: [(&str, &str); 3] = [
@@ -13,6 +13,9 @@ const PICTURES: [(&str, &str); 3] = [
     ("thirty", "docs/img/report-30-pods.svg"),
     ("twohundred", "docs/img/report-200-pods.svg"),
 ];
+
+/// The page that the documentation shows, and its report.
+const PAGE: (&str, &str) = ("thirty", "docs/img/report-30-pods.html");
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -26,9 +29,10 @@ fn report(name: &str) -> ShutdownReport {
 #[test]
 fn the_pictures_of_the_documentation_are_up_to_date() {
     let bless = std::env::var_os("WINDDOWN_BLESS").is_some();
-    for (name, picture) in PICTURES {
+    let pictures = PICTURES.map(|(name, picture)| (picture, render_svg(&report(name))));
+    let page = (PAGE.1, render_html(&report(PAGE.0)));
+    for (picture, drawn) in pictures.into_iter().chain([page]) {
         let path = root().join(picture);
-        let drawn = render_svg(&report(name));
         if bless {
             fs::write(&path, &drawn).unwrap();
         }

@@ -5,6 +5,7 @@
 //! * [`drop_in`]: which file sets logind's `InhibitDelayMaxSec`, and the one winddown writes.
 //! * [`Notifier`]: readiness, status, watchdog and the file descriptor store of the service manager.
 //! * [`inspect`]: a look at logind and the service manager that changes nothing.
+//! * [`units`]: transient services.
 //! * [`is_going_down`]: whether the machine goes down on a way that bypasses logind.
 //! * `stand_in` (feature `stand-in`): a logind for rehearsals and tests.
 //!
@@ -17,6 +18,7 @@ mod notify;
 #[cfg(feature = "stand-in")]
 pub mod stand_in;
 mod system_state;
+pub mod units;
 
 #[cfg(feature = "stand-in")]
 pub use logind::PeerConnector;

@@ -16,7 +16,7 @@ suite=bookworm
 packages=systemd-sysv,dbus,libpam-systemd
 case $flavour in
 plain) ;;
-containerd) packages=$packages,containerd,runc,iproute2,busybox-static ;;
+containerd) packages=$packages,containerd,runc,containernetworking-plugins,iproute2,busybox-static ;;
 *)
     echo "base.sh: unknown flavour '$flavour': use plain or containerd" >&2
     exit 2

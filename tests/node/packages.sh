@@ -1,11 +1,40 @@
 #!/bin/sh
 # Installs the Debian packages that a target needs and this machine lacks.
 #
-#   tests/node/packages.sh build|test
+#   tests/node/packages.sh build|test|packages|earlyoom|promtool
+#
+# `earlyoom` and `promtool` unpack a package outside git, without installing it, and print where the
+# program is: installed, earlyoom would watch over this machine, and Prometheus would listen on it.
 #
 # It says first what it is about to install. Without root, or on a machine without apt, it says what
 # is missing and exits 0: the tests that need it will skip, or fail where nothing may be skipped.
 set -eu
+
+# unpacked PROGRAM PACKAGE: prints where the program is.
+unpacked() {
+    if command -v "$1"; then
+        return
+    fi
+    tools=${XDG_CACHE_HOME:-$HOME/.cache}/winddown/tools
+    program=$tools/$2/usr/bin/$1
+    if [ ! -x "$program" ]; then
+        temp=$(mktemp -d)
+        trap 'rm -rf "$temp"' EXIT
+        # apt's own user cannot write to a directory of root's, and says so at length.
+        fetch() { (cd "$temp" && apt-get download "$2" >/dev/null 2>&1); }
+        fetch "$@" || { apt-get update >/dev/null && fetch "$@"; }
+        mkdir -p "$tools"
+        # Two at once: the one that is ready first stays.
+        dpkg-deb --extract "$temp/$2"_*.deb "$temp/root"
+        mv -T "$temp/root" "$tools/$2" 2>/dev/null || [ -x "$program" ] || return 1
+    fi
+    echo "$program"
+}
+
+case ${1:-} in
+earlyoom) unpacked earlyoom earlyoom && exit 0 ;;
+promtool) unpacked promtool prometheus && exit 0 ;;
+esac
 
 missing=
 need() {
@@ -14,7 +43,22 @@ need() {
 
 need cc gcc
 [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
+case ${1:-} in
+packages | test)
+    need strip binutils
+    need dpkg-deb dpkg
+    need git git
+    ;;
+esac
+# The static program is linked with musl where rustup has its target.
+if [ "${1:-}" = packages ] && [ -d "$(rustc --print sysroot)/lib/rustlib/$(uname -m)-unknown-linux-musl" ]; then
+    need musl-gcc musl-tools
+fi
 if [ "${1:-build}" = test ]; then
+    # The packages' judges.
+    need lintian lintian
+    need rpm rpm
+    need cpio cpio
     need systemd-nspawn systemd-container
     need journalctl systemd
     need systemd-analyze systemd
@@ -27,9 +71,26 @@ if [ "${1:-build}" = test ]; then
     need containerd containerd
     need runc runc
     [ -e /bin/busybox ] || need busybox busybox-static
+    # A browser for the report's page, and what drives it. A sans-serif font that is always the same.
+    need chromium chromium
+    need chromedriver chromium-driver
+    [ -d /usr/share/fonts/truetype/dejavu ] || missing="$missing fonts-dejavu-core"
+    # A terminal of its own for the live view.
+    need setsid util-linux
     # Prometheus' own parser, which reads what the agent's metrics page says.
     /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null ||
         missing="$missing python3-prometheus-client"
+    # The manual as its readers read it, completions in their shells, and somebody else's judgement of
+    # the JSON schemas.
+    need man man-db
+    need groff groff
+    need zsh zsh
+    need fish fish
+    /usr/bin/python3 -c 'import jsonschema' 2>/dev/null || missing="$missing python3-jsonschema"
+fi
+if [ "${1:-build}" = test ] && command -v apt-get >/dev/null; then
+    # Prometheus' own judge of rules and dashboards. Without it those tests skip.
+    unpacked promtool prometheus >/dev/null || echo "promtool cannot be had: its tests will skip"
 fi
 if [ -z "$missing" ]; then
     exit 0

@@ -1,16 +1,30 @@
 //! Chores of this repository that are more than one command.
 
+mod inventory;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- cri-proto\n\n\
-    cri-proto   write runtimes/src/cri/generated from runtimes/proto; commit the result";
+const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR\n\n\
+    cri-proto      write runtimes/src/cri/generated from runtimes/proto; commit the result\n\
+    inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
+    \x20              SOURCE_DATE_EPOCH";
 
 fn main() -> Result<()> {
-    match std::env::args().nth(1).as_deref() {
-        Some("cri-proto") => generate(&repository().join(GENERATED)),
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["cri-proto"] => generate(&repository().join(GENERATED)),
+        ["inventory", out] => inventory::write(&repository(), Path::new(out), made_at()?),
         _ => bail!("{USAGE}"),
+    }
+}
+
+/// The date of what is made, in seconds since 1970: what the environment says, and never the clock.
+fn made_at() -> Result<i64> {
+    match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text.parse().with_context(|| format!("SOURCE_DATE_EPOCH is {text:?}")),
+        Err(_) => Ok(0),
     }
 }
 

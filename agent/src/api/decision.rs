@@ -9,7 +9,7 @@ use winddown_shared::{Event, KillReason, PodLabel, ResourceName, WallTime};
 mod pressure;
 
 /// One decision: what was decided, about whom, and why.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
     /// When.

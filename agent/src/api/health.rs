@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The checks behind `/healthz` and `/readyz`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
     /// The checks, in the order they are shown.
@@ -11,7 +11,7 @@ pub struct Health {
 }
 
 /// One check.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
     /// One lower-case word, for example `lock`.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::API_VERSION;
 
 /// The plan of a shutdown that has not happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownPlan {
     /// Always [`API_VERSION`].
@@ -28,7 +28,7 @@ pub struct ShutdownPlan {
 }
 
 /// Why and how far a plan had to shrink.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanShrink {
     /// The time there is for pods, in seconds.
@@ -39,7 +39,7 @@ pub struct PlanShrink {
 }
 
 /// Pods that are ended together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedGroup {
     /// The lowest priority that falls into the group. A number that only sorts it, if it has a name.
@@ -57,7 +57,7 @@ pub struct PlannedGroup {
 }
 
 /// One pod of a plan.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedPod {
     /// `metadata.namespace`.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
 /// One pod on the node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
     /// `metadata.namespace`.
@@ -62,7 +62,9 @@ pub struct PodStatus {
 }
 
 /// Where a pod is in its life. It only ever moves down this list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub enum PodState {
     /// It waits: for another pod of the same name to end, or, with the reason `WaitingForRoom`, for
@@ -83,7 +85,7 @@ pub enum PodState {
 }
 
 /// One container of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerStatus {
     /// The name in the pod's spec.
@@ -112,7 +114,7 @@ pub struct ContainerStatus {
 }
 
 /// A pod that was refused, and why.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RejectedPod {
     /// `metadata.namespace`.
@@ -133,7 +135,7 @@ pub struct RejectedPod {
 }
 
 /// The manifests directory.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifests {
     /// Its path; empty when none is configured.
@@ -144,7 +146,7 @@ pub struct Manifests {
 }
 
 /// One thing wrong with one manifest.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestProblem {
     /// The file.

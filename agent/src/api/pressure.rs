@@ -7,7 +7,7 @@ use winddown_shared::WallTime;
 use super::API_VERSION;
 
 /// How near the node is to its eviction thresholds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PressureStatus {
     /// The conditions that hold: `MemoryPressure`, `DiskPressure`, `PIDPressure`.
@@ -25,7 +25,7 @@ pub struct PressureStatus {
 }
 
 /// One threshold, and how far it is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ThresholdStatus {
     /// `memory.available`, …
@@ -50,7 +50,7 @@ pub struct ThresholdStatus {
 }
 
 /// A static pod that was evicted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AwayStatus {
     /// `metadata.namespace`.
@@ -64,7 +64,7 @@ pub struct AwayStatus {
 }
 
 /// Who would end if something ran short now, and what was decided before.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictionPlan {
     /// Always [`API_VERSION`].
@@ -87,7 +87,7 @@ pub struct EvictionPlan {
 }
 
 /// One pod of a ranking.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RankedPodStatus {
     /// `metadata.namespace`.
@@ -111,7 +111,7 @@ pub struct RankedPodStatus {
 }
 
 /// One decision.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictionRecord {
     /// Counts up from 1.
@@ -232,5 +232,7 @@ fn outcome(outcome: &Outcome) -> String {
         Outcome::Failed { error } => format!("not ended: {error}"),
         Outcome::Nobody => "there is nobody to end".to_owned(),
         Outcome::Shadow => "would have been ended".to_owned(),
+        Outcome::KilledByKernel { processes: 1 } => "the kernel killed a process".to_owned(),
+        Outcome::KilledByKernel { processes } => format!("the kernel killed {processes} processes"),
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
 /// The reports that are kept, the newest first.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportList {
     /// The reports.
@@ -15,7 +15,7 @@ pub struct ReportList {
 }
 
 /// One report in a [`ReportList`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportEntry {
     /// What `/v1/reports/{id}` takes.

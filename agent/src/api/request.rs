@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
 /// The body of `POST /v1/pods/{namespace}/{name}/kill`; an empty body is all defaults.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KillBody {
     /// Seconds between SIGTERM and SIGKILL, at least 1. The pod's own when absent; it can only
@@ -17,7 +17,7 @@ pub struct KillBody {
 }
 
 /// How a pod that was asked to end came to its end.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KillAnswer {
     /// `metadata.namespace`.
@@ -42,7 +42,7 @@ pub struct KillAnswer {
 }
 
 /// The body of `POST /v1/drain`; an empty body is all defaults.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DrainRequest {
     /// The longest time it may take, in seconds. The configured shutdown period when absent.
@@ -52,7 +52,7 @@ pub struct DrainRequest {
 
 /// The body of `POST /v1/notice`: the node goes away, whatever the agent does. Exactly one of
 /// `deadline` and `inSeconds` is given.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NoticeBody {
     /// When the node is gone.
@@ -67,7 +67,7 @@ pub struct NoticeBody {
 }
 
 /// The answer to `DELETE /v1/notice`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WithdrawAnswer {
     /// There was an operator's notice, and it is taken back.
@@ -85,7 +85,7 @@ pub struct WithdrawAnswer {
 }
 
 /// One line of a drain's progress. The last one is [`Finished`](DrainEvent::Finished).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum DrainEvent {
     /// The plan is made and the first group is about to be asked.
@@ -158,7 +158,7 @@ pub enum DrainEvent {
 }
 
 /// The configuration in force.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigView {
     /// The file it was read from; empty when the defaults are in force.
@@ -171,7 +171,7 @@ pub struct ConfigView {
 }
 
 /// The body of every answer that is not a success.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody {
     /// For programs.
@@ -185,7 +185,9 @@ pub struct ErrorBody {
 }
 
 /// What kind of thing went wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub enum ErrorCode {
     /// The request is not understood (400, 405, 411, 413).

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
-use super::{API_VERSION, Decision, Manifests, PodStatus, PressureStatus, RejectedPod};
+use super::{API_VERSION, ClusterStatus, Decision, Manifests, PodStatus, PressureStatus, RejectedPod};
 
 /// Everything `winddown status` shows: one consistent picture of the node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// Always [`API_VERSION`].
@@ -41,6 +41,9 @@ pub struct Status {
     /// The configuration in force.
     #[serde(default)]
     pub config: ConfigStatus,
+    /// How the node stands with its cluster; absent where it is in none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterStatus>,
     /// How near the node is to its eviction thresholds; absent where they are not watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressure: Option<PressureStatus>,
@@ -62,7 +65,7 @@ pub struct Status {
 }
 
 /// The node and the agent process.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
     /// The node's name.
@@ -85,7 +88,7 @@ pub struct NodeStatus {
 }
 
 /// Whether the node's shutdown waits for the agent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LockStatus {
     /// Where the lock stands.
@@ -108,7 +111,9 @@ pub struct LockStatus {
 }
 
 /// Where the lock stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub enum LockState {
     /// Held, and logind lists it.
@@ -126,7 +131,7 @@ pub enum LockState {
 }
 
 /// What one source says about the end of the node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NoticeStatus {
     /// `file`, `operator`, `aws`, `azure` or `gcp`.
@@ -146,7 +151,7 @@ pub struct NoticeStatus {
 }
 
 /// The shutdown under way.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownProgress {
     /// How far it is.
@@ -163,7 +168,7 @@ pub struct ShutdownProgress {
 }
 
 /// How the node went down before this boot.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastBootStatus {
     /// How it went, how long it took and who was cut, in one line for people.
@@ -183,7 +188,9 @@ pub struct LastBootStatus {
 }
 
 /// How far a shutdown is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
     /// No shutdown is under way.
@@ -201,7 +208,7 @@ pub enum Phase {
 }
 
 /// How far one group of a shutdown is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupProgress {
     /// The lowest priority that falls into the group.
@@ -220,7 +227,7 @@ pub struct GroupProgress {
 }
 
 /// What a shutdown would do now, in short.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanSummary {
     /// Graceful node shutdown is switched on.
@@ -235,7 +242,7 @@ pub struct PlanSummary {
 }
 
 /// One group of a [`PlanSummary`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupSummary {
     /// The lowest priority that falls into the group.
@@ -250,7 +257,7 @@ pub struct GroupSummary {
 }
 
 /// What runs the containers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeStatus {
     /// `process` or `cri`.
@@ -263,7 +270,7 @@ pub struct RuntimeStatus {
 }
 
 /// The configuration in force.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigStatus {
     /// The file it was read from; empty when the defaults are in force.
@@ -292,6 +299,7 @@ impl Status {
             shutdown_plan: PlanSummary::default(),
             runtime: RuntimeStatus::default(),
             config: ConfigStatus::default(),
+            cluster: None,
             pressure: None,
             admission_closed: false,
             pods: Vec::new(),

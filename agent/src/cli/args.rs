@@ -11,11 +11,13 @@ use super::values::{self, PodName, When};
 mod doctor;
 mod eviction;
 mod install;
+mod manual;
 mod preemption;
 
 pub use doctor::DoctorArgs;
 pub use eviction::PlanEvictionArgs;
 pub use install::{InstallArgs, UninstallArgs};
+pub use manual::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub use preemption::{PlanPreemptionArgs, StrategyChoice};
 
 /// Forms a command's result can have.
@@ -52,6 +54,8 @@ pub enum ReportFormat {
     Json,
     /// A timeline as a picture.
     Svg,
+    /// One page for a browser: timeline, table and decisions.
+    Html,
 }
 
 /// What runs the containers.
@@ -92,7 +96,7 @@ pub struct StatusArgs {
         hide_possible_values = true
     )]
     pub output: OutputFormat,
-    /// Stay, and show every change: redraws a terminal, prints a line per change elsewhere
+    /// Stay, and show every change: full screen on a terminal, a line per change elsewhere
     #[arg(short, long)]
     pub watch: bool,
 }
@@ -203,6 +207,7 @@ Examples:
   winddown report --boot -1
   winddown report -o json | jq '.outcome'
   winddown report -o svg > shutdown.svg
+  winddown report -o html > shutdown.html
   winddown report --check    # exit code 5 if pods were left or needed SIGKILL")]
 pub struct ReportArgs {
     /// Which boot's shutdown: 0 is the newest boot that left a report, -1 the one before
@@ -227,7 +232,7 @@ pub struct ReportArgs {
     /// End with code 5 when pods were left running or needed SIGKILL
     #[arg(long)]
     pub check: bool,
-    /// Form of the report: text, json, a stable interface, or svg, a picture
+    /// Form of the report: text, json (a stable interface), svg (a picture) or html (a page)
     #[arg(
         short,
         long,
@@ -348,23 +353,16 @@ Examples:
         #[arg(long)]
         running: bool,
     },
+    /// Print the JSON schema of the configuration, for editors and programs that write one
+    #[command(after_help = "\
+Examples:
+  winddown config schema > winddown.schema.json")]
+    Schema,
     /// Print the default configuration as commented YAML
     #[command(after_help = "\
 Examples:
   winddown config default > /etc/winddown/config.yaml")]
     Default,
-}
-
-/// Prints a shell's completion script.
-#[derive(Clone, Debug, Args)]
-#[command(after_help = "\
-Examples:
-  winddown completions bash > /usr/share/bash-completion/completions/winddown
-  source <(winddown completions zsh)")]
-pub struct CompletionsArgs {
-    /// The shell
-    #[arg(value_enum)]
-    pub shell: clap_complete::Shell,
 }
 
 /// Prints the version.

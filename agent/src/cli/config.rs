@@ -36,6 +36,7 @@ pub(super) fn run(
                 Ok(Exit::Success)
             });
         }
+        ConfigCommand::Schema => out.json(&crate::config::schema())?,
         ConfigCommand::Default => out.text(&offline.default_config())?,
     }
     Ok(Exit::Success)

@@ -120,6 +120,12 @@ pub trait Offline {
     /// The report is of a shape this version does not know.
     fn report_svg(&self, report: &serde_json::Value) -> Result<String, CommandError>;
 
+    /// A report as a page for a browser.
+    ///
+    /// # Errors
+    /// The report is of a shape this version does not know.
+    fn report_html(&self, report: &serde_json::Value) -> Result<String, CommandError>;
+
     /// Reads and validates a configuration file; the default one when `file` is none.
     ///
     /// # Errors

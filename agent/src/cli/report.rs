@@ -33,6 +33,7 @@ pub(super) fn run(
     match args.output {
         ReportFormat::Json => out.json(&report)?,
         ReportFormat::Svg => out.text(&offline.report_svg(&report)?)?,
+        ReportFormat::Html => out.text(&offline.report_html(&report)?)?,
         ReportFormat::Text => {
             let text = offline.report_text(&report, out.color)?;
             out.text(&text)?;
@@ -143,9 +144,9 @@ fn print_list(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     match form {
-        ReportFormat::Svg => {
+        ReportFormat::Svg | ReportFormat::Html => {
             return Err(CommandError::message(Exit::Usage, "a list has no picture")
-                .with_hint("`winddown report --id ID -o svg` draws one report"));
+                .with_hint("`winddown report --id ID` with the same -o shows one report"));
         }
         ReportFormat::Json => out.json(list)?,
         ReportFormat::Text => {

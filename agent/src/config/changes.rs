@@ -1,6 +1,6 @@
 //! What a reload changes, and what has to wait for a restart.
 
-use super::Config;
+use super::{Config, reference};
 
 /// The difference between the running configuration and a new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,35 +22,6 @@ pub struct Change {
     pub to: Option<String>,
 }
 
-/// Fields that the running agent takes over. The rest is bound to what was opened at start.
-const LIVE: [&str; 25] = [
-    "shutdownGracePeriod",
-    "shutdownGracePeriodCriticalPods",
-    "shutdownGracePeriodByPodPriority",
-    "shutdownOrder",
-    "shutdownEndpointDrainPeriod",
-    "shutdownReserve",
-    "evictionHard",
-    "evictionSoft",
-    "evictionSoftGracePeriod",
-    "evictionMinimumReclaim",
-    "evictionPressureTransitionPeriod",
-    "evictionMaxPodGracePeriod",
-    "memoryAvailable",
-    "memoryPressure",
-    "evictStaticPods",
-    "evictionShadow",
-    "localStorageCapacityIsolation",
-    "enforceNodeAllocatable",
-    "systemReserved",
-    "kubeReserved",
-    "maxPods",
-    "extendedResources",
-    "nodeLabels",
-    "preemptionStrategy",
-    "nodeStatusUpdateFrequency",
-];
-
 impl Config {
     /// What differs between `old`, which runs, and `new`.
     pub fn changes(old: &Self, new: &Self) -> Changes {
@@ -71,7 +42,7 @@ impl Config {
                 continue;
             }
             let change = Change { field: field.to_owned(), from, to };
-            match LIVE.contains(&field) {
+            match reference::field(field).is_some_and(|field| field.live) {
                 true => changes.applied.push(change),
                 false => changes.needs_restart.push(change),
             }

@@ -28,7 +28,8 @@ impl Config {
     /// Field and value of everything that is set, in the order of the reference.
     pub(super) fn entries(&self) -> Vec<(&'static str, Value)> {
         let path = |path: &std::path::Path| json!(path.to_string_lossy());
-        let mut entries = vec![("runtime", json!(self.runtime.as_str()))];
+        let mut entries =
+            vec![("mode", json!(self.mode.as_str())), ("runtime", json!(self.runtime.as_str()))];
         entries.extend(self.node_name.as_ref().map(|name| ("nodeName", json!(name))));
         entries.extend([
             ("staticPodPath", self.static_pod_path.as_deref().map_or(json!(""), path)),
@@ -69,6 +70,10 @@ impl Config {
             ("maxPods", json!(self.max_pods)),
             ("preemptionStrategy", json!(self.preemption_strategy.as_str())),
             ("nodeStatusUpdateFrequency", json!(go(self.node_status_update_frequency))),
+        ]);
+        entries.extend(self.cluster.entries());
+        entries.extend(self.companion.entries());
+        entries.extend([
             ("podLogsDir", path(&self.pod_logs_dir)),
             ("containerLogMaxSize", json!(size(self.container_log_max_size))),
             ("containerLogMaxFiles", json!(self.container_log_max_files)),
@@ -149,7 +154,7 @@ pub(super) fn write_entry(yaml: &mut String, key: &str, value: &Value) {
     };
 }
 
-fn scalar(value: &Value) -> String {
+pub(super) fn scalar(value: &Value) -> String {
     let Value::String(text) = value else { return value.to_string() };
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/.-_%:".contains(&b);
     // What YAML would take for a number, a bool or null has to be in quotes.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use winddown_shared::Quantity;
 
 use super::{
-    API_VERSION, Config, EvictionSettings, KIND, NoticesConfig, RuntimeKind, ShutdownSettings,
-    resources, shutdown,
+    API_VERSION, ClusterSettings, CompanionSettings, Config, EvictionSettings, KIND, Mode, NoticesConfig, RuntimeKind,
+    ShutdownSettings, resources, shutdown,
 };
 use crate::document::{self, Fields, Located, Node, Problem, names};
 
@@ -102,8 +102,12 @@ fn all(fields: &mut Fields<'_, '_>, origin: Origin, warnings: &mut Vec<Problem>)
         Origin::Kubelet => Duration::ZERO,
         Origin::Ours => Duration::from_secs(10.min(total.as_secs() / 3)),
     });
+    let mode = Mode::read(fields);
     let config = Config {
-        runtime: runtime(fields).unwrap_or(defaults.runtime),
+        mode,
+        cluster: ClusterSettings::read(fields, mode, warnings),
+        companion: CompanionSettings::read(fields),
+        runtime: runtime(fields, mode).unwrap_or(defaults.runtime),
         node_name: node_name(fields),
         static_pod_path: static_pod_path(fields, defaults.static_pod_path),
         file_check_frequency: interval(fields, "fileCheckFrequency", HOUR)
@@ -137,13 +141,25 @@ fn all(fields: &mut Fields<'_, '_>, origin: Origin, warnings: &mut Vec<Problem>)
     config
 }
 
-fn runtime(fields: &mut Fields<'_, '_>) -> Option<RuntimeKind> {
-    let Located { value, at } = fields.text("runtime")?;
+fn runtime(fields: &mut Fields<'_, '_>, mode: Mode) -> Option<RuntimeKind> {
+    let found = fields.text("runtime");
+    if mode == Mode::Companion {
+        if let Some(Located { value, at }) = found.filter(|found| found.value != "cri") {
+            let what = format!(
+                "is {value}, but with `mode: companion` a kubelet runs the pods on its container \
+                 runtime: remove the line, or write `runtime: cri`"
+            );
+            fields.fail("runtime", at, what);
+        }
+        return Some(RuntimeKind::Cri);
+    }
+    let Located { value, at } = found?;
     match value {
         "process" => Some(RuntimeKind::Process),
         "cri" => Some(RuntimeKind::Cri),
+        "systemd" => Some(RuntimeKind::Systemd),
         other => {
-            fields.fail("runtime", at, format!("`{other}` is unknown: write process or cri"));
+            fields.fail("runtime", at, format!("`{other}` is unknown: write process, cri or systemd"));
             None
         }
     }

@@ -36,38 +36,6 @@ fn roles(of: u64, critical: u64) -> ShutdownSettings {
 }
 
 #[test]
-fn the_printed_default_reads_back_to_the_default() {
-    assert_eq!(parse(default_yaml()).unwrap(), (Config::default(), vec![]));
-}
-
-#[test]
-fn every_example_in_the_printed_default_is_valid() {
-    // Comments that are fields: a `#`, one blank, a key.
-    let is_example = |line: &&str| {
-        line.strip_prefix("# ").is_some_and(|rest| {
-            let key = rest.trim_start().trim_start_matches("- ").split(':').next().unwrap_or("");
-            rest.contains(':') && !key.is_empty() && !key.contains(' ')
-        })
-    };
-    let set = ["shutdownGracePeriod:", "shutdownGracePeriodCriticalPods:", "shutdownOrder:"];
-    let uncommented: Vec<&str> = default_yaml()
-        .lines()
-        .filter(|line| !set.iter().any(|key| line.starts_with(key)))
-        .map(|line| if is_example(&line) { &line[2..] } else { line })
-        .collect();
-    let (config, warnings) = parse(&uncommented.join("\n")).unwrap();
-    assert_eq!(warnings, []);
-    assert_eq!(config.node_name.as_deref(), Some("edge-1"));
-    assert_eq!(config.shutdown.total(), seconds(50));
-    assert_eq!(config.eviction.soft["memory.available"], "300Mi");
-    assert_eq!(config.system_reserved["cpu"], "200m");
-    assert_eq!(config.extended_resources["example.com/dongle"], "2");
-    assert_eq!(config.node_labels["example.com/rack"], "r1");
-    assert!(config.metrics_address.is_some());
-    assert_eq!(config.notices.file.as_deref(), Some(Path::new("/run/winddown/notice")));
-}
-
-#[test]
 fn every_example_of_a_configuration_is_valid() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let entries = std::fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path());
@@ -268,8 +236,10 @@ fn a_missing_file_is_told_from_a_wrong_one() {
 fn a_root_goes_before_every_path() {
     let mut config = Config::default();
     config.notices.file = Some(PathBuf::from("/run/notice"));
+    config.cluster.kubeconfig = Some(PathBuf::from("/etc/kubeconfig"));
     let config = config.rooted(Path::new("/tmp/root"));
     assert_eq!(config.notices.file.unwrap(), Path::new("/tmp/root/run/notice"));
+    assert_eq!(config.cluster.kubeconfig.unwrap(), Path::new("/tmp/root/etc/kubeconfig"));
     assert_eq!(config.static_pod_path.unwrap(), Path::new("/tmp/root/etc/winddown/pods"));
     assert_eq!(config.state_directory, Path::new("/tmp/root/var/lib/winddown"));
     assert_eq!(config.control_socket, Path::new("/tmp/root/run/winddown/winddown.sock"));

@@ -288,6 +288,11 @@ impl Client {
 // === impl Lines ===
 
 impl Lines {
+    /// The error of an answer that was to go on and has ended.
+    pub fn closed(&self) -> ClientError {
+        ClientError::Closed { socket: self.socket.clone() }
+    }
+
     /// The next object; none when the agent has ended the answer. Cancel-safe.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 mod containers;
 mod node;
+mod room;
 mod shutdown;
 mod unit;
 
@@ -25,7 +26,7 @@ struct Check {
 type Run = fn(&Facts) -> Option<Finding>;
 
 /// In the order in which they are shown among findings of one severity.
-const CHECKS: [Run; 21] = [
+const CHECKS: [Run; 23] = [
     shutdown::agent,
     shutdown::periods,
     shutdown::lock,
@@ -40,10 +41,12 @@ const CHECKS: [Run; 21] = [
     containers::runtime,
     containers::scopes,
     containers::kubelet,
+    containers::api,
     containers::out_of_memory,
     node::config,
     node::manifests,
     node::state,
+    room::room,
     node::socket,
     node::clock,
     shutdown::last,

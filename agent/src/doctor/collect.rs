@@ -4,6 +4,7 @@ mod bus;
 mod files;
 mod kubelet;
 mod processes;
+mod shortages;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use winddown_systemd::{Bus, drop_in};
 use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, Unseen};
 use crate::api::Status;
 use crate::cli::DEFAULT_SOCKET;
-use crate::config::RuntimeKind;
+use crate::config::{Config, Mode, RuntimeKind};
 use crate::control::{Client, ClientError};
 use crate::node::policy_of;
 use crate::service;
@@ -65,7 +66,9 @@ pub async fn collect(place: &Place) -> Facts {
         installed,
         processes,
         kubelet,
+        rights,
         state,
+        shortages,
         file,
         newest,
         commands,
@@ -80,7 +83,9 @@ pub async fn collect(place: &Place) -> Facts {
         look.disk("the kubelet's configuration", |place, _, _| {
             Fact::Known(kubelet::config(&place.root, place.live))
         }),
+        rights(place, &rooted),
         look.live_disk("the state directory", |_, state, _| files::state(state)),
+        shortages::look(place, &config.config, &rooted.state_directory),
         look.live_disk("the control socket", |_, _, socket| files::socket(socket)),
         look.live_disk("time stamps", |_, state, _| Fact::Known(files::newest(state))),
         look.disk("the shutdown commands", |place, _, _| {
@@ -115,7 +120,9 @@ pub async fn collect(place: &Place) -> Facts {
         endpoint,
         processes,
         kubelet,
+        rights,
         state,
+        shortages,
         socket: file,
         clock,
         last,
@@ -208,7 +215,7 @@ async fn agent(place: &Place, socket: &Path) -> Fact<Status> {
 
 /// Whether the container runtime's socket takes connections.
 async fn endpoint(place: &Place, runtime: RuntimeKind, endpoint: &str) -> Fact<()> {
-    if !place.live || runtime == RuntimeKind::Process {
+    if !place.live || runtime != RuntimeKind::Cri {
         return Fact::not_live();
     }
     let path = Path::new(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
@@ -222,5 +229,17 @@ async fn endpoint(place: &Place, runtime: RuntimeKind, endpoint: &str) -> Fact<(
             _ => Fact::Unseen(kind(&error), error.to_string()),
         },
         Err(_) => silent(endpoint, place.patience),
+    }
+}
+
+/// What the API server would have to allow beside a kubelet, and does not.
+async fn rights(place: &Place, config: &Config) -> Fact<Vec<String>> {
+    if !place.live || config.mode != Mode::Companion {
+        return Fact::not_live();
+    }
+    match tokio::time::timeout(place.patience, service::missing_rights(config, &place.wall)).await {
+        Ok(Ok(missing)) => Fact::Known(missing),
+        Ok(Err(why)) => Fact::Unseen(Unseen::Failed, why),
+        Err(_) => silent("the API server", place.patience),
     }
 }

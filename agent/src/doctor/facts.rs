@@ -69,8 +69,13 @@ pub struct Facts {
     pub processes: Fact<Vec<Process>>,
     /// What a kubelet's configuration says about shutdowns, where there is one.
     pub kubelet: Fact<Option<KubeletConfig>>,
+    /// What the API server would have to allow and does not; looked at beside a kubelet only.
+    pub rights: Fact<Vec<String>>,
     /// The state directory.
     pub state: Fact<StateDirectory>,
+    /// Thresholds for evictions below which less is left now. Measured here, and of what is measured
+    /// without a container runtime: the running agent knows better.
+    pub shortages: Fact<Vec<Shortage>>,
     /// The control socket's file.
     pub socket: Fact<SocketFile>,
     /// The clock.
@@ -164,6 +169,21 @@ pub struct StateDirectory {
     pub free_inodes: Option<u64>,
 }
 
+/// A threshold for evictions that is met: less is left than it says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shortage {
+    /// `memory.available`, …
+    pub signal: String,
+    /// It is one of `evictionHard`.
+    pub hard: bool,
+    /// What is left: bytes, inodes or tasks.
+    pub available: i64,
+    /// The least there should be.
+    pub threshold: i64,
+    /// What there is in all.
+    pub capacity: i64,
+}
+
 /// The control socket's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SocketFile {
@@ -253,7 +273,7 @@ impl Facts {
     /// The units that may run the configured container runtime; none with the process runtime.
     pub(super) fn runtime_units(&self) -> &'static [&'static str] {
         match self.config.config.runtime {
-            crate::config::RuntimeKind::Process => &[],
+            crate::config::RuntimeKind::Process | crate::config::RuntimeKind::Systemd => &[],
             crate::config::RuntimeKind::Cri => {
                 units_behind(&self.config.config.container_runtime_endpoint)
             }

@@ -5,7 +5,9 @@ use serde::Serialize;
 use crate::api::API_VERSION;
 
 /// How bad a finding is; the worst is the greatest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {
     /// As it should be.
@@ -19,7 +21,7 @@ pub enum Severity {
 }
 
 /// What a check is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Area {
     /// The agent, its lock, and the ways down.
@@ -33,7 +35,7 @@ pub enum Area {
 }
 
 /// The outcome of one check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// The check's stable name: one lower-case word, perhaps with hyphens.
@@ -53,7 +55,7 @@ pub struct Finding {
 }
 
 /// All findings about a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Diagnosis {
     /// Always [`API_VERSION`].
@@ -71,7 +73,7 @@ pub struct Diagnosis {
 }
 
 /// How many findings there are of each severity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// As they should be.

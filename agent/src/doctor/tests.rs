@@ -54,12 +54,14 @@ fn healthy() -> Facts {
         endpoint: Fact::Known(()),
         processes: Fact::Known(Vec::new()),
         kubelet: Fact::Known(None),
+        rights: Fact::not_live(),
         state: Fact::Known(StateDirectory {
             path: "/var/lib/winddown".into(),
             unwritable: None,
             free_bytes: 10 << 30,
             free_inodes: Some(1_000_000),
         }),
+        shortages: Fact::Known(Vec::new()),
         socket: Fact::Known(SocketFile {
             path: "/run/winddown/winddown.sock".into(),
             mode: 0o660,

@@ -14,6 +14,10 @@ macro_rules! unit_file {
 }
 
 pub(super) const UNIT: &str = "/etc/systemd/system/winddown.service";
+/// The unit that a package brings. Where it is there, the package owns the program and the units.
+pub(super) const PACKAGED_UNIT: &str = "/usr/lib/systemd/system/winddown.service";
+/// The program that a package brings.
+pub(super) const PACKAGED_PROGRAM: &str = "/usr/bin/winddown";
 pub(super) const PROCESS_DROP_IN: &str =
     "/etc/systemd/system/winddown.service.d/10-process-runtime.conf";
 pub(super) const WANTS: &str = "/etc/systemd/system/multi-user.target.wants/winddown.service";
@@ -26,6 +30,9 @@ pub(super) const CONFIG: &str = "/etc/winddown/config.yaml";
 pub(super) const MANIFESTS: &str = "/etc/winddown/pods";
 pub(super) const STATE: &str = "/var/lib/winddown";
 pub(super) const LOGS: &str = "/var/log/winddown";
+
+/// What a link leads to that hides a file of the same name.
+pub(super) const MASK: &str = "/dev/null";
 
 /// Prefixes of the scopes in which container runtimes put containers.
 const SCOPES: [&str; 2] = ["cri-containerd-", "crio-"];
@@ -76,6 +83,8 @@ pub(super) enum Owner {
 /// What the content depends on.
 #[derive(Clone, Debug)]
 pub(super) struct Choices {
+    /// A package has brought the program and the units.
+    pub(super) packaged: bool,
     pub(super) runtime: Runtime,
     pub(super) enable: bool,
     /// The program's place, without the root; checked to be safe in a unit file.
@@ -91,13 +100,19 @@ pub(super) struct Choices {
 /// Everything that has to be in place, parents before their content, and the unit after everything
 /// it needs.
 pub(super) fn items(choices: &Choices) -> Vec<Item> {
-    let delay = choices.budget.saturating_add(DELAY_SLACK);
     let mut items = vec![
         directory(STATE, 0o750),
         directory(LOGS, 0o750),
         directory("/etc/winddown", 0o755),
         directory(MANIFESTS, 0o755),
         file(CONFIG, 0o644, Owner::Operator, choices.config.clone()),
+        logind_drop_in(choices),
+    ];
+    if choices.packaged {
+        items.extend(beside_a_package(choices));
+        return items;
+    }
+    items.extend([
         Item {
             path: choices.program.clone(),
             kind: Kind::File {
@@ -111,8 +126,7 @@ pub(super) fn items(choices: &Choices) -> Vec<Item> {
         },
         file(SYSUSERS, 0o644, Owner::Install, unit_file!("sysusers.d/winddown.conf").to_owned()),
         file(TMPFILES, 0o644, Owner::Install, unit_file!("tmpfiles.d/winddown.conf").to_owned()),
-        file(LOGIND_DROP_IN, 0o644, Owner::Agent, drop_in::content(delay)),
-    ];
+    ]);
     match choices.runtime {
         Runtime::Process => items.push(file(
             PROCESS_DROP_IN,
@@ -131,6 +145,25 @@ pub(super) fn items(choices: &Choices) -> Vec<Item> {
         items.push(Item { path: WANTS.to_owned(), kind: Kind::Link { target: UNIT } });
     }
     items
+}
+
+/// What a package leaves open: the unit it brings is for the process runtime, and not enabled.
+fn beside_a_package(choices: &Choices) -> Vec<Item> {
+    let link = |path: &str, target| Item { path: path.to_owned(), kind: Kind::Link { target } };
+    let mut items = Vec::new();
+    if choices.runtime == Runtime::Cri {
+        // systemd's way to switch a drop-in of /usr off.
+        items.push(link(PROCESS_DROP_IN, MASK));
+    }
+    if choices.enable {
+        items.push(link(WANTS, PACKAGED_UNIT));
+    }
+    items
+}
+
+fn logind_drop_in(choices: &Choices) -> Item {
+    let delay = choices.budget.saturating_add(DELAY_SLACK);
+    file(LOGIND_DROP_IN, 0o644, Owner::Agent, drop_in::content(delay))
 }
 
 fn unit(program: &str, budget: Duration) -> String {

@@ -1,8 +1,9 @@
 //! From what should be in place and what is, to what has to be done. Pure.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use super::assets::{Body, Item, Kind, Owner};
+use super::assets::{Body, Item, Kind, MASK, Owner};
 use super::error::Conflict;
 use super::record::{Entry, Record};
 use super::report::{Action, Change};
@@ -79,7 +80,7 @@ pub(super) fn plan(
         let Item { path, kind } = item;
         let outcome = match kind {
             Kind::Directory { mode } => directory(mode, there, record.entries.get(&path)),
-            Kind::Link { target } => link(target, there, force),
+            Kind::Link { target } => link(target, there, record.entries.get(&path), force),
             Kind::File { mode, body, owner } => {
                 file(&path, mode, body, owner, there, record, force)
             }
@@ -113,11 +114,19 @@ fn directory(mode: u32, there: &Found, recorded: Option<&Entry>) -> Outcome {
     }
 }
 
-fn link(target: &'static str, there: &Found, force: bool) -> Outcome {
+fn link(target: &'static str, there: &Found, recorded: Option<&Entry>, force: bool) -> Outcome {
     let entry = Some(Entry::Link { target: target.to_owned() });
     match there {
         Found::Nothing => Ok((Action::Created, Work::Link { target }, entry)),
         Found::Link(to) if to.as_os_str() == target => Ok((Action::Kept, Work::Nothing, entry)),
+        // Ours, to where the unit was before.
+        Found::Link(to) if leads_to(recorded, to) => {
+            Ok((Action::Updated, Work::Link { target }, entry))
+        }
+        // systemd goes by the name, and "systemctl enable" writes /lib or /usr/lib as it likes.
+        Found::Link(to) if to.file_name() == Path::new(target).file_name() => {
+            Ok((Action::Kept, Work::Nothing, None))
+        }
         Found::Link(_) | Found::File { .. } if force => {
             Ok((Action::Replaced, Work::Link { target }, entry))
         }
@@ -125,6 +134,10 @@ fn link(target: &'static str, there: &Found, force: bool) -> Outcome {
         Found::File { .. } => Err("it is not a link; --force replaces it"),
         Found::Directory | Found::Other => Err("it is not a link; move it away"),
     }
+}
+
+fn leads_to(recorded: Option<&Entry>, to: &Path) -> bool {
+    matches!(recorded, Some(Entry::Link { target }) if to.as_os_str() == target.as_str())
 }
 
 fn file(
@@ -193,6 +206,11 @@ fn retire(plan: &mut Plan, found: &BTreeMap<String, Found>, record: &Record) {
             continue;
         }
         match entry {
+            // Another runtime needs what was hidden.
+            Entry::Link { target } if target == MASK => {
+                let there = found.get(path).unwrap_or(&Found::Nothing);
+                steps.extend(removal(path, entry, there, record, false));
+            }
             // Enabled earlier and not asked for now: that is systemctl disable's business.
             Entry::Link { .. } | Entry::Configuration => {
                 plan.record.entries.insert(path.clone(), entry.clone());

@@ -6,6 +6,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use super::assets::PACKAGED_PROGRAM;
 use super::error::InstallError;
 use super::tree::Tree;
 
@@ -44,7 +45,13 @@ impl Record {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(InstallError::file("read", path)(error)),
         };
-        serde_json::from_slice(&text).map_err(|source| InstallError::Record { path, source })
+        let mut record: Self = serde_json::from_slice(&text)
+            .map_err(|source| InstallError::Record { path, source })?;
+        // A package that came later has taken the program over.
+        if tree.is_packaged()? {
+            record.entries.remove(PACKAGED_PROGRAM);
+        }
+        Ok(record)
     }
 
     pub(super) fn store(&self, tree: &Tree) -> Result<(), InstallError> {

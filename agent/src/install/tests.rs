@@ -15,6 +15,7 @@ const PATH: &str = "/etc/x.conf";
 
 fn choices() -> Choices {
     Choices {
+        packaged: false,
         runtime: Runtime::Process,
         enable: true,
         program: "/usr/bin/winddown".to_owned(),
@@ -158,4 +159,71 @@ fn systemds_patience_is_rounded_up_and_never_below_its_default() {
     };
     assert!(unit(Duration::ZERO).contains("\nTimeoutStopSec=90s\n"));
     assert!(unit(Duration::from_millis(60_001)).contains("\nTimeoutStopSec=91s\n"));
+}
+
+/// What an installation does on a machine where `found` is, and `record` was installed earlier.
+fn steps(choices: &Choices, found: &[(&str, Found)], record: &Record) -> Vec<(Action, String)> {
+    let found = found.iter().map(|(path, there)| ((*path).to_owned(), there.clone())).collect();
+    let plan = plan(with_parents(assets::items(choices)), &found, record, false);
+    assert_eq!(plan.conflicts, []);
+    let units = |path: &str| path.starts_with("/etc/systemd/system/") && path.contains('.');
+    let changes = plan.steps.into_iter().map(|step| (step.change.action, step.change.path));
+    changes.filter(|(action, path)| units(path) && *action != Action::Kept).collect()
+}
+
+#[test]
+fn beside_a_package_only_its_drop_in_is_hidden_and_its_unit_enabled() {
+    let packaged = Choices { packaged: true, runtime: Runtime::Cri, ..choices() };
+    let paths: Vec<String> = assets::items(&packaged).into_iter().map(|item| item.path).collect();
+    assert!(!paths.iter().any(|path| path == "/usr/bin/winddown" || path == assets::UNIT));
+
+    let nothing = Record::default();
+    let hidden = (Action::Created, assets::PROCESS_DROP_IN.to_owned());
+    let enabled = (Action::Created, assets::WANTS.to_owned());
+    assert_eq!(
+        steps(&packaged, &[], &nothing),
+        [
+            (Action::Created, "/etc/systemd/system/winddown.service.d".to_owned()),
+            hidden.clone(),
+            (Action::Created, "/etc/systemd/system/multi-user.target.wants".to_owned()),
+            enabled
+        ]
+    );
+
+    // "systemctl enable" did it, in its own words.
+    let by_hand = Found::Link("/lib/systemd/system/winddown.service".into());
+    let directories = [
+        ("/etc/systemd/system/winddown.service.d", Found::Directory),
+        ("/etc/systemd/system/multi-user.target.wants", Found::Directory),
+    ];
+    let mut found = directories.to_vec();
+    found.push((assets::WANTS, by_hand));
+    assert_eq!(steps(&packaged, &found, &nothing), [hidden]);
+
+    // Back to processes of the host.
+    found.push((assets::PROCESS_DROP_IN, Found::Link("/dev/null".into())));
+    let entry = Entry::Link { target: "/dev/null".to_owned() };
+    let path = assets::PROCESS_DROP_IN.to_owned();
+    let record = Record { version: 1, entries: BTreeMap::from([(path.clone(), entry)]) };
+    let process = Choices { runtime: Runtime::Process, ..packaged };
+    assert_eq!(steps(&process, &found, &record), [(Action::Removed, path)]);
+}
+
+#[test]
+fn a_package_that_came_later_takes_over_what_was_installed_by_hand() {
+    let unit = "# winddown: the old one";
+    let entries = BTreeMap::from([
+        (assets::UNIT.to_owned(), Entry::File { sha256: vec![sha(unit)] }),
+        (assets::WANTS.to_owned(), Entry::Link { target: assets::UNIT.to_owned() }),
+    ]);
+    let found = [
+        ("/etc/systemd/system/multi-user.target.wants", Found::Directory),
+        (assets::UNIT, there(unit, 0o644)),
+        (assets::WANTS, Found::Link(assets::UNIT.into())),
+    ];
+    let packaged = Choices { packaged: true, ..choices() };
+    assert_eq!(
+        steps(&packaged, &found, &Record { version: 1, entries }),
+        [(Action::Updated, assets::WANTS.to_owned()), (Action::Removed, assets::UNIT.to_owned()),]
+    );
 }

@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use super::assets::PACKAGED_UNIT;
 use super::error::InstallError;
 
 /// A machine's file tree, or an image of one.
@@ -78,6 +79,11 @@ impl Tree {
             }
         }
         Ok(self.root.join(inside))
+    }
+
+    /// Whether a package has brought the program and the units.
+    pub(super) fn is_packaged(&self) -> Result<bool, InstallError> {
+        Ok(matches!(self.look(PACKAGED_UNIT)?, Found::File { .. }))
     }
 
     pub(super) fn look(&self, path: &str) -> Result<Found, InstallError> {

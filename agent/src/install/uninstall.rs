@@ -77,6 +77,9 @@ pub fn uninstall_on(
     if drop_in {
         run(host, options, &mut report, &["kill", "-s", "HUP", "systemd-logind.service"]);
     }
+    if tree.is_packaged()? {
+        report.notes.push(PACKAGED.to_owned());
+    }
     if unit && host.is_some() {
         let was = |path: &str| record.entries.contains_key(path);
         if was(PROCESS_DROP_IN) {
@@ -88,6 +91,9 @@ pub fn uninstall_on(
     }
     Ok(report)
 }
+
+const PACKAGED: &str = "the program and the unit came with a package: they go with it (apt remove \
+                        winddown, dnf remove winddown)";
 
 /// The files and links that go, the record last of all: an interrupted removal is taken up again.
 fn steps(

@@ -131,6 +131,7 @@ impl ManifestDirectory {
         self.desired.send_if_modified(|current| {
             let changed = current.generation == 0 || !is_same(current, &desired);
             if changed {
+                tell(&current.errors, &desired.errors);
                 desired.generation = current.generation + 1;
                 *current = Arc::new(std::mem::take(&mut desired));
             }
@@ -158,6 +159,17 @@ impl ManifestDirectory {
             },
         );
         self.publish(desired);
+    }
+}
+
+/// Says what is wrong that was not wrong before, and when nothing is any more.
+fn tell(before: &[ManifestProblem], now: &[ManifestProblem]) {
+    for problem in now.iter().filter(|problem| !before.contains(problem)) {
+        let kept = if problem.kept { "; its pod stays as it was" } else { "" };
+        tracing::warn!(log_kind = "manifestProblem", "{problem}{kept}");
+    }
+    if now.is_empty() && !before.is_empty() {
+        tracing::info!("all manifests can be used again");
     }
 }
 

@@ -27,12 +27,16 @@ impl Document<'_, '_> {
     }
 
     /// A gauge of several samples, each with its labels.
-    pub(super) fn gauges<L: EncodeLabel + Copy, const N: usize>(
+    pub(super) fn gauges<L, V, const N: usize>(
         &mut self,
         name: &str,
         help: &str,
-        samples: &[([L; N], usize)],
-    ) -> fmt::Result {
+        samples: &[([L; N], V)],
+    ) -> fmt::Result
+    where
+        L: EncodeLabel + Copy,
+        V: EncodeGaugeValue + Copy,
+    {
         let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (labels, value) in samples {
             ConstGauge::new(*value).encode(encoder.encode_family(labels)?)?;

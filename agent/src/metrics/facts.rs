@@ -6,9 +6,10 @@ use std::time::Duration;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
-use winddown_eviction::{Condition, Conditions};
-use winddown_shared::{ByOrigin, PodCounts};
+use winddown_eviction::{Condition, Conditions, ThresholdView};
+use winddown_shared::{ByOrigin, PodCounts, Quantity};
 
+use super::cluster::ClusterFacts;
 use super::document::Document;
 use super::process::ProcessUsage;
 
@@ -23,8 +24,12 @@ pub struct NodeFacts {
     pub last_shutdown_graceful: Option<bool>,
     /// The pressure conditions that hold.
     pub pressure: Conditions,
+    /// How near it is to each eviction threshold.
+    pub thresholds: Vec<ThresholdView>,
     /// Things wrong in the manifests directory.
     pub manifest_problems: usize,
+    /// How it stands with its cluster; none outside one.
+    pub cluster: Option<ClusterFacts>,
     /// What the agent uses; none when it is not known.
     pub process: Option<ProcessUsage>,
 }
@@ -47,6 +52,10 @@ impl Collector for NodeFacts {
         let mut out = Document(&mut encoder);
         self.encode_pods(&mut out)?;
         self.encode_node(&mut out)?;
+        self.encode_thresholds(&mut out)?;
+        if let Some(cluster) = &self.cluster {
+            cluster.encode(&mut out)?;
+        }
         match &self.process {
             Some(usage) => encode_process(&mut out, usage),
             None => Ok(()),
@@ -145,6 +154,44 @@ impl NodeFacts {
         )?;
         out.info("winddown_build", "The program.", &[("version", env!("CARGO_PKG_VERSION"))])
     }
+
+    /// Nothing where nothing is watched, or while nothing was measured.
+    fn encode_thresholds(&self, out: &mut Document<'_, '_>) -> fmt::Result {
+        let mut available: Vec<([(&str, &str); 1], f64)> = Vec::new();
+        let (mut capacity, mut least) = (Vec::new(), Vec::new());
+        for view in &self.thresholds {
+            let signal = ("eviction_signal", view.signal);
+            if let Some(amount) = amount(view.threshold.as_ref()) {
+                let kind = ("threshold", if view.hard { "hard" } else { "soft" });
+                least.push(([signal, kind], amount));
+            }
+            let Some(amount) = amount(view.available.as_ref()) else { continue };
+            // A hard and a soft threshold are of the same measurement.
+            if available.iter().all(|(labels, _)| *labels != [signal]) {
+                available.push(([signal], amount));
+                capacity.extend(view.capacity.map(|capacity| ([signal], capacity)));
+            }
+        }
+        if !available.is_empty() {
+            let help = "What there is left, in bytes, inodes or tasks, as eviction last saw it.";
+            out.gauges("winddown_eviction_signal_available", help, &available)?;
+            let help = "What there is in all, in bytes, inodes or tasks.";
+            out.gauges("winddown_eviction_signal_capacity", help, &capacity)?;
+        }
+        if least.is_empty() {
+            return Ok(());
+        }
+        let help = "The least there should be: with less, pods are evicted.";
+        out.gauges("winddown_eviction_threshold", help, &least)
+    }
+}
+
+/// Bytes, inodes or tasks.
+fn amount(quantity: Option<&String>) -> Option<f64> {
+    let quantity: Quantity = quantity?.parse().ok()?;
+    // Nobody has so much of anything that a float is not near enough.
+    #[allow(clippy::cast_precision_loss, reason = "a metric is a float")]
+    Some(quantity.value() as f64)
 }
 
 /// The kubelet's label is empty, not `false`, for pods of the API server.

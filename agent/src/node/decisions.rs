@@ -54,7 +54,7 @@ impl Decisions {
 impl Recorder for Decisions {
     fn record(&self, event: &Event) {
         let decision = Decision::of(self.0.wall.now(), event);
-        log(event, &decision.text);
+        crate::logging::decision(event, &decision);
         lock(&self.0.listeners).retain(|listener| listener.send(event.clone()).is_ok());
         let mut last = lock(&self.0.last);
         if last.len() == KEPT {
@@ -63,25 +63,6 @@ impl Recorder for Decisions {
         last.push_back(decision);
         drop(last);
         self.0.version.send_modify(|n| *n += 1);
-    }
-}
-
-/// What an operator has to act on is a warning; the rest is the story.
-fn log(event: &Event, text: &str) {
-    match event {
-        Event::SyncFailed { .. }
-        | Event::PodRejected { .. }
-        | Event::EvictionStarted { .. }
-        | Event::EvictionFailed { .. }
-        | Event::NodePressure { on: true, .. }
-        | Event::ExceededGracePeriod { .. } => {
-            tracing::warn!("{text}");
-        }
-        Event::GroupEnded { left, .. } | Event::ShutdownEnded { left, .. } if *left > 0 => {
-            tracing::warn!("{text}");
-        }
-        Event::LastBoot { graceful: Some(false), .. } => tracing::warn!("{text}"),
-        _ => tracing::info!("{text}"),
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use winddown_cluster::node::Draining;
 use winddown_shared::{Event, Inhibitor, PodKiller, Recorder, Runtime};
 use winddown_shutdown::{DrainOrder, PodEnd, ProgressPhase, ProgressSender, ShutdownReport, drain};
 
@@ -26,10 +27,14 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                 .with_hint("follow it with: winddown status --watch"));
         };
         self.0.gate.shut();
+        self.0.drained.send_replace(Draining::InProgress);
         let node = self.clone();
         let (tx, rx) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             node.run_drain(request, tx).await;
+            // Somebody may have let pods in again meanwhile.
+            let drained = if node.0.gate.is_shut() { Draining::Done } else { Draining::No };
+            node.0.drained.send_replace(drained);
             drop(turn);
         });
         Ok(rx)

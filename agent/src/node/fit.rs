@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Node as ServerNode;
 use tokio::sync::watch;
 use winddown_eviction::parse_threshold;
 use winddown_machine::{Allotment, Capacity, ReadError, StandAlone};
@@ -42,6 +43,8 @@ struct Inner {
     machine: Option<Machine>,
     name: Arc<str>,
     found: watch::Sender<Option<Arc<Found>>>,
+    /// The Node object as the API server has it, where there is one.
+    server: Mutex<Option<Arc<ServerNode>>>,
     /// What was read last, for when it cannot be read again.
     capacity: Mutex<Option<Capacity>>,
     strategy: watch::Sender<Strategy>,
@@ -56,7 +59,9 @@ struct Supported(fn(&Pod) -> Result<(), RuntimeError>);
 pub(super) struct Found {
     /// What it has of everything.
     pub(super) whole: Allocatable,
-    /// The node as admission sees it: less is allocatable.
+    /// The node as this machine and the configuration have it: less is allocatable.
+    pub(super) own: Arc<NodeView>,
+    /// The node as admission sees it: with what others wrote on its Node object.
     pub(super) view: Arc<NodeView>,
 }
 
@@ -92,6 +97,7 @@ impl Fit {
             machine,
             name: name.into(),
             found: watch::Sender::new(None),
+            server: Mutex::new(None),
             capacity: Mutex::new(None),
             strategy: watch::Sender::new(config.preemption_strategy),
             victim_lock: VictimLock::new(),
@@ -113,10 +119,30 @@ impl Fit {
             host_name: machine.host_name.clone(),
             labels: config.node_labels.clone(),
         };
-        let found = Arc::new(Found {
-            whole: allotment.capacity(&capacity),
-            view: Arc::new(node.view(allotment.allocatable(&capacity))),
-        });
+        let own = Arc::new(node.view(allotment.allocatable(&capacity)));
+        self.find(allotment.capacity(&capacity), own);
+    }
+
+    /// Takes over the Node object as the API server has it now.
+    pub(super) fn hear(&self, server: Option<Arc<ServerNode>>) {
+        *self.0.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
+        if let Some(found) = self.found() {
+            self.find(found.whole.clone(), Arc::clone(&found.own));
+        }
+    }
+
+    /// What was found last, and every change.
+    pub(super) fn changes(&self) -> watch::Receiver<Option<Arc<Found>>> {
+        self.0.found.subscribe()
+    }
+
+    fn find(&self, whole: Allocatable, own: Arc<NodeView>) {
+        let server = self.0.server.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let view = match server {
+            Some(server) => Arc::new(joined(&own, &server)),
+            None => Arc::clone(&own),
+        };
+        let found = Arc::new(Found { whole, own, view });
         self.0.found.send_if_modified(|now| {
             let changed = now.as_ref() != Some(&found);
             if changed {
@@ -167,7 +193,7 @@ impl Fit {
     }
 
     /// Whether pods cannot be judged because the machine could not be read.
-    fn is_unknown(&self) -> bool {
+    pub(super) fn is_unknown(&self) -> bool {
         self.0.machine.is_some() && self.0.found.borrow().is_none()
     }
 }
@@ -199,6 +225,9 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     ///
     /// `room` chooses whom to end for a critical pod that does not fit.
     pub(super) fn admission(&self, room: impl MakeRoom) -> Admission {
+        if self.0.admits_all {
+            return Admission::default();
+        }
         let (fit, supported) = (&self.0.fit, Supported(self.0.runtime_supports));
         let admission = Admission::default().then(self.0.gate.clone());
         let admission = match &self.0.pressure {
@@ -229,7 +258,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// before: pods that were refused are asked again then.
     pub(super) fn admission_closed(&self) -> watch::Receiver<bool> {
         let (gate, fit) = (self.0.gate.clone(), self.0.fit.clone());
-        let closed = move || gate.is_shut() || fit.is_unknown();
+        let admits_all = self.0.admits_all;
+        let closed = move || !admits_all && (gate.is_shut() || fit.is_unknown());
         let mut opened = self.0.gate.changes();
         let mut found = self.0.fit.0.found.subscribe();
         let mut pressed = self.0.pressure.as_ref().map(Pressure::relief);
@@ -273,6 +303,23 @@ fn allotment_of(config: &Config, capacity: &Capacity) -> Allotment {
         max_pods: i64::from(config.max_pods),
         extended: amounts(&config.extended_resources),
     }
+}
+
+/// The machine as it says itself, with the labels, taints and further resources that others wrote on its
+/// Node object.
+fn joined(own: &NodeView, server: &ServerNode) -> NodeView {
+    let theirs = NodeView::of_node(server, Arc::clone(&own.os));
+    let mut view = own.clone();
+    for (key, value) in theirs.labels {
+        view.labels.insert(key, value);
+    }
+    view.taints = theirs.taints;
+    for (name, amount) in theirs.allocatable.iter() {
+        if !own.allocatable.knows(name) {
+            view.allocatable.set(name.clone(), amount);
+        }
+    }
+    view
 }
 
 fn amounts(quantities: &BTreeMap<String, String>) -> BTreeMap<ResourceName, i64> {

@@ -11,15 +11,20 @@ use super::{Decisions, Node};
 use crate::metrics::{InhibitorFacts, Metrics, NodeFacts, Start};
 
 /// Tells everyone who listens to events.
-pub(super) struct Both {
+pub(super) struct Everyone {
     pub(super) decisions: Decisions,
     pub(super) metrics: Arc<Metrics>,
+    /// Kubernetes Events, and the note of pods that this node has ended.
+    pub(super) cluster: Option<Arc<dyn Recorder>>,
 }
 
-impl Recorder for Both {
+impl Recorder for Everyone {
     fn record(&self, event: &Event) {
         self.metrics.record(event);
         self.decisions.record(event);
+        if let Some(cluster) = &self.cluster {
+            cluster.record(event);
+        }
     }
 }
 
@@ -71,15 +76,21 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     pub(super) fn facts(&self) -> NodeFacts {
         let inner = &*self.0;
         let manifests = Arc::clone(&inner.manifests.borrow());
+        let cluster = inner.cluster.as_ref().map(|cluster| cluster.facts(&inner.wall));
+        let mut desired = manifests.pods.clone();
+        let side = inner.cluster.as_ref().and_then(crate::cluster::Cluster::pods);
+        desired.extend(side.map(|side| side.api_pods.wanted().0).unwrap_or_default());
+        let mut pods =
+            PodCounts::of(&desired, &inner.workers.snapshot(), |pod| self.has_ended(pod));
+        pods.mirrors = cluster.as_ref().map_or(0, |facts| facts.mirrors);
         let (held, delay_max) = {
             let state = inner.inhibitor.state();
             let state = state.borrow();
             (state.lock == LockState::Held, state.delay)
         };
         NodeFacts {
-            pods: PodCounts::of(&manifests.pods, &inner.workers.snapshot(), |pod| {
-                self.has_ended(pod)
-            }),
+            pods,
+            cluster,
             inhibitor: InhibitorFacts {
                 held,
                 delay_max,
@@ -91,6 +102,11 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                 .pressure
                 .as_ref()
                 .map(|pressure| pressure.conditions())
+                .unwrap_or_default(),
+            thresholds: inner
+                .pressure
+                .as_ref()
+                .map(|pressure| pressure.view().thresholds())
                 .unwrap_or_default(),
             manifest_problems: manifests.errors.len(),
             process: inner.process.read(),

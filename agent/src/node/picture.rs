@@ -43,6 +43,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             loaded_at: Some(loaded_at),
             warnings,
         };
+        let mode = config.mode.as_str();
+        status.cluster = inner.cluster.as_ref().map(|c| c.status(mode, &inner.wall));
         status.pressure = inner.pressure.as_ref().map(super::pressure::Pressure::status);
         status.admission_closed = inner.gate.is_shut();
         status.pods = pods;

@@ -5,6 +5,8 @@ mod measure;
 mod reclaim;
 mod runtime;
 mod stalls;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -133,6 +135,11 @@ impl Pressure {
     /// Tells when pods are to be asked about again. Must be made before that is so.
     pub(super) fn relief(&self) -> Relief {
         Relief { conditions: self.view.conditions(), returning: Arc::clone(&self.returning) }
+    }
+
+    /// The conditions that hold, and every change.
+    pub(super) fn changes(&self) -> watch::Receiver<Conditions> {
+        self.view.conditions()
     }
 
     /// The conditions that hold.

@@ -46,14 +46,17 @@ pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError
     })?;
     let found = listing.reports.iter().find(|r| id == "latest" || r.id() == id);
     let Some(report) = found else {
-        let missing = ApiError::new(
-            ErrorCode::NotFound,
-            match id {
-                "latest" => "no shutdown has been reported on this node yet".to_owned(),
-                id => format!("there is no report {id:?}"),
-            },
-        );
-        return Err(missing.with_hint("list the reports there are: winddown report --list"));
+        let (error, hint) = match id {
+            "latest" => (
+                "no shutdown has been reported on this node yet".to_owned(),
+                "see what one would do: winddown plan shutdown; rehearse one: winddown drill",
+            ),
+            id => (
+                format!("there is no report {id:?}"),
+                "list the reports there are: winddown report --list",
+            ),
+        };
+        return Err(ApiError::new(ErrorCode::NotFound, error).with_hint(hint));
     };
     serde_json::to_value(report)
         .map_err(|error| ApiError::new(ErrorCode::Internal, error_chain(&error)))

@@ -133,19 +133,28 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         }
     }
 
-    /// The desired pods as the intake reads them: nothing until the directory was read once.
+    /// The desired pods as the intake reads them: nothing until the directory was read once. Those of
+    /// the API come beside those of the manifests.
     fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
+        let mut statics = self.static_pods();
+        let Some(cluster) = self.0.cluster.clone().filter(|cluster| cluster.pods().is_some()) else {
+            return statics;
+        };
         let (tx, rx) = watch::channel(None);
-        let mut manifests = self.0.manifests.clone();
         tokio::spawn(async move {
+            let Some(side) = cluster.pods() else { return };
+            let mut wanted = side.api_pods.changes();
             loop {
-                let now = Arc::clone(&manifests.borrow_and_update());
-                if now.generation > 0 {
-                    let (pods, complete) = (now.pods.clone(), now.complete);
+                wanted.mark_unchanged();
+                if let Some(now) = statics.borrow_and_update().clone() {
+                    let (mut pods, complete) = side.api_pods.wanted();
+                    pods.extend(now.pods.iter().cloned());
+                    let complete = complete && now.complete;
                     tx.send_replace(Some(Arc::new(DesiredPods { pods, complete })));
                 }
                 tokio::select! {
-                    changed = manifests.changed() => if changed.is_err() { return },
+                    changed = statics.changed() => if changed.is_err() { return },
+                    changed = wanted.changed() => if changed.is_err() { return },
                     () = tx.closed() => return,
                 }
             }
@@ -170,6 +179,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             records: self.0.records.clone(),
             carried,
             state_file: Some(StateFile::in_directory(state)),
+            last_words: self.last_words(),
             recorder: Arc::clone(&self.0.recorder),
             progress: self.0.progress.clone(),
             clock: self.0.wall.clone(),

@@ -1,5 +1,6 @@
 //! The joined node on a paused clock: in-memory containers, a scripted login manager, real reports.
 
+mod cluster;
 mod fit;
 mod notices;
 mod pressure;
@@ -76,6 +77,8 @@ fn bench_with(
         volatile_directory: None,
         machine: None,
         pressure: None,
+        cluster: None,
+        admits_all: false,
         refused_signals: |_| 0,
     };
     change(&mut parts);

@@ -87,6 +87,10 @@ impl Page<'_> {
         if status.shutdown.phase == Phase::Idle {
             self.labelled("plan", &plan_line(status), None);
         }
+        if let Some(cluster) = &status.cluster {
+            let (text, style) = super::cluster::summary(cluster, status.time);
+            self.labelled("cluster", &text, Some(style));
+        }
         if let Some(pressure) = status.pressure.as_ref().filter(|p| !p.thresholds.is_empty()) {
             let (text, style) = super::eviction::summary(pressure);
             self.labelled("pressure", &text, Some(style));

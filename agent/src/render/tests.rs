@@ -1,4 +1,4 @@
-mod fixtures;
+pub(in crate::render) mod fixtures;
 mod screens;
 
 use proptest::prelude::*;

@@ -43,6 +43,19 @@ pub(super) fn boot_id() -> String {
     text.map(|t| t.trim().to_owned()).unwrap_or_default()
 }
 
+/// The first line of a file of the host; empty where there is none that can be read.
+pub(super) fn first_line(path: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// What the operating system calls itself.
+pub(super) fn os_image() -> String {
+    let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    name.map_or_else(|| "Linux".to_owned(), |name| name.trim_matches(['"', '\'']).to_owned())
+}
+
 /// The id of a group by its name.
 pub(super) fn group_id(name: &str) -> Option<u32> {
     nix::unistd::Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw())

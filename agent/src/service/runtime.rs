@@ -1,9 +1,12 @@
 //! The runtimes a service can run on, opened as the configuration says.
 
-use winddown_runtimes::cri::{CriConfig, CriOpenError, CriRuntime};
+use winddown_runtimes::cri::{CriConfig, CriOpenError, CriRuntime, EndpointError};
 use winddown_runtimes::process::{OpenError, ProcessConfig, ProcessRuntime, ShimCommand};
+use winddown_runtimes::transient::{TransientOpenError, TransientRuntime};
 use winddown_shared::{Pod, RuntimeError, WallClock};
+use winddown_systemd::Bus;
 
+use super::units::SystemdUnits;
 use crate::config::Config;
 use crate::node::Identity;
 
@@ -17,6 +20,12 @@ pub enum RuntimeStartError {
     /// The connection to a container runtime.
     #[error("the container runtime cannot be used (containerRuntimeEndpoint)")]
     Cri(#[source] CriOpenError),
+    /// The address of the container runtime that a kubelet uses.
+    #[error("the kubelet's container runtime cannot be asked (containerRuntimeEndpoint)")]
+    Endpoint(#[source] EndpointError),
+    /// The runtime of transient services.
+    #[error("the systemd runtime cannot start")]
+    Systemd(#[source] TransientOpenError),
 }
 
 /// The process runtime in the configured directories.
@@ -25,20 +34,12 @@ pub(super) async fn process(
     identity: &Identity,
     wall: &WallClock,
 ) -> Result<ProcessRuntime, RuntimeStartError> {
-    let mut process = ProcessConfig::new(
-        config.state_directory.join("process"),
-        &config.pod_logs_dir,
-        ShimCommand::subcommand("shim"),
-        wall.clone(),
-    );
-    process.node.name.clone_from(&identity.name);
-    process.log_max_bytes = config.container_log_max_size;
-    process.log_max_files = config.container_log_max_files;
+    let process = programs(config, identity, wall, "process");
     ProcessRuntime::open(process).await.map_err(RuntimeStartError::Process)
 }
 
 /// The container runtime at the configured socket; it need not be there yet.
-pub(super) fn cri(
+pub(super) async fn cri(
     config: &Config,
     identity: &Identity,
     wall: &WallClock,
@@ -52,7 +53,37 @@ pub(super) fn cri(
     cri.node.name.clone_from(&identity.name);
     cri.log_max_bytes = config.container_log_max_size;
     cri.log_max_files = config.container_log_max_files;
-    CriRuntime::open(cri).map_err(RuntimeStartError::Cri)
+    CriRuntime::open(cri).await.map_err(RuntimeStartError::Cri)
+}
+
+/// Transient services of the system's service manager, which must answer.
+pub(super) async fn systemd(
+    config: &Config,
+    identity: &Identity,
+    wall: &WallClock,
+) -> Result<TransientRuntime<SystemdUnits>, RuntimeStartError> {
+    let programs = programs(config, identity, wall, "systemd");
+    let units = SystemdUnits::start(Bus::System);
+    TransientRuntime::open(programs, units).await.map_err(RuntimeStartError::Systemd)
+}
+
+/// For runtimes whose containers are programs of this host; `kind` names the directory of its records.
+fn programs(
+    config: &Config,
+    identity: &Identity,
+    wall: &WallClock,
+    kind: &str,
+) -> ProcessConfig {
+    let mut programs = ProcessConfig::new(
+        config.state_directory.join(kind),
+        &config.pod_logs_dir,
+        ShimCommand::subcommand("shim"),
+        wall.clone(),
+    );
+    programs.node.name.clone_from(&identity.name);
+    programs.log_max_bytes = config.container_log_max_size;
+    programs.log_max_files = config.container_log_max_files;
+    programs
 }
 
 /// Whether the process runtime can do all that the pod asks for.
@@ -74,4 +105,18 @@ pub(super) fn supports_cri(pod: &Pod) -> Result<(), RuntimeError> {
 pub(super) fn cri_health(runtime: &CriRuntime) -> Result<(), String> {
     let health = runtime.health();
     health.borrow().trouble().map_or(Ok(()), Err)
+}
+
+/// Whether the systemd runtime can do all that the pod asks for.
+pub(super) fn supports_systemd(pod: &Pod) -> Result<(), RuntimeError> {
+    let first = winddown_runtimes::transient::check_supported(pod).into_iter().next();
+    first.map_or(Ok(()), |field| Err(field.into()))
+}
+
+/// How systemd is, as far as the runtime's last calls tell.
+pub(super) fn systemd_health(runtime: &TransientRuntime<SystemdUnits>) -> Result<(), String> {
+    match runtime.units().is_connected() {
+        true => Ok(()),
+        false => Err("systemd cannot be reached over the bus".to_owned()),
+    }
 }

@@ -3,16 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1 as kube;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tempfile::TempDir;
 use tokio::sync::watch;
-use winddown::config::{Config, ShutdownPeriods};
+use winddown::cluster::ClusterParts;
+use winddown::config::{Config, EvictionSettings, ShutdownPeriods};
 use winddown::control::AgentApi;
 use winddown::manifests::DesiredManifests;
-use winddown::node::{Configuration, Identity, Node, NodeParts};
+use winddown::node::{Configuration, Identity, Node, NodeParts, PressureSource, RuntimeFigures};
+use winddown_eviction::Reclaimable;
+use winddown_machine::UsagePlaces;
 use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
-use winddown_shared::{LockState, Pod, WallClock, WallTime};
+use winddown_shared::{
+    Freed, ImagePlaces, LockState, Pod, PodStats, PodUid, RuntimeError, WallClock, WallTime,
+};
 use winddown_shutdown::{BootClock, BootMark, Trigger};
 
 pub(crate) type TestNode = Node<FakeRuntime, FakeInhibitor>;
@@ -32,21 +39,28 @@ pub(crate) fn secs(s: u64) -> Duration {
 impl Bed {
     /// A node with 30 s, 10 of them for critical pods, on a login manager that gives 40 s.
     pub(crate) fn new() -> Self {
-        Self::on(tempfile::tempdir().unwrap())
+        Self::on(tempfile::tempdir().unwrap(), None)
+    }
+
+    /// The same in a cluster, with `state` as its state directory.
+    pub(crate) fn in_cluster(state: TempDir, cluster: ClusterParts) -> Self {
+        Self::on(state, Some(cluster))
     }
 
     /// The same after a boot of which nothing is left but that an agent ran.
     pub(crate) fn after_a_power_cut() -> Self {
         let state = tempfile::tempdir().unwrap();
         BootMark::after(None, "the boot before", WallTime::UNIX_EPOCH).store(state.path()).unwrap();
-        Self::on(state)
+        Self::on(state, None)
     }
 
-    fn on(state: TempDir) -> Self {
+    fn on(state: TempDir, cluster: Option<ClusterParts>) -> Self {
         let manifests = watch::Sender::new(Arc::new(DesiredManifests::default()));
         let (runtime, login) = (FakeRuntime::default(), FakeInhibitor::holding(secs(40)));
         let config = Config {
             state_directory: state.path().to_owned(),
+            // The real disk may be as full as it likes.
+            eviction: thresholds(),
             shutdown: ShutdownPeriods::Total { total: secs(30), critical: secs(10) }.into(),
             ..Config::default()
         };
@@ -67,9 +81,11 @@ impl Bed {
             boot_clock: BootClock::new(Duration::default),
             volatile_directory: None,
             machine: None,
-            pressure: None,
+            pressure: Some(measured(&state)),
             runtime_health: |_| Ok(()),
             runtime_supports: |_| Ok(()),
+            cluster,
+            admits_all: false,
             refused_signals: |_| 3,
         });
         Self { node, runtime, login, manifests, _state: state }
@@ -127,6 +143,48 @@ pub(crate) fn pod(name: &str, priority: i32, grace: i64) -> Pod {
         status: None,
     })
     .unwrap()
+}
+
+/// 1 GiB of memory, of which 900 MiB are available, and pods that use nothing.
+fn measured(state: &TempDir) -> PressureSource {
+    let (proc, cgroup) = (state.path().join("proc"), state.path().join("cgroup"));
+    std::fs::create_dir_all(&proc).unwrap();
+    std::fs::create_dir_all(&cgroup).unwrap();
+    let memory =
+        "MemTotal: 1048576 kB\nMemFree: 921600 kB\nMemAvailable: 921600 kB\nInactive(file): 0 kB\n";
+    std::fs::write(proc.join("meminfo"), memory).unwrap();
+    let places = UsagePlaces { proc, cgroup, ..UsagePlaces::of_host(state.path()) };
+    PressureSource { places, runtime: Arc::new(NoFigures) }
+}
+
+fn thresholds() -> EvictionSettings {
+    EvictionSettings {
+        hard: [("memory.available".into(), "100Mi".into())].into(),
+        ..EvictionSettings::default()
+    }
+}
+
+struct NoFigures;
+
+impl RuntimeFigures for NoFigures {
+    fn figures(
+        &self,
+        _: Option<Duration>,
+    ) -> BoxFuture<'_, Result<Vec<(PodUid, PodStats)>, RuntimeError>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+
+    fn cgroup(&self) -> BoxFuture<'_, Option<String>> {
+        std::future::ready(None).boxed()
+    }
+
+    fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>> {
+        std::future::ready(Ok(ImagePlaces::default())).boxed()
+    }
+
+    fn give_back(&self, _: Reclaimable) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+        std::future::ready(Ok(Freed::default())).boxed()
+    }
 }
 
 /// The samples, without comments.

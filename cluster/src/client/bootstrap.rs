@@ -90,7 +90,7 @@ impl Renewal {
         if found.is_err() {
             let why = "the certificate has not been asked for";
             self.shared.health.set(ApiState::Unsigned { why: why.into() });
-            self.bootstrap_source().read().await.map(drop)?;
+            self.bootstrap_source().draft().await.map(drop)?;
         }
         Ok(())
     }

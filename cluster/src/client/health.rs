@@ -168,6 +168,7 @@ impl Health {
         let large = skew.abs() > SKEW_WORTH_SAYING;
         if large && !contact.warned {
             tracing::warn!(
+                log_kind = "clockSkew",
                 "this node's clock is {} seconds {} the API server's: set one of them right, or \
                  times in statuses and the lifetime of certificates are off",
                 skew.abs().as_secs(),
@@ -190,10 +191,19 @@ fn read_date(date: &str) -> Option<Timestamp> {
 fn say(was: &ApiState, state: &ApiState, lasted: Duration) {
     match (was, state) {
         (_, ApiState::Unknown) => {}
-        (ApiState::Unknown, ApiState::Connected) => tracing::info!("the API server answers"),
-        (_, ApiState::Connected) => {
-            tracing::info!("the API server answers again, after {} s", lasted.as_secs());
+        (ApiState::Unknown, ApiState::Connected) => {
+            tracing::info!(log_kind = "apiAnswers", "the API server answers")
         }
-        _ => tracing::warn!("API server {state}; what runs here goes on"),
+        (_, ApiState::Connected) => {
+            let seconds = lasted.as_secs();
+            tracing::info!(
+                log_kind = "apiAnswers",
+                "the API server answers again, after {seconds} s"
+            );
+        }
+        _ => tracing::warn!(
+            log_kind = "apiUnreachable",
+            "API server {state}; what runs here goes on"
+        ),
     }
 }

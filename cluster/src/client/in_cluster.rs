@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::CredentialsError;
 use super::files::Files;
-use super::material::{Assembly, Found, Material};
+use super::material::{Assembly, Draft, Found};
 
 #[cfg(test)]
 mod tests;
@@ -57,7 +57,7 @@ impl ServiceAccount {
 }
 
 /// Reads the service account's files. Blocks.
-pub(super) fn read(account: &ServiceAccount) -> Result<Material, CredentialsError> {
+pub(super) fn read(account: &ServiceAccount) -> Result<Draft, CredentialsError> {
     let mut files = Files::default();
     let mut assembly = Assembly::new("KUBERNETES_SERVICE_HOST", &account.server())?;
     let mut file = |what: &'static str, name: &str| {
@@ -69,5 +69,5 @@ pub(super) fn read(account: &ServiceAccount) -> Result<Material, CredentialsErro
     assembly.token(&file("token file", "token")?)?;
     let namespace = file("namespace file", "namespace")?;
     assembly.namespace(Some(String::from_utf8_lossy(namespace.bytes.trim_ascii()).into_owned()));
-    Ok(assembly.finish(files))
+    Ok(Draft { assembly, files, plugin: None })
 }

@@ -6,8 +6,9 @@ use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError};
 use secrecy::ExposeSecret;
 
 use super::error::CredentialsError;
+use super::exec::Plugin;
 use super::files::Files;
-use super::material::{Assembly, Found, Material, unbase64};
+use super::material::{Assembly, Draft, Found, unbase64};
 
 #[cfg(test)]
 mod tests;
@@ -21,8 +22,8 @@ struct Chosen<'a> {
     user: &'a AuthInfo,
 }
 
-/// Reads a kubeconfig and what it refers to. Blocks.
-pub(super) fn read(path: &Path, context: Option<&str>) -> Result<Material, CredentialsError> {
+/// Reads a kubeconfig and the files it refers to. Blocks.
+pub(super) fn read(path: &Path, context: Option<&str>) -> Result<Draft, CredentialsError> {
     let mut files = Files::default();
     files.read("kubeconfig", path)?;
     let config = Kubeconfig::read_from(path).map_err(|error| match error {
@@ -34,8 +35,8 @@ pub(super) fn read(path: &Path, context: Option<&str>) -> Result<Material, Crede
     let chosen = Chosen::find(path, &config, context)?;
     let mut assembly = chosen.cluster(&mut files)?;
     assembly.namespace(chosen.context.namespace.clone());
-    chosen.user(&mut assembly, &mut files)?;
-    Ok(assembly.finish(files))
+    let plugin = chosen.user(&mut assembly, &mut files)?;
+    Ok(Draft { assembly, files, plugin })
 }
 
 // === impl Chosen ===
@@ -106,7 +107,12 @@ impl<'a> Chosen<'a> {
         Ok(assembly)
     }
 
-    fn user(&self, assembly: &mut Assembly, files: &mut Files) -> Result<(), CredentialsError> {
+    /// Takes what the user's fields say; a command that has to say the rest is returned.
+    fn user(
+        &self,
+        assembly: &mut Assembly,
+        files: &mut Files,
+    ) -> Result<Option<Plugin>, CredentialsError> {
         let user = self.user;
         self.refuse_what_is_not_supported()?;
         let place = |field: &str| self.place("users", self.user_name, field);
@@ -147,18 +153,23 @@ impl<'a> Chosen<'a> {
             let bytes = token.as_bytes().to_vec();
             assembly.token(&Found { place: place("token"), bytes })?;
         }
-        if assembly.has_credentials() {
-            return Ok(());
+        let exec = user.exec.as_ref().map(|exec| Plugin::of(place("exec"), exec)).transpose()?;
+        match exec {
+            Some(_) if assembly.has_credentials() => {
+                let problem = "there are other credentials beside it: keep one kind";
+                return Err(CredentialsError::contents(place("exec"), problem));
+            }
+            None if !assembly.has_credentials() => {}
+            exec => return Ok(exec),
         }
         let problem = "there are no credentials: add client-certificate and client-key, or \
-                       tokenFile, or token";
+                       tokenFile, or token, or exec";
         Err(CredentialsError::contents(self.place("users", self.user_name, ""), problem))
     }
 
     fn refuse_what_is_not_supported(&self) -> Result<(), CredentialsError> {
         let user = self.user;
         let refused = [
-            ("exec", user.exec.is_some(), "let it write a token file, and name that as tokenFile"),
             ("auth-provider", user.auth_provider.is_some(), "Kubernetes removed it in 1.26"),
             ("username", user.username.is_some(), "API servers take no passwords since 1.19"),
             ("as", user.impersonate.is_some(), "a node speaks for itself"),

@@ -1,11 +1,13 @@
 //! Everything needed to reach the API server, read from files at one moment.
 
 use http::{HeaderValue, Uri};
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use kube::client::ConfigExt;
 
 use super::certificate::CertificateFacts;
 use super::error::CredentialsError;
+use super::exec::{self, Plugin};
 use super::files::Files;
 
 /// What a source of credentials said. The key in it can be used: it belongs to the certificate.
@@ -18,6 +20,17 @@ pub(super) struct Material {
     pub(super) certificate: Option<CertificateFacts>,
     /// Where all that was read.
     pub(super) files: Files,
+    /// The command that gave them, as messages name it.
+    pub(super) command: Option<String>,
+    /// When that command is to be asked again.
+    pub(super) renew_at: Option<Timestamp>,
+}
+
+/// Everything that files say, before a command is asked for the rest.
+pub(super) struct Draft {
+    pub(super) assembly: Assembly,
+    pub(super) files: Files,
+    pub(super) plugin: Option<Plugin>,
 }
 
 /// A PEM text and where it was found.
@@ -128,9 +141,47 @@ impl Assembly {
         self.certificate.is_some() || self.authorization.is_some()
     }
 
-    pub(super) fn finish(self, files: Files) -> Material {
+    fn finish(
+        self,
+        files: Files,
+        command: Option<String>,
+        renew_at: Option<Timestamp>,
+    ) -> Material {
         let Self { config, authorization, certificate } = self;
-        Material { config, authorization, certificate, files }
+        Material { config, authorization, certificate, files, command, renew_at }
+    }
+}
+
+// === impl Draft ===
+
+impl Draft {
+    /// The namespace of the context.
+    pub(super) fn default_namespace(&self) -> &str {
+        &self.assembly.config.default_namespace
+    }
+
+    /// Asks the command, if there is one.
+    pub(super) async fn finish(mut self) -> Result<Material, CredentialsError> {
+        let mut renew_at = None;
+        if let Some(plugin) = &self.plugin {
+            renew_at = plugin.run(&mut self.assembly).await?.map(exec::renewal);
+        }
+        let command = self.plugin.as_ref().map(Plugin::name);
+        Ok(self.assembly.finish(self.files, command, renew_at))
+    }
+}
+
+// === impl Material ===
+
+impl Material {
+    /// The command that gave them has to be asked again.
+    pub(super) fn has_expired(&self, now: Timestamp) -> bool {
+        self.renew_at.is_some_and(|at| at <= now)
+    }
+
+    /// Where they come from, for messages.
+    pub(super) fn origin(&self) -> String {
+        self.command.clone().unwrap_or_else(|| self.files.names())
     }
 }
 

@@ -1,5 +1,6 @@
 //! One client for everybody, with whatever credentials are good now.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,9 +14,10 @@ use tokio::time::Instant;
 use winddown_shared::{WallClock, error_chain};
 
 use super::error::{CredentialsError, RequestError};
+use super::exec;
 use super::health::{ApiState, Health, Verdict, judge};
 use super::limit::{Limits, Urgency, urgency};
-use super::material::Material;
+use super::material::{Draft, Material};
 use super::source::Source;
 use super::transport::{Manner, Transport};
 
@@ -37,6 +39,8 @@ pub(super) struct Shared {
     /// Whoever reads the files; the others wait for it and find that it is done.
     reading: Semaphore,
     looked: Mutex<Looked>,
+    /// The first credentials come from a command, which is asked when they are needed.
+    asks_command: AtomicBool,
 }
 
 /// The credentials in use.
@@ -49,8 +53,21 @@ pub(super) struct Current {
 
 struct Looked {
     at: Instant,
-    /// What was last said about files that cannot be used.
+    /// When a command was last asked for credentials.
+    asked: Option<Instant>,
+    /// What was last said about credentials that cannot be used.
     said: Option<String>,
+}
+
+/// Why other credentials are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    /// It is time.
+    Due,
+    /// No connection came about, for which they may be the cause.
+    Unreached,
+    /// The server said that it does not take them.
+    Refused,
 }
 
 // === impl Reloading ===
@@ -90,7 +107,8 @@ impl Shared {
             wall,
             current: watch::Sender::new(None),
             reading: Semaphore::new(1),
-            looked: Mutex::new(Looked { at: now, said: None }),
+            looked: Mutex::new(Looked { at: now, asked: None, said: None }),
+            asks_command: AtomicBool::new(false),
         }
     }
 
@@ -100,6 +118,19 @@ impl Shared {
 
     pub(super) fn now(&self) -> Option<Arc<Current>> {
         self.current.borrow().clone()
+    }
+
+    /// Reads the credentials, unless a command gives them: that is asked with the first request, so that
+    /// no start waits for it. Returns the context's namespace.
+    pub(super) async fn begin(&self) -> Result<String, CredentialsError> {
+        let draft = self.source.draft().await?;
+        let namespace = draft.default_namespace().to_owned();
+        if draft.plugin.is_some() {
+            self.asks_command.store(true, Ordering::Relaxed);
+        } else {
+            self.take(draft).await?;
+        }
+        Ok(namespace)
     }
 
     /// Reads the credentials, and uses them from now on.
@@ -117,13 +148,14 @@ impl Shared {
         let current = self.current_or_wait().await?;
         let (again, request) = twice(request);
         let mut result = self.attempt(&current, request).await;
-        let doubtful = match &result {
-            Ok(answer) => answer.status() == StatusCode::UNAUTHORIZED,
-            Err(error) => error.doubts_credentials(),
+        let doubt = match &result {
+            Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => Some(Doubt::Refused),
+            Err(error) if error.doubts_credentials() => Some(Doubt::Unreached),
+            _ => None,
         };
-        if doubtful
+        if let Some(doubt) = doubt
             && let Some(again) = again
-            && let Some(newer) = self.newer_than(&current).await
+            && let Some(newer) = self.newer_than(&current, doubt).await
         {
             result = self.attempt(&newer, again).await;
         }
@@ -178,7 +210,16 @@ impl Shared {
         let Some(current) = self.now() else {
             return "the answer is 401".into();
         };
-        let files = current.material.files.names();
+        let files = current.material.origin();
+        if current.material.command.is_some() {
+            // Why there are no newer ones says more.
+            if let Some(said) = self.looked().said.clone() {
+                return said;
+            }
+            return format!(
+                "{files}: the answer to the credentials that it gave is 401: see whom they are for"
+            );
+        }
         match &current.material.certificate {
             Some(facts) if facts.not_after < self.wall.now() => {
                 format!("the certificate in {files} expired at {}: renew it", facts.not_after)
@@ -194,16 +235,18 @@ impl Shared {
         };
         {
             let mut looked = self.looked();
-            if looked.at.elapsed() < self.look_every {
+            let expired = current.material.has_expired(self.wall.now());
+            if looked.at.elapsed() < self.look_every && !(expired && looked.may_ask()) {
                 return;
             }
             looked.at = Instant::now();
         }
-        self.newer_than(&current).await;
+        self.newer_than(&current, Doubt::Due).await;
     }
 
-    /// The credentials that came after `seen`; read now, if their files have changed.
-    async fn newer_than(&self, seen: &Current) -> Option<Arc<Current>> {
+    /// The credentials that came after `seen`; read now, if their files have changed, or if a command
+    /// has to be asked for others.
+    async fn newer_than(&self, seen: &Current, doubt: Doubt) -> Option<Arc<Current>> {
         let _reader = self.reading.acquire().await.ok()?;
         let current = self.now()?;
         if current.serial != seen.serial {
@@ -211,12 +254,16 @@ impl Shared {
         }
         let material = Arc::clone(&current.material);
         let changed = tokio::task::spawn_blocking(move || material.files.changed()).await;
-        if !changed.unwrap_or(false) {
+        let material = &current.material;
+        let outdated = material.command.is_some()
+            && (material.has_expired(self.wall.now()) || doubt == Doubt::Refused)
+            && self.looked().may_ask();
+        if !changed.unwrap_or(false) && !outdated {
             return None;
         }
         match self.read_alone().await {
             Ok(current) => {
-                tracing::info!(files = %current.material.files.names(), "new credentials in use");
+                tracing::info!(files = %current.material.origin(), "new credentials in use");
                 Some(current)
             }
             Err(error) => {
@@ -228,7 +275,15 @@ impl Shared {
     }
 
     async fn read_alone(&self) -> Result<Arc<Current>, CredentialsError> {
-        let material = Arc::new(self.source.read().await?);
+        let draft = self.source.draft().await?;
+        self.take(draft).await
+    }
+
+    async fn take(&self, draft: Draft) -> Result<Arc<Current>, CredentialsError> {
+        if draft.plugin.is_some() {
+            self.looked().asked = Some(Instant::now());
+        }
+        let material = Arc::new(draft.finish().await?);
         let transport = Transport::new(&material, &self.manner)?;
         let serial = self.now().map_or(1, |current| current.serial + 1);
         let current = Arc::new(Current { serial, material, transport });
@@ -254,8 +309,28 @@ impl Shared {
         });
     }
 
+    /// Asks a command for the first credentials. Whoever comes meanwhile waits for that answer.
+    async fn ask_first(&self) -> Option<Arc<Current>> {
+        let _reader = self.reading.acquire().await.ok()?;
+        if let Some(current) = self.now() {
+            return Some(current);
+        }
+        if !self.looked().may_ask() {
+            return None;
+        }
+        let error = match self.read_alone().await {
+            Ok(current) => return Some(current),
+            Err(error) => error_chain(&error),
+        };
+        self.health.set(ApiState::Unsigned { why: error.into() });
+        None
+    }
+
     /// The credentials; waited for as long as for an answer, since they may be signed just now.
     async fn current_or_wait(&self) -> Result<Arc<Current>, RequestError> {
+        if self.asks_command.load(Ordering::Relaxed) && self.now().is_none() {
+            return self.ask_first().await.ok_or_else(|| self.unsigned());
+        }
         let mut watch = self.current.subscribe();
         let wait = watch.wait_for(Option::is_some);
         let found = tokio::time::timeout(self.manner.answer_timeout, wait).await;
@@ -264,25 +339,36 @@ impl Shared {
         {
             return Ok(Arc::clone(current));
         }
+        Err(self.unsigned())
+    }
+
+    fn unsigned(&self) -> RequestError {
         let why = match &self.health.watch().borrow().state {
             ApiState::Unsigned { why } => why.to_string(),
             _ => "their certificate has not been asked for".into(),
         };
-        Err(RequestError::Unsigned { why })
+        RequestError::Unsigned { why }
     }
 
     fn say_once(&self, text: String) {
         let mut looked = self.looked();
         if looked.said.as_ref() != Some(&text) {
-            tracing::warn!(
-                "the credentials have changed and cannot be used, so the earlier ones stay: {text}"
-            );
+            tracing::warn!("newer credentials cannot be used, so the earlier ones stay: {text}");
             looked.said = Some(text);
         }
     }
 
     fn looked(&self) -> std::sync::MutexGuard<'_, Looked> {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Looked ===
+
+impl Looked {
+    /// A command is not asked again at once.
+    fn may_ask(&self) -> bool {
+        self.asked.is_none_or(|at| at.elapsed() >= exec::AGAIN_AFTER)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::error::CredentialsError;
 use super::in_cluster::{self, ServiceAccount};
 use super::kubeconfig;
-use super::material::Material;
+use super::material::Draft;
 
 /// Where the API server's address and the credentials for it are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub(super) enum Source {
 // === impl Source ===
 
 impl Source {
-    /// Reads everything anew.
-    pub(super) async fn read(&self) -> Result<Material, CredentialsError> {
+    /// Reads all files anew.
+    pub(super) async fn draft(&self) -> Result<Draft, CredentialsError> {
         let source = self.clone();
         let read = tokio::task::spawn_blocking(move || match &source {
             Self::Kubeconfig { path, context } => kubeconfig::read(path, context.as_deref()),

@@ -80,7 +80,10 @@ impl EventWriter {
             }
             match self.attempt(queued, &step).await {
                 Attempt::Done(fate) => {
-                    self.note_contact();
+                    // Nothing was asked for one that is held back.
+                    if !matches!(fate, Fate::HeldBack) {
+                        self.note_contact();
+                    }
                     return fate;
                 }
                 Attempt::Gone => {

@@ -61,11 +61,15 @@ const UNREACHABLE: &str = "KubeletUnreachable";
 /// conditions are written when there is something to say, not before, and those of others stay.
 pub(super) fn wanted(health: &Health, server: &[NodeCondition]) -> Vec<NodeCondition> {
     let mut wanted = vec![memory(health.pressure), disk(health.pressure), pid(health.pressure)];
-    wanted.extend(shutdown(health, server));
-    wanted.extend(drain(health, server));
-    wanted.extend(drained(health, server));
+    wanted.extend(lifecycle(health, server));
     wanted.push(ready(health));
     wanted
+}
+
+/// Those of them that say what is being done to the node.
+pub(super) fn lifecycle(health: &Health, server: &[NodeCondition]) -> Vec<NodeCondition> {
+    let all = [shutdown(health, server), drain(health, server), drained(health, server)];
+    all.into_iter().flatten().collect()
 }
 
 /// Whether the server says the same, times aside.

@@ -27,6 +27,8 @@ mod writing;
 /// What the controller does beside the node's conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
+    /// How much of the Node object is this agent's.
+    pub scope: NodeScope,
     /// The lease; without one the status itself is the sign of life.
     pub lease: Option<LeaseTimes>,
     /// How often the status is written when nothing has changed and there is no lease, and how often
@@ -45,6 +47,17 @@ pub struct NodeSettings {
     pub request_timeout: Duration,
     /// How answers to pings are judged.
     pub ping: PingTimes,
+}
+
+/// How much of the Node object is this agent's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeScope {
+    /// All that a kubelet writes.
+    #[default]
+    Whole,
+    /// The conditions of KEP-5683 and the cordon of a shutdown; the rest is a kubelet's. Of the facts
+    /// only the boot id is used, and no events are made: the kubelet tells them.
+    Lifecycle,
 }
 
 /// Who makes the Node object.
@@ -142,8 +155,10 @@ impl<P: Ping, E: NodeEvents> NodeController<P, E> {
     /// cluster at its end: the pods of an agent that is restarted go on.
     pub async fn run(self, cancel: CancellationToken) {
         let Self { core, ping, answers } = self;
-        let node = NodeRef { name: core.name.clone(), uid: None };
-        core.events.node_event(starting(node));
+        if core.settings.scope == NodeScope::Whole {
+            let node = NodeRef { name: core.name.clone(), uid: None };
+            core.events.node_event(starting(node));
+        }
         let heart = Heart::new();
         // One task and one timer for all of it: an idle node wakes once for each renewal.
         tokio::select! {
@@ -220,7 +235,8 @@ impl<E> Core<E> {
         let now = tokio::time::Instant::now();
         let unanswered = self.answers.borrow().problem(now, self.settings.ping);
         let unready = wishes.ready.as_ref().err().cloned();
-        let lacking = self.facts.borrow().lacking().map(Into::into);
+        let whole = self.settings.scope == NodeScope::Whole;
+        let lacking = self.facts.borrow().lacking().filter(|_| whole).map(Into::into);
         Health {
             not_ready: unready.into_iter().chain(unanswered).chain(lacking).collect(),
             shutting_down: wishes.shutting_down.is_some(),
@@ -233,6 +249,17 @@ impl<E> Core<E> {
 // === impl NodeSettings ===
 
 impl NodeSettings {
+    /// Beside a kubelet, which owns the Node object: no lease, no registration, no heartbeat.
+    pub fn beside_kubelet() -> Self {
+        Self {
+            scope: NodeScope::Lifecycle,
+            lease: None,
+            registration: Registration::Never,
+            update_frequency: Duration::from_secs(3600),
+            ..Self::default()
+        }
+    }
+
     fn checked(mut self, name: &str) -> Result<Self, NodeSettingsError> {
         if name.is_empty() {
             return Err(NodeSettingsError::NoName);
@@ -269,6 +296,7 @@ impl Default for NodeSettings {
     /// every 5 min, registration at the start. A shutdown and a drain cordon the node.
     fn default() -> Self {
         Self {
+            scope: NodeScope::Whole,
             lease: Some(LeaseTimes::default()),
             update_frequency: Duration::from_secs(10),
             report_frequency: Duration::from_secs(300),

@@ -122,6 +122,17 @@ pub(super) fn status(
     Some(patch)
 }
 
+/// The conditions alone, on a Node object that is another's.
+pub(super) fn conditions(wanted: &[NodeCondition], node: &Node, now: &Time) -> Option<Value> {
+    let status = node.status.as_ref();
+    let has = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    if agree(wanted, has) {
+        return None;
+    }
+    let stamped: Vec<_> = stamp(wanted.to_vec(), has, now).iter().map(to_value).collect();
+    Some(json!({ "metadata": { "uid": node.metadata.uid }, "status": { "conditions": stamped } }))
+}
+
 /// Fields of the status that are ours as a whole.
 fn differences(facts: &NodeFacts, has: &NodeStatus) -> Map<String, Value> {
     let mut status = Map::new();

@@ -101,7 +101,7 @@ impl PodApi for KubePods {
 // === impl Refused ===
 
 impl Refused {
-    fn of(what: &'static str, error: kube::Error) -> Self {
+    pub(crate) fn of(what: &'static str, error: kube::Error) -> Self {
         Self { what, refusal: Refusal::of(&error), source: Some(error) }
     }
 

@@ -152,7 +152,7 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
     }
 }
 
-fn refusal(error: &watcher::Error) -> Option<Refusal> {
+pub(crate) fn refusal(error: &watcher::Error) -> Option<Refusal> {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)

@@ -159,7 +159,7 @@ impl Prepare for Resolver {
             places.remove(uid.as_str()).map_err(|error| (uid, error))
         };
         if let Ok(Err((uid, error))) = tokio::task::spawn_blocking(work).await {
-            tracing::warn!(pod = %uid, %error, "volumes of a pod that is gone cannot be removed");
+            tracing::warn!(%uid, %error, "volumes of a pod that is gone cannot be removed");
         }
     }
 

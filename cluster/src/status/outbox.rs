@@ -215,6 +215,7 @@ impl Outbox {
         left = wait_until(left, deadline).await;
         if !left.is_empty() {
             tracing::warn!(
+                log_kind = "statusesNotTold",
                 pods = left.len(),
                 on_disk = on_disk.unwrap_or(0),
                 "the API server does not have the last statuses of all pods; the next agent sends \

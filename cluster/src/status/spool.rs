@@ -348,6 +348,7 @@ impl Inner {
         };
         if first {
             tracing::error!(
+                log_kind = "spoolNotWritten",
                 error = error_chain(error),
                 "what pods did is not kept on disk: if the node goes down before the API server has \
                  it, it is lost. Free some room in this directory; this is said once"

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
 mod authority;
+mod companion;
 mod credentials;
 mod events;
 mod node;
@@ -17,3 +18,8 @@ mod rights;
 mod server;
 
 pub(crate) use server::RealApi;
+
+/// A kubelet to stand beside.
+#[path = "../companion/kubelet.rs"]
+#[allow(dead_code, reason = "its tests use the rest")]
+mod kubelet;

@@ -166,7 +166,6 @@ async fn the_companion_writes_on_its_own_node_only() {
     let nodes: Api<Node> = Api::all(connection.client());
     let params = PatchParams::default();
     let cordon = Patch::Strategic(json!({"spec": {"unschedulable": true}}));
-    let status = Patch::Strategic(json!({"status": {"reason": "NodeShutdown"}}));
 
     // A new policy takes a moment until it is in force.
     let refused = async {
@@ -184,14 +183,12 @@ async fn the_companion_writes_on_its_own_node_only() {
     assert!(said.contains(wanted), "{said}");
     let delete = DeleteParams::default().grace_period(0);
     for said in [
-        refusal(pods.patch_status("on-companion-b", &params, &status).await),
         refusal(pods.delete("on-companion-b", &delete).await),
         refusal(nodes.patch_status(other, &params, &Patch::Strategic(json!({"status": {}}))).await),
     ] {
         assert!(said.contains(wanted), "{said}");
     }
     nodes.patch(own, &params, &cordon).await.unwrap();
-    pods.patch_status("on-companion-a", &params, &status).await.unwrap();
     pods.delete("on-companion-a", &delete).await.unwrap();
 
     let unbound = companion(api, other, false).await;

@@ -10,6 +10,14 @@
 mod compare;
 mod parts;
 
+/// Its kubelet and its scene.
+#[path = "../companion/kubelet.rs"]
+#[allow(dead_code, reason = "its tests use the rest")]
+mod kubelet;
+#[path = "../companion/scene.rs"]
+#[allow(dead_code, reason = "its tests use the rest")]
+mod scene;
+
 /// The scenes of the other tests.
 #[path = "../node/harness.rs"]
 #[allow(dead_code, reason = "its tests use the rest")]
@@ -86,4 +94,21 @@ async fn what_running_pods_needs_is_granted_and_nothing_else() {
     let used = [node, pods, references, mirrors, events].into_iter().flatten().collect();
     let granted = granted(&manifest("cluster-mode"), "winddown:cluster");
     assert_eq!(compare(&granted, &used), Difference::default());
+}
+
+#[tokio::test]
+async fn what_ending_a_kubelets_pods_needs_is_granted_and_nothing_else() {
+    let (pods, node, events) =
+        tokio::join!(parts::companion(), parts::node_of_a_kubelet(), parts::events());
+    let used = [pods, node, events].into_iter().flatten().collect();
+    let granted = granted(&manifest("companion-mode"), "winddown:companion");
+    assert_eq!(compare(&granted, &used), Difference::default());
+}
+
+#[test]
+fn what_doctor_asks_about_is_what_the_manifest_grants() {
+    let needs = winddown_cluster::companion::NEEDS;
+    let asked: BTreeSet<_> =
+        needs.iter().map(|need| Right::new(need.verb, need.group, need.resource, "")).collect();
+    assert_eq!(asked, granted(&manifest("companion-mode"), "winddown:companion"));
 }

@@ -12,11 +12,12 @@ use winddown_apiserver::ApiServer;
 use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, EndedByUs};
 use winddown_cluster::events::{EventDraft, Events, NodeRef, Subject};
 use winddown_cluster::mirror::Mirrors;
-use winddown_shared::{DesiredPods, Pod, WallClock, WallTime};
+use winddown_cluster::node::{NodeController, NodeFacts, NodeSettings};
+use winddown_shared::{DesiredPods, Grace, Pod, Runtime, WallClock, WallTime};
 
 use crate::compare::Right;
 use crate::resolve::Bed;
-use crate::{node, pods, resolve, status};
+use crate::{node, pods, resolve, scene, status};
 
 /// What was used of this server.
 fn used(server: &ApiServer) -> BTreeSet<Right> {
@@ -24,7 +25,9 @@ fn used(server: &ApiServer) -> BTreeSet<Right> {
         let right = request.right;
         Right::new(&right.verb, &right.group, &right.resource_and_sub(), &right.namespace)
     };
-    server.requests().into_iter().map(right).collect()
+    // What the kubelet does is the kubelet's right.
+    let ours = server.requests().into_iter().filter(|request| request.user != scene::KUBELET);
+    ours.map(right).collect()
 }
 
 fn wall() -> WallClock {
@@ -138,5 +141,44 @@ pub(crate) async fn events() -> BTreeSet<Right> {
         events.send(EventDraft::warning(Subject::pod(pod.label()), "FailedSync", "no image"));
         assert_eq!(events.flush(Instant::now() + Duration::from_secs(30)).await, 0);
     }
+    used(&server)
+}
+
+/// A pod that is evicted, and one that is told of a shorter grace.
+pub(crate) async fn companion() -> BTreeSet<Right> {
+    let pods = [scene::pod("web", &json!({}))];
+    let scene = scene::Scene::new(&pods, Duration::from_secs(600)).await;
+    let uid = scene.uid("web");
+    let (sender, grace) = Grace::until(Instant::now() + Duration::from_secs(300));
+    let deleting = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string().then_some(());
+    let shortens = async {
+        let what = "the pod is evicted";
+        scene.server.until(what, |all| deleting(&*all.get("pods/default/web")?)).await.unwrap();
+        sender.shorten_to(Instant::now() + Duration::from_secs(1));
+    };
+    let (stopped, ()) = tokio::join!(scene.runtime.stop_pod(&uid, None, grace), shortens);
+    stopped.unwrap();
+    used(&scene.server)
+}
+
+/// A node that says that it goes down, beside its kubelet.
+pub(crate) async fn node_of_a_kubelet() -> BTreeSet<Right> {
+    let server = ApiServer::start().await.unwrap();
+    server.apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})).unwrap();
+    let client = scene::client(&server).await;
+    let (_facts, told) = watch::channel(NodeFacts::default());
+    let (controller, handle) = NodeController::builder(client, "n1", told, scene::wall())
+        .settings(NodeSettings::beside_kubelet())
+        .build()
+        .unwrap();
+    let stop = CancellationToken::new();
+    let _guard = stop.clone().drop_guard();
+    tokio::spawn(controller.run(stop));
+    handle.set_shutting_down(true);
+    handle.flush(Instant::now() + Duration::from_secs(30)).await.unwrap();
+    server
+        .until("the node is watched", |all| (all.open_watches("nodes") > 0).then_some(()))
+        .await
+        .unwrap();
     used(&server)
 }

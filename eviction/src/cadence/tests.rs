@@ -39,7 +39,7 @@ fn a_calm_node_is_looked_at_once_a_second() {
 #[test]
 fn what_falls_fast_is_looked_at_before_it_gets_there() {
     // 1100 MiB are left and 500 go in a second.
-    assert_eq!(after(1700, 1200, 1000), 500);
+    assert_eq!(after(1700, 1200, 1000), 550);
     assert_eq!(after(1100, 600, 1000), 250);
     assert_eq!(after(700, 200, 1000), 100, "and never more often than ten times a second");
 }
@@ -48,6 +48,31 @@ fn what_falls_fast_is_looked_at_before_it_gets_there() {
 fn what_is_near_or_short_is_looked_at_four_times_a_second() {
     assert_eq!(after(120, 120, 250), 250);
     assert_eq!(after(90, 90, 250), 250);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_is_asked_every_ten_seconds_falls_at_a_tenth_of_the_pace_of_a_look() {
+    let hard = [("nodefs.available".to_owned(), "1Gi".to_owned())].into();
+    let config = ThresholdConfig { hard, ..ThresholdConfig::default() };
+    let policy = Policy::new(config.thresholds().unwrap(), false);
+    let start = tokio::time::Instant::now();
+    let disk = |gib: i64, second: u64| {
+        let mut observations = Observations::default();
+        let at = Some(start + Duration::from_secs(second));
+        let observation = Observation { available: gib << 30, capacity: 1000 << 30, at };
+        observations.set(Signal::NodeFsAvailable, Some(observation));
+        observations
+    };
+    let next = |before: &Observations, now: &Observations| {
+        Cadence::default().next(&policy, before, now, Duration::from_secs(1)).as_millis()
+    };
+    // 20 GiB in ten seconds, and 10 left above the threshold: they last 5 s.
+    assert_eq!(next(&disk(31, 0), &disk(11, 10)), 1000);
+    // The same in one second: half a second is left, of which a quarter is waited for.
+    assert_eq!(next(&disk(31, 9), &disk(11, 10)), 125);
+    assert_eq!(next(&disk(11, 10), &disk(11, 10)), 1000, "nothing new was said");
+    // 250 GiB in ten seconds, and 50 left: 2 s.
+    assert_eq!(next(&disk(301, 0), &disk(51, 10)), 500);
 }
 
 proptest! {

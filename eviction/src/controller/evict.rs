@@ -17,9 +17,11 @@ use crate::condition::Condition;
 use crate::decide::Act;
 use crate::history::{Outcome, Record, first_of};
 use crate::message::{EVICTED, node_was_low};
+use crate::owed::Amounts;
 use crate::policy::HARD_GRACE;
 use crate::seams::{Reclaim, Signals, Wanted};
 use crate::signal::{Cause, Resource};
+use crate::usage::left_behind;
 
 /// Pods are not waited for longer than this.
 const MEASURE_PODS: Duration = Duration::from_secs(2);
@@ -44,6 +46,8 @@ pub(super) struct Order {
     pub(super) annotations: Vec<(&'static str, String)>,
     /// Whether it is a disruption: the node's need, not the pod's fault.
     pub(super) disruption: bool,
+    /// What it leaves on disks.
+    pub(super) leaves: Amounts,
     /// The decision in the history.
     pub(super) record: u64,
 }
@@ -91,6 +95,11 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 // What it leaves can be given back.
                 if condition == Condition::Disk {
                     self.reclaimed.fill(None);
+                    let now = Instant::now();
+                    let is_next = |e: &Ending| e.evicted_for == Some(condition) && e.due > now;
+                    if !self.endings.values().any(is_next) {
+                        self.owed.note_end(now);
+                    }
                 }
                 self.held.fill(None);
                 if pod.is_static() {
@@ -99,6 +108,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             }
             // It stays known as ending, and overdue, until it is gone.
             Err(error) => {
+                if condition == Condition::Disk {
+                    self.owed.forget();
+                }
                 self.shown.conclude(record, Outcome::Failed { error: error.to_string() });
             }
         }
@@ -107,8 +119,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Asks a pod to end. The lock is held: others see it as ending when this returns.
     pub(super) fn ask(&mut self, order: Order) {
         let now = Instant::now();
-        let Order { pod, cause, condition, grace, message, annotations, disruption, record } =
-            order;
+        let Order { pod, cause, condition, grace, message, annotations, disruption, .. } = order;
+        let record = order.record;
         let allowed = grace.or(pod.own_grace()).unwrap_or(DEFAULT_GRACE).max(HARD_GRACE);
         self.parts.recorder.record(&Event::EvictionStarted {
             pod: pod.label().clone(),
@@ -134,6 +146,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let hurried = grace.is_some_and(|grace| grace <= HARD_GRACE);
         let ending = Ending { due: due + files, hurried, evicted_for: Some(condition) };
         self.endings.insert(pod.uid().clone(), ending);
+        if condition == Condition::Disk {
+            self.owed.ask(&order.leaves, now, &self.memory.last);
+        }
         let (killer, recorder) = (self.parts.killer.clone(), self.parts.recorder.clone());
         let kill = async move {
             let outcome = end(&*killer, &*recorder, &pod, cause, request, now).await;
@@ -186,6 +201,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             message,
             annotations: said.annotations,
             disruption: true,
+            leaves: stats
+                .map_or_else(Amounts::default, |stats| left_behind(victim, stats, policy.layout())),
             record,
         });
     }

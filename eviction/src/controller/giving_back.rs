@@ -58,6 +58,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let now = Instant::now();
         self.reclaiming = false;
         self.reclaimed[over.signal.index()] = Some(now);
+        // What hangs is not waited for once more.
+        if !over.hung {
+            self.owed.note_given_back(now);
+        }
         self.reclaim_hangs_until = over.hung.then(|| now + AFTER_HANGING);
         self.shown.conclude(over.record, Outcome::Reclaimed(over.given_back));
     }

@@ -10,8 +10,10 @@ use super::evict::Order;
 use crate::condition::Condition;
 use crate::history::{Outcome, Record};
 use crate::limits::{OverLimit, has_local_limits, over_limit};
+use crate::owed::Amounts;
 use crate::policy::HARD_GRACE;
 use crate::seams::{Reclaim, Signals, Wanted};
+use crate::usage::left_behind;
 
 /// How often they are looked for.
 const EVERY: Duration = Duration::from_secs(10);
@@ -37,10 +39,14 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             return tracing::warn!("what pods have on disks could not be measured within 500ms");
         };
         let layout = self.policy.layout();
-        let over: Vec<(&Pod, OverLimit)> = pods
+        let over: Vec<(&Pod, OverLimit, Amounts)> = pods
             .iter()
             .zip(&stats)
-            .filter_map(|(pod, stats)| Some((pod, over_limit(pod, stats.as_ref()?, layout)?)))
+            .filter_map(|(pod, stats)| {
+                let stats = stats.as_ref()?;
+                let over = over_limit(pod, stats, layout)?;
+                Some((pod, over, left_behind(pod, stats, layout)))
+            })
             .collect();
         if over.is_empty() {
             return;
@@ -49,12 +55,12 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         lock.choose(|| self.ask_all(over));
     }
 
-    fn ask_all(&mut self, over: Vec<(&Pod, OverLimit)>) {
+    fn ask_all(&mut self, over: Vec<(&Pod, OverLimit, Amounts)>) {
         if *self.parts.still.borrow() {
             return;
         }
         let staying = self.parts.killer.staying_pods();
-        for (pod, OverLimit { cause, message }) in over {
+        for (pod, OverLimit { cause, message }, leaves) in over {
             if !staying.iter().any(|staying| staying.uid() == pod.uid()) {
                 continue;
             }
@@ -78,6 +84,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 annotations: Vec::new(),
                 // The pod's own doing, as for the kubelet: a Job counts it as a failure.
                 disruption: false,
+                leaves,
                 record,
             });
         }

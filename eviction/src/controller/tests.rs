@@ -11,6 +11,7 @@ use crate::threshold::ThresholdConfig;
 mod around;
 mod disks;
 mod limits;
+mod notifier;
 mod pressure;
 mod reference;
 mod world;

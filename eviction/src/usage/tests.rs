@@ -32,6 +32,23 @@ fn pod_on_disk() -> (Pod, PodStats) {
 }
 
 #[test]
+fn a_pod_of_which_no_part_is_known_that_counts_was_not_measured() {
+    let (pod, all) = pod_on_disk();
+    let mut no_layers = all.clone();
+    no_layers.containers[0].rootfs = None;
+    let nothing = PodStats { containers: vec![Default::default()], ..PodStats::default() };
+    let of = |signal, stats: &PodStats, layout| measured(signal, &pod, stats, layout);
+    let (node, image) = (Signal::NodeFsAvailable, Signal::ImageFsAvailable);
+    assert_eq!(of(image, &all, FsLayout::ImageFs), Some(1000));
+    assert_eq!(of(image, &no_layers, FsLayout::ImageFs), None);
+    assert_eq!(of(node, &no_layers, FsLayout::ImageFs), Some(230));
+    assert_eq!(of(node, &nothing, FsLayout::One), None);
+    assert_eq!(of(image, &nothing, FsLayout::Split), Some(0), "nobody knows, nor ever will");
+    assert_eq!(of(Signal::MemoryAvailable, &all, FsLayout::One), None);
+    assert_eq!(of(Signal::PidAvailable, &all, FsLayout::One), None);
+}
+
+#[test]
 fn what_counts_is_what_is_on_the_file_system_that_is_short() {
     use Signal::{
         ContainerFsAvailable, ContainerFsInodesFree, ImageFsAvailable, ImageFsInodesFree,

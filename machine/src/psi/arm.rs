@@ -1,5 +1,6 @@
 //! Sets a trigger: the shortest window the kernel allows this process.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -32,6 +33,17 @@ pub struct PsiTrigger {
     pub stall: Duration,
     /// Over how long, 500 ms to 10 s. The kernel tells at most once per window.
     pub window: Duration,
+}
+
+/// `any task waiting 280ms in 2s`, as the log says it.
+impl fmt::Display for PsiTrigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hold = match self.hold {
+            Hold::Some => "any task",
+            Hold::Full => "all tasks",
+        };
+        write!(f, "{hold} waiting {:?} in {:?}", self.stall, self.window)
+    }
 }
 
 /// A trigger that is set.

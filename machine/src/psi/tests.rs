@@ -48,6 +48,16 @@ fn a_trigger_is_written_in_microseconds_with_an_end() {
     assert_eq!(text(trigger(Hold::Full, 1, 2000)), "full 1000 2000000\0");
 }
 
+/// The kubelet's test of how it describes what it armed: for the node, and for the pods.
+#[test]
+fn threshold_description() {
+    let cgroup = PsiPlace::Cgroup("/edge/pods".to_owned());
+    assert_eq!(PsiPlace::Node.to_string(), "the whole machine");
+    assert_eq!(cgroup.to_string(), "cgroup /edge/pods");
+    assert_eq!(trigger(Hold::Some, 280, 2000).to_string(), "any task waiting 280ms in 2s");
+    assert_eq!(trigger(Hold::Full, 70, 500).to_string(), "all tasks waiting 70ms in 500ms");
+}
+
 #[test]
 fn without_privilege_the_window_grows_to_whole_steps_and_the_share_stays() {
     for ((stall, window), expected) in [

@@ -1,5 +1,6 @@
 //! Waits for triggers.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,6 +27,16 @@ pub enum PsiPlace {
     Node,
     /// A cgroup by its path from the root of the unified hierarchy, and all below it.
     Cgroup(String),
+}
+
+/// `the whole machine`, `cgroup /edge`.
+impl fmt::Display for PsiPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node => f.write_str("the whole machine"),
+            Self::Cgroup(path) => write!(f, "cgroup {path}"),
+        }
+    }
 }
 
 /// What a trigger told.

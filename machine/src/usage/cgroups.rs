@@ -40,6 +40,12 @@ impl CgroupTree {
         }
     }
 
+    /// How often a cgroup and all below it met their limits; version 1 does not tell of those below.
+    pub(super) fn memory_events(&self, cgroup: &str) -> Option<PathBuf> {
+        let (dir, is_v1) = self.of("memory", cgroup);
+        (!is_v1).then(|| dir.join("memory.events"))
+    }
+
     /// How many tasks are in a cgroup, and how many may be.
     pub(super) fn tasks(&self, cgroup: &str) -> (PathBuf, PathBuf) {
         let (dir, _) = self.of("pids", cgroup);

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use tokio::time::Instant;
 use winddown_shared::cgroup_number;
-use winddown_shared::{CgroupMemory, MemoryStat, MemoryStats, PidStats, PressureStats};
+use winddown_shared::{
+    CgroupMemory, CgroupMemoryEvents, MemoryStat, MemoryStats, PidStats, PressureStats,
+};
 
 use super::cgroups::CgroupTree;
 use super::kernel_file::KernelFile;
@@ -28,6 +30,8 @@ pub(super) struct KernelUsage {
     node_tasks: [KernelFile; 2],
     pressure: KernelFile,
     pods_pressure: Option<KernelFile>,
+    /// How often memory ran out in the node's own cgroup, or else in the pods'.
+    events: Option<KernelFile>,
     /// Room for what is read, used again and again.
     text: Vec<u8>,
 }
@@ -56,6 +60,12 @@ impl KernelUsage {
             node_tasks: [file(running), file(most)],
             pressure: in_proc("pressure/memory"),
             pods_pressure: pods.and_then(|cgroup| tree.memory_pressure(cgroup)).map(file),
+            // The root has none.
+            events: Some(&*places.node_cgroup)
+                .filter(|node| *node != "/")
+                .or(pods)
+                .and_then(|cgroup| tree.memory_events(cgroup))
+                .map(file),
             text: Vec::new(),
         }
     }
@@ -82,6 +92,9 @@ impl KernelUsage {
         let pods = self.pods_pressure.as_mut();
         reading.stats.pods_memory_pressure =
             pods.and_then(|file| read_pressure(file, &mut self.text));
+        // It comes with the first pod.
+        let events = self.events.as_mut().and_then(|file| file.read(&mut self.text).ok());
+        reading.stats.oom_kills = events.map(|text| CgroupMemoryEvents::parse(text).oom_kill);
     }
 
     fn meminfo(&mut self) -> Result<MemInfo, ReadError> {

@@ -36,9 +36,14 @@ pub(crate) fn hosts(config: &CriConfig, uid: &PodUid) -> PathBuf {
     pod(config, uid).join("etc-hosts")
 }
 
+/// All emptyDirs of the pod.
+pub(crate) fn volumes(config: &CriConfig, uid: &PodUid) -> PathBuf {
+    pod(config, uid).join("volumes")
+}
+
 /// An emptyDir of the pod.
 pub(crate) fn volume(config: &CriConfig, uid: &PodUid, name: &str) -> PathBuf {
-    pod(config, uid).join("volumes").join(name)
+    volumes(config, uid).join(name)
 }
 
 /// The pod's volumes in memory where nothing can be mounted.
@@ -79,6 +84,14 @@ pub(crate) fn logs_of(config: &CriConfig, pod: &Pod) -> PathBuf {
 /// A run's log below its pod's logs.
 pub(crate) fn log_file(container: &str, attempt: u32) -> PathBuf {
     Path::new(container).join(format!("{attempt}.log"))
+}
+
+/// Writes one of the files of [`asked`]. Without a sync: containers do not outlive the machine either.
+pub(crate) fn note_asked(path: &Path) {
+    if let Err(error) = std::fs::write(path, []) {
+        // An agent that is restarted now would ask a second time.
+        tracing::debug!(%error, path = %path.display(), "not noted that a container was asked to end");
+    }
 }
 
 #[cfg(test)]

@@ -20,11 +20,11 @@ use super::pod::PodEntry;
 use super::{Context, api, labels, list, observe};
 use crate::ready::Ready;
 
+mod code;
+
 /// The first wait for a runtime that has not noticed an exit yet; it doubles up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(1);
-/// How long a process that has ended may take to be taken note of by its parent.
-const REAPED: Duration = Duration::from_secs(1);
 /// How long a stop waits for a runtime to tell an exit code that the kernel does not tell.
 const SILENCE: Duration = Duration::from_secs(2);
 /// How long the runtime is given to notice an exit that the kernel has told.
@@ -135,15 +135,17 @@ pub(super) fn watch(
             run.direct = direct;
         }
     }
+    let pid = process.pid;
     let (context, entry, id) = (Arc::clone(context), Arc::clone(entry), Arc::<str>::from(id));
     let mut alive = context.alive.clone();
     tokio::spawn(async move {
         let work = async {
             if let Some(ended) = ended {
                 let _ = ended.readable().await;
-                take_end(&context, &entry, (&name, &id), &ended).await;
+                // Boxed: while the container runs the task is to be small.
+                Box::pin(take_end(&context, &entry, (&name, &id), (&ended, pid))).await;
             }
-            settle(&context, &entry, &name, &id).await;
+            Box::pin(settle(&context, &entry, &name, &id)).await;
         };
         tokio::select! {
             () = work => {}
@@ -158,9 +160,10 @@ async fn take_end(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
     (name, id): (&str, &str),
-    ended: &Ready,
+    (ended, pid): (&Ready, i32),
 ) {
-    match exit_code(ended).await {
+    tracing::trace!(container = name, pod = %entry.uid(), "its first process has ended");
+    match code::exit_code(ended, pid).await {
         Some(code) => {
             if observe::enter_early(context, entry, name, id, code) {
                 // The runtime is busy ending others; what it knows better can wait.
@@ -175,24 +178,6 @@ async fn take_end(
             }
         }
     }
-}
-
-/// The exit code of a process that has ended, once its parent has taken note of that.
-async fn exit_code(ended: &Ready) -> Option<i32> {
-    // With a hundred containers ending on a few processors the parents take their time, and the
-    // runtime behind them more.
-    let deadline = Instant::now() + REAPED;
-    let mut wait = Duration::from_millis(1);
-    while Instant::now() < deadline {
-        match ended.exit_code() {
-            Ok(Some(code)) => return Some(code),
-            Ok(None) => sleep(wait).await,
-            // A kernel that does not tell.
-            Err(_) => return None,
-        }
-        wait = (wait * 2).min(Duration::from_millis(8));
-    }
-    None
 }
 
 /// Asks the runtime how a container ended that is known to have, until it says so; at most one asks

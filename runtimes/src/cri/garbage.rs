@@ -10,7 +10,7 @@ use winddown_shared::RuntimeError;
 
 use super::client::CallError;
 use super::direct::HeldMounts;
-use super::pod::{Dead, PodEntry, PodState, Sandbox};
+use super::pod::{Dead, PodEntry, PodState, Run, Sandbox};
 use super::{Context, api, blocking, caused, cgroup, dirs, failed, list, volumes};
 use crate::mount_table;
 
@@ -229,11 +229,33 @@ impl PodState {
         all.collect()
     }
 
-    /// Every dead container before the newest run of its name.
+    /// Whether the pod was stopped and runs no more.
+    pub(super) fn is_over(&self) -> bool {
+        self.stopping && self.starting == 0 && !self.any_running()
+    }
+
+    /// The newest runs of a pod that is over, by container and id.
+    pub(super) fn over(&self) -> Vec<(Arc<str>, Arc<str>)> {
+        if !self.is_over() {
+            return Vec::new();
+        }
+        let runs = self.containers.iter().filter_map(|c| Some((&c.name, c.run.as_ref()?)));
+        runs.map(|(name, run)| (Arc::clone(name), Arc::clone(&run.id))).collect()
+    }
+
+    /// Every dead container before the newest run of its name. Of a pod that was stopped that one too:
+    /// what it wrote may be what fills the disk. How it ended stays known to this agent.
     pub(super) fn take_dead(&mut self) -> Vec<(Arc<str>, Dead)> {
+        let is_over = self.is_over();
         let all = self.containers.iter_mut().flat_map(|container| {
             let name = Arc::clone(&container.name);
-            std::mem::take(&mut container.dead).into_iter().map(move |d| (Arc::clone(&name), d))
+            let is_due = |run: &&mut Run| is_over && run.is_settled() && !run.given_back;
+            let over = container.run.as_mut().filter(is_due).map(|run| {
+                run.given_back = true;
+                Dead { id: Arc::clone(&run.id), attempt: run.attempt }
+            });
+            let dead = std::mem::take(&mut container.dead).into_iter().chain(over);
+            dead.map(move |dead| (Arc::clone(&name), dead))
         });
         all.collect()
     }
@@ -265,6 +287,11 @@ impl Cleaning {
     pub(crate) fn hold(&self) -> Held<'_> {
         self.stops.send_modify(|stops| *stops += 1);
         Held(self)
+    }
+
+    /// How many stops are under way, and its changes.
+    pub(super) fn stops(&self) -> watch::Receiver<usize> {
+        self.stops.subscribe()
     }
 
     /// Resolves when it is time to clean up one pod: nothing is being stopped, or that takes too long, or

@@ -178,9 +178,9 @@ fn read(conditions: &[api::RuntimeCondition]) -> CriHealth {
 fn tell(before: &CriHealth, now: &CriHealth) {
     if now.reachable != before.reachable || now.message != before.message {
         if now.is_well() {
-            tracing::info!(version = %now.version, "the container runtime is ready");
+            tracing::info!(log_kind = "runtimeReady", version = %now.version, "the container runtime is ready");
         } else {
-            tracing::warn!(message = %now.message, "the container runtime is not ready");
+            tracing::warn!(log_kind = "runtimeNotReady", why = %now.message, "the container runtime is not ready");
         }
     }
 }

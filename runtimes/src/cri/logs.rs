@@ -112,7 +112,7 @@ fn read(path: &Path, max: usize) -> io::Result<String> {
 }
 
 /// The last lines of a log, without what the CRI format puts before each.
-fn tail(path: &Path) -> io::Result<String> {
+pub(crate) fn tail(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     // A line carries some 40 bytes of its own.

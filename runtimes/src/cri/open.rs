@@ -1,17 +1,17 @@
 //! Starts the runtime's parts.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, flock};
 use tokio::sync::watch;
 
 use super::client::{Client, EndpointError};
 use super::config::CriConfig;
-use super::{Context, CriRuntime, exits, health, list, logs};
+use super::{Context, CriRuntime, exits, health, list, logs, weight};
+use crate::state_lock;
 
 /// Why the CRI runtime cannot be used at all.
 #[derive(Debug, thiserror::Error)]
@@ -38,18 +38,24 @@ pub enum CriOpenError {
 }
 
 /// Takes the directories and starts the tasks that follow the runtime.
-pub(super) fn open(config: CriConfig) -> Result<CriRuntime, CriOpenError> {
+pub(super) async fn open(config: CriConfig) -> Result<CriRuntime, CriOpenError> {
     let client = Client::new(&config.endpoint, config.times)?;
     make(&config.state_dir, 0o700)?;
     make(&config.state_dir.join("pods"), 0o711)?;
     make(&config.log_dir, 0o755)?;
-    let lock = lock(&config.state_dir.join("cri.lock"))?;
+    let path = config.state_dir.join("cri.lock");
+    let lock = match state_lock::take(&path).await {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return Err(CriOpenError::InUse { path }),
+        Err(source) => return Err(CriOpenError::Directory { path, source }),
+    };
     let (alive, dead) = watch::channel(());
     let context = Arc::new(Context::new(config, client, dead));
     spawn(&context, health::follow);
     spawn(&context, exits::follow_events);
     spawn(&context, list::follow);
     spawn(&context, logs::follow);
+    spawn(&context, weight::follow);
     Ok(CriRuntime::assemble(context, lock, alive))
 }
 
@@ -69,21 +75,6 @@ fn spawn<F: Future<Output = ()> + Send + 'static>(
 }
 
 fn make(path: &Path, mode: u32) -> Result<(), CriOpenError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(mode)
-        .create(path)
-        .map_err(|source| CriOpenError::Directory { path: path.to_owned(), source })
-}
-
-fn lock(path: &Path) -> Result<File, CriOpenError> {
-    let unusable = |source| CriOpenError::Directory { path: path.to_owned(), source };
-    let mut options = OpenOptions::new();
-    let file = options.create(true).truncate(false).write(true).mode(0o600).open(path);
-    let file = file.map_err(unusable)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(CriOpenError::InUse { path: path.to_owned() }),
-        Err(errno) => Err(unusable(errno.into())),
-    }
+    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
+    made.map_err(|source| CriOpenError::Directory { path: path.to_owned(), source })
 }

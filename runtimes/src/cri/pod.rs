@@ -38,6 +38,8 @@ pub(crate) struct PodState {
     pub(crate) unsure: bool,
     /// Its directories and volumes are in place.
     pub(crate) prepared: bool,
+    /// Held by whoever makes or removes its volumes.
+    pub(crate) volumes: Arc<tokio::sync::Mutex<()>>,
     pub(crate) sandboxes: Vec<Sandbox>,
     /// In the spec's order, init containers first.
     pub(crate) containers: Vec<Container>,

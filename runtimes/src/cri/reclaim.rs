@@ -8,31 +8,51 @@ use winddown_shared::{Freed, Garbage, RuntimeError};
 
 use super::client::CallError;
 use super::pod::PodEntry;
-use super::{Context, CriRuntime, api, blocking, caused, garbage, stats};
+use super::{Context, CriRuntime, api, blocking, caused, dirs, garbage, stats, volumes};
 use crate::stats::remove_turned_logs;
 
 mod images;
 
 pub(crate) use images::ImageAges;
 
+/// How long a container that has just ended is waited for to be told of by the runtime.
+const TOLD: Duration = Duration::from_secs(5);
+
 impl Garbage for CriRuntime {
-    /// Removes every run of a container but the newest: its status stays, and so does how the run before
-    /// it ended, for as long as this agent runs.
+    /// Removes every run of a container but the newest, and of a pod that was stopped the newest too, with
+    /// its `emptyDir` volumes: how they ended stays known for as long as this agent runs.
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
         self.context.ensure_adopted().await?;
         let entries: Vec<Arc<PodEntry>> = self.context.pods().values().cloned().collect();
         let (mut freed, mut left) = (Freed::default(), Ok(()));
         for entry in entries {
+            told_how_they_ended(&entry).await;
             let dead = entry.lock().take_dead();
+            let mut held: Option<Arc<str>> = None;
             for (name, dead) in dead {
-                match garbage::remove_run(&self.context, &entry, &name, &dead).await {
-                    Ok(()) => freed += Freed { items: 1, bytes: 0 },
-                    // The next listing has it again.
-                    Err(error) => {
-                        let what = format!("removing a dead container of pod {}", entry.title());
-                        left = Err(error.during(what));
-                    }
+                // The newest comes last: while an older one is there, a listing would take that for it.
+                let is_free = held.as_ref() != Some(&name);
+                let removed = match is_free {
+                    true => garbage::remove_run(&self.context, &entry, &name, &dead).await,
+                    false => Ok(()),
+                };
+                if is_free && removed.is_ok() {
+                    freed += Freed { items: 1, bytes: 0 };
+                    continue;
                 }
+                // The next listing has it again; of the newest it is known here.
+                if let Some(run) = entry.lock().run(&name, &dead.id) {
+                    run.given_back = false;
+                }
+                held = Some(name);
+                if let Err(error) = removed {
+                    let what = format!("removing a dead container of pod {}", entry.title());
+                    left = Err(error.during(what));
+                }
+            }
+            match remove_volumes(&self.context, &entry).await {
+                Ok(more) => freed += more,
+                Err(error) => left = Err(error),
             }
         }
         left.map(|()| freed)
@@ -76,6 +96,49 @@ impl Garbage for CriRuntime {
         let what = "giving back the room of turned logs";
         blocking(move || remove_turned_logs(&dirs).map_err(|error| caused(what, error))).await
     }
+}
+
+/// Waits, not for long, until the runtime has said how the containers of a stopped pod ended: the kernel
+/// tells sooner, and a container that is gone cannot be asked about.
+async fn told_how_they_ended(entry: &PodEntry) {
+    let runs = entry.lock().over();
+    let told = async {
+        for (name, id) in &runs {
+            entry.settled(name, id).await;
+        }
+    };
+    let _ = tokio::time::timeout(TOLD, told).await;
+}
+
+/// Removes the `emptyDir` volumes of a pod that was stopped and cleaned up, as one thing.
+async fn remove_volumes(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+) -> Result<Freed, RuntimeError> {
+    if !dirs::is_safe(entry.uid().as_str()) {
+        return Ok(Freed::default());
+    }
+    // Should the pod come back meanwhile, it makes them when they are gone.
+    let turn = Arc::clone(&entry.lock().volumes);
+    let turn = turn.lock_owned().await;
+    let is_due = {
+        let state = entry.lock();
+        state.is_over() && !state.prepared
+    };
+    if !is_due {
+        return Ok(Freed::default());
+    }
+    let proc_root = context.config.proc_root.clone();
+    let path = dirs::volumes(&context.config, entry.uid());
+    blocking(move || {
+        let _turn = turn;
+        if !path.exists() {
+            return Ok(Freed::default());
+        }
+        volumes::remove_all(&proc_root, &path)?;
+        Ok(Freed { items: 1, bytes: 0 })
+    })
+    .await
 }
 
 /// The images that known pods name, also those whose containers are still to be made.

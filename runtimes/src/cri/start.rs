@@ -115,7 +115,7 @@ async fn carry_out(
         }
         Err(StartError::Runtime(error)) => Err(error),
         Err(StartError::Trouble(reason, message)) => {
-            tracing::warn!(pod = %pod.label(), container = %name, reason, %message, "cannot start a container");
+            tracing::warn!(pod = %pod.label(), container = %name, reason, why = %message, "cannot start a container");
             if let Some(container) = entry.lock().container(name) {
                 container.fail(reason, message, &context.config.retry);
             }

@@ -2,27 +2,26 @@
 
 use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::Instant;
-use winddown_shared::{ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus};
+use winddown_shared::{ContainerState, ContainerStatus, PodRuntimeStatus};
 
 use super::pod::{Container, PodState, Run, Trouble};
 use super::spec;
 use crate::plan::{self, Restart, Seen};
+use crate::states::{self, Progress};
 
 /// The pod now, with ids below `scheme`. The caller holds its lock.
 pub(super) fn status(state: &PodState, scheme: &str) -> PodRuntimeStatus {
     let rules = state.pod.as_ref().map(plan::rules).unwrap_or_default();
     let seen = state.seen(&rules, Instant::now());
     let will_start = !state.stopping && !plan::plan(&rules, &seen).done;
-    let initialized = is_initialized(state);
+    let progress = state.containers.iter().map(|c| (c.kind, c.run.as_ref().map(progress)));
+    let initialized = states::is_initialized(progress);
     let containers = state
         .containers
         .iter()
         .enumerate()
         .map(|(i, container)| {
-            let restart = match rules.get(i) {
-                Some(rule) if will_start => rule.restart,
-                _ => Restart::Never,
-            };
+            let restart = states::restart(&rules, i, will_start);
             let id = match &container.run {
                 Some(run) => format!("{scheme}://{}", run.id),
                 None => String::new(),
@@ -42,7 +41,8 @@ fn one(
     initialized: bool,
 ) -> ContainerStatus {
     let run = container.run.as_ref();
-    let end = run.filter(|run| !run.is_undone()).and_then(|run| run.end.as_ref());
+    let real = run.filter(|run| !run.is_undone());
+    let end = real.and_then(|run| run.end.as_ref());
     let will_restart = end.is_some_and(|end| restart.applies_to(end.exit.exit_code));
     let waits = matches!(seen, Some(Seen::Ended { wait, .. }) if !wait.is_zero());
     let trouble = container.trouble.as_ref().filter(|_| !state.stopping);
@@ -51,9 +51,9 @@ fn one(
         (Some(started_at), ..) => ContainerState::Running { started_at },
         (None, None, Some(trouble)) => trouble.state(),
         (None, Some(_), Some(trouble)) if will_restart => trouble.state(),
-        (None, Some(_), _) if will_restart && waits => crash_loop(seen),
+        (None, Some(_), _) if will_restart && waits => states::crash_loop(seen),
         (None, Some(end), _) => ContainerState::Exited(end.exit.clone()),
-        (None, None, None) => waiting_to_start(container.kind, initialized),
+        (None, None, None) => states::waiting_to_start(container.kind, initialized),
     };
     let is_waiting = matches!(now, ContainerState::Waiting { .. });
     let own_exit = end.filter(|_| is_waiting).map(|end| end.exit.clone());
@@ -66,11 +66,7 @@ fn one(
         last_exit: own_exit.or_else(|| container.last_exit.clone()),
         restart_count: run.map_or(0, |run| run.attempt),
         started: running.is_some_and(|run| run.started),
-        ready: match container.kind {
-            // An init container is ready once it has done its work.
-            ContainerKind::Init => end.is_some_and(|e| e.exit.exit_code == 0),
-            _ => running.is_some_and(|run| run.ready && run.started),
-        },
+        ready: states::is_ready(container.kind, real.map(progress)),
     }
 }
 
@@ -81,33 +77,9 @@ impl Trouble {
     }
 }
 
-fn crash_loop(seen: Option<Seen>) -> ContainerState {
-    let wait = match seen {
-        Some(Seen::Ended { wait, .. }) => wait,
-        _ => std::time::Duration::ZERO,
-    };
-    ContainerState::Waiting {
-        reason: "CrashLoopBackOff".into(),
-        message: format!("started again in {} s", wait.as_secs() + 1),
-    }
-}
-
-fn waiting_to_start(kind: ContainerKind, initialized: bool) -> ContainerState {
-    let reason = match kind {
-        ContainerKind::Regular if initialized => "ContainerCreating",
-        _ => "PodInitializing",
-    };
-    ContainerState::Waiting { reason: reason.into(), message: String::new() }
-}
-
-fn is_initialized(state: &PodState) -> bool {
-    let ended_well = |run: &Run| run.end.as_ref().is_some_and(|end| end.exit.exit_code == 0);
-    state.containers.iter().all(|c| match (c.kind, &c.run) {
-        (ContainerKind::Regular, _) => true,
-        (ContainerKind::Sidecar, Some(run)) => run.started,
-        (ContainerKind::Init, Some(run)) => ended_well(run),
-        (_, None) => false,
-    })
+fn progress(run: &Run) -> Progress {
+    let exit_code = run.end.as_ref().map(|end| end.exit.exit_code);
+    Progress { started: run.started, ready: run.ready, exit_code }
 }
 
 fn image(state: &PodState, container: &Container) -> Option<String> {

@@ -20,7 +20,7 @@ use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, RuntimeError, Stopp
 use super::action::{self, Action};
 use super::pod::{PodEntry, PodState};
 use super::{Context, list, spec};
-use crate::stopping;
+use crate::stopping::{self, Containers};
 
 mod container;
 
@@ -211,10 +211,7 @@ async fn end_one(
             stopping::pre_stop(entry.uid(), &target.name, grace.clone(), run).await;
         }
         if target.waits_for_others {
-            tokio::select! {
-                () = turn(entry, &target.name) => {}
-                () = stopping::last_call_of(grace.clone(), last_call) => {}
-            }
+            stopping::turn(entry, &target.name, grace.clone(), last_call).await;
         }
     };
     tokio::select! {
@@ -222,15 +219,6 @@ async fn end_one(
         () = ready => {}
     }
     container::end(context, entry, &target.name, &target.id, grace).await
-}
-
-/// Resolves when a sidecar may go: no regular container runs, nor a sidecar that started after it.
-async fn turn(entry: &PodEntry, name: &str) {
-    let is_needed = |state: &PodState| {
-        let all = state.containers.iter().map(|c| (&*c.name, c.kind, c.is_running()));
-        stopping::is_needed(name, all)
-    };
-    entry.wait_for(|state| (!is_needed(state)).then_some(())).await;
 }
 
 /// How it went, from what every stop of this pod noted.
@@ -245,4 +233,10 @@ fn finish(state: &mut PodState) -> PodStopped {
     });
     state.stop = Some(record);
     stopped
+}
+
+impl Containers for PodState {
+    fn containers(&self) -> impl Iterator<Item = (&str, ContainerKind, bool)> {
+        self.containers.iter().map(|c| (&*c.name, c.kind, c.is_running()))
+    }
 }

@@ -84,8 +84,14 @@ async fn prepare(
     if entry.lock().prepared {
         return Ok(());
     }
+    let turn = Arc::clone(&entry.lock().volumes);
+    let turn = turn.lock_owned().await;
     let (config, owned) = (context.config.clone(), pod.clone());
-    blocking(move || volumes::prepare(&config, &owned)).await?;
+    blocking(move || {
+        let _turn = turn;
+        volumes::prepare(&config, &owned)
+    })
+    .await?;
     entry.lock().prepared = true;
     Ok(())
 }

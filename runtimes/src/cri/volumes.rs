@@ -180,7 +180,7 @@ fn or_link(
 ) -> io::Result<()> {
     match mounted {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            tracing::warn!(pod = %uid, volume = %name, %error, "an emptyDir in memory has no limit of its own");
+            tracing::warn!(%uid, volume = %name, %error, "an emptyDir in memory has no limit of its own");
             make(shared, 0o777)?;
             fs::remove_dir(path)?;
             std::os::unix::fs::symlink(shared, path)

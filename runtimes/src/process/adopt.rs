@@ -1,9 +1,9 @@
 //! Takes over what an earlier agent left running.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, WallTime};
 
-use super::asked::{self, Notes};
+use super::asked;
 use super::cgroup::Cgroups;
 use super::config::ProcessConfig;
 use super::pod::{Container, End, PodEntry, Run, kind_of};
@@ -23,12 +23,10 @@ use super::record::{self, AttemptRecord, ExitRecord, StartedRecord};
 use super::watcher::{self, Watched};
 use super::{CHANGES, Context, ProcessRuntime, paths, start};
 use crate::ready::Ready;
+use crate::state_lock;
 
 /// How often a supervisor that is only just starting is looked at again, every 20 ms.
 const STARTING_ROUNDS: usize = 100;
-
-/// How long the lock of the state directory may take to become free.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why the process runtime cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +75,7 @@ struct FoundAttempt {
 }
 
 pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenError> {
-    let lock = take_in_time(&config).await?;
+    let lock = take(&config).await?;
     let search = config.clone();
     let (found, boot) = off_thread(move || {
         let boot = procfs::boot_id(&search.proc_root);
@@ -90,7 +88,7 @@ pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenEr
         changes: broadcast::Sender::new(CHANGES),
         starts: Arc::new(Semaphore::new(config.parallel_starts.max(1))),
         alive,
-        asked: Notes::start(),
+        asked: asked::notes(),
         config,
     });
     if let Err(why) = context.cgroups.enforced() {
@@ -110,40 +108,20 @@ async fn off_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|_| OpenError::Ending)?
 }
 
-/// Takes the lock, patiently: an agent that was killed while it forked leaves a child that holds a
-/// copy of it until it has run its program.
-async fn take_in_time(config: &ProcessConfig) -> Result<File, OpenError> {
-    let deadline = Instant::now() + LOCK_PATIENCE;
-    loop {
-        let config = config.clone();
-        match off_thread(move || take(&config)).await {
-            Err(OpenError::InUse(_)) if Instant::now() < deadline => {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
 /// Makes the directories and takes the lock on the state directory.
-fn take(config: &ProcessConfig) -> Result<File, OpenError> {
-    let unusable = |path: &Path| {
-        let path = path.to_owned();
-        move |source| OpenError::Unusable { path, source }
-    };
-    for dir in [&paths::pods(config), &config.log_dir] {
-        // Containers that run as another user pass through it; they cannot list it.
-        let made = DirBuilder::new().recursive(true).mode(0o711).create(dir);
-        made.map_err(unusable(dir))?;
+pub(crate) async fn take(config: &ProcessConfig) -> Result<File, OpenError> {
+    let unusable = |path: PathBuf| move |source| OpenError::Unusable { path, source };
+    for dir in [paths::pods(config), config.log_dir.clone()] {
+        let make = move || {
+            // Containers that run as another user pass through it; they cannot list it.
+            let made = DirBuilder::new().recursive(true).mode(0o711).create(&dir);
+            made.map_err(unusable(dir))
+        };
+        off_thread(make).await?;
     }
     let path = config.state_dir.join("lock");
-    let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let lock = lock.map_err(unusable(&path))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::InUse(config.state_dir.clone())),
-        Err(std::fs::TryLockError::Error(e)) => Err(unusable(&path)(e)),
-    }
+    let taken = state_lock::take(&path).await.map_err(unusable(path))?;
+    taken.ok_or_else(|| OpenError::InUse(config.state_dir.clone()))
 }
 
 fn find_pods(config: &ProcessConfig, boot: &str) -> Result<Vec<FoundPod>, OpenError> {
@@ -193,7 +171,7 @@ fn find_container(
         && newest.started.boot_id == boot
         && !record::is_cleaned_up(&newest.dir);
     if is_orphaned && !watcher::end_leftovers(config, uid, &name) {
-        tracing::error!(pod = %uid, container = %name, "processes left by a dead supervisor survive SIGKILL");
+        tracing::error!(%uid, container = %name, "processes left by a dead supervisor survive SIGKILL");
     }
     Some(FoundContainer { name, attempts })
 }

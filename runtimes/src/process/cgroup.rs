@@ -165,7 +165,7 @@ fn limit(dir: &Path, container: &api::Container) -> io::Result<()> {
 }
 
 /// CPU shares (1024 per CPU, 2..=262144) mapped to a weight (1..=10000).
-fn weight(milli: i64) -> i64 {
+pub(crate) fn weight(milli: i64) -> i64 {
     let shares = (milli.saturating_mul(1024) / 1000).clamp(2, 262_144);
     1 + ((shares - 2) * 9999) / 262_142
 }

@@ -19,9 +19,10 @@
 //! `hook` is the same supervisor for a preStop, postStart or probe command: no records and no log,
 //! and it ends the command when the agent closes the pipe (the grace is over, or the agent is gone).
 
-mod exit;
+pub(crate) mod exit;
 mod launcher;
 pub(crate) mod log;
+mod log_writer;
 mod supervise;
 mod tree;
 
@@ -31,7 +32,8 @@ use std::process::ExitCode;
 
 use winddown_shared::WallClock;
 
-/// Runs the hidden subcommand. `args` is what follows its name: `run DIR`, `hook` or `launch PID`.
+/// Runs the hidden subcommand. `args` is what follows its name: `run DIR`, `hook` or `launch PID`; for a
+/// service manager that supervises by itself `become`, or `log FILE BYTES FILES`.
 ///
 /// Call it first in `main`, before any thread or async runtime exists: it must stay small and
 /// single-threaded. Returns when the container and everything it left behind have ended.
@@ -42,7 +44,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>, wall: &WallClock) -> ExitCo
     match (mode.as_deref().and_then(|m| m.to_str()), args.next()) {
         (Some("run"), Some(dir)) => supervise::container(&PathBuf::from(dir), wall),
         (Some("hook"), None) => supervise::hook(wall),
-        (Some("launch"), Some(supervisor)) => launcher::launch(&supervisor),
+        (Some("launch"), Some(supervisor)) => launcher::launch(Some(&supervisor)),
+        (Some("become"), None) => launcher::launch(None),
+        (Some("log"), Some(file)) => log_writer::run(file.into(), args, wall),
         _ => {
             eprintln!("this subcommand is started by the agent, not by hand");
             ExitCode::from(2)

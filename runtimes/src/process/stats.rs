@@ -9,7 +9,7 @@ use winddown_shared::{
 };
 
 use super::pod::{PodEntry, PodState};
-use super::{ProcessRuntime, blocking, caused, paths};
+use super::{ProcessRuntime, blocking, caused, paths, watcher};
 use crate::stats::{CgroupDirs, PodPlaces, remove_turned_logs};
 
 mod processes;
@@ -59,9 +59,18 @@ impl PodStatsSource for ProcessRuntime {
 }
 
 impl Garbage for ProcessRuntime {
-    /// There are none: whenever a run ends, those before the one before it go with their logs.
+    /// Removes the logs of pods that were stopped: a log may be what fills the disk. Of others there are
+    /// none, because whenever a run ends those before the one before it go with their logs.
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
-        Ok(Freed::default())
+        let entries: Vec<Arc<PodEntry>> = self.pods().values().cloned().collect();
+        let config = &self.context.config;
+        let logs: Vec<PathBuf> =
+            entries.iter().flat_map(|entry| logs_of_dead(config, entry)).collect();
+        blocking(move || {
+            let removed = logs.iter().filter(|log| watcher::remove_log(log)).count();
+            Ok(Freed { items: u64::try_from(removed).unwrap_or(u64::MAX), bytes: 0 })
+        })
+        .await
     }
 
     async fn remove_turned_logs(&self) -> Result<Freed, RuntimeError> {
@@ -90,6 +99,22 @@ impl ProcessRuntime {
             other: vec![paths::pod(config, entry.uid())],
         })
     }
+}
+
+/// The logs of the last two runs of each container of a pod that was stopped and runs no more.
+fn logs_of_dead(config: &super::ProcessConfig, entry: &PodEntry) -> Vec<PathBuf> {
+    let Some(logs) = logs_of(config, entry) else { return Vec::new() };
+    let state = entry.lock();
+    let is_over = state.stopping && state.starting == 0 && !state.any_running();
+    if !is_over {
+        return Vec::new();
+    }
+    let runs = state.containers.iter().filter_map(|c| Some((&c.name, c.run.as_ref()?.attempt)));
+    let both = runs.flat_map(|(name, last)| {
+        let attempts = last.saturating_sub(1)..=last;
+        attempts.map(|attempt| paths::log_file(&logs, name, attempt)).collect::<Vec<_>>()
+    });
+    both.collect()
 }
 
 /// None for a pod whose record is damaged.

@@ -26,7 +26,7 @@ use super::order::Command;
 use super::pod::{PodEntry, PodState};
 use super::procfs::{self, Process};
 use super::{Context, failed, launch, paths};
-use crate::stopping;
+use crate::stopping::{self, Containers};
 
 /// How long a start under way may hold up a stop before its supervisor is killed.
 const START_PATIENCE: Duration = Duration::from_millis(500);
@@ -202,10 +202,7 @@ async fn end_one(
             stopping::pre_stop(entry.uid(), &target.name, grace.clone(), run).await;
         }
         if target.waits_for_others {
-            tokio::select! {
-                () = turn(entry, &target.name) => {}
-                () = stopping::last_call_of(grace.clone(), last_call) => {}
-            }
+            stopping::turn(entry, &target.name, grace.clone(), last_call).await;
         }
         signal(&mut entry.lock(), &target);
         context.asked.take(attempt_dir(context, entry.uid(), &target));
@@ -231,15 +228,6 @@ async fn end_one(
         }
     }
     Err(survivors(context, entry, &target).await)
-}
-
-/// Resolves when a sidecar may go: no regular container runs, nor a sidecar that started after it.
-async fn turn(entry: &PodEntry, name: &str) {
-    let is_needed = |state: &PodState| {
-        let all = state.containers.iter().map(|c| (&*c.name, c.kind, c.is_running()));
-        stopping::is_needed(name, all)
-    };
-    entry.wait_for(|state| (!is_needed(state)).then_some(())).await;
 }
 
 /// SIGKILL to the container's main process, and with a cgroup to all of it. Its supervisor, which
@@ -315,4 +303,10 @@ fn finish(state: &mut PodState) -> PodStopped {
     });
     state.stop = Some(record);
     stopped
+}
+
+impl Containers for PodState {
+    fn containers(&self) -> impl Iterator<Item = (&str, ContainerKind, bool)> {
+        self.containers.iter().map(|c| (&*c.name, c.kind, c.is_running()))
+    }
 }

@@ -87,7 +87,7 @@ fn end_failing(context: &Arc<Context>, entry: &Arc<PodEntry>, pod: &Pod, name: &
     let name = Arc::clone(name);
     tokio::spawn(async move {
         if let Err(error) = stop::stop_to_restart(&context, &entry, &name, grace).await {
-            tracing::warn!(pod = %entry.uid(), container = %name, %error, "cannot end a failing container");
+            tracing::warn!(uid = %entry.uid(), container = %name, %error, "cannot end a failing container");
         }
     });
 }

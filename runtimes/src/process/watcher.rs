@@ -100,7 +100,7 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
         end_unsupervised(context, entry, &watched).await;
     }
     let record = record::read::<ExitRecord>(&watched.dir.join(record::EXIT));
-    enter_end(context, entry, &watched, record);
+    enter_end(&context.config, entry, (&watched.name, watched.attempt), record);
     entry.announce();
     let Ok(supervisor) = watched.supervisor.duplicate().and_then(Ready::new) else { return };
     if supervisor.readable().await.is_ok() {
@@ -128,18 +128,23 @@ async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched
         if done.unwrap_or(true) {
             return;
         }
-        tracing::error!(pod = %entry.uid(), container = %watched.name,
+        tracing::error!(uid = %entry.uid(), container = %watched.name,
             "processes of a container whose supervisor died survive SIGKILL");
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(Duration::from_secs(60));
     }
 }
 
-fn enter_end(context: &Context, entry: &PodEntry, watched: &Watched, record: Option<ExitRecord>) {
-    let config = &context.config;
+/// Enters the end of a run; without a record it is one that nobody saw.
+pub(crate) fn enter_end(
+    config: &ProcessConfig,
+    entry: &PodEntry,
+    (name, attempt): (&str, u32),
+    record: Option<ExitRecord>,
+) {
     let mut state = entry.lock();
     let stopping = state.stop.is_some();
-    let Some(run) = state.run(&watched.name, watched.attempt) else { return };
+    let Some(run) = state.run(name, attempt) else { return };
     if run.end.is_some() {
         return;
     }
@@ -158,7 +163,7 @@ fn enter_end(context: &Context, entry: &PodEntry, watched: &Watched, record: Opt
 }
 
 /// Removes the records of all but the last two attempts of the container whose attempt `dir` is.
-fn prune(dir: &std::path::Path) {
+pub(crate) fn prune(dir: &std::path::Path) {
     let Some((parent, number)) = dir.parent().zip(number(dir)) else { return };
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
@@ -175,16 +180,17 @@ fn prune(dir: &std::path::Path) {
     }
 }
 
-/// A log and the files it turned into.
-fn remove_log(log: &std::path::Path) {
-    let _ = std::fs::remove_file(log);
+/// Removes a log and the files it turned into. Says whether there was one.
+pub(crate) fn remove_log(log: &std::path::Path) -> bool {
+    let was_there = std::fs::remove_file(log).is_ok();
     for n in 1_u32.. {
         let mut old = log.as_os_str().to_owned();
         old.push(format!(".{n}"));
         if std::fs::remove_file(old).is_err() {
-            return;
+            break;
         }
     }
+    was_there
 }
 
 fn number(dir: &std::path::Path) -> Option<u32> {

@@ -18,7 +18,7 @@ use crate::stage::{Fake, Stage as _, container_of};
 async fn pods_of_others_are_not_seen_and_not_touched() {
     let stage = Fake::set().await;
     stage.cri.plant_foreign_pod();
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     assert_eq!(runtime.list_pods().await.unwrap(), vec![]);
     let pod = polite("web");
     run(&runtime, &pod).await;
@@ -31,7 +31,7 @@ async fn pods_of_others_are_not_seen_and_not_touched() {
 #[tokio::test]
 async fn a_pod_whose_sandbox_died_gets_a_new_one_and_its_containers_again() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let mut spec = json!({"containers": [container_of("main", POLITE)]});
     spec["initContainers"] = json!([container_of("prepare", Act::exits(0))]);
     let pod = pod("web", &spec);
@@ -49,7 +49,7 @@ async fn an_image_that_is_not_there_is_a_clear_reason_and_no_obstacle_to_others(
     let stage = Fake::set().await;
     let mut config = stage.config();
     config.retry.initial = Duration::from_millis(500);
-    let runtime = CriRuntime::open(config).unwrap();
+    let runtime = CriRuntime::open(config).await.unwrap();
     let mut absent = container_of("absent", POLITE);
     absent["image"] = json!("elsewhere/app:1");
     let mut forbidden = container_of("forbidden", POLITE);
@@ -78,7 +78,7 @@ async fn a_container_the_runtime_refuses_is_tried_again_and_others_run_meanwhile
         let stage = Fake::set().await;
         let mut config = stage.config();
         config.retry.initial = Duration::from_millis(400);
-        let runtime = CriRuntime::open(config).unwrap();
+        let runtime = CriRuntime::open(config).await.unwrap();
         let pod = polite("web");
         stage.cri.script(call, 1, Fault::Error("no such cgroup"));
         let seen = runtime.sync_pod(&pod).await.unwrap().status.containers;
@@ -94,7 +94,7 @@ async fn without_events_and_pids_an_exit_is_found_by_the_listing() {
     stage.cri.script("GetContainerEvents", 1000, Fault::Unimplemented);
     let mut config = stage.config();
     config.times.relist = Duration::from_millis(200);
-    let runtime = CriRuntime::open(config).unwrap();
+    let runtime = CriRuntime::open(config).await.unwrap();
     let (pod, gate) = stage.gated("web", Act { run: "gate", code: 6, ..POLITE });
     run(&runtime, &pod).await;
     gate.open();
@@ -106,7 +106,7 @@ async fn without_events_and_pids_an_exit_is_found_by_the_listing() {
 #[tokio::test]
 async fn only_the_last_dead_container_of_a_name_is_kept() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let pod = pod("web", &json!({"containers": [container_of("main", Act::exits(1))]}));
     sync_until(&runtime, &pod, |c| c[0].restart_count >= 4).await;
     eventually("dead containers are removed", || stage.cri.holds().0 <= 2).await;
@@ -116,7 +116,7 @@ async fn only_the_last_dead_container_of_a_name_is_kept() {
 #[tokio::test]
 async fn a_liveness_probe_that_fails_has_the_container_started_again() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let mut main = container_of("main", POLITE);
     main["livenessProbe"] = json!({"exec": {"command": ["exit 1"]}, "periodSeconds": 1,
         "failureThreshold": 1});
@@ -128,7 +128,7 @@ async fn a_liveness_probe_that_fails_has_the_container_started_again() {
 #[tokio::test]
 async fn a_runtime_that_does_not_answer_a_probe_does_not_condemn_the_container() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let mut main = container_of("main", POLITE);
     main["livenessProbe"] = json!({"exec": {"command": ["exit 1"]}, "periodSeconds": 1,
         "failureThreshold": 1});
@@ -145,7 +145,7 @@ async fn a_runtime_that_does_not_answer_a_probe_does_not_condemn_the_container()
 #[tokio::test]
 async fn a_pre_stop_command_that_hangs_does_not_outlive_the_grace() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let mut main = container_of("main", POLITE);
     main["lifecycle"] = json!({"preStop": {"exec": {"command": ["sleep 1000"]}}});
     let pod = pod("web", &json!({"containers": [main]}));
@@ -159,7 +159,7 @@ async fn a_pre_stop_command_that_hangs_does_not_outlive_the_grace() {
 #[tokio::test]
 async fn a_container_whose_post_start_hook_fails_is_started_again() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let mut main = container_of("main", POLITE);
     main["lifecycle"] = json!({"postStart": {"exec": {"command": ["exit 3"]}}});
     let pod = pod("web", &json!({"containers": [main]}));
@@ -170,7 +170,7 @@ async fn a_container_whose_post_start_hook_fails_is_started_again() {
 #[tokio::test]
 async fn what_is_not_supported_refuses_the_pod_and_names_the_field() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let spec = json!({"containers": [container_of("main", POLITE)],
         "volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}}]});
     let error = runtime.sync_pod(&pod("web", &spec)).await.unwrap_err();
@@ -183,7 +183,7 @@ async fn what_is_not_supported_refuses_the_pod_and_names_the_field() {
 #[tokio::test]
 async fn a_garbage_call_that_fails_is_an_error_and_works_the_next_time() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let pod = polite("web");
     run(&runtime, &pod).await;
     stop(&runtime, &pod, 5).await;
@@ -206,12 +206,12 @@ async fn a_garbage_call_that_fails_is_an_error_and_works_the_next_time() {
 #[tokio::test]
 async fn two_agents_do_not_share_a_state_directory() {
     let stage = Fake::set().await;
-    let first = stage.open_now();
-    let error = CriRuntime::open(stage.config()).unwrap_err().to_string();
+    let first = stage.open_now().await;
+    let error = CriRuntime::open(stage.config()).await.unwrap_err().to_string();
     assert!(error.ends_with("is held by another agent: stop it first"), "{error}");
     drop(first);
     let mut config = stage.config();
     config.endpoint = "tcp://127.0.0.1:1".to_owned();
-    let error = CriRuntime::open(config).unwrap_err().to_string();
+    let error = CriRuntime::open(config).await.unwrap_err().to_string();
     assert!(error.contains("write unix:///path/to/socket"), "{error}");
 }

@@ -25,18 +25,18 @@ pub(crate) fn calls(stage: &Fake, name: &str) -> Vec<String> {
     all.into_iter().filter(|call| call.split(' ').next() == Some(name)).collect()
 }
 
-fn open_impatiently(stage: &Fake) -> CriRuntime {
+async fn open_impatiently(stage: &Fake) -> CriRuntime {
     let mut config = stage.config();
     config.times.change = Duration::from_millis(300);
     config.times.ask = Duration::from_millis(300);
-    CriRuntime::open(config).unwrap()
+    CriRuntime::open(config).await.unwrap()
 }
 
 #[tokio::test]
 async fn nothing_is_made_twice_when_an_answer_is_lost() {
     for call in ["RunPodSandbox", "CreateContainer", "StartContainer", "ContainerStatus"] {
         let stage = Fake::set().await;
-        let runtime = open_impatiently(&stage);
+        let runtime = open_impatiently(&stage).await;
         let pod = polite("web");
         stage.cri.script(call, 1, Fault::Lost);
         run(&runtime, &pod).await;
@@ -55,7 +55,7 @@ async fn nothing_is_made_twice_when_the_agent_dies_between_two_calls() {
             let stage = Fake::set().await;
             let pod = polite("web");
             stage.cri.script(call, 1, fault.clone());
-            let runtime = stage.open_now();
+            let runtime = stage.open_now().await;
             runtime.list_pods().await.unwrap();
             let cut = timeout(Duration::from_millis(200), runtime.sync_pod(&pod)).await;
             assert!(cut.is_err(), "{call} {fault:?}: {cut:?}");
@@ -71,13 +71,7 @@ async fn nothing_is_made_twice_when_the_agent_dies_between_two_calls() {
 
 /// The state directory is held until the last task of the former agent is gone.
 pub(crate) async fn reopened(stage: &Fake) -> CriRuntime {
-    let mut opened = None;
-    eventually("the state directory is free", || {
-        opened = CriRuntime::open(stage.config()).ok();
-        opened.is_some()
-    })
-    .await;
-    opened.unwrap()
+    stage.open_now().await
 }
 
 #[tokio::test]
@@ -85,7 +79,7 @@ async fn a_stop_after_a_sync_that_was_dropped_midway_ends_what_had_been_started(
     for call in ["RunPodSandbox", "CreateContainer", "StartContainer", "PullImage"] {
         for fault in [Fault::Lost, Fault::Hang, Fault::Slow(Duration::from_millis(200))] {
             let stage = Fake::set().await;
-            let runtime = stage.open_now();
+            let runtime = stage.open_now().await;
             let mut container = container_of("main", POLITE);
             if call == "PullImage" {
                 container["image"] = json!("registry/app:1");
@@ -109,7 +103,7 @@ async fn a_hung_stop_delays_its_own_pod_only_and_works_when_it_is_asked_again() 
     let stage = Fake::set().await;
     let mut config = stage.config();
     config.times.kill = Duration::from_millis(500);
-    let runtime = CriRuntime::open(config).unwrap();
+    let runtime = CriRuntime::open(config).await.unwrap();
     let (hung, other) = (polite("hung"), polite("other"));
     run(&runtime, &hung).await;
     run(&runtime, &other).await;
@@ -135,7 +129,7 @@ async fn a_stop_that_never_works_is_an_error_that_names_the_container_and_the_ne
     let stage = Fake::set().await;
     let mut config = stage.config();
     config.times.kill = Duration::from_millis(300);
-    let runtime = CriRuntime::open(config).unwrap();
+    let runtime = CriRuntime::open(config).await.unwrap();
     let pod = polite("web");
     run(&runtime, &pod).await;
     for (fault, said) in [
@@ -156,7 +150,7 @@ async fn a_stop_that_never_works_is_an_error_that_names_the_container_and_the_ne
 #[tokio::test]
 async fn a_runtime_that_comes_back_during_a_stop_still_ends_the_pod_in_its_grace() {
     let mut stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let slow = Act { stop: "0.3", stop_code: 3, ..POLITE };
     let pod = pod("web", &json!({"containers": [container_of("main", slow)]}));
     run(&runtime, &pod).await;
@@ -175,7 +169,7 @@ async fn a_runtime_that_comes_back_during_a_stop_still_ends_the_pod_in_its_grace
 async fn a_runtime_that_is_not_there_says_what_to_do_and_is_used_when_it_comes() {
     let mut stage = Fake::set().await;
     stage.cri.kill();
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let pod = polite("web");
     let error = runtime.sync_pod(&pod).await.unwrap_err();
     assert!(
@@ -196,7 +190,7 @@ async fn a_runtime_that_is_not_there_says_what_to_do_and_is_used_when_it_comes()
 #[tokio::test]
 async fn nothing_is_started_before_it_is_known_what_runs() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     stage.cri.script("ListContainers", 1000, Fault::Error("the database is locked"));
     let pod = polite("web");
     let error = runtime.sync_pod(&pod).await.unwrap_err();
@@ -211,7 +205,7 @@ async fn nothing_is_started_before_it_is_known_what_runs() {
 #[tokio::test]
 async fn a_stop_asks_the_runtime_nothing_before_it_ends_the_containers() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let pod = polite("web");
     run(&runtime, &pod).await;
     eventually("the start is settled", || calls(&stage, "ListContainers").len() >= 2).await;
@@ -226,7 +220,7 @@ async fn a_stop_asks_the_runtime_nothing_before_it_ends_the_containers() {
 #[tokio::test]
 async fn a_shorter_grace_is_told_to_the_runtime_at_once_and_the_kill_comes_on_time() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let pod = stubborn("web");
     run(&runtime, &pod).await;
     let began = Instant::now();

@@ -19,7 +19,7 @@ fn open_files() -> Vec<PathBuf> {
 #[tokio::test]
 async fn the_mounts_of_a_container_that_ends_are_held_until_its_pod_is_cleaned_up() {
     let Some(stage) = set("the mounts of a container that ends are held").await else { return };
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let mut main = container_of("main", Act { stop: "gate", ..POLITE });
     let gate = stage.gates().join("gate");
     main["command"].as_array_mut().unwrap().push(json!(gate));
@@ -46,7 +46,7 @@ async fn the_mounts_of_a_container_that_ends_are_held_until_its_pod_is_cleaned_u
 #[tokio::test]
 async fn a_volume_that_is_in_use_is_named_with_its_holder_and_released_later() {
     let Some(stage) = set("a volume that is in use").await else { return };
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let mut main = container_of("main", POLITE);
     main["volumeMounts"] = json!([{"name": "fast", "mountPath": "/fast"}]);
     let volumes = json!([{"name": "fast", "emptyDir": {"medium": "Memory"}}]);

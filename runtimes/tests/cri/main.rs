@@ -1,5 +1,6 @@
 //! What every runtime has in common, on each of them (`suite`), and the CRI runtime against a scripted
-//! runtime (`behaviour`, `faults`, `starts`, `outages`) and a real containerd (`real`, `held`, `many`).
+//! runtime (`behaviour`, `faults`, `starts`, `outages`), a real containerd (`real`, `held`, `many`) and systemd's on a
+//! small service manager (`services`).
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
@@ -11,7 +12,9 @@ mod held;
 mod many;
 mod outages;
 mod real;
+mod services;
 mod stage;
 mod starts;
 mod stats;
 mod suite;
+mod units;

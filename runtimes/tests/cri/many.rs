@@ -15,7 +15,7 @@ const PODS: &str = "WINDDOWN_TEST_PODS";
 async fn many_pods_are_asked_to_end_at_once_group_by_group() {
     let Some(stage) = set("many pods are asked to end at once").await else { return };
     let count: usize = std::env::var(PODS).ok().and_then(|n| n.parse().ok()).unwrap_or(8);
-    let runtime = std::sync::Arc::new(stage.open_now());
+    let runtime = std::sync::Arc::new(stage.open_now().await);
     let act = Act { stop: "1", ..POLITE };
     let pods: Vec<_> = (0..count)
         .map(|i| pod(&format!("p{i}"), &json!({"containers": [container_of("main", act)]})))

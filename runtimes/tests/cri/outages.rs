@@ -10,7 +10,7 @@ use crate::stage::{Fake, Stage as _};
 #[tokio::test]
 async fn the_end_of_the_connection_is_noticed_at_once_and_so_is_its_return() {
     let mut stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let mut health = runtime.health();
     timeout(secs(10), health.wait_for(|h| h.is_well())).await.unwrap().unwrap();
     for epoch in 2..5 {
@@ -28,7 +28,7 @@ async fn the_end_of_the_connection_is_noticed_at_once_and_so_is_its_return() {
 #[tokio::test]
 async fn a_pod_that_failed_while_the_runtime_was_away_is_looked_at_when_it_is_back() {
     let mut stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     run(&runtime, &polite("first")).await;
     let late = polite("late");
     stage.cri.kill();

@@ -28,7 +28,7 @@ pub(crate) async fn set(test: &str) -> Option<Real> {
 #[tokio::test]
 async fn a_container_finds_what_its_spec_promises() {
     let Some(stage) = set("a container finds what its spec promises").await else { return };
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let host = stage.dir.path().join("host");
     std::fs::create_dir(&host).unwrap();
     std::fs::write(host.join("file"), "from the node").unwrap();
@@ -102,7 +102,7 @@ async fn a_container_finds_what_its_spec_promises() {
 #[tokio::test]
 async fn hooks_and_probes_run_in_the_container() {
     let Some(stage) = set("hooks and probes run in the container").await else { return };
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let mut main = container_of("main", POLITE);
     main["lifecycle"] = json!({
         "postStart": {"exec": {"command": ["/bin/sh", "-c", "touch /tmp/ready"]}},
@@ -126,7 +126,7 @@ async fn hooks_and_probes_run_in_the_container() {
 #[tokio::test]
 async fn an_image_that_cannot_be_pulled_is_named_with_what_to_do() {
     let Some(stage) = set("an image that cannot be pulled").await else { return };
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let mut absent = container_of("absent", POLITE);
     absent["image"] = json!("winddown.test/nothing:1");
     absent["imagePullPolicy"] = json!("Never");
@@ -139,7 +139,7 @@ async fn an_image_that_cannot_be_pulled_is_named_with_what_to_do() {
 #[tokio::test]
 async fn pods_outlive_a_killed_containerd_and_their_exits_are_heard_when_it_is_back() {
     let Some(mut stage) = set("pods outlive a killed containerd").await else { return };
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let stays = pod("stays", &json!({"containers": [container_of("main", POLITE)]}));
     let (ends, gate) = stage.gated("ends", Act { run: "gate", code: 6, ..POLITE });
     stage.up(&runtime, &stays).await;
@@ -167,7 +167,7 @@ async fn pods_outlive_a_killed_containerd_and_their_exits_are_heard_when_it_is_b
 #[tokio::test]
 async fn a_containerd_killed_during_a_start_leaves_no_container_twice() {
     let Some(mut stage) = set("containerd killed during a start").await else { return };
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     runtime.list_pods().await.unwrap();
     for (i, after) in [10, 60, 120, 180].into_iter().enumerate() {
         let pod = pod(&format!("web{i}"), &json!({"containers": [container_of("main", POLITE)]}));
@@ -191,7 +191,7 @@ async fn a_containerd_killed_during_a_start_leaves_no_container_twice() {
 #[tokio::test]
 async fn a_containerd_restarted_during_a_stop_still_ends_the_pod() {
     let Some(mut stage) = set("containerd restarted during a stop").await else { return };
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let slow = Act { stop: "1", stop_code: 4, ..POLITE };
     let pod = pod("web", &json!({"containers": [container_of("main", slow)]}));
     stage.up(&runtime, &pod).await;
@@ -209,7 +209,7 @@ async fn a_containerd_restarted_during_a_stop_still_ends_the_pod() {
 #[tokio::test]
 async fn a_containerd_killed_before_a_stop_ends_the_pod_when_it_is_back() {
     let Some(mut stage) = set("containerd killed before a stop").await else { return };
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let pod = pod("web", &json!({"containers": [container_of("main", POLITE)]}));
     stage.up(&runtime, &pod).await;
     stage.containerd.kill();
@@ -228,7 +228,7 @@ async fn a_suspended_containerd_makes_a_stop_fail_at_its_deadline_and_a_later_on
     let mut config = stage.config();
     config.times.kill = secs(1);
     config.signal_directly = false;
-    let runtime = CriRuntime::open(config).unwrap();
+    let runtime = CriRuntime::open(config).await.unwrap();
     let pod = pod("web", &json!({"containers": [container_of("main", STUBBORN)]}));
     stage.up(&runtime, &pod).await;
     stage.containerd.signal(Signal::SIGSTOP);
@@ -248,7 +248,7 @@ async fn a_suspended_containerd_makes_a_stop_fail_at_its_deadline_and_a_later_on
 #[tokio::test]
 async fn a_suspended_containerd_keeps_no_pod_from_ending() {
     let Some(stage) = set("pods end without containerd").await else { return };
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let slow = Act { stop: "0.5", stop_code: 3, ..POLITE };
     let polite = pod("polite", &json!({"containers": [container_of("main", slow)]}));
     let stubborn = pod("stubborn", &json!({"containers": [container_of("main", STUBBORN)]}));
@@ -273,7 +273,7 @@ async fn a_suspended_containerd_keeps_no_pod_from_ending() {
 #[tokio::test]
 async fn a_container_is_asked_to_end_once_also_by_an_agent_that_comes_later() {
     let Some(stage) = set("a container is asked to end once").await else { return };
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let (pod, gate) = stage.gated("web", Act { stop: "gate", stop_code: 3, ..POLITE });
     stage.up(&runtime, &pod).await;
     let is_asked = || stage.log("web", "main", 0).contains("F asked");
@@ -284,13 +284,7 @@ async fn a_container_is_asked_to_end_once_also_by_an_agent_that_comes_later() {
         () = eventually("it was asked", is_asked) => {}
     }
     drop(runtime);
-    let mut opened = None;
-    eventually("the state directory is free", || {
-        opened = CriRuntime::open(stage.config()).ok();
-        opened.is_some()
-    })
-    .await;
-    let runtime = opened.unwrap();
+    let runtime = stage.open_now().await;
     assert!(runtime.list_pods().await.unwrap()[0].running, "it is still ending");
     // The second agent's stop has begun when the gate opens: futures are polled in this order.
     let (stopped, ()) = tokio::join!(stop(&runtime, &pod, 300), async { gate.open() });
@@ -301,13 +295,13 @@ async fn a_container_is_asked_to_end_once_also_by_an_agent_that_comes_later() {
 #[tokio::test]
 async fn an_agent_that_starts_after_a_crash_takes_the_exit_code_of_what_ended_meanwhile() {
     let Some(stage) = set("an exit while no agent was there").await else { return };
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let (pod, gate) = stage.gated("web", Act { run: "gate", code: 8, ..POLITE });
     stage.up(&runtime, &pod).await;
     drop(runtime);
     gate.open();
     eventually("it ended", || stage.containerd.pids_of("act gate").is_empty()).await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
     assert_eq!((exit_of(&seen[0]).unwrap().exit_code, seen[0].restart_count), (8, 0));
 }
@@ -318,7 +312,7 @@ async fn a_log_that_becomes_too_long_is_turned() {
     let mut config = stage.config();
     config.log_max_bytes = 2000;
     config.log_max_files = 3;
-    let runtime = CriRuntime::open(config).unwrap();
+    let runtime = CriRuntime::open(config).await.unwrap();
     let mut main = container_of("main", POLITE);
     main["command"] =
         json!(["/bin/sh", "-c", "while :; do echo some words for the log; sleep 0.1; done"]);
@@ -335,7 +329,7 @@ async fn a_pod_whose_sandbox_was_killed_gets_a_new_one() {
     let Some(stage) = set("a pod whose sandbox was killed").await else { return };
     let mut config = stage.config();
     config.times.relist = secs(1);
-    let runtime = CriRuntime::open(config).unwrap();
+    let runtime = CriRuntime::open(config).await.unwrap();
     let pod = pod("web", &json!({"containers": [container_of("main", POLITE)]}));
     stage.up(&runtime, &pod).await;
     let pause = stage.containerd.pids_of("sleep 1000000");

@@ -11,9 +11,11 @@ use winddown_runtimes::cri::fake::FakeCri;
 use winddown_runtimes::cri::{CriConfig, CriOpenError, CriRuntime, CriTimes};
 use winddown_runtimes::plan::Backoff;
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand};
+use winddown_runtimes::transient::TransientRuntime;
 use winddown_shared::{Pod, Runtime};
 
 use crate::bed::{ACT, Act, Gate, clock, eventually, pod, run};
+use crate::units::LocalUnits;
 use crate::containerd::{Containerd, IMAGE, unmount_below};
 
 /// A runtime and what it runs on, each test's own.
@@ -107,12 +109,12 @@ pub(crate) struct Processes {
 
 /// Opens the runtime as soon as its lock is free: a program that another test starts in this moment has a
 /// copy of the lock until it has begun.
-fn open_in_time(config: &CriConfig) -> CriRuntime {
+async fn open_in_time(config: &CriConfig) -> CriRuntime {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        match CriRuntime::open(config.clone()) {
+        match CriRuntime::open(config.clone()).await {
             Err(CriOpenError::InUse { .. }) if Instant::now() < deadline => {
-                std::thread::yield_now();
+                tokio::task::yield_now().await;
             }
             opened => return opened.unwrap(),
         }
@@ -124,8 +126,8 @@ impl Fake {
         config(&self.dir, &self.cri.socket().display().to_string())
     }
 
-    pub(crate) fn open_now(&self) -> CriRuntime {
-        open_in_time(&self.config())
+    pub(crate) async fn open_now(&self) -> CriRuntime {
+        open_in_time(&self.config()).await
     }
 }
 
@@ -136,8 +138,8 @@ impl Real {
         config
     }
 
-    pub(crate) fn open_now(&self) -> CriRuntime {
-        open_in_time(&self.config())
+    pub(crate) async fn open_now(&self) -> CriRuntime {
+        open_in_time(&self.config()).await
     }
 
     /// The log of one run of a container of a pod that `bed::pod` made.
@@ -159,7 +161,7 @@ impl Stage for Fake {
     }
 
     async fn open(&self) -> CriRuntime {
-        self.open_now()
+        self.open_now().await
     }
 
     fn container(&self, name: &str, act: Act) -> Value {
@@ -188,7 +190,7 @@ impl Stage for Real {
     }
 
     async fn open(&self) -> CriRuntime {
-        self.open_now()
+        self.open_now().await
     }
 
     fn container(&self, name: &str, act: Act) -> Value {
@@ -216,25 +218,15 @@ impl Stage for Processes {
     const HAS_OWN_FILES: bool = false;
 
     async fn set() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let act = dir.path().join("act");
-        std::fs::write(&act, ACT).unwrap();
-        std::fs::set_permissions(&act, std::fs::Permissions::from_mode(0o755)).unwrap();
-        Self { dir }
+        Self { dir: dir_with_act() }
     }
 
     async fn open(&self) -> ProcessRuntime {
-        let shim = ShimCommand { program: host(), args: vec!["shim".into()] };
-        let path = |name| self.dir.path().join(name);
-        let mut config = ProcessConfig::new(path("state"), path("logs"), shim, clock());
-        config.backoff = backoff();
-        ProcessRuntime::open(config).await.unwrap()
+        ProcessRuntime::open(process_config(&self.dir)).await.unwrap()
     }
 
     fn container(&self, name: &str, act: Act) -> Value {
-        let program = self.dir.path().join("act").display().to_string();
-        let [run, code, stop, stop_code] = act.words();
-        json!({"name": name, "image": "none", "command": [program, run, code, stop, stop_code]})
+        program_of(&self.dir, name, act)
     }
 
     fn gates(&self) -> PathBuf {
@@ -244,6 +236,66 @@ impl Stage for Processes {
     fn logs(&self) -> Option<PathBuf> {
         Some(self.dir.path().join("logs"))
     }
+}
+
+/// The systemd runtime on a small service manager.
+pub(crate) struct Services {
+    pub(crate) dir: TempDir,
+    pub(crate) units: LocalUnits,
+}
+
+impl Services {
+    pub(crate) fn config(&self) -> ProcessConfig {
+        process_config(&self.dir)
+    }
+}
+
+impl Stage for Services {
+    type Runtime = TransientRuntime<LocalUnits>;
+
+    const HAS_OWN_FILES: bool = false;
+
+    async fn set() -> Self {
+        Self { dir: dir_with_act(), units: LocalUnits::new() }
+    }
+
+    async fn open(&self) -> TransientRuntime<LocalUnits> {
+        TransientRuntime::open(self.config(), self.units.clone()).await.unwrap()
+    }
+
+    fn container(&self, name: &str, act: Act) -> Value {
+        program_of(&self.dir, name, act)
+    }
+
+    fn gates(&self) -> PathBuf {
+        gates(&self.dir)
+    }
+
+    fn logs(&self) -> Option<PathBuf> {
+        Some(self.dir.path().join("logs"))
+    }
+}
+
+fn dir_with_act() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let act = dir.path().join("act");
+    std::fs::write(&act, ACT).unwrap();
+    std::fs::set_permissions(&act, std::fs::Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+fn process_config(dir: &TempDir) -> ProcessConfig {
+    let shim = ShimCommand { program: host(), args: vec!["shim".into()] };
+    let path = |name| dir.path().join(name);
+    let mut config = ProcessConfig::new(path("state"), path("logs"), shim, clock());
+    config.backoff = backoff();
+    config
+}
+
+fn program_of(dir: &TempDir, name: &str, act: Act) -> Value {
+    let program = dir.path().join("act").display().to_string();
+    let [run, code, stop, stop_code] = act.words();
+    json!({"name": name, "image": "none", "command": [program, run, code, stop, stop_code]})
 }
 
 fn gates(dir: &TempDir) -> PathBuf {

@@ -17,7 +17,7 @@ async fn up_without_waiting_for_the_back_off(stage: &Fake) -> (CriRuntime, Vec<C
     config.retry = Backoff::default();
     config.backoff = Backoff::default();
     assert!(config.retry.initial >= secs(10));
-    let runtime = CriRuntime::open(config).unwrap();
+    let runtime = CriRuntime::open(config).await.unwrap();
     let spec = json!({"restartPolicy": "Never", "containers": [container_of("main", POLITE)]});
     let began = Instant::now();
     let seen = sync_until(&runtime, &pod("web", &spec), |c| is_running(&c[0])).await;
@@ -57,7 +57,7 @@ async fn a_start_that_was_given_up_before_the_agent_came_does_not_fail_the_pod()
     let spec = json!({"restartPolicy": "Never", "containers": [container_of("main", POLITE)]});
     let pod = pod("web", &spec);
     stage.cri.script("StartContainer", 1, Fault::Hang);
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let cut = async { eventually("asked", || !calls(&stage, "StartContainer").is_empty()).await };
     tokio::select! {
         synced = runtime.sync_pod(&pod) => panic!("{synced:?}"),

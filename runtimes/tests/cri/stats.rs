@@ -6,7 +6,8 @@ use serde_json::json;
 use winddown_runtimes::cri::CriRuntime;
 use winddown_runtimes::cri::fake::Fault;
 use winddown_shared::{
-    DiskUse, Garbage as _, Pod, PodStats, PodStatsSource as _, Runtime as _, error_chain,
+    ContainerState, DiskUse, Garbage as _, Pod, PodStats, PodStatsSource as _, Runtime as _,
+    error_chain,
 };
 
 use crate::bed::{Act, POLITE, eventually, exit_of, pod, run, stop, sync_until};
@@ -33,7 +34,7 @@ fn with_volumes() -> Pod {
 #[tokio::test]
 async fn what_no_cgroup_tells_the_runtime_is_asked_for() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let pod = with_volumes();
     run(&runtime, &pod).await;
     let volume = stage.dir.path().join("state/pods/uid-web/volumes/data/file");
@@ -54,7 +55,7 @@ async fn what_no_cgroup_tells_the_runtime_is_asked_for() {
 #[tokio::test]
 async fn what_is_on_disk_is_measured_only_when_it_is_asked_for() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     run(&runtime, &polite("web")).await;
     let stats = runtime.pod_stats(None).await.unwrap().remove(0).1;
     assert_eq!((stats.ephemeral, stats.containers[0].logs), (None, None));
@@ -66,7 +67,7 @@ async fn what_is_on_disk_is_measured_only_when_it_is_asked_for() {
 #[tokio::test]
 async fn a_runtime_that_does_not_tell_makes_numbers_unknown_and_nothing_else() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     run(&runtime, &polite("web")).await;
     for fault in [Fault::Hang, Fault::Error("no"), Fault::Unimplemented] {
         stage.cri.script("ListContainerStats", usize::MAX, fault);
@@ -82,7 +83,7 @@ async fn a_runtime_that_does_not_tell_makes_numbers_unknown_and_nothing_else() {
 #[tokio::test]
 async fn pods_that_have_ended_use_nothing() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let pod = polite("web");
     run(&runtime, &pod).await;
     stop(&runtime, &pod, 5).await;
@@ -90,9 +91,9 @@ async fn pods_that_have_ended_use_nothing() {
 }
 
 #[tokio::test]
-async fn dead_containers_go_and_the_newest_stays() {
+async fn of_a_stopped_pod_all_dead_containers_go_and_how_they_ended_stays() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let spec = json!({"containers": [container_of("main", Act::exits(1))]});
     let pod = pod("web", &spec);
     sync_until(&runtime, &pod, |c| c[0].restart_count >= 2).await;
@@ -103,16 +104,58 @@ async fn dead_containers_go_and_the_newest_stays() {
     let error = error_chain(&runtime.remove_dead_containers().await.unwrap_err());
     assert!(error.contains("default/web") && error.contains("busy"), "{error}");
     runtime.list_pods().await.unwrap();
-    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 1);
-    assert_eq!(stage.cri.holds().0, 1);
+    assert_eq!(stage.cri.holds().0, 2, "the newest does not go before an older one");
+    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 2);
+    assert_eq!(stage.cri.holds().0, 0);
+    runtime.list_pods().await.unwrap();
     assert_eq!(runtime.pod_status(pod.uid()).await.unwrap().containers, before);
     assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 0);
 }
 
 #[tokio::test]
+async fn of_a_stopped_pod_the_volumes_go_once_it_is_cleaned_up_and_are_made_anew_when_it_comes_back()
+ {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let mut main = container_of("main", POLITE);
+    main["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    let pod = pod(
+        "web",
+        &json!({
+        "containers": [main], "volumes": [{"name": "data", "emptyDir": {}}]}),
+    );
+    run(&runtime, &pod).await;
+    let data = stage.dir.path().join("state/pods").join(pod.uid().as_str()).join("volumes/data");
+    std::fs::write(data.join("much"), "x").unwrap();
+    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 0, "it runs");
+    stop(&runtime, &pod, 5).await;
+    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 1, "its container");
+    assert!(data.join("much").exists(), "something may be mounted in it");
+    runtime.clean_pod(pod.uid()).await.unwrap();
+    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 1);
+    assert!(!data.exists());
+    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 0);
+    run(&runtime, &pod).await;
+    assert!(data.is_dir() && !data.join("much").exists());
+    stop(&runtime, &pod, 0).await;
+}
+
+#[tokio::test]
+async fn the_newest_container_of_a_pod_that_is_to_run_stays() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let spec =
+        json!({"restartPolicy": "Never", "containers": [container_of("main", Act::exits(1))]});
+    let pod = pod("web", &spec);
+    sync_until(&runtime, &pod, |c| matches!(c[0].state, ContainerState::Exited(_))).await;
+    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 0);
+    assert_eq!(stage.cri.holds().0, 1);
+}
+
+#[tokio::test]
 async fn images_go_that_nothing_names_and_that_are_not_the_sandboxes() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     for image in ["registry.k8s.io/pause:3.6", "quay.io/old:1", "quay.io/older:1"] {
         stage.cri.set_image(image, true);
     }
@@ -130,7 +173,7 @@ async fn images_go_that_nothing_names_and_that_are_not_the_sandboxes() {
 #[tokio::test]
 async fn the_runtime_says_where_its_images_and_its_pods_are() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     let places = runtime.image_places().await.unwrap();
     assert_eq!((places.images, places.containers), (Some("/".into()), None));
     assert_eq!(runtime.pods_cgroup().await.as_deref(), Some("/winddown"));
@@ -142,7 +185,7 @@ async fn the_runtime_says_where_its_images_and_its_pods_are() {
 #[tokio::test]
 async fn turned_logs_of_pods_are_given_back() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     run(&runtime, &polite("web")).await;
     let logs = stage.dir.path().join("logs/default_web_uid-web/main");
     for name in ["0.log", "0.log.1", "0.log.2"] {
@@ -155,7 +198,7 @@ async fn turned_logs_of_pods_are_given_back() {
 #[tokio::test]
 async fn real_containers_are_measured_in_their_cgroups_and_their_layers() {
     let Some(stage) = set("real containers are measured").await else { return };
-    let runtime = stage.open_now();
+    let runtime = stage.open_now().await;
     // Some 30 MB of one shell, and 3 MB in its root file system.
     let script = "x=0123456789abcdef; i=0; while [ $i -lt 20 ]; do x=$x$x; i=$((i+1)); done; \
         echo $x > /file; echo up; while :; do sleep 1; done";

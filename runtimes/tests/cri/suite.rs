@@ -10,7 +10,7 @@ use crate::bed::{
     Act, POLITE, STUBBORN, exit_of, is_running, pod, run, secs, status_until, stop, sync_until,
     waits_for,
 };
-use crate::stage::{Fake, Processes, Real, Stage};
+use crate::stage::{Fake, Processes, Real, Services, Stage};
 
 macro_rules! on_stage {
     ($module:ident $stage:ident $($scenario:ident)*) => {
@@ -35,6 +35,7 @@ macro_rules! on_every_stage {
         on_stage!(fake Fake $($scenario)*);
         on_stage!(containerd Real $($scenario)*);
         on_stage!(processes Processes $($scenario)*);
+        on_stage!(services Services $($scenario)*);
     };
 }
 

@@ -93,6 +93,10 @@ async fn turned_logs_are_given_back_and_those_in_use_stay() {
     assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 0);
     assert_eq!(runtime.remove_unused_images(Duration::ZERO).await.unwrap().items, 0);
     stop(&runtime, &pod, 0).await;
+    let before = runtime.pod_status(pod.uid()).await.unwrap().containers;
+    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 1, "nothing runs any more");
+    assert_eq!(count(), 0);
+    assert_eq!(runtime.pod_status(pod.uid()).await.unwrap().containers, before);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Intake, Reason};
-use crate::{Event, Lifecycle, PodLabel, PodUid, Runtime, RuntimeError, RuntimePod};
+use crate::{Event, Lifecycle, PodLabel, PodUid, Runtime, RuntimeError, RuntimePod, error_chain};
 
 /// How often the runtime is listed although nothing says that it should be: the safety net for an
 /// event that was lost.
@@ -59,9 +59,19 @@ impl<R: Runtime> Intake<R> {
     /// Lists the runtime. `tracked` is what the workers knew before.
     pub(super) async fn list(&mut self, tracked: &HashMap<PodUid, Lifecycle>) {
         match self.what_runs().await {
-            Ok(pods) => self.note(pods, tracked),
+            Ok(pods) => {
+                if std::mem::take(&mut self.list_fails) {
+                    tracing::info!("the runtime says again what runs");
+                }
+                self.note(pods, tracked);
+            }
             Err(error) => {
-                tracing::warn!(%error, "the runtime does not say what runs; asking again");
+                if !std::mem::replace(&mut self.list_fails, true) {
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "the runtime does not say what runs; asking again"
+                    );
+                }
                 self.list_at = Instant::now() + LIST_RETRY;
             }
         }
@@ -144,8 +154,6 @@ impl<R: Runtime> Intake<R> {
             name: pod.name.clone(),
             uid: pod.uid.clone(),
         };
-        tracing::info!(pod = %label, uid = %pod.uid,
-            "ending a pod that runs but is no longer wanted");
         self.recorder.record(&Event::OrphanFound { pod: label });
         self.found.insert(pod.uid.clone(), Found::Remains);
         self.workers.kill_runtime_pod(pod);
@@ -159,7 +167,7 @@ impl<R: Runtime> Intake<R> {
                 true
             }
             Err(error) => {
-                tracing::warn!(%uid, %error, "could not remove a pod's remains; will retry");
+                tracing::warn!(%uid, error = error_chain(&error), "could not remove a pod's remains; will retry");
                 false
             }
         }

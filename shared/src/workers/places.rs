@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::record::Record;
@@ -41,6 +42,12 @@ impl<S: PodSyncer> PodWorkers<S> {
             }
         }
         occupants
+    }
+
+    /// Goes up when a pod has come to its end, so that whoever waits for some of them looks again.
+    /// [`is_known_terminated`](Self::is_known_terminated) says which.
+    pub fn ends(&self) -> watch::Receiver<u64> {
+        self.inner.ends.subscribe()
     }
 
     /// Resolves when no container of the pod runs; never once the workers are gone. At once for a pod

@@ -31,6 +31,7 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generat
             () = inner.root.cancelled() => return,
         };
         let stopped = matches!(done.outcome, Outcome::Stopped(_) | Outcome::RuntimePodStopped(_));
+        let ended = stopped || matches!(done.outcome, Outcome::Finished);
         let followup = {
             let mut state = inner.lock();
             state.advance(&uid, generation, done.outcome, &inner.times, Instant::now())
@@ -44,6 +45,9 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generat
         }
         if stopped {
             inner.left.notify_one();
+        }
+        if ended {
+            inner.ends.send_modify(|n| *n += 1);
         }
         if let Some((operation, took)) = followup.answered {
             inner.observer.step_ended(operation, took);

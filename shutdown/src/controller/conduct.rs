@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Event, Inhibitor, PodKiller, StatusOverride};
+use winddown_shared::{Event, Inhibitor, PodKiller, PodLabel, StatusOverride};
 
 use super::ears::{Ears, Said};
 use super::keeping::{Noted, panic_text};
@@ -36,6 +36,9 @@ pub(crate) fn status_of_ended() -> StatusOverride {
 /// A run that begins this long after the signal divides what is left instead of starting with
 /// groups whose time is already over.
 const LATE: Duration = Duration::from_secs(1);
+
+/// What is kept for the report of the time in which last statuses are told.
+const FOR_REPORT: Duration = Duration::from_millis(300);
 
 /// What a run works with, beside the controller's parts.
 struct Conduct {
@@ -272,10 +275,16 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         self.parts.progress.phase(ProgressPhase::Ended);
         let groups = run.groups.clone();
         let mut kept = false;
+        let not_told = match left {
+            Left::Finished => self.tell(is_clean(&run), until).await,
+            // The node stays up, or the next agent goes on.
+            Left::CalledOff | Left::Stopped => Vec::new(),
+        };
         // What the next agent finds in the record is reported once, and whole, by that one.
         if left != Left::Stopped || !journal.is_kept() {
             let ended = Ended { at: self.parts.clock.now(), took: started.elapsed() };
             let mut report = ShutdownReport::new(journal.header.clone(), run, ended);
+            report.statuses_not_told = not_told.iter().map(ToString::to_string).collect();
             if left == Left::Stopped {
                 report.outcome = Outcome::Interrupted;
             }
@@ -306,6 +315,23 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
     }
 
+    /// Waits until those have been told who have to be, and names the pods that could not be told of.
+    /// What is left of the time after that is the report's.
+    async fn tell(&self, clean: bool, until: Instant) -> Vec<PodLabel> {
+        let Some(last_words) = &self.parts.last_words else { return Vec::new() };
+        let whole = until.saturating_duration_since(Instant::now());
+        let told_by = until - FOR_REPORT.min(whole / 4);
+        let telling = AssertUnwindSafe(last_words.tell(clean, told_by)).catch_unwind();
+        // It ends by itself; a lock that is not given back would hold up the machine.
+        match tokio::time::timeout_at(until, telling).await {
+            Ok(Ok(not_told)) => not_told,
+            Ok(Err(_)) | Err(_) => {
+                tracing::error!("it is not known whether the last statuses of the pods were told");
+                Vec::new()
+            }
+        }
+    }
+
     /// Gives the lock back, unless the login manager has begun another shutdown meanwhile: that
     /// one's lock is not ours to give. Answers with the shutdown that was let go, and whether a lock
     /// was given back for it.
@@ -323,4 +349,10 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
         (epoch.or(ours.then_some(said.login.epoch)), ours)
     }
+}
+
+/// Whether every pod ended and none left anything mounted.
+fn is_clean(run: &RunReport) -> bool {
+    let mut pods = run.groups.iter().flat_map(|group| &group.pods);
+    run.stop == RunStop::Finished && run.left() == 0 && pods.all(|pod| pod.mounts.is_empty())
 }

@@ -44,7 +44,11 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         let keep = spawn_blocking(move || {
             let kept = sink.keep(&report);
             if let Err(error) = &kept {
-                tracing::error!(error = error_chain(error), "the shutdown report is lost");
+                tracing::error!(
+                    log_kind = "reportLost",
+                    error = error_chain(error),
+                    "the shutdown report is lost"
+                );
             }
             kept.is_ok()
         });
@@ -60,7 +64,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             Ok(Err(_)) => "writing the shutdown report panicked; the report is lost",
             Err(_) => "the disk does not answer; the node is let go without a report",
         };
-        tracing::error!("{lost}");
+        tracing::error!(log_kind = "reportLost", "{lost}");
         false
     }
 

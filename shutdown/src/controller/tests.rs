@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::fake::{FakeInhibitor, FakeKiller, FakeRecorder};
-use winddown_shared::{Inhibitor, InhibitorState, Pod, PodKiller, WallClock};
+use winddown_shared::{Inhibitor, InhibitorState, LastWords, Pod, PodKiller, WallClock};
 
 use super::{ShutdownController, ShutdownParts};
 use crate::report::StoreError;
@@ -24,6 +24,7 @@ mod faults;
 mod golden;
 mod killed;
 mod lame_duck;
+mod last_words;
 mod next_agent;
 mod notices;
 mod reference;
@@ -92,6 +93,7 @@ struct Setup {
     pods: Vec<Pod>,
     fail_reports: bool,
     state_file: Option<StateFile>,
+    last_words: Option<Arc<dyn LastWords>>,
 }
 
 fn two_fields(total: u64, critical: u64) -> Policy {
@@ -107,6 +109,7 @@ impl Setup {
             pods: pods.into_iter().collect(),
             fail_reports: false,
             state_file: None,
+            last_words: None,
         }
     }
 
@@ -157,6 +160,7 @@ impl Setup {
             records: Vec::new(),
             carried: None,
             state_file: self.state_file,
+            last_words: self.last_words,
             recorder: Arc::new(recorder.clone()),
             progress: progress.clone(),
             clock: WallClock::fixed("2026-11-20T03:44:00.123456789Z".parse().unwrap()),

@@ -9,6 +9,7 @@ use super::units;
 
 /// How a group's end went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GroupReport {
     /// The group's priority.
@@ -18,12 +19,15 @@ pub struct GroupReport {
     pub name: Option<String>,
     /// What the policy gives.
     #[serde(rename = "configuredSeconds", with = "units::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub configured: Duration,
     /// What it was guaranteed.
     #[serde(rename = "allowedSeconds", with = "units::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub allowed: Duration,
     /// When its time was over at the latest.
     #[serde(rename = "latestEndSeconds", with = "units::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub latest_end: Duration,
     /// When it was asked to end; absent when it had no pods or was spared.
     #[serde(
@@ -32,6 +36,7 @@ pub struct GroupReport {
         default,
         skip_serializing_if = "Option::is_none"
     )]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub started: Option<Duration>,
     /// When its pods were gone or its time over.
     #[serde(
@@ -40,6 +45,7 @@ pub struct GroupReport {
         default,
         skip_serializing_if = "Option::is_none"
     )]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub ended: Option<Duration>,
     /// Its pods.
     pub pods: Vec<PodReport>,
@@ -47,6 +53,7 @@ pub struct GroupReport {
 
 /// How a pod's end went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PodReport {
     /// `metadata.namespace`.
@@ -60,6 +67,7 @@ pub struct PodReport {
     pub priority: Option<i32>,
     /// The grace it was given; for a spared pod the one it would have got.
     #[serde(rename = "graceSeconds", with = "units::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub grace: Duration,
     /// Its own grace, when that is longer than what it was given.
     #[serde(
@@ -68,6 +76,7 @@ pub struct PodReport {
         default,
         skip_serializing_if = "Option::is_none"
     )]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
     pub wanted_grace: Option<Duration>,
     /// When it was asked to end.
     #[serde(
@@ -76,6 +85,7 @@ pub struct PodReport {
         default,
         skip_serializing_if = "Option::is_none"
     )]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub asked: Option<Duration>,
     /// When its first container got SIGTERM.
     #[serde(
@@ -84,6 +94,7 @@ pub struct PodReport {
         default,
         skip_serializing_if = "Option::is_none"
     )]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub sigterm: Option<Duration>,
     /// When its last container was gone.
     #[serde(
@@ -92,6 +103,7 @@ pub struct PodReport {
         default,
         skip_serializing_if = "Option::is_none"
     )]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub exit: Option<Duration>,
     /// How it ended.
     pub end: PodEnd,
@@ -108,6 +120,7 @@ pub struct PodReport {
 
 /// How a pod ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum PodEnd {

@@ -1,10 +1,10 @@
 //! The report as a picture: a timeline with a bar per pod.
 
-mod canvas;
-mod legend;
-mod milestones;
+pub(super) mod canvas;
+pub(super) mod legend;
+pub(super) mod milestones;
 mod rows;
-mod scale;
+pub(super) mod scale;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,7 @@ use scale::{Reach, Scale};
 use sizes::{MARGIN, Sizes, WIDTH};
 
 /// Colours for light and for dark surroundings. Nothing is told by colour alone.
-const THEME: &str = include_str!("svg/theme.css");
+pub(super) const THEME: &str = include_str!("svg/theme.css");
 
 /// How many of the report's warnings are shown.
 const WARNINGS: usize = 8;

@@ -65,6 +65,7 @@ pub(super) fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> S
         resumed: Vec::new(),
         outcome,
         groups,
+        statuses_not_told: Vec::new(),
         warnings: Vec::new(),
     }
 }

@@ -35,6 +35,9 @@ fn render(out: &mut String, report: &ShutdownReport, paint: Paint) -> fmt::Resul
     for group in report.groups.iter().filter(|group| !group.pods.is_empty()) {
         table(out, group, width, paint)?;
     }
+    if let Some(said) = words::not_told(report) {
+        writeln!(out, "\n{}", paint.with(Style::Warn, said))?;
+    }
     for warning in &report.warnings {
         writeln!(out, "\n{}", paint.with(Style::Warn, printable(warning)))?;
     }

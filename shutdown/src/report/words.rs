@@ -55,6 +55,25 @@ pub(super) fn headline(report: &ShutdownReport) -> String {
     }
 }
 
+/// The pods of which the cluster does not know yet that they have ended.
+pub(super) fn not_told(report: &ShutdownReport) -> Option<String> {
+    const NAMED: usize = 5;
+    let all = &report.statuses_not_told;
+    if all.is_empty() {
+        return None;
+    }
+    let named: Vec<String> = all.iter().take(NAMED).map(|pod| printable(pod)).collect();
+    let more = match all.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "Not told to the API server: the last status of {}: {}{more}. The next agent sends it.",
+        pods(all.len()),
+        named.join(", ")
+    ))
+}
+
 pub(super) fn occasion(report: &ShutdownReport) -> String {
     let action = match report.node_action.as_deref() {
         Some("powerOff") => " · power-off",

@@ -217,7 +217,7 @@ impl Keeper {
             }
             Answer::Listed(listed) => {
                 if !self.facts.held_lock_is(listed) {
-                    tracing::warn!("logind no longer lists our lock");
+                    tracing::warn!(log_kind = "lockLost", "logind no longer lists our lock");
                 }
                 if !self.facts.held {
                     self.held = None;
@@ -245,6 +245,7 @@ impl Keeper {
             Meaning::Contradicted => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(
+                    log_kind = "signalRefused",
                     preparing = value,
                     "ignored a shutdown signal: logind's PreparingForShutdown says otherwise"
                 );
@@ -271,7 +272,11 @@ impl Keeper {
                 Err(error) => tracing::warn!(%error, "the lock will not survive a crash"),
             }
         }
-        tracing::info!(who = self.config.who, "holding logind's delay lock");
+        tracing::info!(
+            log_kind = "lockTaken",
+            who = self.config.who,
+            "holding logind's delay lock"
+        );
         None
     }
 
@@ -281,6 +286,7 @@ impl Keeper {
         self.delay = Some(raised.delay);
         if raised.delay < self.facts.wanted {
             tracing::warn!(
+                log_kind = "delayTooShort",
                 wanted = ?self.facts.wanted,
                 given = ?raised.delay,
                 set_by = raised.set_by.as_deref(),
@@ -300,7 +306,7 @@ impl Keeper {
                     self.held = None;
                     self.fresh = None;
                     self.clear_store().await;
-                    tracing::info!("released logind's delay lock");
+                    tracing::info!(log_kind = "lockReleased", "released logind's delay lock");
                 }
                 self.publish();
             }
@@ -336,7 +342,7 @@ impl Keeper {
             why.push_str("; the lock taken before is kept, and looked for when logind answers");
         }
         if self.failures == 1 {
-            tracing::warn!("{why}");
+            tracing::warn!(log_kind = "lockMissing", "{why}");
         } else {
             tracing::debug!(failures = self.failures, "{why}");
         }

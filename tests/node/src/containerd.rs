@@ -9,6 +9,19 @@ use crate::{Node, NodeError};
 const ARCHIVE: &str = "/var/lib/images.tar";
 const NETWORK: &str =
     r#"{ "cniVersion": "0.4.0", "name": "none", "plugins": [{ "type": "loopback" }] }"#;
+/// A bridge, and addresses from a list on the node's disk.
+const POD_NETWORK: &str = r#"{
+    "cniVersion": "0.4.0",
+    "name": "pods",
+    "plugins": [{
+        "type": "bridge",
+        "bridge": "pods0",
+        "isGateway": true,
+        "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.88.7.0/24" }]] }
+    }]
+}"#;
+/// Where the list is: a file for each address that is taken.
+const ADDRESSES: &str = "/var/lib/cni/networks/pods";
 /// containerd answers some 0.2 s after it was started, on an idle machine.
 const ANSWERS: Duration = Duration::from_secs(20);
 
@@ -22,7 +35,8 @@ impl Node {
         let config = format!(
             "version = 2\n\
              [plugins.\"io.containerd.grpc.v1.cri\"]\n  restrict_oom_score_adj = true\n  \
-             disable_apparmor = true\n  sandbox_image = \"{PAUSE}\"\n"
+             disable_apparmor = true\n  sandbox_image = \"{PAUSE}\"\n\
+             [plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"/usr/lib/cni\"\n"
         );
         self.write("/etc/containerd/config.toml", config, 0o644)?;
         // Read, and never run: all pods are on the host's network. Without one nothing is "ready".
@@ -30,6 +44,26 @@ impl Node {
         // Every sandbox gets a copy of it. The address is one that nobody has.
         self.write("/etc/resolv.conf", "nameserver 192.0.2.53\n", 0o644)?;
         self.write(ARCHIVE, image::archive(self.base().root())?, 0o644)
+    }
+
+    /// Gives pods that are not on the host's network one of their own. The node may be on or off.
+    ///
+    /// # Errors
+    /// [`NodeError::File`].
+    pub fn configure_pod_network(&self) -> Result<(), NodeError> {
+        // The first one by name is the one that is used.
+        self.write("/etc/cni/net.d/05-pods.conflist", POD_NETWORK, 0o644)
+    }
+
+    /// The addresses of [`configure_pod_network`](Self::configure_pod_network) that are taken. The node
+    /// is on.
+    ///
+    /// # Errors
+    /// [`NodeError::Command`].
+    pub async fn pod_addresses(&self) -> Result<Vec<String>, NodeError> {
+        let list = format!("mkdir -p {ADDRESSES}; ls {ADDRESSES}");
+        let files = self.run(&["sh", "-c", &list]).await?;
+        Ok(files.lines().filter(|name| name.starts_with("10.")).map(str::to_owned).collect())
     }
 
     /// Gives containerd the images that pods need. The node is on, and containerd is configured.

@@ -170,6 +170,10 @@ impl Offline for World {
         Ok(format!("<svg id={}/>\n", report["id"]))
     }
 
+    fn report_html(&self, report: &serde_json::Value) -> Result<String, CommandError> {
+        Ok(format!("<!DOCTYPE html><p>{}</p>\n", report["id"]))
+    }
+
     fn load_config(&self, file: Option<&Path>) -> Result<ConfigView, CommandError> {
         if self.config_error {
             let error = "config.yaml:3: shutdownGracePeriod: not a duration\n\

@@ -94,7 +94,12 @@ impl ClientError {
             Self::Skew { .. } => {
                 "after an upgrade: `systemctl restart winddown` (pods keep running)"
             }
-            Self::Io { .. } => "",
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::InvalidInput => {
+                "a socket's path has at most 107 bytes: name another one with --socket"
+            }
+            Self::Io { .. } => {
+                "is this the agent's socket? It listens where controlSocket in its configuration says"
+            }
         }
         .to_owned()
     }

@@ -3,7 +3,7 @@
 use winddown_systemd::inspect::LockView;
 
 use super::{Check, UNIT};
-use crate::config::RuntimeKind;
+use crate::config::{Mode, RuntimeKind};
 use crate::doctor::facts::{Fact, Facts, KubeletConfig, Unseen};
 use crate::doctor::finding::{Area, Finding};
 
@@ -77,6 +77,11 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
     if config.runtime == RuntimeKind::Process {
         return Some(CHECK.ok("pods are processes of the unit: there are no scopes to order"));
     }
+    if config.runtime == RuntimeKind::Systemd {
+        return Some(
+            CHECK.ok("pods are services that stop after the agent: there are no scopes to order"),
+        );
+    }
     let crio = config.container_runtime_endpoint.contains("crio");
     let prefix = if crio { "crio-" } else { "cri-containerd-" };
     let install = facts.install("--runtime cri");
@@ -141,7 +146,13 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
             .saw(config)
     };
     let active = lock.is_some() || (process.is_some() && enabled.is_some());
-    Some(if active && facts.config.config.runtime == RuntimeKind::Cri {
+    let beside = facts.config.config.mode == Mode::Companion;
+    let absent = beside && facts.processes.known().is_some() && process.is_none();
+    Some(if absent {
+        seen(CHECK.problem("no kubelet runs here, and with mode companion nothing else ends pods"))
+            .fix("systemctl start kubelet")
+            .fix(format!("or write another mode in {}", facts.config.file.display()))
+    } else if active && facts.config.config.runtime == RuntimeKind::Cri {
         switch_off(
             facts,
             seen(CHECK.problem("a kubelet on this node ends pods at a shutdown as well")),
@@ -159,6 +170,8 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
             seen(CHECK.warning("a kubelet is configured to end pods at a shutdown once it runs")),
             enabled,
         )
+    } else if process.is_some() && beside {
+        seen(CHECK.ok("a kubelet runs the pods, and leaves their end to this agent"))
     } else if process.is_some() {
         seen(CHECK.info("a kubelet runs here, without a graceful shutdown of its own"))
     } else if let Some(config) = config.filter(|config| !config.problem.is_empty()) {
@@ -170,6 +183,35 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
             }
             _ => CHECK.ok("no kubelet ends pods on this node"),
         }
+    })
+}
+
+/// The API server lets this agent end a kubelet's pods.
+pub(super) fn api(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "api",
+        Area::Containers,
+        "beside a kubelet pods are ended through the API server, and only with these rights",
+    );
+    let missing = match &facts.rights {
+        Fact::Known(missing) => missing,
+        Fact::Unseen(Unseen::NotLive, _) => return None,
+        Fact::Unseen(Unseen::Denied, _) => {
+            return CHECK.unseen("the credentials for the API server", &facts.rights);
+        }
+        Fact::Unseen(_, why) => {
+            let title = "the API server cannot be asked: at a shutdown containers would be stopped \
+                         through the container runtime, and the kubelet would start some again";
+            return Some(CHECK.problem(title).saw(why).fix("journalctl -u winddown -e"));
+        }
+    };
+    Some(if missing.is_empty() {
+        CHECK.ok("the API server lets this agent end the node's pods")
+    } else {
+        CHECK
+            .problem("the API server does not let this agent do what it has to")
+            .saw(format!("not allowed: {}", missing.join(", ")))
+            .fix("kubectl apply -f companion-mode.yaml -f own-node.yaml")
     })
 }
 

@@ -216,7 +216,7 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "one digit is shown")]
-fn bytes(bytes: u64) -> String {
+pub(super) fn bytes(bytes: u64) -> String {
     let mut rest = bytes as f64;
     let mut unit = "B";
     for larger in ["KiB", "MiB", "GiB", "TiB"] {

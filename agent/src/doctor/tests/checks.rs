@@ -2,6 +2,7 @@
 
 mod containers;
 mod node;
+mod room;
 mod shutdown;
 mod unit;
 
@@ -15,7 +16,7 @@ fn a_healthy_node_has_no_finding_but_well() {
         assert_eq!(finding.severity, Well, "{finding:?}");
         assert_eq!(finding.fix, Vec::<String>::new(), "{finding:?}");
     }
-    assert_eq!(found.len(), 21);
+    assert_eq!(found.len(), 22);
     let mut ids: Vec<_> = found.iter().map(|finding| finding.id).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -93,6 +94,7 @@ fn image() -> Facts {
         endpoint: Fact::not_live(),
         processes: Fact::not_live(),
         state: Fact::not_live(),
+        shortages: Fact::not_live(),
         socket: Fact::not_live(),
         clock: Clock { now: now(), synchronised: Fact::not_live(), newest: None },
         ..healthy()

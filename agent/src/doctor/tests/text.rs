@@ -10,7 +10,7 @@ fn shown(facts: &Facts, view: &View) -> String {
 #[test]
 fn a_healthy_node_fits_one_screen_and_ends_with_all_well() {
     let text = shown(&healthy(), &View { width: Some(80), ..View::default() });
-    assert!(text.ends_with("\nnode1: 21 checks, all well\n"), "{text}");
+    assert!(text.ends_with("\nnode1: 22 checks, all well\n"), "{text}");
     assert!(text.lines().count() <= 24, "{text}");
     for line in text.lines() {
         assert!(line.width() <= 80, "{line}");

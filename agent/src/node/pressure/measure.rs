@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use winddown_eviction::{MeasureError, Policy, Signals, Wanted};
 use winddown_machine::{NodeUsage, Reading, UsagePlaces};
 use winddown_shared::{NodeStats, Pod, PodStats, PodUid, RuntimeError, error_chain};
@@ -20,6 +20,12 @@ mod tests;
 
 /// What pods have on disks is not walked through again before this.
 const DISK_AGE: Duration = Duration::from_secs(10);
+
+/// A walk is waited for no longer than this: it is looked again soon, and by then it may have ended.
+const WALK: Duration = Duration::from_millis(400);
+
+/// What was found by a walk that ended longer ago is not used any more.
+const STALE: Duration = Duration::from_secs(60);
 
 /// A runtime that does not say where its images are is asked again after this long, then twice as
 /// long, …
@@ -41,6 +47,8 @@ pub(in crate::node) struct Measured {
     runtime: Arc<dyn RuntimeFigures>,
     /// Held by the one walk through the pods' files.
     walks: Arc<Mutex<()>>,
+    /// When the last one had ended.
+    walked: watch::Sender<Option<Instant>>,
 }
 
 struct NodeReader {
@@ -102,17 +110,30 @@ impl Measured {
         policy: watch::Receiver<Arc<Policy>>,
     ) -> Self {
         let reader = NodeReader::new(&places.base, Arc::clone(&places.known), policy);
-        Self { node: Mutex::new(reader), runtime, walks: Arc::default() }
+        let walked = watch::Sender::new(None);
+        Self { node: Mutex::new(reader), runtime, walks: Arc::default(), walked }
     }
 
     /// Has the pods' files walked through, beside whoever asked, one walk at a time.
     fn walk(&self) {
         let Ok(turn) = Arc::clone(&self.walks).try_lock_owned() else { return };
-        let runtime = Arc::clone(&self.runtime);
+        let (runtime, walked) = (Arc::clone(&self.runtime), self.walked.clone());
         tokio::spawn(async move {
-            told(runtime.figures(Some(DISK_AGE)).await);
+            if told(runtime.figures(Some(DISK_AGE)).await).is_some() {
+                walked.send_replace(Some(Instant::now()));
+            }
             drop(turn);
         });
+    }
+
+    /// Has them walked through, and says whether what is known then is young enough to choose by.
+    async fn has_walked(&self) -> bool {
+        let mut walked = self.walked.subscribe();
+        self.walk();
+        let asked = Instant::now();
+        let is_younger = |at: &Option<Instant>, age| at.is_some_and(|at| asked - at < age);
+        let _ = timeout(WALK, walked.wait_for(|at| is_younger(at, DISK_AGE))).await;
+        is_younger(&self.walked.borrow(), STALE)
     }
 }
 
@@ -122,8 +143,8 @@ impl Signals for Measured {
     }
 
     async fn pods(&self, pods: &[Pod], wanted: Wanted) -> Vec<Option<PodStats>> {
-        if wanted == Wanted::Disk {
-            self.walk();
+        if wanted == Wanted::Disk && !self.has_walked().await {
+            return Vec::new();
         }
         let Some(figures) = told(self.runtime.figures(None).await) else { return Vec::new() };
         let mut figures: HashMap<PodUid, PodStats> = figures.into_iter().collect();

@@ -1,12 +1,23 @@
 //! Wakes eviction when tasks wait for memory.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tokio::sync::Notify;
-use winddown_machine::{PsiAlarm, PsiPlace, PsiTrigger, PsiWatch};
+use winddown_machine::{Armed, PsiAlarm, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
 use winddown_shared::error_chain;
 
+#[cfg(test)]
+mod tests;
+
+/// A cgroup that tells nothing is tried again after this long, then twice as long, …
+const TRY_FIRST: Duration = Duration::from_secs(1);
+
+/// … up to this. Until then the whole machine is listened to.
+const TRY_MOST: Duration = Duration::from_secs(30);
+
 /// Where the kernel tells of time lost.
+#[derive(Clone, Debug)]
 pub(super) struct StallPlaces {
     pub(super) proc: PathBuf,
     pub(super) cgroup: PathBuf,
@@ -14,23 +25,130 @@ pub(super) struct StallPlaces {
     pub(super) node: String,
 }
 
+/// What came of listening.
+#[derive(Debug)]
+enum Told {
+    /// The kernel tells of this place from now on.
+    Armed(PsiPlace, Armed),
+    /// It does not.
+    Unarmed(PsiPlace, Unarmed),
+    /// Tasks have waited for memory.
+    Pressed,
+}
+
+/// One place that is listened to.
+struct Listening {
+    place: PsiPlace,
+    watch: PsiWatch,
+}
+
 /// Wakes for as long as the kernel tells; without it the loop looks by the clock alone.
 pub(super) async fn wake(places: StallPlaces, wake: &Notify) {
-    let place = match &*places.node {
+    let mut unarmed = Vec::new();
+    let tell = |told| match told {
+        Told::Pressed => {
+            tracing::debug!("tasks wait for memory: eviction looks at once");
+            wake.notify_one();
+        }
+        Told::Armed(place, Armed { trigger, as_asked }) => {
+            unarmed.clear();
+            tracing::info!(%place, %trigger, as_asked, "waits for memory wake eviction");
+        }
+        // A cgroup that is not there is tried again and again; that is said once.
+        Told::Unarmed(place, error) if !unarmed.contains(&place) => {
+            let why = error_chain(&error);
+            tracing::info!(%place, why, "waits for memory here do not wake eviction");
+            unarmed.push(place);
+        }
+        Told::Unarmed(..) => {}
+    };
+    follow(places, tell).await;
+}
+
+/// Listens to the node's cgroup; while that tells nothing, to the whole machine, trying the cgroup
+/// again. Ends when the kernel tells nothing of either and never will.
+async fn follow(places: StallPlaces, mut tell: impl FnMut(Told)) {
+    let wanted = match &*places.node {
         "/" => PsiPlace::Node,
         cgroup => PsiPlace::Cgroup(cgroup.to_owned()),
     };
-    let triggers = [(place, PsiTrigger::default())];
-    let start = move || PsiWatch::start(&places.proc, &places.cgroup, &triggers);
-    let Ok((watch, outcomes)) = tokio::task::spawn_blocking(start).await else { return };
-    for error in outcomes.into_iter().filter_map(Result::err) {
-        let why = error_chain(&error);
-        tracing::info!(why, "tasks that wait for memory do not wake eviction");
+    let mut wait = TRY_FIRST;
+    let mut instead: Option<Listening> = None;
+    loop {
+        let may_come = match listen(&places, &wanted, &mut tell).await {
+            Ok(mut heard) => {
+                instead = None;
+                wait = TRY_FIRST;
+                while heard.next(&mut tell).await {}
+                true
+            }
+            // It may be made, or made again.
+            Err(comes) => comes && wanted != PsiPlace::Node,
+        };
+        if instead.is_none() && wanted != PsiPlace::Node {
+            instead = listen(&places, &PsiPlace::Node, &mut tell).await.ok();
+        }
+        let again = tokio::time::sleep(wait);
+        tokio::pin!(again);
+        loop {
+            let has_machine = instead.is_some();
+            let heard = async {
+                match &mut instead {
+                    Some(machine) => machine.next(&mut tell).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = &mut again, if may_come => break,
+                tells = heard, if has_machine => {
+                    if !tells {
+                        instead = None;
+                    }
+                }
+                else => return,
+            }
+        }
+        wait = (wait * 2).min(TRY_MOST);
     }
-    let Some(mut watch) = watch else { return };
-    while let Some(alarm) = watch.next().await {
-        if matches!(alarm, PsiAlarm::Pressed(_)) {
-            wake.notify_one();
+}
+
+/// Has the kernel tell of a place. An error says whether it may do so later.
+async fn listen(
+    places: &StallPlaces,
+    place: &PsiPlace,
+    tell: &mut impl FnMut(Told),
+) -> Result<Listening, bool> {
+    let (at, triggers) = (places.clone(), [(place.clone(), PsiTrigger::default())]);
+    let start = move || PsiWatch::start(&at.proc, &at.cgroup, &triggers);
+    let Ok((watch, outcomes)) = tokio::task::spawn_blocking(start).await else { return Err(true) };
+    match (watch, outcomes.into_iter().next()) {
+        (Some(watch), Some(Ok(armed))) => {
+            tell(Told::Armed(place.clone(), armed));
+            Ok(Listening { place: place.clone(), watch })
+        }
+        (_, Some(Err(error))) => {
+            let may_come = matches!(error, Unarmed::Missing { .. } | Unarmed::NoWaiting { .. });
+            tell(Told::Unarmed(place.clone(), error));
+            Err(may_come)
+        }
+        _ => Err(true),
+    }
+}
+
+// === impl Listening ===
+
+impl Listening {
+    /// Passes the next alarm on. False: nothing will be told any more. Cancel-safe.
+    async fn next(&mut self, tell: &mut impl FnMut(Told)) -> bool {
+        match self.watch.next().await {
+            Some(PsiAlarm::Pressed(_)) => {
+                tell(Told::Pressed);
+                true
+            }
+            Some(PsiAlarm::Gone(_)) | None => {
+                tracing::debug!(place = %self.place, "waits for memory are not told here any more");
+                false
+            }
         }
     }
 }

@@ -9,11 +9,11 @@ use crate::api::{
 
 const DIRECTORY: &str = "/etc/winddown/pods";
 
-pub(super) fn at(time: &str) -> WallTime {
+pub(in crate::render) fn at(time: &str) -> WallTime {
     format!("2026-11-20T{time}Z").parse().expect("a time")
 }
 
-pub(super) fn pod(namespace: &str, name: &str, priority: i32) -> PodStatus {
+pub(in crate::render) fn pod(namespace: &str, name: &str, priority: i32) -> PodStatus {
     PodStatus {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
@@ -33,7 +33,7 @@ pub(super) fn pod(namespace: &str, name: &str, priority: i32) -> PodStatus {
 }
 
 /// Just installed: the lock is held, nothing runs.
-pub(super) fn fresh() -> Status {
+pub(in crate::render) fn fresh() -> Status {
     let node = NodeStatus {
         name: "edge-1".to_owned(),
         boot_id: "5f0c6a54".to_owned(),
@@ -65,7 +65,7 @@ fn group(priority: i32, seconds: f64, pods: usize) -> GroupSummary {
 }
 
 /// Five pods that run well.
-pub(super) fn five_pods() -> Status {
+pub(in crate::render) fn five_pods() -> Status {
     let mut status = fresh();
     status.node.started_at = Some(at("08:47:00"));
     status.lock.held_since = Some(at("08:47:01"));
@@ -99,7 +99,7 @@ fn decision(time: &str, text: &str) -> Decision {
 }
 
 /// logind cannot be reached.
-pub(super) fn lock_waiting() -> Status {
+pub(in crate::render) fn lock_waiting() -> Status {
     let mut status = five_pods();
     status.lock.state = LockState::Waiting;
     status.lock.held_since = None;
@@ -112,7 +112,7 @@ pub(super) fn lock_waiting() -> Status {
 }
 
 /// Another drop-in allows less delay than is wanted.
-pub(super) fn shrunk_delay() -> Status {
+pub(in crate::render) fn shrunk_delay() -> Status {
     let mut status = five_pods();
     status.lock.delay_seconds = Some(3.0);
     status.lock.set_by = Some("/etc/systemd/logind.conf.d/zzz-site.conf".to_owned());
@@ -122,7 +122,7 @@ pub(super) fn shrunk_delay() -> Status {
 }
 
 /// Two manifests are broken and a pod was rejected.
-pub(super) fn broken_manifests() -> Status {
+pub(in crate::render) fn broken_manifests() -> Status {
     let mut status = fresh();
     status.pods = vec![pod("default", "web-edge-1", 0)];
     status.shutdown_plan.groups = vec![group(0, 30.0, 1)];
@@ -151,7 +151,7 @@ pub(super) fn broken_manifests() -> Status {
 }
 
 /// The first of two groups has ended, the second is ending.
-pub(super) fn shutting_down() -> Status {
+pub(in crate::render) fn shutting_down() -> Status {
     let mut status = five_pods();
     status.shutdown.phase = Phase::Running;
     status.shutdown.since = Some(at("11:59:56"));

@@ -137,7 +137,8 @@ async fn what_is_kept_can_be_read_by_its_owner_only_and_names_the_same_server() 
     let mode = |name: &str| folder.join(name).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!([mode("client.pem"), mode("kubeconfig")], [0o600, 0o600]);
-    let material = kubeconfig::read(&folder.join("kubeconfig"), None).unwrap();
+    let draft = kubeconfig::read(&folder.join("kubeconfig"), None).unwrap();
+    let material = draft.finish().await.unwrap();
     assert_eq!(material.config.cluster_url, "https://api:6443/");
     assert_eq!(material.certificate.unwrap().common_name.as_deref(), Some("system:node:n1"));
     assert!(material.config.root_cert.is_some());

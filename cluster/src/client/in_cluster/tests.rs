@@ -38,8 +38,8 @@ fn outside_of_a_pod_the_missing_variable_is_named() {
     }
 }
 
-#[test]
-fn the_service_account_is_read_from_its_folder() {
+#[tokio::test]
+async fn the_service_account_is_read_from_its_folder() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().to_path_buf();
     let account = ServiceAccount { folder: folder.clone(), host: "10.0.0.1".into(), port: 443 };
@@ -57,7 +57,7 @@ fn the_service_account_is_read_from_its_folder() {
     std::fs::write(folder.join("ca.crt"), authority).unwrap();
     std::fs::write(folder.join("token"), "abc\n").unwrap();
     std::fs::write(folder.join("namespace"), "kube-system\n").unwrap();
-    let material = read(&account).unwrap();
+    let material = read(&account).unwrap().finish().await.unwrap();
     assert_eq!(material.authorization.unwrap(), "Bearer abc");
     assert_eq!(material.config.default_namespace, "kube-system");
     assert_eq!(material.config.cluster_url, "https://10.0.0.1:443/");

@@ -1,9 +1,10 @@
+use futures_util::FutureExt;
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 use winddown_shared::error_chain;
 
 use super::*;
-use crate::client::material::base64;
+use crate::client::material::{Material, base64};
 
 /// A folder with a certificate, its key, another key and a kubeconfig.
 struct Folder {
@@ -42,7 +43,7 @@ impl Folder {
 
     fn read_text(&self, text: &str) -> Result<Material, CredentialsError> {
         self.write("kubeconfig", text);
-        read(&self.dir.path().join("kubeconfig"), None)
+        material(&self.dir.path().join("kubeconfig"), None)
     }
 
     /// What is wrong with it, the folder's path written as `DIR`.
@@ -50,6 +51,11 @@ impl Folder {
         let error = result.map(drop).expect_err("this kubeconfig cannot be used");
         error_chain(&error).replace(&self.dir.path().display().to_string(), "DIR")
     }
+}
+
+/// Reads a kubeconfig that names no command.
+fn material(path: &Path, context: Option<&str>) -> Result<Material, CredentialsError> {
+    read(path, context)?.finish().now_or_never().expect("there is nothing to wait for")
 }
 
 const SERVER: &str = "server: 'https://10.0.0.1:6443'";
@@ -98,7 +104,7 @@ fn another_context_can_be_named() {
           clusters: [{name: k, cluster: {server: 'https://b'}}],
           users: [{name: u, user: {token: t}}]}",
     );
-    let material = read(&folder.dir.path().join("kubeconfig"), Some("b")).unwrap();
+    let material = material(&folder.dir.path().join("kubeconfig"), Some("b")).unwrap();
     assert_eq!(material.config.cluster_url, "https://b/");
 }
 
@@ -125,7 +131,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
     let text = |text: &str| folder.error(folder.read_text(text));
     let cluster = |fields: &str| folder.error(folder.read(fields, token));
     let user = |fields: &str| folder.error(folder.read(SERVER, fields));
-    let absent = folder.error(read(&folder.dir.path().join("absent"), None));
+    let absent = folder.error(material(&folder.dir.path().join("absent"), None));
 
     let table = [
         (absent, "cannot read kubeconfig DIR/absent: No such file or directory (os error 2)"),
@@ -182,12 +188,35 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
         (
             user(""),
             "DIR/kubeconfig: users[u]: there are no credentials: add client-certificate and \
-             client-key, or tokenFile, or token",
+             client-key, or tokenFile, or token, or exec",
         ),
         (
             user("exec: {command: aws}"),
-            "DIR/kubeconfig: users[u].exec: this is not supported: let it write a token file, and \
-             name that as tokenFile",
+            "DIR/kubeconfig: users[u].exec.apiVersion: it is \"\": write \
+             client.authentication.k8s.io/v1",
+        ),
+        (
+            user("exec: {apiVersion: client.authentication.k8s.io/v1alpha1, command: aws}"),
+            "DIR/kubeconfig: users[u].exec.apiVersion: it is \
+             \"client.authentication.k8s.io/v1alpha1\": write client.authentication.k8s.io/v1",
+        ),
+        (
+            user("exec: {apiVersion: client.authentication.k8s.io/v1}"),
+            "DIR/kubeconfig: users[u].exec.command: it is missing: name the command that gives \
+             credentials",
+        ),
+        (
+            user(
+                "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws, \
+                 interactiveMode: Always}",
+            ),
+            "DIR/kubeconfig: users[u].exec.interactiveMode: the command wants a terminal, and a \
+             service has none: use one that needs nobody at the keyboard, with interactiveMode: \
+             Never",
+        ),
+        (
+            user("token: t, exec: {apiVersion: client.authentication.k8s.io/v1, command: aws}"),
+            "DIR/kubeconfig: users[u].exec: there are other credentials beside it: keep one kind",
         ),
         (
             user("username: a, password: b"),

@@ -94,7 +94,7 @@ impl<E: NodeEvents> Core<E> {
         self.state.send_if_modified(|state| {
             let new = state.uid.as_deref() != Some(uid);
             if new {
-                info!(node = %self.name, uid, "{what}");
+                info!(node = %self.name, node_uid = uid, "{what}");
                 state.uid = Some(uid.into());
             }
             std::mem::take(&mut state.deleted) || new

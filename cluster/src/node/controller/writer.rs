@@ -10,10 +10,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::Core;
 use super::registering::Registered;
 use super::writing::conditions_of;
+use super::{Core, NodeScope};
 use crate::node::attempt::Attempt;
+use crate::node::conditions;
 use crate::node::cordon::{self, CordonReason, FIELD_MANAGER, Mark};
 use crate::node::events::{NodeEvents, changes};
 use crate::node::fault::Fault;
@@ -172,9 +173,13 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
         let wanted = core.wanted(conditions_of(node));
         let facts = core.facts.borrow();
         let time = Time(core.clock.now());
-        let status = patch::status(&facts, &wanted, node, &time, heartbeat);
+        let whole = core.settings.scope == NodeScope::Whole;
+        let status = match whole {
+            true => patch::status(&facts, &wanted, node, &time, heartbeat),
+            false => patch::conditions(&wanted, node, &time),
+        };
         let wish = core.cordon_wish(said);
-        let step = cordon::decide(wish.as_ref(), node, core.is_ready());
+        let step = cordon::decide(wish.as_ref(), node, core.is_ready(node));
         let cordon = cordon::patch(&step, node);
         if status.is_none() && (cordon.is_none() || self.cordon_refused) {
             core.acknowledge(said.generation);
@@ -182,9 +187,9 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
         let mut plan = Plan::default();
         plan.status = self.due(Kind::Status, status, now, &mut plan.wake);
         plan.cordon = self.due(Kind::Cordon, cordon, now, &mut plan.wake);
-        let metadata = patch::metadata(&facts, node);
+        let metadata = patch::metadata(&facts, node).filter(|_| whole);
         plan.metadata = self.due(Kind::Metadata, metadata, now, &mut plan.wake);
-        let taints = patch::taints(&facts, node);
+        let taints = patch::taints(&facts, node).filter(|_| whole);
         plan.taints = self.due(Kind::Taints, taints, now, &mut plan.wake);
         plan
     }
@@ -239,7 +244,8 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
     }
 
     fn tell_events(&mut self, node: &Arc<Node>) {
-        if self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, node)) {
+        let tells = self.core.settings.scope == NodeScope::Whole;
+        if !tells || self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, node)) {
             return;
         }
         let none = Node::default();
@@ -253,6 +259,9 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
 
     fn heartbeat_due(&self, now: Instant) -> bool {
         let settings = &self.core.settings;
+        if settings.scope == NodeScope::Lifecycle {
+            return false;
+        }
         // It comes with a beat: the one nearest to its time.
         let slack = settings.beat() / 2;
         self.reported.is_none_or(|at| now.duration_since(at) + slack >= settings.heartbeat())
@@ -306,9 +315,13 @@ impl<E: NodeEvents> Core<E> {
         self.answers.borrow().is_stale(now, self.settings.ping)
     }
 
-    fn is_ready(&self) -> bool {
+    fn is_ready(&self, node: &Node) -> bool {
         let health = self.health();
-        health.not_ready.is_empty() && !health.shutting_down
+        let kubelet = match self.settings.scope {
+            NodeScope::Whole => true,
+            NodeScope::Lifecycle => is_kept(node, &self.facts.borrow().info.boot_id),
+        };
+        health.not_ready.is_empty() && !health.shutting_down && kubelet
     }
 
     fn acknowledge(&self, generation: u64) {
@@ -339,6 +352,15 @@ impl<E: NodeEvents> Core<E> {
             _ => {}
         });
     }
+}
+
+/// A kubelet of this boot says that the node is ready. What one said before the boot still stands for
+/// a while after it.
+fn is_kept(node: &Node, boot: &str) -> bool {
+    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    let ready = conditions::find(conditions_of(node), conditions::READY);
+    info.is_some_and(|info| info.boot_id == boot)
+        && ready.is_some_and(|ready| ready.status == "True")
 }
 
 // === impl Kind ===

@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::Core;
 use super::writer::{Next, Writer};
+use super::{Core, NodeScope};
 use crate::node::conditions;
 use crate::node::events::NodeEvents;
 use crate::node::pulse::Pulse;
@@ -54,6 +54,9 @@ impl<E: NodeEvents> Core<E> {
 
     /// The conditions that the node has to have, in the order in which they are shown.
     pub(super) fn wanted(&self, server: &[NodeCondition]) -> Vec<NodeCondition> {
+        if self.settings.scope == NodeScope::Lifecycle {
+            return conditions::lifecycle(&self.health(), server);
+        }
         let mut wanted = conditions::wanted(&self.health(), server);
         let facts = self.facts.borrow();
         let more = facts.conditions.iter();

@@ -103,3 +103,80 @@ async fn the_full_disk_waits_while_pods_over_their_own_limit_end() {
     let json = serde_json::to_value(world.view.history()).unwrap();
     assert_eq!(json[0]["signal"], "ephemeralpodfs.limit");
 }
+
+/// Two pods on a disk that is short by half a GiB; the larger is asked to end, and has ended.
+async fn much_has_ended() -> World {
+    let world = World::new(disk_policy(), pods());
+    world.is(disk_left("500Mi"), secs(2)).await;
+    assert_eq!(names(&world), ["much"]);
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_follows_while_a_runtime_still_removes_what_the_victim_had() {
+    let world = much_has_ended().await;
+    world.is(disk_left("490Mi"), secs(25)).await;
+    assert_eq!(names(&world), ["much"]);
+    world.is(disk_left("1380Mi"), MINUTE).await;
+    assert_eq!(names(&world), ["much"]);
+    let was = |outcome: &Outcome| matches!(outcome, Outcome::Evicting | Outcome::Nobody);
+    assert!(!world.view.history().iter().any(|record| was(&record.outcome)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_pod_follows_at_once_when_what_came_back_was_not_enough() {
+    let policy = policy(json!({"evictionHard": {"nodefs.available": "2Gi"}}));
+    let world = World::new(policy, pods());
+    world.is(disk_left("500Mi"), secs(4)).await;
+    assert_eq!(names(&world), ["much"]);
+    world.is(disk_left("1300Mi"), secs(1)).await;
+    assert_eq!(names(&world), ["much", "little"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_victim_had_is_not_waited_for_longer_than_thirty_seconds() {
+    let world = much_has_ended().await;
+    world.is(disk_left("500Mi"), secs(27)).await;
+    assert_eq!(names(&world), ["much"]);
+    world.is(disk_left("500Mi"), secs(3)).await;
+    assert_eq!(names(&world), ["much", "little"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_somebody_else_goes_on_filling_waits_for_five_seconds_only() {
+    let world = much_has_ended().await;
+    for left in ["440Mi", "380Mi"] {
+        world.is(disk_left(left), secs(1)).await;
+    }
+    assert_eq!(names(&world), ["much"]);
+    for left in ["320Mi", "260Mi", "200Mi"] {
+        world.is(disk_left(left), secs(1)).await;
+    }
+    assert_eq!(names(&world), ["much", "little"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_does_not_wait_for_pods_that_had_nothing_on_it() {
+    let mut pods = pods();
+    pods[0].1 = disk("0", "0");
+    pods[1].1 = disk("0", "0");
+    let world = World::new(disk_policy(), pods);
+    world.is(disk_left("500Mi"), secs(4)).await;
+    assert_eq!(names(&world).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_that_do_not_go_with_the_victim_are_not_waited_for() {
+    let kept = changed("kept", 0, &[], |object| {
+        let volume = json!([{"name": "v", "hostPath": {"path": "/srv"}}]);
+        object.spec.as_mut().unwrap().volumes = serde_json::from_value(volume).unwrap();
+    });
+    let used = winddown_shared::DiskUse { bytes: bytes("900Mi"), inodes: 9 };
+    let mut stats = disk("1Mi", "0");
+    stats.volumes = vec![winddown_shared::VolumeStats { name: "v".into(), used }];
+    let world = World::new(disk_policy(), vec![(kept, stats), pods().remove(1)]);
+    world.is(disk_left("500Mi"), secs(2)).await;
+    assert_eq!(names(&world), ["kept"]);
+    world.is(disk_left("501Mi"), secs(1)).await;
+    assert_eq!(names(&world), ["kept", "little"]);
+}

@@ -110,6 +110,23 @@ async fn a_node_that_is_bounded_by_a_cgroup_has_what_that_may_use() {
 }
 
 #[tokio::test]
+async fn what_the_kernel_killed_is_counted_where_the_node_or_the_pods_are_bounded() {
+    let mut tree = Tree::v2();
+    let kills = |tree: &Tree| tree.read().stats.oom_kills;
+    assert_eq!(kills(&tree), None, "the root does not tell");
+    tree.places.pods_cgroup = Some("/pods".to_owned());
+    assert_eq!(kills(&tree), None, "there are no pods");
+    tree.write("cgroup/pods/memory.events", "low 0\nhigh 0\nmax 9\noom 4\noom_kill 3\n");
+    assert_eq!(kills(&tree), Some(3));
+    tree.places.node_cgroup = "/node".to_owned();
+    tree.write("cgroup/node/memory.events", "oom_kill 5\n");
+    assert_eq!(kills(&tree), Some(5));
+    let mut hybrid = Tree::hybrid();
+    hybrid.places.pods_cgroup = Some("/pods".to_owned());
+    assert_eq!(kills(&hybrid), None, "version 1 counts each cgroup by itself");
+}
+
+#[tokio::test]
 async fn the_pods_cgroup_is_measured_on_both_versions_once_it_is_there() {
     let mut tree = Tree::v2();
     tree.places.pods_cgroup = Some("/pods".to_owned());

@@ -73,6 +73,8 @@ pub(crate) struct Run {
     pub(crate) signalled_at: Option<Instant>,
     /// SIGKILL was needed.
     pub(crate) forced: bool,
+    /// The runtime was asked to forget it, because its pod is over and its disk was short.
+    pub(crate) given_back: bool,
     pub(crate) end: Option<End>,
 }
 
@@ -226,6 +228,7 @@ impl Run {
             held: None,
             signalled_at: None,
             forced: false,
+            given_back: false,
             end: None,
         }
     }

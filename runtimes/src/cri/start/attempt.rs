@@ -72,6 +72,9 @@ pub(super) async fn begin(
                 }
                 return Begun::Undone;
             }
+            Some(observe::Stage::Unknown) if error.is_wrong_state() => {
+                return end_unknown(context, entry, id, error).await;
+            }
             Some(observe::Stage::Created)
                 if error.is_wrong_state() && Instant::now() < deadline =>
             {
@@ -91,5 +94,24 @@ pub(super) async fn begin(
                 return Begun::Unanswered(error);
             }
         }
+    }
+}
+
+/// Ends a container that the runtime lost sight of when it was killed while starting it. It will never start it,
+/// and what had begun may be there.
+async fn end_unknown(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    id: &str,
+    refused: CallError,
+) -> Begun {
+    if let Err(error) = context.client.stop_container(id, Duration::ZERO).await {
+        health::note_unreachable(context, &error);
+        return Begun::Unanswered(error);
+    }
+    match observe::ask(context, entry, id, true).await {
+        Ok(seen) if observe::enter(context, entry, &seen) => Begun::Undone,
+        Ok(_) => Begun::Refused(refused),
+        Err(error) => Begun::Unanswered(error),
     }
 }

@@ -130,15 +130,11 @@ impl<'a> Ending<'a> {
             return false;
         }
         self.note(false);
+        // Now: a thread for disks may be long in coming, and it is too late when the process ends.
+        hold_mounts(self.entry, direct, self.name, self.id);
         let asked = dirs::asked(&self.context.config, self.entry.uid(), self.name, attempt);
-        let (entry, direct) = (Arc::clone(self.entry), Arc::clone(direct));
-        let (name, id) = (self.name.to_owned(), self.id.to_owned());
         // Off the path: the others are to be asked first.
-        tokio::task::spawn_blocking(move || {
-            hold_mounts(&entry, &direct, &name, &id);
-            // On a full disk an agent that is restarted now would ask a second time.
-            std::fs::write(asked, [])
-        });
+        self.context.asked.take(asked);
         true
     }
 

@@ -88,7 +88,8 @@ pub(super) fn code(status: WaitStatus) -> (i32, Option<i32>) {
     }
 }
 
-fn message(source: Option<&MessageSource>, failed: bool, log_tail: String) -> String {
+/// The termination message: what the container wrote, or after a failure the end of its log.
+pub(crate) fn message(source: Option<&MessageSource>, failed: bool, log_tail: String) -> String {
     let Some(source) = source else { return String::new() };
     let written = first_bytes(&source.file);
     if written.is_empty() && failed && source.fall_back_to_log { log_tail } else { written }

@@ -20,9 +20,9 @@ use crate::process::record;
 /// Exit code Kubernetes shows for a container whose program could not be started.
 pub(super) const START_ERROR_CODE: u8 = 128;
 
-/// Reads a [`Command`] from stdin and becomes it, as a child of the process `supervisor`. Returns only
-/// if that failed.
-pub(super) fn launch(supervisor: &OsStr) -> ExitCode {
+/// Reads a [`Command`] from stdin and becomes it, as a child of the process `supervisor`; without one, as
+/// a service that its service manager supervises. Returns only if that failed.
+pub(super) fn launch(supervisor: Option<&OsStr>) -> ExitCode {
     let mut json = Vec::new();
     if io::stdin().lock().read_to_end(&mut json).is_err() {
         return ExitCode::from(START_ERROR_CODE);
@@ -39,7 +39,7 @@ pub(super) fn launch(supervisor: &OsStr) -> ExitCode {
 }
 
 /// Never returns but with the reason why it could not.
-fn become_it(command: &Command, supervisor: &OsStr) -> String {
+fn become_it(command: &Command, supervisor: Option<&OsStr>) -> String {
     let prepared = prepare(command, supervisor);
     let Err((what, source)) = prepared else {
         let Some((program, args)) = command.argv.split_first() else {
@@ -54,12 +54,14 @@ fn become_it(command: &Command, supervisor: &OsStr) -> String {
     format!("{what}: {source}")
 }
 
-fn prepare(command: &Command, supervisor: &OsStr) -> Result<(), (String, io::Error)> {
+fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String, io::Error)> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: nix::Error| (what, io::Error::from(error))
     };
-    nix::unistd::setsid().map_err(failed("cannot begin a session"))?;
+    if supervisor.is_some() {
+        nix::unistd::setsid().map_err(failed("cannot begin a session"))?;
+    }
     if let Some(cgroup) = &command.cgroup {
         let procs = cgroup.join("cgroup.procs");
         std::fs::write(&procs, b"0")
@@ -73,13 +75,15 @@ fn prepare(command: &Command, supervisor: &OsStr) -> Result<(), (String, io::Err
         nix::sys::prctl::set_no_new_privs().map_err(failed("cannot set no_new_privs"))?;
     }
     take_identity(command)?;
-    // Whoever kills the supervisor ends the container with it: a container without supervisor would
-    // lose its output and its exit code. Set after the user changed, which clears it.
-    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
-        .map_err(failed("cannot tie the container to its supervisor"))?;
-    // It may have died before that took effect: then nobody would.
-    if nix::unistd::getppid().to_string() != supervisor.to_string_lossy() {
-        return Err(("the supervisor is gone".to_owned(), io::ErrorKind::BrokenPipe.into()));
+    if let Some(supervisor) = supervisor {
+        // Whoever kills the supervisor ends the container with it: a container without supervisor would
+        // lose its output and its exit code. Set after the user changed, which clears it.
+        nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
+            .map_err(failed("cannot tie the container to its supervisor"))?;
+        // It may have died before that took effect: then nobody would.
+        if nix::unistd::getppid().to_string() != supervisor.to_string_lossy() {
+            return Err(("the supervisor is gone".to_owned(), io::ErrorKind::BrokenPipe.into()));
+        }
     }
     let cwd = command.cwd.as_deref().unwrap_or(Path::new("/"));
     std::env::set_current_dir(cwd).map_err(|e| (format!("workingDir {}", cwd.display()), e))?;

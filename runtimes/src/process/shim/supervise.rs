@@ -23,9 +23,9 @@ use crate::process::procfs::{self, CONTAINER_MARK, POD_MARK};
 use crate::process::record::{self, Identity, StartedRecord};
 
 /// Output read at once, in bytes.
-const CHUNK: usize = 16 * 1024;
+pub(super) const CHUNK: usize = 16 * 1024;
 /// Chunks read of each pipe after the end: the most that a pipe can be made to hold, 1 MiB.
-const LAST_CHUNKS: usize = 64;
+pub(super) const LAST_CHUNKS: usize = 64;
 
 /// Supervises the container whose attempt directory is `dir`.
 pub(super) fn container(dir: &Path, wall: &WallClock) -> ExitCode {
@@ -80,9 +80,9 @@ struct Running<'a> {
 }
 
 /// One output pipe of the command.
-struct Source {
-    pipe: File,
-    lines: Lines,
+pub(super) struct Source {
+    pub(super) pipe: File,
+    pub(super) lines: Lines,
 }
 
 fn start_container<'a>(dir: &Path, wall: &'a WallClock) -> Result<(Order, Running<'a>), String> {
@@ -185,7 +185,7 @@ fn announce(line: &str) {
 // === impl Source ===
 
 impl Source {
-    fn new(pipe: OwnedFd, stream: Stream) -> Result<Self, String> {
+    pub(super) fn new(pipe: OwnedFd, stream: Stream) -> Result<Self, String> {
         let flags = fcntl_getfl(&pipe).map_err(|e| e.to_string())?;
         fcntl_setfl(&pipe, flags | OFlags::NONBLOCK).map_err(|e| e.to_string())?;
         Ok(Self { pipe: pipe.into(), lines: Lines::new(stream) })

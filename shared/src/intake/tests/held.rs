@@ -325,12 +325,13 @@ async fn new_pods_of_one_pass_are_asked_by_importance() {
 async fn a_shutdown_makes_no_room_and_a_held_pod_is_refused_until_it_is_called_off() {
     let c = crowded();
     let (a, b) = (ordinary("a", 5), ordinary("b", 5));
-    let (before, during) = (critical("before", 5), critical("during", 5));
+    let (before, during) = (asks("before", None, 5), asks("during", None, 5));
+    let of_the_api = critical("api", 0);
     c.takes(&a, 5);
     c.node.want(&[&a, &b]).await;
     c.node.want(&[&a, &b, &before]).await;
     c.node.closed.send_replace(true);
-    c.node.want(&[&a, &b, &before, &during]).await;
+    c.node.want(&[&a, &b, &before, &during, &of_the_api]).await;
     assert_eq!(c.reason(&during), "NodeShutdown");
     tokio::time::sleep(secs(6)).await;
     assert_eq!(c.reason(&before), "NodeShutdown");
@@ -338,6 +339,7 @@ async fn a_shutdown_makes_no_room_and_a_held_pod_is_refused_until_it_is_called_o
     c.node.closed.send_replace(false);
     tokio::time::sleep(secs(60)).await;
     assert!(c.runs(&before) && c.runs(&during));
+    assert_eq!(c.reason(&of_the_api), "NodeShutdown", "its controller was told that it has failed");
 }
 
 #[tokio::test(start_paused = true)]

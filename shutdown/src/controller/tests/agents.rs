@@ -110,6 +110,7 @@ impl Site {
             records: self.places.clone(),
             carried,
             state_file: None,
+            last_words: None,
             recorder: Arc::new(self.recorder.clone()),
             progress: progress.clone(),
             clock: WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),

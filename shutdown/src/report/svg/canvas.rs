@@ -6,7 +6,7 @@ use super::super::words::printable;
 
 /// An SVG fragment that is being drawn.
 #[derive(Debug, Default)]
-pub(super) struct Canvas {
+pub(in crate::report) struct Canvas {
     out: String,
 }
 
@@ -15,23 +15,23 @@ pub(super) struct Canvas {
 struct Px(f64);
 
 /// Text as it stands between tags and in attributes.
-struct Escaped<'a>(&'a str);
+pub(in crate::report) struct Escaped<'a>(pub(in crate::report) &'a str);
 
 // === impl Canvas ===
 
 impl Canvas {
     /// What was drawn so far.
-    pub(super) fn into_string(self) -> String {
+    pub(in crate::report) fn into_string(self) -> String {
         self.out
     }
 
     /// Adds what was drawn on `other`.
-    pub(super) fn append(&mut self, other: &Canvas) {
+    pub(in crate::report) fn append(&mut self, other: &Canvas) {
         self.out.push_str(&other.out);
     }
 
     /// A rectangle; one without a width is not drawn.
-    pub(super) fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
+    pub(in crate::report) fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
         if width > 0.0 {
             let (x, y, width, height) = (Px(x), Px(y), Px(width), Px(height));
             self.put(format_args!(
@@ -41,7 +41,7 @@ impl Canvas {
     }
 
     /// A straight line.
-    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+    pub(in crate::report) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let (x1, y1, x2, y2) = (Px(from.0), Px(from.1), Px(to.0), Px(to.1));
         self.put(format_args!(
             r#"<line class="{class}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>"#
@@ -49,13 +49,19 @@ impl Canvas {
     }
 
     /// A dot.
-    pub(super) fn dot(&mut self, class: &str, at: (f64, f64), radius: f64) {
+    pub(in crate::report) fn dot(&mut self, class: &str, at: (f64, f64), radius: f64) {
         let (x, y, r) = (Px(at.0), Px(at.1), Px(radius));
         self.put(format_args!(r#"<circle class="{class}" cx="{x}" cy="{y}" r="{r}"/>"#));
     }
 
     /// A triangle that points right, its tip `length` from the middle of its base at `at`.
-    pub(super) fn triangle(&mut self, class: &str, at: (f64, f64), length: f64, half: f64) {
+    pub(in crate::report) fn triangle(
+        &mut self,
+        class: &str,
+        at: (f64, f64),
+        length: f64,
+        half: f64,
+    ) {
         let (x, y) = (Px(at.0), Px(at.1 - half));
         let (length, half) = (Px(length), Px(half));
         self.put(format_args!(
@@ -64,7 +70,7 @@ impl Canvas {
     }
 
     /// A cross around `at`, with an edge in the paper's colour so that it stands out of a bar.
-    pub(super) fn cross(&mut self, at: (f64, f64), half: f64) {
+    pub(in crate::report) fn cross(&mut self, at: (f64, f64), half: f64) {
         let (x, y, side, half) = (Px(at.0 - half), Px(at.1 - half), Px(2.0 * half), Px(2.0 * half));
         for class in ["halo", "kill"] {
             self.put(format_args!(
@@ -74,7 +80,7 @@ impl Canvas {
     }
 
     /// One line of text, its baseline at `at`.
-    pub(super) fn text(&mut self, class: &str, size: f64, at: (f64, f64), text: &str) {
+    pub(in crate::report) fn text(&mut self, class: &str, size: f64, at: (f64, f64), text: &str) {
         let (x, y, size, text) = (Px(at.0), Px(at.1), Px(size), Escaped(text));
         self.put(format_args!(
             r#"<text class="{class}" font-size="{size}" x="{x}" y="{y}">{text}</text>"#
@@ -82,7 +88,7 @@ impl Canvas {
     }
 
     /// One line of text, its first part set off from the rest.
-    pub(super) fn heading(&mut self, size: f64, at: (f64, f64), head: &str, rest: &str) {
+    pub(in crate::report) fn heading(&mut self, size: f64, at: (f64, f64), head: &str, rest: &str) {
         let (x, y, small) = (Px(at.0), Px(at.1), Px(size - 1.0));
         let (size, head, rest) = (Px(size), Escaped(head), Escaped(rest));
         self.put(format_args!(
@@ -95,19 +101,19 @@ impl Canvas {
     }
 
     /// What `draw` draws, with `title` shown where the pointer rests on it.
-    pub(super) fn titled(&mut self, title: &str, draw: impl FnOnce(&mut Self)) {
+    pub(in crate::report) fn titled(&mut self, title: &str, draw: impl FnOnce(&mut Self)) {
         self.put(format_args!("<g><title>{}</title>", Escaped(title)));
         draw(self);
         self.out.push_str("</g>");
     }
 
     /// An element with nothing but text in it.
-    pub(super) fn element(&mut self, name: &str, id: &str, text: &str) {
+    pub(in crate::report) fn element(&mut self, name: &str, id: &str, text: &str) {
         self.put(format_args!(r#"<{name} id="{id}">{}</{name}>"#, Escaped(text)));
     }
 
     /// Markup as it is. Nothing that comes from outside may be in it.
-    pub(super) fn markup(&mut self, markup: fmt::Arguments<'_>) {
+    pub(in crate::report) fn markup(&mut self, markup: fmt::Arguments<'_>) {
         self.put(markup);
     }
 

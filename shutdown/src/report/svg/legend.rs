@@ -5,7 +5,7 @@ use super::sizes::{MARGIN, WIDTH, width};
 use super::{PodEnd, ShutdownReport};
 
 /// The hatchings. Their colours are the theme's.
-pub(super) const PATTERNS: &str = concat!(
+pub(in crate::report) const PATTERNS: &str = concat!(
     "<defs>",
     r#"<pattern id="late" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">"#,
     r#"<rect class="late-a" width="5" height="5"/><path class="late-b" d="M1 0v5"/></pattern>"#,
@@ -27,7 +27,7 @@ const GAP: f64 = 18.0;
 /// Height of the bars shown.
 const BAR: f64 = 10.0;
 
-type Mark = fn(&mut Canvas, f64, f64);
+pub(in crate::report) type Mark = fn(&mut Canvas, f64, f64);
 
 /// Draws what `report` has of marks, on one line or two.
 pub(super) fn draw(report: &ShutdownReport, y: &mut f64, out: &mut Canvas) {
@@ -46,7 +46,8 @@ pub(super) fn draw(report: &ShutdownReport, y: &mut f64, out: &mut Canvas) {
     *y = middle + 18.0;
 }
 
-fn entries(report: &ShutdownReport) -> Vec<(&'static str, Mark)> {
+/// What `report` has of marks: what each means, and what draws it from its left edge and its middle.
+pub(in crate::report) fn entries(report: &ShutdownReport) -> Vec<(&'static str, Mark)> {
     let any = |end: PodEnd| report.count(end) > 0;
     let mut entries: Vec<(&'static str, Mark)> = vec![
         ("asked to end", |out, x, y| {

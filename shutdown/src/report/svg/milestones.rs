@@ -15,16 +15,16 @@ const LANE: f64 = 15.0;
 
 /// A line through all rows, with its label above them.
 #[derive(Debug)]
-pub(super) struct Milestone {
-    pub(super) at: Duration,
-    class: &'static str,
-    pub(super) label: String,
+pub(in crate::report) struct Milestone {
+    pub(in crate::report) at: Duration,
+    pub(in crate::report) class: &'static str,
+    pub(in crate::report) label: String,
     /// Lines of labels between this label and the rows.
     pub(super) lane: usize,
 }
 
 /// The milestones of `report` that `scale` shows, by time.
-pub(super) fn of(report: &ShutdownReport, scale: &Scale) -> Vec<Milestone> {
+pub(in crate::report) fn of(report: &ShutdownReport, scale: &Scale) -> Vec<Milestone> {
     let budget = &report.budget;
     let mut all = Vec::new();
     let mut add = |at: Duration, class, what: &str| {
@@ -109,7 +109,8 @@ fn lane_height(lanes: usize) -> f64 {
     lanes * LANE
 }
 
-fn end_of_run(report: &ShutdownReport) -> &'static str {
+/// What the end of the run was.
+pub(in crate::report) fn end_of_run(report: &ShutdownReport) -> &'static str {
     match (report.outcome, report.trigger) {
         (Outcome::Cancelled, _) => "called off",
         (Outcome::Interrupted, _) => "the agent was stopped",

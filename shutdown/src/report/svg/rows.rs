@@ -1,8 +1,7 @@
 //! A row per pod, a band per group.
 
-use std::time::Duration;
-
-use super::super::words::{self, Span, name};
+use super::super::marks::{self, Times};
+use super::super::words::{self, name};
 use super::canvas::Canvas;
 use super::scale::Scale;
 use super::sizes::{self, MARGIN, Sizes, WIDTH};
@@ -31,14 +30,6 @@ pub(super) struct Rows<'a> {
     pub(super) y: f64,
     /// No group was drawn yet.
     first: bool,
-}
-
-/// When a pod's bar begins, turns, and ends.
-struct Times {
-    asked: Duration,
-    term: Duration,
-    kill: Option<Duration>,
-    end: Duration,
 }
 
 impl<'a> Rows<'a> {
@@ -82,12 +73,7 @@ impl<'a> Rows<'a> {
             self.ruler();
         }
         self.first = false;
-        let mut pods: Vec<&PodReport> = group.pods.iter().collect();
-        // By time, so that the rows show how the group went; what did not end is last.
-        pods.sort_by_key(|pod| {
-            (pod.asked.is_none(), pod.exit.is_none(), pod.exit, &pod.namespace, &pod.name)
-        });
-        for (number, pod) in pods.into_iter().enumerate() {
+        for (number, pod) in marks::by_time(group).into_iter().enumerate() {
             if number > 0 && self.sizes.ruler > 0 && number % self.sizes.ruler == 0 {
                 self.ruler();
             }
@@ -115,11 +101,11 @@ impl<'a> Rows<'a> {
         let baseline = middle + font / 2.8;
         let name = name(pod);
         let shown = sizes::fit(&name, self.sizes.name);
-        let (said, class) = self.remark(pod);
+        let (said, class) = marks::remark(pod);
         let scale = *self.scale;
         let sizes = self.sizes;
-        let times = self.times(pod);
-        self.over.titled(&hover(pod, &name), |out| {
+        let times = Times::of(pod, self.report.took);
+        self.over.titled(&marks::hover(pod, &name), |out| {
             // Something to rest the pointer on, the whole row wide.
             out.markup(format_args!(
                 r#"<rect x="{MARGIN}" y="{}" width="{}" height="{row}" fill-opacity="0"/>"#,
@@ -134,43 +120,6 @@ impl<'a> Rows<'a> {
             out.text(class, font, (scale.right() + 12.0, baseline), &said);
         });
         self.y += row;
-    }
-
-    fn times(&self, pod: &PodReport) -> Option<Times> {
-        let asked = pod.asked?;
-        let term = pod.sigterm.unwrap_or(asked).max(asked);
-        let end = pod.exit.unwrap_or(self.report.took).max(term);
-        // The report does not say when SIGKILL was sent, but it is sent when the grace is over.
-        let over = asked.saturating_add(pod.grace).clamp(term, end);
-        let kill = (pod.end == PodEnd::Killed).then_some(over);
-        Some(Times { asked, term, kill, end })
-    }
-
-    /// What is said about a pod at the right of its bar, and how it looks.
-    fn remark(&self, pod: &PodReport) -> (String, &'static str) {
-        let class = match pod.end {
-            PodEnd::Exited if pod.mounts.is_empty() => "dim",
-            PodEnd::Spared => "dim",
-            PodEnd::Left => "bad",
-            _ => "warn",
-        };
-        let took = pod.exit.zip(pod.asked).map(|(exit, asked)| short(exit.saturating_sub(asked)));
-        let mut said = match (pod.end, took) {
-            (PodEnd::Exited, Some(took)) => took,
-            (PodEnd::Killed, Some(took)) => format!("killed after {took}"),
-            (PodEnd::Killed, None) => "killed".to_owned(),
-            (PodEnd::Left, _) => "STILL RUNS".to_owned(),
-            (PodEnd::Ending, _) => "was still ending".to_owned(),
-            (PodEnd::Spared, _) => "spared".to_owned(),
-            (PodEnd::Exited, None) => String::new(),
-        };
-        if matches!(pod.end, PodEnd::Killed | PodEnd::Left) && !pod.containers.is_empty() {
-            said.push_str(&format!(" · {}", pod.containers.join(", ")));
-        }
-        if !pod.mounts.is_empty() {
-            said.push_str(" · mounts left");
-        }
-        (said, class)
     }
 }
 
@@ -212,36 +161,4 @@ fn bar(
     if let Some(kill) = kill {
         out.cross((kill, middle), (bar * 0.36).max(2.8));
     }
-}
-
-/// A length of time as it stands in a column.
-fn short(time: Duration) -> String {
-    match time.as_millis() {
-        millis @ ..100 => format!("{millis} ms"),
-        _ => format!("{:.1} s", time.as_secs_f64()),
-    }
-}
-
-/// Everything that is known of a pod, for whoever rests the pointer on it.
-fn hover(pod: &PodReport, name: &str) -> String {
-    let seconds = |at: Duration| format!("{:.3} s", at.as_secs_f64());
-    let mut lines = vec![format!("{name}, priority {}", pod.priority.unwrap_or(0))];
-    let times = [("asked", pod.asked), ("SIGTERM", pod.sigterm), ("exit", pod.exit)];
-    let known = times.into_iter().filter_map(|(what, at)| Some(format!("{what} {}", seconds(at?))));
-    let known: Vec<String> = known.collect();
-    if !known.is_empty() {
-        lines.push(known.join(", "));
-    }
-    let mut grace = format!("grace {}", Span(pod.grace));
-    if let Some(wanted) = pod.wanted_grace {
-        grace.push_str(&format!(", its own is {}", Span(wanted)));
-    }
-    lines.push(grace);
-    let said = words::remark(pod);
-    if !said.is_empty() {
-        lines.push(said);
-    }
-    lines.extend(pod.mounts.iter().map(|mount| format!("still mounted: {mount}")));
-    lines.push(format!("uid {}", pod.uid));
-    lines.join("\n")
 }

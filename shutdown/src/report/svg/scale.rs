@@ -17,7 +17,7 @@ const FARTHEST: u32 = 4;
 
 /// Times from the signal to `end`, laid out between two edges.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scale {
+pub(in crate::report) struct Scale {
     left: f64,
     right: f64,
     end: Duration,
@@ -25,18 +25,18 @@ pub(super) struct Scale {
 
 /// What has to find its place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reach {
+pub(in crate::report) struct Reach {
     /// The last thing that happened.
-    pub(super) used: Duration,
+    pub(in crate::report) used: Duration,
     /// The farthest limit.
-    pub(super) limit: Duration,
+    pub(in crate::report) limit: Duration,
 }
 
 // === impl Reach ===
 
 impl Reach {
     /// How far the times of `report` reach.
-    pub(super) fn of(report: &ShutdownReport) -> Self {
+    pub(in crate::report) fn of(report: &ShutdownReport) -> Self {
         let budget = &report.budget;
         let happened = report
             .pods()
@@ -51,12 +51,12 @@ impl Reach {
     }
 
     /// Whether the limits lie so far off that only the used part is shown.
-    pub(super) fn is_magnified(self) -> bool {
+    pub(in crate::report) fn is_magnified(self) -> bool {
         self.limit > self.used.saturating_mul(FARTHEST)
     }
 
     /// Where the picture ends.
-    pub(super) fn end(self) -> Duration {
+    pub(in crate::report) fn end(self) -> Duration {
         let end = if self.is_magnified() {
             self.used.as_secs_f64() * ROOM
         } else {
@@ -70,31 +70,31 @@ impl Reach {
 
 impl Scale {
     /// The times up to `end`, which is not zero, between the two edges.
-    pub(super) fn new(left: f64, right: f64, end: Duration) -> Self {
+    pub(in crate::report) fn new(left: f64, right: f64, end: Duration) -> Self {
         Self { left, right, end }
     }
 
-    pub(super) fn left(&self) -> f64 {
+    pub(in crate::report) fn left(&self) -> f64 {
         self.left
     }
 
-    pub(super) fn right(&self) -> f64 {
+    pub(in crate::report) fn right(&self) -> f64 {
         self.right
     }
 
     /// Where `at` is; what lies behind the end is at the right edge.
-    pub(super) fn x(&self, at: Duration) -> f64 {
+    pub(in crate::report) fn x(&self, at: Duration) -> f64 {
         let share = at.as_secs_f64() / self.end.as_secs_f64();
         self.left + (self.right - self.left) * share.min(1.0)
     }
 
     /// Whether `at` is in the picture.
-    pub(super) fn shows(&self, at: Duration) -> bool {
+    pub(in crate::report) fn shows(&self, at: Duration) -> bool {
         at <= self.end
     }
 
     /// Round times, the first one zero, each with its label.
-    pub(super) fn ticks(&self) -> Vec<(Duration, String)> {
+    pub(in crate::report) fn ticks(&self) -> Vec<(Duration, String)> {
         let step = step(self.end.as_millis().max(1));
         (0..=TICKS)
             .map_while(|number| {

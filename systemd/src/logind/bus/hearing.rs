@@ -187,6 +187,7 @@ impl Refusals {
                 _ => None,
             };
             tracing::warn!(
+                log_kind = "signalRefused",
                 sender = sender.as_ref().map_or("unknown", |sender| sender.as_str()),
                 uid,
                 refused_so_far = count,

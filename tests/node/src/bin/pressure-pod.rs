@@ -1,6 +1,6 @@
 //! A pod of the pressure tests: takes something, and writes down when it is asked to stop.
 //!
-//! `pressure-pod LOG MODE [NUMBER]`. The log gets a line `start` and, at SIGTERM, `term NS`: the time on
+//! `pressure-pod LOG MODE [NUMBER [DIRECTORY]]`. The log gets a line `start` and, at SIGTERM, `term NS`: the time on
 //! the monotonic clock. Then it ends.
 
 use std::error::Error;
@@ -17,13 +17,14 @@ const MIB: usize = 1 << 20;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let log = args.next().ok_or("usage: pressure-pod LOG MODE [NUMBER]")?;
+    let log = args.next().ok_or("usage: pressure-pod LOG MODE [NUMBER [DIRECTORY]]")?;
     let mode = args.next().ok_or("no mode")?;
     let number: usize = args.next().map_or(Ok(0), |n| n.parse())?;
+    let directory = args.next().unwrap_or_else(|| "/tmp".to_owned());
     let mut asked = signal(SignalKind::terminate())?;
     append(&log, "start")?;
     tokio::select! {
-        done = take(&mode, number, Path::new(&log)) => done?,
+        done = take(&mode, number, Path::new(&log), Path::new(&directory)) => done?,
         _ = asked.recv() => {}
     }
     let now = clock_gettime(ClockId::Monotonic);
@@ -39,7 +40,12 @@ fn append(log: &str, line: &str) -> Result<(), Box<dyn Error>> {
 }
 
 /// Goes on for ever, unless something cannot be had.
-async fn take(mode: &str, number: usize, log: &Path) -> Result<(), Box<dyn Error>> {
+async fn take(
+    mode: &str,
+    number: usize,
+    log: &Path,
+    directory: &Path,
+) -> Result<(), Box<dyn Error>> {
     match mode {
         "hold" => {
             let held = vec![1_u8; number * MIB];
@@ -102,6 +108,44 @@ async fn take(mode: &str, number: usize, log: &Path) -> Result<(), Box<dyn Error
                 let mut file = std::fs::File::open(&path)?;
                 while file.read(&mut buffer)? > 0 {
                     tokio::task::yield_now().await;
+                }
+            }
+        }
+        // So many MiB a second in a file of the directory, once there is a file `go` beside the log.
+        "fill-later" => {
+            while !log.with_file_name("go").exists() {
+                sleep(Duration::from_millis(100)).await;
+            }
+            let chunk = vec![1_u8; number * MIB / 10];
+            let mut file = std::fs::File::create(directory.join("fill"))?;
+            let mut tick = interval(Duration::from_millis(100));
+            loop {
+                tick.tick().await;
+                // A full disk must not end it.
+                let _ = file.write_all(&chunk);
+            }
+        }
+        // A file of so many MiB in the directory, then nothing more.
+        "put" => {
+            std::fs::write(directory.join("put"), vec![1_u8; number * MIB])?;
+            std::future::pending().await
+        }
+        // The same, and the first start ends with it: what it wrote stays behind with the dead container.
+        "leave" => {
+            if std::fs::read_to_string(log)?.lines().count() > 1 {
+                std::future::pending::<()>().await;
+            }
+            std::fs::write(directory.join("left"), vec![1_u8; number * MIB])?;
+            std::process::exit(1)
+        }
+        // So many empty files a second in the directory.
+        "files" => {
+            let mut tick = interval(Duration::from_millis(10));
+            let mut names = 0_u64..;
+            loop {
+                tick.tick().await;
+                for name in names.by_ref().take(number / 100) {
+                    let _ = std::fs::File::create(directory.join(name.to_string()));
                 }
             }
         }

@@ -4,5 +4,6 @@
 //! which takes some seconds, so a test asks as much of its node as one story allows.
 
 mod containerd;
+mod network;
 mod power_off;
 mod restarts;

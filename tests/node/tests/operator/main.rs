@@ -4,4 +4,5 @@
 
 mod after_boot;
 mod doctor;
+mod logs;
 mod notice;

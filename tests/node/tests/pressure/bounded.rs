@@ -9,10 +9,14 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
+use tokio::task::JoinHandle;
 use winddown_node_tests::agent_binary;
 use winddown_node_tests::scenario::TestResult;
 
 pub(crate) const MIB: u64 = 1 << 20;
+
+/// So little memory, in MiB, is short.
+pub(crate) const SHORT: u64 = 100;
 
 /// Longest wait for what is sure to come.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -46,6 +50,8 @@ pub(crate) struct Bounded {
     agent: Child,
     program: PathBuf,
     is_mounted: bool,
+    /// When its memory ran short first.
+    crossing: Option<JoinHandle<Option<i128>>>,
 }
 
 impl Bounded {
@@ -82,8 +88,14 @@ impl Bounded {
             let file = root.path().join(format!("etc/winddown/pods/{}.json", pod.name));
             fs::write(file, manifest(pod, root.path()))?;
         }
+        // From before the first pod: on a busy machine one may start long after another.
+        let memory = groups.iter().find(|group| group.starts_with("/sys/fs/cgroup/memory"));
+        let memory = memory.filter(|_| bounds.memory.is_some()).cloned();
+        let crossing =
+            memory.map(|group| tokio::spawn(async move { crossing(&group, SHORT).await.ok() }));
         let agent = start_agent(&program, root.path(), &groups)?;
-        let bed = Self { root, groups, agent, program, is_mounted: bounds.disk.is_some() };
+        let is_mounted = bounds.disk.is_some();
+        let bed = Self { root, groups, agent, program, is_mounted, crossing };
         bed.until("all pods run", || pods.iter().all(|pod| bed.log(pod.name).contains("start")))
             .await?;
         Ok(Some(bed))
@@ -94,9 +106,25 @@ impl Bounded {
         fs::read_to_string(self.root.path().join("logs").join(pod)).unwrap_or_default()
     }
 
+    /// Waits until the agent has logged a line with all of these.
+    pub(crate) async fn until_said(&self, words: &[&str]) -> TestResult {
+        let log = self.root.path().join("agent.log");
+        let is_said = || {
+            let log = fs::read_to_string(&log).unwrap_or_default();
+            log.lines().any(|line| words.iter().all(|word| line.contains(word)))
+        };
+        self.until(&format!("{words:?} in the log"), is_said).await
+    }
+
+    /// The name of the control groups that bound the node.
+    pub(crate) fn name(&self) -> TestResult<&str> {
+        let name = self.groups.first().and_then(|group| group.file_name());
+        Ok(name.and_then(|name| name.to_str()).ok_or("no group")?)
+    }
+
     /// When the pod was asked to stop, in ns on the monotonic clock.
     pub(crate) fn asked(&self, pod: &str) -> Option<i128> {
-        self.log(pod).lines().find_map(|line| line.strip_prefix("term ")?.parse().ok())
+        asked(&self.log(pod))
     }
 
     pub(crate) async fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) -> TestResult {
@@ -133,36 +161,10 @@ impl Bounded {
             .collect())
     }
 
-    /// What the node has left of its memory, as the kernel would give it.
-    pub(crate) fn memory_left(&self) -> Option<u64> {
-        let group = self.groups.iter().find(|group| group.starts_with("/sys/fs/cgroup/memory"))?;
-        let number = |file: &str| -> Option<u64> {
-            fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
-        };
-        let stat = fs::read_to_string(group.join("memory.stat")).ok()?;
-        let part = |name: &str| -> u64 {
-            let line = stat.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
-        };
-        let cache = part("total_inactive_file ") + part("total_active_file ");
-        let used = number("memory.usage_in_bytes")?.saturating_sub(cache);
-        Some(number("memory.limit_in_bytes")?.saturating_sub(used))
-    }
-
-    /// When less than `least` MiB were left first, in ns on the monotonic clock. Samples every ms.
-    pub(crate) async fn crossing(&self, least: u64) -> TestResult<i128> {
-        let mut at = None;
-        let begun = monotonic();
-        while at.is_none() {
-            if self.memory_left().is_some_and(|left| left < least * MIB) {
-                at = Some(monotonic());
-            }
-            if monotonic() - begun > 60_000_000_000 {
-                return Err("memory never ran short".into());
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        at.ok_or_else(|| "memory never ran short".into())
+    /// When less than [`SHORT`] MiB of the node's memory were left first. See [`crossing`].
+    pub(crate) async fn crossing(&mut self) -> TestResult<i128> {
+        let watching = self.crossing.take().ok_or("nothing bounds the memory")?;
+        Ok(watching.await?.ok_or("memory never ran short")?)
     }
 
     /// The time the agent has had of the processors so far, and how often it was switched to.
@@ -182,6 +184,9 @@ impl Bounded {
 
 impl Drop for Bounded {
     fn drop(&mut self) {
+        if let Some(watching) = &self.crossing {
+            watching.abort();
+        }
         let _ = self.agent.kill();
         let _ = self.agent.wait();
         // Everything in the groups was started by this test.
@@ -206,6 +211,40 @@ impl Drop for Bounded {
             let _ = fs::remove_dir(group);
         }
     }
+}
+
+/// What is left of the memory of a group of version 1, as the kernel would give it.
+fn memory_left(group: &Path) -> Option<u64> {
+    let number = |file: &str| -> Option<u64> {
+        fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
+    };
+    let stat = fs::read_to_string(group.join("memory.stat")).ok()?;
+    let part = |name: &str| -> u64 {
+        let line = stat.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+    };
+    let cache = part("total_inactive_file ") + part("total_active_file ");
+    let used = number("memory.usage_in_bytes")?.saturating_sub(cache);
+    Some(number("memory.limit_in_bytes")?.saturating_sub(used))
+}
+
+/// When less than `least` MiB were left first, in ns on the monotonic clock. Samples every ms.
+pub(crate) async fn crossing(group: &Path, least: u64) -> TestResult<i128> {
+    let begun = monotonic();
+    loop {
+        if memory_left(group).is_some_and(|left| left < least * MIB) {
+            return Ok(monotonic());
+        }
+        if monotonic() - begun > 60_000_000_000 {
+            return Err("memory never ran short".into());
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// When a pod was asked to stop, by what it wrote down, in ns on the monotonic clock.
+pub(crate) fn asked(log: &str) -> Option<i128> {
+    log.lines().find_map(|line| line.strip_prefix("term ")?.parse().ok())
 }
 
 pub(crate) fn monotonic() -> i128 {
@@ -235,6 +274,12 @@ fn groups(bounds: Bounds) -> TestResult<Option<Vec<PathBuf>>> {
         }
         made.push(group);
     }
+    // Only the unified hierarchy tells of time lost; it may be mounted beside the others.
+    let unified = Path::new("/sys/fs/cgroup/unified");
+    if unified.join("cgroup.procs").exists() {
+        fs::create_dir(unified.join(&name))?;
+        made.push(unified.join(&name));
+    }
     Ok(Some(made))
 }
 
@@ -254,6 +299,7 @@ fn start_agent(program: &Path, root: &Path, groups: &[PathBuf]) -> TestResult<Ch
         // Never the login manager of the machine that runs the tests.
         .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
         .env_remove("WINDDOWN_CONFIG")
+        .env("WINDDOWN_LOG", "info,winddown::node::pressure=debug")
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log);

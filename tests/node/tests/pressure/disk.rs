@@ -1,5 +1,6 @@
 //! Disk: a pod that fills the node's file system is ended.
 
+use serde_json::Value;
 use winddown_node_tests::scenario::TestResult;
 
 use super::bounded::{Bounded, Bounds, Spec};
@@ -16,6 +17,12 @@ async fn a_pod_that_fills_the_nodes_disk_with_its_log_is_ended() -> TestResult {
     };
     bed.until("the talker is asked to stop", || bed.asked("talker").is_some()).await?;
     bed.until("the eviction is told", || bed.evicted().is_ok_and(|e| e == ["talker"])).await?;
+    // Its log goes with it, and nobody follows.
+    let is_over = |status: &Value| {
+        let thresholds = status["pressure"]["thresholds"].as_array();
+        thresholds.is_some_and(|all| all.iter().all(|one| one["metSeconds"].is_null()))
+    };
+    bed.until("the shortage to be over", || bed.status().is_ok_and(|s| is_over(&s))).await?;
     assert_eq!(bed.asked("web"), None);
     Ok(())
 }

@@ -2,10 +2,13 @@
 //! and a real agent ends the right one, or nobody.
 //!
 //! The agent and its pods run here and now, in control groups of the test's own with limits, which count
-//! as the whole node. Nothing of the machine itself runs short.
+//! as the whole node; containers run on a disposable node that is bounded so. Nothing of the machine
+//! itself runs short.
 
 mod bounded;
 mod calm;
+mod containers;
 mod disk;
 mod memory;
+mod stalls;
 mod tasks;

@@ -20,16 +20,36 @@ fn with(hog: Spec<'static>) -> Vec<Spec<'static>> {
     OTHERS.into_iter().chain([hog]).collect()
 }
 
+/// How often the hog is let loose, and how many ms SIGTERM may take. `make pressure` asks for ten times
+/// 250 ms of a release agent; a debug build on a machine that is busy with other tests is given
+/// four times that.
+fn asked_for() -> (u32, i128) {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+    let (runs, limit) = (number("WINDDOWN_PRESSURE_RUNS"), number("WINDDOWN_PRESSURE_MS"));
+    (runs.unwrap_or(1), limit.unwrap_or(1000).into())
+}
+
 /// The hog is ended, nobody else, and in time.
 async fn is_ended(test: &str, hog: Spec<'static>) -> TestResult {
-    let Some(bed) = Bounded::start(test, NODE, CONFIG, &with(hog)).await? else { return Ok(()) };
-    let crossing = bed.crossing(100).await?;
+    let (runs, limit) = asked_for();
+    let mut all = Vec::new();
+    for _ in 0..runs {
+        let Some(took) = ended_after(test, hog).await? else { return Ok(()) };
+        all.push(took);
+    }
+    all.sort_unstable();
+    println!("{test}: crossing to SIGTERM in ms, {runs} runs: {all:?}");
+    assert!(all.iter().all(|took| *took < limit), "{limit} ms are allowed: {all:?}");
+    Ok(())
+}
+
+/// How many ms lay between the crossing and the hog's SIGTERM.
+async fn ended_after(test: &str, hog: Spec<'static>) -> TestResult<Option<i128>> {
+    let bed = Bounded::start(test, NODE, CONFIG, &with(hog)).await?;
+    let Some(mut bed) = bed else { return Ok(None) };
+    let crossing = bed.crossing().await?;
     bed.until("the hog is asked to stop", || bed.asked(hog.name).is_some()).await?;
     let asked = bed.asked(hog.name).ok_or("it was")?;
-    let took = (asked - crossing) / 1_000_000;
-    println!("{test}: {took} ms from the crossing to SIGTERM");
-    // 250 ms are promised; a machine that is busy with other tests is given four times that.
-    assert!(took < 1000, "{took} ms from the crossing to SIGTERM");
     bed.until("the eviction is told", || bed.evicted().is_ok_and(|e| e == [hog.name])).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(bed.evicted()?, [hog.name]);
@@ -43,7 +63,7 @@ async fn is_ended(test: &str, hog: Spec<'static>) -> TestResult {
         message.starts_with("The node was low on resource: memory. Threshold quantity: 100Mi"),
         "{message}"
     );
-    Ok(())
+    Ok(Some((asked - crossing) / 1_000_000))
 }
 
 /// Nobody is ended for so long.

@@ -4,6 +4,7 @@ use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
 use crate::api::PodStatus;
+use crate::config::Mode;
 
 #[test]
 fn what_is_wrong_with_containers_is_found() {
@@ -104,6 +105,55 @@ fn what_is_wrong_with_containers_is_found() {
             "no shutdownGracePeriod",
             "",
         ),
+        (
+            "no kubelet to stand beside",
+            |f| f.config.config.mode = Mode::Companion,
+            "kubelet",
+            Problem,
+            "",
+            "systemctl start kubelet",
+        ),
+        (
+            "a kubelet to stand beside",
+            |f| {
+                f.config.config.mode = Mode::Companion;
+                f.processes = process("kubelet");
+                f.kubelet = kubelet("");
+            },
+            "kubelet",
+            Well,
+            "no shutdownGracePeriod",
+            "",
+        ),
+        (
+            "a kubelet beside that ends pods, too",
+            |f| {
+                f.config.config.mode = Mode::Companion;
+                f.processes = process("kubelet");
+                f.kubelet = kubelet("shutdownGracePeriod: 30s");
+            },
+            "kubelet",
+            Problem,
+            "config.yaml:12",
+            "sed -i -E",
+        ),
+        (
+            "rights that lack",
+            |f| f.rights = Fact::Known(vec!["delete pods".into(), "patch nodes".into()]),
+            "api",
+            Problem,
+            "not allowed: delete pods, patch nodes",
+            "kubectl apply",
+        ),
+        (
+            "no API server",
+            |f| f.rights = unseen(Unseen::Silent),
+            "api",
+            Problem,
+            "as was said",
+            "journalctl",
+        ),
+        ("all rights", |f| f.rights = Fact::Known(Vec::new()), "api", Well, "", ""),
         ("oomd", |f| f.processes = process("systemd-oomd"), "oom", Info, "process 77", ""),
     ]);
 }

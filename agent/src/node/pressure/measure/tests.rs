@@ -1,4 +1,8 @@
-use winddown_eviction::{Signal, Threshold, ThresholdValue};
+use std::sync::atomic::Ordering;
+
+use futures_util::future::BoxFuture;
+use winddown_eviction::{Reclaimable, Signal, Threshold, ThresholdValue};
+use winddown_shared::{Freed, ImagePlaces};
 
 use super::*;
 
@@ -64,5 +68,72 @@ async fn other_file_systems_are_asked_at_once_and_one_that_does_not_answer_at_ea
     for _ in 0..5 {
         assert_eq!(answered_at(&mut reader).await, Instant::now());
         tokio::time::sleep(SECOND).await;
+    }
+}
+
+/// A runtime whose walks through the pods' files take their time.
+struct Walks {
+    takes: Duration,
+    begun: std::sync::atomic::AtomicU32,
+}
+
+impl RuntimeFigures for Walks {
+    fn figures(&self, disk_age: Option<Duration>) -> BoxFuture<'_, Result<Figures, RuntimeError>> {
+        Box::pin(async move {
+            if disk_age.is_some() {
+                self.begun.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(self.takes).await;
+            }
+            Ok(vec![(PodUid::new("a"), PodStats::default())])
+        })
+    }
+
+    fn cgroup(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(async { None })
+    }
+
+    fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>> {
+        Box::pin(async { Ok(ImagePlaces::default()) })
+    }
+
+    fn give_back(&self, _: Reclaimable) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+        Box::pin(async { Ok(Freed::default()) })
+    }
+}
+
+fn walking(takes: Duration) -> (Arc<Walks>, Measured) {
+    let walks = Arc::new(Walks { takes, begun: Default::default() });
+    let places = Places::new(UsagePlaces::of_host("/"), walks.clone());
+    let measured =
+        Measured::new(&places, walks.clone(), watch::Sender::new(policy(&[])).subscribe());
+    (walks, measured)
+}
+
+/// Whether the one pod was measured, and how long that took.
+async fn measured(measured: &Measured, wanted: Wanted) -> (bool, Duration) {
+    let begun = Instant::now();
+    let found = measured.pods(&[winddown_shared::fake::pod("a")], wanted).await;
+    (matches!(&found[..], [Some(_)]), begun.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_chooses_by_disks_waits_for_a_walk_and_who_chooses_by_memory_for_none() {
+    let (walks, signals) = walking(Duration::from_millis(100));
+    assert_eq!(measured(&signals, Wanted::Memory).await, (true, Duration::ZERO));
+    assert_eq!(walks.begun.load(Ordering::Relaxed), 0);
+    assert_eq!(measured(&signals, Wanted::Disk).await, (true, Duration::from_millis(100)));
+    assert_eq!(measured(&signals, Wanted::Disk).await, (true, Duration::ZERO), "it is young");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_old_to_choose_by_is_not_told_until_a_walk_has_ended() {
+    let (_, signals) = walking(5 * SECOND);
+    for _ in 0..2 {
+        assert_eq!(measured(&signals, Wanted::Disk).await, (false, WALK), "nothing is known");
+        tokio::time::sleep(5 * SECOND).await;
+        assert_eq!(measured(&signals, Wanted::Disk).await, (true, Duration::ZERO));
+        tokio::time::sleep(30 * SECOND).await;
+        assert_eq!(measured(&signals, Wanted::Disk).await, (true, WALK), "it will do");
+        tokio::time::sleep(120 * SECOND).await;
     }
 }

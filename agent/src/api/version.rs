@@ -1,0 +1,13 @@
+//! Which program answers.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the program and of what it speaks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VersionAnswer {
+    /// The program's version.
+    pub version: String,
+    /// The version of its answers, which each carries.
+    pub api_version: String,
+}

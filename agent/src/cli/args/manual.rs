@@ -1,0 +1,119 @@
+//! What can be typed behind `schema`, `man` and `completions`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Prints the JSON schema of an answer in JSON, or of the configuration.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown schema status
+  winddown schema plan-shutdown
+  winddown schema config > config.schema.json
+
+A schema describes the answers of this version and names every field; later
+versions may add some. Those that end in -line are of one line of the answer
+to -f FILE -o json.")]
+pub struct SchemaArgs {
+    /// Of what: config, status, plan-shutdown, plan-shutdown-line, plan-preemption,
+    /// plan-preemption-line, plan-eviction, plan-eviction-line, report, report-list, doctor, drain (one
+    /// event), drain-withdraw, kill or version
+    #[arg(
+        value_enum,
+        value_name = "NAME",
+        hide_possible_values = true,
+        required_unless_present = "list"
+    )]
+    pub name: Option<SchemaName>,
+    /// Print the names instead
+    #[arg(long, conflicts_with = "name")]
+    pub list: bool,
+}
+
+/// What there is a schema of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchemaName {
+    /// The configuration.
+    Config,
+    /// `status -o json`, and each line of `status --watch -o json`.
+    Status,
+    /// `plan shutdown -o json`.
+    PlanShutdown,
+    /// One line of `plan shutdown -f FILE -o json`.
+    PlanShutdownLine,
+    /// `plan preemption -o json`.
+    PlanPreemption,
+    /// One line of `plan preemption -f FILE -o json`.
+    PlanPreemptionLine,
+    /// `plan eviction -o json`.
+    PlanEviction,
+    /// One line of `plan eviction -f FILE -o json`.
+    PlanEvictionLine,
+    /// `report -o json` and `drill -o json`.
+    Report,
+    /// `report --list -o json`.
+    ReportList,
+    /// `doctor -o json`.
+    Doctor,
+    /// One line of `drain -o json`.
+    Drain,
+    /// `drain --withdraw -o json`.
+    DrainWithdraw,
+    /// `kill -o json`.
+    Kill,
+    /// `version -o json`.
+    Version,
+}
+
+/// Prints a page of the manual, or writes all of them.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown man winddown.yaml | man -l -
+  winddown man --dir ./man    # all of them: man1, man5 and man8 below ./man")]
+pub struct ManArgs {
+    /// The page: winddown, winddown-COMMAND, winddown.yaml or winddown.service
+    #[arg(value_name = "PAGE", default_value = "winddown", conflicts_with = "dir")]
+    pub page: String,
+    /// Write every page below this directory instead
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+/// Prints a shell's completion script.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown completions bash > /usr/share/bash-completion/completions/winddown
+  source <(winddown completions zsh)")]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+// === impl SchemaName ===
+
+impl SchemaName {
+    /// The name as it is typed.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Status => "status",
+            Self::PlanShutdown => "plan-shutdown",
+            Self::PlanShutdownLine => "plan-shutdown-line",
+            Self::PlanPreemption => "plan-preemption",
+            Self::PlanPreemptionLine => "plan-preemption-line",
+            Self::PlanEviction => "plan-eviction",
+            Self::PlanEvictionLine => "plan-eviction-line",
+            Self::Report => "report",
+            Self::ReportList => "report-list",
+            Self::Doctor => "doctor",
+            Self::Drain => "drain",
+            Self::DrainWithdraw => "drain-withdraw",
+            Self::Kill => "kill",
+            Self::Version => "version",
+        }
+    }
+}

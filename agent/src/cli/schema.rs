@@ -1,0 +1,98 @@
+//! `winddown schema`: the JSON schema of every answer in JSON.
+//!
+//! Those of the agent's own types are made of the types, so that a field and its description cannot
+//! be forgotten. Nothing beside what is named is allowed: each describes the answers of this version,
+//! and a later one may add fields.
+
+mod lines;
+
+use clap::ValueEnum;
+use schemars::generate::SchemaSettings;
+use schemars::transform::{RecursiveTransform, Transform};
+use schemars::{JsonSchema, Schema};
+use serde_json::{Value, json};
+
+use super::{CommandError, Exit, Output, SchemaArgs, SchemaName};
+use crate::{api, config, doctor};
+
+pub(super) fn run(args: &SchemaArgs, out: &mut Output) -> Result<Exit, CommandError> {
+    match args.name {
+        Some(name) => out.json(&of(name))?,
+        None => {
+            for name in SchemaName::value_variants() {
+                out.line(name.as_str())?;
+            }
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// The schema of one kind of answer, in the 2020-12 dialect.
+pub fn of(name: SchemaName) -> Value {
+    match name {
+        SchemaName::Config => config::schema(),
+        SchemaName::Status => made::<api::Status>(name),
+        SchemaName::PlanShutdown => made::<api::ShutdownPlan>(name),
+        SchemaName::PlanShutdownLine => lines::shutdown(),
+        SchemaName::PlanPreemption => made::<api::PreemptionPlan>(name),
+        SchemaName::PlanPreemptionLine => lines::preemption(),
+        SchemaName::PlanEviction => made::<api::EvictionPlan>(name),
+        SchemaName::PlanEvictionLine => lines::eviction(),
+        SchemaName::Report => made::<winddown_shutdown::ShutdownReport>(name),
+        SchemaName::ReportList => made::<api::ReportList>(name),
+        SchemaName::Doctor => made::<doctor::Diagnosis>(name),
+        SchemaName::Drain => made::<api::DrainEvent>(name),
+        SchemaName::DrainWithdraw => made::<api::WithdrawAnswer>(name),
+        SchemaName::Kill => made::<api::KillAnswer>(name),
+        SchemaName::Version => made::<api::VersionAnswer>(name),
+    }
+}
+
+/// Where the schemas are named from; nothing is there to be fetched.
+fn id(name: SchemaName) -> String {
+    format!("urn:winddown.dev:v1alpha1:{}", name.as_str())
+}
+
+fn made<T: JsonSchema>(name: SchemaName) -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    RecursiveTransform(tidy).transform(&mut schema);
+    schema.insert("$id".to_owned(), json!(id(name)));
+    schema.to_value()
+}
+
+/// Closes objects, and takes out of descriptions what only Rust's documentation makes links of.
+fn tidy(schema: &mut Schema) {
+    let closed = schema.get("properties").is_some();
+    let Some(object) = schema.as_object_mut() else { return };
+    if closed {
+        object.entry("additionalProperties").or_insert(json!(false));
+    }
+    // What a reader of an older answer puts in the place of a field that is not there.
+    object.remove("default");
+    // Sizes of integers in this program's memory say nothing about the answer.
+    if object.get("format").and_then(Value::as_str).is_some_and(|format| format != "date-time") {
+        object.remove("format");
+    }
+    if let Some(Value::String(text)) = object.get_mut("description") {
+        *text = without_links(text);
+    }
+}
+
+/// `[`a`](b)` and `[`a`]` as `a`.
+fn without_links(text: &str) -> String {
+    let mut left = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("[`") {
+        let (before, link) = rest.split_at(start);
+        let Some(end) = link.find("`]") else { break };
+        left.push_str(before);
+        left.push_str(link.get(2..end).unwrap_or_default());
+        rest = link.get(end + 2..).unwrap_or_default();
+        if let Some((_, after)) = rest.strip_prefix('(').and_then(|target| target.split_once(')')) {
+            rest = after;
+        }
+    }
+    left.push_str(rest);
+    left
+}

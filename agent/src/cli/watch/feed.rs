@@ -1,0 +1,63 @@
+//! The agent's pictures, one after the other, whatever becomes of the agent.
+
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::RETRY;
+use crate::api::Status;
+use crate::control::{Client, ClientError, Lines};
+
+/// Pictures that may wait to be drawn; the agent waits when there are more.
+const WAITING: usize = 4;
+
+/// What is heard of the agent.
+pub(super) enum Heard {
+    /// The node as it is now.
+    Status(Box<Status>),
+    /// It does not answer; it is asked again.
+    Gone(ClientError),
+    /// It answers what cannot be used, and asking again will not help.
+    Failed(ClientError),
+}
+
+/// Whether asking again may help.
+pub(super) fn may_come_back(error: &ClientError) -> bool {
+    error.is_gone() || matches!(error, ClientError::Silent { .. })
+}
+
+/// Listens until the receiver goes away. `first` is what the first question came to.
+pub(super) fn listen(client: &Client, first: Result<Lines, ClientError>) -> mpsc::Receiver<Heard> {
+    let (heard, receiver) = mpsc::channel(WAITING);
+    let client = client.clone();
+    tokio::spawn(async move {
+        let mut answer = first;
+        loop {
+            let error = match answer {
+                Ok(lines) => match tell(lines, &heard).await {
+                    Some(error) => error,
+                    None => return,
+                },
+                Err(error) => error,
+            };
+            let again = may_come_back(&error);
+            let told = if again { Heard::Gone(error) } else { Heard::Failed(error) };
+            if heard.send(told).await.is_err() || !again {
+                return;
+            }
+            sleep(RETRY).await;
+            answer = client.watch().await;
+        }
+    });
+    receiver
+}
+
+/// Tells every picture; why there are no more, or none when nobody listens any more.
+async fn tell(mut lines: Lines, heard: &mpsc::Sender<Heard>) -> Option<ClientError> {
+    loop {
+        match lines.next::<Status>().await {
+            Ok(Some(status)) => heard.send(Heard::Status(Box::new(status))).await.ok()?,
+            Ok(None) => return Some(lines.closed()),
+            Err(error) => return Some(error),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! This node in a cluster: the parts of `winddown-cluster` put together and joined to the node.
+//!
+//! The node asks three things of it: which pods the API wants here ([`PodSide::api_pods`]), to be told
+//! what happens ([`Cluster::recorder`]), and to have the last word before the node goes down. It tells
+//! the cluster how it is through [`Cluster::change`] and the node controller's handle. Nothing of the node
+//! waits for the API server, but for the last word, and that for as long as the shutdown has kept time for
+//! it.
+
+mod api_pods;
+mod facts;
+mod kept;
+mod last_words;
+mod provider;
+mod start;
+mod told;
+mod view;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+use winddown_cluster::after_boot::{AfterBootPolicy, EndedByUs};
+use winddown_cluster::client::{ApiHealth, Connection};
+use winddown_cluster::events::{self, Events, NodeRef};
+use winddown_cluster::mirror::Mirrors;
+use winddown_cluster::node::{
+    NodeController, NodeFacts, NodeHandle, NodeSettings, NodeSettingsError, Ping,
+};
+use winddown_cluster::pods::{OrphanPolicy, PodControllerHandle};
+use winddown_cluster::resolve::{NodeAmounts, Resolver, ResolverConfig};
+use winddown_cluster::status::{Outbox, OutboxConfig};
+use winddown_shared::{Event, Recorder, WallClock};
+
+use api_pods::ApiPods;
+use kept::KeptPods;
+
+pub use facts::{CLEAN_SHUTDOWN, UNPROTECTED};
+pub(crate) use facts::{Changing, Clean};
+pub(crate) use last_words::FinalReport;
+pub(crate) use start::{Around, ClusterWork};
+
+/// What joins a node to a cluster.
+#[derive(Debug)]
+pub struct ClusterParts {
+    /// The way to the API server.
+    pub connection: Connection,
+    /// What is done with the Node object.
+    pub node: NodeSettings,
+    /// What the Node object says of this machine that does not change while the agent runs.
+    pub facts: NodeFacts,
+    /// How the API's pods are run here; none beside a kubelet, which runs them.
+    pub pods: Option<PodsParts>,
+}
+
+/// How the API's pods are run here.
+#[derive(Clone, Debug)]
+pub struct PodsParts {
+    /// Where what has to survive the machine is kept.
+    pub state: PathBuf,
+    /// Where what may be lost with the boot is kept; best without a disk.
+    pub volatile: PathBuf,
+    /// Where volumes with Secrets are made; in memory.
+    pub secret_volumes: PathBuf,
+    /// What becomes of the API objects of pods that this node ended.
+    pub ended: AfterBootPolicy,
+    /// What becomes of pods that run here and that the API does not have.
+    pub orphans: OrphanPolicy,
+}
+
+/// The node's side of a cluster. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Cluster(Arc<Inner>);
+
+struct Inner {
+    connection: Connection,
+    events: Events,
+    node: NodeHandle,
+    fixed: NodeFacts,
+    changing: Mutex<Changing>,
+    facts: watch::Sender<NodeFacts>,
+    pods: Option<PodSide>,
+}
+
+/// What belongs to the API's pods.
+pub(crate) struct PodSide {
+    pub(crate) api_pods: ApiPods,
+    pub(crate) outbox: Outbox,
+    pub(crate) mirrors: Mirrors,
+    pub(crate) ended: EndedByUs,
+    resolver: Resolver,
+    /// The controller that runs now.
+    controller: Mutex<Option<PodControllerHandle>>,
+}
+
+impl Cluster {
+    /// Puts the parts together; nothing is asked of the API server before
+    /// [`ClusterWork::start`](start::ClusterWork::start). Reads the pods that an earlier agent left,
+    /// blocking.
+    ///
+    /// # Errors
+    /// A setting of the node is out of range.
+    pub(crate) fn prepare<P: Ping>(
+        parts: ClusterParts,
+        name: &str,
+        boot_id: &str,
+        ping: P,
+        wall: &WallClock,
+    ) -> Result<(Self, ClusterWork<P>), NodeSettingsError> {
+        let ClusterParts { connection, node, facts: fixed, pods } = parts;
+        let client = connection.client();
+        let (events, writer) =
+            Events::new(client.clone(), NodeRef::new(name), events::CAPACITY, wall.clone());
+        let (facts, told) = watch::channel(fixed.clone());
+        let (controller, handle) = NodeController::builder(client, name, told, wall.clone())
+            .settings(node)
+            .ping(ping)
+            .events(events.clone())
+            .build()?;
+        let (pods, work) = pods
+            .map(|parts| PodSide::prepare(parts, name, boot_id, &connection, &events, &fixed, wall))
+            .unzip();
+        let cluster = Self(Arc::new(Inner {
+            connection,
+            events,
+            node: handle,
+            fixed,
+            changing: Mutex::default(),
+            facts,
+            pods,
+        }));
+        let work = ClusterWork { node: controller, writer, pods: work, name: name.to_owned() };
+        Ok((cluster, work))
+    }
+
+    /// Hears of every decision.
+    pub(crate) fn recorder(&self) -> Arc<dyn Recorder> {
+        Arc::new(self.clone())
+    }
+
+    /// The node controller's ear.
+    pub(crate) fn node(&self) -> &NodeHandle {
+        &self.0.node
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.0.events
+    }
+
+    /// What belongs to the API's pods; none beside a kubelet.
+    pub(crate) fn pods(&self) -> Option<&PodSide> {
+        self.0.pods.as_ref()
+    }
+
+    /// How it stands with the API server.
+    pub(crate) fn api(&self) -> ApiHealth {
+        self.0.connection.health().borrow().clone()
+    }
+
+    /// How it stands with the API server, and every change.
+    pub(crate) fn api_changes(&self) -> watch::Receiver<ApiHealth> {
+        self.0.connection.health()
+    }
+
+    /// Changes what the Node object says.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Changing)) {
+        let mut changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = changing.clone();
+        change(&mut changing);
+        if *changing == before {
+            return;
+        }
+        let facts = facts::facts(&self.0.fixed, &changing);
+        self.0.facts.send_replace(facts);
+    }
+}
+
+impl Recorder for Cluster {
+    fn record(&self, event: &Event) {
+        if let Some(pods) = &self.0.pods {
+            pods.ended.record(event);
+        }
+        self.0.events.record(event);
+    }
+}
+
+// === impl PodSide ===
+
+impl PodSide {
+    fn prepare(
+        parts: PodsParts,
+        name: &str,
+        boot_id: &str,
+        connection: &Connection,
+        events: &Events,
+        fixed: &NodeFacts,
+        wall: &WallClock,
+    ) -> (Self, start::PodsWork) {
+        let PodsParts { state, volatile, secret_volumes, ended: policy, orphans } = parts;
+        let state = state.join("cluster");
+        let (outbox, outbox_driver) = Outbox::new(&OutboxConfig {
+            directory: Some(state.join("statuses")),
+            wall: wall.clone(),
+            ..OutboxConfig::default()
+        });
+        let addresses = fixed.addresses.iter().filter(|address| address.type_ == "InternalIP");
+        outbox.set_host_ips(addresses.map(|address| address.address.clone()).collect());
+        let ended = EndedByUs::new(state.join("ended"), Some(boot_id.into()), wall.clone());
+        let (mirrors, mirror_driver) = Mirrors::new(name, outbox.clone(), wall.clone());
+        let mut resolving = ResolverConfig::new(state.join("volumes"), secret_volumes);
+        resolving.node = NodeAmounts::default();
+        let (resolver, freshener) =
+            Resolver::new(connection.client(), resolving, events.clone(), wall.clone());
+        let api_pods = ApiPods::open(KeptPods::of_boot(&volatile.join("api-pods"), boot_id));
+        let side = Self {
+            api_pods,
+            outbox,
+            mirrors,
+            ended,
+            resolver,
+            controller: Mutex::new(None),
+        };
+        let work = start::PodsWork { outbox_driver, mirror_driver, freshener, policy, orphans };
+        (side, work)
+    }
+
+    /// The controller that runs now.
+    pub(crate) fn controller(&self) -> Option<PodControllerHandle> {
+        self.controller.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

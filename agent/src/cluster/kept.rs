@@ -1,0 +1,151 @@
+//! Which pods of the API run here, for the next agent of this boot.
+//!
+//! One file for each pod, in a directory that is lost with the boot: after a boot nothing runs, and the
+//! API server says what should. The files hold what pods were given from Secrets, so only root reads
+//! them.
+
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::{Pod, PodUid};
+
+/// More than any pod object; the API server takes 1.5 MiB.
+const MOST_BYTES: u64 = 16 * 1024 * 1024;
+const ENDING: &str = ".json";
+
+/// The directory. Cheap to clone. What goes wrong is logged once, and costs only what it says.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptPods(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    directory: PathBuf,
+    refused: AtomicBool,
+}
+
+/// What was found at the start.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) pods: Vec<Pod>,
+    /// Everything there could be read.
+    pub(crate) complete: bool,
+}
+
+// === impl KeptPods ===
+
+impl KeptPods {
+    /// The directory of this boot below `parent`. Those of other boots are removed: what ran then runs
+    /// no more. Blocking.
+    pub(crate) fn of_boot(parent: &Path, boot_id: &str) -> Self {
+        let valid = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let name: String = boot_id.chars().filter(|c| valid(*c)).collect();
+        let name = if name.is_empty() { "unknown-boot".to_owned() } else { name };
+        let directory = parent.join(&name);
+        for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+            if entry.path() != directory {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
+        Self(Arc::new(Inner { directory, refused: AtomicBool::new(false) }))
+    }
+
+    /// What an earlier agent has kept. Blocking. A file that cannot be read is set aside.
+    pub(crate) fn load(&self) -> Found {
+        let directory = &self.0.directory;
+        let entries = match std::fs::read_dir(directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Found { pods: Vec::new(), complete: true };
+            }
+            Err(error) => {
+                tracing::warn!(
+                    directory = %directory.display(), %error,
+                    "which pods of the API run here is not known until the API server answers"
+                );
+                return Found::default();
+            }
+        };
+        let mut found = Found { pods: Vec::new(), complete: true };
+        for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_pod(path)) {
+            match read(&path) {
+                Ok(pod) => found.pods.push(pod),
+                Err(error) => {
+                    tracing::warn!(
+                        file = %path.display(), %error,
+                        "the record of a pod cannot be read; it is set aside"
+                    );
+                    let _ = std::fs::rename(&path, path.with_extension("bad"));
+                    found.complete = false;
+                }
+            }
+        }
+        found
+    }
+
+    pub(crate) async fn keep(&self, pod: &Pod) {
+        let (inner, pod) = (Arc::clone(&self.0), pod.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let path = inner.path(pod.uid())?;
+            write(&inner.directory, &path, pod.object())
+        });
+        let Ok(Err(error)) = written.await else { return };
+        if !self.0.refused.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                directory = %self.0.directory.display(), %error,
+                "which pods of the API run here cannot be put down: when the agent is restarted while \
+                 the API server is away, they run on without being looked after until it is back"
+            );
+        }
+    }
+
+    pub(crate) async fn remove(&self, uid: &PodUid) {
+        let Ok(path) = self.0.path(uid) else { return };
+        // A file that stays is found at the next start, and then the API does not have the pod.
+        let _ = tokio::fs::remove_file(path).await;
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// UIDs come from the API server; one that is no file name is no UID of Kubernetes.
+    fn path(&self, uid: &PodUid) -> io::Result<PathBuf> {
+        let valid = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+        if uid.as_str().is_empty() || uid.as_str().len() > 200 || !uid.as_str().bytes().all(valid) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the UID is no file name"));
+        }
+        Ok(self.directory.join(format!("{uid}{ENDING}")))
+    }
+}
+
+fn is_pod(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "json")
+}
+
+fn read(path: &Path) -> Result<Pod, Box<dyn std::error::Error>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    let object: api::Pod = serde_json::from_slice(&bytes)?;
+    Ok(Pod::new(object)?)
+}
+
+/// Whole or not at all. Without fsync: what it is for does not outlive the kernel.
+fn write(directory: &Path, path: &Path, object: &api::Pod) -> io::Result<()> {
+    let text = serde_json::to_vec(object)?;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made?;
+    let temporary = path.with_extension("new");
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    file.write_all(&text)?;
+    std::fs::rename(&temporary, path)
+}

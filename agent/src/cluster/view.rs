@@ -1,0 +1,79 @@
+//! How the node stands with its cluster, for people and for metrics.
+
+use tokio::time::Instant;
+use winddown_cluster::client::ApiState;
+use winddown_cluster::pods::RunState;
+use winddown_shared::{WallClock, WallTime};
+
+use super::Cluster;
+use crate::api;
+use crate::metrics::ClusterFacts;
+
+impl Cluster {
+    /// For `winddown status`.
+    pub(crate) fn status(&self, mode: &str, wall: &WallClock) -> api::ClusterStatus {
+        let health = self.api();
+        let node = self.0.node.state().borrow().clone();
+        let outbox = self.pods().map(|side| side.outbox.stats()).unwrap_or_default();
+        let controller = self.pods().and_then(super::PodSide::controller);
+        let waiting = controller.as_ref().map(|handle| {
+            let queue = handle.queues().sync.borrow().clone();
+            queue.waiting + queue.in_flight
+        });
+        let problems = [node.refused, node.outage, node.lease_problem];
+        api::ClusterStatus {
+            mode: mode.to_owned(),
+            api: api_status(&health.state, at(health.since, wall)),
+            registered: match (node.uid, node.deleted) {
+                (Some(_), _) => Some(true),
+                (None, true) => Some(false),
+                (None, false) => None,
+            },
+            problems: problems.into_iter().flatten().map(|text| text.to_string()).collect(),
+            lease_age_seconds: node.lease_renewed.map(|then| then.elapsed().as_secs()),
+            statuses_waiting: outbox.unacknowledged,
+            spooled: outbox.spool.files,
+            pods_waiting: waiting.unwrap_or(0),
+            pods_known: controller.is_some_and(|c| matches!(c.state(), RunState::Ready)),
+            certificate_ends: self.0.connection.certificate().map(|facts| facts.not_after),
+        }
+    }
+
+    /// For a scrape.
+    pub(crate) fn facts(&self, wall: &WallClock) -> ClusterFacts {
+        let node = self.0.node.state().borrow().clone();
+        let side = self.pods();
+        let outbox = side.map(|side| side.outbox.stats()).unwrap_or_default();
+        let events = self.0.events.counts();
+        ClusterFacts {
+            connected: self.api().is_connected(),
+            registered: node.uid.is_some(),
+            lease_renewed: node.lease_renewed.and_then(|then| at(then, wall)),
+            lease_renewals: node.lease_renewals,
+            status_writes: node.status_writes,
+            statuses_waiting: outbox.unacknowledged,
+            statuses_sent: outbox.sent,
+            status_failures: outbox.failures,
+            spool_records: outbox.spool.files,
+            spool_errors: outbox.spool.errors,
+            events_written: events.written + events.repeated,
+            events_lost: events.dropped + events.refused,
+            mirrors: side.map_or(0, |side| side.mirrors.count()),
+        }
+    }
+}
+
+fn api_status(state: &ApiState, since: Option<WallTime>) -> api::ApiStatus {
+    let (state, why) = match state {
+        ApiState::Connected => (api::ApiState::Connected, None),
+        ApiState::Unreachable { why } => (api::ApiState::Unreachable, Some(why.to_string())),
+        ApiState::Unauthorized { why } => (api::ApiState::Unauthorized, Some(why.to_string())),
+        ApiState::Unsigned { why } => (api::ApiState::Unsigned, Some(why.to_string())),
+        _ => (api::ApiState::Unknown, None),
+    };
+    api::ApiStatus { state, since, why }
+}
+
+fn at(then: Instant, wall: &WallClock) -> Option<WallTime> {
+    wall.now().checked_sub(then.elapsed()).ok()
+}

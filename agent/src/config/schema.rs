@@ -1,0 +1,105 @@
+//! The JSON schema of our own configuration, made from the table of its fields.
+//!
+//! It is for editors and for programs that write configurations. It never refuses what the agent
+//! accepts, null for "not there" and other spellings of true and false apart; bounds of durations and
+//! what fields say about each other only the agent checks.
+
+use serde_json::{Map, Value, json};
+
+use super::reference::{self, Field, Kind, Names};
+use super::{API_VERSION, KIND};
+
+/// Go's form (`1m30s`) or words (`1min 30s`).
+const DURATION: &str = r"^\s*[0-9.]+\s*[a-zA-Zµμ]+([\s0-9.a-zA-Zµμ]*[a-zA-Zµμ])?\s*$";
+/// A Kubernetes quantity.
+const QUANTITY: &str =
+    r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]+)?$";
+const PERCENT: &str = r"^\+?[0-9.]+([eE][+-]?[0-9]+)?%$";
+
+/// The schema, in the 2020-12 dialect. Nothing beside what it names is accepted.
+pub fn schema() -> Value {
+    let mut properties = Map::new();
+    properties.insert("apiVersion".to_owned(), json!({"const": API_VERSION}));
+    properties.insert("kind".to_owned(), json!({"const": KIND}));
+    for field in reference::fields() {
+        let mut one = property(field);
+        if let (Some(default), Value::Object(one)) = (reference::default_of(field.name), &mut one) {
+            one.insert("default".to_owned(), default);
+        }
+        properties.insert(field.name.to_owned(), one);
+    }
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:winddown.dev:v1alpha1:Configuration",
+        "title": "Configuration of winddown",
+        "description": "The file /etc/winddown/config.yaml; see winddown.yaml(5).",
+        "type": "object",
+        "required": ["apiVersion", "kind"],
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+fn property(field: &Field) -> Value {
+    let mut schema = of_kind(&field.kind);
+    if let Value::Object(schema) = &mut schema {
+        let bounds = field.kind.bounds().map(|bounds| format!(" {bounds}.")).unwrap_or_default();
+        let doc = field.doc.replace("\n\n", " ").replace('`', "");
+        schema.insert("description".to_owned(), json!(format!("{doc}{bounds}")));
+    }
+    schema
+}
+
+fn of_kind(kind: &Kind) -> Value {
+    match kind {
+        Kind::Flag => json!({"type": "boolean"}),
+        Kind::Text { pattern: "" } => json!({"type": "string"}),
+        Kind::Text { pattern } => json!({"type": "string", "pattern": pattern}),
+        Kind::Path { empty: false } => json!({"type": "string", "pattern": "^/"}),
+        Kind::Path { empty: true } => json!({"type": "string", "pattern": "^(/.*)?$"}),
+        Kind::Choice(words) => json!({"enum": words}),
+        Kind::Integer { least, most, .. } => {
+            json!({"type": "integer", "minimum": least, "maximum": most})
+        }
+        // 0 needs no unit.
+        Kind::Duration { zero: true, .. } => json!({"anyOf": [
+            {"type": "string", "pattern": format!("{DURATION}|^[+]?0$")},
+            {"const": 0},
+        ]}),
+        Kind::Duration { .. } => json!({"type": "string", "pattern": DURATION}),
+        Kind::Size { .. } => amount(&[QUANTITY]),
+        Kind::Percent => json!({"type": "string", "pattern": PERCENT}),
+        Kind::Threshold => amount(&[QUANTITY, r"^[+-]?[0-9.]+([eE][+-]?[0-9]+)?%+$"]),
+        Kind::Quantity => amount(&[QUANTITY]),
+        Kind::Words(words) => json!({"type": "array", "items": {"enum": words}}),
+        Kind::Map { names, value } => {
+            let names = match names {
+                Names::Words(words) => json!({"enum": words}),
+                Names::Like(pattern) => json!({"pattern": pattern}),
+            };
+            json!({
+                "type": "object",
+                "propertyNames": names,
+                "additionalProperties": of_kind(value),
+            })
+        }
+        Kind::Object(fields) => object(fields, &[]),
+        Kind::List { of, required } => json!({"type": "array", "items": object(of, required)}),
+    }
+}
+
+/// A number as YAML has it, or one with a unit.
+fn amount(patterns: &[&str]) -> Value {
+    json!({"type": ["string", "number"], "pattern": patterns.join("|")})
+}
+
+fn object(fields: &[Field], required: &[&str]) -> Value {
+    let properties: Map<String, Value> =
+        fields.iter().map(|field| (field.name.to_owned(), property(field))).collect();
+    json!({
+        "type": "object",
+        "required": required,
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}

@@ -1,0 +1,109 @@
+//! A node that is short of something already.
+
+use super::super::*;
+use super::Severity::{Info, Warning};
+use super::{Well, check};
+use crate::api::{PressureStatus, ThresholdStatus};
+
+fn disk(hard: bool) -> Shortage {
+    Shortage {
+        signal: "nodefs.available".to_owned(),
+        hard,
+        available: 12 << 30,
+        threshold: 25 << 30,
+        capacity: 250 << 30,
+    }
+}
+
+fn threshold(signal: &str, available: &str, met_seconds: Option<f64>) -> ThresholdStatus {
+    ThresholdStatus {
+        signal: signal.to_owned(),
+        hard: true,
+        threshold: Some("100Mi".to_owned()),
+        available: Some(available.to_owned()),
+        capacity: Some(1 << 30),
+        met_seconds,
+        grace_seconds: 0.0,
+    }
+}
+
+fn told(facts: &mut Facts, thresholds: Vec<ThresholdStatus>) {
+    let pressure = PressureStatus { thresholds, ..PressureStatus::default() };
+    known(&mut facts.agent).pressure = Some(pressure);
+}
+
+#[test]
+fn a_node_below_its_thresholds_is_found() {
+    check(&[
+        (
+            "short of disk",
+            |f| f.shortages = Fact::Known(vec![disk(true)]),
+            "room",
+            Warning,
+            "nodefs.available: 12.0 GiB of 250.0 GiB, the hard threshold is 25.0 GiB",
+            "df -h /var/lib/winddown",
+        ),
+        (
+            "for a while",
+            |f| f.shortages = Fact::Known(vec![disk(false)]),
+            "room",
+            Warning,
+            "the soft threshold is 25.0 GiB",
+            "lower evictionSoft[nodefs.available] in /etc/winddown/config.yaml",
+        ),
+        (
+            "short of tasks",
+            |f| {
+                let signal = "pid.available".to_owned();
+                f.shortages = Fact::Known(vec![Shortage { signal, ..disk(true) }]);
+            },
+            "room",
+            Warning,
+            "pid.available: 12884901888 of",
+            "winddown plan eviction",
+        ),
+        (
+            "by the agent",
+            |f| told(f, vec![threshold("memory.available", "50Mi", Some(3.0))]),
+            "room",
+            Warning,
+            "memory.available: 50.0 MiB of 1.0 GiB, the hard threshold is 100.0 MiB",
+            "lower evictionHard[memory.available]",
+        ),
+        (
+            "in shadow",
+            |f| {
+                f.shortages = Fact::Known(vec![disk(true)]);
+                f.config.config.eviction.shadow = true;
+            },
+            "room",
+            Info,
+            "12.0 GiB",
+            "",
+        ),
+        ("hung disk", |f| f.shortages = unseen(Unseen::Silent), "room", Info, "as was said", ""),
+    ]);
+}
+
+#[test]
+fn pods_end_at_once_or_when_the_agent_starts() {
+    let mut facts = healthy();
+    facts.shortages = Fact::Known(vec![disk(true)]);
+    let title = finding(&facts, "room").unwrap().title;
+    assert_eq!(title, "an eviction threshold is met: pods will be evicted at once");
+    facts.agent = unseen(Unseen::Absent);
+    let title = finding(&facts, "room").unwrap().title;
+    assert!(title.ends_with("evicted at once when the agent starts"), "{title}");
+}
+
+#[test]
+fn what_the_agent_has_measured_counts_more_than_what_the_command_did() {
+    let mut facts = healthy();
+    facts.shortages = Fact::Known(vec![disk(true)]);
+    told(&mut facts, vec![threshold("memory.available", "500Mi", None)]);
+    assert_eq!(finding(&facts, "room").unwrap().severity, Well);
+    // One that has just started has measured nothing.
+    let new = ThresholdStatus { signal: "memory.available".to_owned(), ..Default::default() };
+    told(&mut facts, vec![new]);
+    assert_eq!(finding(&facts, "room").unwrap().severity, Warning);
+}

@@ -1,0 +1,73 @@
+//! A decision as a line of the log.
+
+use winddown_shared::{Event, KillReason, PodLabel};
+
+use crate::api::Decision;
+
+/// Writes `event`, told as `told`, to the log. What an operator has to look at is a warning; the
+/// rest is the story.
+pub fn decision(event: &Event, told: &Decision) {
+    let field = |name: &str| told.fields.get(name);
+    let word = |name: &str| field(name).and_then(|value| value.as_str());
+    let number = |name: &str| field(name).and_then(serde_json::Value::as_f64);
+    let pod = (!told.pod.is_empty()).then_some(&*told.pod);
+    let forced = match event {
+        Event::PodStopped { forced, .. } if !forced.is_empty() => Some(forced.join(",")),
+        _ => None,
+    };
+    // One statement for each level, because a level is fixed where it stands.
+    macro_rules! write_at {
+        ($level:ident) => {
+            tracing::$level!(
+                log_kind = &*told.kind,
+                pod,
+                uid = word("uid"),
+                reason = word("reason").or_else(|| killed_by(event)),
+                signal = word("signal"),
+                condition = word("condition"),
+                preemptor = preemptor(event).map(tracing::field::display),
+                group = number("priority"),
+                grace_seconds = number("graceSeconds"),
+                took_seconds = number("tookSeconds"),
+                left = number("left"),
+                forced,
+                "{}",
+                told.text
+            )
+        };
+    }
+    if is_warning(event) { write_at!(warn) } else { write_at!(info) }
+}
+
+fn is_warning(event: &Event) -> bool {
+    match event {
+        Event::SyncFailed { .. }
+        | Event::PodRejected { .. }
+        | Event::EvictionStarted { .. }
+        | Event::EvictionFailed { .. }
+        | Event::NodePressure { on: true, .. }
+        | Event::ExceededGracePeriod { .. }
+        | Event::LastBoot { graceful: Some(false), .. } => true,
+        Event::GroupEnded { left, .. } | Event::ShutdownEnded { left, .. } => *left > 0,
+        _ => false,
+    }
+}
+
+fn preemptor(event: &Event) -> Option<&PodLabel> {
+    match event {
+        Event::PodPreempted { by, .. } => Some(by),
+        _ => None,
+    }
+}
+
+fn killed_by(event: &Event) -> Option<&'static str> {
+    let Event::KillRequested { by, .. } = event else { return None };
+    Some(match by {
+        KillReason::Shutdown => "shutdown",
+        KillReason::Preemption => "preemption",
+        KillReason::Eviction => "eviction",
+        KillReason::Drain => "drain",
+        KillReason::Operator => "operator",
+        KillReason::Removed => "removed",
+    })
+}

@@ -1,0 +1,98 @@
+//! How the node stands with its cluster at the moment of a scrape.
+
+use std::fmt;
+
+use prometheus_client::registry::Unit;
+use winddown_shared::WallTime;
+
+use super::document::Document;
+
+/// How a node stands with its cluster.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterFacts {
+    /// The API server answers and accepts the credentials.
+    pub connected: bool,
+    /// There is a Node object of this node.
+    pub registered: bool,
+    /// When the lease was last renewed.
+    pub lease_renewed: Option<WallTime>,
+    /// How often it was.
+    pub lease_renewals: u64,
+    /// How often the Node's status was written.
+    pub status_writes: u64,
+    /// Pods of which the API server does not have the latest status.
+    pub statuses_waiting: usize,
+    /// Statuses of pods that it has taken.
+    pub statuses_sent: u64,
+    /// Attempts to tell it one that failed.
+    pub status_failures: u64,
+    /// Last statuses that are on disk until the API server has them.
+    pub spool_records: usize,
+    /// Writes to that disk that failed.
+    pub spool_errors: u64,
+    /// Events that were written.
+    pub events_written: u64,
+    /// Events that were given up.
+    pub events_lost: u64,
+    /// Mirror pods that the API server has of this node.
+    pub mirrors: usize,
+}
+
+impl ClusterFacts {
+    pub(super) fn encode(&self, out: &mut Document<'_, '_>) -> fmt::Result {
+        out.gauge(
+            "winddown_api_connected",
+            "Whether the API server answers and accepts the credentials.",
+            None,
+            i64::from(self.connected),
+        )?;
+        out.gauge(
+            "winddown_node_registered",
+            "Whether the API server has a Node object of this node.",
+            None,
+            i64::from(self.registered),
+        )?;
+        if let Some(renewed) = self.lease_renewed {
+            out.gauge(
+                "winddown_node_lease_renewed_timestamp",
+                "When the node's lease was last renewed, in seconds since 1970.",
+                Some(&Unit::Seconds),
+                renewed.as_second(),
+            )?;
+        }
+        for (name, help, value) in [
+            (
+                "winddown_statuses_waiting",
+                "Pods of which the API server does not have the latest status.",
+                self.statuses_waiting,
+            ),
+            (
+                "winddown_status_spool_records",
+                "Last statuses that are on disk until the API server has them.",
+                self.spool_records,
+            ),
+        ] {
+            out.gauge(name, help, None, i64::try_from(value).unwrap_or(i64::MAX))?;
+        }
+        for (name, help, value) in [
+            ("winddown_node_lease_renewals", "Renewals of the node's lease.", self.lease_renewals),
+            ("winddown_node_status_writes", "Times the Node's status was written.", self.status_writes),
+            ("winddown_statuses_sent", "Statuses of pods the API server took.", self.statuses_sent),
+            (
+                "winddown_status_failures",
+                "Attempts to tell the API server a pod's status that failed.",
+                self.status_failures,
+            ),
+            (
+                "winddown_status_spool_errors",
+                "Last statuses that could not be put on disk.",
+                self.spool_errors,
+            ),
+            ("winddown_events_written", "Events the API server took.", self.events_written),
+            ("winddown_events_lost", "Events that were given up.", self.events_lost),
+        ] {
+            out.counter(name, help, None, value)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,269 @@
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use winddown_eviction::{
+    BringBack, Cadence, EvictionController, EvictionParts, GivenBack, MeasureError, Policy,
+    Reclaim, ReclaimError, Reclaimable, Signal, Signals, Threshold, ThresholdValue, Wanted,
+};
+use winddown_shared::fake::{FakeKiller, FakeRecorder};
+use winddown_shared::{MemoryStats, NodeStats, Pod, PodStats, VictimLock, WallClock};
+
+use super::*;
+
+const CGROUPS: &str = "/sys/fs/cgroup";
+const LIMIT: u64 = 16 << 20;
+const LONG: Duration = Duration::from_secs(60);
+
+/// A cgroup of the test's own, with little memory. Dropping it ends what is in it.
+struct Group {
+    name: String,
+    /// In the hierarchy that bounds memory, and in the unified one, which tells of pressure.
+    dirs: Vec<PathBuf>,
+}
+
+impl Group {
+    /// None, after saying so, where the test may not make one.
+    fn make(test: &str) -> Option<Self> {
+        let name = format!("winddown-stalls-{}-{test}", std::process::id());
+        let group = Self { dirs: dirs(&name), name };
+        match group.again() {
+            Ok(()) if group.dirs[1].join("memory.pressure").exists() => Some(group),
+            made => {
+                let why = made.err().map_or("no pressure is told".to_owned(), |e| e.to_string());
+                println!("SKIPPED: {test}: {why}");
+                assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test}: {why}");
+                None
+            }
+        }
+    }
+
+    fn again(&self) -> std::io::Result<()> {
+        let [bounding, unified] = &self.dirs[..] else { return Ok(()) };
+        fs::create_dir(bounding)?;
+        fs::create_dir_all(unified)?;
+        let is_v1 = bounding.join("memory.limit_in_bytes").exists();
+        let limit = if is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
+        fs::write(bounding.join(limit), LIMIT.to_string())
+    }
+
+    fn remove(&self) {
+        for dir in &self.dirs {
+            for _ in 0..1000 {
+                if fs::remove_dir(dir).is_ok() || !dir.exists() {
+                    break;
+                }
+                let left = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+                for pid in left.lines() {
+                    let _ = Command::new("kill").args(["-9", pid]).stderr(Stdio::null()).status();
+                }
+            }
+        }
+    }
+
+    fn places(&self) -> StallPlaces {
+        let (proc, cgroup) = ("/proc".into(), CGROUPS.into());
+        StallPlaces { proc, cgroup, node: format!("/{}", self.name) }
+    }
+
+    /// A program that reads a file which does not fit, again and again.
+    fn thrash(&self) -> Thrasher {
+        // On a disk: what is read from memory need not be read again.
+        let files = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let big = files.path().join("big");
+        fs::write(&big, vec![7; 4 * usize::try_from(LIMIT).unwrap()]).unwrap();
+        let join: Vec<String> = self
+            .dirs
+            .iter()
+            .map(|dir| format!("echo $$ > {}/cgroup.procs", dir.display()))
+            .collect();
+        // What the writing left in the page cache is not the cgroup's: out with it.
+        let script = format!(
+            "{} && sync {big} && dd if={big} iflag=nocache count=0 2> /dev/null \
+             && while cat {big} > /dev/null; do :; done",
+            join.join(" && "),
+            big = big.display(),
+        );
+        let program = Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).spawn();
+        Thrasher { program: program.unwrap(), _files: files }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+struct Thrasher {
+    program: Child,
+    _files: tempfile::TempDir,
+}
+
+impl Drop for Thrasher {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+fn dirs(name: &str) -> Vec<PathBuf> {
+    let root = Path::new(CGROUPS);
+    match root.join("cgroup.controllers").exists() {
+        true => vec![root.join(name), root.join(name)],
+        false => vec![root.join("memory").join(name), root.join("unified").join(name)],
+    }
+}
+
+/// Listens beside the test.
+fn followed(places: StallPlaces) -> UnboundedReceiver<Told> {
+    let (tell, told) = unbounded_channel();
+    tokio::spawn(follow(places, move |said| drop(tell.send(said))));
+    told
+}
+
+/// The next place that the kernel tells of.
+async fn armed(told: &mut UnboundedReceiver<Told>) -> (PsiPlace, Armed) {
+    let next = async {
+        loop {
+            if let Told::Armed(place, armed) = told.recv().await.expect("it goes on") {
+                return (place, armed);
+            }
+        }
+    };
+    timeout(LONG, next).await.expect("the kernel tells of nothing")
+}
+
+async fn pressed(told: &mut UnboundedReceiver<Told>) {
+    let next = async { while !matches!(told.recv().await.expect("it goes on"), Told::Pressed) {} };
+    timeout(LONG, next).await.expect("nobody was woken");
+}
+
+#[tokio::test]
+async fn a_cgroup_that_goes_and_comes_back_is_listened_to_again_and_the_machine_meanwhile() {
+    let Some(group) = Group::make("goes-and-comes-back") else { return };
+    let own = PsiPlace::Cgroup(format!("/{}", group.name));
+    let mut told = followed(group.places());
+    assert_eq!(armed(&mut told).await.0, own);
+    group.remove();
+    assert_eq!(armed(&mut told).await.0, PsiPlace::Node);
+    group.again().unwrap();
+    assert_eq!(armed(&mut told).await.0, own, "it is back");
+    // Of this place alone: nobody listens to the machine any more.
+    let _thrasher = group.thrash();
+    pressed(&mut told).await;
+}
+
+#[tokio::test]
+async fn the_window_is_the_shortest_that_this_process_may_have() {
+    let Some(group) = Group::make("window") else { return };
+    let (_, armed) = armed(&mut followed(group.places())).await;
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    let sys_resource = u64::from_str_radix(mask.trim(), 16).unwrap() >> 24 & 1 == 1;
+    let (stall, window) = if sys_resource { (70, 500) } else { (280, 2000) };
+    let expected = PsiTrigger {
+        stall: Duration::from_millis(stall),
+        window: Duration::from_millis(window),
+        ..PsiTrigger::default()
+    };
+    assert_eq!(armed, Armed { trigger: expected, as_asked: sys_resource });
+}
+
+/// A machine with plenty of memory, and how often it was looked at.
+#[derive(Default)]
+struct Plenty(AtomicUsize);
+
+impl Signals for Plenty {
+    async fn node(&self) -> Result<NodeStats, MeasureError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let memory = MemoryStats { available: 8 << 30, ..MemoryStats::default() };
+        Ok(NodeStats { memory: Some(memory), ..NodeStats::default() })
+    }
+
+    async fn pods(&self, _: &[Pod], _: Wanted) -> Vec<Option<PodStats>> {
+        Vec::new()
+    }
+}
+
+impl Reclaim for Plenty {
+    async fn give_back(&self, _: Reclaimable) -> Result<GivenBack, ReclaimError> {
+        Ok(GivenBack::default())
+    }
+}
+
+impl BringBack for Plenty {
+    fn bring_back(&self, _: &Pod) {}
+}
+
+#[tokio::test]
+async fn a_real_stall_wakes_a_loop_that_would_look_again_in_an_hour() {
+    let Some(group) = Group::make("wakes") else { return };
+    let threshold = Threshold {
+        signal: Signal::MemoryAvailable,
+        value: ThresholdValue::Share(0.01),
+        grace: Duration::ZERO,
+        min_reclaim: None,
+    };
+    let (plenty, notify) = (Arc::new(Plenty::default()), Arc::new(Notify::new()));
+    let policy = watch::Sender::new(Arc::new(Policy::new(vec![threshold], false)));
+    let still = watch::Sender::new(false);
+    let hour = Duration::from_secs(3600);
+    let (controller, _view) = EvictionController::new(EvictionParts {
+        killer: Arc::new(FakeKiller::default()),
+        signals: Arc::clone(&plenty),
+        reclaim: Arc::clone(&plenty),
+        recorder: Arc::new(FakeRecorder::default()),
+        victims: VictimLock::new(),
+        static_pods: Arc::<Plenty>::clone(&plenty),
+        wall: WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH),
+        policy: policy.subscribe(),
+        still: still.subscribe(),
+        wake: Arc::clone(&notify),
+        cadence: Cadence { calm: hour, near: hour, fastest: Duration::from_millis(100) },
+    });
+    let (places, thrasher) = (group.places(), group.thrash());
+    let running = async { tokio::join!(controller.run(), wake(places, &notify)) };
+    let looked_again = async {
+        while plenty.0.load(Ordering::Relaxed) < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        _ = running => panic!("the loop has ended"),
+        looked = timeout(LONG, looked_again) => looked.expect("nothing woke the loop"),
+    }
+    drop(thrasher);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cgroup_that_never_comes_is_tried_ever_more_rarely() {
+    let nothing = tempfile::tempdir().unwrap();
+    let places = StallPlaces {
+        proc: nothing.path().into(),
+        cgroup: nothing.path().into(),
+        node: "/edge".to_owned(),
+    };
+    let mut told = followed(places);
+    tokio::time::sleep(Duration::from_secs(125)).await;
+    let mut tries = 0;
+    while let Ok(said) = told.try_recv() {
+        assert!(matches!(&said, Told::Unarmed(..)), "{said:?}");
+        tries += usize::from(matches!(said, Told::Unarmed(PsiPlace::Cgroup(_), _)));
+    }
+    // After 1, 3, 7, 15, 31, 61, 91 and 121 s.
+    assert_eq!(tries, 9);
+}
+
+#[tokio::test]
+async fn a_machine_that_tells_nothing_is_not_asked_again() {
+    let nothing = tempfile::tempdir().unwrap();
+    let root: PathBuf = nothing.path().into();
+    let places = StallPlaces { proc: root.clone(), cgroup: root, node: "/".to_owned() };
+    timeout(LONG, wake(places, &Notify::new())).await.expect("there is nothing to wait for");
+}

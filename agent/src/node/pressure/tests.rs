@@ -1,0 +1,304 @@
+//! From the kernel's files to the end of a pod, on a machine with cgroups of version 2 only, which is
+//! made of files.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt as _, ready};
+use tokio::task::JoinHandle;
+use winddown_eviction::{
+    Outcome, PressureRule, PressureScope, Reclaimable, Signal, Threshold, ThresholdValue,
+};
+use winddown_shared::fake::{FakeKiller, FakeRecorder, pod};
+use winddown_shared::{
+    CgroupMemory, ContainerStats, Freed, ImagePlaces, PodStats, PodUid, RuntimeError, WallTime,
+    cgroup_number,
+};
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+const PODS: [&str; 3] = ["small", "middle", "large"];
+
+/// Long enough for a look and for a pod to end.
+const A_WHILE: Duration = Duration::from_secs(3);
+
+/// The files of a machine of 4 GiB, of which a slice of 1000 MiB and 500 tasks is the node.
+struct Machine(tempfile::TempDir);
+
+/// What the pods use, read from their cgroups.
+struct Files(PathBuf);
+
+struct Brought;
+
+struct World {
+    machine: Arc<Machine>,
+    killer: FakeKiller,
+    view: EvictionView,
+    _senders: (watch::Sender<Arc<Policy>>, watch::Sender<bool>),
+    _task: JoinHandle<()>,
+}
+
+// === impl Machine ===
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self(tempfile::tempdir().unwrap());
+        machine.write(
+            "proc/meminfo",
+            "MemTotal: 4096000 kB\nMemFree: 3000000 kB\nMemAvailable: 3500000 kB\n",
+        );
+        machine.write("proc/loadavg", "0.1 0.1 0.1 1/200 77\n");
+        machine.write("proc/sys/kernel/pid_max", "32768\n");
+        machine.write("proc/sys/kernel/threads-max", "30000\n");
+        machine.write("proc/self/mountinfo", "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n");
+        machine.write("cgroup/cgroup.controllers", "cpu io memory pids\n");
+        machine.write("cgroup/memory.stat", "anon 1\nfile 2\ninactive_file 3\n");
+        machine.write("cgroup/edge.slice/memory.max", "1048576000\n");
+        machine.write("cgroup/edge.slice/pids.max", "500\n");
+        machine.cgroup("edge.slice", 400);
+        machine.tasks(100);
+        machine.kills(0);
+        machine.stalls(0);
+        for (uid, mib) in PODS.iter().zip([40, 90, 200]) {
+            machine.cgroup(&format!("edge.slice/pods/pod-{uid}"), mib);
+            machine.write(&format!("cgroup/edge.slice/pods/pod-{uid}/pids.current"), "3\n");
+        }
+        machine.cgroup("edge.slice/pods", 330);
+        machine.write("cgroup/edge.slice/pods/memory.max", "max\n");
+        machine
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// So many MiB are in use, and 100 more are file cache.
+    fn cgroup(&self, path: &str, mib: u64) {
+        let cache = 50 * MIB;
+        self.write(
+            &format!("cgroup/{path}/memory.current"),
+            &format!("{}\n", mib * MIB + 2 * cache),
+        );
+        self.write(
+            &format!("cgroup/{path}/memory.stat"),
+            &format!(
+                "anon {}\ninactive_file {cache}\nactive_file {cache}\nslab_reclaimable 0\n",
+                mib * MIB
+            ),
+        );
+    }
+
+    fn tasks(&self, tasks: u64) {
+        self.write("cgroup/edge.slice/pids.current", &format!("{tasks}\n"));
+    }
+
+    fn kills(&self, kills: u64) {
+        let text = format!("low 0\nhigh 0\nmax 12\noom {kills}\noom_kill {kills}\n");
+        self.write("cgroup/edge.slice/memory.events", &text);
+    }
+
+    /// Tasks have waited for so many seconds, and so much of the last ten.
+    fn stalls(&self, seconds: u64) {
+        let (share, total) = (seconds.min(10) * 10, seconds * 1_000_000);
+        let line = format!("avg10={share}.00 avg60=0.00 avg300=0.00 total={total}\n");
+        self.write("cgroup/edge.slice/pods/memory.pressure", &format!("some {line}full {line}"));
+    }
+
+    fn places(&self) -> UsagePlaces {
+        UsagePlaces {
+            proc: self.0.path().join("proc"),
+            cgroup: self.0.path().join("cgroup"),
+            node_cgroup: "/edge.slice".to_owned(),
+            ..UsagePlaces::of_host(self.0.path())
+        }
+    }
+}
+
+// === impl RuntimeFigures for Files ===
+
+impl Files {
+    fn of(&self, uid: &str) -> Option<PodStats> {
+        let read = |file: &str| fs::read(self.0.join(format!("pod-{uid}/{file}"))).ok();
+        let memory = CgroupMemory::parse(&read("memory.current")?, &read("memory.stat")?, None)?
+            .working_set();
+        let main = ContainerStats {
+            name: "main".into(),
+            memory_working_set: Some(memory),
+            ..ContainerStats::default()
+        };
+        Some(PodStats {
+            memory_working_set: Some(memory),
+            processes: cgroup_number(&read("pids.current")?),
+            containers: vec![main],
+            ..PodStats::default()
+        })
+    }
+}
+
+impl RuntimeFigures for Files {
+    fn figures(
+        &self,
+        _: Option<Duration>,
+    ) -> BoxFuture<'_, Result<Vec<(PodUid, PodStats)>, RuntimeError>> {
+        let all = PODS.iter().filter_map(|uid| Some((PodUid::new(*uid), self.of(uid)?)));
+        ready(Ok(all.collect())).boxed()
+    }
+
+    fn cgroup(&self) -> BoxFuture<'_, Option<String>> {
+        ready(Some("/edge.slice/pods".to_owned())).boxed()
+    }
+
+    fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>> {
+        ready(Ok(ImagePlaces::default())).boxed()
+    }
+
+    fn give_back(&self, _: Reclaimable) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+        ready(Ok(Freed::default())).boxed()
+    }
+}
+
+impl BringBack for Brought {
+    fn bring_back(&self, _: &Pod) {}
+}
+
+// === impl World ===
+
+impl World {
+    async fn new(policy: Policy) -> Self {
+        let machine = Arc::new(Machine::new());
+        let runtime = Arc::new(Files(machine.0.path().join("cgroup/edge.slice/pods")));
+        let places = Places::new(machine.places(), runtime.clone());
+        let (policy, still) = (watch::Sender::new(Arc::new(policy)), watch::Sender::new(false));
+        let signals = Measured::new(&places, runtime.clone(), policy.subscribe());
+        places.find().await;
+        let killer = FakeKiller::with(PODS.map(pod));
+        for uid in PODS {
+            killer.takes(&PodUid::new(uid), Duration::from_millis(900));
+        }
+        let (controller, view) = EvictionController::new(EvictionParts {
+            killer: Arc::new(killer.clone()),
+            signals: Arc::new(signals),
+            reclaim: Arc::new(GiveBack(runtime)),
+            recorder: Arc::new(FakeRecorder::default()),
+            victims: VictimLock::new(),
+            static_pods: Arc::new(Brought),
+            wall: WallClock::fixed(WallTime::UNIX_EPOCH),
+            policy: policy.subscribe(),
+            still: still.subscribe(),
+            wake: Arc::default(),
+            cadence: Cadence::default(),
+        });
+        let task = tokio::spawn(controller.run());
+        let world = Self { machine, killer, view, _senders: (policy, still), _task: task };
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!(world.ended(), [""; 0], "it is calm");
+        world
+    }
+
+    fn ended(&self) -> Vec<String> {
+        self.killer.calls().iter().map(|call| call.pod.uid().to_string()).collect()
+    }
+
+    /// Waits until so many pods were asked to end.
+    async fn until_asked(&self, pods: usize) {
+        let asked = async {
+            while self.killer.calls().len() < pods {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), asked).await.expect("nobody was asked");
+    }
+
+    fn said(&self, place: usize) -> String {
+        self.killer.calls()[place].request.status.as_ref().unwrap().message.to_string()
+    }
+
+    fn conditions(&self) -> Vec<String> {
+        self.view.conditions().borrow().iter().map(|condition| condition.to_string()).collect()
+    }
+}
+
+fn hard(signal: Signal, least: &str) -> Threshold {
+    let value = ThresholdValue::Quantity(least.parse().unwrap());
+    Threshold { signal, value, grace: Duration::ZERO, min_reclaim: None }
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_version_2_a_node_short_of_memory_ends_the_largest_pod_and_no_other() {
+    let policy = Policy::new(vec![hard(Signal::MemoryAvailable, "100Mi")], true);
+    let world = World::new(policy).await;
+    // 1000 MiB, of which 930 are in use; all file cache can be had.
+    world.machine.cgroup("edge.slice", 930);
+    world.until_asked(1).await;
+    world.machine.cgroup("edge.slice", 700);
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(world.ended(), ["large"]);
+    assert_eq!(
+        world.said(0),
+        "The node was low on resource: memory. Threshold quantity: 100Mi, available: 70Mi. \
+         Container main was using 250Mi, request is 0, has larger consumption of memory. "
+    );
+    assert_eq!(world.conditions(), ["MemoryPressure"]);
+    tokio::time::sleep(Duration::from_secs(6 * 60)).await;
+    assert_eq!((world.ended().len(), world.conditions()), (1, Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_version_2_file_cache_is_no_shortage() {
+    let policy = Policy::new(vec![hard(Signal::MemoryAvailable, "100Mi")], true);
+    let world = World::new(policy).await;
+    // 950 MiB of 1000, of which 100 are file cache.
+    world.machine.cgroup("edge.slice", 850);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.ended(), [""; 0]);
+    assert_eq!(world.conditions(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_version_2_pods_that_wait_for_memory_are_relieved_of_one() {
+    let mut policy = Policy::new(Vec::new(), false);
+    let scope = PressureScope::Pods;
+    policy.memory_pressure = Some(PressureRule { scope, ..PressureRule::default() });
+    let world = World::new(policy).await;
+    // Of a node with a tenth of its memory left, more and more of the time is waited.
+    world.machine.cgroup("edge.slice", 920);
+    for second in 1..=6 {
+        world.machine.stalls(second);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(world.ended(), ["large"]);
+    let history = world.view.history();
+    assert_eq!(history[0].signal.as_str(), "memoryPressure");
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_version_2_a_node_short_of_tasks_ends_the_pod_with_the_most() {
+    let policy = Policy::new(vec![hard(Signal::PidAvailable, "100")], false);
+    let world = World::new(policy).await;
+    world.machine.write("cgroup/edge.slice/pods/pod-middle/pids.current", "300\n");
+    world.machine.tasks(450);
+    world.until_asked(1).await;
+    world.machine.tasks(150);
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(world.ended(), ["middle"]);
+    assert_eq!(
+        world.said(0),
+        "The node was low on resource: pids. Threshold quantity: 100, available: 50. "
+    );
+    assert_eq!(world.conditions(), ["PIDPressure"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_version_2_what_the_kernel_has_killed_is_in_the_history() {
+    let policy = Policy::new(vec![hard(Signal::MemoryAvailable, "100Mi")], true);
+    let world = World::new(policy).await;
+    world.machine.kills(3);
+    tokio::time::sleep(A_WHILE).await;
+    let outcomes: Vec<Outcome> = world.view.history().into_iter().map(|r| r.outcome).collect();
+    assert_eq!(outcomes, [Outcome::KilledByKernel { processes: 3 }]);
+    assert_eq!(world.ended(), [""; 0]);
+}

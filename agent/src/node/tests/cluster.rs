@@ -1,0 +1,403 @@
+//! The joined node in a cluster: in-memory containers, a scripted login manager, a real API server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use winddown_apiserver::ApiServer;
+use winddown_cluster::after_boot::AfterBootPolicy;
+use winddown_cluster::client::{ClusterConfig, Connection, Credentials};
+use winddown_cluster::node::{NodeFacts, NodeSettings};
+use winddown_cluster::pods::OrphanPolicy;
+use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
+use winddown_shared::{Inhibitor, LockState, PodUid, WallClock};
+use winddown_shutdown::{Outcome, ShutdownReport};
+
+use super::{BootClock, Identity, bench_with, held};
+use crate::cluster::{CLEAN_SHUTDOWN, ClusterParts, PodsParts};
+use crate::manifests::DesiredManifests;
+use crate::node::Node;
+
+const LONG: Duration = Duration::from_secs(60);
+const NODE: &str = "nodes/n1";
+
+/// A machine and its API server. Agents come and go; a boot takes what is not on a disk.
+struct Machine {
+    server: ApiServer,
+    runtime: FakeRuntime,
+    state: tempfile::TempDir,
+    volatile: tempfile::TempDir,
+    boot: u32,
+}
+
+/// An agent that runs.
+struct Agent {
+    node: Node<FakeRuntime, FakeInhibitor>,
+    login: FakeInhibitor,
+    manifests: watch::Sender<Arc<DesiredManifests>>,
+    _state: tempfile::TempDir,
+}
+
+fn wall() -> WallClock {
+    crate::service::wall_clock()
+}
+
+fn pod_path(name: &str) -> String {
+    format!("pods/default/{name}")
+}
+
+fn condition(object: &Value, kind: &str) -> Value {
+    let all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    all.into_iter().find(|one| one["type"] == kind).unwrap_or_default()
+}
+
+fn is_true(object: &Value, kind: &str) -> bool {
+    condition(object, kind)["status"] == "True"
+}
+
+impl Machine {
+    async fn new() -> Self {
+        Self {
+            server: ApiServer::start().await.unwrap(),
+            runtime: FakeRuntime::default(),
+            state: tempfile::tempdir().unwrap(),
+            volatile: tempfile::tempdir().unwrap(),
+            boot: 1,
+        }
+    }
+
+    /// The machine goes down and comes up: no container runs, and what was in memory is gone.
+    fn reboot(&mut self) {
+        self.boot += 1;
+        self.runtime = FakeRuntime::default();
+        self.volatile = tempfile::tempdir().unwrap();
+    }
+
+    async fn parts(&self) -> ClusterParts {
+        let kubeconfig = self.state.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, self.server.kubeconfig()).unwrap();
+        let credentials = Credentials::Kubeconfig { path: kubeconfig, context: None };
+        let connection = Connection::open(ClusterConfig::new(credentials), wall()).await.unwrap();
+        let amounts = [("cpu", "2"), ("memory", "4Gi"), ("pods", "9"), ("ephemeral-storage", "9Gi")];
+        let amounts = amounts.map(|(name, text)| (name.to_owned(), Quantity(text.to_owned())));
+        ClusterParts {
+            connection,
+            node: NodeSettings::default(),
+            facts: NodeFacts {
+                capacity: amounts.clone().into(),
+                allocatable: amounts.into(),
+                ..NodeFacts::default()
+            },
+            pods: Some(PodsParts {
+                state: self.state.path().to_owned(),
+                volatile: self.volatile.path().to_owned(),
+                secret_volumes: self.volatile.path().join("volumes"),
+                ended: AfterBootPolicy::Delete,
+                orphans: OrphanPolicy::Stop,
+            }),
+        }
+    }
+
+    /// An agent with an empty manifests directory.
+    async fn agent(&self) -> Agent {
+        let cluster = self.parts().await;
+        let boot_id = format!("boot-{}", self.boot);
+        let own_state = tempfile::tempdir().unwrap();
+        let login = held();
+        let origin = tokio::time::Instant::now();
+        let clock = BootClock::new(move || Duration::from_secs(1000) + origin.elapsed());
+        let state = tempfile::tempdir().unwrap();
+        let bench = bench_with(state, clock, self.runtime.clone(), login.clone(), |parts| {
+            parts.cluster = Some(cluster);
+            parts.wall = wall();
+            parts.identity = Identity { name: "n1".into(), boot_id };
+        });
+        let agent = Agent {
+            node: bench.node.clone(),
+            login,
+            manifests: bench.manifests.clone(),
+            _state: bench.state,
+        };
+        drop(own_state);
+        agent.has_manifests(&[]);
+        agent
+    }
+
+    /// Somebody makes a pod and binds it to this node; its UID.
+    fn bind(&self, name: &str) -> PodUid {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "nodeName": "n1", "terminationGracePeriodSeconds": 5,
+                "containers": [{"name": "main", "image": "none"}],
+            },
+            "status": {"phase": "Pending"},
+        });
+        let made = self.server.apply(object).unwrap();
+        PodUid::new(made["metadata"]["uid"].as_str().unwrap())
+    }
+
+    fn starts(&self, uid: &PodUid) -> usize {
+        self.runtime.starts().iter().filter(|started| *started == uid).count()
+    }
+
+    async fn until_pod(&self, name: &str, what: &str, is: impl Fn(&Value) -> bool) {
+        let path = pod_path(name);
+        let what = format!("{name} {what}");
+        let found = self
+            .server
+            .until(&what, |all| all.get(&path).filter(|pod| is(pod)).map(|_| ()))
+            .await;
+        if found.is_err() {
+            panic!("{what}: {:#?}", self.server.get(&path));
+        }
+    }
+
+    async fn until_phase(&self, name: &str, phase: &str) {
+        self.until_pod(name, &format!("is {phase}"), |pod| pod["status"]["phase"] == *phase).await;
+    }
+
+    async fn until_gone(&self, name: &str) {
+        let path = pod_path(name);
+        let gone = self.server.until("gone", |all| all.get(&path).is_none().then_some(())).await;
+        gone.unwrap_or_else(|_| panic!("{name} stays: {:#?}", self.server.get(&path)));
+    }
+
+    async fn until_node(&self, what: &str, is: impl Fn(&Value) -> bool) {
+        let found =
+            self.server.until(what, |all| is(&*all.get(NODE)?).then_some(())).await;
+        if found.is_err() {
+            panic!("{what}: {:#?}", self.server.get(NODE));
+        }
+    }
+}
+
+impl Agent {
+    fn has_manifests(&self, pods: &[winddown_shared::Pod]) {
+        self.manifests.send_modify(|now| {
+            let generation = now.generation + 1;
+            let pods = pods.to_vec();
+            let complete = true;
+            *now = Arc::new(DesiredManifests {
+                generation,
+                complete,
+                pods,
+                ..DesiredManifests::default()
+            });
+        });
+    }
+
+    /// The login manager announces the shutdown; resolves when the lock is given back.
+    async fn go_down(&self) -> ShutdownReport {
+        self.login.prepare();
+        let mut state = self.login.state();
+        let released = state.wait_for(|s| s.lock == LockState::Released);
+        tokio::time::timeout(LONG, released).await.unwrap().unwrap();
+        self.node.reports().latest().unwrap().unwrap()
+    }
+
+    async fn stop(self) {
+        tokio::time::timeout(LONG, self.node.shut_down()).await.unwrap();
+    }
+}
+
+/// Waits until `is` is true.
+async fn until(what: &str, is: impl Fn() -> bool) {
+    let end = tokio::time::Instant::now() + LONG;
+    while !is() {
+        assert!(tokio::time::Instant::now() < end, "{what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_of_the_api_runs_says_so_and_is_gone_when_it_is_deleted() {
+    let m = Machine::new().await;
+    let agent = m.agent().await;
+    let uid = m.bind("web");
+    m.until_phase("web", "Running").await;
+    assert_eq!(m.starts(&uid), 1);
+    m.until_node("ready", |node| is_true(node, "Ready")).await;
+    m.server.delete(&pod_path("web"), None).unwrap();
+    m.until_gone("web").await;
+    assert_eq!(m.runtime.stops(), [uid.clone()]);
+    until("forgotten", || m.runtime.forgotten().contains(&uid)).await;
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_cannot_run_here_has_failed_in_the_api_and_a_changed_one_is_not_started_anew() {
+    let m = Machine::new().await;
+    let agent = m.agent().await;
+    let web = m.bind("web");
+    m.until_phase("web", "Running").await;
+    m.server.patch(&pod_path("web"), &json!({"metadata": {"labels": {"a": "b"}}})).unwrap();
+    let side = agent.node.0.cluster.as_ref().unwrap().pods().unwrap();
+    until("the label", || {
+        let given = side.api_pods.get(&web).unwrap().pod;
+        given.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key("a"))
+    })
+    .await;
+    assert_eq!(m.starts(&web), 1);
+    // The node is drained: pods are refused.
+    agent.node.0.gate.shut();
+    m.bind("late");
+    m.until_phase("late", "Failed").await;
+    let late = m.server.get(&pod_path("late")).unwrap();
+    assert_eq!(late["status"]["reason"], "NodeShutdown");
+    agent.node.0.gate.open();
+    m.bind("later");
+    m.until_phase("later", "Running").await;
+    let late = m.server.get(&pod_path("late")).unwrap();
+    assert_eq!(late["status"]["phase"], "Failed", "it is never run after that");
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_restarted_while_the_api_is_away_looks_after_the_same_pods() {
+    let m = Machine::new().await;
+    let first = m.agent().await;
+    let (web, gone) = (m.bind("web"), m.bind("gone"));
+    m.until_phase("web", "Running").await;
+    m.until_phase("gone", "Running").await;
+    first.stop().await;
+    m.server.delete(&pod_path("gone"), Some(1)).unwrap();
+    m.server.remove(&pod_path("gone"));
+    m.server.cut_off().await.unwrap();
+    let second = m.agent().await;
+    until("both are known", || second.node.workers().snapshot().len() == 2).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(m.runtime.runs(&web) && m.runtime.runs(&gone), "no answer is no proof of anything");
+    m.server.come_back().await.unwrap();
+    until("ended", || m.runtime.stops() == [gone.clone()]).await;
+    m.until_pod("web", "stays ready", |pod| is_true(pod, "Ready")).await;
+    assert_eq!((m.starts(&web), m.starts(&gone)), (1, 1));
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_a_shutdown_the_api_knows_every_end_before_the_lock_goes() {
+    let m = Machine::new().await;
+    let agent = m.agent().await;
+    let uid = m.bind("web");
+    m.until_phase("web", "Running").await;
+    m.until_node("ready", |node| is_true(node, "Ready")).await;
+    m.runtime.stop_takes(&uid, Duration::from_secs(2));
+    agent.login.prepare();
+    m.until_node("says that it goes down", |node| {
+        is_true(node, "GracefulNodeShutdownInProgress")
+            && is_true(node, "DrainInProgress")
+            && condition(node, "Ready")["message"] == "node is shutting down"
+            && node["spec"]["unschedulable"] == true
+    })
+    .await;
+    assert!(m.runtime.runs(&uid), "it is said while the pods still end");
+    let mut state = agent.login.state();
+    state.wait_for(|s| s.lock == LockState::Released).await.unwrap();
+    // Nothing is waited for from here on.
+    let web = m.server.get(&pod_path("web")).unwrap();
+    assert_eq!(web["status"]["phase"], "Failed");
+    assert_eq!(web["status"]["reason"], "Terminated");
+    assert_eq!(condition(&web, "DisruptionTarget")["reason"], "TerminationByKubelet");
+    assert_eq!(condition(&web, "Ready")["status"], "False");
+    let node = m.server.get(NODE).unwrap();
+    assert!(is_true(&node, CLEAN_SHUTDOWN), "{node:#}");
+    let report = agent.node.reports().latest().unwrap().unwrap();
+    assert_eq!(report.statuses_not_told, Vec::<String>::new());
+    assert_eq!(report.outcome, Outcome::Clean);
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_cut_off_when_it_went_down_says_everything_after_the_boot() {
+    let mut m = Machine::new().await;
+    let agent = m.agent().await;
+    let (web, db) = (m.bind("web"), m.bind("db"));
+    m.until_phase("web", "Running").await;
+    m.until_phase("db", "Running").await;
+    m.until_node("ready", |node| is_true(node, "Ready")).await;
+    m.server.cut_off().await.unwrap();
+    let report = agent.go_down().await;
+    assert_eq!(report.outcome, Outcome::Clean);
+    assert_eq!(report.statuses_not_told.len(), 2, "{:?}", report.statuses_not_told);
+    agent.stop().await;
+
+    m.reboot();
+    let agent = m.agent().await;
+    m.server.come_back().await.unwrap();
+    for name in ["web", "db"] {
+        // The policy removes what the node itself ended, once the API has its end.
+        m.until_gone(name).await;
+    }
+    let told = m.server.requests().iter().filter(|r| r.right.resource_and_sub() == "pods/status").count();
+    assert!(told >= 2, "each end was told before the pod went");
+    m.until_node("is back", |node| {
+        is_true(node, "Ready")
+            && node["spec"]["unschedulable"] != true
+            && !is_true(node, "GracefulNodeShutdownInProgress")
+            && !is_true(node, "DrainInProgress")
+    })
+    .await;
+    assert_eq!((m.starts(&web), m.starts(&db)), (0, 0), "nothing runs twice");
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_cut_off_in_the_middle_of_going_down_loses_no_end() {
+    let mut m = Machine::new().await;
+    let agent = m.agent().await;
+    let (web, slow) = (m.bind("web"), m.bind("slow"));
+    m.until_phase("web", "Running").await;
+    m.until_phase("slow", "Running").await;
+    m.runtime.stop_takes(&slow, Duration::from_secs(2));
+    agent.login.prepare();
+    m.until_phase("web", "Failed").await;
+    m.server.cut_off().await.unwrap();
+    let mut state = agent.login.state();
+    state.wait_for(|s| s.lock == LockState::Released).await.unwrap();
+    let report = agent.node.reports().latest().unwrap().unwrap();
+    assert_eq!(report.statuses_not_told, ["default/slow"]);
+    agent.stop().await;
+    m.reboot();
+    let agent = m.agent().await;
+    m.server.come_back().await.unwrap();
+    m.until_gone("web").await;
+    m.until_gone("slow").await;
+    assert_eq!((m.starts(&web), m.starts(&slow)), (0, 0));
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_api_server_static_pods_run_and_the_node_goes_down_in_time() {
+    let m = Machine::new().await;
+    m.server.cut_off().await.unwrap();
+    let agent = m.agent().await;
+    let web = super::pod("web", 0, 5);
+    agent.has_manifests(std::slice::from_ref(&web));
+    until("runs", || m.runtime.runs(web.uid())).await;
+    let begun = tokio::time::Instant::now();
+    let report = agent.go_down().await;
+    assert_eq!(report.outcome, Outcome::Clean);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_static_pod_is_shown_in_the_api_and_events_are_told() {
+    let m = Machine::new().await;
+    let agent = m.agent().await;
+    let web = super::pod("web", 0, 5);
+    agent.has_manifests(std::slice::from_ref(&web));
+    m.until_pod("web", "has a mirror that runs", |pod| {
+        pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string()
+            && pod["status"]["phase"] == "Running"
+    })
+    .await;
+    let status = crate::control::AgentApi::status(&agent.node);
+    let cluster = status.cluster.unwrap();
+    assert_eq!(cluster.api.state, crate::api::ApiState::Connected);
+    assert_eq!(cluster.registered, Some(true));
+    agent.stop().await;
+}

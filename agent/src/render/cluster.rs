@@ -1,0 +1,57 @@
+//! How the node stands with its cluster, in one line.
+
+use anstyle::Style;
+use winddown_shared::WallTime;
+
+use super::paint::{BAD, GOOD, WARN};
+use super::status::since;
+use super::{age, clean};
+use crate::api::{ApiState, ClusterStatus};
+
+/// A lease that was not renewed for so long is worth a look, in seconds.
+const OLD_LEASE: u64 = 30;
+
+/// What `winddown status` says of the cluster.
+pub(super) fn summary(cluster: &ClusterStatus, now: WallTime) -> (String, Style) {
+    let for_how_long =
+        cluster.api.since.map(|then| format!(" for {}", since(now, then))).unwrap_or_default();
+    let (state, mut style) = match cluster.api.state {
+        ApiState::Connected => ("API connected", GOOD),
+        ApiState::Unreachable => ("API UNREACHABLE", BAD),
+        ApiState::Unauthorized => ("API DOES NOT ACCEPT the credentials", BAD),
+        ApiState::Unsigned => ("waiting for a certificate", WARN),
+        ApiState::Unknown => ("API not asked yet", WARN),
+    };
+    let mut text = format!("{state}{for_how_long}");
+    if let Some(why) = &cluster.api.why {
+        text.push_str(&format!(": {}", clean(why)));
+    }
+    match cluster.registered {
+        Some(true) => text.push_str("; node registered"),
+        Some(false) => {
+            text.push_str("; the Node object was deleted");
+            style = BAD;
+        }
+        None => text.push_str("; node not registered yet"),
+    }
+    if let Some(seconds) = cluster.lease_age_seconds.filter(|age| *age > OLD_LEASE) {
+        let old = age(i64::try_from(seconds).unwrap_or(i64::MAX));
+        text.push_str(&format!("; lease last renewed {old} ago"));
+    }
+    for (count, what) in [
+        (cluster.statuses_waiting, "statuses not told yet"),
+        (cluster.spooled, "kept on disk"),
+        (cluster.pods_waiting, "pods to bring in step"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!("; {count} {what}"));
+        }
+    }
+    for problem in &cluster.problems {
+        text.push_str(&format!("; {}", clean(problem)));
+        if style == GOOD {
+            style = WARN;
+        }
+    }
+    (text, style)
+}

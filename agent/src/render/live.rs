@@ -1,0 +1,217 @@
+//! `winddown status --watch` on a terminal: one screen, whatever its size.
+//!
+//! Ages would grow old while nothing happens, so what lies in the past is told by the clock; only
+//! what comes to an end is counted down.
+
+use std::time::Duration;
+
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr;
+use winddown_shared::WallTime;
+
+use super::{clean, fit, wrap};
+use crate::api::{Phase, PodState, Status};
+
+mod columns;
+mod head;
+mod pods;
+mod sections;
+#[cfg(test)]
+mod tests;
+
+/// What is to be seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scene<'a> {
+    /// The last picture of the node; none before the first.
+    pub status: Option<&'a Status>,
+    /// How long ago that picture was taken.
+    pub older: Duration,
+    /// Why the agent does not answer, and what to do next; none while it does.
+    pub gone: Option<(&'a str, &'a str)>,
+    /// With colour.
+    pub color: bool,
+    /// Bars may be drawn with blocks.
+    pub blocks: bool,
+    /// Pods that were scrolled past.
+    pub skipped: usize,
+}
+
+/// A screen as it is to be drawn.
+#[derive(Clone, Debug, Default)]
+pub struct Screen {
+    /// At most as many as there are rows, none wider than the screen.
+    pub lines: Vec<Line<'static>>,
+    /// Pods that can be seen at once.
+    pub page: usize,
+    /// Pods that are really scrolled past: never so many that room is left under the last one.
+    pub skipped: usize,
+}
+
+/// Draws `scene` into `columns` and `rows`. Where there is little room, what says most stays.
+pub fn live(scene: &Scene<'_>, columns: usize, rows: usize) -> Screen {
+    let mut page = Page { scene, columns, lines: Vec::new() };
+    let (mut pods, mut skipped) = (0, 0);
+    match scene.status {
+        None => page.nobody(),
+        Some(status) => (pods, skipped) = page.node(status, rows),
+    }
+    page.foot(rows);
+    page.lines.truncate(rows);
+    Screen { lines: page.lines, page: pods, skipped }
+}
+
+/// Whether something in the picture, `older` by now, comes nearer to its end every second.
+pub fn counts_down(status: &Status, older: Duration) -> bool {
+    let now = now(status, older);
+    let shutdown = &status.shutdown;
+    let ahead = |then: Option<WallTime>| then.is_some_and(|then| then > now);
+    let pods = status.pods.iter().filter(|pod| pod.state == PodState::Terminating);
+    (shutdown.phase == Phase::Running && ahead(shutdown.deadline))
+        || status.notices.iter().any(|notice| ahead(notice.deadline))
+        || pods.filter_map(|pod| pod.grace_left_seconds).any(|left| left > older.as_secs())
+}
+
+/// The agent's clock, as far as is known.
+fn now(status: &Status, older: Duration) -> WallTime {
+    status.time.saturating_add(older).unwrap_or(status.time)
+}
+
+/// When something was: the time of day, or the day where that is not today.
+fn clock(now: WallTime, then: WallTime) -> String {
+    let today = now.strftime("%F").to_string() == then.strftime("%F").to_string();
+    then.strftime(if today { "%H:%M:%S" } else { "%m-%d %H:%M" }).to_string()
+}
+
+struct Page<'a> {
+    scene: &'a Scene<'a>,
+    columns: usize,
+    lines: Vec<Line<'static>>,
+}
+
+/// How a part of a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Plain,
+    Head,
+    Dim,
+    Good,
+    Warn,
+    Bad,
+}
+
+impl Page<'_> {
+    /// Nothing was heard of an agent yet.
+    fn nobody(&mut self) {
+        let (why, next) = self.scene.gone.unwrap_or(("", ""));
+        self.two(vec![self.span(Look::Head, "winddown")], vec![]);
+        if why.is_empty() {
+            self.text(Look::Dim, "waiting for the agent's answer");
+            return;
+        }
+        self.text(Look::Bad, "NO ANSWER");
+        self.text(Look::Plain, why);
+        if !next.is_empty() {
+            self.blank();
+            self.text(Look::Plain, next);
+        }
+        self.blank();
+        self.text(Look::Dim, "It is asked again every second.");
+    }
+
+    /// The last line, where there is room for one.
+    fn foot(&mut self, rows: usize) {
+        if rows < 8 {
+            return;
+        }
+        self.lines.truncate(rows - 1);
+        while self.lines.len() < rows - 1 {
+            self.blank();
+        }
+        let keys = if self.columns < 50 { "q quit" } else { "q quit   up/down, page up/down: pods" };
+        let answer = match (self.scene.gone, self.scene.status) {
+            (None, Some(status)) => format!("as of {}", status.time.strftime("%H:%M:%S UTC")),
+            _ => String::new(),
+        };
+        let keys = vec![self.span(Look::Dim, keys)];
+        let answer = vec![self.span(Look::Dim, &answer)];
+        self.two(keys, answer);
+    }
+
+    fn blank(&mut self) {
+        self.lines.push(Line::default());
+    }
+
+    fn heading(&mut self, text: &str) {
+        let span = self.span(Look::Head, &fit(text, self.columns));
+        self.lines.push(Line::from(span));
+    }
+
+    /// As many lines as the text needs.
+    fn text(&mut self, look: Look, text: &str) {
+        for line in wrap(&clean(text), Some(self.columns.max(16)), 0) {
+            let line = fit(&line, self.columns);
+            self.lines.push(Line::from(self.span(look, &line)));
+        }
+    }
+
+    /// One part at the left, one at the right; the right one goes where there is no room for both.
+    fn two(&mut self, left: Vec<Span<'static>>, right: Vec<Span<'static>>) {
+        let wide = |spans: &[Span<'_>]| spans.iter().map(|span| span.content.width()).sum::<usize>();
+        let mut line = self.cut(left);
+        let room = self.columns.saturating_sub(wide(&line));
+        if room > wide(&right) {
+            line.push(Span::raw(" ".repeat(room - wide(&right))));
+            line.extend(right);
+        }
+        self.lines.push(Line::from(line));
+    }
+
+    /// `spans` in one line, the last ones cut off where it ends.
+    fn cut(&self, spans: Vec<Span<'static>>) -> Vec<Span<'static>> {
+        let mut room = self.columns;
+        let mut kept = Vec::with_capacity(spans.len());
+        for mut span in spans {
+            if room == 0 {
+                break;
+            }
+            if span.content.width() > room {
+                span.content = fit(&span.content, room).into_owned().into();
+            }
+            room -= span.content.width().min(room);
+            kept.push(span);
+        }
+        kept
+    }
+
+    fn span(&self, look: Look, text: &str) -> Span<'static> {
+        Span::styled(text.to_owned(), self.style(look))
+    }
+
+    fn style(&self, look: Look) -> Style {
+        let colored = |color, bold: bool| {
+            let style = if self.scene.color { Style::new().fg(color) } else { Style::new() };
+            if bold { style.add_modifier(Modifier::BOLD) } else { style }
+        };
+        match look {
+            Look::Plain => Style::new(),
+            Look::Head => Style::new().add_modifier(Modifier::BOLD),
+            Look::Dim if self.scene.color => Style::new().add_modifier(Modifier::DIM),
+            Look::Dim => Style::new(),
+            Look::Good => colored(Color::Green, false),
+            Look::Warn => colored(Color::Yellow, false),
+            Look::Bad => colored(Color::Red, true),
+        }
+    }
+
+    /// `done` of `all`, as a bar of `width` columns. Nothing is full before all is done.
+    fn bar(&self, done: u64, all: u64, width: usize) -> String {
+        let (full, empty) = if self.scene.blocks { ("█", "░") } else { ("#", "-") };
+        let wide = u64::try_from(width).unwrap_or(0);
+        let filled = match done.saturating_mul(wide).checked_div(all) {
+            None => 0,
+            Some(filled) => usize::try_from(filled.min(wide)).unwrap_or(width),
+        };
+        format!("{}{}", full.repeat(filled), empty.repeat(width - filled))
+    }
+}

@@ -1,0 +1,267 @@
+//! The whole node beside a kubelet: the plan, the order and the report are the agent's, the containers
+//! the kubelet's.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::NodeSystemInfo;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use winddown::cluster::ClusterParts;
+use winddown::config::{Config, ShutdownPeriods};
+use winddown::manifests::DesiredManifests;
+use winddown::node::{Configuration, Identity, Node, NodeParts};
+use winddown_apiserver::ApiServer;
+use winddown_cluster::client::{ClusterConfig, Connection, Credentials};
+use winddown_cluster::companion::{
+    CompanionConfig, KubeletRuntime, RunningContainers, Unasked, companion,
+};
+use winddown_cluster::node::{NodeFacts, NodeSettings};
+use winddown_shared::fake::FakeInhibitor;
+use winddown_shared::{Inhibitor, LockState, PodKiller, PodUid, WallClock, WallTime};
+use winddown_shutdown::{BootClock, Trigger};
+
+/// What runs, and in which order it ended.
+#[derive(Clone, Default)]
+struct Containers(Arc<Mutex<(HashSet<PodUid>, Vec<String>)>>);
+
+impl Containers {
+    fn end(&self, uid: &str, who: &str) {
+        let mut state = self.0.lock().unwrap();
+        if state.0.remove(&PodUid::new(uid)) {
+            state.1.push(who.to_owned());
+        }
+    }
+}
+
+impl RunningContainers for Containers {
+    async fn running(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
+        let runs = self.0.lock().unwrap().0.contains(uid);
+        Ok(runs.then(|| "a".to_owned()).into_iter().collect())
+    }
+
+    async fn stop(&self, uid: &PodUid, _: Duration) -> Result<(), Unasked> {
+        self.end(uid.as_str(), &format!("{} by the runtime", uid.as_str()));
+        Ok(())
+    }
+}
+
+fn pod(name: &str, priority: i32, annotations: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {
+            "nodeName": "n1", "priority": priority, "terminationGracePeriodSeconds": 5,
+            "containers": [{"name": "a", "image": "x"}],
+        },
+        "status": {"phase": "Running", "containerStatuses": [{
+            "name": "a", "image": "x", "imageID": "", "ready": true, "restartCount": 0,
+            "state": {"running": {"startedAt": "2030-01-01T00:00:00Z"}},
+        }]},
+    })
+}
+
+/// Ends what is deleted, a moment later.
+async fn kubelet(server: Arc<ApiServer>, containers: Containers) {
+    loop {
+        for pod in server.list("pods") {
+            if pod["metadata"]["deletionTimestamp"].is_string() {
+                let name = pod["metadata"]["name"].as_str().unwrap();
+                containers.end(pod["metadata"]["uid"].as_str().unwrap(), name);
+                server.remove(&format!("pods/default/{name}"));
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+struct Scene {
+    server: Arc<ApiServer>,
+    containers: Containers,
+    node: Node<KubeletRuntime<Containers>, FakeInhibitor>,
+    login: FakeInhibitor,
+    _state: tempfile::TempDir,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a real server has a real clock")]
+fn wall() -> WallClock {
+    WallClock::new(jiff::Timestamp::now)
+}
+
+async fn connect(folder: &Path, server: &ApiServer) -> Connection {
+    let path = folder.join("kubeconfig");
+    std::fs::write(&path, server.kubeconfig()).unwrap();
+    let credentials = Credentials::Kubeconfig { path, context: None };
+    Connection::open(ClusterConfig::new(credentials), wall()).await.unwrap()
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let server = Arc::new(ApiServer::start().await.unwrap());
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+        server.apply(node).unwrap();
+        let mirror = json!({
+            "kubernetes.io/config.mirror": "etcd", "kubernetes.io/config.hash": "etcd",
+            "kubernetes.io/config.source": "file",
+        });
+        let containers = Containers::default();
+        containers.0.lock().unwrap().0.insert(PodUid::new("etcd"));
+        for (name, priority, annotations) in
+            [("etcd", 0, mirror), ("dns", 2_000_000_000, json!({})), ("web", 0, json!({}))]
+        {
+            let made = server.apply(pod(name, priority, &annotations)).unwrap();
+            let uid = PodUid::new(made["metadata"]["uid"].as_str().unwrap());
+            if name != "etcd" {
+                containers.0.lock().unwrap().0.insert(uid);
+            }
+        }
+        let state = tempfile::tempdir().unwrap();
+        let connection = connect(state.path(), &server).await;
+        let (down, login) = (Arc::new(AtomicBool::new(false)), FakeInhibitor::holding(secs(60)));
+        let mut settings = CompanionConfig::new("n1", wall());
+        let read = Arc::clone(&down);
+        settings.going_down = Arc::new(move || read.load(Ordering::Relaxed));
+        let (runtime, follower) = companion(connection.client(), containers.clone(), settings);
+        tokio::spawn(follower.run(CancellationToken::new()));
+        let manifests = manifests(&runtime);
+        let config = Config {
+            state_directory: state.path().to_owned(),
+            shutdown: ShutdownPeriods::Total { total: secs(40), critical: secs(20) }.into(),
+            ..Config::default()
+        };
+        let info = NodeSystemInfo { boot_id: "boot".into(), ..NodeSystemInfo::default() };
+        let node = Node::start(NodeParts {
+            configuration: Configuration {
+                config: Arc::new(config),
+                file: None,
+                warnings: Vec::new(),
+                loaded_at: WallTime::UNIX_EPOCH,
+            },
+            runtime: Arc::new(runtime),
+            inhibitor: Arc::new(login.clone()),
+            board: winddown_notices::Board::new(),
+            manifests,
+            identity: Identity { name: "n1".into(), boot_id: "boot".into() },
+            trigger: Trigger::LoginManager,
+            wall: wall(),
+            boot_clock: BootClock::new(Duration::default),
+            volatile_directory: None,
+            machine: None,
+            pressure: None,
+            runtime_health: |_| Ok(()),
+            runtime_supports: |_| Ok(()),
+            cluster: Some(ClusterParts {
+                connection,
+                node: NodeSettings::beside_kubelet(),
+                facts: NodeFacts { info, ..NodeFacts::default() },
+                pods: None,
+            }),
+            admits_all: true,
+            refused_signals: |_| 0,
+        });
+        let progress = node.progress();
+        // As the service does it.
+        tokio::spawn(async move {
+            let mut progress = progress;
+            let _ =
+                progress.wait_for(|now| now.phase != winddown_shutdown::ProgressPhase::Idle).await;
+            down.store(true, Ordering::Relaxed);
+        });
+        tokio::spawn(kubelet(Arc::clone(&server), containers.clone()));
+        let scene = Self { server, containers, node, login, _state: state };
+        scene
+            .eventually("three pods are known", |scene| {
+                scene.node.workers().active_pods().len() == 3
+            })
+            .await;
+        scene
+    }
+
+    async fn eventually(&self, what: &str, is: impl Fn(&Self) -> bool) {
+        let end = tokio::time::Instant::now() + secs(60);
+        while !is(self) {
+            assert!(tokio::time::Instant::now() < end, "not within a minute: {what}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn shut_down(&self) {
+        self.login.prepare();
+        let mut state = self.login.state();
+        let released = state.wait_for(|state| state.lock == LockState::Released);
+        tokio::time::timeout(secs(120), released).await.unwrap().unwrap();
+    }
+
+    fn ended(&self) -> Vec<String> {
+        self.containers.0.lock().unwrap().1.clone()
+    }
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn manifests(runtime: &KubeletRuntime<Containers>) -> watch::Receiver<Arc<DesiredManifests>> {
+    let (tx, rx) = watch::channel(Arc::default());
+    let mut pods = runtime.desired();
+    tokio::spawn(async move {
+        for generation in 1.. {
+            let Ok(now) = pods.wait_for(Option::is_some).await.map(|now| now.clone()) else {
+                return;
+            };
+            let pods_now = now.map(|now| now.pods.clone()).unwrap_or_default();
+            let manifests = DesiredManifests {
+                generation,
+                complete: true,
+                pods: pods_now,
+                ..DesiredManifests::default()
+            };
+            tx.send_replace(Arc::new(manifests));
+            if pods.changed().await.is_err() {
+                return;
+            }
+        }
+    });
+    rx
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_a_kubelet_end_in_order_those_of_manifests_last_and_the_report_has_them_all() {
+    let scene = Scene::new().await;
+    scene.shut_down().await;
+    assert_eq!(scene.ended(), ["web", "dns", "etcd by the runtime"]);
+    let report = scene.node.reports().latest().unwrap().unwrap();
+    let pods: HashSet<&str> = report
+        .groups
+        .iter()
+        .flat_map(|group| &group.pods)
+        .filter(|pod| pod.end == winddown_shutdown::PodEnd::Exited)
+        .map(|pod| &*pod.name)
+        .collect();
+    assert_eq!(pods, HashSet::from(["web", "dns", "etcd"]), "{report:?}");
+    let node = scene.server.get("nodes/n1").unwrap();
+    assert_eq!(node["spec"]["unschedulable"], true);
+    let conditions = node["status"]["conditions"].as_array().unwrap();
+    let kinds: HashSet<&str> = conditions.iter().filter_map(|one| one["type"].as_str()).collect();
+    assert_eq!(kinds, HashSet::from(["GracefulNodeShutdownInProgress", "DrainInProgress"]));
+    assert_eq!(scene.server.count("patch", "pods/status"), 0, "that is the kubelet's");
+    assert_eq!(scene.server.count("create", "leases"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_api_server_every_container_still_gets_its_end_before_the_lock_goes() {
+    let scene = Scene::new().await;
+    scene.server.cut_off().await.unwrap();
+    scene.shut_down().await;
+    let ended = scene.ended();
+    assert_eq!(ended.len(), 3, "{ended:?}");
+    assert!(ended.iter().all(|one| one.ends_with("by the runtime")), "{ended:?}");
+    assert_eq!(ended[2], "etcd by the runtime");
+    assert!(scene.containers.0.lock().unwrap().0.is_empty());
+}

@@ -1,0 +1,222 @@
+//! README.md and docs/: every example is run, or says why it is not; command lines, configurations,
+//! log lines and links are those of this version.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
+
+#[path = "docs/page.rs"]
+mod page;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::Parser;
+use page::{Block, Page};
+use winddown::cli::Cli;
+
+/// Why a block of commands is not run here. What needs a node is run by the tests of the node.
+const REASONS: [&str; 5] = ["build", "cluster", "node", "root", "slow"];
+
+fn root() -> PathBuf {
+    let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_directory.parent().expect("the repository").to_owned()
+}
+
+fn pages() -> Vec<Page> {
+    let docs = std::fs::read_dir(root().join("docs")).expect("docs");
+    let mut files: Vec<PathBuf> = docs.map(|entry| entry.expect("an entry").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|ending| ending == "md"));
+    files.push(root().join("README.md"));
+    files.sort();
+    assert!(files.len() > 20);
+    files.iter().map(|file| Page::read(file)).collect()
+}
+
+fn winddown(arguments: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("winddown"));
+    command.args(arguments).current_dir(root()).stdin(Stdio::null());
+    command.env_remove("WINDDOWN_SOCKET").env_remove("WINDDOWN_CONFIG");
+    command
+}
+
+#[test]
+fn every_example_that_can_be_run_here_says_what_the_page_says() {
+    // Examples are typed in the repository's root.
+    std::env::set_current_dir(root()).expect("the repository");
+    let cases = trycmd::TestCases::new();
+    cases
+        .register_bin("winddown", assert_cmd::cargo::cargo_bin!("winddown"))
+        .env("NO_COLOR", "1")
+        .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
+        .case("README.md")
+        .case("docs/*.md");
+}
+
+#[test]
+fn every_block_is_run_or_says_why_not() {
+    let (mut run, mut reasoned) = (0, 0);
+    for page in pages() {
+        for block in &page.blocks {
+            let at = format!("{}:{}", page.name, block.line);
+            match block.words().as_slice() {
+                // Examples in a list are indented, where they are not seen.
+                ["console"] if !block.indented => run += 1,
+                ["console", "ignore", reason] => {
+                    assert!(REASONS.contains(reason), "{at}: {reason} is no reason");
+                    reasoned += 1;
+                }
+                ["sh" | "yaml" | "rust"] => {}
+                ["text" | "json"] => {
+                    let command = block.lines.iter().find(|line| line.starts_with("$ "));
+                    assert_eq!(command, None, "{at}: is not run; write console");
+                }
+                words => panic!(
+                    "{at}: `{}`: write console (it is run), console,ignore,REASON, sh, yaml, rust, \
+                     json or text",
+                    words.join(",")
+                ),
+            }
+        }
+    }
+    assert!(run >= 5 && reasoned >= 5, "{run} blocks are run, {reasoned} are not");
+}
+
+#[test]
+fn every_command_line_can_be_typed() {
+    let mut typed = 0;
+    for page in pages() {
+        for block in &page.blocks {
+            if !matches!(block.words().first(), Some(&("console" | "sh"))) {
+                continue;
+            }
+            for line in commands(block) {
+                let words = page::words(&line);
+                // Variables for the command stand before it.
+                let variable = |word: &&str| word.contains('=') && !word.starts_with('-');
+                let words: Vec<&str> =
+                    words.iter().map(String::as_str).skip_while(variable).collect();
+                let command = match words.as_slice() {
+                    ["sudo", rest @ ..] => rest,
+                    all => all,
+                };
+                let Some(program) = command.first() else { continue };
+                if !(*program == "winddown" || program.ends_with("/winddown")) {
+                    continue;
+                }
+                typed += 1;
+                if let Err(error) = Cli::try_parse_from(command) {
+                    assert_eq!(
+                        error.exit_code(),
+                        0,
+                        "{}:{}: {line}: {error}",
+                        page.name,
+                        block.line
+                    );
+                }
+            }
+        }
+    }
+    assert!(typed > 30, "{typed}");
+}
+
+fn commands(block: &Block) -> Vec<String> {
+    let console = block.words().first() == Some(&"console");
+    let lines = block.lines.iter().filter_map(|line| match console {
+        true => line.strip_prefix("$ "),
+        false => Some(line.as_str()),
+    });
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_piece_of_yaml_is_accepted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for page in pages() {
+        for block in page.blocks.iter().filter(|block| block.words() == ["yaml"]) {
+            let text = block.lines.join("\n");
+            if text.contains("scrape_configs:") {
+                continue;
+            }
+            let at = format!("{}:{}", page.name, block.line);
+            let file = directory.path().join("example.yaml");
+            let path = file.to_string_lossy().into_owned();
+            let mut command = if text.contains("kind: Pod") {
+                std::fs::write(&file, text).expect("written");
+                winddown(&[
+                    "plan",
+                    "shutdown",
+                    "-f",
+                    &path,
+                    "--config",
+                    "examples/node-config.yaml",
+                ])
+            } else {
+                let head = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n";
+                let head = if text.contains("apiVersion:") { "" } else { head };
+                std::fs::write(&file, format!("{head}{text}\n")).expect("written");
+                winddown(&["config", "check", &path])
+            };
+            let output = command.output().expect("the program runs");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{at}: {said}");
+        }
+    }
+}
+
+#[test]
+fn the_log_lines_of_troubleshooting_are_those_of_the_program() {
+    let mut source = String::new();
+    for crate_directory in [
+        "agent",
+        "shutdown",
+        "preemption",
+        "eviction",
+        "systemd",
+        "runtimes",
+        "notices",
+        "machine",
+        "shared",
+        "cluster",
+    ] {
+        read_sources(&root().join(crate_directory).join("src"), &mut source);
+    }
+    let text = std::fs::read_to_string(root().join("docs/troubleshooting.md")).expect("the page");
+    let mut lines = 0;
+    for row in text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("|--")) {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let Some(quoted) = cells.get(1).filter(|cell| cell.contains('`')) else { continue };
+        for line in quoted.split('`').skip(1).step_by(2) {
+            assert!(source.contains(line), "nothing in the program says {line:?}");
+            lines += 1;
+        }
+    }
+    assert!(lines >= 12, "{lines}");
+}
+
+/// The sources without their tests, with texts that go over several lines put together.
+fn read_sources(directory: &Path, all: &mut String) {
+    for entry in std::fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "tests") {
+            read_sources(&path, all);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            let text = std::fs::read_to_string(&path).expect("text");
+            for (n, piece) in text.split("\\\n").enumerate() {
+                all.push_str(if n > 0 { piece.trim_start() } else { piece });
+            }
+        }
+    }
+}
+
+#[test]
+fn every_link_within_the_repository_leads_somewhere() {
+    for page in pages() {
+        for link in page.links() {
+            let file = link.split('#').next().unwrap_or_default();
+            if file.is_empty() || link.contains("://") {
+                continue;
+            }
+            let target = page.directory.join(file);
+            assert!(target.exists(), "{}: {link} leads nowhere", page.name);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A page in Markdown, as far as examples and links go.
+
+use std::path::{Path, PathBuf};
+
+/// One page.
+pub(crate) struct Page {
+    pub(crate) name: String,
+    pub(crate) directory: PathBuf,
+    pub(crate) blocks: Vec<Block>,
+    prose: String,
+}
+
+/// A fenced block.
+pub(crate) struct Block {
+    /// Where it begins, counted from 1.
+    pub(crate) line: usize,
+    /// It is in a list.
+    pub(crate) indented: bool,
+    pub(crate) lines: Vec<String>,
+    info: String,
+}
+
+impl Page {
+    pub(crate) fn read(file: &Path) -> Self {
+        let text = std::fs::read_to_string(file).expect("text");
+        let (mut blocks, mut prose) = (Vec::new(), String::new());
+        let mut open: Option<Block> = None;
+        for (n, line) in text.lines().enumerate() {
+            let trimmed = line.trim_start();
+            match (trimmed.strip_prefix("```"), open.take()) {
+                (Some(info), None) => {
+                    let indented = trimmed.len() < line.len();
+                    let info = info.trim().to_owned();
+                    open = Some(Block { line: n + 1, indented, lines: Vec::new(), info });
+                }
+                (Some(_), Some(block)) => blocks.push(block),
+                (None, Some(mut block)) => {
+                    let line = if block.indented { trimmed } else { line };
+                    block.lines.push(line.to_owned());
+                    open = Some(block);
+                }
+                (None, None) => {
+                    prose.push_str(line);
+                    prose.push('\n');
+                }
+            }
+        }
+        assert!(open.is_none(), "{}: a block does not end", file.display());
+        let directory = file.parent().expect("a directory").to_owned();
+        Self { name: file.display().to_string(), directory, blocks, prose }
+    }
+
+    /// The targets of all links.
+    pub(crate) fn links(&self) -> Vec<String> {
+        let targets = self.prose.split("](").skip(1);
+        targets.filter_map(|rest| Some(rest.split_once(')')?.0.to_owned())).collect()
+    }
+}
+
+impl Block {
+    /// What stands behind the fence.
+    pub(crate) fn words(&self) -> Vec<&str> {
+        self.info.split(',').collect()
+    }
+}
+
+/// The words of the first command of a line, as a shell would have them.
+pub(crate) fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let (mut word, mut quote) = (None::<String>, None);
+    for c in line.chars() {
+        match (c, quote) {
+            (c, Some(q)) if c == q => quote = None,
+            (c, Some(_)) => word.get_or_insert_default().push(c),
+            ('\'' | '"', None) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            ('|' | '>' | '<' | ';' | '&' | '#', None) if word.is_none() => return words,
+            (';', None) => break,
+            (c, None) if c.is_whitespace() => words.extend(word.take()),
+            (c, None) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}

@@ -1,0 +1,55 @@
+//! A screen as an SVG picture, for the documentation.
+
+use ratatui::style::{Color, Modifier};
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr;
+
+const CELL: (usize, usize) = (9, 19);
+const MARGIN: usize = 14;
+
+/// `lines` on a terminal of that many columns. The same lines give the same bytes.
+pub(crate) fn draw(title: &str, lines: &[Line<'_>], columns: usize) -> String {
+    let (wide, high) = (columns * CELL.0 + 2 * MARGIN, lines.len() * CELL.1 + 2 * MARGIN);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{wide}\" height=\"{high}\" viewBox=\"0 0 \
+         {wide} {high}\" role=\"img\" aria-labelledby=\"what\">\n<title id=\"what\">{title}</title>\n\
+         <rect width=\"{wide}\" height=\"{high}\" rx=\"8\" fill=\"#0d1117\"/>\n<g font-size=\"15\" \
+         font-family=\"ui-monospace,SF Mono,Menlo,Consolas,DejaVu Sans Mono,monospace\" \
+         xml:space=\"preserve\">\n"
+    );
+    for (row, line) in lines.iter().enumerate() {
+        let y = MARGIN + row * CELL.1 + 14;
+        let mut column = 0;
+        for span in &line.spans {
+            let width = span.content.width();
+            if !span.content.trim().is_empty() {
+                let (x, length) = (MARGIN + column * CELL.0, width * CELL.0);
+                svg.push_str(&format!(
+                    "<text x=\"{x}\" y=\"{y}\" textLength=\"{length}\" {}>{}</text>\n",
+                    look(span),
+                    escaped(&span.content)
+                ));
+            }
+            column += width;
+        }
+    }
+    svg.push_str("</g>\n</svg>\n");
+    svg
+}
+
+fn look(span: &Span<'_>) -> String {
+    let dim = span.style.add_modifier.contains(Modifier::DIM);
+    let color = match span.style.fg {
+        Some(Color::Green) => "#5fd07a",
+        Some(Color::Yellow) => "#f0a860",
+        Some(Color::Red) => "#ff9088",
+        _ if dim => "#9aa4af",
+        _ => "#e6edf3",
+    };
+    let bold = span.style.add_modifier.contains(Modifier::BOLD);
+    format!("fill=\"{color}\"{}", if bold { " font-weight=\"700\"" } else { "" })
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

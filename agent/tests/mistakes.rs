@@ -1,0 +1,178 @@
+//! The likeliest mistakes of a first day, tried for real, and exactly what is said about each.
+//!
+//! The tables are `tests/mistakes/*.txt`: `=== name`, commands for a shell, `>>> exit code`, what they
+//! print. What is wrong inside a configuration or a manifest is in `tests/data/bad` instead. After a
+//! deliberate change of a text, `WINDDOWN_BLESS=1 cargo test -p winddown --test mistakes` writes the
+//! new ones; read the difference before it is committed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+struct Case {
+    name: String,
+    script: String,
+    wanted: String,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mistakes")
+}
+
+fn cases(table: &str) -> Vec<Case> {
+    let text = std::fs::read_to_string(folder().join(table)).unwrap();
+    let case = |text: &str| {
+        let (name, rest) = text.split_once('\n').expect("a name");
+        let (script, wanted) = rest.split_once(">>>").unwrap_or((rest, ""));
+        Case {
+            name: name.to_owned(),
+            script: script.trim_end().to_owned(),
+            wanted: wanted.trim().to_owned(),
+        }
+    };
+    text.split("=== ").skip(1).map(case).collect()
+}
+
+/// The exit code and what was printed, with the directory's name taken out.
+fn run(script: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    open_to_others(folder.path());
+    let prelude = include_str!("mistakes/prelude.sh");
+    let output = Command::new("/bin/sh")
+        .arg("-c")
+        .arg(format!("exec 2>&1\n{prelude}\n{script}"))
+        .current_dir(folder.path())
+        .env("DIR", folder.path())
+        .env("WINDDOWN", assert_cmd::cargo::cargo_bin!("winddown"))
+        // Never the login manager of the machine that runs the tests.
+        .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
+        .env("NO_COLOR", "1")
+        .env_remove("WINDDOWN_SOCKET")
+        .env_remove("WINDDOWN_CONFIG")
+        .env_remove("WINDDOWN_LOG")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let said = said.replace(folder.path().to_str().unwrap(), "$DIR");
+    assert!(!said.contains("panicked"), "{said}");
+    format!("{}\n{}", output.status.code().unwrap_or(-1), said.trim_end())
+}
+
+/// Some cases are about other users, who have to come this far.
+fn open_to_others(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Holds every case of the table against what happens.
+fn check(table: &str) {
+    let cases = cases(table);
+    let said = Mutex::new(vec![String::new(); cases.len()]);
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    // Most cases wait for a process.
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let Some(case) = cases.get(n) else { return };
+                    let result = run(&case.script);
+                    said.lock().unwrap()[n] = result;
+                }
+            });
+        }
+    });
+    let (mut blessed, mut wrong) = (String::new(), String::new());
+    for (Case { name, script, wanted }, said) in cases.iter().zip(said.into_inner().unwrap()) {
+        let _ = write!(blessed, "=== {name}\n{script}\n>>> {said}\n\n");
+        if said.trim() != wanted {
+            let _ = write!(wrong, "{name}:\n--- wanted\n{wanted}\n--- got\n{said}\n\n");
+        }
+    }
+    if std::env::var_os("WINDDOWN_BLESS").is_some() {
+        std::fs::write(folder().join(table), blessed).unwrap();
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn mistakes_on_the_command_line() {
+    check("commands.txt");
+}
+
+#[test]
+fn mistakes_that_a_running_agent_answers() {
+    check("agent.txt");
+}
+
+#[test]
+fn mistakes_that_keep_an_agent_from_starting() {
+    check("starting.txt");
+}
+
+#[test]
+fn mistakes_of_other_users_and_on_full_or_read_only_disks() {
+    let test = "mistakes_of_other_users_and_on_full_or_read_only_disks";
+    let is_root = rustix::process::geteuid().is_root();
+    let mounts = Command::new("unshare").args(["-m", "true"]).output();
+    if !is_root || !mounts.is_ok_and(|output| output.status.success()) {
+        let why = "needs root and mount namespaces";
+        assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{why}");
+        println!("SKIPPED: {test}: {why}");
+        return;
+    }
+    check("root.txt");
+}
+
+#[test]
+fn there_are_forty_mistakes_and_each_is_told_with_a_way_out() {
+    let tables = ["commands.txt", "agent.txt", "starting.txt", "root.txt"];
+    let all: Vec<Case> = tables.into_iter().flat_map(cases).collect();
+    assert!(all.len() >= 40, "{}", all.len());
+    let page = std::fs::read_to_string(folder().join("../../../docs/errors.md")).unwrap();
+    for case in &all {
+        let (code, said) = case.wanted.split_once('\n').unwrap_or((&case.wanted, ""));
+        assert!(!said.is_empty(), "{}: nothing is said", case.name);
+        assert!(page.contains(&format!("| {code} |")), "exit code {code} is not in docs/errors.md");
+        // A word of what to do: the usage, a command, a correct value, or an order.
+        let ways = [
+            "next: ",
+            "--help",
+            "tip:",
+            "write ",
+            "expected ",
+            "start ",
+            "choose ",
+            "trying ",
+            "put ",
+            "stays as it",
+            "create ",
+            "correct ",
+            "remove ",
+            "unknown field",
+            "says what",
+            "is missing",
+            "(run it as root",
+            "supported units",
+            "tabs disallowed",
+            "use an absolute path",
+            "(for a read-only",
+            "--force ",
+            "mend it",
+            "do: ",
+            "No such file",
+            "at most 107",
+            "a pod is a",
+        ];
+        assert!(ways.iter().any(|way| said.contains(way)), "{}: and now?\n{said}", case.name);
+    }
+}

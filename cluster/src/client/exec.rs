@@ -1,0 +1,250 @@
+//! Credentials that a command gives: the `exec` user of a kubeconfig.
+//!
+//! What kube has for this blocks for as long as the command takes, and shares its terminal. Here the
+//! command has no terminal, [`PATIENCE`] to answer, and its answer is kept until it ends.
+
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::config::{ExecConfig, ExecInteractiveMode};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+
+use super::error::CredentialsError;
+use super::material::{Assembly, Found};
+
+#[cfg(test)]
+mod tests;
+
+/// How long the command may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// Asked for this long before the end, so that no request meets it.
+const AHEAD: Duration = Duration::from_secs(10);
+/// A command that failed, or whose answer was refused, is left alone for this long.
+pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+const LARGEST_ANSWER: u64 = 1 << 20;
+const LARGEST_COMPLAINT: u64 = 16 << 10;
+const VERSIONS: [&str; 2] =
+    ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
+
+/// A command that gives credentials.
+#[derive(Clone, Debug)]
+pub(super) struct Plugin {
+    /// The field of the kubeconfig.
+    place: String,
+    command: String,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    version: &'static str,
+    /// What it is told in `KUBERNETES_EXEC_INFO`.
+    info: String,
+    hint: String,
+    patience: Duration,
+}
+
+/// What it answers.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Answer {
+    api_version: String,
+    kind: String,
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    token: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key_data: Option<String>,
+    expiration_timestamp: Option<Timestamp>,
+}
+
+/// What it wrote until it ended.
+struct Said {
+    status: ExitStatus,
+    out: Vec<u8>,
+    err: Vec<u8>,
+}
+
+/// When credentials that a command gave are asked for anew.
+pub(super) fn renewal(expires: Timestamp) -> Timestamp {
+    expires.checked_sub(AHEAD).unwrap_or(expires)
+}
+
+// === impl Plugin ===
+
+impl Plugin {
+    /// `place` names the user's `exec` field.
+    pub(super) fn of(place: String, config: &ExecConfig) -> Result<Self, CredentialsError> {
+        let wrong = |field: &str, problem: String| {
+            Err(CredentialsError::contents(format!("{place}.{field}"), problem))
+        };
+        let Some(command) = config.command.clone().filter(|command| !command.is_empty()) else {
+            return wrong(
+                "command",
+                "it is missing: name the command that gives credentials".into(),
+            );
+        };
+        let asked = config.api_version.as_deref().unwrap_or_default();
+        let Some(version) = VERSIONS.into_iter().find(|version| *version == asked) else {
+            return wrong("apiVersion", format!("it is {asked:?}: write {}", VERSIONS[0]));
+        };
+        if config.interactive_mode == Some(ExecInteractiveMode::Always) {
+            let problem = "the command wants a terminal, and a service has none: use one that needs \
+                           nobody at the keyboard, with interactiveMode: Never";
+            return wrong("interactiveMode", problem.into());
+        }
+        let mut info = json!({
+            "apiVersion": version, "kind": "ExecCredential", "spec": { "interactive": false },
+        });
+        if let Some(cluster) = config.cluster.as_ref().filter(|_| config.provide_cluster_info) {
+            info["spec"]["cluster"] = serde_json::to_value(cluster).unwrap_or_default();
+        }
+        let variable = |variable: &std::collections::HashMap<String, String>| {
+            Some((variable.get("name")?.clone(), variable.get("value")?.clone()))
+        };
+        Ok(Self {
+            command,
+            args: config.args.clone().unwrap_or_default(),
+            env: config.env.iter().flatten().filter_map(variable).collect(),
+            version,
+            info: info.to_string(),
+            hint: config.install_hint.clone().unwrap_or_default(),
+            patience: PATIENCE,
+            place,
+        })
+    }
+
+    /// What it is called in messages.
+    pub(super) fn name(&self) -> String {
+        format!("{}: the command `{}`", self.place, self.line())
+    }
+
+    /// Runs it, and puts what it gives into `assembly`. Returns when that ends. Dropping the future
+    /// kills the command.
+    pub(super) async fn run(
+        &self,
+        assembly: &mut Assembly,
+    ) -> Result<Option<Timestamp>, CredentialsError> {
+        let said = match tokio::time::timeout(self.patience, self.output()).await {
+            Ok(said) => said?,
+            Err(_) => {
+                let problem = format!(
+                    "no credentials within {:?}, so it was killed: run it by hand as the agent's \
+                     user, without a terminal",
+                    self.patience
+                );
+                return Err(self.failed(problem));
+            }
+        };
+        if !said.status.success() {
+            return Err(self.failed(format!(
+                "it failed ({}){}",
+                said.status,
+                complaint(&said.err)
+            )));
+        }
+        self.take(&said.out, assembly)
+    }
+
+    async fn output(&self) -> Result<Said, CredentialsError> {
+        let mut command = Command::new(&self.command);
+        command
+            .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .env("KUBERNETES_EXEC_INFO", &self.info)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(|source| {
+            let hint = if self.hint.is_empty() { "" } else { ". " };
+            let problem = format!(
+                "it cannot be started: install it, or write its whole path{hint}{}",
+                self.hint.trim()
+            );
+            CredentialsError::because(self.name(), problem, source)
+        })?;
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let failed = |source: std::io::Error| {
+            CredentialsError::because(self.name(), "its answer cannot be read", source)
+        };
+        let (out, err, status) =
+            tokio::try_join!(read(out, LARGEST_ANSWER), read(err, LARGEST_COMPLAINT), child.wait())
+                .map_err(failed)?;
+        Ok(Said { status, out, err })
+    }
+
+    fn take(
+        &self,
+        out: &[u8],
+        assembly: &mut Assembly,
+    ) -> Result<Option<Timestamp>, CredentialsError> {
+        // The text is a secret, and a parser's complaint may quote it.
+        let Ok(answer) = serde_json::from_slice::<Answer>(out) else {
+            return Err(self.failed("it wrote no ExecCredential as JSON to its standard output"));
+        };
+        if answer.kind != "ExecCredential" || answer.api_version != self.version {
+            let problem = format!(
+                "it answered with kind {:?} of {:?} instead of ExecCredential of {}: make both \
+                 apiVersions the same",
+                answer.kind, answer.api_version, self.version
+            );
+            return Err(self.failed(problem));
+        }
+        let status = answer.status;
+        let found = |text: String| Found { place: self.name(), bytes: text.into_bytes() };
+        let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
+        match (filled(status.client_certificate_data), filled(status.client_key_data)) {
+            (Some(chain), Some(key)) => assembly.identity(&found(chain), &found(key))?,
+            (None, None) => {}
+            _ => {
+                let problem = "it gave one of clientCertificateData and clientKeyData without the \
+                               other";
+                return Err(self.failed(problem));
+            }
+        }
+        if let Some(token) = filled(status.token) {
+            assembly.token(&found(token))?;
+        }
+        if !assembly.has_credentials() {
+            return Err(self.failed("it gave neither a token nor a certificate"));
+        }
+        Ok(status.expiration_timestamp)
+    }
+
+    fn failed(&self, problem: impl Into<String>) -> CredentialsError {
+        CredentialsError::contents(self.name(), problem)
+    }
+
+    /// The command and its arguments, without the folder it is in.
+    fn line(&self) -> String {
+        let path = Path::new(&self.command);
+        let name =
+            path.file_name().map_or_else(|| self.command.clone().into(), |n| n.to_string_lossy());
+        let words = std::iter::once(&*name).chain(self.args.iter().map(String::as_str));
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Reads all, and keeps so much of it: a pipe that nobody reads would block the command.
+async fn read(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Result<Vec<u8>> {
+    let mut kept = Vec::new();
+    let Some(mut pipe) = pipe else { return Ok(kept) };
+    (&mut pipe).take(most).read_to_end(&mut kept).await?;
+    tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await?;
+    Ok(kept)
+}
+
+/// The last line that the command wrote to its standard error.
+fn complaint(err: &[u8]) -> String {
+    let text = String::from_utf8_lossy(err);
+    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    last.map(|line| format!(": {line}")).unwrap_or_default()
+}

@@ -1,0 +1,136 @@
+use std::collections::HashMap;
+
+use rcgen::{CertificateParams, KeyPair};
+use winddown_shared::error_chain;
+
+use super::*;
+
+const V1: &str = VERSIONS[0];
+
+/// A plugin that is a shell script.
+fn script(text: &str) -> Plugin {
+    let config = ExecConfig {
+        api_version: Some(V1.into()),
+        command: Some("/bin/sh".into()),
+        args: Some(vec!["-c".into(), text.into()]),
+        env: Some(vec![HashMap::from([
+            ("name".into(), "WHO".into()),
+            ("value".into(), "node-1".into()),
+        ])]),
+        install_hint: Some("ask your administrator".into()),
+        ..serde_json::from_str("{}").unwrap()
+    };
+    Plugin {
+        patience: Duration::from_secs(20),
+        ..Plugin::of("users[u].exec".into(), &config).unwrap()
+    }
+}
+
+fn answer(status: &str) -> String {
+    format!(r#"{{"apiVersion":"{V1}","kind":"ExecCredential","status":{status}}}"#)
+}
+
+/// A plugin that writes `text`.
+fn writes(text: &str) -> Plugin {
+    script(&format!("cat <<'end'\n{text}\nend"))
+}
+
+fn assembly() -> Assembly {
+    Assembly::new("server", "https://10.0.0.1").unwrap()
+}
+
+async fn error(plugin: &Plugin) -> String {
+    let said = plugin.run(&mut assembly()).await.map(drop).expect_err("it gives no credentials");
+    let said = error_chain(&said);
+    let name = plugin.name();
+    said.strip_prefix(&format!("{name}: ")).unwrap_or_else(|| panic!("{said}")).to_owned()
+}
+
+#[tokio::test]
+async fn a_token_and_its_end_are_taken() {
+    let status = r#"{"token":"abc","expirationTimestamp":"2031-05-06T07:08:09Z"}"#;
+    let mut assembly = assembly();
+    let expires = writes(&answer(status)).run(&mut assembly).await.unwrap().unwrap();
+    assert!(assembly.has_credentials());
+    assert_eq!(renewal(expires).to_string(), "2031-05-06T07:07:59Z");
+}
+
+#[tokio::test]
+async fn a_certificate_and_its_key_are_taken() {
+    let key = KeyPair::generate().unwrap();
+    let chain = CertificateParams::default().self_signed(&key).unwrap().pem();
+    let status = json!({"clientCertificateData": chain, "clientKeyData": key.serialize_pem()});
+    let mut assembly = assembly();
+    let expires = writes(&answer(&status.to_string())).run(&mut assembly).await.unwrap();
+    assert!(assembly.has_credentials());
+    assert_eq!(expires, None);
+}
+
+#[tokio::test]
+async fn the_command_is_told_that_nobody_is_at_the_keyboard() {
+    let text = r#"
+        case "$KUBERNETES_EXEC_INFO" in *'"interactive":false'*) ;; *) exit 3;; esac
+        [ "$WHO" = node-1 ] && ! read line || exit 4
+        echo some noise >&2
+        printf '{"apiVersion":"%s","kind":"ExecCredential","status":{"token":"t"}}' "$V""#;
+    let mut plugin = script(text);
+    plugin.env.push(("V".into(), V1.into()));
+    plugin.run(&mut assembly()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_with_the_command_and_what_to_do() {
+    let versions = "instead of ExecCredential of client.authentication.k8s.io/v1: make both \
+                    apiVersions the same";
+    let table = [
+        (
+            script("echo; echo 'no profile x' >&2; exit 5"),
+            "it failed (exit status: 5): no profile x",
+        ),
+        (script("kill -9 $$"), "it failed (signal: 9 (SIGKILL))"),
+        (writes("token: t"), "it wrote no ExecCredential as JSON to its standard output"),
+        (writes("{}"), &format!("it answered with kind \"\" of \"\" {versions}")),
+        (writes(&answer("{}")), "it gave neither a token nor a certificate"),
+        (writes(&answer(r#"{"token":""}"#)), "it gave neither a token nor a certificate"),
+        (
+            writes(&answer(r#"{"clientKeyData":"k"}"#)),
+            "it gave one of clientCertificateData and clientKeyData without the other",
+        ),
+        (
+            writes(&answer(r#"{"token":"a\nb"}"#)),
+            "the token is not one line of text: failed to \
+          parse header value",
+        ),
+        (
+            Plugin { command: "/no/such/command".into(), ..script("") },
+            "it cannot be started: install it, or write its whole path. ask your administrator: No \
+             such file or directory (os error 2)",
+        ),
+        (
+            Plugin { patience: Duration::from_millis(200), ..script("sleep 600") },
+            "no credentials within 200ms, so it was killed: run it by hand as the agent's user, \
+             without a terminal",
+        ),
+    ];
+    for (plugin, wanted) in table {
+        assert_eq!(error(&plugin).await, wanted);
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_writes_without_end_does_not_fill_the_memory() {
+    let plugin = Plugin { patience: Duration::from_millis(500), ..script("yes") };
+    assert!(error(&plugin).await.starts_with("no credentials within 500ms"));
+    let noisy = script("head -c 3000000 /dev/zero >&2; exit 1");
+    assert!(error(&noisy).await.starts_with("it failed (exit status: 1)"));
+}
+
+#[test]
+fn messages_name_the_command_without_its_folder() {
+    let plugin = Plugin {
+        command: "/opt/bin/aws".into(),
+        args: vec!["eks".into(), "get-token".into()],
+        ..script("")
+    };
+    assert_eq!(plugin.name(), "users[u].exec: the command `aws eks get-token`");
+}

@@ -1,0 +1,66 @@
+//! What is asked of the API server.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use kube::Api;
+use kube::api::{DeleteParams, EvictParams, Preconditions};
+use winddown_shared::PodLabel;
+
+use crate::pods::api::{KubePods, PodApi, PodStream, Refused};
+
+/// The API server's pods, as far as whoever ends them needs them.
+pub(crate) trait EndPods: Send + Sync + 'static {
+    /// Lists the pods of this node and then watches them.
+    fn watch(&self) -> PodStream;
+
+    /// Deletes the pod of this UID with this grace if no disruption budget is against it.
+    fn evict(
+        &self,
+        pod: &PodLabel,
+        grace: Duration,
+    ) -> impl Future<Output = Result<(), Refused>> + Send;
+
+    /// Deletes the pod of this UID with this grace.
+    fn delete(
+        &self,
+        pod: &PodLabel,
+        grace: Duration,
+    ) -> impl Future<Output = Result<(), Refused>> + Send;
+}
+
+/// The pods of one node, over a client.
+pub(crate) struct NodePods {
+    client: kube::Client,
+    pods: KubePods,
+}
+
+// === impl NodePods ===
+
+impl NodePods {
+    pub(crate) fn new(client: kube::Client, node: String) -> Self {
+        Self { pods: KubePods::new(client.clone(), node), client }
+    }
+}
+
+impl EndPods for NodePods {
+    fn watch(&self) -> PodStream {
+        self.pods.watch()
+    }
+
+    async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
+        let seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
+        let options = DeleteParams::default().grace_period(seconds).preconditions(Preconditions {
+            uid: Some(pod.uid.as_str().to_owned()),
+            resource_version: None,
+        });
+        let params = EvictParams { delete_options: Some(options), ..EvictParams::default() };
+        let pods: Api<api::Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let result = pods.evict(&pod.name, &params).await;
+        result.map(drop).map_err(|error| Refused::of("evict the pod", error))
+    }
+
+    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
+        self.pods.delete(pod, grace).await
+    }
+}

@@ -1,0 +1,86 @@
+//! How pods are ended beside a kubelet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_shared::{PodUid, WallClock};
+
+/// How pods are ended beside a kubelet.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct CompanionConfig {
+    /// The node's name.
+    pub node: String,
+    /// How long disruption budgets are asked for their consent; none takes a third of the grace, and
+    /// at most [`EVICTION_TIMEOUT`](Self::EVICTION_TIMEOUT). Never longer than the grace.
+    pub eviction_timeout: Option<Duration>,
+    /// What is done when the API server is away while the node goes down.
+    pub without_api: WithoutApi,
+    /// The pod that this agent itself runs in: it is never ended.
+    pub own_pod: Option<PodUid>,
+    /// Whether the node goes down. Must answer at once.
+    pub going_down: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Compares the times in pods with this node's.
+    pub wall: WallClock,
+}
+
+/// What is done when the API server is away while the node goes down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WithoutApi {
+    /// The containers are stopped through the container runtime. The kubelet does not know, and starts
+    /// some of them again, but each was asked to end and had its grace.
+    #[default]
+    StopContainers,
+    /// Nothing: what the API server is not told does not happen.
+    Wait,
+}
+
+// === impl CompanionConfig ===
+
+impl CompanionConfig {
+    /// The longest time that is spent on disruption budgets if nothing else is said.
+    pub const EVICTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// For this node, with everything else as it usually is, and a node that never goes down.
+    pub fn new(node: impl Into<String>, wall: WallClock) -> Self {
+        Self {
+            node: node.into(),
+            eviction_timeout: None,
+            without_api: WithoutApi::default(),
+            own_pod: None,
+            going_down: Arc::new(|| false),
+            wall,
+        }
+    }
+
+    /// How much of `grace` is spent on disruption budgets.
+    pub(super) fn consent(&self, grace: Duration) -> Duration {
+        match self.eviction_timeout {
+            Some(configured) => configured.min(grace),
+            None => (grace / 3).min(Self::EVICTION_TIMEOUT),
+        }
+    }
+}
+
+impl std::fmt::Debug for CompanionConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CompanionConfig")
+            .field("node", &self.node)
+            .field("eviction_timeout", &self.eviction_timeout)
+            .field("without_api", &self.without_api)
+            .field("own_pod", &self.own_pod)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl WithoutApi ===
+
+impl WithoutApi {
+    /// The choice's name in configurations.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::StopContainers => "stopContainers",
+            Self::Wait => "wait",
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What the API's object says of a pod. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::{
+    CONFIG_MIRROR_ANNOTATION, ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod,
+    PodRuntimeStatus, PodUid, StoppedContainer, WallTime,
+};
+
+/// The priority of what a node cannot do without: `system-node-critical`.
+const NODE_CRITICAL: i32 = 2_000_001_000;
+/// The UID that the kubelet and the container runtime know a pod of a manifest by.
+const CONFIG_HASH: &str = "kubernetes.io/config.hash";
+/// As Kubernetes shows an end that nobody saw.
+const UNKNOWN_EXIT: i32 = 137;
+
+/// The kubelet has started what it was to start and will start nothing more, and nothing runs.
+pub(super) fn has_ended(pod: &api::Pod) -> bool {
+    if is_over(pod) {
+        return true;
+    }
+    let Some(status) = pod.status.as_ref() else { return false };
+    let all = containers_of(status);
+    if !all.iter().any(|one| is_terminated(one)) || all.iter().any(|one| is_running(one)) {
+        return false;
+    }
+    let regular = status.container_statuses.as_deref().unwrap_or_default();
+    let declared = pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
+    let started_all = regular.len() >= declared && regular.iter().all(is_terminated);
+    // One that is being deleted is not started again, whatever its policy.
+    pod.metadata.deletion_timestamp.is_some()
+        || (started_all && regular.iter().all(|one| stays_ended(pod, one)))
+}
+
+/// `Succeeded` or `Failed`, with nothing left that runs.
+fn is_over(pod: &api::Pod) -> bool {
+    let Some(status) = pod.status.as_ref() else { return false };
+    let over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    over && !containers_of(status).iter().any(|one| is_running(one))
+}
+
+/// Whether the kubelet, as it is said, runs something of the pod.
+pub(super) fn runs(pod: &api::Pod) -> bool {
+    let status = pod.status.as_ref();
+    status.is_some_and(|status| containers_of(status).iter().any(|one| is_running(one)))
+}
+
+/// The UID by which the container runtime knows the pod.
+pub(super) fn runtime_uid(pod: &Pod) -> PodUid {
+    let annotations = pod.metadata.annotations.as_ref().filter(|_| pod.is_mirror());
+    let hash = annotations.and_then(|all| all.get(CONFIG_HASH)).map(String::as_str);
+    hash.filter(|hash| !hash.is_empty()).map_or_else(|| pod.uid().clone(), |hash| PodUid::new(hash))
+}
+
+/// What is left of the grace of a pod that is being deleted.
+pub(super) fn deletion_left(pod: &api::Pod, now: WallTime) -> Option<Duration> {
+    let at = pod.metadata.deletion_timestamp.as_ref()?.0;
+    let whole = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
+    let whole = Duration::from_secs(u64::try_from(whole).unwrap_or(0));
+    // Clocks may differ: it is never more than the whole.
+    Some(Duration::try_from(at.duration_since(now)).unwrap_or_default().min(whole))
+}
+
+/// The pod as this agent plans with it. Pods of manifests come last: a kubelet starts them again, and
+/// what it needs itself is among them.
+pub(super) fn planned(mut object: api::Pod) -> api::Pod {
+    let annotations = object.metadata.annotations.as_ref();
+    let mirror = annotations.is_some_and(|all| all.contains_key(CONFIG_MIRROR_ANNOTATION));
+    // Nobody here reads it, and it is often the larger half of an object.
+    object.metadata.managed_fields = None;
+    if let Some(spec) = object.spec.as_mut().filter(|_| mirror) {
+        spec.priority = Some(spec.priority.unwrap_or(0).max(NODE_CRITICAL));
+    }
+    object
+}
+
+/// Whether the two differ in what decides about a pod, its containers' states aside.
+pub(super) fn matters(old: &api::Pod, new: &api::Pod) -> bool {
+    let phase = |pod: &api::Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+    let (had, has) = (&old.metadata, &new.metadata);
+    had.deletion_timestamp != has.deletion_timestamp
+        || had.deletion_grace_period_seconds != has.deletion_grace_period_seconds
+        || had.generation != has.generation
+        || had.labels != has.labels
+        || had.annotations != has.annotations
+        || phase(old) != phase(new)
+        || old.spec != new.spec
+}
+
+/// The containers as the kubelet says they are. With `ended` what is said to run has ended unseen.
+pub(super) fn status(pod: &api::Pod, ended: bool) -> PodRuntimeStatus {
+    let none = api::PodStatus::default();
+    let said = pod.status.as_ref().unwrap_or(&none);
+    let Some(spec) = pod.spec.as_ref() else { return PodRuntimeStatus::default() };
+    let find = |list: &Option<Vec<api::ContainerStatus>>, name: &str| {
+        list.iter().flatten().find(|one| one.name == name).cloned()
+    };
+    let inits = spec.init_containers.iter().flatten().map(|container| {
+        let sidecar = container.restart_policy.as_deref() == Some("Always");
+        let kind = if sidecar { ContainerKind::Sidecar } else { ContainerKind::Init };
+        (container, kind, find(&said.init_container_statuses, &container.name))
+    });
+    let regular = spec.containers.iter().map(|container| {
+        let found = find(&said.container_statuses, &container.name);
+        (container, ContainerKind::Regular, found)
+    });
+    PodRuntimeStatus {
+        containers: inits
+            .chain(regular)
+            .map(|(container, kind, found)| one(container, kind, found, ended))
+            .collect(),
+        started_at: said.start_time.as_ref().map(|time| time.0),
+        ips: said.pod_ips.iter().flatten().map(|ip| ip.ip.clone()).collect(),
+    }
+}
+
+/// How the containers that `before` shows running came to their end.
+pub(super) fn stopped(before: &[Arc<str>], after: &api::Pod) -> Vec<StoppedContainer> {
+    let Some(status) = after.status.as_ref() else { return Vec::new() };
+    let ended = |name: &Arc<str>| {
+        let found = containers_of(status).into_iter().find(|one| *one.name == **name)?;
+        let exit = found.state.as_ref()?.terminated.as_ref()?;
+        // SIGKILL is all that a kubelet leaves to see of a grace that was over.
+        let forced = exit.exit_code == UNKNOWN_EXIT && exit.reason.as_deref() != Some("OOMKilled");
+        Some(StoppedContainer { name: name.clone(), exit_code: exit.exit_code, forced })
+    };
+    before.iter().filter_map(ended).collect()
+}
+
+/// Names of the containers that run.
+pub(super) fn running(pod: &api::Pod) -> Vec<Arc<str>> {
+    let all = pod.status.as_ref().map(containers_of).unwrap_or_default();
+    all.into_iter().filter(|one| is_running(one)).map(|one| one.name.as_str().into()).collect()
+}
+
+fn one(
+    container: &api::Container,
+    kind: ContainerKind,
+    found: Option<api::ContainerStatus>,
+    ended: bool,
+) -> ContainerStatus {
+    let found = found.unwrap_or_default();
+    let state = match state(found.state.unwrap_or_default()) {
+        ContainerState::Running { started_at } if ended => ContainerState::Exited(ContainerExit {
+            exit_code: UNKNOWN_EXIT,
+            signal: None,
+            reason: "ContainerStatusUnknown".into(),
+            message: "nobody has seen how the container ended".to_owned(),
+            started_at: Some(started_at),
+            finished_at: None,
+        }),
+        state => state,
+    };
+    let running = matches!(state, ContainerState::Running { .. });
+    ContainerStatus {
+        name: container.name.as_str().into(),
+        kind,
+        id: found.container_id.unwrap_or_default(),
+        image: container.image.clone().unwrap_or_default(),
+        state,
+        last_exit: found.last_state.and_then(|last| last.terminated).map(exit),
+        restart_count: u32::try_from(found.restart_count).unwrap_or(0),
+        started: running && found.started.unwrap_or(true),
+        ready: running && found.ready,
+    }
+}
+
+fn state(state: api::ContainerState) -> ContainerState {
+    if let Some(terminated) = state.terminated {
+        return ContainerState::Exited(exit(terminated));
+    }
+    if let Some(running) = state.running {
+        let started_at = running.started_at.map_or(WallTime::UNIX_EPOCH, |time| time.0);
+        return ContainerState::Running { started_at };
+    }
+    let waiting = state.waiting.unwrap_or_default();
+    ContainerState::Waiting {
+        reason: waiting.reason.unwrap_or_else(|| "ContainerCreating".into()).into(),
+        message: waiting.message.unwrap_or_default(),
+    }
+}
+
+fn exit(said: api::ContainerStateTerminated) -> ContainerExit {
+    ContainerExit {
+        exit_code: said.exit_code,
+        signal: said.signal.filter(|signal| *signal != 0),
+        reason: said.reason.unwrap_or_default().into(),
+        message: said.message.unwrap_or_default(),
+        started_at: said.started_at.map(|time| time.0),
+        finished_at: said.finished_at.map(|time| time.0),
+    }
+}
+
+fn stays_ended(pod: &api::Pod, container: &api::ContainerStatus) -> bool {
+    let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
+    let exit = container.state.as_ref().and_then(|state| state.terminated.as_ref());
+    match policy {
+        Some("Never") => exit.is_some(),
+        Some("OnFailure") => exit.is_some_and(|exit| exit.exit_code == 0),
+        _ => false,
+    }
+}
+
+fn is_running(container: &api::ContainerStatus) -> bool {
+    container.state.as_ref().is_some_and(|state| state.running.is_some())
+}
+
+fn is_terminated(container: &api::ContainerStatus) -> bool {
+    container.state.as_ref().is_some_and(|state| state.terminated.is_some())
+}
+
+/// All of them: sidecars and containers that were put in later run as well.
+fn containers_of(status: &api::PodStatus) -> Vec<&api::ContainerStatus> {
+    let lists = [
+        &status.init_container_statuses,
+        &status.container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
+    lists.into_iter().flatten().flatten().collect()
+}

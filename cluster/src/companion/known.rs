@@ -1,0 +1,226 @@
+//! The pods of the node, as the API server last had them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::api::core::v1 as api;
+use tokio::sync::{broadcast, watch};
+use winddown_shared::{DesiredPods, Pod, PodRuntimeStatus, PodUid, PodUidMap, RuntimePod};
+
+use super::facts;
+
+/// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
+const CHANGES: usize = 1024;
+
+/// What is known of the pods, and who waits for news of one.
+#[derive(Debug)]
+pub(super) struct Known {
+    pods: Mutex<PodUidMap<Entry>>,
+    changes: broadcast::Sender<PodUid>,
+    desired: watch::Sender<Option<Arc<DesiredPods>>>,
+    own: Option<PodUid>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// The newest object.
+    newest: Pod,
+    /// The one that is planned with: the newest, unless that differs only in its containers' states.
+    planned: Pod,
+    /// The API server has it no more. What was last known stays until nobody asks for it.
+    gone: bool,
+    /// It was among the desired pods at some time.
+    published: bool,
+    /// Its containers were stopped without the kubelet's knowing.
+    stopped: bool,
+    /// A list that is under way has it.
+    listed: bool,
+    /// Told of every change; made when somebody waits.
+    news: Option<watch::Sender<()>>,
+}
+
+/// A pod as it is known now.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    /// The newest object.
+    pub(super) pod: Pod,
+    /// The API server has it no more.
+    pub(super) gone: bool,
+}
+
+// === impl Known ===
+
+impl Known {
+    pub(super) fn new(own: Option<PodUid>) -> Self {
+        Self {
+            pods: Mutex::default(),
+            changes: broadcast::Sender::new(CHANGES),
+            desired: watch::Sender::new(None),
+            own,
+        }
+    }
+
+    /// The API server has this object. Whether what is desired may be another for it.
+    pub(super) fn applied(&self, object: api::Pod, in_list: bool) -> bool {
+        let pod = match Pod::new(facts::planned(object)) {
+            Ok(pod) => pod,
+            Err(error) => {
+                tracing::warn!(%error, "the API server has a pod without identity; it is ignored");
+                return false;
+            }
+        };
+        if self.own.as_ref() == Some(pod.uid()) {
+            return false;
+        }
+        let uid = pod.uid().clone();
+        let mut pods = self.lock();
+        let Some(entry) = pods.get_mut(&uid) else {
+            pods.insert(uid, Entry::new(pod, in_list));
+            return true;
+        };
+        let matters = entry.gone || facts::matters(&entry.planned, &pod);
+        if matters {
+            entry.planned = pod.clone();
+        }
+        (entry.newest, entry.gone, entry.stopped) = (pod, false, false);
+        entry.listed |= in_list;
+        entry.tell();
+        drop(pods);
+        self.tell(uid);
+        matters
+    }
+
+    /// The API server has the pod no more. Whether that is news.
+    pub(super) fn gone(&self, uid: &PodUid) -> bool {
+        let mut pods = self.lock();
+        let Some(entry) = pods.get_mut(uid).filter(|entry| !entry.gone) else { return false };
+        entry.gone = true;
+        entry.tell();
+        drop(pods);
+        self.tell(uid.clone());
+        true
+    }
+
+    /// A list begins.
+    pub(super) fn begin_list(&self) {
+        self.lock().values_mut().for_each(|entry| entry.listed = false);
+    }
+
+    /// A list was read whole: what it lacks is gone.
+    pub(super) fn end_list(&self) {
+        let missing: Vec<PodUid> = {
+            let pods = self.lock();
+            let missing = pods.iter().filter(|(_, entry)| !entry.listed && !entry.gone);
+            missing.map(|(uid, _)| uid.clone()).collect()
+        };
+        for uid in missing {
+            self.gone(&uid);
+        }
+    }
+
+    /// Publishes what is desired.
+    pub(super) fn publish(&self) {
+        let mut pods = self.lock();
+        // Nobody has heard of these, so nobody will say that they can be forgotten.
+        pods.retain(|_, entry| entry.published || !entry.gone);
+        pods.values_mut().for_each(|entry| entry.published = true);
+        let here = pods.values().filter(|entry| !entry.gone).map(|entry| entry.planned.clone());
+        let desired = DesiredPods { pods: here.collect(), complete: true };
+        drop(pods);
+        self.desired.send_replace(Some(Arc::new(desired)));
+    }
+
+    /// The pods that the API server wants on this node; none before the first list was read.
+    pub(super) fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
+        self.desired.subscribe()
+    }
+
+    pub(super) fn changes(&self) -> broadcast::Receiver<PodUid> {
+        self.changes.subscribe()
+    }
+
+    pub(super) fn look(&self, uid: &PodUid) -> Option<View> {
+        let pods = self.lock();
+        pods.get(uid).map(|entry| View { pod: entry.newest.clone(), gone: entry.gone })
+    }
+
+    /// News of this pod. A pod that nobody knows has none.
+    pub(super) fn news(&self, uid: &PodUid) -> Option<watch::Receiver<()>> {
+        let mut pods = self.lock();
+        let entry = pods.get_mut(uid)?;
+        Some(entry.news.get_or_insert_with(|| watch::Sender::new(())).subscribe())
+    }
+
+    /// The pod's containers were stopped, and the API server does not know.
+    pub(super) fn stopped(&self, uid: &PodUid) {
+        if let Some(entry) = self.lock().get_mut(uid) {
+            entry.stopped = true;
+        }
+        self.tell(uid.clone());
+    }
+
+    /// The pod's containers.
+    pub(super) fn status(&self, uid: &PodUid) -> Option<PodRuntimeStatus> {
+        let (pod, ended) = {
+            let pods = self.lock();
+            let entry = pods.get(uid)?;
+            (entry.newest.clone(), entry.gone || entry.stopped)
+        };
+        Some(facts::status(&pod, ended))
+    }
+
+    pub(super) fn list(&self) -> Vec<RuntimePod> {
+        let pods = self.lock();
+        let here = pods.values().filter(|entry| !entry.gone);
+        here.map(|entry| RuntimePod {
+            uid: entry.newest.uid().clone(),
+            name: entry.newest.name().clone(),
+            namespace: entry.newest.namespace().clone(),
+            running: !entry.stopped && facts::runs(&entry.newest),
+        })
+        .collect()
+    }
+
+    /// Nobody asks for a pod any more that is gone.
+    pub(super) fn forget(&self, uid: &PodUid) {
+        let mut pods = self.lock();
+        if pods.get(uid).is_some_and(|entry| entry.gone) {
+            pods.remove(uid);
+        }
+    }
+
+    fn tell(&self, uid: PodUid) {
+        // No receiver: nobody wants to know.
+        let _ = self.changes.send(uid);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PodUidMap<Entry>> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn new(pod: Pod, listed: bool) -> Self {
+        let planned = pod.clone();
+        Self {
+            newest: pod,
+            planned,
+            gone: false,
+            published: false,
+            stopped: false,
+            listed,
+            news: None,
+        }
+    }
+
+    fn tell(&mut self) {
+        if let Some(news) = &self.news {
+            if news.receiver_count() == 0 {
+                self.news = None;
+            } else {
+                news.send_replace(());
+            }
+        }
+    }
+}

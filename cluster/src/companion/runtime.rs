@@ -1,0 +1,133 @@
+//! A kubelet, as a runtime.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{broadcast, watch};
+use tokio::time::timeout;
+use winddown_shared::{
+    DesiredPods, Freed, Garbage, Grace, Pod, PodRuntimeStatus, PodStats, PodStatsSource,
+    PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
+};
+
+use super::api::NodePods;
+use super::config::CompanionConfig;
+use super::containers::RunningContainers;
+use super::facts;
+use super::follow::Follower;
+use super::stop::Core;
+
+/// How long the first list of pods is waited for at a time.
+const FIRST_LIST: Duration = Duration::from_secs(5);
+
+/// Pods that a kubelet runs, as the API server has them. See the [module](super).
+pub struct KubeletRuntime<C> {
+    core: Arc<Core<NodePods, C>>,
+}
+
+/// A runtime on `client`, and what keeps it up to date. Nothing is asked before the follower runs.
+pub fn companion<C: RunningContainers>(
+    client: kube::Client,
+    containers: C,
+    config: CompanionConfig,
+) -> (KubeletRuntime<C>, Follower<C>) {
+    let api = NodePods::new(client, config.node.clone());
+    let core = Arc::new(Core::new(api, containers, config));
+    (KubeletRuntime { core: Arc::clone(&core) }, Follower { core })
+}
+
+// === impl KubeletRuntime ===
+
+impl<C> KubeletRuntime<C> {
+    /// The pods that are bound to this node; none before the API server's first list was read.
+    pub fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
+        self.core.known.desired()
+    }
+
+    /// Why the API server does not do what it is asked, while that is so.
+    pub fn trouble(&self) -> Option<&'static str> {
+        if self.core.known.desired().borrow().is_none() {
+            return Some("the API server has not told this node's pods yet");
+        }
+        self.core.reach.fails().then_some("the API server is away: pods are as last known")
+    }
+
+    fn status(&self, uid: &PodUid) -> PodRuntimeStatus {
+        self.core.known.status(uid).unwrap_or_default()
+    }
+}
+
+impl<C> std::fmt::Debug for KubeletRuntime<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KubeletRuntime").field("config", &self.core.config).finish_non_exhaustive()
+    }
+}
+
+impl<C: RunningContainers> Runtime for KubeletRuntime<C> {
+    /// Starts nothing: says what the kubelet has done.
+    async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
+        let known = self.core.known.status(pod.uid());
+        let status = known.unwrap_or_else(|| facts::status(pod, true));
+        Ok(SyncedPod { status, again_in: None })
+    }
+
+    async fn stop_pod(
+        &self,
+        uid: &PodUid,
+        pod: Option<&Pod>,
+        grace: Grace,
+    ) -> Result<PodStopped, RuntimeError> {
+        self.core.stop(uid, pod, grace).await
+    }
+
+    /// Nothing: the kubelet does that.
+    async fn clean_pod(&self, _: &PodUid) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        self.core.known.forget(uid);
+        Ok(())
+    }
+
+    async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
+        Ok(self.status(uid))
+    }
+
+    async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
+        let mut desired = self.desired();
+        let first = desired.wait_for(Option::is_some);
+        match timeout(FIRST_LIST, first).await {
+            Ok(_) => Ok(self.core.known.list()),
+            Err(_) => Err(RuntimeError::Timeout {
+                what: "waiting for the API server's list of this node's pods".to_owned(),
+                after: FIRST_LIST,
+            }),
+        }
+    }
+
+    fn changes(&self) -> broadcast::Receiver<PodUid> {
+        self.core.known.changes()
+    }
+}
+
+/// The kubelet measures its pods and evicts them itself.
+impl<C: RunningContainers> PodStatsSource for KubeletRuntime<C> {
+    async fn pod_stats(
+        &self,
+        _: Option<Duration>,
+    ) -> Result<Vec<(PodUid, PodStats)>, RuntimeError> {
+        Ok(Vec::new())
+    }
+}
+
+/// The kubelet clears up behind its pods itself.
+impl<C: RunningContainers> Garbage for KubeletRuntime<C> {
+    async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
+        Ok(Freed::default())
+    }
+
+    async fn remove_turned_logs(&self) -> Result<Freed, RuntimeError> {
+        Ok(Freed::default())
+    }
+}

@@ -1,0 +1,51 @@
+//! Pods as the API server has them.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use serde_json::{Value, json};
+use winddown_shared::PodUid;
+
+pub(super) fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(super) fn uid(name: &str) -> PodUid {
+    PodUid::new(format!("uid-{name}"))
+}
+
+/// A pod that runs one container, `a`, with what is in `more` laid over it.
+pub(super) fn pod(name: &str, more: Value) -> api::Pod {
+    let mut object = json!({
+        "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}")},
+        "spec": {"nodeName": "n1", "containers": [{"name": "a", "image": "x"}]},
+        "status": {"phase": "Running", "containerStatuses": [running()]},
+    });
+    merge(&mut object, more);
+    serde_json::from_value(object).unwrap()
+}
+
+pub(super) fn running() -> Value {
+    json!({
+        "name": "a", "image": "x", "imageID": "", "ready": true, "restartCount": 0,
+        "state": {"running": {"startedAt": "2030-01-01T00:00:00Z"}},
+    })
+}
+
+pub(super) fn terminated(exit_code: i32) -> Value {
+    json!({
+        "name": "a", "image": "x", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"terminated": {"exitCode": exit_code, "reason": "Completed"}},
+    })
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}

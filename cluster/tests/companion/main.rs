@@ -1,0 +1,164 @@
+//! Beside a kubelet, against an API server: what the protocol has to do with it. What is decided is
+//! tested on the paused clock, in the crate.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+
+mod kubelet;
+mod node;
+mod scene;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use winddown_apiserver::Fault;
+use winddown_shared::{Grace, PodStopped, PodUid, Runtime, RuntimeError};
+
+use scene::{Scene, pod};
+
+const SOON: Duration = Duration::from_millis(100);
+
+fn grace(seconds: u64) -> Grace {
+    Grace::fixed(Duration::from_secs(seconds))
+}
+
+/// A budget for the pods of this app which lets none of them go.
+fn budget(app: &str) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": "default", "generation": 1},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}},
+        "status": {
+            "observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1,
+            "desiredHealthy": 1, "expectedPods": 1,
+        },
+    })
+}
+
+async fn stop(scene: &Scene, uid: &PodUid, seconds: u64) -> Result<PodStopped, RuntimeError> {
+    let stopping = scene.runtime.stop_pod(uid, None, grace(seconds));
+    tokio::time::timeout(Duration::from_secs(90), stopping).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_pod_is_evicted_and_gone_when_its_stop_resolves() {
+    let scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
+    let uid = scene.uid("web");
+    let stopped = stop(&scene, &uid, 30).await.unwrap();
+    assert_eq!(stopped.containers.len(), 1);
+    assert!(!stopped.forced());
+    assert_eq!(scene.containers.count(), 0);
+    assert_eq!(scene.server.count("create", "pods/eviction"), 1);
+    assert!(!scene.runtime.pod_status(&uid).await.unwrap().any_running());
+}
+
+#[tokio::test]
+async fn a_budget_is_heard_until_its_time_is_over() {
+    let scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
+    scene.server.apply(budget("web")).unwrap();
+    let uid = scene.uid("web");
+    let stopping = stop(&scene, &uid, 9);
+    let deleted = async {
+        let deleting = |pod: &Value| pod["metadata"]["deletionGracePeriodSeconds"].as_i64();
+        let what = "the pod is deleted";
+        scene.server.until(what, |all| deleting(&*all.get("pods/default/web")?)).await.unwrap()
+    };
+    let (stopped, told) = tokio::join!(stopping, deleted);
+    stopped.unwrap();
+    assert!((4..=6).contains(&told), "what was left of nine seconds: {told}");
+    assert!(scene.server.count("create", "pods/eviction") >= 3);
+}
+
+#[tokio::test]
+async fn a_budget_that_agrees_has_the_pod_evicted() {
+    let scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
+    scene.server.apply(budget("web")).unwrap();
+    let uid = scene.uid("web");
+    let agrees = async {
+        let server = &scene.server;
+        let asked = |all: &winddown_apiserver::Objects<'_>| {
+            all.requests().any(|one| one.code == Some(429)).then_some(())
+        };
+        server.until("it is asked", asked).await.unwrap();
+        let more = json!({"status": {"disruptionsAllowed": 1}});
+        server.patch("poddisruptionbudgets/default/web", &more).unwrap();
+    };
+    let (stopped, ()) = tokio::join!(stop(&scene, &uid, 60), agrees);
+    stopped.unwrap();
+    let evictions = scene.server.requests();
+    let codes: Vec<_> =
+        evictions.iter().filter(|one| one.path.contains("/eviction")).map(|one| one.code).collect();
+    assert_eq!(codes.last(), Some(&Some(201)), "{codes:?}");
+}
+
+#[tokio::test]
+async fn a_shorter_grace_reaches_the_kubelet() {
+    let scene = Scene::new(&[pod("web", &json!({}))], Duration::from_secs(600)).await;
+    let uid = scene.uid("web");
+    let begun = tokio::time::Instant::now();
+    let (sender, grace) = Grace::until(begun + Duration::from_secs(300));
+    let shortens = async {
+        let deleting = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string().then_some(());
+        let what = "the pod is evicted";
+        scene.server.until(what, |all| deleting(&*all.get("pods/default/web")?)).await.unwrap();
+        sender.shorten_to(tokio::time::Instant::now() + Duration::from_secs(2));
+    };
+    let (stopped, ()) = tokio::join!(scene.runtime.stop_pod(&uid, None, grace), shortens);
+    assert!(stopped.unwrap().forced());
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+#[tokio::test]
+async fn a_pod_with_the_name_of_another_is_not_touched() {
+    let scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
+    let old = scene.uid("web");
+    scene.server.pause_watches(true);
+    scene.server.remove("pods/default/web");
+    scene.server.apply(pod("web", &json!({}))).unwrap();
+    stop(&scene, &old, 30).await.unwrap();
+    let new = scene.server.get("pods/default/web").unwrap();
+    assert!(new["metadata"]["deletionTimestamp"].is_null());
+    assert_ne!(new["metadata"]["uid"], old.as_str());
+}
+
+#[tokio::test]
+async fn a_pod_that_others_delete_is_waited_for() {
+    let scene = Scene::new(&[pod("web", &json!({}))], Duration::from_secs(1)).await;
+    let uid = scene.uid("web");
+    scene.server.delete("pods/default/web", Some(20)).unwrap();
+    let deleting = async |scene: &Scene| {
+        let desired = scene.runtime.desired().borrow().clone().unwrap();
+        desired.pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_some())
+    };
+    scene.eventually("the deletion is heard of", deleting).await;
+    scene.server.forget_requests();
+    stop(&scene, &uid, 30).await.unwrap();
+    assert_eq!(scene.server.count("create", "pods/eviction"), 0);
+}
+
+#[tokio::test]
+async fn without_the_api_and_without_a_kubelet_containers_still_get_their_end() {
+    let mut scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
+    let uid = scene.uid("web");
+    scene.kill_kubelet();
+    scene.server.cut_off().await.unwrap();
+    scene.set_going_down();
+    stop(&scene, &uid, 6).await.unwrap();
+    assert_eq!(scene.containers.count(), 0);
+    assert!(!scene.runtime.pod_status(&uid).await.unwrap().any_running());
+}
+
+#[tokio::test]
+async fn errors_and_lost_answers_delay_a_stop_and_do_not_end_it() {
+    for fault in [
+        Fault::on("create", "pods/eviction").times(2).status(500),
+        Fault::on("create", "pods/eviction").times(1).lose_answer(),
+        Fault::on("create", "pods/eviction").times(1).reset(),
+        Fault::on("create", "pods/eviction").status(403),
+    ] {
+        let scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
+        let uid = scene.uid("web");
+        scene.server.fault(fault.clone());
+        stop(&scene, &uid, 30).await.unwrap();
+        assert_eq!(scene.containers.count(), 0, "{fault:?}");
+    }
+}

@@ -1,0 +1,112 @@
+//! The kubelet's tests of its notifier of memory thresholds. Here the kernel tells of tasks that wait
+//! for memory, whatever the threshold, so there is nothing to set anew as the usage changes; how soon
+//! the next look comes does depend on it.
+
+use serde_json::json;
+use winddown_shared::MemoryStats;
+
+use super::*;
+use crate::{Cadence, MemoryAvailable, Observations, Outcome};
+
+fn hard() -> Policy {
+    policy(json!({"evictionHard": {"memory.available": "1Gi"}}))
+}
+
+/// Four events, and the handler is called four times: for those that the loop has time for.
+#[tokio::test(start_paused = true)]
+async fn start() {
+    let world = World::new(hard(), memory_pods());
+    world.is(left("8Gi"), Duration::from_millis(50)).await;
+    assert_eq!(world.looks(), 1);
+    for event in 2..=5 {
+        world.wake.notify_one();
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        assert_eq!(world.looks(), event);
+    }
+    for _ in 0..4 {
+        world.wake.notify_one();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    assert_eq!(world.looks(), 7, "never more often than ten times a second");
+    assert_eq!(world.killed(), [], "waits alone end nobody");
+}
+
+/// The first event is acted on, and the one right behind it does not end a second pod for one shortage;
+/// a notifier that fails is no reason not to look.
+#[tokio::test(start_paused = true)]
+async fn update_memcg_threshold() {
+    let world = World::new(hard(), memory_pods());
+    world.is(left("8Gi"), Duration::from_millis(150)).await;
+    world.helps(LOWEST, left("8Gi"));
+    world.node.state().stats = left("500Mi");
+    for _ in 0..2 {
+        world.wake.notify_one();
+        tokio::time::sleep(Duration::from_millis(120)).await;
+    }
+    let names: Vec<String> = world.killed().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, [LOWEST], "long before the next look was due");
+    // Nobody wakes it any more.
+    let looks = world.looks();
+    tokio::time::sleep(secs(20)).await;
+    assert!(world.looks() >= looks + 19);
+}
+
+/// What the kubelet arms goes by what is left until the threshold, for the node and for the pods; here
+/// the time of the next look does.
+#[test]
+fn update_threshold() {
+    let policy = Policy::new(hard().thresholds().to_vec(), true);
+    let memory = |available: &str| MemoryStats {
+        at: None,
+        working_set: (8 << 30) - bytes(available),
+        available: bytes(available),
+        mem_available: None,
+    };
+    let observed = |node: &str, pods: &str| {
+        let stats = NodeStats {
+            memory: Some(memory(node)),
+            pods_memory: Some(memory(pods)),
+            ..NodeStats::default()
+        };
+        Observations::of(&stats, MemoryAvailable::WorkingSet)
+    };
+    let next = |before: &Observations, now: &Observations| {
+        Cadence::default().next(&policy, before, now, secs(1)).as_millis()
+    };
+    let calm = observed("6Gi", "6Gi");
+    assert_eq!(next(&calm, &calm), 1000);
+    assert_eq!(next(&observed("4Gi", "6Gi"), &observed("3Gi", "6Gi")), 500, "2 GiB last for 2 s");
+    assert_eq!(next(&observed("6Gi", "4Gi"), &observed("6Gi", "2Gi")), 125, "1 GiB for half a one");
+}
+
+/// Events on a node that cannot be measured end nobody, and it goes on looking.
+#[tokio::test(start_paused = true)]
+async fn update_threshold_with_invalid_summary() {
+    let world = World::new(hard(), memory_pods());
+    // Nothing is known of its memory.
+    world.is(NodeStats::default(), secs(3)).await;
+    world.node.state().fails = true;
+    for _ in 0..10 {
+        world.wake.notify_one();
+        tokio::time::sleep(secs(1)).await;
+    }
+    assert_eq!(world.killed(), []);
+    assert!(!world.task.is_finished());
+    world.node.state().fails = false;
+    world.is(left("500Mi"), secs(2)).await;
+    assert!(!world.killed().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_that_the_kernel_killed_are_in_the_history_and_end_nobody() {
+    let world = World::new(hard(), memory_pods());
+    let killed = |oom_kills: Option<u64>| NodeStats { oom_kills, ..left("8Gi") };
+    for oom_kills in [Some(7), Some(7), None, Some(9), Some(9), Some(0), Some(1)] {
+        world.is(killed(oom_kills), secs(2)).await;
+    }
+    let outcomes: Vec<Outcome> = world.view.history().into_iter().map(|r| r.outcome).collect();
+    let killed = |processes| Outcome::KilledByKernel { processes };
+    assert_eq!(outcomes, [killed(2), killed(1)], "what was before is not news");
+    assert_eq!(world.killed(), []);
+}

@@ -1,0 +1,197 @@
+#!/bin/sh
+# Makes packages from a program that is built already.
+#
+#   packaging/build.sh [--binary FILE] [--out DIR] [--revision N] [--fast] deb|rpm|tarball...
+#
+# FILE: target/release/winddown unless said otherwise. The deb and the rpm want one that is linked
+# with the system's libc, the tarball one that is linked with nothing.
+# DIR: target/packages. N: the package's own revision of the same version, 1.
+# --fast: larger packages, in a fraction of the time.
+#
+# What goes where is what "winddown install" of that very program puts in place, moved to where
+# packages keep such files (/usr/lib instead of /etc): there is no second list of units. The same
+# program and the same commit give the same bytes; the date in the packages is SOURCE_DATE_EPOCH, or
+# else the commit's.
+#
+# Exit codes: 0 made, 1 could not be made, 2 wrong usage.
+set -eu
+umask 022
+cd "$(dirname "$0")/.."
+repository=$PWD
+packages=$repository/target/packages
+cargo=${CARGO:-cargo}
+export LC_ALL=C
+
+binary= out=$packages revision=1 fast= payload=zstd formats=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --binary) binary=$2 && shift ;;
+    --out) out=$2 && shift ;;
+    --revision) revision=$2 && shift ;;
+    --fast) fast=--fast payload=none ;;
+    deb | rpm | tarball) formats="$formats $1" ;;
+    *)
+        sed -n 's/^#   //p' "$0" >&2
+        exit 2
+        ;;
+    esac
+    shift
+done
+[ -n "$formats" ] || exec "$0" --help
+binary=$(realpath "${binary:-${CARGO_TARGET_DIR:-target}/release/winddown}")
+
+die() {
+    echo "build.sh: $*" >&2
+    exit 1
+}
+
+[ -x "$binary" ] || die "$binary is not there: run 'cargo build --release --package winddown' first"
+mkdir -p "$packages" "$out"
+out=$(realpath "$out")
+# The metadata in Cargo.toml names one staging folder.
+exec 9>"$packages/.lock"
+flock 9
+
+if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
+    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null) || SOURCE_DATE_EPOCH=1
+fi
+export SOURCE_DATE_EPOCH
+version=$("$binary" version | sed -n 's/^winddown \([0-9][^ ]*\).*/\1/p')
+[ -n "$version" ] || die "$binary does not tell its version"
+root=$packages/stage
+doc=$root/usr/share/doc/winddown
+
+# --- What "winddown install" puts in place ----------------------------------------------------------
+
+stage_installation() {
+    installed=$packages/installed
+    rm -rf "$root" "$installed"
+    for runtime in cri process; do
+        mkdir -p "$installed/$runtime"
+        "$binary" install --root "$installed/$runtime" --runtime $runtime --no-enable >/dev/null 9>&-
+    done
+    vendor=$root/usr/lib
+    mkdir -p "$vendor/systemd" "$root/etc/winddown" "$root/usr/bin"
+    cp -R "$installed/process/etc/systemd/system" "$vendor/systemd/system"
+    # The scopes' drop-ins order containers behind the agent; without a container runtime there are
+    # no such scopes.
+    cp -R "$installed"/cri/etc/systemd/system/*.scope.d "$vendor/systemd/system/"
+    cp -R "$installed/process/etc/systemd/logind.conf.d" "$vendor/systemd/"
+    cp -R "$installed/process/etc/sysusers.d" "$installed/process/etc/tmpfiles.d" "$vendor/"
+    cp "$installed/process/etc/winddown/config.yaml" "$root/etc/winddown/"
+    # Line tables are two thirds of the file and of no use on a node.
+    strip --strip-unneeded --remove-section=.comment --remove-section=.note \
+        -o "$root/usr/bin/winddown" "$installed/process/usr/bin/winddown"
+    rm -rf "$installed"
+}
+
+# --- What reads well beside it ----------------------------------------------------------------------
+
+stage_documents() {
+    mkdir -p "$doc" "$root/usr/share/winddown" "$root/usr/lib/systemd/catalog" \
+        "$root/usr/share/bash-completion/completions" "$root/usr/share/fish/vendor_completions.d" \
+        "$root/usr/share/zsh/vendor-completions"
+    "$binary" man --dir "$root/usr/share/man" >/dev/null 9>&-
+    find "$root/usr/share/man" -type f -exec gzip -9n {} +
+    "$binary" completions bash >"$root/usr/share/bash-completion/completions/winddown"
+    "$binary" completions fish >"$root/usr/share/fish/vendor_completions.d/winddown.fish"
+    "$binary" completions zsh >"$root/usr/share/zsh/vendor-completions/_winddown"
+    cp README.md "$doc/"
+    "$cargo" run --quiet --package xtask -- inventory "$doc" 9>&- || die "no inventory"
+    cp packaging/catalog/winddown.catalog "$root/usr/lib/systemd/catalog/"
+    mkdir "$root/usr/share/winddown/schemas" "$root/usr/share/winddown/monitoring"
+    names=$("$binary" schema --list || true)
+    for name in $names; do
+        "$binary" schema "$name" >"$root/usr/share/winddown/schemas/$name.json"
+    done
+    cp packaging/monitoring/*.json packaging/monitoring/*.yaml "$root/usr/share/winddown/monitoring/"
+}
+
+# --- What only the package managers read --------------------------------------------------------------
+
+stage_scripts() {
+    rm -rf "$packages/scripts"
+    for script in packaging/scripts/deb/* packaging/scripts/rpm/*; do
+        target=$packages/scripts/${script#packaging/scripts/}
+        mkdir -p "${target%/*}"
+        { printf '#!/bin/sh\nset -e\n\n'; cat packaging/scripts/shared.sh; echo; cat "$script"; } >"$target"
+        chmod 0755 "$target"
+    done
+    mkdir -p "$root/usr/share/lintian/overrides"
+    cp packaging/deb/lintian-overrides "$root/usr/share/lintian/overrides/winddown"
+    cp packaging/deb/copyright "$packages/copyright"
+    cat >"$packages/changelog" <<CHANGELOG
+winddown ($version-$revision) unstable; urgency=medium
+
+  * Version $version. The repository has the history.
+
+ -- The winddown authors <winddown@localhost>  $(date --utc -R --date="@$SOURCE_DATE_EPOCH")
+CHANGELOG
+}
+
+# Everything gets the one date.
+date_everything() {
+    find "$1" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+}
+
+# --- The packages -------------------------------------------------------------------------------------
+
+# The metadata names the oldest libc that has all the program uses.
+check_libc() {
+    newest=$(objdump -T "$root/usr/bin/winddown" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+    [ -n "$newest" ] || die "$binary is not linked with glibc: a tarball can be made of it"
+    [ "$(printf 'GLIBC_2.34\n%s\n' "$newest" | sort -V | tail -n 1)" = GLIBC_2.34 ] ||
+        die "$binary needs $newest, agent/Cargo.toml promises libc6 2.34: mend one of them"
+}
+
+make_deb() {
+    check_libc
+    # shellcheck disable=SC2086
+    "$(packaging/tools.sh cargo-deb)" deb --quiet --no-build --no-strip $fast --package winddown \
+        --deb-revision "$revision" --output "$out/" >/dev/null 9>&-
+    echo "$out/winddown_$version-${revision}_$(dpkg --print-architecture).deb"
+}
+
+make_rpm() {
+    check_libc
+    # "builtin": what rpm's own finder says differs between machines that have it and those without.
+    "$(packaging/tools.sh cargo-generate-rpm)" generate-rpm --package agent --auto-req builtin --payload-compress $payload \
+        --set-metadata "release = \"$revision\"" --output "$out/" 9>&-
+    echo "$out/winddown-$version-$revision.$(uname -m).rpm"
+}
+
+# One folder with the program, which installs itself, and what there is to read.
+make_tarball() {
+    if ldd "$binary" >/dev/null 2>&1 && ! ldd "$binary" 2>&1 | grep -q 'statically linked'; then
+        die "$binary needs shared libraries: give one that does not with --binary"
+    fi
+    case $binary in
+    *-musl/*) libc=musl ;;
+    *) libc=gnu-static ;;
+    esac
+    name=winddown-$version-$(uname -m)-linux-$libc
+    folder=$packages/$name
+    rm -rf "$folder"
+    mkdir -p "$folder/completions"
+    cp "$root/usr/bin/winddown" LICENSE "$doc/README.md" "$doc/licences.txt" "$doc/winddown.cdx.json" \
+        docs/install.md "$folder/"
+    cp -R "$root/usr/share/man" "$root/usr/share/winddown/monitoring" "$folder/"
+    cp "$root/usr/share/bash-completion/completions/winddown" "$folder/completions/winddown.bash"
+    cp "$root/usr/share/fish/vendor_completions.d/winddown.fish" "$folder/completions/"
+    cp "$root/usr/share/zsh/vendor-completions/_winddown" "$folder/completions/"
+    cp "$root/usr/lib/systemd/catalog/winddown.catalog" "$folder/"
+    tar --create --directory="$packages" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner \
+        --mode=u+rw,go+r,go-w --mtime="@$SOURCE_DATE_EPOCH" "$name" | gzip -9n >"$out/$name.tar.gz"
+    rm -rf "$folder"
+    echo "$out/$name.tar.gz"
+}
+
+stage_installation
+stage_documents
+stage_scripts
+date_everything "$root"
+date_everything "$packages/scripts"
+date_everything "$packages/copyright"
+for format in $formats; do
+    "make_$format"
+done

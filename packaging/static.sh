@@ -1,0 +1,24 @@
+#!/bin/sh
+# Makes the tarball of a program that needs no shared library, for nodes that take no packages.
+#
+# It is linked with musl where that target is installed, else with glibc, statically. Either is a
+# release build of its own: the packages' program is linked with the node's libc.
+#
+#   packaging/static.sh
+set -eu
+cd "$(dirname "$0")/.."
+cargo=${CARGO:-cargo}
+machine=$(uname -m)
+libraries=$(rustc --print sysroot)/lib/rustlib
+
+if [ -d "$libraries/$machine-unknown-linux-musl" ] && command -v musl-gcc >/dev/null; then
+    target=$machine-unknown-linux-musl
+    echo "The tarball's program is linked with musl."
+else
+    target=$machine-unknown-linux-gnu
+    export RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static"
+    echo "The tarball's program is linked with glibc, statically. For musl:"
+    echo "rustup target add $machine-unknown-linux-musl && apt-get install musl-tools"
+fi
+"$cargo" build --release --package winddown --target "$target"
+packaging/build.sh --binary "${CARGO_TARGET_DIR:-target}/$target/release/winddown" tarball

@@ -1,0 +1,80 @@
+//! Containers that somebody else runs at the same container runtime, a kubelet for example: looked at and
+//! stopped, and otherwise left alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use winddown_shared::{PodUid, RuntimeError};
+
+use super::api::ContainerState;
+use super::client::{Client, EndpointError};
+use super::config::CriTimes;
+use super::{api, caused, failed, labels};
+
+/// How long the runtime may take to answer a question: who asks has a fallback.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// The containers of pods at a container runtime, whoever made them. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct PodContainers {
+    client: Arc<Client>,
+}
+
+// === impl PodContainers ===
+
+impl PodContainers {
+    /// Prepares the connection; the runtime need not be there.
+    ///
+    /// # Errors
+    /// The endpoint is no socket.
+    pub fn new(endpoint: &str) -> Result<Self, EndpointError> {
+        let times = CriTimes { ask: ANSWER, ..CriTimes::default() };
+        Ok(Self { client: Arc::new(Client::new(endpoint, times)?) })
+    }
+
+    /// Names of the pod's containers that run. Cancel-safe.
+    ///
+    /// # Errors
+    /// The runtime did not answer within two seconds; the answer is unknown, not empty.
+    pub async fn running(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
+        let name = |mut container: api::Container| {
+            let name = container.labels.remove(labels::CONTAINER_NAME);
+            name.unwrap_or(container.id)
+        };
+        Ok(self.list(uid).await?.into_iter().map(name).collect())
+    }
+
+    /// Asks the pod's containers to end, all at once, and has them killed after `grace` (whole seconds).
+    /// Resolves when none of them runs. Dropping the future abandons the wait; the stop goes on.
+    ///
+    /// # Errors
+    /// The runtime did not answer, or could not stop one; the others are stopped.
+    pub async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), RuntimeError> {
+        let stops = self.list(uid).await?.into_iter().map(|container| {
+            let client = Arc::clone(&self.client);
+            // A call that is dropped may make the runtime forget the kill that was to follow.
+            tokio::spawn(async move { client.stop_container(&container.id, grace).await })
+        });
+        for stopped in join_all(stops).await {
+            match stopped {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return Err(caused("stopping the pod's containers", error)),
+                Err(_) => return Err(failed("stopping the pod's containers was cut short")),
+            }
+        }
+        Ok(())
+    }
+
+    async fn list(&self, uid: &PodUid) -> Result<Vec<api::Container>, RuntimeError> {
+        let request = api::ListContainersRequest { filter: None };
+        let answer = self.client.list_containers(request).await;
+        let answer = answer.map_err(|error| caused("listing the pod's containers", error))?;
+        let is_meant = |container: &api::Container| {
+            let label = container.labels.get(labels::POD_UID);
+            container.state() == ContainerState::ContainerRunning
+                && label.is_some_and(|label| label == uid.as_str())
+        };
+        Ok(answer.containers.into_iter().filter(is_meant).collect())
+    }
+}

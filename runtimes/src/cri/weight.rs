@@ -1,0 +1,172 @@
+//! Lets containers that end together come to their end.
+//!
+//! All pods are in one control group, which competes as one with every single process beside it. When many
+//! containers end at the same time, the runtime starts programs by the dozen to clean up behind the first
+//! ones, and the last ones get no processor for half a second: they are dying, and nobody can be told yet.
+//! So while many are being stopped their group weighs as much as that many processes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Context;
+use super::config::{CgroupDriver, CriConfig};
+use super::spec::pods_cgroup;
+
+/// Stops at the same time from which on the weight matters.
+const MANY: u64 = 8;
+
+/// How a kernel counts the weight of a control group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Scale {
+    file: &'static str,
+    /// That of a process.
+    one: u64,
+    most: u64,
+}
+
+const V1: Scale = Scale { file: "cpu.shares", one: 1024, most: 262_144 };
+const V2: Scale = Scale { file: "cpu.weight", one: 100, most: 10_000 };
+
+/// Keeps the weight of the pods' group as the stops under way need it. Does nothing where the group cannot
+/// be written or there is none.
+pub(super) async fn follow(context: Arc<Context>) {
+    let mut stops = context.cleaning.stops();
+    // The weight to go back to, while it is raised.
+    let mut usual: Option<u64> = None;
+    let mut written = 0;
+    loop {
+        let count = u64::try_from(*stops.borrow_and_update()).unwrap_or(u64::MAX);
+        let is_wanted = count >= MANY;
+        // Not for every single one: what halves or doubles is worth a write.
+        if is_wanted && (count >= written * 2 || count <= written / 2) {
+            // Also when it fails: a later change tries again.
+            written = count;
+            let raised = write(&context, move |config, driver| raise(config, driver, count, usual));
+            usual = raised.await.or(usual);
+            continue;
+        }
+        if !is_wanted && let Some(weight) = usual.take() {
+            written = 0;
+            let as_before = move |config: &CriConfig, driver| put(&group(config, driver)?, weight);
+            write(&context, as_before).await;
+            continue;
+        }
+        if stops.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Writes off the async threads. None, after saying so, if it cannot be done.
+async fn write<T: Send + 'static>(
+    context: &Context,
+    write: impl FnOnce(&CriConfig, Option<CgroupDriver>) -> io::Result<T> + Send + 'static,
+) -> Option<T> {
+    let driver = context.driver.get(context).await.ok()?;
+    let config = context.config.clone();
+    let written = tokio::task::spawn_blocking(move || write(&config, driver)).await.ok()?;
+    let note = |error| tracing::debug!(%error, "cannot weigh the pods' control group");
+    written.map_err(note).ok()
+}
+
+/// Where the weight of the pods' group is written.
+#[derive(Debug, PartialEq, Eq)]
+struct Group {
+    path: PathBuf,
+    scale: Scale,
+}
+
+/// Gives the group the weight of `count` processes, unless it has more; returns the weight to go back to:
+/// `usual`, or what it has now.
+fn raise(
+    config: &CriConfig,
+    driver: Option<CgroupDriver>,
+    count: u64,
+    usual: Option<u64>,
+) -> io::Result<u64> {
+    let group = group(config, driver)?;
+    let text = fs::read_to_string(&group.path)?;
+    let has: u64 = text.trim().parse().map_err(io::Error::other)?;
+    let scale = group.scale;
+    // What an agent left that was killed meanwhile is nobody's choice.
+    let found = if has >= scale.one * MANY { scale.one } else { has };
+    let usual = usual.unwrap_or(found);
+    let weight = count.saturating_mul(scale.one).clamp(usual, scale.most);
+    put(&group, weight)?;
+    Ok(usual)
+}
+
+fn put(group: &Group, weight: u64) -> io::Result<()> {
+    fs::write(&group.path, weight.to_string())
+}
+
+/// The file that is there, in the unified hierarchy or in the one for processors.
+fn group(config: &CriConfig, driver: Option<CgroupDriver>) -> io::Result<Group> {
+    let (Some(root), Some(driver)) = (&config.cgroup_parent, driver) else {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "pods have no control group in common",
+        ));
+    };
+    let pods = pods_cgroup(root, driver);
+    let pods = Path::new(pods.trim_start_matches('/'));
+    let mount = &config.cgroup_mount;
+    let at = |hierarchy: &str, scale: Scale| {
+        let path = mount.join(hierarchy).join(pods).join(scale.file);
+        Group { path, scale }
+    };
+    let places = [at("", V2), at("cpu", V1), at("cpu,cpuacct", V1)];
+    let found = places.into_iter().find(|group| group.path.exists());
+    found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the pods' control group"))
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_shared::{WallClock, WallTime};
+
+    use super::*;
+
+    fn config(mount: &Path) -> CriConfig {
+        let clock = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let mut config = CriConfig::new("/s", "/state", "/logs", clock);
+        config.cgroup_mount = mount.to_owned();
+        config
+    }
+
+    #[test]
+    fn the_group_weighs_as_much_as_what_ends_in_it_and_then_as_before() {
+        use CgroupDriver::{Cgroupfs, Systemd};
+        for (dir, file, driver, before, raised) in [
+            ("cpu/winddown", "cpu.shares", Cgroupfs, "1024", "81920"),
+            ("cpu,cpuacct/winddown.slice", "cpu.shares", Systemd, "2048", "81920"),
+            ("winddown.slice", "cpu.weight", Systemd, "100", "8000"),
+        ] {
+            let mount = tempfile::tempdir().unwrap();
+            let config = config(mount.path());
+            assert!(raise(&config, Some(driver), 80, None).is_err(), "there is none yet");
+            fs::create_dir_all(mount.path().join(dir)).unwrap();
+            let path = mount.path().join(dir).join(file);
+            fs::write(&path, format!("{before}\n")).unwrap();
+            let usual = raise(&config, Some(driver), 80, None).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), raised);
+            assert_eq!(usual.to_string(), before);
+            // Again, when some have ended; and by an agent that does not know of the first time.
+            assert_eq!(raise(&config, Some(driver), 20, Some(usual)).unwrap(), usual);
+            let group = group(&config, Some(driver)).unwrap();
+            assert_eq!(raise(&config, Some(driver), 20, None).unwrap(), group.scale.one);
+            put(&group, usual).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), before);
+        }
+    }
+
+    #[test]
+    fn pods_without_a_group_in_common_are_left_alone() {
+        let mount = tempfile::tempdir().unwrap();
+        let mut config = config(mount.path());
+        assert!(group(&config, None).is_err());
+        config.cgroup_parent = None;
+        assert!(group(&config, Some(CgroupDriver::Systemd)).is_err());
+    }
+}

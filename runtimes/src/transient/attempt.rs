@@ -1,0 +1,302 @@
+//! One attempt of a container: its records, and its units.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Seek as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde::{Deserialize, Serialize};
+use winddown_shared::{Pod, PodUid, Quantity, RuntimeError};
+
+use super::names;
+use super::units::{JournalMarks, Keep, NewUnit, UnitLimits, UnitOutput};
+use crate::process::cgroup::weight;
+use crate::process::order::Command;
+use crate::process::record::{self, AttemptRecord, RecordError};
+use crate::process::{ProcessConfig, caused, launch, paths};
+
+/// The grace of a pod that does not name one, as the API server sets it.
+pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+/// What the service manager gives a writer of a log to come to its end.
+const LOG_GRACE: Duration = Duration::from_secs(5);
+/// In the attempt's directory.
+pub(crate) const UNIT: &str = "unit.json";
+
+/// What is known of an attempt's unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct UnitRecord {
+    /// Units of another boot are gone.
+    pub(crate) boot_id: String,
+    /// It has been started; otherwise it may have been.
+    pub(crate) started: bool,
+}
+
+/// Where an attempt is kept, and what it is called.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) uid: PodUid,
+    pub(crate) container: Arc<str>,
+    pub(crate) number: u32,
+    pub(crate) dir: PathBuf,
+    pub(crate) unit: String,
+    pub(crate) log_unit: String,
+}
+
+/// An attempt that can be started.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) record: AttemptRecord,
+    /// It was not there before: nothing of it can have been started.
+    pub(crate) is_new: bool,
+    pub(crate) log: NewUnit,
+    pub(crate) main: NewUnit,
+}
+
+impl Attempt {
+    pub(crate) fn new(
+        config: &ProcessConfig,
+        uid: &PodUid,
+        container: &Arc<str>,
+        number: u32,
+    ) -> Self {
+        Self {
+            uid: uid.clone(),
+            container: Arc::clone(container),
+            number,
+            dir: paths::container(config, uid, container).join(number.to_string()),
+            unit: names::main(uid, container, number),
+            log_unit: names::log(uid, container, number),
+        }
+    }
+
+    /// Writes the attempt down, so that it survives whatever happens next, and makes its units. Blocks.
+    ///
+    /// # Errors
+    /// The disk refused, or the pod asks for something that cannot be done.
+    pub(crate) fn prepare(
+        &self,
+        config: &ProcessConfig,
+        boot_id: &str,
+        pod: &Pod,
+        backoff: Duration,
+    ) -> Result<Option<Prepared>, RuntimeError> {
+        let Some((container, field)) = launch::find(pod, &self.container) else { return Ok(None) };
+        let logs = paths::logs(config, pod.namespace(), pod.name(), pod.uid());
+        let log = paths::log_file(&logs, &self.container, self.number);
+        let place = (container, field.as_str());
+        let order = launch::order(config, pod, place, &self.dir, log.clone(), None)?;
+        let record = AttemptRecord {
+            created_at: config.wall.now(),
+            backoff_ms: record::millis(backoff),
+            log: log.clone(),
+            cgroup: None,
+        };
+        let is_new = self.write(config, boot_id, pod, (&record, &order.command)).map_err(|e| {
+            caused(format!("cannot prepare container {} of pod {}", self.container, pod.label()), e)
+        })?;
+        let broken = |e: io::Error| {
+            caused(format!("cannot prepare the start of container {}", self.container), e)
+        };
+        let (out_read, out) = io::pipe().map_err(broken)?;
+        let (error_read, error) = io::pipe().map_err(broken)?;
+        let mut main = command_unit(config, pod, &self.container, self.unit.clone(), &order.command)
+            .map_err(broken)?;
+        main.description = format!("Container {} of pod {}", self.container, pod.label());
+        main.output = UnitOutput::To(out.into());
+        main.error = UnitOutput::To(error.into());
+        main.limits = limits(container);
+        main.keep = Keep::Result;
+        main.stop_signal = launch::stop_signal(Some(container)).as_raw();
+        main.after = Some(self.log_unit.clone());
+        let pipes = (out_read.into(), error_read.into());
+        let log = self.log_unit(config, pod, &log, pipes);
+        Ok(Some(Prepared { record, is_new, log, main }))
+    }
+
+    /// Notes that its unit has been started.
+    pub(crate) fn note_started(&self, boot_id: &str) -> Result<(), RecordError> {
+        let unit = UnitRecord { boot_id: boot_id.to_owned(), started: true };
+        record::write(&self.dir.join(UNIT), &unit, false)
+    }
+
+    /// Takes back an attempt that never ran, so that its number is free again.
+    pub(crate) fn withdraw(&self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+
+    /// True if it was not there before.
+    fn write(
+        &self,
+        config: &ProcessConfig,
+        boot_id: &str,
+        pod: &Pod,
+        (attempt, command): (&AttemptRecord, &Command),
+    ) -> Result<bool, RecordError> {
+        if let Some(logs) = attempt.log.parent() {
+            make_dirs(logs)?;
+        }
+        let container_dir = self.dir.parent().unwrap_or(&self.dir);
+        make_dirs(container_dir)?;
+        let pod_dir = paths::pod(config, pod.uid());
+        let pod_record = pod_dir.join(record::POD);
+        if !pod_record.exists() {
+            record::write(&pod_record, pod.object(), true)?;
+            record::sync_dir(&pod_dir)?;
+            record::sync_dir(&paths::pods(config))?;
+        }
+        if self.dir.join(UNIT).exists() {
+            return Ok(false);
+        }
+        make_dirs(&self.dir)?;
+        let unit = UnitRecord { boot_id: boot_id.to_owned(), started: false };
+        let written = record::write(&self.dir.join(record::ATTEMPT), attempt, true)
+            .and_then(|()| self.make_termination_log(command))
+            // Last: with it the attempt is complete.
+            .and_then(|()| record::write(&self.dir.join(UNIT), &unit, true))
+            .and_then(|()| record::sync_dir(&self.dir))
+            .and_then(|()| record::sync_dir(container_dir));
+        if written.is_err() {
+            self.withdraw();
+        }
+        written.map(|()| true)
+    }
+
+    fn make_termination_log(&self, command: &Command) -> Result<(), RecordError> {
+        let path = self.dir.join(record::TERMINATION_LOG);
+        record::create(&path)
+            .and_then(|file| match (command.uid, command.gid) {
+                (None, None) => Ok(()),
+                (uid, gid) => std::os::unix::fs::fchown(&file, uid, gid),
+            })
+            .map_err(RecordError::new("create", &path))
+    }
+
+    fn log_unit(
+        &self,
+        config: &ProcessConfig,
+        pod: &Pod,
+        log: &Path,
+        (out, error): (OwnedFd, OwnedFd),
+    ) -> NewUnit {
+        let mut argv = config.shim.with("log");
+        argv.push(log.display().to_string());
+        argv.push(config.log_max_bytes.to_string());
+        argv.push(config.log_max_files.to_string());
+        NewUnit {
+            name: self.log_unit.clone(),
+            slice: names::slice(&self.uid),
+            description: format!("Log of container {} of pod {}", self.container, pod.label()),
+            argv,
+            input: Some(out),
+            // Read, not written: a service has three descriptors, and needs two to read.
+            output: UnitOutput::To(error),
+            error: UnitOutput::Journal,
+            limits: UnitLimits::default(),
+            keep: Keep::Alive,
+            stop_signal: rustix::process::Signal::TERM.as_raw(),
+            stop_timeout: LOG_GRACE,
+            max_runtime: None,
+            after: None,
+            journal: Some(JournalMarks {
+                identifier: format!("{}/{}", pod.name(), self.container),
+                fields: vec![
+                    ("WINDDOWN_NAMESPACE", pod.namespace().to_string()),
+                    ("WINDDOWN_POD", pod.name().to_string()),
+                    ("WINDDOWN_POD_UID", pod.uid().to_string()),
+                    ("WINDDOWN_CONTAINER", self.container.to_string()),
+                    ("WINDDOWN_ATTEMPT", self.number.to_string()),
+                ],
+            }),
+        }
+    }
+}
+
+/// A unit that becomes this command, without output, limits or result.
+///
+/// The command travels in a file in memory: what the service manager knows of a unit every user may read,
+/// and a container's environment may hold secrets.
+pub(crate) fn command_unit(
+    config: &ProcessConfig,
+    pod: &Pod,
+    container: &str,
+    name: String,
+    command: &Command,
+) -> io::Result<NewUnit> {
+    let mut order = File::from(memfd_create("winddown-order", MemfdFlags::CLOEXEC)?);
+    order.write_all(&serde_json::to_vec(command)?)?;
+    order.rewind()?;
+    Ok(NewUnit {
+        name,
+        slice: names::slice(pod.uid()),
+        description: format!("Command beside container {container} of pod {}", pod.label()),
+        argv: config.shim.with("become"),
+        input: Some(order.into()),
+        output: UnitOutput::Null,
+        error: UnitOutput::Null,
+        limits: UnitLimits::default(),
+        keep: Keep::Nothing,
+        stop_signal: rustix::process::Signal::TERM.as_raw(),
+        stop_timeout: pod.own_grace().unwrap_or(DEFAULT_GRACE),
+        max_runtime: None,
+        after: None,
+        journal: None,
+    })
+}
+
+/// A container's limits, as the kubelet sets them.
+fn limits(container: &api::Container) -> UnitLimits {
+    let resources = container.resources.as_ref();
+    let amount = |map: Option<&std::collections::BTreeMap<String, _>>, name: &str| {
+        let quantity: &k8s_openapi::apimachinery::pkg::api::resource::Quantity = map?.get(name)?;
+        quantity.0.parse::<Quantity>().ok()
+    };
+    let limits = resources.and_then(|r| r.limits.as_ref());
+    let requests = resources.and_then(|r| r.requests.as_ref());
+    let cpu_limit = amount(limits, "cpu");
+    let cpu = amount(requests, "cpu").or(cpu_limit).map_or(0, Quantity::milli_value);
+    let positive = |n: i64| u64::try_from(n).ok().filter(|&n| n > 0);
+    UnitLimits {
+        memory_max: amount(limits, "memory").and_then(|q| positive(q.value())),
+        cpu_milli: cpu_limit.and_then(|q| positive(q.milli_value())),
+        cpu_weight: positive(weight(cpu)),
+        tasks_max: None,
+    }
+}
+
+fn make_dirs(path: &Path) -> Result<(), RecordError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o711)
+        .create(path)
+        .map_err(RecordError::new("create", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_containers_limits_become_its_units() {
+        let of = |resources: serde_json::Value| {
+            let container = json!({"name": "main", "resources": resources});
+            limits(&serde_json::from_value(container).unwrap())
+        };
+        let asked = json!({"limits": {"memory": "64Mi", "cpu": "1500m"}, "requests": {"cpu": "500m"}});
+        let expected = UnitLimits {
+            memory_max: Some(64 << 20),
+            cpu_milli: Some(1500),
+            cpu_weight: Some(20),
+            tasks_max: None,
+        };
+        assert_eq!(of(asked), expected);
+        assert_eq!(of(json!({})), UnitLimits { cpu_weight: Some(1), ..UnitLimits::default() });
+    }
+}

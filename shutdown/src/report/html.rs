@@ -1,0 +1,156 @@
+//! The report as one page for a browser: timeline, table and decisions.
+
+mod decisions;
+mod table;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+use super::svg::canvas::{Canvas, Escaped};
+use super::svg::{THEME, legend, milestones, scale};
+use super::words::{self, Span, headline, occasion, printable, shortage};
+use super::{GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger, marks};
+
+/// How the page looks, on a wide screen, on a phone and on paper.
+const STYLE: &str = include_str!("html/page.css");
+
+/// Nothing may be fetched or run, whatever is in the report.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
+                      base-uri 'none'; form-action 'none'";
+
+/// The report as one HTML document that stands alone: no script, and nothing that would be fetched.
+/// The same report gives the same bytes.
+///
+/// It has a timeline with a bar per pod, a table of all pods, and what was decided when. It follows
+/// the reader's light or dark scheme and the width of the screen, and tells nothing by colour alone.
+/// Names are shown without control characters and never become markup.
+pub fn render_html(report: &ShutdownReport) -> String {
+    let mut page = Page { report, out: Canvas::default() };
+    page.head();
+    page.summary();
+    page.main();
+    page.out.markup(format_args!("</body>\n</html>\n"));
+    page.out.into_string().trim_start().to_owned()
+}
+
+struct Page<'a> {
+    report: &'a ShutdownReport,
+    out: Canvas,
+}
+
+// === impl Page ===
+
+impl Page<'_> {
+    fn head(&mut self) {
+        let title = headline(self.report);
+        self.out.markup(format_args!(
+            r#"<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<meta name="color-scheme" content="light dark"/>
+<meta http-equiv="Content-Security-Policy" content="{POLICY}"/>
+<link rel="icon" href="data:,"/>
+<title>{}</title>
+<style>
+{THEME}{STYLE}</style>
+</head>
+<body>"#,
+            Escaped(&title)
+        ));
+    }
+
+    fn summary(&mut self) {
+        let report = self.report;
+        let class = match report.outcome {
+            Outcome::Clean => "good",
+            Outcome::Left | Outcome::Interrupted | Outcome::CutOff => "bad",
+            Outcome::Forced | Outcome::Cancelled => "warn",
+        };
+        let (title, occasion) = (headline(report), occasion(report));
+        let (title, occasion) = (Escaped(&title), Escaped(&occasion));
+        self.out.markup(format_args!(
+            "<header>\n<h1 class=\"{class}\">{title}</h1>\n<p class=\"dim\">{occasion}</p>"
+        ));
+        for said in words::origin(report) {
+            self.out.markup(format_args!("<p>{}</p>", Escaped(&said)));
+        }
+        if report.budget.is_short() {
+            let said = shortage(report);
+            self.out.markup(format_args!("<p class=\"warn\">{}</p>", Escaped(&said)));
+        }
+        self.counts();
+        let pods = report.pods().next().is_some();
+        let links = [("timeline", "Timeline", pods), ("pods", "Pods", pods)];
+        let links = links.into_iter().filter(|(.., shown)| *shown).chain([
+            ("decisions", "Decisions", true),
+            ("warnings", "Warnings", !report.warnings.is_empty()),
+        ]);
+        self.out.markup(format_args!("<nav aria-label=\"Sections of this report\">\n<ul>"));
+        for (id, name, _) in links.filter(|(.., shown)| *shown) {
+            self.out.markup(format_args!("<li><a href=\"#{id}\">{name}</a></li>"));
+        }
+        self.out.markup(format_args!("</ul>\n</nav>\n</header>"));
+    }
+
+    /// How many pods ended in which way.
+    fn counts(&mut self) {
+        let ways = [
+            (PodEnd::Exited, "ended by themselves", "good"),
+            (PodEnd::Killed, "needed SIGKILL", "warn"),
+            (PodEnd::Left, "not seen to end", "bad"),
+            (PodEnd::Ending, "still ending", "warn"),
+            (PodEnd::Spared, "spared", "dim"),
+        ];
+        self.out.markup(format_args!("<dl class=\"counts\">"));
+        for (end, name, class) in ways {
+            let count = self.report.count(end);
+            if count > 0 {
+                self.out.markup(format_args!(
+                    "<div><dt>{name}</dt><dd class=\"{class}\">{count}</dd></div>"
+                ));
+            }
+        }
+        let (took, pods) = (Span(self.report.took), Span(self.report.budget.pods));
+        self.out.markup(format_args!(
+            "<div><dt>took, of {pods} for the pods</dt><dd>{took}</dd></div>\n</dl>"
+        ));
+    }
+
+    fn main(&mut self) {
+        self.out.markup(format_args!("<main>"));
+        if self.report.pods().next().is_some() {
+            timeline::draw(self.report, &mut self.out);
+            table::write(self.report, &mut self.out);
+        }
+        decisions::write(self.report, &mut self.out);
+        self.warnings();
+        self.out.markup(format_args!("</main>"));
+    }
+
+    fn warnings(&mut self) {
+        if self.report.warnings.is_empty() {
+            return;
+        }
+        open(&mut self.out, "warnings", "Warnings");
+        self.out.markup(format_args!("<ul>"));
+        for warning in &self.report.warnings {
+            self.out.markup(format_args!("<li class=\"warn\">{}</li>", Escaped(warning)));
+        }
+        self.out.markup(format_args!("</ul>\n</section>"));
+    }
+}
+
+/// Begins a section that is found by its heading.
+fn open(out: &mut Canvas, id: &str, heading: &str) {
+    out.markup(format_args!(
+        "<section id=\"{id}\" aria-labelledby=\"{id}-heading\">\n\
+         <h2 id=\"{id}-heading\">{heading}</h2>"
+    ));
+}
+
+/// The groups that had pods, in the order of their end.
+fn groups(report: &ShutdownReport) -> impl Iterator<Item = &GroupReport> {
+    report.groups.iter().filter(|group| !group.pods.is_empty())
+}

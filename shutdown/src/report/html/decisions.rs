@@ -1,0 +1,137 @@
+//! What was decided and when, as far as the report tells.
+
+use std::time::Duration;
+
+use super::milestones::end_of_run;
+use super::{
+    Canvas, Escaped, GroupReport, PodEnd, PodReport, ShutdownReport, Span, Trigger, printable,
+    words,
+};
+
+/// One thing that was decided.
+struct Decision {
+    at: Duration,
+    text: String,
+    class: &'static str,
+}
+
+/// Writes the section.
+pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
+    super::open(out, "decisions", "Decisions");
+    out.markup(format_args!(
+        "<p class=\"dim\">What was decided, and when: since the signal, and in UTC.</p>\n<ol \
+         class=\"decisions\">"
+    ));
+    for Decision { at, text, class } in of(report) {
+        let after = format!("{:.3}", at.as_secs_f64());
+        let clock = report.started_at.checked_add(at).ok();
+        let clock = clock.map(|clock| clock.strftime("%H:%M:%S.%3f").to_string());
+        out.markup(format_args!(
+            "<li><time datetime=\"PT{after}S\">{after} s</time> <span class=\"clock dim\">{}</span> \
+             <span class=\"{class}\">{}</span></li>",
+            clock.unwrap_or_default(),
+            Escaped(&text)
+        ));
+    }
+    out.markup(format_args!("</ol>\n</section>"));
+}
+
+fn of(report: &ShutdownReport) -> Vec<Decision> {
+    let mut all = Vec::new();
+    let mut add = |at, class, text: String| all.push(Decision { at, text, class });
+    add(Duration::ZERO, "", beginning(report));
+    if let Some(notice) = &report.notice {
+        let (source, text) = (printable(&notice.source), printable(&notice.text));
+        let end = Span(notice.deadline);
+        add(
+            Duration::ZERO,
+            "",
+            format!("Notice from {source} believed: {text}; the end is in {end}"),
+        );
+    }
+    if report.budget.is_short() {
+        add(Duration::ZERO, "warn", words::shortage(report));
+    }
+    if let Some(drain) = report.endpoint_drain.filter(|drain| !drain.is_zero()) {
+        let drain = Span(drain);
+        add(Duration::ZERO, "", format!("Pods told to be not ready; SIGTERM waits for {drain}"));
+    }
+    for at in &report.resumed {
+        add(*at, "warn", "The agent was started again and went on with the run".to_owned());
+    }
+    for group in super::groups(report) {
+        of_group(report, group, &mut add);
+    }
+    add(report.took, "", capital(end_of_run(report)));
+    // Stable: what is decided at the same time stays in the order of the groups.
+    all.sort_by_key(|decision| decision.at);
+    all
+}
+
+fn beginning(report: &ShutdownReport) -> String {
+    let who = match report.trigger {
+        Trigger::LoginManager => "The login manager announced that the node goes down",
+        Trigger::Drill => "A rehearsal began",
+        Trigger::Drain => "An operator asked to empty the node",
+        Trigger::UnitStop => "The service was stopped while the machine went down",
+        Trigger::Notice => "A notice began the run",
+    };
+    let budget = &report.budget;
+    format!("{who}: {} for the pods, {} kept for the end", Span(budget.pods), Span(budget.reserve))
+}
+
+fn of_group(
+    report: &ShutdownReport,
+    group: &GroupReport,
+    add: &mut impl FnMut(Duration, &'static str, String),
+) {
+    let name = words::group(group);
+    let Some(started) = group.started else {
+        add(report.took, "", format!("{name}: spared, {}", words::pods(group.pods.len())));
+        return;
+    };
+    let (pods, allowed) = (words::pods(group.pods.len()), Span(group.allowed));
+    let mut asked = format!("{name}: {pods} asked to end within {allowed}");
+    let short = group.pods.iter().filter(|pod| pod.wanted_grace.is_some()).count();
+    if short > 0 {
+        asked.push_str(&format!("; less than its own grace for {}", words::pods(short)));
+    }
+    add(started, "", asked);
+    for pod in &group.pods {
+        if let Some((at, text)) = killed(pod) {
+            add(at, "warn", text);
+        }
+    }
+    let Some(ended) = group.ended else { return };
+    let left: Vec<&PodReport> = group.pods.iter().filter(|pod| pod.end == PodEnd::Left).collect();
+    let over = group.pods.iter().filter(|pod| pod.end.is_over()).count();
+    if left.is_empty() {
+        let spare = group.latest_end.saturating_sub(ended);
+        let spare = match spare.is_zero() {
+            true => String::new(),
+            false => format!(", {} to spare", Span(spare)),
+        };
+        let took = Span(ended.saturating_sub(started));
+        let over = words::pods(over);
+        add(ended, "", format!("{name}: {over} ended in {took}{spare}"));
+        return;
+    }
+    let names: Vec<String> = left.iter().map(|pod| words::name(pod)).collect();
+    let names = names.join(", ");
+    add(ended, "bad", format!("{name}: time is over, {over} ended, not seen to end: {names}"));
+}
+
+/// When SIGKILL was sent is not in the report, but it is sent when the grace is over.
+fn killed(pod: &PodReport) -> Option<(Duration, String)> {
+    let times = super::marks::Times::of(pod, Duration::ZERO)?;
+    let name = words::name(pod);
+    let grace = Span(pod.grace);
+    let said = words::remark(pod);
+    Some((times.kill?, format!("{name}: its grace of {grace} is over, {said}")))
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    first + chars.as_str()
+}

@@ -1,0 +1,87 @@
+//! All pods in a table. On a narrow screen each row becomes a block of its own.
+
+use std::time::Duration;
+
+use super::{Canvas, Escaped, PodEnd, PodReport, ShutdownReport, Span, printable, words};
+
+/// The headings; the same words stand before each cell where the table is folded.
+const COLUMNS: [&str; 7] = ["Pod", "Priority", "Grace", "Asked", "SIGTERM", "Exit", "How it ended"];
+
+/// Writes the section.
+pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
+    super::open(out, "pods", "Pods");
+    // The roles say again what the elements are: a browser forgets it where the style folds them.
+    out.markup(format_args!(
+        "<table role=\"table\">\n<caption>Every pod, in the order of the groups. Asked, SIGTERM and \
+         exit are seconds since the signal.</caption>\n<thead role=\"rowgroup\">\n<tr role=\"row\">"
+    ));
+    for name in COLUMNS {
+        out.markup(format_args!("<th scope=\"col\" role=\"columnheader\">{name}</th>"));
+    }
+    out.markup(format_args!("</tr>\n</thead>"));
+    for group in super::groups(report) {
+        let (name, facts) = (words::group(group), words::group_facts(group));
+        let (name, facts) = (Escaped(&name), Escaped(&facts));
+        out.markup(format_args!(
+            "<tbody role=\"rowgroup\">\n<tr role=\"row\" class=\"group\"><th scope=\"rowgroup\" \
+             role=\"rowheader\" colspan=\"{}\">{name} <span class=\"dim\">{facts}</span></th></tr>",
+            COLUMNS.len()
+        ));
+        for pod in &group.pods {
+            row(pod, out);
+        }
+        out.markup(format_args!("</tbody>"));
+    }
+    out.markup(format_args!("</table>\n</section>"));
+}
+
+fn row(pod: &PodReport, out: &mut Canvas) {
+    let name = words::name(pod);
+    out.markup(format_args!(
+        "<tr role=\"row\"><th scope=\"row\" role=\"rowheader\"><bdi>{}</bdi></th>",
+        Escaped(&name)
+    ));
+    let grace = Span(pod.grace).to_string();
+    let numbers = [
+        pod.priority.unwrap_or(0).to_string(),
+        grace,
+        offset(pod.asked),
+        offset(pod.sigterm),
+        offset(pod.exit),
+    ];
+    let columns = COLUMNS.iter().skip(1);
+    for (name, number) in columns.zip(numbers) {
+        out.markup(format_args!(
+            "<td role=\"cell\" class=\"number\" data-name=\"{name}\">{number}</td>"
+        ));
+    }
+    let (said, class) = how(pod);
+    let last = COLUMNS.last().copied().unwrap_or_default();
+    out.markup(format_args!(
+        "<td role=\"cell\" class=\"{class}\" data-name=\"{last}\">{}",
+        Escaped(&said)
+    ));
+    for mount in &pod.mounts {
+        let mount = printable(mount);
+        out.markup(format_args!("<span class=\"more\">still mounted: {}</span>", Escaped(&mount)));
+    }
+    if let Some(error) = pod.error.as_deref().filter(|_| !pod.containers.is_empty()) {
+        out.markup(format_args!("<span class=\"more\">{}</span>", Escaped(error)));
+    }
+    out.markup(format_args!("</td></tr>"));
+}
+
+fn how(pod: &PodReport) -> (String, &'static str) {
+    let said = words::remark(pod);
+    match pod.end {
+        PodEnd::Exited if said.is_empty() => ("by itself".to_owned(), "dim"),
+        PodEnd::Exited => (format!("by itself; {said}"), "warn"),
+        PodEnd::Spared => (said, "dim"),
+        PodEnd::Left => (said, "bad"),
+        PodEnd::Killed | PodEnd::Ending => (said, "warn"),
+    }
+}
+
+fn offset(at: Option<Duration>) -> String {
+    at.map_or("-".into(), |at| format!("{:.3}", at.as_secs_f64()))
+}

@@ -1,0 +1,103 @@
+//! What every picture of a report shows of a pod.
+
+use std::time::Duration;
+
+use super::words::{self, Span};
+use super::{GroupReport, PodEnd, PodReport};
+
+/// When a pod's bar begins, turns, and ends.
+pub(super) struct Times {
+    pub(super) asked: Duration,
+    pub(super) term: Duration,
+    pub(super) kill: Option<Duration>,
+    pub(super) end: Duration,
+}
+
+// === impl Times ===
+
+impl Times {
+    /// The times of `pod` in a run that took `took`; none when the pod was not asked to end.
+    pub(super) fn of(pod: &PodReport, took: Duration) -> Option<Self> {
+        let asked = pod.asked?;
+        let term = pod.sigterm.unwrap_or(asked).max(asked);
+        let end = pod.exit.unwrap_or(took).max(term);
+        // The report does not say when SIGKILL was sent, but it is sent when the grace is over.
+        let over = asked.saturating_add(pod.grace).clamp(term, end);
+        let kill = (pod.end == PodEnd::Killed).then_some(over);
+        Some(Self { asked, term, kill, end })
+    }
+}
+
+/// The pods of `group` by time, so that the rows show how the group went; what did not end is last.
+pub(super) fn by_time(group: &GroupReport) -> Vec<&PodReport> {
+    let mut pods: Vec<&PodReport> = group.pods.iter().collect();
+    pods.sort_by_key(|pod| {
+        (pod.asked.is_none(), pod.exit.is_none(), pod.exit, &pod.namespace, &pod.name)
+    });
+    pods
+}
+
+/// What is said about a pod at the right of its bar, and the class that says how it looks.
+pub(super) fn remark(pod: &PodReport) -> (String, &'static str) {
+    let class = match pod.end {
+        PodEnd::Exited if pod.mounts.is_empty() => "dim",
+        PodEnd::Spared => "dim",
+        PodEnd::Left => "bad",
+        _ => "warn",
+    };
+    let took = pod.exit.zip(pod.asked).map(|(exit, asked)| short(exit.saturating_sub(asked)));
+    let mut said = match (pod.end, took) {
+        (PodEnd::Exited, Some(took)) => took,
+        (PodEnd::Killed, Some(took)) => format!("killed after {took}"),
+        (PodEnd::Killed, None) => "killed".to_owned(),
+        (PodEnd::Left, _) => "STILL RUNS".to_owned(),
+        (PodEnd::Ending, _) => "was still ending".to_owned(),
+        (PodEnd::Spared, _) => "spared".to_owned(),
+        (PodEnd::Exited, None) => String::new(),
+    };
+    if matches!(pod.end, PodEnd::Killed | PodEnd::Left) && !pod.containers.is_empty() {
+        said.push_str(&format!(" · {}", pod.containers.join(", ")));
+    }
+    if !pod.mounts.is_empty() {
+        said.push_str(" · mounts left");
+    }
+    (said, class)
+}
+
+/// Everything that is known of a pod, for whoever rests the pointer on it.
+pub(super) fn hover(pod: &PodReport, name: &str) -> String {
+    let first = format!("{name}, priority {}", pod.priority.unwrap_or(0));
+    format!("{first}\n{}", facts(pod).join("\n"))
+}
+
+/// What is known of a pod beside its name, a line each.
+pub(super) fn facts(pod: &PodReport) -> Vec<String> {
+    let seconds = |at: Duration| format!("{:.3} s", at.as_secs_f64());
+    let mut lines = Vec::new();
+    let times = [("asked", pod.asked), ("SIGTERM", pod.sigterm), ("exit", pod.exit)];
+    let known = times.into_iter().filter_map(|(what, at)| Some(format!("{what} {}", seconds(at?))));
+    let known: Vec<String> = known.collect();
+    if !known.is_empty() {
+        lines.push(known.join(", "));
+    }
+    let mut grace = format!("grace {}", Span(pod.grace));
+    if let Some(wanted) = pod.wanted_grace {
+        grace.push_str(&format!(", its own is {}", Span(wanted)));
+    }
+    lines.push(grace);
+    let said = words::remark(pod);
+    if !said.is_empty() {
+        lines.push(said);
+    }
+    lines.extend(pod.mounts.iter().map(|mount| format!("still mounted: {mount}")));
+    lines.push(format!("uid {}", pod.uid));
+    lines
+}
+
+/// A length of time as it stands in a column.
+fn short(time: Duration) -> String {
+    match time.as_millis() {
+        millis @ ..100 => format!("{millis} ms"),
+        _ => format!("{:.1} s", time.as_secs_f64()),
+    }
+}

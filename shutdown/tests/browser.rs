@@ -1,0 +1,233 @@
+//! The report's page in a real browser: what is seen in light and in dark, on a desk and on a phone,
+//! what a screen reader is given, and that nothing is fetched, run or complained of.
+//! `WINDDOWN_BLESS=1` takes the documentation's screenshots anew.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
+
+#[path = "browser/driver.rs"]
+mod driver;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use driver::Browser;
+use serde_json::{Value, json};
+use winddown_shutdown::{ShutdownReport, render_html};
+
+const DESK: u32 = 1200;
+const PHONE: u32 = 390;
+
+/// Every text with its contrast against what is behind it and its size; the worst of each.
+const LEGIBLE: &str = r#"
+const parse = text => { const n = text.match(/[\d.]+/g).map(Number); return n.length > 3 ? n : [...n, 1]; };
+const lum = c => { const [r, g, b] = c.map(v => { v /= 255;
+  return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const contrast = (a, b) => { a = lum(a); b = lum(b); return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); };
+const worst = { contrast: 99, size: 99, contrastOf: '', sizeOf: '' };
+const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walk.nextNode()) {
+  const text = walk.currentNode.data.trim(), of = walk.currentNode.parentElement;
+  if (!text || of.closest('title, desc, style') || getComputedStyle(of).display === 'none') continue;
+  const style = getComputedStyle(of);
+  const ink = parse(of instanceof SVGElement ? style.fill : style.color).slice(0, 3);
+  let behind = of, paper = [0, 0, 0, 0];
+  while (behind && paper[3] === 0) { paper = parse(getComputedStyle(behind).backgroundColor); behind = behind.parentElement; }
+  const found = contrast(ink, paper.slice(0, 3)), size = parseFloat(style.fontSize);
+  if (found < worst.contrast) { worst.contrast = found; worst.contrastOf = text; }
+  if (size < worst.size) { worst.size = size; worst.sizeOf = text; }
+}
+return worst;"#;
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn report(name: &str) -> ShutdownReport {
+    let path = root().join(format!("shutdown/tests/reports/{name}.json"));
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// The report of a node on which somebody gave pods names to break the page with.
+fn hostile() -> (ShutdownReport, Vec<String>) {
+    let long = "x".repeat(253);
+    let names = [
+        "<script>window.hacked=1</script>",
+        "</title></style></svg><img src=x onerror=window.hacked=1>",
+        "\" onload=\"window.hacked=1\" x='",
+        "'&lt;b&gt;&amp;",
+        "\u{5e9}\u{5dc}\u{5d5}\u{5dd}-\u{645}\u{631}\u{62d}\u{628}\u{627}",
+        "--></script><!--]]>",
+        &long,
+    ];
+    let mut told = serde_json::to_value(report("thirty")).unwrap();
+    for (group, name) in told["groups"].as_array_mut().unwrap().iter_mut().zip(names) {
+        group["name"] = json!(name);
+    }
+    for (pod, name) in told["groups"][0]["pods"].as_array_mut().unwrap().iter_mut().zip(names) {
+        for field in ["namespace", "name", "uid", "error"] {
+            pod[field] = json!(name);
+        }
+        pod["containers"] = json!([name]);
+        pod["mounts"] = json!([name]);
+    }
+    told["bootId"] = json!(names[1]);
+    told["notice"]["text"] = json!(names[0]);
+    told["warnings"] = json!(names);
+    let shown = names.map(|name| format!("{name}/{name}")).to_vec();
+    (serde_json::from_value(told).unwrap(), shown)
+}
+
+fn browser_or_skip(test: &str) -> Option<Browser> {
+    match Browser::start() {
+        Ok(browser) => Some(browser),
+        Err(why) => {
+            assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test}: {why}");
+            println!("SKIPPED: {test}: {why}");
+            None
+        }
+    }
+}
+
+/// The page of `report` as a file, for as long as the folder lives.
+fn page(report: &ShutdownReport) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.html");
+    fs::write(&path, render_html(report)).unwrap();
+    (folder, path)
+}
+
+fn reports() -> Vec<(&'static str, ShutdownReport)> {
+    let mut all: Vec<_> = ["five", "thirty", "twohundred"].map(|name| (name, report(name))).into();
+    all.push(("hostile", hostile().0));
+    all
+}
+
+#[test]
+fn a_page_is_legible_in_light_and_dark_on_a_desk_and_on_a_phone_and_fetches_nothing() {
+    let test = "a_page_is_legible_in_light_and_dark_on_a_desk_and_on_a_phone_and_fetches_nothing";
+    let Some(browser) = browser_or_skip(test) else { return };
+    for (name, report) in reports() {
+        let (_folder, path) = page(&report);
+        for (width, dark) in
+            [(DESK, false), (DESK, true), (PHONE, false), (PHONE, true), (320, false)]
+        {
+            browser.requests();
+            browser.show(&path, width, dark);
+            let what = format!("{name}, {width} pixels wide, dark: {dark}");
+            let wide = browser.run("return document.documentElement.scrollWidth");
+            assert_eq!(wide, json!(width), "{what}: it has to be moved sideways");
+            let paper = browser.run("return getComputedStyle(document.body).backgroundColor");
+            let wanted = if dark { "rgb(13, 17, 23)" } else { "rgb(255, 255, 255)" };
+            assert_eq!(paper, json!(wanted), "{what}");
+            let worst = browser.run(LEGIBLE);
+            assert!(worst["contrast"].as_f64().unwrap() >= 4.5, "{what}: {worst}");
+            assert!(worst["size"].as_f64().unwrap() >= 12.0, "{what}: {worst}");
+            assert_eq!(browser.console(), Vec::<String>::new(), "{what}");
+            let asked = browser.requests();
+            let outside = |address: &&String| !address.starts_with("data:,");
+            let outside: Vec<_> = asked.iter().filter(outside).collect();
+            assert_eq!(outside, [&format!("file://{}", path.display())], "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_screen_reader_is_given_landmarks_tables_and_a_name_for_every_bar() {
+    let test = "a_screen_reader_is_given_landmarks_tables_and_a_name_for_every_bar";
+    let Some(browser) = browser_or_skip(test) else { return };
+    let (_folder, path) = page(&report("thirty"));
+    for width in [DESK, PHONE] {
+        browser.show(&path, width, false);
+        let one = |selector: &str| browser.heard(selector).into_iter().next().unwrap_or_default();
+        for (selector, role, name) in [
+            ("header", "banner", ""),
+            ("main", "main", ""),
+            ("nav", "navigation", "Sections of this report"),
+            ("#timeline", "region", "Timeline"),
+            ("#pods", "region", "Pods"),
+            ("#decisions", "region", "Decisions"),
+            ("#timeline .key", "list", "Marks"),
+            ("tbody", "rowgroup", ""),
+            ("tbody td", "cell", "0"),
+        ] {
+            let (found, called) = one(selector);
+            assert_eq!(
+                (found.as_str(), called.contains(name)),
+                (role, true),
+                "{selector}: {called}"
+            );
+        }
+        let (role, name) = one("table");
+        assert_eq!(role, "table");
+        assert!(name.starts_with("Every pod, in the order of the groups."), "{name}");
+        let heads = browser.heard("thead th");
+        let wanted = ["Pod", "Priority", "Grace", "Asked", "SIGTERM", "Exit", "How it ended"];
+        let heads: Vec<_> =
+            heads.iter().map(|(role, name)| (role.as_str(), name.as_str())).collect();
+        assert_eq!(heads, wanted.map(|name| ("columnheader", name)), "{width}");
+        let rows = browser.heard("tbody th[scope=row]");
+        assert_eq!(rows.len(), 30);
+        assert!(rows.iter().all(|(role, _)| role == "rowheader"), "{rows:?}");
+        let bars = browser.heard(".lane");
+        assert_eq!(bars.len(), 30);
+        assert!(bars.iter().all(|(role, _)| matches!(&**role, "img" | "image")), "{bars:?}");
+        for wanted in [
+            "default/checkout-0fd630f1-93bd0: ended by itself, 0.6 s",
+            "shop/email-sender-e8e25d94-81e74: killed after 15.0 s · main",
+            "shop/notification-service-6b0d549b-11e20: STILL RUNS · nfs-writer",
+        ] {
+            assert!(bars.iter().any(|(_, name)| name == wanted), "{wanted}: {bars:?}");
+        }
+        let levels = browser.run(
+            "return [...document.querySelectorAll('h1,h2,h3')].map(h => Number(h.tagName[1]))",
+        );
+        let levels: Vec<i64> = serde_json::from_value(levels).unwrap();
+        assert_eq!(levels.iter().filter(|level| **level == 1).count(), 1);
+        assert!(levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "{levels:?}");
+        let ids = "const ids = [...document.querySelectorAll('[id]')].map(e => e.id); \
+                   return ids.length - new Set(ids).size";
+        assert_eq!(browser.run(ids), json!(0), "an id stands twice");
+    }
+}
+
+#[test]
+fn names_made_to_break_the_page_are_shown_as_they_are() {
+    let test = "names_made_to_break_the_page_are_shown_as_they_are";
+    let Some(browser) = browser_or_skip(test) else { return };
+    let (report, names) = hostile();
+    let (_folder, path) = page(&report);
+    browser.show(&path, PHONE, false);
+    assert_eq!(browser.run("return window.hacked ?? null"), Value::Null);
+    let found = "return document.querySelectorAll('script,img,iframe,object,form,input').length";
+    assert_eq!(browser.run(found), json!(0));
+    let rows =
+        "return [...document.querySelectorAll('tbody th[scope=row]')].map(e => e.textContent)";
+    let rows: Vec<String> = serde_json::from_value(browser.run(rows)).unwrap();
+    for name in names {
+        assert!(rows.contains(&name), "{name}: {rows:?}");
+    }
+    assert_eq!(browser.run("return document.querySelectorAll('.lane').length"), json!(30));
+    assert_eq!(browser.console(), Vec::<String>::new());
+}
+
+#[test]
+fn the_screenshots_of_the_documentation_can_be_taken() {
+    let test = "the_screenshots_of_the_documentation_can_be_taken";
+    let Some(browser) = browser_or_skip(test) else { return };
+    let bless = std::env::var_os("WINDDOWN_BLESS").is_some();
+    let (_folder, path) = page(&report("thirty"));
+    for (name, width, dark) in
+        [("light", DESK, false), ("dark", DESK, true), ("phone", PHONE, false)]
+    {
+        browser.show(&path, width, dark);
+        let height = if width == PHONE { 1700 } else { 1240 };
+        let image = browser.picture(width, height);
+        assert!(image.starts_with(b"\x89PNG"), "{name} is no image");
+        let kept = root().join(format!("docs/img/report-html-{name}.png"));
+        if bless {
+            fs::write(&kept, image).unwrap();
+        }
+        assert!(kept.exists(), "{}: WINDDOWN_BLESS=1 takes it", kept.display());
+    }
+}

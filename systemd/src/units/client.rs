@@ -1,0 +1,331 @@
+//! Calls to systemd, on a connection that is kept up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use tokio::sync::{broadcast, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use zbus::connection::Builder;
+use zbus::fdo::DBusProxy;
+use zbus::names::BusName;
+use zbus::proxy::CacheProperties;
+use zbus::{Connection, Message, MessageStream, OwnedObjectPath, OwnedVariant, Variant, fdo};
+
+use super::hearing::{Believed, Ears, MANAGER, MANAGER_PATH, SERVICE, SYSTEMD1, UNIT, rules};
+use super::properties::{Properties, properties};
+use super::{ServiceChange, ServiceError, ServiceState, TransientService};
+use crate::logind::Bus;
+
+/// Changes that a slow follower may fall behind before it has to look at all services.
+const CHANGES: usize = 4096;
+/// Between two attempts to connect; doubled up to the longest.
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+
+/// One row of `ListUnitsByPatterns`: name, description, load state, active state, sub state,
+/// followed unit, path, job id, job type, job path.
+type Listed =
+    (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
+
+/// A client of systemd for services whose names begin with a prefix. Clones share the connection, which
+/// ends with the last of them.
+#[derive(Clone, Debug)]
+pub struct UnitsClient(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    ears: Arc<Ears>,
+    connection: watch::Receiver<Option<Connection>>,
+    patience: Duration,
+    keeper: JoinHandle<()>,
+}
+
+// === impl UnitsClient ===
+
+impl UnitsClient {
+    /// Begins to connect. Every call waits for the connection and the answer, each at most `patience`.
+    /// Must be called inside a tokio runtime.
+    pub fn start(bus: Bus, prefix: &str, patience: Duration) -> Self {
+        let ears = Arc::new(Ears::new(prefix, CHANGES));
+        let (published, connection) = watch::channel(None);
+        let keeper = tokio::spawn(keep(bus, patience, Arc::clone(&ears), published));
+        Self(Arc::new(Inner { ears, connection, patience, keeper }))
+    }
+
+    /// What happens to the services from now on.
+    pub fn changes(&self) -> broadcast::Receiver<ServiceChange> {
+        self.0.ears.listen()
+    }
+
+    /// Whether there is a connection now.
+    pub fn is_connected(&self) -> bool {
+        self.0.connection.borrow().is_some()
+    }
+
+    /// Starts a transient service. Resolves when its start is under way.
+    ///
+    /// # Errors
+    /// [`ServiceError::Exists`], or see there.
+    pub async fn start_service(&self, service: TransientService) -> Result<(), ServiceError> {
+        let name = service.name.clone();
+        let auxiliary: Vec<(String, Properties)> = Vec::new();
+        let body = (name, "fail", properties(service), auxiliary);
+        self.call("StartTransientUnit", &body).await.map(drop)
+    }
+
+    /// Sends a signal to the main process, or to all. To a unit that is not there it is sent in vain.
+    ///
+    /// # Errors
+    /// See [`ServiceError`].
+    pub async fn kill(&self, unit: &str, all: bool, signal: i32) -> Result<(), ServiceError> {
+        let whom = if all { "all" } else { "main" };
+        let call = "KillUnit";
+        match self.call(call, &(unit, whom, signal)).await.map(drop) {
+            Err(ServiceError::Absent { .. }) => Ok(()),
+            // Its main process has ended.
+            Err(ServiceError::Refused { detail, .. }) if detail.contains("NoSuchProcess") => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Has a unit stopped; the answer comes when that has begun. One that is not there is stopped.
+    ///
+    /// # Errors
+    /// See [`ServiceError`].
+    pub async fn stop(&self, unit: &str) -> Result<(), ServiceError> {
+        present(self.call("StopUnit", &(unit, "replace")).await)
+    }
+
+    /// Has a unit's failure forgotten, and with it the unit.
+    ///
+    /// # Errors
+    /// See [`ServiceError`].
+    pub async fn reset_failed(&self, unit: &str) -> Result<(), ServiceError> {
+        present(self.call("ResetFailedUnit", &(unit,)).await)
+    }
+
+    /// A service as it is; none if it is not loaded.
+    ///
+    /// # Errors
+    /// See [`ServiceError`].
+    pub async fn state(&self, unit: &str) -> Result<Option<ServiceState>, ServiceError> {
+        let path = match self.call("GetUnit", &(unit,)).await {
+            Err(ServiceError::Absent { .. }) => return Ok(None),
+            answer => answer?,
+        };
+        let path = path.body().deserialize::<OwnedObjectPath>();
+        let path = path.map_err(|e| ServiceError::of("GetUnit", &e))?;
+        self.state_at(unit, &path).await
+    }
+
+    /// All services of ours, those whose names begin with `prefix`, as they are.
+    ///
+    /// # Errors
+    /// See [`ServiceError`].
+    pub async fn list(&self, prefix: &str) -> Result<Vec<(String, ServiceState)>, ServiceError> {
+        let call = "ListUnitsByPatterns";
+        let states: [&str; 0] = [];
+        // A backslash is part of an escaped name; in a pattern it would take away another's meaning.
+        let pattern = format!("{}*.service", prefix.replace('\\', "\\\\"));
+        let answer = self.call(call, &(states.as_slice(), [pattern.as_str()].as_slice())).await?;
+        let all: Vec<Listed> =
+            answer.body().deserialize().map_err(|e| ServiceError::of(call, &e))?;
+        let mut found = Vec::with_capacity(all.len());
+        for listed in all {
+            if let Some(state) = self.state_at(&listed.0, &listed.6).await? {
+                found.push((listed.0, state));
+            }
+        }
+        Ok(found)
+    }
+
+    async fn state_at(
+        &self,
+        unit: &str,
+        path: &OwnedObjectPath,
+    ) -> Result<Option<ServiceState>, ServiceError> {
+        let mut properties = Vec::with_capacity(2);
+        for interface in [SERVICE, UNIT] {
+            let place = (path.as_str(), PROPERTIES);
+            let answer = match self.call_at(place, "GetAll", &(interface,)).await {
+                Err(ServiceError::Absent { .. }) => return Ok(None),
+                answer => answer?,
+            };
+            let all = answer.body().deserialize::<HashMap<String, OwnedVariant>>();
+            properties.push(all.map_err(|e| ServiceError::of("GetAll", &e))?);
+        }
+        // One that was unloaded between the calls is made up by systemd when it is asked for.
+        let load_state = properties.iter().find_map(|all| all.get("LoadState"));
+        if let Some(Variant::Str(state)) = load_state.map(|state| &**state)
+            && state.as_str() == "not-found"
+        {
+            return Ok(None);
+        }
+        Ok(Some(self.0.ears.learn(unit, &properties)))
+    }
+
+    async fn call<B>(&self, method: &'static str, body: &B) -> Result<Message, ServiceError>
+    where
+        B: serde::Serialize + zbus::wire::DynamicType,
+    {
+        self.call_at((MANAGER_PATH, MANAGER), method, body).await
+    }
+
+    async fn call_at<B>(
+        &self,
+        (path, interface): (&str, &str),
+        method: &'static str,
+        body: &B,
+    ) -> Result<Message, ServiceError>
+    where
+        B: serde::Serialize + zbus::wire::DynamicType,
+    {
+        let connection = self.connection(method).await?;
+        let to = connection.is_bus().then_some(SYSTEMD1);
+        let answer = connection.call_method(to, path, Some(interface), method, body).await;
+        answer.map_err(|error| ServiceError::of(method, &error))
+    }
+
+    async fn connection(&self, call: &'static str) -> Result<Connection, ServiceError> {
+        let mut published = self.0.connection.clone();
+        let waits = timeout(self.0.patience, published.wait_for(Option::is_some));
+        let connection = waits.await.ok().and_then(Result::ok).and_then(|found| found.clone());
+        let detail = || "there is no connection to systemd".to_owned();
+        connection.ok_or_else(|| ServiceError::Silent { call, detail: detail() })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+fn present(answer: Result<Message, ServiceError>) -> Result<(), ServiceError> {
+    match answer {
+        Ok(_) | Err(ServiceError::Absent { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Connects, again and again.
+async fn keep(
+    bus: Bus,
+    patience: Duration,
+    ears: Arc<Ears>,
+    published: watch::Sender<Option<Connection>>,
+) {
+    let mut pause = PAUSE;
+    loop {
+        match timeout(patience, connect(&bus, patience, &ears)).await {
+            Ok(Ok((connection, ended))) => {
+                pause = PAUSE;
+                published.send_replace(Some(connection));
+                ears.missed();
+                // Resolves when the reader has ended, which is when the connection has.
+                let _ = ended.await;
+                published.send_replace(None);
+                tracing::warn!("the connection to systemd has ended; connecting again");
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "cannot connect to systemd"),
+            Err(_) => tracing::debug!(?patience, "systemd or the bus does not answer"),
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+async fn connect(
+    bus: &Bus,
+    patience: Duration,
+    ears: &Arc<Ears>,
+) -> zbus::Result<(Connection, oneshot::Receiver<()>)> {
+    let builder = match bus {
+        Bus::System => Builder::system(),
+        Bus::Address(address) => Builder::address(address.as_str()),
+        #[cfg(feature = "stand-in")]
+        Bus::Peer(connect) => Builder::unix_stream(connect()?).p2p(),
+    };
+    let connection = builder.method_timeout(patience).build().await?;
+    // Read from the first moment on: an unread stream would hold up the answers.
+    let messages = MessageStream::from(&connection);
+    let (end, ended) = oneshot::channel();
+    let (tell_owner, owner) = oneshot::channel();
+    tokio::spawn(read(connection.clone(), messages, Arc::clone(ears), owner, end));
+    let believed = match connection.is_bus() {
+        true => Believed::Owner(subscribe_to_bus(&connection).await?),
+        false => Believed::Peer,
+    };
+    let _ = tell_owner.send(believed);
+    subscribe(&connection).await?;
+    Ok((connection, ended))
+}
+
+async fn subscribe_to_bus(
+    connection: &Connection,
+) -> zbus::Result<Option<zbus::names::OwnedUniqueName>> {
+    let driver = DBusProxy::builder(connection).cache_properties(CacheProperties::No);
+    let driver = driver.build().await?;
+    for rule in rules() {
+        driver.add_match_rule(rule?).await?;
+    }
+    match driver.get_name_owner(BusName::try_from(SYSTEMD1)?).await {
+        Ok(owner) => Ok(Some(owner)),
+        Err(fdo::Error::NameHasNoOwner(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// systemd sends signals only where somebody has asked for them.
+async fn subscribe(connection: &Connection) -> zbus::Result<()> {
+    let to = connection.is_bus().then_some(SYSTEMD1);
+    let asked = connection.call_method(to, MANAGER_PATH, Some(MANAGER), "Subscribe", &()).await;
+    match asked {
+        Err(zbus::Error::MethodError(name, ..)) if name.ends_with("AlreadySubscribed") => Ok(()),
+        asked => asked.map(drop),
+    }
+}
+
+/// Reads the connection to its end.
+async fn read(
+    connection: Connection,
+    mut messages: MessageStream,
+    ears: Arc<Ears>,
+    mut owner: oneshot::Receiver<Believed>,
+    mut end: oneshot::Sender<()>,
+) {
+    let mut believed = Believed::Owner(None);
+    let mut asked = true;
+    loop {
+        let message = tokio::select! {
+            biased;
+            known = &mut owner, if asked => {
+                asked = false;
+                let Ok(known) = known else { return };
+                // A change heard meanwhile is at least as new.
+                if believed == Believed::Owner(None) {
+                    believed = known;
+                }
+                continue;
+            }
+            message = messages.next() => message,
+            // Nobody uses the connection any more.
+            () = end.closed() => return,
+        };
+        let Some(Ok(message)) = message else { return };
+        if ears.take(&message, &mut believed) {
+            // Beside the reader, which must go on for the answer to come.
+            let (connection, ears) = (connection.clone(), Arc::clone(&ears));
+            tokio::spawn(async move {
+                if let Err(error) = subscribe(&connection).await {
+                    tracing::warn!(%error, "systemd was started anew and does not tell of its units");
+                }
+                ears.missed();
+            });
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What systemd says by itself.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::broadcast;
+use zbus::message::{Header, Type};
+use zbus::names::OwnedUniqueName;
+use zbus::{MatchRule, Message, OwnedObjectPath, OwnedVariant};
+
+use super::ServiceChange;
+use super::path::unit_of;
+use super::state::{ServiceState, Told};
+
+pub(super) const SYSTEMD1: &str = "org.freedesktop.systemd1";
+pub(super) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
+pub(super) const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+pub(super) const UNIT: &str = "org.freedesktop.systemd1.Unit";
+pub(super) const SERVICE: &str = "org.freedesktop.systemd1.Service";
+const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+const DRIVER: &str = "org.freedesktop.DBus";
+
+/// The match rules: changes of services, units that go, and systemd itself.
+pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
+    let signal = || MatchRule::builder().msg_type(Type::Signal);
+    let changed = |interface: &'static str| {
+        signal()
+            .sender(SYSTEMD1)
+            .path_namespace("/org/freedesktop/systemd1/unit")
+            .interface(PROPERTIES)
+            .member("PropertiesChanged")
+            .arg(0, interface)
+            .build()
+    };
+    let removed =
+        signal().sender(SYSTEMD1).path(MANAGER_PATH).interface(MANAGER).member("UnitRemoved");
+    let owner = signal().sender(DRIVER).interface(DRIVER).member("NameOwnerChanged");
+    let owner = owner.arg(0, SYSTEMD1);
+    [changed(SERVICE), changed(UNIT), removed.build(), owner.build()]
+}
+
+/// What has been told of our units, and who listens.
+#[derive(Debug)]
+pub(super) struct Ears {
+    prefix: String,
+    told: Mutex<HashMap<String, Told>>,
+    changes: broadcast::Sender<ServiceChange>,
+}
+
+/// Who is believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Believed {
+    /// Whoever is at the other end.
+    Peer,
+    /// This name's owner; nobody while there is none.
+    Owner(Option<OwnedUniqueName>),
+}
+
+impl Ears {
+    pub(super) fn new(prefix: &str, capacity: usize) -> Self {
+        let changes = broadcast::Sender::new(capacity);
+        Self { prefix: prefix.to_owned(), told: Mutex::default(), changes }
+    }
+
+    pub(super) fn listen(&self) -> broadcast::Receiver<ServiceChange> {
+        self.changes.subscribe()
+    }
+
+    /// Says that changes may have been missed.
+    pub(super) fn missed(&self) {
+        self.tell(ServiceChange::Missed);
+    }
+
+    /// Keeps all properties of a unit, and gives its state.
+    pub(super) fn learn(
+        &self,
+        unit: &str,
+        properties: &[HashMap<String, OwnedVariant>],
+    ) -> ServiceState {
+        let mut told = Told::default();
+        properties.iter().for_each(|some| told.take(some));
+        let state = told.state();
+        self.told().insert(unit.to_owned(), told);
+        state
+    }
+
+    /// Takes a message. True if systemd's name has an owner anew. Never waits, and never panics on any
+    /// content.
+    pub(super) fn take(&self, message: &Message, believed: &mut Believed) -> bool {
+        let header = message.header();
+        if header.message_type() != Type::Signal {
+            return false;
+        }
+        match header.member().map_or("", |member| member.as_str()) {
+            "PropertiesChanged" if is_believed(&header, believed) => self.changed(message, &header),
+            "UnitRemoved" if is_believed(&header, believed) => self.removed(message),
+            "NameOwnerChanged" => return owner_changed(message, &header, believed),
+            _ => {}
+        }
+        false
+    }
+
+    fn changed(&self, message: &Message, header: &Header<'_>) {
+        let Some(unit) = header.path().and_then(|path| unit_of(path.as_str(), &self.prefix)) else {
+            return;
+        };
+        let body = message.body();
+        let read = body.deserialize::<(String, HashMap<String, OwnedVariant>, Vec<String>)>();
+        let Ok((interface, properties, _)) = read else { return };
+        if interface != SERVICE && interface != UNIT {
+            return;
+        }
+        let state = {
+            let mut all = self.told();
+            let told = all.entry(unit.clone()).or_default();
+            told.take(&properties);
+            told.state()
+        };
+        // The unit's own interface comes last, and completes what the service's has said.
+        if interface == UNIT {
+            self.tell(ServiceChange::Seen { unit: unit.into(), state });
+        }
+    }
+
+    fn removed(&self, message: &Message) {
+        let body = message.body();
+        let Ok((unit, _)) = body.deserialize::<(String, OwnedObjectPath)>() else { return };
+        if unit.starts_with(&self.prefix) {
+            self.told().remove(&unit);
+            self.tell(ServiceChange::Removed { unit: unit.into() });
+        }
+    }
+
+    fn tell(&self, change: ServiceChange) {
+        // No receiver: nobody wants to know.
+        let _ = self.changes.send(change);
+    }
+
+    fn told(&self) -> MutexGuard<'_, HashMap<String, Told>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_believed(header: &Header<'_>, believed: &Believed) -> bool {
+    match believed {
+        Believed::Peer => true,
+        Believed::Owner(None) => false,
+        Believed::Owner(Some(owner)) => header.sender().is_some_and(|sender| *sender == *owner),
+    }
+}
+
+fn owner_changed(message: &Message, header: &Header<'_>, believed: &mut Believed) -> bool {
+    // Only the bus itself sends under this name.
+    if header.sender().is_none_or(|sender| sender.as_str() != DRIVER) {
+        return false;
+    }
+    let body = message.body();
+    let Ok((name, _, new)) = body.deserialize::<(&str, &str, &str)>() else { return false };
+    if name != SYSTEMD1 || *believed == Believed::Peer {
+        return false;
+    }
+    let owner = zbus::names::UniqueName::try_from(new).ok().map(|name| name.to_owned().into());
+    let is_there = owner.is_some();
+    *believed = Believed::Owner(owner);
+    is_there
+}

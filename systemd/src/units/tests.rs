@@ -1,0 +1,136 @@
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use zbus::{OwnedVariant, Variant};
+
+use super::path::unit_of;
+use super::properties::properties;
+use super::state::Told;
+use super::*;
+
+fn told(of: &[(&str, Variant<'static>)]) -> HashMap<String, OwnedVariant> {
+    let owned = |value: &Variant<'static>| value.try_clone().unwrap().try_into_owned().unwrap();
+    of.iter().map(|(name, value)| ((*name).to_owned(), owned(value))).collect()
+}
+
+fn state(of: &[(&str, Variant<'static>)]) -> ServiceState {
+    let mut all = Told::default();
+    all.take(&told(of));
+    all.state()
+}
+
+fn active(active: &'static str, sub: &'static str) -> Vec<(&'static str, Variant<'static>)> {
+    vec![("ActiveState", active.into()), ("SubState", sub.into())]
+}
+
+#[test]
+fn a_path_leads_back_to_the_unit_and_others_units_are_none() {
+    let unit = |label: &str| {
+        unit_of(&format!("/org/freedesktop/systemd1/unit/{label}"), "winddown-pod")
+    };
+    assert_eq!(
+        unit("winddown_2dpoda_5cx2db_2dweb_2d0_2eservice").as_deref(),
+        Some("winddown-poda\\x2db-web-0.service")
+    );
+    for label in ["winddown_2eservice", "ssh_2eservice", "winddown_2dpod_zz", "_2", ""] {
+        assert_eq!(unit(label), None, "{label}");
+    }
+    assert_eq!(unit_of("/org/freedesktop/systemd1", "winddown-pod"), None);
+}
+
+#[test]
+fn how_far_a_service_has_come_is_told_by_its_states() {
+    for (one, sub, expected) in [
+        ("inactive", "dead", ServicePhase::Starting),
+        ("activating", "start", ServicePhase::Starting),
+        ("activating", "auto-restart", ServicePhase::Starting),
+        ("active", "running", ServicePhase::Running),
+        ("active", "exited", ServicePhase::Exited),
+        ("deactivating", "stop-sigterm", ServicePhase::Stopping),
+        ("failed", "failed", ServicePhase::Over),
+        ("what", "ever", ServicePhase::Starting),
+    ] {
+        assert_eq!(state(&active(one, sub)).phase, expected, "{one} {sub}");
+    }
+    let mut ran = active("inactive", "dead");
+    ran.push(("ExecMainStartTimestampMonotonic", 5_u64.into()));
+    assert_eq!(state(&ran).phase, ServicePhase::Over, "it ran and ended");
+}
+
+#[test]
+fn how_a_service_ended_is_put_together_from_both_interfaces() {
+    let mut all = Told::default();
+    all.take(&told(&[
+        ("MainPID", 0_u32.into()),
+        ("Result", "oom-kill".into()),
+        ("ExecMainCode", 2_i32.into()),
+        ("ExecMainStatus", 9_i32.into()),
+        ("ExecMainStartTimestamp", 1_700_000_000_000_000_u64.into()),
+        ("ExecMainStartTimestampMonotonic", 1_000_000_u64.into()),
+        ("ExecMainExitTimestamp", 1_700_000_002_500_000_u64.into()),
+        ("ExecMainExitTimestampMonotonic", 3_500_000_u64.into()),
+    ]));
+    all.take(&told(&active("failed", "failed")));
+    let seen = all.state();
+    assert_eq!((seen.phase, seen.main_pid), (ServicePhase::Over, None));
+    let end = seen.end.unwrap();
+    assert_eq!((end.exit_code, end.signal, end.out_of_memory), (None, Some(9), true));
+    assert_eq!(end.ran, Duration::from_millis(2500));
+    assert!(end.started_at < end.finished_at);
+}
+
+#[test]
+fn an_exit_code_is_no_signal_and_a_service_that_runs_has_no_end() {
+    let ended = |code: i32, at: u64| {
+        let mut of = active("active", "exited");
+        of.extend([
+            ("ExecMainCode", code.into()),
+            ("ExecMainStatus", 7_i32.into()),
+            ("ExecMainExitTimestampMonotonic", at.into()),
+            ("MainPID", 42_u32.into()),
+        ]);
+        state(&of)
+    };
+    let end = ended(1, 5).end.unwrap();
+    assert_eq!((end.exit_code, end.signal, end.started_at), (Some(7), None, None));
+    assert_eq!((ended(0, 0).end, ended(0, 0).main_pid), (None, Some(42)));
+}
+
+#[test]
+fn a_service_is_told_to_systemd_with_nothing_that_would_restart_or_expand_it() {
+    let service = TransientService {
+        name: "winddown-podu-main-0.service".to_owned(),
+        slice: "winddown-podu.slice".to_owned(),
+        argv: vec!["/bin/x".to_owned(), "$HOME %n".to_owned()],
+        memory_max: Some(5),
+        cpu_milli: Some(1500),
+        keep: ServiceKeep::Result,
+        stop_timeout: Duration::from_secs(30),
+        before: vec!["winddown.service".to_owned()],
+        ..TransientService::default()
+    };
+    let all: HashMap<&str, Variant<'_>> = properties(service).into_iter().collect();
+    let number = |name: &str| match all.get(name) {
+        Some(Variant::U64(number)) => Some(*number),
+        _ => None,
+    };
+    assert_eq!(number("MemoryMax"), Some(5));
+    assert_eq!(number("CPUQuotaPerSecUSec"), Some(1_500_000));
+    assert_eq!(number("TimeoutStopUSec"), Some(30_000_000));
+    assert_eq!(all.get("RemainAfterExit"), Some(&Variant::Bool(true)));
+    assert_eq!(all.get("DefaultDependencies"), Some(&Variant::Bool(false)));
+    for absent in ["Restart", "CPUWeight", "TasksMax", "RuntimeMaxUSec", "After", "CollectMode"] {
+        assert!(!all.contains_key(absent), "{absent}");
+    }
+    let start = all["ExecStartEx"].to_string();
+    assert!(start.contains("no-env-expand") && start.contains("$HOME %n"), "{start}");
+}
+
+proptest! {
+    #[test]
+    fn any_path_is_read_without_harm(path in ".{0,80}") {
+        let _ = unit_of(&path, "");
+        let _ = unit_of(&format!("/org/freedesktop/systemd1/unit/{path}"), "");
+    }
+}

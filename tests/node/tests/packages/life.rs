@@ -1,0 +1,150 @@
+//! A bare Debian node gets the package, a newer one, loses it, and loses what it left.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use winddown_node_tests::scenario::{Scenario, TestResult, seven_pods};
+use winddown_node_tests::{Flavour, Node, base_or_skip, install_pods};
+
+use crate::made::{Packages, are_here};
+
+/// Unpacking fifty megabytes of a debug build takes its time.
+const DPKG: Duration = Duration::from_secs(120);
+
+/// As short as pods allow; the disk is the host's, and may be as full as it likes.
+const CONFIG: &str = "\
+apiVersion: winddown.dev/v1alpha1
+kind: Configuration
+runtime: process
+evictionHard: {memory.available: 100Mi}
+shutdownGracePeriod: 14s
+shutdownGracePeriodCriticalPods: 4s
+";
+
+const ENABLED: &str = "/etc/systemd/system/multi-user.target.wants/winddown.service";
+
+#[tokio::test]
+async fn a_package_is_installed_upgraded_and_removed_without_harm_to_a_pod() -> TestResult {
+    let test = "a_package_is_installed_upgraded_and_removed_without_harm_to_a_pod";
+    if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+        return Ok(());
+    }
+    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
+    let packages = (Packages::make("1", &["deb"]).await?, Packages::make("2", &["deb"]).await?);
+    let (first, second) = (packages.0.deb()?, packages.1.deb()?);
+    let mut scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
+    let bare = files(&scenario.node).await?;
+
+    // One command, and one to start it.
+    install(&scenario, &first).await?;
+    let idle = scenario.node.run(&["systemctl", "show", "-p", "ActiveState", "winddown"]).await?;
+    assert_eq!(idle, "ActiveState=inactive\n", "the installation starts nothing");
+    assert!(!scenario.node.host_path(ENABLED).exists(), "nor does it enable anything");
+    scenario.node.run(&["systemctl", "enable", "--now", "winddown"]).await?;
+    scenario.lock_is_back().await?;
+    println!("{}", scenario.text(&["status"]).await?);
+
+    // The configuration is the operator's from here on.
+    scenario.pods = seven_pods();
+    scenario.node.write("/etc/winddown/config.yaml", CONFIG, 0o644)?;
+    install_pods(&scenario.node, &scenario.pods)?;
+    scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+    scenario.wait_started(scenario.pods.len()).await?;
+    scenario.lock_is_back().await?;
+    let pids = scenario.untouched_pids().await?;
+
+    let agent = scenario.status().await?["node"]["pid"].clone();
+    let lock = lock_number(&scenario.node).await?;
+    install(&scenario, &second).await?;
+    scenario.another_agent_than(&agent).await?;
+    assert_eq!(scenario.untouched_pids().await?, pids, "an upgrade is nothing to a pod");
+    assert_eq!(lock_number(&scenario.node).await?, lock, "the lock was never given back");
+    assert_eq!(scenario.node.read("/etc/winddown/config.yaml")?, CONFIG);
+
+    let said = dpkg(&scenario.node, &["--remove", "winddown"]).await?;
+    println!("{said}");
+    for pod in &scenario.pods {
+        assert!(said.contains(&format!("default/{}", pod.name)), "{} is not named", pod.name);
+    }
+    assert_eq!(scenario.untouched_pids().await?, pids, "a removal ends no pod");
+    assert!(!scenario.lock_is_listed().await, "nobody is left who would release the lock");
+    let left = left_behind(&scenario.node, &bare).await?;
+    let kept = ["/etc/winddown", "/var/lib/winddown", "/var/log/winddown"];
+    assert_only(&left, &kept, "removal");
+
+    // It is taken back: the same pods, not new ones.
+    install(&scenario, &second).await?;
+    scenario.node.run(&["systemctl", "enable", "--now", "winddown"]).await?;
+    scenario.lock_is_back().await?;
+    scenario.all_pods_are("Running").await?;
+    assert_eq!(scenario.untouched_pids().await?, pids, "pods are adopted");
+
+    scenario.node.run(&["winddown", "drain"]).await?;
+    let said = dpkg(&scenario.node, &["--purge", "winddown"]).await?;
+    println!("{said}");
+    assert!(!said.contains("go on running"), "nothing runs any more");
+    assert!(said.contains("/etc/winddown/pods stays"));
+    let left = left_behind(&scenario.node, &bare).await?;
+    assert_only(&left, &["/etc/winddown", "/etc/winddown/pods"], "purge");
+    assert!(!left.contains("/etc/winddown/config.yaml"), "purge takes the configuration");
+    Ok(())
+}
+
+/// Installs the package or its next version as an operator does.
+async fn install(scenario: &Scenario, deb: &Path) -> TestResult {
+    let path = "/var/tmp/winddown.deb";
+    scenario.node.install(deb, path)?;
+    println!("{}", dpkg(&scenario.node, &["--install", path]).await?);
+    scenario.node.run(&["rm", path]).await?;
+    Ok(())
+}
+
+async fn dpkg(node: &Node, args: &[&str]) -> TestResult<String> {
+    let output = node.exec(&[&["dpkg"], args].concat(), DPKG).await?;
+    let said = output.stdout + &output.stderr;
+    match output.status.success() {
+        true => Ok(said),
+        false => Err(format!("dpkg {}: {}\n{said}", args.join(" "), output.status).into()),
+    }
+}
+
+/// What logind calls the lock. A lock that is given back and taken again has another number.
+async fn lock_number(node: &Node) -> TestResult<String> {
+    let find = "grep --files-with-matches '^WHO=winddown' /run/systemd/inhibit/*";
+    Ok(node.run(&["sh", "-c", find]).await?)
+}
+
+/// Every file and directory on the node's disk.
+async fn files(node: &Node) -> TestResult<BTreeSet<String>> {
+    Ok(node.run(&["find", "/", "-xdev"]).await?.lines().map(str::to_owned).collect())
+}
+
+/// What is there and was not on the bare node, apart from what the node keeps for itself: the
+/// package manager's notes, the journal, and what the test's pods write.
+async fn left_behind(node: &Node, bare: &BTreeSet<String>) -> TestResult<BTreeSet<String>> {
+    let of_node = [
+        "/var/lib/dpkg/",
+        "/var/log/dpkg.log",
+        "/var/log/journal/",
+        "/var/log/pods-under-test",
+        "/usr/local/bin/pod-under-test",
+        "/var/cache/",
+        "/var/lib/systemd/catalog/",
+        // Backups that systemd-sysusers makes, like every tool that edits these.
+        "/etc/group-",
+        "/etc/gshadow-",
+        "/tmp/",
+        "/var/tmp/",
+    ];
+    let now = files(node).await?;
+    let new = now.difference(bare).filter(|path| !of_node.iter().any(|own| path.starts_with(own)));
+    Ok(new.cloned().collect())
+}
+
+fn assert_only(left: &BTreeSet<String>, kept: &[&str], what: &str) {
+    let is_kept =
+        |path: &str| kept.iter().any(|kept| path == *kept || path.starts_with(&format!("{kept}/")));
+    let more: Vec<&String> = left.iter().filter(|path| !is_kept(path)).collect();
+    assert!(more.is_empty(), "{what} leaves {more:#?}");
+}

@@ -1,0 +1,84 @@
+//! Packages made for a test.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+use winddown_node_tests::agent_binary;
+use winddown_node_tests::scenario::TestResult;
+
+/// Packages of the workspace's own program, in a folder that goes with them.
+#[derive(Debug)]
+pub(crate) struct Packages {
+    dir: TempDir,
+}
+
+impl Packages {
+    /// Makes them: `revision` is the package's own, after the program's version.
+    pub(crate) async fn make(revision: &str, formats: &[&str]) -> TestResult<Self> {
+        let dir = tempfile::tempdir()?;
+        let script = repository().join("packaging/build.sh");
+        let mut build = Command::new(script);
+        build.arg("--binary").arg(agent_binary().await?).arg("--out").arg(dir.path());
+        build.args(["--fast", "--revision", revision]).args(formats);
+        tokio::task::spawn_blocking(move || text_of(&mut build).map_err(|error| error.to_string()))
+            .await??;
+        Ok(Self { dir })
+    }
+
+    pub(crate) fn deb(&self) -> TestResult<PathBuf> {
+        self.ending_with(".deb")
+    }
+
+    pub(crate) fn rpm(&self) -> TestResult<PathBuf> {
+        self.ending_with(".rpm")
+    }
+
+    fn ending_with(&self, end: &str) -> TestResult<PathBuf> {
+        for entry in std::fs::read_dir(self.dir.path())? {
+            let path = entry?.path();
+            if path.to_string_lossy().ends_with(end) {
+                return Ok(path);
+            }
+        }
+        Err(format!("no {end} was made").into())
+    }
+}
+
+/// The repository's root.
+pub(crate) fn repository() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here)
+}
+
+/// Whether these programs are here; if not, the test is skipped aloud, or fails where nothing may be
+/// skipped. Each is named with the Debian package that has it.
+pub(crate) fn are_here(test: &str, programs: &[(&str, &str)]) -> TestResult<bool> {
+    let is_here = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+    };
+    let mut missing = String::new();
+    for (program, package) in programs.iter().filter(|(program, _)| !is_here(program)) {
+        write!(missing, " {program} (apt-get install {package})")?;
+    }
+    if missing.is_empty() {
+        return Ok(true);
+    }
+    if std::env::var_os("WINDDOWN_NO_SKIP").is_some() {
+        return Err(format!("{test} may not be skipped, and there is no{missing}").into());
+    }
+    println!("SKIPPED: {test}: there is no{missing}");
+    Ok(false)
+}
+
+/// What a program of the host prints, which must succeed.
+pub(crate) fn text_of(command: &mut Command) -> TestResult<String> {
+    let output = command.stdin(Stdio::null()).output()?;
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    if output.status.success() {
+        return Ok(out.into_owned());
+    }
+    Err(format!("{command:?} failed ({}):\n{out}{err}", output.status).into())
+}

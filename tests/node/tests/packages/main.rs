@@ -1,0 +1,9 @@
+//! The packages: what is in them, and the life of a node that has one, from its installation to
+//! its purge.
+//!
+//! They are made of the program that the other node tests run, by the script that `make packages`
+//! runs for a release build.
+
+mod contents;
+mod life;
+mod made;

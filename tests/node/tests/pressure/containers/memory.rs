@@ -1,0 +1,35 @@
+//! A container that takes the node's memory.
+
+use winddown_node_tests::scenario::TestResult;
+
+use super::stage::{Stage, Taker};
+use crate::bounded::{SHORT, crossing};
+
+#[tokio::test]
+async fn a_container_that_takes_the_nodes_memory_is_ended_and_no_other() -> TestResult {
+    let test = "a_container_that_takes_the_nodes_memory_is_ended_and_no_other";
+    let pods = [
+        Taker { name: "vip", priority: 1000, does: ("hold", 90, ""), ..Taker::default() },
+        Taker { name: "web", does: ("hold", 20, ""), ..Taker::default() },
+        Taker { name: "hog", does: ("memory", 100, ""), ..Taker::default() },
+    ];
+    let config = "evictionHard: {memory.available: 100Mi}\n";
+    let Some(stage) = Stage::set(test, config, &pods).await? else { return Ok(()) };
+    let group = stage.bound_memory(900)?;
+    let watching =
+        tokio::spawn(async move { crossing(&group, SHORT).await.map_err(|e| e.to_string()) });
+    stage.start().await?;
+    let evicted = stage.until_evicted(&["hog"]).await?;
+    let crossing = watching.await??;
+    let asked = stage.asked("hog").ok_or("it was asked to stop")?;
+    println!("{test}: {} ms from the crossing to SIGTERM", (asked - crossing) / 1_000_000);
+    let message = &evicted[0].1;
+    let said = "The node was low on resource: memory. Threshold quantity: 100Mi, available: ";
+    assert!(message.starts_with(said), "{message}");
+    assert!(message.contains("Container main was using "), "{message}");
+    assert!(message.ends_with("request is 0, has larger consumption of memory. "), "{message}");
+    for other in ["vip", "web"] {
+        assert_eq!(stage.asked(other), None, "{other}");
+    }
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! Waits for memory: the kernel wakes the agent, of the node's own cgroup.
+
+use winddown_node_tests::scenario::TestResult;
+
+use super::bounded::{Bounded, Bounds, Spec};
+
+#[tokio::test]
+async fn programs_that_wait_for_memory_wake_the_agent_and_end_nobody() -> TestResult {
+    let test = "programs_that_wait_for_memory_wake_the_agent_and_end_nobody";
+    let bounds = Bounds { memory: Some(150), ..Bounds::default() };
+    let config = "evictionHard: {memory.available: 20Mi}\n";
+    let web = Spec { name: "web", priority: 0, asks: 0, does: ("hold", 5) };
+    // It reads what does not fit, again and again.
+    let reader = Spec { name: "reader", priority: 0, asks: 0, does: ("cache", 400) };
+    let Some(bed) = Bounded::start(test, bounds, config, &[web, reader]).await? else {
+        return Ok(());
+    };
+    let place = format!("cgroup /{}", bed.name()?);
+    bed.until_said(&["waits for memory wake eviction", &place]).await?;
+    bed.until_said(&["tasks wait for memory: eviction looks at once"]).await?;
+    assert!(bed.evicted()?.is_empty());
+    assert_eq!((bed.asked("web"), bed.asked("reader")), (None, None));
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Pods as transient services of a real systemd: what it keeps, restarts and reloads through, and how the
+//! node goes down.
+
+use std::time::Duration;
+
+use winddown_node_tests::TestPod;
+use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
+
+/// What systemd is asked about the pods' units.
+const UNITS: &str = "winddown-pod*";
+
+async fn units(scenario: &Scenario) -> TestResult<Vec<String>> {
+    let list = ["systemctl", "list-units", "--all", "--plain", "--no-legend", UNITS];
+    let text = scenario.node.run(&list).await?;
+    Ok(text.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect())
+}
+
+#[tokio::test]
+async fn pods_run_as_services_whatever_happens_to_the_agent_the_bus_and_systemd() -> TestResult {
+    let test = "pods_run_as_services_whatever_happens_to_the_agent_the_bus_and_systemd";
+    let Some(scenario) = Scenario::with_services(test, seven_pods()).await? else { return Ok(()) };
+    scenario.start().await?;
+    scenario.all_pods_are("Running").await?;
+    let running = scenario.untouched_pids().await?;
+    let all = units(&scenario).await?;
+    let count = |ending: &str| all.iter().filter(|unit| unit.ends_with(ending)).count();
+    assert_eq!((count(".service"), count("-log.service"), count(".slice")), (14, 7, 7), "{all:?}");
+
+    let old = scenario.status().await?["node"]["pid"].clone();
+    scenario.agent().await?.kill()?;
+    scenario.another_agent_than(&old).await?;
+    for command in [&["systemctl", "daemon-reload"][..], &["systemctl", "daemon-reexec"]] {
+        scenario.node.run(command).await?;
+        scenario.all_pods_are("Running").await?;
+    }
+    let old = scenario.status().await?["node"]["pid"].clone();
+    scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+    scenario.another_agent_than(&old).await?;
+    scenario.all_pods_are("Running").await?;
+    assert_eq!(scenario.untouched_pids().await?, running, "somebody was started again");
+    assert_eq!(units(&scenario).await?, all);
+    let status = scenario.status().await?;
+    for pod in status["pods"].as_array().into_iter().flatten() {
+        assert_eq!(pod["containers"][0]["restartCount"].as_u64().unwrap_or(0), 0, "{pod}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn services_end_in_the_order_of_their_pods_and_in_their_own_time() -> TestResult {
+    let test = "services_end_in_the_order_of_their_pods_and_in_their_own_time";
+    let Some(mut scenario) = Scenario::with_services(test, seven_pods()).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
+    scenario.power_off().await?;
+    scenario.wait_off(Duration::from_secs(40)).await?;
+    let (_, last_exit) = scenario.assert_ended_in_order()?;
+    scenario.lock_outlived(last_exit).await?;
+    scenario.assert_systemd_killed_nothing().await?;
+    let report = scenario.newest_report()?;
+    assert_eq!(report["outcome"], "clean", "{report}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_shutdown_past_logind_ends_services_in_order_as_well() -> TestResult {
+    let test = "a_shutdown_past_logind_ends_services_in_order_as_well";
+    let Some(mut scenario) = Scenario::with_services(test, seven_pods()).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
+    // Straight to systemd: no signal, no delay.
+    scenario.node.run(&["systemctl", "--no-block", "start", "poweroff.target"]).await?;
+    scenario.wait_off(Duration::from_secs(40)).await?;
+    scenario.assert_ended_in_order()?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_service_that_ends_is_told_with_its_exit_code_and_nothing_of_it_is_left() -> TestResult {
+    let test = "a_service_that_ends_is_told_with_its_exit_code_and_nothing_of_it_is_left";
+    let Some(scenario) = Scenario::with_services(test, vec![TestPod::new("web-0", 0, 100)]).await?
+    else {
+        return Ok(());
+    };
+    for (name, script) in [
+        ("fails", "echo to stdout; echo to stderr >&2; exit 7"),
+        ("killed", "kill -KILL $$"),
+        ("leaves", "sleep 1000 & exit 0"),
+        ("secret", "test \"$TOKEN\" = s3cret"),
+        ("bounded", "cat /proc/self/cgroup; exec sleep 1"),
+    ] {
+        let pod = serde_json::json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"hostNetwork": true, "restartPolicy": "Never", "containers": [{
+                "name": "main", "image": "host", "command": ["/bin/sh", "-c", script],
+                "env": [{"name": "TOKEN", "value": "s3cret"}],
+                "resources": {"limits": {"memory": "64Mi", "cpu": "500m"}},
+            }]},
+        });
+        scenario.node.write(&format!("/etc/winddown/pods/{name}.yaml"), pod.to_string(), 0o644)?;
+    }
+    scenario.start().await?;
+    let exit_of = async |name: &str| {
+        let status = scenario.status().await.unwrap_or_default();
+        let pods = status["pods"].as_array().cloned().unwrap_or_default();
+        let is_it = |pod: &&serde_json::Value| {
+            pod["name"].as_str().is_some_and(|text| text.starts_with(name))
+        };
+        pods.iter().find(is_it).map(|pod| pod["phase"].as_str().unwrap_or_default().to_owned())
+    };
+    for (name, phase) in [
+        ("fails", "Failed"),
+        ("killed", "Failed"),
+        ("leaves", "Succeeded"),
+        ("secret", "Succeeded"),
+        ("bounded", "Succeeded"),
+    ] {
+        let ended = async || exit_of(name).await.as_deref() == Some(phase);
+        if let Err(error) =
+            scenario.node.wait_until(&format!("{name} to be {phase}"), SOON, ended).await
+        {
+            let journal = scenario.node.journal(&["--lines=80"]).await?;
+            return Err(format!("{error}\n{}\n{journal}", scenario.status().await?).into());
+        }
+    }
+    let failed = scenario.node.run(&["systemctl", "list-units", "--failed", "--plain", "--no-legend"]);
+    assert_eq!(failed.await?, "", "no failed unit is left");
+    let services = units(&scenario).await?;
+    let services: Vec<&String> = services.iter().filter(|u| u.ends_with(".service")).collect();
+    assert_eq!(services.len(), 2, "the one that runs, and its log: {services:?}");
+    let log = "cat /var/log/winddown/*fails*/main/0.log";
+    let log = scenario.node.run(&["sh", "-c", log]).await?;
+    assert!(log.contains("stdout F to stdout") && log.contains("stderr F to stderr"), "{log}");
+    let journal = scenario.node.journal(&["WINDDOWN_CONTAINER=main", "--output=cat"]).await?;
+    assert!(journal.contains("to stdout") && journal.contains("to stderr"), "{journal}");
+    // What every user may ask systemd says nothing of a container's environment.
+    let shown = scenario.node.run(&["systemctl", "show", UNITS]).await?;
+    assert!(!shown.contains("s3cret"), "{shown}");
+    Ok(())
+}
