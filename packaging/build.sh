@@ -100,7 +100,7 @@ stage_documents() {
     "$cargo" run --quiet --package xtask -- inventory "$doc" 9>&- || die "no inventory"
     cp packaging/catalog/winddown.catalog "$root/usr/lib/systemd/catalog/"
     mkdir "$root/usr/share/winddown/schemas" "$root/usr/share/winddown/monitoring"
-    names=$("$binary" schema --list || true)
+    names=$("$binary" schema --list)
     for name in $names; do
         "$binary" schema "$name" >"$root/usr/share/winddown/schemas/$name.json"
     done

@@ -211,14 +211,8 @@ impl PodSide {
         let (resolver, freshener) =
             Resolver::new(connection.client(), resolving, events.clone(), wall.clone());
         let api_pods = ApiPods::open(KeptPods::of_boot(&volatile.join("api-pods"), boot_id));
-        let side = Self {
-            api_pods,
-            outbox,
-            mirrors,
-            ended,
-            resolver,
-            controller: Mutex::new(None),
-        };
+        let side =
+            Self { api_pods, outbox, mirrors, ended, resolver, controller: Mutex::new(None) };
         let work = start::PodsWork { outbox_driver, mirror_driver, freshener, policy, orphans };
         (side, work)
     }

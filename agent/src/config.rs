@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use changes::{Change, Changes};
-pub use companion::CompanionSettings;
 pub use cluster::{ClusterSettings, EndedPods, Mode, NodeTaint, OrphanedPods};
+pub use companion::CompanionSettings;
 pub use eviction::EvictionSettings;
 pub use notices::NoticesConfig;
 pub use reference::default_yaml;

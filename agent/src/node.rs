@@ -41,7 +41,7 @@ use crate::manifests::DesiredManifests;
 use crate::metrics::{Metrics, ProcessReader};
 
 pub use api::plan_view;
-use cluster::RuntimePing;
+use cluster::{RuntimePing, prepare};
 pub use decisions::Decisions;
 use fit::Fit;
 pub use fit::Machine;
@@ -177,16 +177,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let state = parts.configuration.config.state_directory.clone();
         let decisions = Decisions::new(parts.wall.clone());
         let metrics = Arc::new(Metrics::new(parts.wall.clone(), measured::last_shutdown(&state)));
-        let joined = parts.cluster.and_then(|joined| {
-            let (runtime, health) = (Arc::clone(&parts.runtime), parts.runtime_health);
-            let ping = RuntimePing { runtime, health };
-            let Identity { name, boot_id } = &parts.identity;
-            Cluster::prepare(joined, name, boot_id, ping, &parts.wall)
-                .inspect_err(|error| {
-                    tracing::error!(%error, "the node does not join its cluster");
-                })
-                .ok()
-        });
+        let ping = RuntimePing::new(&parts.runtime, parts.runtime_health);
+        let joined = parts.cluster.and_then(|c| prepare(c, &parts.identity, ping, &parts.wall));
         let (cluster, cluster_work) = joined.unzip();
         let recorder: Arc<dyn Recorder> = Arc::new(measured::Everyone {
             decisions: decisions.clone(),

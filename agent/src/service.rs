@@ -113,9 +113,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let joined = match config.mode {
         Mode::Standalone => None,
         Mode::Companion => return service.run_companion().await,
-        Mode::Cluster => {
-            Some(cluster::parts(&config, &service.identity, &service.wall).await?)
-        }
+        Mode::Cluster => Some(cluster::parts(&config, &service.identity, &service.wall).await?),
     };
     match config.runtime {
         RuntimeKind::Process => {
@@ -125,8 +123,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
         }
         RuntimeKind::Cri => {
             let cri = runtime::cri(&config, &service.identity, &service.wall).await?;
-            let runs =
-                Runs::own(cri, runtime::cri_health, runtime::supports_cri, &config, joined);
+            let runs = Runs::own(cri, runtime::cri_health, runtime::supports_cri, &config, joined);
             service.run(runs).await;
         }
         RuntimeKind::Systemd => {

@@ -32,7 +32,11 @@ fn masked(text: &str) -> String {
     masked.into_iter().collect()
 }
 
-fn watching(status: &Status, size: (u16, u16), set: &[(&str, &str)]) -> (tempfile::TempDir, Agent, Tty) {
+fn watching(
+    status: &Status,
+    size: (u16, u16),
+    set: &[(&str, &str)],
+) -> (tempfile::TempDir, Agent, Tty) {
     let folder = tempfile::tempdir().unwrap();
     let mut agent = Agent::new(folder.path());
     let tty = Tty::start(&agent.socket, size, set);
@@ -43,7 +47,8 @@ fn watching(status: &Status, size: (u16, u16), set: &[(&str, &str)]) -> (tempfil
 
 #[test]
 fn a_node_at_rest_one_going_down_and_one_that_is_short_of_memory_fit_every_terminal() {
-    let nodes = [("idle", nodes::idle()), ("shutdown", nodes::going_down()), ("pressure", nodes::short())];
+    let nodes =
+        [("idle", nodes::idle()), ("shutdown", nodes::going_down()), ("pressure", nodes::short())];
     for (name, status) in nodes {
         for (columns, rows) in SIZES {
             let (_folder, _agent, mut tty) = watching(&status, (columns, rows), &[]);
@@ -106,7 +111,9 @@ fn what_is_left_is_counted_down_between_the_agents_pictures() {
     };
     tty.until("the beginning", |text| seconds(text, 20..=35));
     tty.until("less", |text| seconds(text, 10..=33));
-    tty.until("the shutdown's time", |text| text.contains("at most ") && !text.contains("50s left"));
+    tty.until("the shutdown's time", |text| {
+        text.contains("at most ") && !text.contains("50s left")
+    });
 }
 
 #[test]
@@ -128,7 +135,9 @@ fn the_picture_follows_the_size_of_the_terminal() {
 #[test]
 fn the_pods_that_do_not_fit_are_scrolled_to() {
     let (_folder, _agent, mut tty) = watching(&nodes::idle(), (60, 12), &[]);
-    tty.until("the first", |text| text.contains("batch/report-builder") && text.contains("more below"));
+    tty.until("the first", |text| {
+        text.contains("batch/report-builder") && text.contains("more below")
+    });
     tty.press("\x1b[6~\x1b[6~\x1b[6~");
     tty.until("the last", |text| text.contains("session-cache") && text.contains("more above"));
     tty.press("\x1b[H");
@@ -175,7 +184,8 @@ fn colour_is_for_those_who_want_it() {
         let (_folder, _agent, mut tty) = watching(&nodes::going_down(), (80, 24), set);
         tty.until("the node", |text| text.contains("edge-7"));
         let screen = tty.screen.screen();
-        let cells = (0..24).flat_map(|row| (0..80).filter_map(move |column| screen.cell(row, column)));
+        let cells =
+            (0..24).flat_map(|row| (0..80).filter_map(move |column| screen.cell(row, column)));
         cells.filter(|cell| cell.fgcolor() != vt100::Color::Default).count()
     };
     assert!(colors(&[]) > 0);

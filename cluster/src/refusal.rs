@@ -96,7 +96,9 @@ impl Refusal {
 
 fn names_uid(status: &kube::core::Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
-    status.message.contains("UID in precondition")
+    // The storage layer and the deletion say it in different words.
+    let words = ["UID in precondition", "UID in the precondition"];
+    words.iter().any(|words| status.message.contains(words))
         || causes.into_iter().any(|cause| cause.field == "metadata.uid")
 }
 

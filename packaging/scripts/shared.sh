@@ -45,7 +45,7 @@ remove_agents_drop_ins() {
 # container's supervisor holds the lock of a file while it lives.
 tell_of_running_pods() {
     running=
-    for held in "${DPKG_ROOT:-}"/var/lib/winddown/pods/*/*/*/supervisor; do
+    for held in "${DPKG_ROOT:-}"/var/lib/winddown/*/pods/*/*/*/supervisor; do
         if [ -e "$held" ] && ! flock --nonblock "$held" true; then
             log=$(sed -n 's/.*"log": *"\([^"]*\)".*/\1/p' "${held%/*}/attempt.json" 2>/dev/null) || true
             pod=${log%/*/*}
@@ -58,7 +58,7 @@ tell_of_running_pods() {
         echo "winddown: these pods go on running without an agent, and a shutdown will not wait for them:"
         printf '%s\n' $running | sort -u | sed 's/^/  /'
         echo "winddown: next time, 'winddown drain' ends them first; now, reinstall and do so, or reboot."
-    elif grep -q '^runtime: cri' "${DPKG_ROOT:-}/etc/winddown/config.yaml" 2>/dev/null; then
-        echo "winddown: containers go on running in the container runtime, without an agent."
+    elif grep -q '^runtime: *\(cri\|systemd\)' "${DPKG_ROOT:-}/etc/winddown/config.yaml" 2>/dev/null; then
+        echo "winddown: pods that containerd, CRI-O or systemd run go on running, without an agent."
     fi
 }

@@ -103,8 +103,9 @@ pub fn check_supported(pod: &Pod) -> Vec<Unsupported> {
     if all.any(|container| !names::fits(pod.uid(), &container.name)) {
         found.push(Unsupported {
             field: "metadata.uid".to_owned(),
-            why: "with the containers' names it is too long for the name of a unit: use shorter ones"
-                .to_owned(),
+            why:
+                "with the containers' names it is too long for the name of a unit: use shorter ones"
+                    .to_owned(),
         });
     }
     found

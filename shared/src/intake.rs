@@ -63,6 +63,8 @@ pub struct Intake<R: Runtime> {
     away: Away,
     /// Pods that an earlier agent has asked to end.
     asked_before: PodUidMap<KillRequest>,
+    /// Of which pods a refusal is the end.
+    for_good: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
 }
 
 /// What a source wants on this node: all of it, as state.
@@ -124,6 +126,7 @@ impl<R: Runtime> Intake<R> {
             held: Held::default(),
             away: Away::default(),
             asked_before: PodUidMap::default(),
+            for_good: Arc::new(|_| false),
         }
     }
 
@@ -133,6 +136,17 @@ impl<R: Runtime> Intake<R> {
     #[must_use]
     pub fn with_asked_before(mut self, asked: PodUidMap<KillRequest>) -> Self {
         self.asked_before = asked;
+        self
+    }
+
+    /// The same, where a refusal is the end of those pods for which `for_good` is true: an API server was
+    /// told that they have failed, and whoever made them makes others.
+    #[must_use]
+    pub fn with_refusals_for_good(
+        mut self,
+        for_good: impl Fn(&Pod) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.for_good = Arc::new(for_good);
         self
     }
 
@@ -351,9 +365,7 @@ impl<R: Runtime> Intake<R> {
             .desired
             .values()
             .filter(|d| matches!(&d.standing, Standing::Refused(rejection) if rejection.passing))
-            // Of any other the API server was told that it has failed, and its maker has made
-            // another one by now.
-            .filter(|d| d.pod.is_static())
+            .filter(|d| !(self.for_good)(&d.pod))
             .map(|d| d.pod.clone())
             .collect();
         for pod in waiting {

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
-use super::{API_VERSION, ClusterStatus, Decision, Manifests, PodStatus, PressureStatus, RejectedPod};
+use super::{
+    API_VERSION, ClusterStatus, Decision, Manifests, PodStatus, PressureStatus, RejectedPod,
+};
 
 /// Everything `winddown status` shows: one consistent picture of the node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -124,7 +124,9 @@ impl ApiPods {
     pub(crate) async fn ended(&self, uid: &PodUid, status: Arc<api::PodStatus>) {
         let pod = {
             let mut pods = self.lock();
-            let Some(given) = pods.get_mut(uid).filter(|given| given.last.is_none()) else { return };
+            let Some(given) = pods.get_mut(uid).filter(|given| given.last.is_none()) else {
+                return;
+            };
             given.last = Some(Arc::clone(&status));
             given.pod.clone()
         };
@@ -176,6 +178,10 @@ pub(crate) fn is_ending(pod: &Pod) -> bool {
 pub(crate) fn lean(pod: &Pod) -> Pod {
     let mut object = pod.object().clone();
     object.metadata.managed_fields = None;
+    // Whoever wrote this, the pod comes from the API: nothing else may be read out of it.
+    if let Some(annotations) = &mut object.metadata.annotations {
+        annotations.remove(winddown_shared::CONFIG_SOURCE_ANNOTATION);
+    }
     object.status = None;
     Pod::new(object).unwrap_or_else(|_| pod.clone())
 }

@@ -75,9 +75,12 @@ fn clean(clean: &Clean) -> NodeCondition {
 fn unprotected(why: Option<&str>) -> NodeCondition {
     match why {
         Some(why) => condition(UNPROTECTED, true, "NoShutdownLock", why),
-        None => {
-            condition(UNPROTECTED, false, "Protected", "A shutdown of the machine waits for the pods.")
-        }
+        None => condition(
+            UNPROTECTED,
+            false,
+            "Protected",
+            "A shutdown of the machine waits for the pods.",
+        ),
     }
 }
 

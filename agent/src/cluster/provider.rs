@@ -73,8 +73,7 @@ impl<S: PodSyncer> WorkersProvider<S> {
 
     /// Notes those of `ending` that have ended, and forgets about them.
     async fn note_ends(&self, ending: &mut PodUidMap<()>) {
-        let ended: Vec<PodUid> =
-            ending.keys().filter(|uid| self.has_ended(uid)).cloned().collect();
+        let ended: Vec<PodUid> = ending.keys().filter(|uid| self.has_ended(uid)).cloned().collect();
         for uid in ended {
             ending.remove(&uid);
             let status = self.statuses.get(&uid).filter(|status| is_terminal(status));

@@ -91,8 +91,7 @@ impl PodsWork {
         tokio::spawn(after_boot.run(client, is_ready, stop.clone()));
         tokio::spawn(hear_the_api(cluster.clone(), stop.clone()));
         let api_pods = side.api_pods.clone();
-        let provider =
-            WorkersProvider::new(api_pods, workers, statuses, hold_back, wall.clone());
+        let provider = WorkersProvider::new(api_pods, workers, statuses, hold_back, wall.clone());
         let controllers = Controllers {
             cluster: cluster.clone(),
             provider: Arc::new(provider),
@@ -183,7 +182,10 @@ impl<S: PodSyncer> Controllers<S> {
                 (Err(panic), _) => panic.to_string(),
                 (Ok(Ok(())), _) => "it ended by itself".to_owned(),
             };
-            tracing::error!(error = why, "the pod controller failed, which is a bug; beginning anew");
+            tracing::error!(
+                error = why,
+                "the pod controller failed, which is a bug; beginning anew"
+            );
             tokio::select! {
                 () = tokio::time::sleep(ANEW) => {}
                 () = stop.cancelled() => return,

@@ -17,7 +17,7 @@ impl Cluster {
         let outbox = self.pods().map(|side| side.outbox.stats()).unwrap_or_default();
         let controller = self.pods().and_then(super::PodSide::controller);
         let waiting = controller.as_ref().map(|handle| {
-            let queue = handle.queues().sync.borrow().clone();
+            let queue = *handle.queues().sync.borrow();
             queue.waiting + queue.in_flight
         });
         let problems = [node.refused, node.outage, node.lease_problem];

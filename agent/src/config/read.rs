@@ -7,8 +7,8 @@ use std::time::Duration;
 use winddown_shared::Quantity;
 
 use super::{
-    API_VERSION, ClusterSettings, CompanionSettings, Config, EvictionSettings, KIND, Mode, NoticesConfig, RuntimeKind,
-    ShutdownSettings, resources, shutdown,
+    API_VERSION, ClusterSettings, CompanionSettings, Config, EvictionSettings, KIND, Mode,
+    NoticesConfig, RuntimeKind, ShutdownSettings, resources, shutdown,
 };
 use crate::document::{self, Fields, Located, Node, Problem, names};
 
@@ -159,7 +159,11 @@ fn runtime(fields: &mut Fields<'_, '_>, mode: Mode) -> Option<RuntimeKind> {
         "cri" => Some(RuntimeKind::Cri),
         "systemd" => Some(RuntimeKind::Systemd),
         other => {
-            fields.fail("runtime", at, format!("`{other}` is unknown: write process, cri or systemd"));
+            fields.fail(
+                "runtime",
+                at,
+                format!("`{other}` is unknown: write process, cri or systemd"),
+            );
             None
         }
     }

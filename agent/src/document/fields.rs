@@ -51,28 +51,6 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// Which fields were asked for, for tests that hold them against what is documented.
-#[cfg(test)]
-pub(crate) mod asked {
-    use std::cell::RefCell;
-    use std::collections::BTreeSet;
-
-    thread_local! {
-        static ASKED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
-    }
-
-    pub(super) fn note(path: &super::Path<'_>, known: &[&'static str]) {
-        ASKED.with_borrow_mut(|asked| {
-            asked.extend(known.iter().map(|key| path.key(key).to_string()))
-        });
-    }
-
-    /// Every field that this thread asked for since the last call, as `list[0].field`.
-    pub(crate) fn take() -> BTreeSet<String> {
-        ASKED.take()
-    }
-}
-
 // === impl Fields ===
 
 impl<'n, 'p> Fields<'n, 'p> {
@@ -301,5 +279,27 @@ impl<'n> Fields<'n, '_> {
     /// Where the mapping itself stands.
     pub(crate) fn at(&self) -> Position {
         self.node.at
+    }
+}
+
+/// Which fields were asked for, for tests that hold them against what is documented.
+#[cfg(test)]
+pub(crate) mod asked {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    thread_local! {
+        static ASKED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+    }
+
+    pub(super) fn note(path: &super::Path<'_>, known: &[&'static str]) {
+        ASKED.with_borrow_mut(|asked| {
+            asked.extend(known.iter().map(|key| path.key(key).to_string()));
+        });
+    }
+
+    /// Every field that this thread asked for since the last call, as `list[0].field`.
+    pub(crate) fn take() -> BTreeSet<String> {
+        ASKED.take()
     }
 }

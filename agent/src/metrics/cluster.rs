@@ -76,7 +76,11 @@ impl ClusterFacts {
         }
         for (name, help, value) in [
             ("winddown_node_lease_renewals", "Renewals of the node's lease.", self.lease_renewals),
-            ("winddown_node_status_writes", "Times the Node's status was written.", self.status_writes),
+            (
+                "winddown_node_status_writes",
+                "Times the Node's status was written.",
+                self.status_writes,
+            ),
             ("winddown_statuses_sent", "Statuses of pods the API server took.", self.statuses_sent),
             (
                 "winddown_status_failures",

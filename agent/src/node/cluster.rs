@@ -7,19 +7,37 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use winddown_cluster::node::{Draining, Ping, Pressure};
 use winddown_eviction::{Condition, Conditions};
-use winddown_shared::{DesiredPods, Inhibitor, LastWords, LockState, Runtime};
+use winddown_shared::{DesiredPods, Inhibitor, LastWords, LockState, Pod, Runtime, WallClock};
 use winddown_shutdown::ProgressPhase;
 
-use super::Node;
-use crate::cluster::{Around, Clean, Cluster, ClusterWork, FinalReport};
+use super::{Identity, Node};
+use crate::cluster::{Around, Clean, Cluster, ClusterParts, ClusterWork, FinalReport};
 
 /// A node without the lock for so long says so in its conditions.
 const UNPROTECTED_AFTER: Duration = Duration::from_secs(60);
 
 /// Asks whether the runtime can run pods.
 pub(super) struct RuntimePing<R> {
-    pub(super) runtime: Arc<R>,
-    pub(super) health: fn(&R) -> Result<(), String>,
+    runtime: Arc<R>,
+    health: fn(&R) -> Result<(), String>,
+}
+
+/// A cluster that cannot be joined leaves a node on its own, with its static pods.
+pub(super) fn prepare<R: Runtime>(
+    parts: ClusterParts,
+    identity: &Identity,
+    ping: RuntimePing<R>,
+    wall: &WallClock,
+) -> Option<(Cluster, ClusterWork<RuntimePing<R>>)> {
+    let Identity { name, boot_id } = identity;
+    let joined = Cluster::prepare(parts, name, boot_id, ping, wall);
+    joined.inspect_err(|error| tracing::error!(%error, "the node does not join its cluster")).ok()
+}
+
+impl<R> RuntimePing<R> {
+    pub(super) fn new(runtime: &Arc<R>, health: fn(&R) -> Result<(), String>) -> Self {
+        Self { runtime: Arc::clone(runtime), health }
+    }
 }
 
 impl<R: Runtime> Ping for RuntimePing<R> {
@@ -33,8 +51,9 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     pub(super) fn join(self, cluster: Cluster, work: ClusterWork<RuntimePing<R>>) {
         let (gate, fit) = (self.0.gate.clone(), self.0.fit.clone());
         // What is refused has failed for good in the API, so nobody is judged on what is not known.
-        let hold_back =
-            move || (fit.is_unknown() && !gate.is_shut()).then_some("this machine cannot be read yet");
+        let hold_back = move || {
+            (fit.is_unknown() && !gate.is_shut()).then_some("this machine cannot be read yet")
+        };
         work.start(
             &cluster,
             Around {
@@ -49,6 +68,15 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         tokio::spawn(self.clone().hear_of_node(cluster.clone()));
         tokio::spawn(self.clone().show_cluster(cluster.clone()));
         tokio::spawn(self.tell_cluster(cluster));
+    }
+
+    /// Of which pods a refusal is the end: those of the API.
+    pub(super) fn refused_for_good(&self) -> impl Fn(&Pod) -> bool + Send + Sync + use<R, I> {
+        let cluster = self.0.cluster.clone();
+        move |pod| {
+            let side = cluster.as_ref().and_then(Cluster::pods);
+            side.is_some_and(|side| side.api_pods.get(pod.uid()).is_some())
+        }
     }
 
     /// Who has to be told before the node goes down; nobody outside a cluster.

@@ -116,7 +116,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             Arc::clone(&self.0.recorder),
         )
         .with_victim_lock(self.0.fit.victim_lock())
-        .with_asked_before(asked_before);
+        .with_asked_before(asked_before)
+        .with_refusals_for_good(self.refused_for_good());
         let mut passed = intake.passes();
         let desired = self.desired();
         let stop = self.0.stop.clone();
@@ -137,7 +138,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// the API come beside those of the manifests.
     fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
         let mut statics = self.static_pods();
-        let Some(cluster) = self.0.cluster.clone().filter(|cluster| cluster.pods().is_some()) else {
+        let Some(cluster) = self.0.cluster.clone().filter(|cluster| cluster.pods().is_some())
+        else {
             return statics;
         };
         let (tx, rx) = watch::channel(None);

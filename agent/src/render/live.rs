@@ -128,7 +128,8 @@ impl Page<'_> {
         while self.lines.len() < rows - 1 {
             self.blank();
         }
-        let keys = if self.columns < 50 { "q quit" } else { "q quit   up/down, page up/down: pods" };
+        let keys =
+            if self.columns < 50 { "q quit" } else { "q quit   up/down, page up/down: pods" };
         let answer = match (self.scene.gone, self.scene.status) {
             (None, Some(status)) => format!("as of {}", status.time.strftime("%H:%M:%S UTC")),
             _ => String::new(),
@@ -157,7 +158,8 @@ impl Page<'_> {
 
     /// One part at the left, one at the right; the right one goes where there is no room for both.
     fn two(&mut self, left: Vec<Span<'static>>, right: Vec<Span<'static>>) {
-        let wide = |spans: &[Span<'_>]| spans.iter().map(|span| span.content.width()).sum::<usize>();
+        let wide =
+            |spans: &[Span<'_>]| spans.iter().map(|span| span.content.width()).sum::<usize>();
         let mut line = self.cut(left);
         let room = self.columns.saturating_sub(wide(&line));
         if room > wide(&right) {

@@ -150,7 +150,9 @@ fn info(config: &Config, identity: &Identity, labels: &BTreeMap<String, String>)
     let label = |key: &str| labels.get(key).cloned().unwrap_or_default();
     let runtime = match config.runtime {
         crate::config::RuntimeKind::Process => concat!("winddown://", env!("CARGO_PKG_VERSION")),
-        crate::config::RuntimeKind::Systemd => concat!("winddown-systemd://", env!("CARGO_PKG_VERSION")),
+        crate::config::RuntimeKind::Systemd => {
+            concat!("winddown-systemd://", env!("CARGO_PKG_VERSION"))
+        }
         // The runtime says which it is only when it is there.
         _ => "cri://unknown",
     };

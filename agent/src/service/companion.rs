@@ -85,7 +85,10 @@ impl Service {
 ///
 /// # Errors
 /// It cannot be asked: why, for people.
-pub async fn missing_rights(config: &Config, wall: &WallClock) -> Result<Vec<String>, String> {
+pub(crate) async fn missing_rights(
+    config: &Config,
+    wall: &WallClock,
+) -> Result<Vec<String>, String> {
     let name = config.node_name_or(&super::host_name());
     let identity = Identity { name, boot_id: String::new() };
     let connection = connect(config, &identity, wall).await.map_err(|error| error_chain(&error))?;

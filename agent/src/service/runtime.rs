@@ -68,12 +68,7 @@ pub(super) async fn systemd(
 }
 
 /// For runtimes whose containers are programs of this host; `kind` names the directory of its records.
-fn programs(
-    config: &Config,
-    identity: &Identity,
-    wall: &WallClock,
-    kind: &str,
-) -> ProcessConfig {
+fn programs(config: &Config, identity: &Identity, wall: &WallClock, kind: &str) -> ProcessConfig {
     let mut programs = ProcessConfig::new(
         config.state_directory.join(kind),
         &config.pod_logs_dir,

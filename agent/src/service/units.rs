@@ -25,14 +25,14 @@ const CHANGES: usize = 4096;
 
 /// systemd, over the bus.
 #[derive(Debug)]
-pub struct SystemdUnits {
+pub(super) struct SystemdUnits {
     client: UnitsClient,
     changes: broadcast::Sender<UnitChange>,
 }
 
 impl SystemdUnits {
     /// Begins to connect. Must be called inside a tokio runtime.
-    pub fn start(bus: Bus) -> Self {
+    pub(super) fn start(bus: Bus) -> Self {
         let client = UnitsClient::start(bus, PREFIX, PATIENCE);
         let changes = broadcast::Sender::new(CHANGES);
         tokio::spawn(pass_on(client.changes(), changes.clone()));
@@ -40,19 +40,18 @@ impl SystemdUnits {
     }
 
     /// Whether systemd can be reached.
-    pub fn is_connected(&self) -> bool {
+    pub(super) fn is_connected(&self) -> bool {
         self.client.is_connected()
     }
 }
 
 /// Ends with the client.
-async fn pass_on(
-    mut from: broadcast::Receiver<ServiceChange>,
-    to: broadcast::Sender<UnitChange>,
-) {
+async fn pass_on(mut from: broadcast::Receiver<ServiceChange>, to: broadcast::Sender<UnitChange>) {
     loop {
         let change = match from.recv().await {
-            Ok(ServiceChange::Seen { unit, state }) => UnitChange::Seen { unit, view: view(&state) },
+            Ok(ServiceChange::Seen { unit, state }) => {
+                UnitChange::Seen { unit, view: view(&state) }
+            }
             Ok(ServiceChange::Removed { unit }) => UnitChange::Vanished { unit },
             Ok(ServiceChange::Missed) | Err(RecvError::Lagged(_)) => UnitChange::Missed,
             Err(RecvError::Closed) => return,

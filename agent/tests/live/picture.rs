@@ -14,20 +14,23 @@ pub(crate) fn draw(title: &str, lines: &[Line<'_>], columns: usize) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{wide}\" height=\"{high}\" viewBox=\"0 0 \
          {wide} {high}\" role=\"img\" aria-labelledby=\"what\">\n<title id=\"what\">{title}</title>\n\
          <rect width=\"{wide}\" height=\"{high}\" rx=\"8\" fill=\"#0d1117\"/>\n<g font-size=\"15\" \
-         font-family=\"ui-monospace,SF Mono,Menlo,Consolas,DejaVu Sans Mono,monospace\" \
-         xml:space=\"preserve\">\n"
+         font-family=\"ui-monospace,SF Mono,Menlo,Consolas,DejaVu Sans Mono,monospace\">\n"
     );
     for (row, line) in lines.iter().enumerate() {
         let y = MARGIN + row * CELL.1 + 14;
         let mut column = 0;
         for span in &line.spans {
             let width = span.content.width();
-            if !span.content.trim().is_empty() {
-                let (x, length) = (MARGIN + column * CELL.0, width * CELL.0);
+            let text = span.content.trim();
+            if !text.is_empty() {
+                // Not all viewers keep spaces, so none is left to them.
+                let before = width - span.content.trim_start().width();
+                let x = MARGIN + (column + before) * CELL.0;
+                let (length, text) = (text.width() * CELL.0, text.replace(' ', "\u{a0}"));
                 svg.push_str(&format!(
                     "<text x=\"{x}\" y=\"{y}\" textLength=\"{length}\" {}>{}</text>\n",
                     look(span),
-                    escaped(&span.content)
+                    escaped(&text)
                 ));
             }
             column += width;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ impl Bed {
 
     /// Until both pods run and eviction has looked at the node.
     fn wait(&self) {
-        let since = Instant::now();
+        let since = tokio::time::Instant::now();
         loop {
             let output = self.ask(&["status", "-o", "json"]).output().expect("the program runs");
             let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();

@@ -192,7 +192,7 @@ fn say(was: &ApiState, state: &ApiState, lasted: Duration) {
     match (was, state) {
         (_, ApiState::Unknown) => {}
         (ApiState::Unknown, ApiState::Connected) => {
-            tracing::info!(log_kind = "apiAnswers", "the API server answers")
+            tracing::info!(log_kind = "apiAnswers", "the API server answers");
         }
         (_, ApiState::Connected) => {
             let seconds = lasted.as_secs();

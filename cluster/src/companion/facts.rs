@@ -51,7 +51,7 @@ pub(super) fn runs(pod: &api::Pod) -> bool {
 pub(super) fn runtime_uid(pod: &Pod) -> PodUid {
     let annotations = pod.metadata.annotations.as_ref().filter(|_| pod.is_mirror());
     let hash = annotations.and_then(|all| all.get(CONFIG_HASH)).map(String::as_str);
-    hash.filter(|hash| !hash.is_empty()).map_or_else(|| pod.uid().clone(), |hash| PodUid::new(hash))
+    hash.filter(|hash| !hash.is_empty()).map_or_else(|| pod.uid().clone(), PodUid::new)
 }
 
 /// What is left of the grace of a pod that is being deleted.

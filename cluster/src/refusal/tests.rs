@@ -22,6 +22,11 @@ fn every_answer_has_one_meaning() {
             Refusal::OtherUid,
         ),
         (
+            json!({"code": 409, "reason": "Conflict", "message":
+                "the UID in the precondition (a) does not match the UID in record (b)"}),
+            Refusal::OtherUid,
+        ),
+        (
             json!({"code": 422, "reason": "Invalid", "details": {"causes": [{"field": "metadata.uid"}]}}),
             Refusal::OtherUid,
         ),

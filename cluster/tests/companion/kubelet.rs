@@ -67,16 +67,21 @@ async fn look_after(client: &kube::Client, containers: &Containers, pod: Pod, ta
     let mirror =
         meta.annotations.is_some_and(|all| all.contains_key("kubernetes.io/config.mirror"));
     let status = |state: Value| {
+        let ready = state.get("running").is_some();
         let one = |container: &k8s_openapi::api::core::v1::Container| {
             json!({
                 "name": container.name, "image": "x", "imageID": "", "restartCount": 0,
-                "ready": state.get("running").is_some(), "state": state,
+                "ready": ready, "state": state,
             })
         };
         let all: Vec<Value> = spec.containers.iter().map(one).collect();
         Patch::Strategic(json!({
             "metadata": {"uid": uid.as_str()},
-            "status": {"phase": "Running", "containerStatuses": all},
+            "status": {
+                "phase": "Running", "containerStatuses": all,
+                // An eviction asks no budget about a pod that is not ready.
+                "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
+            },
         }))
     };
     let params = PatchParams::default();

@@ -71,11 +71,7 @@ fn progress(run: &Run) -> Progress {
     Progress { started: run.started, ready: run.ready, exit_code }
 }
 
-fn id(
-    (state, scheme): (&PodState, &str),
-    container: &Container,
-    attempt: Option<u32>,
-) -> String {
+fn id((state, scheme): (&PodState, &str), container: &Container, attempt: Option<u32>) -> String {
     match (attempt, &state.pod) {
         (Some(attempt), Some(pod)) => {
             format!("{scheme}://{}/{}/{attempt}", pod.uid(), container.name)

@@ -111,7 +111,10 @@ pub(crate) async fn adopt<U: ServiceUnits>(
         pods.insert(entry.uid().clone(), entry);
     }
     for (attempt, view) in unrecorded(context, &mut listed) {
-        tracing::warn!(unit = attempt.unit, "a container of which there is no record: only its UID is known");
+        tracing::warn!(
+            unit = attempt.unit,
+            "a container of which there is no record: only its UID is known"
+        );
         let entry = pods.entry(attempt.uid.clone()).or_insert_with(|| {
             Arc::new(PodEntry::new(attempt.uid.clone(), context.changes.clone()))
         });
@@ -159,9 +162,10 @@ pub(crate) async fn look_again<U: ServiceUnits>(
     if !context.is_unsure(entry.uid()) {
         return Ok(());
     }
-    let listed = context.units.list(&names::of_pod(entry.uid())).await.map_err(|error| {
-        caused(format!("what runs of pod {} is not known", entry.uid()), error)
-    })?;
+    let listed =
+        context.units.list(&names::of_pod(entry.uid())).await.map_err(|error| {
+            caused(format!("what runs of pod {} is not known", entry.uid()), error)
+        })?;
     for (unit, view) in listed {
         let Some(named) = names::parse(&unit).filter(|named| named.uid == *entry.uid()) else {
             continue;
@@ -261,12 +265,13 @@ fn past<U>(context: &Context<U>, one: &FoundAttempt) -> End {
 
 /// Enters a run of which there may be no record.
 fn enter_unrecorded<U>(context: &Context<U>, entry: &PodEntry, attempt: &Attempt) {
-    let record = record::read(&attempt.dir.join(record::ATTEMPT)).unwrap_or_else(|| AttemptRecord {
-        created_at: context.config.wall.now(),
-        backoff_ms: 0,
-        log: std::path::PathBuf::new(),
-        cgroup: None,
-    });
+    let record =
+        record::read(&attempt.dir.join(record::ATTEMPT)).unwrap_or_else(|| AttemptRecord {
+            created_at: context.config.wall.now(),
+            backoff_ms: 0,
+            log: std::path::PathBuf::new(),
+            cgroup: None,
+        });
     {
         let mut state = entry.lock();
         if state.container(&attempt.container).is_none() {
@@ -291,5 +296,5 @@ fn follow<'a, U: ServiceUnits>(
     let (name, number) = (Arc::clone(&attempt.container), attempt.number);
     end::watch(context, entry, attempt, watched);
     let entry = Arc::clone(entry);
-    has_ended.then(|| async move { entry.ended(&name, number).await })
+    has_ended.then_some(async move { entry.ended(&name, number).await })
 }

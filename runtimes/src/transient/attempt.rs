@@ -105,8 +105,9 @@ impl Attempt {
         };
         let (out_read, out) = io::pipe().map_err(broken)?;
         let (error_read, error) = io::pipe().map_err(broken)?;
-        let mut main = command_unit(config, pod, &self.container, self.unit.clone(), &order.command)
-            .map_err(broken)?;
+        let mut main =
+            command_unit(config, pod, &self.container, self.unit.clone(), &order.command)
+                .map_err(broken)?;
         main.description = format!("Container {} of pod {}", self.container, pod.label());
         main.output = UnitOutput::To(out.into());
         main.error = UnitOutput::To(error.into());
@@ -289,7 +290,8 @@ mod tests {
             let container = json!({"name": "main", "resources": resources});
             limits(&serde_json::from_value(container).unwrap())
         };
-        let asked = json!({"limits": {"memory": "64Mi", "cpu": "1500m"}, "requests": {"cpu": "500m"}});
+        let asked =
+            json!({"limits": {"memory": "64Mi", "cpu": "1500m"}, "requests": {"cpu": "500m"}});
         let expected = UnitLimits {
             memory_max: Some(64 << 20),
             cpu_milli: Some(1500),

@@ -69,7 +69,7 @@ impl Board {
 
     /// How a unit is; none if nobody waits for it.
     pub(crate) fn view(&self, unit: &str) -> Option<UnitView> {
-        self.lock().units.get(unit).map(|unit| unit.view.borrow().clone())
+        self.lock().units.get(unit).map(|unit| *unit.view.borrow())
     }
 
     /// Forgets a unit. Whoever waits for it finds it over.
@@ -102,9 +102,9 @@ impl Watched {
     /// [`UnitPhase::Over`]. Cancel-safe.
     pub(crate) async fn until(&mut self, wanted: impl Fn(UnitPhase) -> bool) -> UnitView {
         if let Ok(view) = self.0.wait_for(|view| wanted(view.phase)).await {
-            return view.clone();
+            return *view;
         }
-        UnitView { phase: UnitPhase::Over, ..self.0.borrow().clone() }
+        UnitView { phase: UnitPhase::Over, ..*self.0.borrow() }
     }
 
     /// Resolves when nothing of it runs. Cancel-safe.

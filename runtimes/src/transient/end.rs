@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use winddown_shared::RuntimeError;
 
 use super::Context;
 use super::attempt::Attempt;
 use super::board::Watched;
 use super::start::LOG_PATIENCE;
-use super::units::{ServiceUnits, UnitEnd, UnitPhase, UnitView};
+use super::units::{ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView, Whom};
 use crate::cri::logs;
 use crate::process::order::MessageSource;
 use crate::process::pod::PodEntry;
@@ -20,10 +20,11 @@ use crate::process::record::{self, AttemptRecord, ExitRecord};
 use crate::process::shim::exit;
 use crate::process::{blocking, caused, launch, watcher};
 
-/// How long what a container left behind may take to be gone before it is asked again, and the longest
-/// wait between two attempts.
+/// Between two attempts to end what a container left behind; doubled up to the longest.
 const AGAIN: Duration = Duration::from_secs(2);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
+/// How long a unit whose processes are killed may take to be unloaded.
+const UNLOADED: Duration = Duration::from_millis(300);
 
 /// Watches a run until nothing of it is left. One small task; nothing while the container runs.
 pub(crate) fn watch<U: ServiceUnits>(
@@ -52,8 +53,13 @@ pub(crate) async fn follow<U: ServiceUnits>(
 ) {
     let view = watched.until(UnitPhase::has_ended).await;
     let record = write(context, entry, &attempt, view.end).await;
-    clear(context, &attempt, &mut watched, &view).await;
-    end_log(context, &attempt).await;
+    let is_unloaded = clear(context, &attempt, &mut watched, &view).await;
+    if is_unloaded {
+        end_log(context, &attempt).await;
+    } else {
+        // Its writer reads on, until the unit is unloaded.
+        context.board.forget(&attempt.log_unit);
+    }
     // Once more: what the container had to say is complete now.
     let record = match record {
         Some(_) => write(context, entry, &attempt, view.end).await,
@@ -75,34 +81,38 @@ pub(crate) async fn follow<U: ServiceUnits>(
     let _: Result<(), RuntimeError> = blocking(tidy).await;
 }
 
-/// Ends what the container left behind. Resolves when nothing of it runs, however long that takes: until
-/// then the container does run.
+/// Ends what the container left behind, and has its unit forgotten. A service manager that does not answer
+/// is asked again, however long that takes: until then the container does run. True if the unit is gone.
+///
+/// While the machine goes down past logind the units of pods stop after the agent, so the stop of one that
+/// the agent asks for waits for the agent: its processes are killed, and it is not waited for.
 async fn clear<U: ServiceUnits>(
     context: &Context<U>,
     attempt: &Attempt,
     watched: &mut Watched,
     view: &UnitView,
-) {
+) -> bool {
+    if view.phase == UnitPhase::Over {
+        if let Err(error) = context.units.forget_failure(&attempt.unit).await {
+            tracing::debug!(uid = %attempt.uid, container = %attempt.container, %error,
+                "a unit that has ended is still loaded");
+        }
+        return true;
+    }
     let mut wait = AGAIN;
-    while view.phase != UnitPhase::Over {
-        let asked = context.units.stop(&attempt.unit).await;
-        if asked.is_ok() && timeout(wait, watched.over()).await.is_ok() {
-            break;
-        }
-        let error = asked.err().map(|e| e.to_string()).unwrap_or_default();
-        tracing::warn!(uid = %attempt.uid, container = %attempt.container, error,
-            "what a container left behind has not ended yet");
-        tokio::time::sleep(wait).await;
-        // It may be gone without a word.
-        if let Ok(None) = context.units.look(&attempt.unit).await {
-            break;
-        }
+    while let Err(error) = unload(context, attempt).await {
+        tracing::warn!(uid = %attempt.uid, container = %attempt.container, %error,
+            "what a container left behind may still run");
+        sleep(wait).await;
         wait = (wait * 2).min(AGAIN_MAX);
     }
-    if let Err(error) = context.units.forget_failure(&attempt.unit).await {
-        tracing::debug!(uid = %attempt.uid, container = %attempt.container, %error,
-            "a unit that has ended is still loaded");
-    }
+    timeout(UNLOADED, watched.over()).await.is_ok()
+}
+
+async fn unload<U: ServiceUnits>(context: &Context<U>, attempt: &Attempt) -> Result<(), UnitError> {
+    let kill = rustix::process::Signal::KILL.as_raw();
+    context.units.signal(&attempt.unit, Whom::All, kill).await?;
+    context.units.stop(&attempt.unit).await
 }
 
 /// Waits for the log to be complete. Its writer ends by itself when the container's unit is unloaded.

@@ -61,9 +61,8 @@ async fn exec<U: ServiceUnits>(
     let broken = |source| HookError::Broken { command: words(), source };
     let number = context.hooks.fetch_add(1, Ordering::Relaxed);
     let name = names::hook(uid, container, std::process::id(), number);
-    let mut unit =
-        attempt::command_unit(&context.config, pod, container, name.clone(), command)
-            .map_err(broken)?;
+    let mut unit = attempt::command_unit(&context.config, pod, container, name.clone(), command)
+        .map_err(broken)?;
     unit.max_runtime = limit.checked_add(SPARE).filter(|_| limit != UNLIMITED);
     let mut watched = context.board.expect(&name);
     let leash = Leash { context: Arc::clone(context), unit: Some(name.clone()) };

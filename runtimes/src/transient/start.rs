@@ -71,22 +71,26 @@ async fn begin<U: ServiceUnits>(
     }
     let started_at = prepared.record.created_at;
     let watched = ask(context, &attempt, prepared).await?;
-    enter(entry, name, Run {
-        attempt: number,
-        started_at,
-        backoff,
-        supervisor: None,
-        main: None,
-        cgroup: None,
-        started: false,
-        ready: false,
-        probed: false,
-        failing: false,
-        ending: false,
-        signalled_at: None,
-        forced: false,
-        end: None,
-    });
+    enter(
+        entry,
+        name,
+        Run {
+            attempt: number,
+            started_at,
+            backoff,
+            supervisor: None,
+            main: None,
+            cgroup: None,
+            started: false,
+            ready: false,
+            probed: false,
+            failing: false,
+            ending: false,
+            signalled_at: None,
+            forced: false,
+            end: None,
+        },
+    );
     let noted = {
         let (attempt, context) = (attempt.clone(), Arc::clone(context));
         blocking(move || {

@@ -12,7 +12,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rustix::process::Signal;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, PodUid, RuntimeError, StoppedContainer};
+use winddown_shared::{
+    ContainerKind, Grace, Pod, PodStopped, PodUid, RuntimeError, StoppedContainer,
+};
 
 use super::attempt::Attempt;
 use super::units::{ServiceUnits, UnitError, Whom};

@@ -149,7 +149,7 @@ pub enum Whom {
 }
 
 /// A service as the service manager sees it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitView {
     /// How far it has come.
     pub phase: UnitPhase,

@@ -152,7 +152,8 @@ async fn a_container_whose_record_is_lost_is_listed_and_can_be_ended() {
 async fn an_exit_while_no_agent_runs_is_known_to_the_next_one_with_its_log() {
     let stage = Services::set().await;
     let runtime = stage.open().await;
-    let mut main = sh("echo one; echo two >&2; until [ -e $0 ]; do sleep 0.02; done; echo bye; exit 6");
+    let mut main =
+        sh("echo one; echo two >&2; until [ -e $0 ]; do sleep 0.02; done; echo bye; exit 6");
     let gate = stage.gates().join("gate");
     main["command"].as_array_mut().unwrap().push(json!(gate));
     main["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
@@ -191,8 +192,10 @@ async fn hooks_and_probes_are_units_of_their_own_and_none_is_left() {
     let stage = Services::set().await;
     let runtime = stage.open().await;
     let file = stage.gates().join("said");
-    let say = |word: &str| json!({"exec": {"command":
-        ["/bin/sh", "-c", format!("echo {word} $MARK >> {}", file.display())]}});
+    let say = |word: &str| {
+        json!({"exec": {"command":
+        ["/bin/sh", "-c", format!("echo {word} $MARK >> {}", file.display())]}})
+    };
     let mut main = stage.container("main", POLITE);
     main["env"] = json!([{"name": "MARK", "value": "mine"}]);
     main["lifecycle"] = json!({"postStart": say("began"), "preStop": say("ends")});
@@ -235,10 +238,10 @@ async fn a_program_that_does_not_exist_is_a_start_error_that_names_it() {
 async fn many_pods_start_and_end_together_although_changes_are_missed() {
     let stage = Services::set().await;
     let runtime = stage.open().await;
-    let all: Vec<_> = (0..24)
-        .map(|n| pod(&format!("web-{n}"), &one(&stage.container("main", POLITE))))
-        .collect();
-    for synced in futures_util::future::join_all(all.iter().map(|pod| runtime.sync_pod(pod))).await {
+    let all: Vec<_> =
+        (0..24).map(|n| pod(&format!("web-{n}"), &one(&stage.container("main", POLITE)))).collect();
+    for synced in futures_util::future::join_all(all.iter().map(|pod| runtime.sync_pod(pod))).await
+    {
         synced.unwrap();
     }
     for pod in &all {

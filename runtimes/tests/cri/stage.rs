@@ -15,8 +15,8 @@ use winddown_runtimes::transient::TransientRuntime;
 use winddown_shared::{Pod, Runtime};
 
 use crate::bed::{ACT, Act, Gate, clock, eventually, pod, run};
-use crate::units::LocalUnits;
 use crate::containerd::{Containerd, IMAGE, unmount_below};
+use crate::units::LocalUnits;
 
 /// A runtime and what it runs on, each test's own.
 pub(crate) trait Stage: Sized {

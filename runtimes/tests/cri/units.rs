@@ -114,7 +114,7 @@ impl Inner {
             let mut units = self.units.lock().unwrap();
             let Some(unit) = units.get_mut(name) else { return };
             change(&mut unit.view);
-            unit.view.clone()
+            unit.view
         };
         self.tell(UnitChange::Seen { unit: name.into(), view });
     }
@@ -125,7 +125,12 @@ impl Inner {
         }
     }
 
-    fn ended(&self, name: &str, status: ExitStatus, (began, started_at): (Instant, jiff::Timestamp)) {
+    fn ended(
+        &self,
+        name: &str,
+        status: ExitStatus,
+        (began, started_at): (Instant, jiff::Timestamp),
+    ) {
         let status = match status.code() {
             Some(code) => UnitExit::Code(code),
             None => UnitExit::Signal(status.signal().unwrap()),
@@ -137,7 +142,8 @@ impl Inner {
             finished_at: Some(clock().now()),
             ran: began.elapsed(),
         };
-        let Some((keep, pid)) = self.units.lock().unwrap().get(name).map(|u| (u.keep, u.pid)) else {
+        let Some((keep, pid)) = self.units.lock().unwrap().get(name).map(|u| (u.keep, u.pid))
+        else {
             return;
         };
         // These count as good, as they do for systemd.
@@ -234,14 +240,14 @@ impl ServiceUnits for LocalUnits {
 
     async fn look(&self, unit: &str) -> Result<Option<UnitView>, UnitError> {
         self.answer("GetUnit")?;
-        Ok(self.0.units.lock().unwrap().get(unit).map(|u| u.view.clone()))
+        Ok(self.0.units.lock().unwrap().get(unit).map(|u| u.view))
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<(String, UnitView)>, UnitError> {
         self.answer("ListUnitsByPatterns")?;
         let units = self.0.units.lock().unwrap();
         let ours = units.iter().filter(|(name, _)| name.starts_with(prefix));
-        Ok(ours.map(|(name, unit)| (name.clone(), unit.view.clone())).collect())
+        Ok(ours.map(|(name, unit)| (name.clone(), unit.view)).collect())
     }
 
     fn changes(&self) -> broadcast::Receiver<UnitChange> {

@@ -34,6 +34,11 @@ pub(super) fn properties(service: TransientService) -> Properties {
     if let Some(fd) = service.input {
         all.push(("StandardInputFileDescriptor", zbus::Fd::from(fd).into()));
     }
+    if matches!(service.output, ServiceOutput::To(_)) {
+        // Else systemd takes it for the journal, and gives an error output that is the journal the
+        // descriptor of this one.
+        all.push(("StandardOutput", "null".into()));
+    }
     all.push(output(("StandardOutput", "StandardOutputFileDescriptor"), service.output));
     all.push(output(("StandardError", "StandardErrorFileDescriptor"), service.error));
     let limits = [

@@ -106,8 +106,9 @@ impl Told {
             ("active" | "reloading" | "refreshing", _) => ServicePhase::Running,
             ("deactivating", _) => ServicePhase::Stopping,
             ("failed", _) => ServicePhase::Over,
-            // A unit that has just been made is inactive too, until its job runs.
-            ("inactive", _) if self.started.monotonic > 0 => ServicePhase::Over,
+            // One that is only just starting is inactive too: systemd says so of it even when its
+            // process is there already.
+            ("inactive", _) if self.main_pid == 0 && self.ended.monotonic > 0 => ServicePhase::Over,
             _ => ServicePhase::Starting,
         }
     }
@@ -123,9 +124,7 @@ impl Told {
             out_of_memory: self.result == "oom-kill",
             started_at: wall(self.started.wall),
             finished_at: wall(self.ended.wall),
-            ran: Duration::from_micros(
-                self.ended.monotonic.saturating_sub(self.started.monotonic),
-            ),
+            ran: Duration::from_micros(self.ended.monotonic.saturating_sub(self.started.monotonic)),
         })
     }
 }

@@ -26,9 +26,8 @@ fn active(active: &'static str, sub: &'static str) -> Vec<(&'static str, Variant
 
 #[test]
 fn a_path_leads_back_to_the_unit_and_others_units_are_none() {
-    let unit = |label: &str| {
-        unit_of(&format!("/org/freedesktop/systemd1/unit/{label}"), "winddown-pod")
-    };
+    let unit =
+        |label: &str| unit_of(&format!("/org/freedesktop/systemd1/unit/{label}"), "winddown-pod");
     assert_eq!(
         unit("winddown_2dpoda_5cx2db_2dweb_2d0_2eservice").as_deref(),
         Some("winddown-poda\\x2db-web-0.service")
@@ -53,9 +52,14 @@ fn how_far_a_service_has_come_is_told_by_its_states() {
     ] {
         assert_eq!(state(&active(one, sub)).phase, expected, "{one} {sub}");
     }
-    let mut ran = active("inactive", "dead");
-    ran.push(("ExecMainStartTimestampMonotonic", 5_u64.into()));
-    assert_eq!(state(&ran).phase, ServicePhase::Over, "it ran and ended");
+    let mut of = active("inactive", "dead");
+    of.push(("ExecMainStartTimestampMonotonic", 5_u64.into()));
+    of.push(("MainPID", 42_u32.into()));
+    // As systemd 252 has it for a moment.
+    assert_eq!(state(&of).phase, ServicePhase::Starting, "its process has just been made");
+    of.push(("MainPID", 0_u32.into()));
+    of.push(("ExecMainExitTimestampMonotonic", 6_u64.into()));
+    assert_eq!(state(&of).phase, ServicePhase::Over, "it ran and ended");
 }
 
 #[test]

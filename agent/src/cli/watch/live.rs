@@ -36,7 +36,7 @@ pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandEr
         let act = tokio::select! {
             () = ends.next() => Act::Quit,
             told = heard.recv() => view.hear(told)?,
-            typed = next_key(&mut keys) => view.key(typed),
+            typed = next_key(&mut keys) => view.key(&typed),
             _ = resized.recv() => Act::Draw,
             () = view.second() => Act::Draw,
         };
@@ -134,8 +134,8 @@ impl View {
         Ok(Act::Draw)
     }
 
-    fn key(&mut self, event: Event) -> Act {
-        let Event::Key(KeyEvent { code, modifiers, kind, .. }) = event else { return Act::Draw };
+    fn key(&mut self, event: &Event) -> Act {
+        let Event::Key(KeyEvent { code, modifiers, kind, .. }) = *event else { return Act::Draw };
         if kind == KeyEventKind::Release {
             return Act::Draw;
         }

@@ -12,10 +12,10 @@ use crate::config::{API_VERSION, KIND};
 const WIDTH: usize = 100;
 
 const HEAD: &str = "\
-# Configuration of winddown; winddown.yaml(5) has the same in more words. `winddown config check` tests
-# it, `winddown config show` prints what is in effect, `systemctl reload winddown` applies what it can.
-# Every field may be left out; what stands here is its default. Durations are written as 30s, 1m30s or
-# \"1min 30s\".
+# Configuration of winddown; winddown.yaml(5) has the same in more words. `winddown config check`
+# tests it, `winddown config show` prints what is in effect, `systemctl reload winddown` applies
+# what it can. Every field may be left out; what stands here is its default. Durations are written
+# as 30s, 1m30s or \"1min 30s\".
 ";
 
 pub(super) fn document() -> String {

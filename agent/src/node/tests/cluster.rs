@@ -80,7 +80,8 @@ impl Machine {
         std::fs::write(&kubeconfig, self.server.kubeconfig()).unwrap();
         let credentials = Credentials::Kubeconfig { path: kubeconfig, context: None };
         let connection = Connection::open(ClusterConfig::new(credentials), wall()).await.unwrap();
-        let amounts = [("cpu", "2"), ("memory", "4Gi"), ("pods", "9"), ("ephemeral-storage", "9Gi")];
+        let amounts =
+            [("cpu", "2"), ("memory", "4Gi"), ("pods", "9"), ("ephemeral-storage", "9Gi")];
         let amounts = amounts.map(|(name, text)| (name.to_owned(), Quantity(text.to_owned())));
         ClusterParts {
             connection,
@@ -104,7 +105,6 @@ impl Machine {
     async fn agent(&self) -> Agent {
         let cluster = self.parts().await;
         let boot_id = format!("boot-{}", self.boot);
-        let own_state = tempfile::tempdir().unwrap();
         let login = held();
         let origin = tokio::time::Instant::now();
         let clock = BootClock::new(move || Duration::from_secs(1000) + origin.elapsed());
@@ -120,7 +120,6 @@ impl Machine {
             manifests: bench.manifests.clone(),
             _state: bench.state,
         };
-        drop(own_state);
         agent.has_manifests(&[]);
         agent
     }
@@ -146,10 +145,8 @@ impl Machine {
     async fn until_pod(&self, name: &str, what: &str, is: impl Fn(&Value) -> bool) {
         let path = pod_path(name);
         let what = format!("{name} {what}");
-        let found = self
-            .server
-            .until(&what, |all| all.get(&path).filter(|pod| is(pod)).map(|_| ()))
-            .await;
+        let found =
+            self.server.until(&what, |all| all.get(&path).filter(|pod| is(pod)).map(|_| ())).await;
         if found.is_err() {
             panic!("{what}: {:#?}", self.server.get(&path));
         }
@@ -166,8 +163,7 @@ impl Machine {
     }
 
     async fn until_node(&self, what: &str, is: impl Fn(&Value) -> bool) {
-        let found =
-            self.server.until(what, |all| is(&*all.get(NODE)?).then_some(())).await;
+        let found = self.server.until(what, |all| is(&*all.get(NODE)?).then_some(())).await;
         if found.is_err() {
             panic!("{what}: {:#?}", self.server.get(NODE));
         }
@@ -178,14 +174,8 @@ impl Agent {
     fn has_manifests(&self, pods: &[winddown_shared::Pod]) {
         self.manifests.send_modify(|now| {
             let generation = now.generation + 1;
-            let pods = pods.to_vec();
-            let complete = true;
-            *now = Arc::new(DesiredManifests {
-                generation,
-                complete,
-                pods,
-                ..DesiredManifests::default()
-            });
+            let (pods, rest) = (pods.to_vec(), DesiredManifests::default());
+            *now = Arc::new(DesiredManifests { generation, complete: true, pods, ..rest });
         });
     }
 
@@ -222,7 +212,7 @@ async fn a_pod_of_the_api_runs_says_so_and_is_gone_when_it_is_deleted() {
     m.until_node("ready", |node| is_true(node, "Ready")).await;
     m.server.delete(&pod_path("web"), None).unwrap();
     m.until_gone("web").await;
-    assert_eq!(m.runtime.stops(), [uid.clone()]);
+    assert_eq!(m.runtime.stops(), std::slice::from_ref(&uid));
     until("forgotten", || m.runtime.forgotten().contains(&uid)).await;
     agent.stop().await;
 }
@@ -296,7 +286,6 @@ async fn at_a_shutdown_the_api_knows_every_end_before_the_lock_goes() {
     assert!(m.runtime.runs(&uid), "it is said while the pods still end");
     let mut state = agent.login.state();
     state.wait_for(|s| s.lock == LockState::Released).await.unwrap();
-    // Nothing is waited for from here on.
     let web = m.server.get(&pod_path("web")).unwrap();
     assert_eq!(web["status"]["phase"], "Failed");
     assert_eq!(web["status"]["reason"], "Terminated");
@@ -331,7 +320,8 @@ async fn a_node_that_was_cut_off_when_it_went_down_says_everything_after_the_boo
         // The policy removes what the node itself ended, once the API has its end.
         m.until_gone(name).await;
     }
-    let told = m.server.requests().iter().filter(|r| r.right.resource_and_sub() == "pods/status").count();
+    let told =
+        m.server.requests().iter().filter(|r| r.right.resource_and_sub() == "pods/status").count();
     assert!(told >= 2, "each end was told before the pod went");
     m.until_node("is back", |node| {
         is_true(node, "Ready")
@@ -385,11 +375,17 @@ async fn without_an_api_server_static_pods_run_and_the_node_goes_down_in_time() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_static_pod_is_shown_in_the_api_and_events_are_told() {
+async fn a_static_pod_is_shown_in_the_api_and_the_status_says_how_the_node_stands() {
     let m = Machine::new().await;
     let agent = m.agent().await;
-    let web = super::pod("web", 0, 5);
-    agent.has_manifests(std::slice::from_ref(&web));
+    m.server
+        .apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}))
+        .unwrap();
+    let mut object = super::pod("web", 0, 5).object().clone();
+    let hash = ("kubernetes.io/config.hash".to_owned(), "uid-web".to_owned());
+    object.metadata.annotations.get_or_insert_default().extend([hash]);
+    object.spec.as_mut().unwrap().containers[0].image = Some("none".into());
+    agent.has_manifests(&[winddown_shared::Pod::new(object).unwrap()]);
     m.until_pod("web", "has a mirror that runs", |pod| {
         pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string()
             && pod["status"]["phase"] == "Running"

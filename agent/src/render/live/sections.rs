@@ -175,12 +175,13 @@ impl Page<'_> {
 fn divide(room: usize, pods: usize, parts: [usize; 4]) -> [usize; 4] {
     let most = [room / 2, room / 3, room / 4, room / 3];
     let mut given = [0; 4];
-    let mut left = room;
+    // A heading and a few pods are always there.
+    let mut left = room.saturating_sub(pods.min(6));
     for ((given, wanted), most) in given.iter_mut().zip(parts).zip(most) {
         *given = wanted.min(most).min(left);
         left -= *given;
     }
-    let mut spare = left.saturating_sub(pods);
+    let mut spare = left.saturating_sub(pods.saturating_sub(6));
     for (given, wanted) in given.iter_mut().zip(parts) {
         let more = (wanted - *given).min(spare);
         *given += more;

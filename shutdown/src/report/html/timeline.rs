@@ -211,10 +211,10 @@ impl Timeline<'_> {
         }
         match pod.end {
             PodEnd::Left => {
-                self.mark(times.end, |mark| mark.triangle("arrow", (0.0, 0.0), 8.0, 6.0))
+                self.mark(times.end, |mark| mark.triangle("arrow", (0.0, 0.0), 8.0, 6.0));
             }
             PodEnd::Ending => {
-                self.mark(times.end, |mark| mark.triangle("soft", (0.0, 0.0), 8.0, 6.0))
+                self.mark(times.end, |mark| mark.triangle("soft", (0.0, 0.0), 8.0, 6.0));
             }
             _ => self.mark(times.end, |mark| mark.dot("exit", (0.0, 0.0), 4.3)),
         }

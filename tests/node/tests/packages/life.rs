@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use winddown_node_tests::scenario::{Scenario, TestResult, seven_pods};
+use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
 use winddown_node_tests::{Flavour, Node, base_or_skip, install_pods};
 
 use crate::made::{Packages, are_here};
@@ -21,6 +21,10 @@ evictionHard: {memory.available: 100Mi}
 shutdownGracePeriod: 14s
 shutdownGracePeriodCriticalPods: 4s
 ";
+
+/// What watches over the lock, and where it notes when there is none.
+const WATCH: &str = "/var/tmp/watch-lock";
+const GAPS: &str = "/var/tmp/gaps";
 
 const ENABLED: &str = "/etc/systemd/system/multi-user.target.wants/winddown.service";
 
@@ -55,11 +59,12 @@ async fn a_package_is_installed_upgraded_and_removed_without_harm_to_a_pod() -> 
     let pids = scenario.untouched_pids().await?;
 
     let agent = scenario.status().await?["node"]["pid"].clone();
-    let lock = lock_number(&scenario.node).await?;
+    watch_lock(&scenario.node).await?;
     install(&scenario, &second).await?;
     scenario.another_agent_than(&agent).await?;
+    let gaps = gaps_in_lock(&scenario.node).await?;
     assert_eq!(scenario.untouched_pids().await?, pids, "an upgrade is nothing to a pod");
-    assert_eq!(lock_number(&scenario.node).await?, lock, "the lock was never given back");
+    assert_eq!(gaps, "", "at these times logind had no lock");
     assert_eq!(scenario.node.read("/etc/winddown/config.yaml")?, CONFIG);
 
     let said = dpkg(&scenario.node, &["--remove", "winddown"]).await?;
@@ -109,10 +114,27 @@ async fn dpkg(node: &Node, args: &[&str]) -> TestResult<String> {
     }
 }
 
-/// What logind calls the lock. A lock that is given back and taken again has another number.
-async fn lock_number(node: &Node) -> TestResult<String> {
-    let find = "grep --files-with-matches '^WHO=winddown' /run/systemd/inhibit/*";
-    Ok(node.run(&["sh", "-c", find]).await?)
+/// Watches over logind's list of locks from now on, a hundred times a second. The new agent's lock is
+/// taken before the old one goes, so that a look in between may have to be taken twice.
+async fn watch_lock(node: &Node) -> TestResult {
+    let watch = "\
+        held() { grep --devices=skip --quiet --no-messages '^WHO=winddown' /run/systemd/inhibit/*; }\n\
+        held && echo watching\n\
+        while sleep 0.01; do held || held || date +%T.%N; done";
+    node.write(WATCH, watch, 0o755)?;
+    let log = format!("--property=StandardOutput=file:{GAPS}");
+    node.run(&["systemd-run", "--unit=lock-watch", &log, "sh", WATCH]).await?;
+    let watching = async || node.read(GAPS).is_ok_and(|text| text == "watching\n");
+    node.wait_until("the watch over the lock", SOON, watching).await?;
+    Ok(())
+}
+
+/// When there was no lock since [`watch_lock`]; empty if there always was one.
+async fn gaps_in_lock(node: &Node) -> TestResult<String> {
+    node.run(&["systemctl", "stop", "lock-watch"]).await?;
+    let seen = node.read(GAPS)?;
+    node.run(&["rm", GAPS, WATCH]).await?;
+    Ok(seen.replace("watching\n", ""))
 }
 
 /// Every file and directory on the node's disk.

@@ -102,7 +102,7 @@ async fn a_service_that_ends_is_told_with_its_exit_code_and_nothing_of_it_is_lef
         scenario.node.write(&format!("/etc/winddown/pods/{name}.yaml"), pod.to_string(), 0o644)?;
     }
     scenario.start().await?;
-    let exit_of = async |name: &str| {
+    let phase_of = async |name: &str| {
         let status = scenario.status().await.unwrap_or_default();
         let pods = status["pods"].as_array().cloned().unwrap_or_default();
         let is_it = |pod: &&serde_json::Value| {
@@ -117,7 +117,7 @@ async fn a_service_that_ends_is_told_with_its_exit_code_and_nothing_of_it_is_lef
         ("secret", "Succeeded"),
         ("bounded", "Succeeded"),
     ] {
-        let ended = async || exit_of(name).await.as_deref() == Some(phase);
+        let ended = async || phase_of(name).await.as_deref() == Some(phase);
         if let Err(error) =
             scenario.node.wait_until(&format!("{name} to be {phase}"), SOON, ended).await
         {
@@ -125,7 +125,8 @@ async fn a_service_that_ends_is_told_with_its_exit_code_and_nothing_of_it_is_lef
             return Err(format!("{error}\n{}\n{journal}", scenario.status().await?).into());
         }
     }
-    let failed = scenario.node.run(&["systemctl", "list-units", "--failed", "--plain", "--no-legend"]);
+    let failed =
+        scenario.node.run(&["systemctl", "list-units", "--failed", "--plain", "--no-legend"]);
     assert_eq!(failed.await?, "", "no failed unit is left");
     let services = units(&scenario).await?;
     let services: Vec<&String> = services.iter().filter(|u| u.ends_with(".service")).collect();
@@ -133,8 +134,11 @@ async fn a_service_that_ends_is_told_with_its_exit_code_and_nothing_of_it_is_lef
     let log = "cat /var/log/winddown/*fails*/main/0.log";
     let log = scenario.node.run(&["sh", "-c", log]).await?;
     assert!(log.contains("stdout F to stdout") && log.contains("stderr F to stderr"), "{log}");
-    let journal = scenario.node.journal(&["WINDDOWN_CONTAINER=main", "--output=cat"]).await?;
-    assert!(journal.contains("to stdout") && journal.contains("to stderr"), "{journal}");
+    let journal = scenario.node.journal(&["--output=json"]).await?;
+    let mut lines = journal.lines().filter(|line| line.contains("\"to stdout\""));
+    let line: serde_json::Value = serde_json::from_str(lines.next().ok_or("not in the journal")?)?;
+    assert_eq!(line["WINDDOWN_CONTAINER"], "main", "{line}");
+    assert_eq!(line["WINDDOWN_POD"], "fails-winddown-node", "{line}");
     // What every user may ask systemd says nothing of a container's environment.
     let shown = scenario.node.run(&["systemctl", "show", UNITS]).await?;
     assert!(!shown.contains("s3cret"), "{shown}");
