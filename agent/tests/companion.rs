@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown::cluster::ClusterParts;
-use winddown::config::{Config, ShutdownPeriods};
+use winddown::config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown::manifests::DesiredManifests;
 use winddown::node::{Configuration, Identity, Node, NodeParts};
 use winddown_apiserver::ApiServer;
@@ -132,7 +132,10 @@ impl Scene {
         let manifests = manifests(&runtime);
         let config = Config {
             state_directory: state.path().to_owned(),
-            shutdown: ShutdownPeriods::Total { total: secs(40), critical: secs(20) }.into(),
+            shutdown: ShutdownSettings {
+                order: ShutdownOrder::Role,
+                ..ShutdownPeriods::Total { total: secs(40), critical: secs(20) }.into()
+            },
             ..Config::default()
         };
         let info = NodeSystemInfo { boot_id: "boot".into(), ..NodeSystemInfo::default() };

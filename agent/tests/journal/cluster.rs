@@ -1,44 +1,14 @@
 //! The API server is away for an hour.
 
-use std::path::Path;
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
-use winddown::cluster::{ClusterParts, PodsParts};
 use winddown_apiserver::ApiServer;
-use winddown_cluster::after_boot::AfterBootPolicy;
-use winddown_cluster::client::{ClusterConfig, Connection, Credentials};
-use winddown_cluster::node::{NodeFacts, NodeSettings};
-use winddown_cluster::pods::OrphanPolicy;
-use winddown_shared::WallClock;
 
-use super::bed::{Bed, pod};
+use super::bed::{Bed, cluster_parts, pod};
 use super::lines::Lines;
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-async fn parts(state: &Path, kubeconfig: &str) -> ClusterParts {
-    let path = state.join("kubeconfig");
-    std::fs::write(&path, kubeconfig).unwrap();
-    let credentials = Credentials::Kubeconfig { path, context: None };
-    let wall = WallClock::new(|| {
-        let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Timestamp::UNIX_EPOCH.checked_add(now).unwrap_or(Timestamp::UNIX_EPOCH)
-    });
-    ClusterParts {
-        connection: Connection::open(ClusterConfig::new(credentials), wall).await.unwrap(),
-        node: NodeSettings::default(),
-        facts: NodeFacts::default(),
-        pods: Some(PodsParts {
-            state: state.to_owned(),
-            volatile: state.join("volatile"),
-            secret_volumes: state.join("volumes"),
-            ended: AfterBootPolicy::Delete,
-            orphans: OrphanPolicy::Stop,
-        }),
-    }
-}
 
 fn api_pod(name: &str) -> serde_json::Value {
     json!({
@@ -61,7 +31,7 @@ async fn an_api_server_that_was_never_there_is_told_in_a_few_lines_an_hour() {
     });
     let lines = Lines::keep();
     let state = tempfile::tempdir().unwrap();
-    let parts = parts(state.path(), &kubeconfig.to_string()).await;
+    let parts = cluster_parts(state.path(), &kubeconfig.to_string()).await;
     let bed = Bed::in_cluster(state, parts);
     bed.run(&[pod("web", 0, 30)]).await;
     tokio::time::sleep(HOUR).await;
@@ -76,7 +46,7 @@ async fn an_api_server_that_goes_for_an_hour_is_told_once_and_so_is_its_return()
     let server = ApiServer::start().await.unwrap();
     let lines = Lines::keep();
     let state = tempfile::tempdir().unwrap();
-    let parts = parts(state.path(), &server.kubeconfig()).await;
+    let parts = cluster_parts(state.path(), &server.kubeconfig()).await;
     server.apply(api_pod("web")).unwrap();
     server.apply(api_pod("db")).unwrap();
     let bed = Bed::in_cluster(state, parts);

@@ -1,5 +1,6 @@
 //! A node on in-memory containers and a scripted login manager.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,13 +8,18 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1 as kube;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use tempfile::TempDir;
 use tokio::sync::watch;
-use winddown::cluster::ClusterParts;
+use winddown::cluster::{ClusterParts, PodsParts};
 use winddown::config::{Config, EvictionSettings, ShutdownPeriods};
 use winddown::control::AgentApi;
 use winddown::manifests::DesiredManifests;
 use winddown::node::{Configuration, Identity, Node, NodeParts, PressureSource, RuntimeFigures};
+use winddown_cluster::after_boot::AfterBootPolicy;
+use winddown_cluster::client::{ClusterConfig, Connection, Credentials};
+use winddown_cluster::node::{NodeFacts, NodeSettings};
+use winddown_cluster::pods::OrphanPolicy;
 use winddown_eviction::Reclaimable;
 use winddown_machine::UsagePlaces;
 use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
@@ -143,6 +149,29 @@ pub(crate) fn pod(name: &str, priority: i32, grace: i64) -> Pod {
         status: None,
     })
     .unwrap()
+}
+
+/// A cluster that is reached with `kubeconfig`; its clock is the real one, as the server's is.
+pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> ClusterParts {
+    let path = state.join("kubeconfig");
+    std::fs::write(&path, kubeconfig).unwrap();
+    let credentials = Credentials::Kubeconfig { path, context: None };
+    let wall = WallClock::new(|| {
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Timestamp::UNIX_EPOCH.checked_add(now).unwrap_or(Timestamp::UNIX_EPOCH)
+    });
+    ClusterParts {
+        connection: Connection::open(ClusterConfig::new(credentials), wall).await.unwrap(),
+        node: NodeSettings::default(),
+        facts: NodeFacts::default(),
+        pods: Some(PodsParts {
+            state: state.to_owned(),
+            volatile: state.join("volatile"),
+            secret_volumes: state.join("volumes"),
+            ended: AfterBootPolicy::Delete,
+            orphans: OrphanPolicy::Stop,
+        }),
+    }
 }
 
 /// 1 GiB of memory, of which 900 MiB are available, and pods that use nothing.
