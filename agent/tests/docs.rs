@@ -13,7 +13,7 @@ use clap::Parser;
 use page::{Block, Page};
 use winddown::cli::Cli;
 
-/// Why a block of commands is not run here. What needs a node is run by the tests of the node.
+/// Why a block of commands is not run here: its command lines are parsed, its output is not compared.
 const REASONS: [&str; 5] = ["build", "cluster", "node", "root", "slow"];
 
 fn root() -> PathBuf {

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::api::policy::v1::Eviction;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
 use kube::Api;
-use kube::api::{DeleteParams, EvictParams, Preconditions};
+use kube::api::PostParams;
 use winddown_shared::PodLabel;
 
 use crate::pods::api::{KubePods, PodApi, PodStream, Refused};
@@ -49,14 +51,23 @@ impl EndPods for NodePods {
     }
 
     async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
-        let seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
-        let options = DeleteParams::default().grace_period(seconds).preconditions(Preconditions {
-            uid: Some(pod.uid.as_str().to_owned()),
-            resource_version: None,
-        });
-        let params = EvictParams { delete_options: Some(options), ..EvictParams::default() };
+        // kube's own `evict` names the options as no API server reads them (`delete_options`): the grace
+        // and the precondition would be lost, and a pod of the same name evicted.
+        let eviction = Eviction {
+            metadata: ObjectMeta { name: Some(pod.name.to_string()), ..ObjectMeta::default() },
+            delete_options: Some(DeleteOptions {
+                grace_period_seconds: i64::try_from(grace.as_secs()).ok(),
+                preconditions: Some(Preconditions {
+                    uid: Some(pod.uid.as_str().to_owned()),
+                    resource_version: None,
+                }),
+                ..DeleteOptions::default()
+            }),
+        };
         let pods: Api<api::Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
-        let result = pods.evict(&pod.name, &params).await;
+        let params = PostParams::default();
+        let result: Result<serde_json::Value, _> =
+            pods.create_subresource("eviction", &pod.name, &params, &eviction).await;
         result.map(drop).map_err(|error| Refused::of("evict the pod", error))
     }
 

@@ -110,7 +110,7 @@ async fn look_after(client: &kube::Client, containers: &Containers, pod: Pod, ta
 
 impl Containers {
     /// What the API server has no more is ended.
-    fn keep_only(&self, uids: &HashSet<PodUid>) {
+    pub(crate) fn keep_only(&self, uids: &HashSet<PodUid>) {
         self.0.lock().unwrap().retain(|uid, _| uids.contains(uid));
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use kube::api::{Api, Patch, PatchParams};
-use serde_json::Value;
+use serde_json::{Value, json};
 use winddown_shared::{Pod, PodLabel, WallClock};
 
 use super::entry::Said;
@@ -146,7 +146,10 @@ async fn in_time<T>(
 impl StatusApi for kube::Client {
     async fn get(&self, pod: &PodLabel) -> Result<Pod, Fault> {
         let pods = Api::<api::Pod>::namespaced(self.clone(), &pod.namespace);
-        read(pods.get(&pod.name).await)
+        match pods.get(&pod.name).await {
+            Err(error) if Refusal::of(&error) == Refusal::NotAllowed => probe(&pods, pod).await,
+            answer => read(answer),
+        }
     }
 
     async fn patch(&self, pod: &PodLabel, patch: &Value) -> Result<Pod, Fault> {
@@ -154,6 +157,26 @@ impl StatusApi for kube::Client {
         let patch = Patch::Strategic(patch);
         read(pods.patch_status(&pod.name, &PatchParams::default(), &patch).await)
     }
+}
+
+/// What NodeRestriction says of a status of a pod that is bound to another node.
+const ANOTHER_NODES: &str = "spec.nodeName set to itself";
+
+/// Finds a pod that may not be read, with a patch that changes nothing.
+///
+/// The node authorizer lets a node read only pods that are bound to it, so that one which is gone is
+/// forbidden to it and not unknown. To write it is let, and the server then says what is there.
+async fn probe(pods: &Api<api::Pod>, pod: &PodLabel) -> Result<Pod, Fault> {
+    let nothing = Patch::Strategic(json!({ "metadata": { "uid": pod.uid.as_str() } }));
+    match pods.patch_status(&pod.name, &PatchParams::default(), &nothing).await {
+        Err(error) if Refusal::of(&error).is_gone() || is_another_nodes(&error) => Err(Fault::Gone),
+        answer => read(answer),
+    }
+}
+
+/// A pod never leaves its node: one of this name that is bound to another node is another pod.
+fn is_another_nodes(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.message.contains(ANOTHER_NODES))
 }
 
 fn read(answer: Result<api::Pod, kube::Error>) -> Result<Pod, Fault> {

@@ -73,11 +73,15 @@ fn fields(status: &PodStatus) -> Map<String, Value> {
     }
 }
 
-/// The API server leaves out what is empty, so an empty text or list is an absent one.
+/// The API server leaves out what is empty, so an empty text or list is an absent one. A container's
+/// states it never leaves out: there `{}` is none, while within them an empty `running` says much.
 fn drop_empty(fields: &mut Map<String, Value>) {
-    fields.retain(|_, value| {
+    fields.retain(|name, value| {
         drop_empty_in(value);
         match value {
+            Value::Object(state) if matches!(name.as_str(), "state" | "lastState") => {
+                !state.is_empty()
+            }
             Value::Null => false,
             Value::String(text) => !text.is_empty(),
             Value::Array(list) => !list.is_empty(),

@@ -277,6 +277,20 @@ fn a_fraction_of_a_second_is_no_change() {
     assert_eq!(changes(&pod, said, false), Value::Null);
 }
 
+#[test]
+fn a_state_of_which_the_server_says_nothing_is_no_change_and_an_empty_running_is_one() {
+    let mut there = running("main");
+    there["lastState"] = json!({});
+    let pod = in_api(json!({ "phase": "Running", "containerStatuses": [there] }));
+    let same = json!({ "phase": "Running", "containerStatuses": [running("main")] });
+    assert_eq!(changes(&pod, same, false), Value::Null);
+    let mut other = running("main");
+    other["state"] = json!({ "running": {} });
+    let said = json!({ "phase": "Running", "containerStatuses": [other] });
+    let news = changes(&pod, said, false);
+    assert_eq!(news["containerStatuses"][0]["state"], json!({ "running": {} }));
+}
+
 trait Pruned {
     fn pruned(self) -> Self;
 }
