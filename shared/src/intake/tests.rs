@@ -45,14 +45,17 @@ fn node(runtime: FakeRuntime) -> Node {
     node_with(runtime, FakeRecorder::default(), |admission| admission, &VictimLock::new())
 }
 
-/// The same with more checks behind the gate.
+/// The same with more checks behind the gate. Of a refusal of the pod `api` an API server is told.
 fn node_with(
     runtime: FakeRuntime,
     events: FakeRecorder,
     checks: impl FnOnce(Admission) -> Admission,
     lock: &VictimLock,
 ) -> Node {
-    let with = |intake: Intake<FakeRuntime>| intake.with_victim_lock(lock.clone());
+    let with = |intake: Intake<FakeRuntime>| {
+        let told = |pod: &Pod| pod.name().as_ref() == "api";
+        intake.with_victim_lock(lock.clone()).with_refusals_for_good(told)
+    };
     node_as(runtime, events, checks, with)
 }
 

@@ -13,6 +13,8 @@ use tokio::task::JoinHandle;
 use winddown_node_tests::agent_binary;
 use winddown_node_tests::scenario::TestResult;
 
+use super::cost::Cost;
+
 pub(crate) const MIB: u64 = 1 << 20;
 
 /// So little memory, in MiB, is short.
@@ -167,18 +169,9 @@ impl Bounded {
         Ok(watching.await?.ok_or("memory never ran short")?)
     }
 
-    /// The time the agent has had of the processors so far, and how often it was switched to.
-    pub(crate) fn cost(&self) -> TestResult<(Duration, u64)> {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.agent.id()))?;
-        let (mut time, mut switches) = (0_u64, 0_u64);
-        for task in tasks.flatten() {
-            // Ns on a processor, ns waited, how often.
-            let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-            let mut fields = text.split_whitespace().map(|n| n.parse::<u64>().unwrap_or(0));
-            time += fields.next().unwrap_or(0);
-            switches += fields.nth(1).unwrap_or(0);
-        }
-        Ok((Duration::from_nanos(time), switches))
+    /// Starts to count what the agent costs.
+    pub(crate) fn cost(&self) -> Cost {
+        Cost::of(self.agent.id())
     }
 }
 

@@ -8,6 +8,7 @@
 mod bounded;
 mod calm;
 mod containers;
+mod cost;
 mod disk;
 mod memory;
 mod stalls;
