@@ -12,6 +12,9 @@ use super::entry::Said;
 use crate::refusal::Refusal;
 use crate::status::patch::{Words, patch};
 
+#[cfg(test)]
+mod tests;
+
 /// Patches of one attempt: the second one is for an API that had more to change than was known.
 const MOST_PATCHES: u64 = 2;
 /// When a server that is busy does not say for how long.
