@@ -12,10 +12,12 @@ mod companion;
 mod credentials;
 mod events;
 mod node;
+mod pods;
 mod processes;
 mod resolve;
 mod rights;
 mod server;
+mod status;
 
 pub(crate) use server::RealApi;
 
