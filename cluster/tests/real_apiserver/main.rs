@@ -14,6 +14,7 @@ mod events;
 mod node;
 mod pods;
 mod processes;
+mod proxy;
 mod resolve;
 mod rights;
 mod server;

@@ -20,10 +20,11 @@ use super::server::wall;
 
 const LONG: Duration = Duration::from_secs(60);
 
-struct Life {
-    handle: NodeHandle,
+/// A node controller at work, for a node of this name.
+pub(crate) struct Life {
+    pub(crate) handle: NodeHandle,
     facts: watch::Sender<NodeFacts>,
-    stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
     /// As an administrator sees it.
     nodes: Api<Node>,
     leases: Api<Lease>,
@@ -54,17 +55,24 @@ fn taint(key: &str) -> Taint {
 
 impl Life {
     async fn start(api: &RealApi, name: &'static str, boot: &str) -> Self {
-        let connection = api.node(name).await;
+        Self::begin(api, api.node(name).await.client(), name, boot).await
+    }
+
+    /// With this client.
+    pub(crate) async fn begin(
+        api: &RealApi,
+        client: kube::Client,
+        name: &'static str,
+        boot: &str,
+    ) -> Self {
         let (facts, told) = watch::channel(facts(boot));
         let settings = NodeSettings {
             lease: Some(LeaseTimes::new(Duration::from_secs(4), Duration::from_secs(1)).unwrap()),
             registration: Registration::Always,
             ..NodeSettings::default()
         };
-        let (controller, handle) = NodeController::builder(connection.client(), name, told, wall())
-            .settings(settings)
-            .build()
-            .unwrap();
+        let (controller, handle) =
+            NodeController::builder(client, name, told, wall()).settings(settings).build().unwrap();
         let stop = CancellationToken::new();
         tokio::spawn(controller.run(stop.clone()));
         let admin = api.admin().await;
@@ -72,11 +80,11 @@ impl Life {
         Self { handle, facts, stop, nodes: Api::all(admin), leases, name }
     }
 
-    async fn told(&self) {
+    pub(crate) async fn told(&self) {
         self.handle.flush(Instant::now() + LONG).await.unwrap();
     }
 
-    async fn node(&self) -> serde_json::Value {
+    pub(crate) async fn node(&self) -> serde_json::Value {
         serde_json::to_value(self.nodes.get(self.name).await.unwrap()).unwrap()
     }
 
@@ -98,7 +106,7 @@ impl Life {
     }
 }
 
-fn condition(node: &serde_json::Value, kind: &str) -> serde_json::Value {
+pub(crate) fn condition(node: &serde_json::Value, kind: &str) -> serde_json::Value {
     let all = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
     all.into_iter().find(|one| one["type"] == kind).unwrap_or_default()
 }

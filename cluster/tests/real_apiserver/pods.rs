@@ -13,6 +13,7 @@ mod agent;
 mod cut;
 mod provider;
 mod restarts;
+mod shutdown;
 
 use agent::{Agent, Onlooker, phase_of, until};
 use provider::InMemory;

@@ -168,26 +168,39 @@ impl RealApi {
 
     /// A connection with a node's certificate.
     pub(crate) async fn node(&self, name: &str) -> Connection {
+        self.node_at(&self.url, name).await
+    }
+
+    /// The same, to the server as it is reached by this URL.
+    pub(crate) async fn node_at(&self, url: &str, name: &str) -> Connection {
         let user = format!("system:node:{name}");
         let issued = self.authority.client(&user, &["system:nodes"], HOUR);
-        self.open(&user, &issued).await
+        self.open_at(url, &user, &issued).await
     }
 
     /// A connection with this certificate, kept in `<name>.pem`.
     pub(crate) async fn open(&self, name: &str, issued: &Issued) -> Connection {
+        self.open_at(&self.url, name, issued).await
+    }
+
+    async fn open_at(&self, url: &str, name: &str, issued: &Issued) -> Connection {
         let identity =
             self.write(&format!("{name}.pem"), &format!("{}{}", issued.certificate, issued.key));
         let user = json!({"client-certificate": identity, "client-key": identity});
-        Connection::open(self.config(name, &user), wall()).await.unwrap()
+        Connection::open(self.config_at(url, name, &user), wall()).await.unwrap()
     }
 
     /// A configuration for a `user` of a kubeconfig, kept in `<name>.kubeconfig`.
     pub(crate) fn config(&self, name: &str, user: &serde_json::Value) -> ClusterConfig {
+        self.config_at(&self.url, name, user)
+    }
+
+    fn config_at(&self, url: &str, name: &str, user: &serde_json::Value) -> ClusterConfig {
         let text = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
             "clusters": [{"name": "k", "cluster": {
-                "server": self.url, "certificate-authority": self.folder.join("ca.crt"),
+                "server": url, "certificate-authority": self.folder.join("ca.crt"),
             }}],
             "users": [{"name": "u", "user": user}],
         });

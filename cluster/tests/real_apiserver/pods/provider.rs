@@ -60,15 +60,26 @@ impl InMemory {
     /// The pod ends by itself.
     pub(crate) fn exit(&self, name: &str, code: i32) {
         let uid = self.pod(name).unwrap().pod.uid().clone();
-        self.end(&uid, code);
+        self.end(&uid, ended(code));
     }
 
-    fn end(&self, uid: &PodUid, code: i32) {
+    /// The node ends the pod, because it goes down.
+    pub(crate) fn end_by_the_node(&self, uid: &PodUid) {
+        let mut status = Arc::unwrap_or_clone(ended(143));
+        status.reason = Some("Terminated".to_owned());
+        status.conditions.get_or_insert_default().push(api::PodCondition {
+            type_: "DisruptionTarget".to_owned(),
+            status: "True".to_owned(),
+            reason: Some("TerminationByKubelet".to_owned()),
+            ..api::PodCondition::default()
+        });
+        self.end(uid, Arc::new(status));
+    }
+
+    fn end(&self, uid: &PodUid, status: Arc<api::PodStatus>) {
         let mut memory = self.memory();
         let Some(one) = memory.pods.get_mut(uid).filter(|one| !one.ended) else { return };
-        one.ended = true;
-        let phase = if code == 0 { "Succeeded" } else { "Failed" };
-        one.status = status(phase, &json!({"terminated": {"exitCode": code}}));
+        (one.ended, one.status) = (true, status);
         memory.tell(uid);
     }
 
@@ -111,7 +122,7 @@ impl Provider for InMemory {
         let (this, uid) = (self.clone(), pod.uid().clone());
         tokio::spawn(async move {
             tokio::time::sleep(ENDING).await;
-            this.end(&uid, 0);
+            this.end(&uid, ended(0));
         });
         Ok(())
     }
@@ -135,6 +146,11 @@ impl Notify for InMemory {
         self.memory().listener = Some(sender);
         changes
     }
+}
+
+fn ended(code: i32) -> Arc<api::PodStatus> {
+    let phase = if code == 0 { "Succeeded" } else { "Failed" };
+    status(phase, &json!({"terminated": {"exitCode": code}}))
 }
 
 fn status(phase: &str, state: &Value) -> Arc<api::PodStatus> {
