@@ -1,6 +1,9 @@
 //! A node comes, stays, goes and comes back.
 
+use std::time::Duration;
+
 use serde_json::json;
+use tokio::time::Instant;
 use winddown_apiserver::{ApiServer, Fault};
 
 use crate::harness::*;
@@ -75,9 +78,13 @@ async fn the_status_is_as_it_has_to_be_before_and_after_and_not_written_to_a_nod
     .await;
     server.remove(NODE);
     let mut state = agent.handle.state();
-    state.wait_for(|state| state.deleted).await.unwrap();
+    let deleted = state.wait_for(|state| state.deleted);
+    drop(tokio::time::timeout(LONG, deleted).await.unwrap().unwrap());
+    server.forget_requests();
     agent.handle.set_ready(Err("why".into()));
-    assert_eq!(server.get(NODE), None);
+    let told = agent.handle.flush(Instant::now() + Duration::from_secs(1)).await;
+    assert!(told.is_err(), "there is nobody to tell it to");
+    assert_eq!(server.count("patch", "*") + server.count("create", "nodes"), 0);
     agent.stop().await;
 }
 

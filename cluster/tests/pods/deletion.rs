@@ -18,25 +18,6 @@ async fn with_a_running_pod() -> (Cluster, Running) {
 }
 
 #[tokio::test]
-async fn c5_a_graceful_delete_leaves_the_provider_without_the_pod() {
-    let (cluster, running) = with_a_running_pod().await;
-    cluster.server.delete(&path("a"), None).unwrap();
-    cluster.until_gone("a").await;
-    cluster.until_provided(0).await;
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn c6_a_delete_by_force_leaves_the_provider_without_the_pod() {
-    let (cluster, running) = with_a_running_pod().await;
-    cluster.server.delete(&path("a"), Some(0)).unwrap();
-    cluster.until_gone("a").await;
-    cluster.until_provided(0).await;
-    assert_eq!(cluster.server.count("delete", "pods"), 0, "there is nothing left to delete");
-    running.stop().await;
-}
-
-#[tokio::test]
 async fn t27_a_pod_made_anew_under_its_name_is_another_pod() {
     let (cluster, running) = with_a_running_pod().await;
     let old = cluster.uid("a");

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use winddown_apiserver::ApiServer;
-use winddown_cluster::pods::{PodController, PodControllerConfig, PodControllerHandle, RunError};
+use winddown_cluster::pods::{
+    PodController, PodControllerConfig, PodControllerHandle, Prepare, RunError,
+};
 use winddown_cluster::provider::{Notify, PollTimes, Polled, Provider};
 use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_shared::WallClock;
@@ -93,6 +95,16 @@ impl Cluster {
         provider: Arc<P>,
         config: PodControllerConfig,
     ) -> Running {
+        self.start_as(provider, config, |controller| controller).await
+    }
+
+    /// A controller with more than it has by itself.
+    pub(crate) async fn start_as<P: Notify, R: Prepare>(
+        &self,
+        provider: Arc<P>,
+        config: PodControllerConfig,
+        complete: impl FnOnce(PodController<P, Outbox>) -> PodController<P, Outbox, R>,
+    ) -> Running {
         let client = self.client().await;
         let cancel = CancellationToken::new();
         let statuses = OutboxConfig {
@@ -102,7 +114,7 @@ impl Cluster {
         };
         let (outbox, driver) = Outbox::new(&statuses);
         let sending = tokio::spawn(driver.run(client.clone(), cancel.clone()));
-        let controller = PodController::new(client, provider, Arc::new(outbox), config);
+        let controller = complete(PodController::new(client, provider, Arc::new(outbox), config));
         let handle = controller.handle();
         let controller = tokio::spawn(controller.run(cancel.clone()));
         Running { handle, cancel, controller, sending }

@@ -8,7 +8,9 @@
 #[allow(dead_code, reason = "its main is not called here")]
 mod sleepers;
 
+mod conformance;
 mod deletion;
 mod harness;
 mod lifecycle;
+mod table;
 mod trouble;
