@@ -180,6 +180,13 @@ impl Connection {
         self.shared.health.skew()
     }
 
+    /// The API server's clock, as well as it is known: this node's own, put right by
+    /// [`clock_skew`](Self::clock_skew). The ends of graces are stated by it.
+    pub fn api_clock(&self) -> WallClock {
+        let shared = Arc::clone(&self.shared);
+        WallClock::new(move || shared.api_time())
+    }
+
     /// The client certificate in use.
     pub fn certificate(&self) -> Option<CertificateFacts> {
         self.shared.now().and_then(|current| current.material.certificate.clone())

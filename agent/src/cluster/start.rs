@@ -3,7 +3,6 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy};
@@ -91,13 +90,13 @@ impl PodsWork {
         tokio::spawn(after_boot.run(client, is_ready, stop.clone()));
         tokio::spawn(hear_the_api(cluster.clone(), stop.clone()));
         let api_pods = side.api_pods.clone();
-        let provider = WorkersProvider::new(api_pods, workers, statuses, hold_back, wall.clone());
+        let provider = WorkersProvider::new(api_pods, workers, statuses, hold_back, wall);
         let controllers = Controllers {
             cluster: cluster.clone(),
             provider: Arc::new(provider),
             config: PodControllerConfig {
                 orphans: self.orphans,
-                ..PodControllerConfig::new(name, api_clock(cluster.clone(), wall))
+                ..PodControllerConfig::new(name, cluster.0.connection.api_clock())
             },
             ready,
         };
@@ -114,15 +113,6 @@ fn remove_unknown_volumes(side: &PodSide) {
             tracing::info!(directories = gone, "removed volumes of pods that are gone");
         }
     });
-}
-
-/// This node's clock, set right by what the API server's answers say of its own.
-fn api_clock(cluster: Cluster, wall: WallClock) -> WallClock {
-    WallClock::new(move || {
-        let skew = cluster.0.connection.clock_skew().unwrap_or(SignedDuration::ZERO);
-        let now = wall.now();
-        now.checked_add(skew).unwrap_or(now)
-    })
 }
 
 /// Tells those who wait for the API server that it answers again, and the mirrors whose they are.

@@ -44,7 +44,7 @@ impl Service {
         let containers = PodContainers::new(&config.container_runtime_endpoint)
             .map_err(RuntimeStartError::Endpoint)?;
         let progress = Slot::default();
-        let mut settings = CompanionConfig::new(&*self.identity.name, self.wall.clone());
+        let mut settings = CompanionConfig::new(&*self.identity.name, connection.api_clock());
         settings.eviction_timeout = config.companion.eviction_timeout;
         settings.without_api = config.companion.without_api;
         settings.own_pod =

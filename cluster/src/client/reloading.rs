@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use kube::client::Body;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
-use winddown_shared::{WallClock, error_chain};
+use winddown_shared::{WallClock, WallTime, error_chain};
 
 use super::error::{CredentialsError, RequestError};
 use super::exec;
@@ -118,6 +118,12 @@ impl Shared {
 
     pub(super) fn now(&self) -> Option<Arc<Current>> {
         self.current.borrow().clone()
+    }
+
+    /// This node's clock, put right by what the server's answers say of its own.
+    pub(super) fn api_time(&self) -> WallTime {
+        let now = self.wall.now();
+        self.health.skew().and_then(|skew| now.checked_add(skew).ok()).unwrap_or(now)
     }
 
     /// Reads the credentials, unless a command gives them: that is asked with the first request, so that

@@ -20,8 +20,8 @@ pub struct CompanionConfig {
     pub own_pod: Option<PodUid>,
     /// Whether the node goes down. Must answer at once.
     pub going_down: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// Compares the times in pods with this node's.
-    pub wall: WallClock,
+    /// The API server's clock, as well as it is known: the ends of graces are stated by it.
+    pub api_clock: WallClock,
 }
 
 /// What is done when the API server is away while the node goes down.
@@ -42,14 +42,14 @@ impl CompanionConfig {
     pub const EVICTION_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// For this node, with everything else as it usually is, and a node that never goes down.
-    pub fn new(node: impl Into<String>, wall: WallClock) -> Self {
+    pub fn new(node: impl Into<String>, api_clock: WallClock) -> Self {
         Self {
             node: node.into(),
             eviction_timeout: None,
             without_api: WithoutApi::default(),
             own_pod: None,
             going_down: Arc::new(|| false),
-            wall,
+            api_clock,
         }
     }
 

@@ -85,7 +85,8 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
     /// When the grace of a deletion that somebody asked for is over.
     fn deletion_ends(&self, pod: &Pod) -> Option<Instant> {
         let newest = self.known.look(pod.uid()).map(|view| view.pod);
-        let left = facts::deletion_left(newest.as_ref().unwrap_or(pod), self.config.wall.now())?;
+        let left =
+            facts::deletion_left(newest.as_ref().unwrap_or(pod), self.config.api_clock.now())?;
         Some(Instant::now() + left)
     }
 
