@@ -6,6 +6,7 @@
 
 mod bed;
 mod behaviour;
+mod beside;
 mod containerd;
 mod faults;
 mod held;
