@@ -4,12 +4,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::{broadcast, watch};
-use winddown_shared::{DesiredPods, Pod, PodRuntimeStatus, PodUid, PodUidMap, RuntimePod};
+use winddown_shared::{
+    DesiredPods, Pod, PodRuntimeStatus, PodUid, PodUidMap, RuntimeError, RuntimePod,
+};
 
 use super::facts;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
+/// Why nothing is known yet.
+pub(super) const UNLISTED: &str = "the API server has not told this node's pods yet";
 
 /// What is known of the pods, and who waits for news of one.
 #[derive(Debug)]
@@ -132,6 +136,14 @@ impl Known {
     /// The pods that the API server wants on this node; none before the first list was read.
     pub(super) fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
         self.desired.subscribe()
+    }
+
+    /// Whether a pod that is not known is none of this node's.
+    pub(super) fn listed(&self) -> Result<(), RuntimeError> {
+        match *self.desired.borrow() {
+            Some(_) => Ok(()),
+            None => Err(RuntimeError::Failed { what: UNLISTED.to_owned(), source: None }),
+        }
     }
 
     pub(super) fn changes(&self) -> broadcast::Receiver<PodUid> {

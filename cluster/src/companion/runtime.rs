@@ -15,6 +15,7 @@ use super::config::CompanionConfig;
 use super::containers::RunningContainers;
 use super::facts;
 use super::follow::Follower;
+use super::known::UNLISTED;
 use super::stop::Core;
 
 /// How long the first list of pods is waited for at a time.
@@ -47,13 +48,9 @@ impl<C> KubeletRuntime<C> {
     /// Why the API server does not do what it is asked, while that is so.
     pub fn trouble(&self) -> Option<&'static str> {
         if self.core.known.desired().borrow().is_none() {
-            return Some("the API server has not told this node's pods yet");
+            return Some(UNLISTED);
         }
         self.core.reach.fails().then_some("the API server is away: pods are as last known")
-    }
-
-    fn status(&self, uid: &PodUid) -> PodRuntimeStatus {
-        self.core.known.status(uid).unwrap_or_default()
     }
 }
 
@@ -91,7 +88,10 @@ impl<C: RunningContainers> Runtime for KubeletRuntime<C> {
     }
 
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
-        Ok(self.status(uid))
+        match self.core.known.status(uid) {
+            Some(status) => Ok(status),
+            None => self.core.known.listed().map(|()| PodRuntimeStatus::default()),
+        }
     }
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {

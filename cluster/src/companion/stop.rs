@@ -65,7 +65,7 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
     ) -> Result<PodStopped, RuntimeError> {
         let begun = Instant::now();
         let Some(pod) = self.known.look(uid).map(|view| view.pod).or_else(|| pod.cloned()) else {
-            return Ok(PodStopped::default());
+            return self.known.listed().map(|()| PodStopped::default());
         };
         let before = facts::running(&pod);
         let inside = facts::runtime_uid(&pod);

@@ -165,3 +165,23 @@ async fn errors_and_lost_answers_delay_a_stop_and_do_not_end_it() {
         assert_eq!(scene.containers.count(), 0, "{fault:?}");
     }
 }
+
+#[tokio::test]
+async fn an_agent_that_starts_in_an_outage_takes_no_pod_for_ended_and_ends_it_when_that_is_over() {
+    let mut scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
+    let uid = scene.uid("web");
+    scene.server.cut_off().await.unwrap();
+    scene.restart_agent().await;
+    let unknown = "the API server has not told this node's pods yet";
+    assert_eq!(scene.runtime.trouble(), Some(unknown));
+    assert_eq!(stop(&scene, &uid, 30).await.unwrap_err().to_string(), unknown);
+    assert_eq!(scene.runtime.pod_status(&uid).await.unwrap_err().to_string(), unknown);
+    assert_eq!(scene.containers.count(), 1);
+
+    scene.server.come_back().await.unwrap();
+    let told = async |scene: &Scene| scene.runtime.desired().borrow().is_some();
+    scene.eventually("its pods are told", told).await;
+    stop(&scene, &uid, 30).await.unwrap();
+    assert_eq!(scene.containers.count(), 0);
+    assert_eq!(scene.runtime.trouble(), None);
+}

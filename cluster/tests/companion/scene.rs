@@ -22,7 +22,7 @@ pub(crate) struct Scene {
     pub(crate) containers: Containers,
     down: Arc<AtomicBool>,
     kubelet: Option<Kubelet>,
-    _follower: DropGuard,
+    follower: DropGuard,
 }
 
 #[expect(clippy::disallowed_methods, reason = "a real server has a real clock")]
@@ -59,6 +59,20 @@ pub(crate) fn pod(name: &str, more: &Value) -> Value {
     pod
 }
 
+async fn start(
+    server: &ApiServer,
+    containers: &Containers,
+    down: &Arc<AtomicBool>,
+) -> (KubeletRuntime<Containers>, DropGuard) {
+    let mut config = CompanionConfig::new(NODE, wall());
+    let read = Arc::clone(down);
+    config.going_down = Arc::new(move || read.load(Ordering::Relaxed));
+    let (runtime, follower) = companion(client(server).await, containers.clone(), config);
+    let stop = CancellationToken::new();
+    tokio::spawn(follower.run(stop.clone()));
+    (runtime, stop.drop_guard())
+}
+
 impl Scene {
     /// With these pods, which run. Their containers take that long to end.
     pub(crate) async fn new(pods: &[Value], takes: Duration) -> Self {
@@ -66,20 +80,15 @@ impl Scene {
         for pod in pods {
             server.apply(pod.clone()).unwrap();
         }
-        let (containers, down) = (Containers::default(), Arc::new(AtomicBool::new(false)));
+        let containers = Containers::default();
         let hour = Duration::from_secs(3600);
         let identity = server.new_identity(KUBELET, &["system:nodes"], hour).unwrap();
         let theirs = client_of(&server.kubeconfig_of(&identity)).await;
         let kubelet = Kubelet::start(theirs, NODE, containers.clone(), takes);
-        let mut config = CompanionConfig::new(NODE, wall());
-        let read = Arc::clone(&down);
-        config.going_down = Arc::new(move || read.load(Ordering::Relaxed));
-        let (runtime, follower) = companion(client(&server).await, containers.clone(), config);
-        let stop = CancellationToken::new();
-        tokio::spawn(follower.run(stop.clone()));
+        let down = Arc::new(AtomicBool::new(false));
+        let (runtime, follower) = start(&server, &containers, &down).await;
         let kubelet = Some(kubelet);
-        let scene =
-            Self { server, runtime, containers, down, kubelet, _follower: stop.drop_guard() };
+        let scene = Self { server, runtime, containers, down, kubelet, follower };
         let count = pods.len();
         scene
             .eventually("all pods run", async |scene| {
@@ -88,6 +97,11 @@ impl Scene {
             })
             .await;
         scene
+    }
+
+    /// The next agent, which knows nothing.
+    pub(crate) async fn restart_agent(&mut self) {
+        (self.runtime, self.follower) = start(&self.server, &self.containers, &self.down).await;
     }
 
     pub(crate) fn uid(&self, name: &str) -> PodUid {

@@ -97,6 +97,14 @@ async fn what_running_pods_needs_is_granted_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_registered_anew_tries_to_delete_its_lease_and_can_do_without() {
+    let used = parts::node_anew().await;
+    let granted = granted(&manifest("cluster-mode"), "winddown:cluster");
+    let lacks = ["delete leases.coordination.k8s.io in kube-node-lease".to_owned()];
+    assert_eq!(compare(&granted, &used).missing, lacks);
+}
+
+#[tokio::test]
 async fn what_ending_a_kubelets_pods_needs_is_granted_and_nothing_else() {
     let (pods, node, events) =
         tokio::join!(parts::companion(), parts::node_of_a_kubelet(), parts::events());

@@ -47,6 +47,25 @@ pub(crate) async fn node() -> BTreeSet<Right> {
     used(&server)
 }
 
+/// A node that was deleted and comes back, and may not delete the lease of the one before.
+pub(crate) async fn node_anew() -> BTreeSet<Right> {
+    let server = ApiServer::start().await.unwrap();
+    server.deny("delete", "leases");
+    let agent = node::Agent::start_with(&server, node::facts(), node::always()).await;
+    agent.handle.set_ready(Ok(()));
+    agent.told().await;
+    let lease = server.until("the lease", |all| all.get(node::LEASE)).await.unwrap();
+    server.remove(node::NODE);
+    let owner = |lease: &Value| lease["metadata"]["ownerReferences"][0]["uid"].clone();
+    let taken = |now: Arc<Value>| {
+        (owner(&now) != owner(&lease) && now["metadata"]["uid"] == lease["metadata"]["uid"])
+            .then_some(())
+    };
+    server.until("the lease is the new node's", |all| taken(all.get(node::LEASE)?)).await.unwrap();
+    agent.stop().await;
+    used(&server)
+}
+
 /// A pod that comes, runs and is deleted.
 pub(crate) async fn pods() -> BTreeSet<Right> {
     let cluster = pods::Cluster::new().await;
