@@ -33,6 +33,8 @@ enum CutAt {
     Never,
     /// As the shutdown begins.
     T0,
+    /// The same, until the node is about to go.
+    T0UntilTheEnd,
     /// Between the two groups.
     T1,
 }
@@ -73,6 +75,11 @@ async fn cut_off_as_it_begins_to_go_down_a_node_tells_everything_after_the_boot(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cut_off_until_it_is_about_to_go_a_node_tells_everything_before_it_goes() {
+    down_and_back("down-t0-passing", CutAt::T0UntilTheEnd, Way::Closed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cut_off_between_two_groups_a_node_tells_of_the_second_after_the_boot() {
     down_and_back("down-t1-closed", CutAt::T1, Way::Closed).await;
     down_and_back("down-t1-silent", CutAt::T1, Way::Silent).await;
@@ -90,7 +97,7 @@ async fn down_and_back(name: &'static str, cut: CutAt, way: Way) {
 
     let left = boot.go_down(&machine, cut, way).await;
     let expected = match cut {
-        CutAt::Never => NotTold { pods: vec![], node: false },
+        CutAt::Never | CutAt::T0UntilTheEnd => NotTold { pods: vec![], node: false },
         CutAt::T0 => NotTold { pods: PODS.map(str::to_owned).into(), node: true },
         CutAt::T1 => NotTold { pods: vec![SECOND.to_owned()], node: false },
     };
@@ -183,7 +190,7 @@ impl Machine {
 impl Boot {
     /// Ends the pods in two groups and says so, then switches off.
     async fn go_down(self, machine: &Machine, cut: CutAt, way: Way) -> NotTold {
-        if cut == CutAt::T0 {
+        if matches!(cut, CutAt::T0 | CutAt::T0UntilTheEnd) {
             machine.proxy.set(way);
         }
         self.life.handle.set_shutting_down(true);
@@ -200,10 +207,15 @@ impl Boot {
         }
         self.end(SECOND).await;
 
-        let reserve = Instant::now() + RESERVE;
+        // A node that waits for its server to come back has to have the time for it.
+        let passing = cut == CutAt::T0UntilTheEnd;
+        let reserve = Instant::now() + if passing { LONG } else { RESERVE };
         let pods = self.agent.outbox.flush(reserve);
         let (pods, node, ()) = tokio::join!(pods, self.life.handle.flush(reserve), async {
             assert!(self.ended.flush(reserve).await, "the list of ended pods is on disk");
+            if passing {
+                machine.proxy.set(Way::Open);
+            }
         });
         assert!(Instant::now() < reserve + LATE, "{:?} too late", reserve.elapsed());
         let mut pods: Vec<_> = pods.iter().map(|pod| pod.name.to_string()).collect();
