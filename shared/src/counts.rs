@@ -1,5 +1,6 @@
 //! How many pods stand where: the gauges of a node, counted from one snapshot.
 
+use crate::workers::has_terminal_phase;
 use crate::{Lifecycle, Pod, PodSnapshot, PodUidMap};
 
 #[cfg(test)]
@@ -106,11 +107,6 @@ fn is_active(pod: &Pod, worker: Option<&PodSnapshot>, has_ended: impl Fn(&Pod) -
             !has_terminal_phase(pod) && !has_ended(pod)
         }
     }
-}
-
-fn has_terminal_phase(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 // === impl ByOrigin ===

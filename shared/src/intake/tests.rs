@@ -45,7 +45,7 @@ fn node(runtime: FakeRuntime) -> Node {
     node_with(runtime, FakeRecorder::default(), |admission| admission, &VictimLock::new())
 }
 
-/// The same with more checks behind the gate. Of a refusal of the pod `api` an API server is told.
+/// The same with more checks behind the gate, and with an API server that is told of refusals.
 fn node_with(
     runtime: FakeRuntime,
     events: FakeRecorder,
@@ -53,8 +53,7 @@ fn node_with(
     lock: &VictimLock,
 ) -> Node {
     let with = |intake: Intake<FakeRuntime>| {
-        let told = |pod: &Pod| pod.name().as_ref() == "api";
-        intake.with_victim_lock(lock.clone()).with_refusals_for_good(told)
+        intake.with_victim_lock(lock.clone()).with_refusals_for_good(|pod| !pod.is_static())
     };
     node_as(runtime, events, checks, with)
 }
