@@ -31,6 +31,7 @@ struct State {
     refused: HashSet<PodUid>,
     failing: bool,
     forget_fails: u32,
+    forgets_hang: bool,
     clean_takes: HashMap<PodUid, Duration>,
     clean_fails: HashMap<PodUid, u32>,
     cleaned: Vec<PodUid>,
@@ -83,6 +84,11 @@ impl FakeRuntime {
     /// So many removals of remains fail before one succeeds.
     pub fn forget_fails(&self, times: u32) {
         self.lock().forget_fails = times;
+    }
+
+    /// Removing remains does not come to an end from now on, or does again.
+    pub fn hang_forgets(&self, hang: bool) {
+        self.lock().forgets_hang = hang;
     }
 
     /// Freeing what the pod holds takes this long.
@@ -272,6 +278,10 @@ impl Runtime for FakeRuntime {
 
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         self.check()?;
+        let hang = self.lock().forgets_hang;
+        if hang {
+            std::future::pending::<()>().await;
+        }
         let mut state = self.lock();
         if state.forget_fails > 0 {
             state.forget_fails -= 1;

@@ -142,7 +142,15 @@ impl<R: Runtime> Intake<R> {
             .collect();
         let mut failed = false;
         for uid in remains {
-            failed |= !self.forget(uid).await;
+            match self.forget(uid).await {
+                Ok(()) => {}
+                Err(RuntimeError::Timeout { .. }) => {
+                    // The others would wait as long, and everything else meanwhile.
+                    failed = true;
+                    break;
+                }
+                Err(_) => failed = true,
+            }
         }
         let next = self.retry.map_or(FORGET_FIRST, |last| (last * 2).min(FORGET_MOST));
         self.retry = failed.then_some(next);
@@ -159,18 +167,17 @@ impl<R: Runtime> Intake<R> {
         self.workers.kill_runtime_pod(pod);
     }
 
-    /// Says whether the remains are gone.
-    async fn forget(&mut self, uid: PodUid) -> bool {
-        match patiently("removing a pod's remains", self.runtime.forget_pod(&uid)).await {
-            Ok(()) => {
-                self.found.remove(&uid);
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%uid, error = error_chain(&error), "could not remove a pod's remains; will retry");
-                false
-            }
+    async fn forget(&mut self, uid: PodUid) -> Result<(), RuntimeError> {
+        let forgotten = patiently("removing a pod's remains", self.runtime.forget_pod(&uid)).await;
+        match &forgotten {
+            Ok(()) => drop(self.found.remove(&uid)),
+            Err(error) => tracing::warn!(
+                %uid,
+                error = error_chain(error),
+                "could not remove a pod's remains; will retry"
+            ),
         }
+        forgotten
     }
 }
 

@@ -322,6 +322,25 @@ async fn a_pod_whose_manifest_cannot_be_read_after_a_restart_is_left_alone_until
     assert_eq!(node.runtime.stops(), [hidden.uid().clone()]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn remains_that_cannot_be_removed_keep_new_pods_waiting_for_one_call_only() {
+    let node = node(FakeRuntime::default());
+    let gone: Vec<Pod> = (0..20).map(|i| fake::pod(&format!("gone{i}"))).collect();
+    let (kept, new) = (pod("kept", "Always"), pod("new", "Always"));
+    let mut want: Vec<&Pod> = gone.iter().collect();
+    want.push(&kept);
+    node.want(&want).await;
+    node.runtime.hang_forgets(true);
+    node.want(&[&kept]).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    node.want(&[&kept, &new]).await;
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(node.said(&new).0, "Running");
+    node.runtime.hang_forgets(false);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(node.runtime.forgotten().len(), gone.len());
+}
+
 /// Looks at all others, and remembers at how many pods was looked for that.
 struct Looking(Arc<AtomicUsize>);
 
