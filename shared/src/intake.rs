@@ -1,6 +1,5 @@
 //! From what is desired to the pod workers: admission, changes, restarts, leftovers.
 
-use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +24,8 @@ mod tests;
 
 use away::Away;
 pub use delays::ReturnDelays;
-use held::Held;
 pub use held::WAITING_FOR_ROOM;
+use held::{Held, importance};
 use leftovers::Found;
 
 /// Keeps the pod workers in step with the pods that a source wants on this node.
@@ -110,6 +109,7 @@ impl<R: Runtime> Intake<R> {
         admission: Admission,
         recorder: Arc<dyn Recorder>,
     ) -> Self {
+        let held = Held::new(workers.ends());
         Self {
             runtime,
             workers,
@@ -123,7 +123,7 @@ impl<R: Runtime> Intake<R> {
             retry: None,
             passes: watch::Sender::new(0),
             victim_lock: VictimLock::new(),
-            held: Held::default(),
+            held,
             away: Away::default(),
             asked_before: PodUidMap::default(),
             for_good: Arc::new(|_| false),
@@ -259,7 +259,7 @@ impl<R: Runtime> Intake<R> {
         }
         let mut others = self.others();
         self.ask_held(&mut others);
-        new.sort_by_key(|pod| Reverse((pod.is_critical(), pod.priority_or_zero())));
+        new.sort_by_key(|pod| importance(pod));
         for pod in new {
             // Listed twice.
             if self.take(pod) {
@@ -337,13 +337,14 @@ impl<R: Runtime> Intake<R> {
     /// was still ending. It is asked like any other new pod: the node may be another one than when
     /// its former self was let in.
     fn start_again(&mut self, tracked: &HashMap<PodUid, Lifecycle>, others: &mut Others) {
-        let unknown: Vec<Pod> = self
+        let mut unknown: Vec<Pod> = self
             .desired
             .values()
             .filter(|d| d.is_admitted() && !tracked.contains_key(d.pod.uid()))
             .filter(|d| !has_terminal_phase(&d.pod))
             .map(|d| d.pod.clone())
             .collect();
+        unknown.sort_by_key(|pod| (importance(pod), pod.full_name().clone()));
         for pod in unknown {
             // What was said of the former self must not decide about this one.
             self.statuses.remove(pod.uid());

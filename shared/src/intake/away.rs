@@ -9,11 +9,11 @@
 //! Pods do not end each other in circles: an ordinary pod ends no other, a critical one only pods that
 //! it may preempt, and none of those may preempt it.
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::held::importance;
 use super::{Intake, ReturnDelays, Standing};
 use crate::{Others, Pod, PodSyncer, PodUid, PodUidMap, PodWorkers, Runtime, UpdateKind, Verdict};
 
@@ -132,9 +132,7 @@ impl<R: Runtime> Intake<R> {
                 None => self.away.forget(&uid),
             }
         }
-        pods.sort_by_key(|pod| {
-            (Reverse((pod.is_critical(), pod.priority_or_zero())), pod.full_name().clone())
-        });
+        pods.sort_by_key(|pod| (importance(pod), pod.full_name().clone()));
         for pod in pods {
             match self.desired.get(pod.uid()).map(|desired| &desired.standing) {
                 Some(Standing::Refused(_)) => self.ask_anew(&pod, false, others),

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -42,10 +43,11 @@ const ASK_MOST: Duration = Duration::from_secs(10);
 const NAMED: usize = 3;
 
 /// The held pods and what they wait for.
-#[derive(Default)]
 pub(super) struct Held {
     /// In the order in which they are asked.
     order: Vec<PodUid>,
+    /// Some pod has ended, also one that nobody has asked to.
+    ended: watch::Receiver<u64>,
     /// Ends that are waited for; each says whether it has come.
     ends: JoinSet<(PodUid, bool)>,
     /// Of whom.
@@ -77,16 +79,33 @@ enum Search {
 // === impl Held ===
 
 impl Held {
+    /// Nobody is held. `ended` changes with every pod that ends.
+    pub(super) fn new(ended: watch::Receiver<u64>) -> Self {
+        Self {
+            order: Vec::new(),
+            ended,
+            ends: JoinSet::new(),
+            awaited: PodUidMap::default(),
+            victims: HashMap::new(),
+            idle_rounds: 0,
+        }
+    }
+
     /// Resolves when room may have come. Cancel-safe. For ever, while nobody is held.
     pub(super) async fn room_may_have_come(&mut self) -> Vec<Event> {
-        if self.order.is_empty() && self.ends.is_empty() {
-            std::future::pending::<()>().await;
-        }
-        let Some(first) = self.ends.join_next().await else {
-            let wait = ASK_FIRST.saturating_mul(1 << self.idle_rounds.min(10)).min(ASK_MOST);
-            tokio::time::sleep(wait).await;
-            self.idle_rounds = self.idle_rounds.saturating_add(1);
-            return Vec::new();
+        let is_anybody_held = !self.order.is_empty();
+        let idle = ASK_FIRST.saturating_mul(1 << self.idle_rounds.min(10)).min(ASK_MOST);
+        let first = tokio::select! {
+            biased;
+            Some(first) = self.ends.join_next() => first,
+            // A job that completes, a pod that somebody else ends: nobody waits for its end in
+            // particular, and its room is as good.
+            Ok(()) = self.ended.changed(), if is_anybody_held => return Vec::new(),
+            () = tokio::time::sleep(idle), if is_anybody_held && self.ends.is_empty() => {
+                self.idle_rounds = self.idle_rounds.saturating_add(1);
+                return Vec::new();
+            }
+            else => std::future::pending().await,
         };
         self.idle_rounds = 0;
         let mut told = Vec::new();
@@ -152,6 +171,11 @@ async fn wait_for_end<S: PodSyncer>(
     }
 }
 
+/// Sorts pods by who is asked first: critical ones, then by priority.
+pub(super) fn importance(pod: &Pod) -> Reverse<(bool, i32)> {
+    Reverse((pod.is_critical(), pod.priority_or_zero()))
+}
+
 // === impl Intake ===
 
 impl<R: Runtime> Intake<R> {
@@ -185,6 +209,8 @@ impl<R: Runtime> Intake<R> {
 
     /// Asks the held pods again. Those that are held still have their promise among `others` then.
     pub(super) fn ask_held(&mut self, others: &mut Others) {
+        // Before anybody is looked at: who ends from here on is news.
+        self.held.ended.mark_unchanged();
         for uid in std::mem::take(&mut self.held.order) {
             let Some(desired) = self.desired.get(&uid) else { continue };
             let Standing::Held { again } = desired.standing else { continue };

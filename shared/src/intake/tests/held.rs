@@ -1,6 +1,7 @@
 //! Critical pods that wait for room.
 
 mod away;
+mod others_end;
 mod random;
 
 use std::sync::Mutex;
