@@ -8,7 +8,7 @@ use crate::condition::{Condition, Conditions};
 #[cfg(test)]
 mod tests;
 
-/// Static pods that were ended because the node ran short. Nobody else starts them anew: there is no
+/// Static pods that end or have ended because the node ran short. Nobody else starts them anew: there is no
 /// controller behind a manifest.
 #[derive(Debug, Default)]
 pub struct Returns {
@@ -24,8 +24,12 @@ struct Away {
 }
 
 impl Returns {
-    /// A static pod has ended because the node ran short.
+    /// A static pod was asked to end because the node runs short. One that is asked again before it
+    /// came back is sent away once.
     pub fn note(&mut self, pod: &Pod, condition: Condition, now: Instant) {
+        if self.away.iter().any(|away| away.pod.uid() == pod.uid()) {
+            return;
+        }
         let wait = self.delays.next(pod.full_name(), now);
         self.away.retain(|away| away.pod.full_name() != pod.full_name());
         self.away.push(Away { pod: pod.clone(), condition, not_before: now + wait });

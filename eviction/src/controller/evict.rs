@@ -102,9 +102,6 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                     }
                 }
                 self.held.fill(None);
-                if pod.is_static() {
-                    self.returns.note(&pod, condition, Instant::now());
-                }
             }
             // It stays known as ending, and overdue, until it is gone.
             Err(error) => {
@@ -146,6 +143,11 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let hurried = grace.is_some_and(|grace| grace <= HARD_GRACE);
         let ending = Ending { due: due + files, hurried, evicted_for: Some(condition) };
         self.endings.insert(pod.uid().clone(), ending);
+        // Now, and not when its end is seen: one that takes too long, or whose end a shutdown hides,
+        // comes back as well.
+        if pod.is_static() {
+            self.returns.note(&pod, condition, now);
+        }
         if condition == Condition::Disk {
             self.owed.ask(&order.leaves, now, &self.memory.last);
         }

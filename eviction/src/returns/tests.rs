@@ -33,3 +33,13 @@ async fn a_pod_that_is_ended_again_stays_away_longer_also_under_another_uid() {
     let away: Vec<_> = returns.away().map(|(pod, back)| (pod.uid().clone(), back - now)).collect();
     assert_eq!(away, [(static_pod("u2", "web").uid().clone(), secs(20))]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_asked_to_end_once_more_is_sent_away_once() {
+    let now = Instant::now();
+    let mut returns = Returns::default();
+    returns.note(&static_pod("u", "web"), Condition::Memory, now);
+    returns.note(&static_pod("u", "web"), Condition::Memory, now + secs(5));
+    assert_eq!(returns.due(Conditions::NONE, now + secs(10)).len(), 1);
+    assert_eq!(returns.away().count(), 0);
+}

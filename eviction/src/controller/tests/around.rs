@@ -3,7 +3,7 @@
 use serde_json::json;
 use tokio::time::Instant;
 use winddown_shared::fake::static_pod;
-use winddown_shared::{Event, PodLabel};
+use winddown_shared::{Event, PodUid};
 
 use super::*;
 use crate::{Condition, Outcome, Signal, StaticPods, Wanted};
@@ -120,26 +120,56 @@ async fn new_thresholds_end_nobody_for_ten_seconds() {
     assert_eq!(world.killed(), [], "it was taken back in time");
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_evicted_static_pod_comes_back_when_the_pressure_is_over() {
+/// A node with one static pod, which is like any other.
+fn with_a_manifest() -> World {
     let mut by_priority = hard();
     by_priority.static_pods = StaticPods::ByPriority;
     by_priority.transition_period = secs(60);
     let web = changed("web", 0, &[], |object| {
         object.metadata.annotations = static_pod("u", "u").metadata.annotations.clone();
     });
-    let world = World::new(by_priority, vec![(web, memory("1Gi"))]);
+    World::new(by_priority, vec![(web, memory("1Gi"))])
+}
+
+fn brought_back(world: &World) -> Vec<String> {
+    let back = &world.node.state().brought_back;
+    back.iter().map(|pod| pod.name().to_string()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_static_pod_comes_back_when_the_pressure_is_over() {
+    let world = with_a_manifest();
     world.helps("web", left("8Gi"));
     world.is(left("500Mi"), secs(50)).await;
     assert_eq!(world.killed().len(), 1);
-    assert_eq!(world.node.state().brought_back.len(), 0, "the condition holds still");
+    assert!(brought_back(&world).is_empty(), "the condition holds still");
     assert_eq!(world.view.away()[0].back_in_seconds, 0.0, "its own time is over");
     tokio::time::sleep(secs(20)).await;
-    let back: Vec<PodLabel> =
-        world.node.state().brought_back.iter().map(|pod| pod.label().clone()).collect();
-    assert_eq!(back.len(), 1);
-    assert_eq!(&*back[0].name, "web");
+    assert_eq!(brought_back(&world), ["web"]);
     assert_eq!(world.view.away(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_that_takes_longer_to_end_than_it_may_comes_back_all_the_same() {
+    let world = with_a_manifest();
+    world.killer.hangs(&PodUid::new("web"), secs(20));
+    world.is(left("500Mi"), secs(10)).await;
+    assert_eq!(world.count(|event| matches!(event, Event::EvictionFailed { .. })), 1);
+    world.is(left("8Gi"), secs(90)).await;
+    assert_eq!(brought_back(&world), ["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_that_was_ending_when_a_drain_began_comes_back_when_it_is_called_off() {
+    let world = with_a_manifest();
+    world.killer.hangs(&PodUid::new("web"), secs(3));
+    world.is(left("500Mi"), secs(1)).await;
+    assert_eq!(world.killed().len(), 1);
+    world.still.send_replace(true);
+    world.is(left("8Gi"), secs(20)).await;
+    world.still.send_replace(false);
+    tokio::time::sleep(secs(90)).await;
+    assert_eq!(brought_back(&world), ["web"]);
 }
 
 #[tokio::test(start_paused = true)]
