@@ -53,9 +53,9 @@ pub use history::{Outcome, PodName, RankedPod, Record};
 pub use limits::{OverLimit, has_local_limits, over_limit};
 pub use memory::Memory;
 pub use message::{
-    EVICTED, EVICTION_THRESHOLD_MET, Message, OFFENDING_CONTAINERS, OFFENDING_CONTAINERS_USAGE,
-    OFFENDING_POD, OFFENDING_POD_USAGE, STARVED_RESOURCE, attempting_to_reclaim, container_over,
-    empty_dir_over, node_had_condition, node_was_low, pod_over,
+    EVICTED, Message, OFFENDING_CONTAINERS, OFFENDING_CONTAINERS_USAGE, OFFENDING_POD,
+    OFFENDING_POD_USAGE, STARVED_RESOURCE, container_over, empty_dir_over, node_had_condition,
+    node_was_low, pod_over,
 };
 pub use observation::{MemoryAvailable, Observation, Observations};
 pub use plan_json::{PlanLineError, plan_json_line};

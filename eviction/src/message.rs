@@ -16,8 +16,6 @@ mod tests;
 
 /// `status.reason` of an evicted pod, of a pod that is refused under pressure, and of the Event.
 pub const EVICTED: &str = "Evicted";
-/// Reason of the node's Event when a threshold is met.
-pub const EVICTION_THRESHOLD_MET: &str = "EvictionThresholdMet";
 
 /// Annotation of the Event: containers that use more than they asked for, separated by commas.
 pub const OFFENDING_CONTAINERS: &str = "offending_containers";
@@ -37,12 +35,6 @@ pub struct Message {
     pub text: String,
     /// The annotations.
     pub annotations: Vec<(&'static str, String)>,
-}
-
-/// The node's Event when a threshold on `resource` is met.
-#[must_use]
-pub fn attempting_to_reclaim(resource: Resource) -> String {
-    format!("Attempting to reclaim {resource}")
 }
 
 /// Why a pod is refused under pressure.

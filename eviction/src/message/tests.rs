@@ -119,7 +119,6 @@ fn pid_pressure_verify_pod_status_counts_in_thousands() {
 
 #[test]
 fn the_other_texts_are_the_kubelets_byte_for_byte() {
-    assert_eq!(attempting_to_reclaim(Resource::Inodes), "Attempting to reclaim inodes");
     assert_eq!(
         node_had_condition([Condition::Disk, Condition::Memory].into_iter().collect()),
         "The node had condition: [MemoryPressure DiskPressure]. "
