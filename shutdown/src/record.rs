@@ -208,6 +208,7 @@ impl RunRecord {
     fn kind(&self) -> ShutdownKind {
         match self.report.node_action.as_deref() {
             Some("powerOff") => ShutdownKind::PowerOff,
+            Some("halt") => ShutdownKind::Halt,
             Some("reboot") => ShutdownKind::Reboot,
             Some("kexec") => ShutdownKind::Kexec,
             Some("softReboot") => ShutdownKind::SoftReboot,

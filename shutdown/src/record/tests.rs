@@ -67,6 +67,21 @@ fn what_is_written_is_read_and_goes_on_where_it_was() {
 }
 
 #[test]
+fn every_way_down_is_known_to_the_next_agent() {
+    use winddown_shared::ShutdownKind::{Halt, Kexec, PowerOff, Reboot, SoftReboot, Unknown};
+    for kind in [Unknown, PowerOff, Halt, Reboot, Kexec, SoftReboot] {
+        let mut record = record("boot", 1000, 1);
+        let header = ReportHeader { node_action: kind, ..record.header(Duration::ZERO) };
+        let run = RunReport { groups: Vec::new(), stop: RunStop::Cancelled };
+        let ended = Ended { at: record.report.ended_at, took: Duration::ZERO };
+        record.report = ShutdownReport::new(header, run, ended);
+        let text = serde_json::to_string(&record).unwrap();
+        let read: RunRecord = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.standing().kind, kind);
+    }
+}
+
+#[test]
 fn the_newest_record_of_this_boot_counts_wherever_it_is() {
     let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let files: Vec<RecordFile> =
