@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{Pod, PodKiller, Recorder, ShutdownKind, StatusOverride, WallClock};
 
+use crate::policy::LONGEST;
 use crate::report::{Ended, ReportHeader};
 use crate::{
     Budget, BudgetReport, GroupPeriod, Plan, Policy, ProgressPhase, ProgressSender, RunOrder,
@@ -110,8 +111,9 @@ impl DrainOrder {
     }
 }
 
+/// Half of the time for each, and no more than a policy can give.
 fn halves(time: Duration) -> Policy {
-    let seconds = i64::try_from(time.as_secs() / 2).unwrap_or(0);
+    let seconds = i64::try_from(time.min(LONGEST).as_secs() / 2).unwrap_or(0);
     let group = |priority| GroupPeriod { priority, shutdown_grace_period_seconds: seconds };
     Policy::by_priority([group(0), group(crate::CRITICAL_PRIORITY)])
         .unwrap_or_else(|_| Policy::disabled())

@@ -13,7 +13,7 @@ mod tests;
 pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 /// The most that all groups together may ask for.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The time kept back at the end of a shutdown, unless configured otherwise.
 const DEFAULT_RESERVE: Duration = Duration::from_secs(2);
