@@ -7,6 +7,7 @@ mod control_loop;
 mod host;
 mod notices;
 mod runtime;
+mod signals;
 mod unit_stop;
 mod units;
 
@@ -28,6 +29,9 @@ use crate::metrics;
 use crate::node::{
     Configuration, Identity, Machine, Node, NodeParts, PressureSource, RuntimeFigures, policy_of,
 };
+
+use control_loop::ControlLoop;
+use signals::{Ends, Reloads};
 
 pub use cluster::ClusterStartError;
 pub(crate) use companion::missing_rights;
@@ -65,6 +69,9 @@ pub enum StartError {
     /// The control socket cannot be had.
     #[error("the control socket cannot be opened")]
     Socket(#[source] SocketError),
+    /// Signals cannot be received.
+    #[error("signals cannot be received")]
+    Signals(#[source] std::io::Error),
     /// A directory cannot be made.
     #[error("cannot create {}", .path.display())]
     Directory {
@@ -90,6 +97,7 @@ struct Service {
     socket: ControlSocket,
     notifier: Notifier,
     wall: WallClock,
+    reloads: Reloads,
 }
 
 /// Runs the agent until the service manager or a signal ends it.
@@ -97,6 +105,7 @@ struct Service {
 /// # Errors
 /// The agent could not start; nothing was changed and no pod was touched.
 pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
+    let reloads = Reloads::listen().map_err(StartError::Signals)?;
     let notifier = Notifier::from_env();
     let wall = wall_clock();
     let configuration = load(&options, wall.now())?;
@@ -109,7 +118,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let socket = bind(&options, &config).await?;
     let identity =
         Identity { name: config.node_name_or(&host::host_name()), boot_id: host::boot_id() };
-    let service = Service { options, configuration, identity, socket, notifier, wall };
+    let service = Service { options, configuration, identity, socket, notifier, wall, reloads };
     let joined = match config.mode {
         Mode::Standalone => None,
         Mode::Companion => return service.run_companion().await,
@@ -119,21 +128,20 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
         RuntimeKind::Process => {
             let process = runtime::process(&config, &service.identity, &service.wall).await?;
             let runs = Runs::own(process, |_| Ok(()), supports_process, &config, joined);
-            service.run(runs).await;
+            service.run(runs).await
         }
         RuntimeKind::Cri => {
             let cri = runtime::cri(&config, &service.identity, &service.wall).await?;
             let runs = Runs::own(cri, runtime::cri_health, runtime::supports_cri, &config, joined);
-            service.run(runs).await;
+            service.run(runs).await
         }
         RuntimeKind::Systemd => {
             let units = runtime::systemd(&config, &service.identity, &service.wall).await?;
             let health = runtime::systemd_health;
             let runs = Runs::own(units, health, runtime::supports_systemd, &config, joined);
-            service.run(runs).await;
+            service.run(runs).await
         }
     }
-    Ok(())
 }
 
 /// What the mode decides: what runs the pods, and which.
@@ -180,8 +188,12 @@ impl<R: Runtime + RuntimeFigures> Runs<R> {
 
 impl Service {
     /// Joins everything and runs it until a signal ends it.
-    async fn run<R: Runtime>(self, runs: Runs<R>) {
-        let Self { options, configuration, identity, socket, notifier, wall } = self;
+    ///
+    /// # Errors
+    /// Signals cannot be received; no pod was touched.
+    async fn run<R: Runtime>(self, runs: Runs<R>) -> Result<(), StartError> {
+        let ends = Ends::listen().map_err(StartError::Signals)?;
+        let Self { options, configuration, identity, socket, notifier, wall, reloads } = self;
         let config = Arc::clone(&configuration.config);
         let stop = runs.stop;
         let manifests =
@@ -219,13 +231,15 @@ impl Service {
             tokio::spawn(metrics::serve_over_tcp(server.clone(), address, again, stop.clone()))
         });
         let served = tokio::spawn(server.serve(socket));
-        control_loop::ControlLoop { options, node, inhibitor, notifier }.run().await;
+        let control = ControlLoop { options, node, inhibitor, notifier, reloads, ends };
+        control.run().await;
         stop.cancel();
         // The server takes its socket away; a failure of it was logged by then.
         let _ = served.await;
         if let Some(scraped) = scraped {
             let _ = scraped.await;
         }
+        Ok(())
     }
 }
 

@@ -76,8 +76,7 @@ impl Service {
             progress: Some(progress),
             stop,
         };
-        self.run(runs).await;
-        Ok(())
+        self.run(runs).await
     }
 }
 

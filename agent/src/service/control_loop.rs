@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior};
 use winddown_shared::{Inhibitor, Runtime};
 use winddown_systemd::{LogindInhibitor, Notifier};
 
+use super::signals::{Ends, Reloads};
 use super::{ServiceOptions, load, status_line, unit_stop};
 use crate::config::Config;
 use crate::control::AgentApi;
@@ -26,18 +26,13 @@ pub(super) struct ControlLoop<R: Runtime> {
     pub(super) node: Node<R, LogindInhibitor>,
     pub(super) inhibitor: Arc<LogindInhibitor>,
     pub(super) notifier: Notifier,
+    pub(super) reloads: Reloads,
+    pub(super) ends: Ends,
 }
 
 impl<R: Runtime> ControlLoop<R> {
     /// Runs until SIGTERM or SIGINT, and ends the pods then if the machine goes down.
-    pub(super) async fn run(self) {
-        let (Some(mut term), Some(mut int), Some(mut hup)) = (
-            listen(SignalKind::terminate()),
-            listen(SignalKind::interrupt()),
-            listen(SignalKind::hangup()),
-        ) else {
-            return;
-        };
+    pub(super) async fn run(mut self) {
         let mut state = self.inhibitor.state();
         let mut watchdog = self.watchdog();
         let mut ready = false;
@@ -58,9 +53,8 @@ impl<R: Runtime> ControlLoop<R> {
                         self.notifier.watchdog_ping();
                     }
                 }
-                _ = hup.recv() => self.reload(),
-                _ = term.recv() => break,
-                _ = int.recv() => break,
+                () = self.reloads.next() => self.reload(),
+                () = self.ends.next() => break,
             }
         }
         self.notifier.stopping();
@@ -112,10 +106,4 @@ impl<R: Runtime> ControlLoop<R> {
         }
         self.notifier.ready();
     }
-}
-
-fn listen(kind: SignalKind) -> Option<Signal> {
-    signal(kind)
-        .inspect_err(|error| tracing::error!(%error, "signals cannot be received; ending"))
-        .ok()
 }

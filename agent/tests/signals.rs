@@ -1,0 +1,77 @@
+//! Signals that come early.
+
+#![allow(clippy::expect_used, reason = "clippy does not see that helpers are tests")]
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+/// Longer than anything here takes; only a failure waits for it.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn config(seconds: u32) -> String {
+    format!(
+        "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nshutdownGracePeriod: {seconds}s\n"
+    )
+}
+
+/// An agent that is about to read its configuration, and the pipe that it reads it from.
+async fn starting(file: PathBuf) -> (Child, File) {
+    let root = file.ancestors().nth(3).expect("a root").to_owned();
+    mknodat(CWD, &file, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+    let agent = Command::new(assert_cmd::cargo::cargo_bin!("winddown"))
+        .env_remove("WINDDOWN_SOCKET")
+        .env_remove("WINDDOWN_CONFIG")
+        // Never the login manager of the machine that runs the tests.
+        .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
+        .args(["agent", "--root"])
+        .arg(root)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the agent starts");
+    // Opened when the other side is.
+    let opening = tokio::task::spawn_blocking(|| OpenOptions::new().write(true).open(file));
+    let pipe = timeout(LIMIT, opening).await.expect("in time").expect("no panic");
+    (agent, pipe.expect("opened"))
+}
+
+#[tokio::test]
+async fn a_reload_that_comes_while_the_agent_starts_is_done_when_it_runs() {
+    let root = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir_all(root.path().join("run/winddown")).expect("created");
+    let file = root.path().join("etc/winddown/config.yaml");
+    std::fs::create_dir_all(file.parent().expect("a parent")).expect("created");
+    let (mut agent, mut pipe) = starting(file.clone()).await;
+    std::fs::remove_file(&file).expect("removed");
+    std::fs::write(&file, config(40)).expect("written");
+    let pid = agent.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).expect("runs");
+    kill_process(pid, Signal::HUP).expect("sent");
+    pipe.write_all(config(30).as_bytes()).expect("written");
+    drop(pipe);
+
+    let mut said = BufReader::new(agent.stderr.take().expect("piped")).lines();
+    let mut all = Vec::new();
+    let reloads = async {
+        while let Ok(Some(line)) = said.next_line().await {
+            all.push(line);
+            if all.last().is_some_and(|line| line.contains("reload: in force now")) {
+                return true;
+            }
+        }
+        false
+    };
+    let reloaded = timeout(LIMIT, reloads).await;
+    assert_eq!(reloaded, Ok(true), "it said: {all:#?}; {:?}", agent.try_wait());
+    assert!(matches!(agent.try_wait(), Ok(None)), "it runs");
+}
