@@ -27,7 +27,7 @@ use winddown_cluster::node::{
     NodeController, NodeFacts, NodeHandle, NodeSettings, NodeSettingsError, Ping,
 };
 use winddown_cluster::pods::{OrphanPolicy, PodControllerHandle};
-use winddown_cluster::resolve::{NodeAmounts, Resolver, ResolverConfig};
+use winddown_cluster::resolve::{Resolver, ResolverConfig};
 use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_shared::{Event, Recorder, WallClock};
 
@@ -65,6 +65,8 @@ pub struct PodsParts {
     pub ended: AfterBootPolicy,
     /// What becomes of pods that run here and that the API does not have.
     pub orphans: OrphanPolicy,
+    /// What runs them, as the Node object names it (`containerd://1.6.20`), whenever it says so.
+    pub runtime: watch::Receiver<String>,
 }
 
 /// The node's side of a cluster. Cheap to clone.
@@ -169,6 +171,9 @@ impl Cluster {
         if *changing == before {
             return;
         }
+        if let (Some(side), Some((_, allocatable))) = (&self.0.pods, &changing.amounts) {
+            side.resolver.set_node(facts::for_pods(allocatable));
+        }
         let facts = facts::facts(&self.0.fixed, &changing);
         self.0.facts.send_replace(facts);
     }
@@ -195,7 +200,7 @@ impl PodSide {
         fixed: &NodeFacts,
         wall: &WallClock,
     ) -> (Self, start::PodsWork) {
-        let PodsParts { state, volatile, secret_volumes, ended: policy, orphans } = parts;
+        let PodsParts { state, volatile, secret_volumes, ended: policy, orphans, runtime } = parts;
         let state = state.join("cluster");
         let (outbox, outbox_driver) = Outbox::new(&OutboxConfig {
             directory: Some(state.join("statuses")),
@@ -206,14 +211,14 @@ impl PodSide {
         outbox.set_host_ips(addresses.map(|address| address.address.clone()).collect());
         let ended = EndedByUs::new(state.join("ended"), Some(boot_id.into()), wall.clone());
         let (mirrors, mirror_driver) = Mirrors::new(name, outbox.clone(), wall.clone());
-        let mut resolving = ResolverConfig::new(state.join("volumes"), secret_volumes);
-        resolving.node = NodeAmounts::default();
+        let resolving = ResolverConfig::new(state.join("volumes"), secret_volumes);
         let (resolver, freshener) =
             Resolver::new(connection.client(), resolving, events.clone(), wall.clone());
         let api_pods = ApiPods::open(KeptPods::of_boot(&volatile.join("api-pods"), boot_id));
         let side =
             Self { api_pods, outbox, mirrors, ended, resolver, controller: Mutex::new(None) };
-        let work = start::PodsWork { outbox_driver, mirror_driver, freshener, policy, orphans };
+        let work =
+            start::PodsWork { outbox_driver, mirror_driver, freshener, policy, orphans, runtime };
         (side, work)
     }
 

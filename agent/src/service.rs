@@ -132,6 +132,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
         }
         RuntimeKind::Cri => {
             let cri = runtime::cri(&config, &service.identity, &service.wall).await?;
+            let joined = joined.map(|parts| cluster::named_by(parts, cri.health()));
             let runs = Runs::own(cri, runtime::cri_health, runtime::supports_cri, &config, joined);
             service.run(runs).await
         }

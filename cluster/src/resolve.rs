@@ -3,7 +3,7 @@
 //! [`Resolver`] is the pod controller's [`Prepare`](crate::pods::Prepare). It reads single objects by
 //! name and never a whole namespace of Secrets; watches one only while a pod waits for it; shows no
 //! secret in any log; and keeps secrets in memory file systems. What the runtime can do by itself (the
-//! pod's own fields, `$(NAME)`, amounts of resources) it leaves to the runtime.
+//! pod's own fields, `$(NAME)`) it leaves to the runtime.
 
 mod atomic;
 mod downward;
@@ -37,8 +37,9 @@ pub struct ResolverConfig {
     pub volumes: PathBuf,
     /// Below which volumes with secrets are kept; in memory: `/run/winddown/volumes`.
     pub secret_volumes: PathBuf,
-    /// What containers without limits may use, for the downward API.
-    pub node: NodeAmounts,
+    /// What containers without limits may use, for the downward API; none while it is not known:
+    /// [`Resolver::set_node`] tells.
+    pub node: Option<NodeAmounts>,
     /// How old what a volume shows may become.
     pub max_age: Duration,
     /// How long one request to the API server may take.
@@ -53,7 +54,7 @@ impl ResolverConfig {
         Self {
             volumes: volumes.into(),
             secret_volumes: secret_volumes.into(),
-            node: NodeAmounts::default(),
+            node: None,
             max_age: Duration::from_secs(60),
             request: Duration::from_secs(10),
         }

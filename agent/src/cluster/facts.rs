@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::NodeCondition;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use winddown_cluster::node::NodeFacts;
+use winddown_cluster::resolve::NodeAmounts;
 use winddown_shared::{Allocatable, Quantity, QuantityFormat, ResourceName};
 
 /// Every pod ended before the node went down, and nothing stayed mounted: its volumes may be attached
@@ -20,6 +21,8 @@ pub(crate) struct Changing {
     pub(crate) labels: Option<BTreeMap<String, String>>,
     /// What the machine has, and what of it pods may have.
     pub(crate) amounts: Option<(Allocatable, Allocatable)>,
+    /// What runs the pods, as the Node object names it; none while that is not known.
+    pub(crate) runtime: Option<String>,
     /// How the node went down last, or goes down now.
     pub(crate) clean: Clean,
     /// Why a shutdown would not wait.
@@ -53,6 +56,9 @@ pub(crate) fn facts(fixed: &NodeFacts, changing: &Changing) -> NodeFacts {
     if let Some((whole, allocatable)) = &changing.amounts {
         facts.capacity = quantities(whole);
         facts.allocatable = quantities(allocatable);
+    }
+    if let Some(runtime) = &changing.runtime {
+        facts.info.container_runtime_version.clone_from(runtime);
     }
     facts.conditions = vec![clean(&changing.clean), unprotected(changing.unprotected.as_deref())];
     facts
@@ -108,6 +114,18 @@ fn quantities(amounts: &Allocatable) -> BTreeMap<String, ApiQuantity> {
     amounts.iter().map(quantity).collect()
 }
 
+/// What containers without limits may use.
+pub(crate) fn for_pods(allocatable: &Allocatable) -> NodeAmounts {
+    NodeAmounts {
+        cpu_milli: allocatable.get(&ResourceName::Cpu),
+        memory_bytes: allocatable.get(&ResourceName::Memory),
+        ephemeral_storage_bytes: allocatable.get(&ResourceName::EphemeralStorage),
+    }
+}
+
 fn bytes(amount: i64) -> String {
     Quantity::new(amount, QuantityFormat::BinarySi).to_string()
 }
+
+#[cfg(test)]
+mod tests;

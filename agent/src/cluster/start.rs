@@ -37,6 +37,7 @@ pub(super) struct PodsWork {
     pub(super) freshener: Freshener,
     pub(super) policy: AfterBootPolicy,
     pub(super) orphans: OrphanPolicy,
+    pub(super) runtime: watch::Receiver<String>,
 }
 
 /// The node that the tasks work for.
@@ -89,6 +90,9 @@ impl PodsWork {
         let after_boot = AfterBoot::new(side.ended.clone(), self.policy, wall.clone());
         tokio::spawn(after_boot.run(client, is_ready, stop.clone()));
         tokio::spawn(hear_the_api(cluster.clone(), stop.clone()));
+        tokio::spawn(
+            stop.clone().run_until_cancelled_owned(name_runtime(cluster.clone(), self.runtime)),
+        );
         let api_pods = side.api_pods.clone();
         let provider = WorkersProvider::new(api_pods, workers, statuses, hold_back, wall);
         let controllers = Controllers {
@@ -113,6 +117,17 @@ fn remove_unknown_volumes(side: &PodSide) {
             tracing::info!(directories = gone, "removed volumes of pods that are gone");
         }
     });
+}
+
+/// Says in the Node object what runs the pods.
+async fn name_runtime(cluster: Cluster, mut runtime: watch::Receiver<String>) {
+    loop {
+        let name = runtime.borrow_and_update().clone();
+        cluster.change(|changing| changing.runtime = Some(name));
+        if runtime.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Tells those who wait for the API server that it answers again, and the mirrors whose they are.

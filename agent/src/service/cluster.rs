@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{NodeAddress, NodeSystemInfo, Taint};
+use tokio::sync::watch;
 use winddown_cluster::after_boot::AfterBootPolicy;
 use winddown_cluster::client::{
     Bootstrap, ClusterConfig, Connection, Credentials, CredentialsError, ServiceAccount,
@@ -12,11 +13,12 @@ use winddown_cluster::client::{
 use winddown_cluster::node::{LeaseTimes, LeaseTimesError, NodeFacts, NodeSettings, Registration};
 use winddown_cluster::pods::OrphanPolicy;
 use winddown_machine::StandAlone;
+use winddown_runtimes::cri::CriHealth;
 use winddown_shared::{Allocatable, WallClock};
 
 use super::host;
 use crate::cluster::{ClusterParts, PodsParts};
-use crate::config::{ClusterSettings, Config, EndedPods, OrphanedPods};
+use crate::config::{ClusterSettings, Config, EndedPods, OrphanedPods, RuntimeKind};
 use crate::node::Identity;
 
 /// The lease is renewed so many times in its life, as the kubelet does.
@@ -68,6 +70,7 @@ pub(super) async fn parts(
                 EndedPods::Keep => AfterBootPolicy::Keep,
                 EndedPods::Ttl(after) => AfterBootPolicy::After(after),
             },
+            runtime: watch::Sender::new(own_runtime(config.runtime).to_owned()).subscribe(),
             orphans: match settings.orphaned_pods {
                 OrphanedPods::Stop => OrphanPolicy::Stop,
                 OrphanedPods::Adopt => OrphanPolicy::Adopt,
@@ -146,16 +149,51 @@ fn addresses(wanted: &[IpAddr], host_name: String) -> Vec<NodeAddress> {
     internal.chain([address("Hostname", host_name)]).collect()
 }
 
+/// What runs the pods, before anybody was asked.
+fn own_runtime(runtime: RuntimeKind) -> &'static str {
+    match runtime {
+        RuntimeKind::Process => concat!("winddown://", env!("CARGO_PKG_VERSION")),
+        RuntimeKind::Systemd => concat!("winddown-systemd://", env!("CARGO_PKG_VERSION")),
+        // It says which it is when it answers.
+        RuntimeKind::Cri => "cri://unknown",
+    }
+}
+
+/// Has the Node object name the container runtime as it names itself, once it has answered and whenever
+/// it is another one.
+pub(super) fn named_by(
+    mut parts: ClusterParts,
+    mut health: watch::Receiver<CriHealth>,
+) -> ClusterParts {
+    let Some(pods) = &mut parts.pods else { return parts };
+    let (named, name) = watch::channel(pods.runtime.borrow().clone());
+    pods.runtime = name;
+    tokio::spawn(async move {
+        loop {
+            if let Some(name) = runtime_name(&health.borrow_and_update().version) {
+                named.send_if_modified(|now| std::mem::replace(now, name.clone()) != name);
+            }
+            tokio::select! {
+                changed = health.changed() => if changed.is_err() { return },
+                () = named.closed() => return,
+            }
+        }
+    });
+    parts
+}
+
+/// `containerd://1.6.20` of what the runtime says of itself (`containerd 1.6.20~ds1`, `containerd v1.7.2`),
+/// as the kubelet writes it. None if it has not said so.
+fn runtime_name(said: &str) -> Option<String> {
+    let (name, version) = said.split_once(' ')?;
+    let version = version.strip_prefix('v').unwrap_or(version);
+    let foreign = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+'));
+    let version = version.split(foreign).next().filter(|version| !version.is_empty())?;
+    (!name.is_empty()).then(|| format!("{name}://{version}"))
+}
+
 fn info(config: &Config, identity: &Identity, labels: &BTreeMap<String, String>) -> NodeSystemInfo {
     let label = |key: &str| labels.get(key).cloned().unwrap_or_default();
-    let runtime = match config.runtime {
-        crate::config::RuntimeKind::Process => concat!("winddown://", env!("CARGO_PKG_VERSION")),
-        crate::config::RuntimeKind::Systemd => {
-            concat!("winddown-systemd://", env!("CARGO_PKG_VERSION"))
-        }
-        // The runtime says which it is only when it is there.
-        _ => "cri://unknown",
-    };
     NodeSystemInfo {
         architecture: label("kubernetes.io/arch"),
         operating_system: label("kubernetes.io/os"),
@@ -164,9 +202,29 @@ fn info(config: &Config, identity: &Identity, labels: &BTreeMap<String, String>)
         system_uuid: host::first_line("/sys/class/dmi/id/product_uuid"),
         kernel_version: host::first_line("/proc/sys/kernel/osrelease"),
         os_image: host::os_image(),
-        container_runtime_version: runtime.to_owned(),
+        container_runtime_version: own_runtime(config.runtime).to_owned(),
         kubelet_version: concat!("v", env!("CARGO_PKG_VERSION"), "-winddown").to_owned(),
         kube_proxy_version: String::new(),
         ..NodeSystemInfo::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_is_named_as_the_kubelet_names_it() {
+        for (said, named) in [
+            ("containerd 1.6.20~ds1", Some("containerd://1.6.20")),
+            ("containerd v1.7.2", Some("containerd://1.7.2")),
+            ("containerd v2.0.0-rc.1", Some("containerd://2.0.0-rc.1")),
+            ("cri-o 1.31.0+dev", Some("cri-o://1.31.0+dev")),
+            ("containerd ~", None),
+            (" 1.6.20", None),
+            ("", None),
+        ] {
+            assert_eq!(runtime_name(said).as_deref(), named, "{said}");
+        }
     }
 }

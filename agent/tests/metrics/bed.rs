@@ -170,6 +170,7 @@ pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> ClusterPart
             secret_volumes: state.join("volumes"),
             ended: AfterBootPolicy::Delete,
             orphans: OrphanPolicy::Stop,
+            runtime: watch::Sender::new("fake://1".to_owned()).subscribe(),
         }),
     }
 }

@@ -2,11 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, Quantity};
 
-/// What a container without a limit of its own may use.
+use super::problem::Problem;
+
+/// When a pod that waits for the node's amounts is looked at again.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// What a container without a limit of its own may use: what of the node is for pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeAmounts {
     /// In thousandths of a CPU.
@@ -15,6 +21,15 @@ pub struct NodeAmounts {
     pub memory_bytes: i64,
     /// In bytes.
     pub ephemeral_storage_bytes: i64,
+}
+
+/// Why an amount cannot be told.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Untold {
+    /// The container has no limit, and what the node has is not known yet.
+    NodeUnknown,
+    /// What is wrong, for people.
+    Wrong(String),
 }
 
 /// A field that is in the pod object and that runtimes do not tell; none for all others.
@@ -61,45 +76,59 @@ pub(crate) fn field(pod: &Pod, path: &str) -> Result<String, String> {
     }
 }
 
-/// `limits.cpu` and the like of one container, in units of the divisor, rounded up.
+/// `limits.cpu` and the like of one container, in units of the divisor, rounded up. `own` is the
+/// container that asks, if it is one, and is meant where the selector names none.
 ///
 /// # Errors
-/// The container or the resource is not known, or an amount cannot be read.
+/// The container or the resource is not known, or an amount cannot be read, or the node's amounts are
+/// needed and not known.
 pub(crate) fn resource(
     pod: &Pod,
     selector: &api::ResourceFieldSelector,
-    node: NodeAmounts,
-) -> Result<String, String> {
-    let name = selector.container_name.as_deref().unwrap_or_default();
+    own: Option<&str>,
+    node: Option<NodeAmounts>,
+) -> Result<String, Untold> {
+    let named = selector.container_name.as_deref().filter(|name| !name.is_empty());
+    let name = named.or(own).unwrap_or_default();
     let spec = pod.spec.as_ref();
     let mut containers = spec.iter().flat_map(|s| &s.containers);
     let mut init = spec.iter().flat_map(|s| s.init_containers.iter().flatten());
     let container = containers.find(|c| c.name == name).or_else(|| init.find(|c| c.name == name));
-
-    let Some(container) = container else {
-        return Err(format!("the pod has no container {name:?}: name one in `containerName`"));
-    };
-    let resources = container.resources.as_ref();
+    // Ephemeral containers have no amounts of their own.
+    if container.is_none() && own != Some(name) {
+        let why = format!("the pod has no container {name:?}: name one in `containerName`");
+        return Err(Untold::Wrong(why));
+    }
+    let resources = container.and_then(|container| container.resources.as_ref());
     let (map, name, is_limit) = match selector.resource.split_once('.') {
         Some(("limits", name)) => (resources.and_then(|r| r.limits.as_ref()), name, true),
         Some(("requests", name)) => (resources.and_then(|r| r.requests.as_ref()), name, false),
-        _ => return Err(format!("{} is not known", selector.resource)),
+        _ => return Err(Untold::Wrong(format!("{} is not known", selector.resource))),
     };
-    let parse = |text: &str| text.parse::<Quantity>().map_err(|error| format!("{text}: {error}"));
+    let wrong = |text: &str, why| Untold::Wrong(format!("{text}: {why}"));
+    let parse = |text: &str| text.parse::<Quantity>().map_err(|error| wrong(text, error));
     let given = map.and_then(|m| m.get(name)).map(|q| parse(&q.0)).transpose()?;
     let divisor = selector.divisor.as_ref().map(|q| q.0.as_str());
     let divisor = parse(divisor.filter(|d| !matches!(*d, "" | "0")).unwrap_or("1"))?;
-    let of_node = match name {
-        "cpu" => node.cpu_milli,
-        "memory" => node.memory_bytes,
-        "ephemeral-storage" => node.ephemeral_storage_bytes,
-        _ => 0,
-    };
-    let fallback = if is_limit { of_node } else { 0 };
     let in_units: fn(Quantity) -> i64 =
         if name == "cpu" { Quantity::milli_value } else { Quantity::value };
-    let (amount, unit) = (given.map_or(fallback, in_units), in_units(divisor).max(1));
+    let amount = match given {
+        Some(given) => in_units(given),
+        None if is_limit => of_node(name, node)?,
+        None => 0,
+    };
+    let unit = in_units(divisor).max(1);
     Ok((amount / unit + i64::from(amount % unit > 0)).to_string())
+}
+
+fn of_node(resource: &str, node: Option<NodeAmounts>) -> Result<i64, Untold> {
+    let amount: fn(NodeAmounts) -> i64 = match resource {
+        "cpu" => |node| node.cpu_milli,
+        "memory" => |node| node.memory_bytes,
+        "ephemeral-storage" => |node| node.ephemeral_storage_bytes,
+        _ => return Ok(0),
+    };
+    node.map(amount).ok_or(Untold::NodeUnknown)
 }
 
 /// One `key="value"` a line, sorted, as Go quotes.
@@ -139,6 +168,27 @@ fn quote(value: &str, out: &mut String) {
         };
     }
     out.push('"');
+}
+
+// === impl Untold ===
+
+impl Untold {
+    /// What stands in the way of the pod whose `field` asks for it.
+    pub(crate) fn problem(self, field: impl FnOnce() -> String) -> Problem {
+        match self {
+            Self::Wrong(why) => Problem::Invalid { field: field(), why },
+            Self::NodeUnknown => Problem::Unreadable {
+                message: format!("{}: what this node has is not known yet", field()),
+                after: Some(AGAIN),
+            },
+        }
+    }
+}
+
+impl From<String> for Untold {
+    fn from(why: String) -> Self {
+        Self::Wrong(why)
+    }
 }
 
 #[cfg(test)]

@@ -2,15 +2,16 @@
 //!
 //! What comes out is an ordinary `env` again, so that any runtime can go on with it: values that were
 //! read stand in `value`, with each `$` doubled so that nothing in them is taken for a reference;
-//! `$(NAME)` in the pod's own values, `fieldRef` and `resourceFieldRef` stay for the runtime. Where a
-//! name stands twice the later one wins, so the order is: services, `envFrom`, `env`.
+//! `$(NAME)` in the pod's own values and `fieldRef` stay for the runtime; `resourceFieldRef` does not,
+//! because what the node has for pods is known here. Where a name stands twice the later one wins, so the
+//! order is: services, `envFrom`, `env`.
 
 use std::collections::HashMap;
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, PodLabel};
 
-use super::downward;
+use super::downward::{self, NodeAmounts};
 use super::needs::Variables;
 use super::object::{Found, Key, Kind, Object};
 use super::problem::Problem;
@@ -21,6 +22,8 @@ pub(crate) struct Known<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) objects: &'a HashMap<Key, Found>,
     pub(crate) services: &'a [(String, String)],
+    /// What is for pods here, once that is known.
+    pub(crate) node: Option<NodeAmounts>,
 }
 
 /// The variables of one container, and what is to be said of them. The first that must be there and
@@ -48,7 +51,7 @@ pub(crate) fn resolve(
         let at = || format!("{}.env[{i}].valueFrom", container.field);
         match &var.value_from {
             None => env.push(var.clone()),
-            Some(source) => env.extend(from_value(known, var, source, at, told)?),
+            Some(source) => env.extend(from_value(known, container.name, var, source, at, told)?),
         }
     }
     Ok(env)
@@ -98,6 +101,7 @@ fn from_source(
 
 fn from_value(
     known: &Known<'_>,
+    own: &str,
     var: &api::EnvVar,
     source: &api::EnvVarSource,
     at: impl Fn() -> String,
@@ -115,8 +119,11 @@ fn from_value(
     if let Some(field) = &source.field_ref {
         return field_ref(known.pod, var, field, at).map(Some);
     }
-    if source.resource_field_ref.is_some() {
-        return Ok(Some(var.clone()));
+    if let Some(resource) = &source.resource_field_ref {
+        let text = downward::resource(known.pod, resource, Some(own), known.node);
+        let text =
+            text.map_err(|untold| untold.problem(|| format!("{}.resourceFieldRef", at())))?;
+        return Ok(Some(literal(var.name.clone(), &text)));
     }
     let why = "none of configMapKeyRef, secretKeyRef, fieldRef and resourceFieldRef is there: \
                write one";

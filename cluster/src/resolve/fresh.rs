@@ -69,7 +69,7 @@ impl Freshener {
         let Some((standing, tokens)) = inner.standing(&uid) else { return };
         let (tokens, lacking) = mounting::tokens(&inner.client, &inner.config, &pod, tokens).await;
         inner.keep_tokens(&uid, &tokens);
-        let planned = mounting::plan(&inner.config, &inner.places, &pod, &objects, &tokens);
+        let planned = mounting::plan(inner.node(), &inner.places, &pod, &objects, &tokens);
         let mut volumes = Vec::with_capacity(planned.len());
         for one in planned {
             match one {

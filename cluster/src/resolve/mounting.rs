@@ -8,6 +8,7 @@ use kube::Client;
 use tokio::time::Instant;
 use winddown_shared::{Pod, WallTime};
 
+use super::downward::NodeAmounts;
 use super::object::{Found, Hidden, Key};
 use super::payload::{self, Payload, TokenKey};
 use super::places::{Places, is_safe};
@@ -54,7 +55,7 @@ pub(super) async fn tokens(
 
 /// The files of all volumes of the pod that are made here; of each the first problem.
 pub(super) fn plan(
-    config: &ResolverConfig,
+    node: Option<NodeAmounts>,
     places: &Places,
     pod: &Pod,
     objects: &HashMap<Key, Found>,
@@ -62,7 +63,7 @@ pub(super) fn plan(
 ) -> Vec<Result<Making, (String, Problem)>> {
     let tokens: HashMap<TokenKey, Hidden> =
         tokens.iter().map(|(key, token)| (key.clone(), token.value.clone())).collect();
-    let known = payload::Known { pod, objects, tokens: &tokens, node: config.node };
+    let known = payload::Known { pod, objects, tokens: &tokens, node };
     let one = |(index, volume): (usize, &k8s_openapi::api::core::v1::Volume)| {
         let failed = |problem| (volume.name.clone(), problem);
         let safe = [("metadata.uid", pod.uid().as_str()), ("name", volume.name.as_str())];

@@ -37,7 +37,8 @@ pub(crate) struct Known<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) objects: &'a HashMap<Key, Found>,
     pub(crate) tokens: &'a HashMap<TokenKey, Hidden>,
-    pub(crate) node: NodeAmounts,
+    /// What is for pods here, once that is known.
+    pub(crate) node: Option<NodeAmounts>,
 }
 
 /// The tokens that the volume shows.
@@ -171,17 +172,14 @@ impl Making<'_> {
         mode: u32,
     ) -> Result<(), Problem> {
         for item in items {
+            let Known { pod, node, .. } = self.known;
             let text = match (&item.field_ref, &item.resource_field_ref) {
-                (Some(field), _) => downward::field(self.known.pod, &field.field_path),
-                (None, Some(resource)) => {
-                    downward::resource(self.known.pod, resource, self.known.node)
-                }
-                (None, None) => Err("write `fieldRef` or `resourceFieldRef`".to_owned()),
+                (Some(field), _) => downward::field(pod, &field.field_path).map_err(Into::into),
+                (None, Some(resource)) => downward::resource(pod, resource, None, *node),
+                (None, None) => Err("write `fieldRef` or `resourceFieldRef`".to_owned().into()),
             };
-            let text = text.map_err(|why| Problem::Invalid {
-                field: format!("{}: downwardAPI item {:?}", self.field, item.path),
-                why,
-            })?;
+            let at = || format!("{}: downwardAPI item {:?}", self.field, item.path);
+            let text = text.map_err(|untold| untold.problem(at))?;
             let mode = item.mode.map_or(mode, |own| mode_of(Some(own)));
             self.put(&item.path, Hidden::from(text.into_bytes()), mode, None)?;
         }

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, PodUidMap, WallClock};
 
+use super::downward::NodeAmounts;
 use super::mounting::{self, Standing};
 use super::needs::{self, Variables};
 use super::object::{Found, Key};
@@ -57,6 +58,8 @@ pub(super) struct Inner {
     waiting: Waiting,
     arrivals: Mutex<Option<mpsc::Receiver<PodUid>>>,
     state: Mutex<State>,
+    /// What is for pods here, once that is known.
+    node: Mutex<Option<NodeAmounts>>,
 }
 
 #[derive(Default)]
@@ -88,6 +91,7 @@ impl Resolver {
         let (waiting, arrivals) = Waiting::new(client.clone());
         let places = Places { disk: config.volumes.clone(), memory: config.secret_volumes.clone() };
         let inner = Arc::new(Inner {
+            node: Mutex::new(config.node),
             reader: Reader::new(client.clone(), config.request, config.max_age),
             client,
             config,
@@ -101,6 +105,12 @@ impl Resolver {
             state: Mutex::default(),
         });
         (Self(Arc::clone(&inner)), Freshener::new(inner))
+    }
+
+    /// What containers without limits may use from now on. Variables that pods were given stay; volumes
+    /// follow.
+    pub fn set_node(&self, amounts: NodeAmounts) {
+        *self.0.node.lock().unwrap_or_else(PoisonError::into_inner) = Some(amounts);
     }
 
     /// Removes the volumes of pods that are not known: of those that went while no agent ran. Blocking.
@@ -188,7 +198,7 @@ impl Inner {
         };
         let (objects, services) = tokio::join!(self.reader.objects(keys, Duration::ZERO), services);
         let services = services?;
-        let known = env::Known { pod, objects: &objects, services: &services };
+        let known = env::Known { pod, objects: &objects, services: &services, node: self.node() };
         let mut environments = Vec::with_capacity(places.len());
         for (one, given) in places.iter().zip(given) {
             environments.push(match given {
@@ -230,7 +240,7 @@ impl Inner {
         let Some((standing, tokens)) = self.standing(pod.uid()) else { return Ok(HashMap::new()) };
         let (tokens, lacking) = mounting::tokens(&self.client, &self.config, pod, tokens).await;
         self.keep_tokens(pod.uid(), &tokens);
-        let planned = mounting::plan(&self.config, &self.places, pod, objects, &tokens);
+        let planned = mounting::plan(self.node(), &self.places, pod, objects, &tokens);
         let mut volumes = Vec::with_capacity(planned.len());
         for one in planned {
             match one {
@@ -343,6 +353,11 @@ impl Inner {
             (None, true) => tracing::info!("volumes are kept fresh again"),
             _ => {}
         }
+    }
+
+    /// What containers without limits may use, once that is known.
+    pub(super) fn node(&self) -> Option<NodeAmounts> {
+        *self.node.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn knows(&self, uid: &PodUid) -> bool {

@@ -53,7 +53,7 @@ impl Bed {
         let client = kube::Client::try_from(config).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let config = ResolverConfig {
-            node: NodeAmounts { cpu_milli: 4000, ..NodeAmounts::default() },
+            node: Some(NodeAmounts { cpu_milli: 4000, ..NodeAmounts::default() }),
             max_age: AGE,
             request: Duration::from_secs(2),
             ..ResolverConfig::new(dir.path().join("disk"), dir.path().join("memory"))

@@ -97,6 +97,7 @@ impl Machine {
                 secret_volumes: self.volatile.path().join("volumes"),
                 ended: AfterBootPolicy::Delete,
                 orphans: OrphanPolicy::Stop,
+                runtime: watch::Sender::new("fake://1".to_owned()).subscribe(),
             }),
         }
     }
@@ -391,8 +392,7 @@ async fn a_static_pod_is_shown_in_the_api_and_the_status_says_how_the_node_stand
             && pod["status"]["phase"] == "Running"
     })
     .await;
-    let status = crate::control::AgentApi::status(&agent.node);
-    let cluster = status.cluster.unwrap();
+    let cluster = crate::control::AgentApi::status(&agent.node).cluster.unwrap();
     assert_eq!(cluster.api.state, crate::api::ApiState::Connected);
     assert_eq!(cluster.registered, Some(true));
     agent.stop().await;

@@ -59,7 +59,7 @@ fn amounts_are_in_units_of_the_divisor_and_rounded_up() {
         ("first", "limits.ephemeral-storage", "1Gi", "100"),
         ("first", "limits.hugepages-2Mi", "", "0"),
     ] {
-        let shown = resource(&pod(), &selector(container, name, divisor), NODE);
+        let shown = resource(&pod(), &selector(container, name, divisor), None, Some(NODE));
         assert_eq!(shown.unwrap(), expected, "{container} {name} {divisor}");
     }
 }
@@ -69,6 +69,25 @@ fn what_is_not_known_is_an_error() {
     for (container, name, divisor) in
         [("nope", "limits.cpu", ""), ("main", "cpu", ""), ("main", "limits.cpu", "x")]
     {
-        assert!(resource(&pod(), &selector(container, name, divisor), NODE).is_err(), "{name}");
+        let shown = resource(&pod(), &selector(container, name, divisor), None, Some(NODE));
+        assert!(matches!(shown, Err(Untold::Wrong(_))), "{name}: {shown:?}");
     }
+}
+
+#[test]
+fn a_container_that_asks_is_meant_where_none_is_named_and_may_be_an_ephemeral_one() {
+    let asks = |own: &str, name: &str| {
+        resource(&pod(), &selector("", name, "1m"), Some(own), Some(NODE)).unwrap()
+    };
+    assert_eq!(asks("main", "limits.cpu"), "1500");
+    assert_eq!(asks("debugger", "limits.cpu"), "4000");
+    assert_eq!(asks("debugger", "requests.cpu"), "0");
+}
+
+#[test]
+fn while_the_nodes_amounts_are_not_known_only_who_needs_them_waits() {
+    let shown = |name: &str| resource(&pod(), &selector("main", name, "1"), None, None);
+    assert_eq!(shown("limits.cpu").unwrap(), "2");
+    assert_eq!(shown("requests.memory").unwrap(), "0");
+    assert_eq!(shown("limits.ephemeral-storage"), Err(Untold::NodeUnknown));
 }

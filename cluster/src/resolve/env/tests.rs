@@ -18,6 +18,7 @@ const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"]
 struct Api {
     objects: HashMap<Key, Found>,
     services: Vec<(String, String)>,
+    node: Option<NodeAmounts>,
 }
 
 /// Makes a variable of a key: the variable, the object, the key, whether it is optional.
@@ -74,7 +75,8 @@ impl Api {
         from: &Value,
     ) -> (Result<Vec<(String, String)>, Problem>, Told) {
         let pod = pod_with(list, env, from);
-        let known = Known { pod: &pod, objects: &self.objects, services: &self.services };
+        let known =
+            Known { pod: &pod, objects: &self.objects, services: &self.services, node: self.node };
         let mut told = Vec::new();
         let spec = pod.spec.as_ref().unwrap();
         let of_list = |v: &Variables<'_>| v.field == format!("spec.{list}[0]");
@@ -96,6 +98,9 @@ fn anywhere(problem: Problem, list: &str) -> Problem {
     match problem {
         Problem::Invalid { field, why } => {
             Problem::Invalid { field: field.replace(list, "*"), why }
+        }
+        Problem::Unreadable { message, after } => {
+            Problem::Unreadable { message: message.replace(list, "*"), after }
         }
         other => other,
     }
@@ -126,8 +131,7 @@ fn as_set(env: &[api::EnvVar]) -> Vec<(String, String)> {
         let value = match &var.value_from {
             Some(from) => {
                 let field = from.field_ref.as_ref().map(|f| f.field_path.clone());
-                let resource = from.resource_field_ref.as_ref().map(|r| r.resource.clone());
-                format!("<{}>", field.or(resource).unwrap_or_default())
+                format!("<{}>", field.unwrap_or_default())
             }
             None => expand(var.value.as_deref().unwrap_or_default(), &done),
         };
@@ -283,10 +287,24 @@ fn what_the_runtime_knows_is_left_to_it() {
         let env = Api::default().env(&json!([field(path)]), &json!([]));
         assert_eq!(env, pairs(&[("V", &format!("<{path}>"))]));
     }
-    let resource = json!([{"name": "V",
-        "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}}]);
-    let env = Api::default().env(&resource, &json!([]));
-    assert_eq!(env, pairs(&[("V", "<limits.cpu>")]), "it is not left out");
+}
+
+#[test]
+fn an_amount_without_a_limit_is_the_nodes_once_that_is_known() {
+    let of = |name: &str| json!([{"name": "V", "valueFrom": {"resourceFieldRef": {"resource": name, "divisor": "1m"}}}]);
+    let node = Some(NodeAmounts { cpu_milli: 1800, ..NodeAmounts::default() });
+    let known = Api { node, ..Api::default() };
+    assert_eq!(known.env(&of("limits.cpu"), &json!([])), pairs(&[("V", "1800")]));
+    let Err(Problem::Unreadable { message, after: Some(_) }) =
+        Api::default().resolve(&of("limits.cpu"), &json!([])).0
+    else {
+        panic!("it has to wait")
+    };
+    assert!(message.ends_with("what this node has is not known yet"), "{message}");
+    let Err(Problem::Invalid { field, .. }) = known.resolve(&of("cpu"), &json!([])).0 else {
+        panic!("nobody knows it")
+    };
+    assert_eq!(field, "spec.*[0].env[0].valueFrom.resourceFieldRef");
 }
 
 #[test]

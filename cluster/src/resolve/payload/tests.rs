@@ -44,7 +44,7 @@ impl World {
             "spec": spec,
         });
         let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
-        let node = NodeAmounts { cpu_milli: 4000, ..NodeAmounts::default() };
+        let node = Some(NodeAmounts { cpu_milli: 4000, ..NodeAmounts::default() });
         let known = Known { pod: &pod, objects: &self.objects, tokens: &self.tokens, node };
         files(&known, 0, &pod.spec.as_ref().unwrap().volumes.as_ref().unwrap()[0])
     }
