@@ -61,9 +61,10 @@ impl ApiPods {
     }
 
     /// The API server was listed, and what it wants was handed over.
-    pub(crate) fn all_known(&self) {
+    pub(crate) async fn all_known(&self) {
         if !self.0.complete.swap(true, Ordering::Relaxed) {
             self.bump();
+            self.0.kept.all_known().await;
         }
     }
 
@@ -79,28 +80,43 @@ impl ApiPods {
         self.lock().keys().cloned().collect()
     }
 
-    /// Takes a pod over, or a change of one. On disk first: a pod that runs and is not known after a
-    /// restart would end. A disk that refuses is no reason not to run it.
+    /// Takes a pod over, or a change of one. A new one is on disk first: a pod that runs and is not
+    /// known after a restart would end. A disk that refuses is no reason not to run it.
     pub(crate) async fn take(&self, pod: Pod) {
-        self.0.kept.keep(&pod).await;
+        let uid = pod.uid().clone();
+        let is_new = self.get(&uid).is_none();
+        if is_new {
+            let first = pod.clone();
+            self.0.kept.keep(move || Some(first)).await;
+        }
         {
             let mut pods = self.lock();
-            match pods.get_mut(pod.uid()) {
+            match pods.get_mut(&uid) {
                 Some(given) if given.last.is_some() => return,
                 // What is ending ends by what was said of its end.
                 Some(given) if is_ending(&given.pod) && !is_ending(&pod) => return,
                 Some(given) => given.pod = pod,
                 None => {
-                    pods.insert(pod.uid().clone(), Given { pod, last: None });
+                    pods.insert(uid.clone(), Given { pod, last: None });
                 }
             }
         }
         self.bump();
+        if !is_new {
+            self.put_down(uid).await;
+        }
+    }
+
+    /// Puts on disk how the pod stands when it is its turn: neither its end nor what came after it is
+    /// overwritten by what was said before.
+    async fn put_down(&self, uid: PodUid) {
+        let all = self.clone();
+        self.0.kept.keep(move || Some(all.get(&uid)?.for_the_next())).await;
     }
 
     /// Has a pod ended within `grace`, or in less time than it was told before. False: it is not known.
     pub(crate) async fn end(&self, uid: &PodUid, grace: Duration, now: WallTime) -> bool {
-        let ending = {
+        {
             let mut pods = self.lock();
             let Some(given) = pods.get_mut(uid) else { return false };
             if given.last.is_some() || !shortens(&given.pod, grace) {
@@ -111,30 +127,24 @@ impl ApiPods {
             object.metadata.deletion_grace_period_seconds = Some(seconds(grace));
             // It had a name and a UID before.
             let Ok(ending) = Pod::new(object) else { return false };
-            given.pod = ending.clone();
-            ending
-        };
+            given.pod = ending;
+        }
         self.bump();
-        self.0.kept.keep(&ending).await;
+        self.put_down(uid.clone()).await;
         true
     }
 
     /// Nothing of the pod runs any more, and `status` is what is left to say. It is not started again,
     /// by this agent or the next.
     pub(crate) async fn ended(&self, uid: &PodUid, status: Arc<api::PodStatus>) {
-        let pod = {
+        {
             let mut pods = self.lock();
             let Some(given) = pods.get_mut(uid).filter(|given| given.last.is_none()) else {
                 return;
             };
-            given.last = Some(Arc::clone(&status));
-            given.pod.clone()
-        };
-        let mut object = pod.object().clone();
-        object.status = Some(Arc::unwrap_or_clone(status));
-        if let Ok(pod) = Pod::new(object) {
-            self.0.kept.keep(&pod).await;
+            given.last = Some(status);
         }
+        self.put_down(uid.clone()).await;
     }
 
     pub(crate) async fn forget(&self, uid: &PodUid) {
@@ -161,6 +171,15 @@ impl Given {
     fn of_before(pod: Pod) -> Self {
         let last = pod.status.as_ref().filter(|status| is_terminal(status)).cloned().map(Arc::new);
         Self { pod, last }
+    }
+
+    /// The pod as [`of_before`](Self::of_before) reads it: with a status if it has ended.
+    fn for_the_next(&self) -> Pod {
+        let Some(last) = &self.last else { return self.pod.clone() };
+        let mut object = self.pod.object().clone();
+        object.status = Some(api::PodStatus::clone(last));
+        // It had a name and a UID before.
+        Pod::new(object).unwrap_or_else(|_| self.pod.clone())
     }
 }
 
@@ -196,3 +215,6 @@ fn seconds(grace: Duration) -> i64 {
     let whole = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
     i64::try_from(whole).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

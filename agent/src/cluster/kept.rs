@@ -7,15 +7,17 @@
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, PodUid};
 
 /// More than any pod object; the API server takes 1.5 MiB.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
-const ENDING: &str = ".json";
+const POD: &str = "json";
+/// Of a file that could not be read.
+const SET_ASIDE: &str = "bad";
 
 /// The directory. Cheap to clone. What goes wrong is logged once, and costs only what it says.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub(crate) struct KeptPods(Arc<Inner>);
 struct Inner {
     directory: PathBuf,
     refused: AtomicBool,
+    /// One write at a time: of two for the same pod the later one must win.
+    writing: Mutex<()>,
 }
 
 /// What was found at the start.
@@ -50,7 +54,11 @@ impl KeptPods {
                 let _ = std::fs::remove_dir_all(entry.path());
             }
         }
-        Self(Arc::new(Inner { directory, refused: AtomicBool::new(false) }))
+        Self(Arc::new(Inner {
+            directory,
+            refused: AtomicBool::new(false),
+            writing: Mutex::new(()),
+        }))
     }
 
     /// What an earlier agent has kept. Blocking. A file that cannot be read is set aside.
@@ -70,7 +78,14 @@ impl KeptPods {
             }
         };
         let mut found = Found { pods: Vec::new(), complete: true };
-        for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_pod(path)) {
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if has_ending(&path, SET_ASIDE) {
+                // An earlier agent of this boot could not read it, and nobody has said since what it was.
+                found.complete = false;
+            }
+            if !has_ending(&path, POD) {
+                continue;
+            }
             match read(&path) {
                 Ok(pod) => found.pods.push(pod),
                 Err(error) => {
@@ -78,7 +93,7 @@ impl KeptPods {
                         file = %path.display(), %error,
                         "the record of a pod cannot be read; it is set aside"
                     );
-                    let _ = std::fs::rename(&path, path.with_extension("bad"));
+                    let _ = std::fs::rename(&path, path.with_extension(SET_ASIDE));
                     found.complete = false;
                 }
             }
@@ -86,13 +101,14 @@ impl KeptPods {
         found
     }
 
-    pub(crate) async fn keep(&self, pod: &Pod) {
-        let (inner, pod) = (Arc::clone(&self.0), pod.clone());
-        let written = tokio::task::spawn_blocking(move || {
+    /// Puts down what `latest` answers, which is asked when it is this write's turn; none is not written.
+    pub(crate) async fn keep(&self, latest: impl FnOnce() -> Option<Pod> + Send + 'static) {
+        let written = self.blocking(move |inner| {
+            let Some(pod) = latest() else { return Ok(()) };
             let path = inner.path(pod.uid())?;
             write(&inner.directory, &path, pod.object())
         });
-        let Ok(Err(error)) = written.await else { return };
+        let Err(error) = written.await else { return };
         if !self.0.refused.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 directory = %self.0.directory.display(), %error,
@@ -105,7 +121,30 @@ impl KeptPods {
     pub(crate) async fn remove(&self, uid: &PodUid) {
         let Ok(path) = self.0.path(uid) else { return };
         // A file that stays is found at the next start, and then the API does not have the pod.
-        let _ = tokio::fs::remove_file(path).await;
+        let _ = self.blocking(move |_| std::fs::remove_file(path)).await;
+    }
+
+    /// The API server has said what runs here: what was set aside is not missed any more.
+    pub(crate) async fn all_known(&self) {
+        let removed = self.blocking(|inner| {
+            let entries = std::fs::read_dir(&inner.directory)?.flatten().map(|entry| entry.path());
+            entries.filter(|path| has_ending(path, SET_ASIDE)).try_for_each(std::fs::remove_file)
+        });
+        // One that stays has the next agent wait for the API server once more.
+        let _ = removed.await;
+    }
+
+    /// Does one piece of work on the directory, off the async threads.
+    async fn blocking(
+        &self,
+        work: impl FnOnce(&Inner) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        let inner = Arc::clone(&self.0);
+        let work = move || {
+            let _turn = inner.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            work(&inner)
+        };
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 }
 
@@ -118,12 +157,12 @@ impl Inner {
         if uid.as_str().is_empty() || uid.as_str().len() > 200 || !uid.as_str().bytes().all(valid) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the UID is no file name"));
         }
-        Ok(self.directory.join(format!("{uid}{ENDING}")))
+        Ok(self.directory.join(format!("{uid}.{POD}")))
     }
 }
 
-fn is_pod(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "json")
+fn has_ending(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|own| own == ending)
 }
 
 fn read(path: &Path) -> Result<Pod, Box<dyn std::error::Error>> {
@@ -149,3 +188,6 @@ fn write(directory: &Path, path: &Path, object: &api::Pod) -> io::Result<()> {
     file.write_all(&text)?;
     std::fs::rename(&temporary, path)
 }
+
+#[cfg(test)]
+mod tests;

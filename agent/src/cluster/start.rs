@@ -174,7 +174,7 @@ impl<S: PodSyncer> Controllers<S> {
             *side.controller.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle.clone());
             let run = tokio::spawn(controller.run(stop.clone()));
             if handle.ready().await {
-                side.api_pods.all_known();
+                side.api_pods.all_known().await;
                 self.ready.send_replace(true);
             }
             let ended = run.await;

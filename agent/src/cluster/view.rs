@@ -77,3 +77,6 @@ fn api_status(state: &ApiState, since: Option<WallTime>) -> api::ApiStatus {
 fn at(then: Instant, wall: &WallClock) -> Option<WallTime> {
     wall.now().checked_sub(then.elapsed()).ok()
 }
+
+#[cfg(test)]
+mod tests;

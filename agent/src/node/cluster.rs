@@ -144,10 +144,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     fn tell_facts(&self, cluster: &Cluster, lock: &LockState, unprotected_at: Option<Instant>) {
         let found = self.0.fit.found();
         let last = self.0.last_boot.status().map(|last| last.text).unwrap_or_default();
-        let unprotected = unprotected_at.filter(|at| *at <= Instant::now()).map(|_| match lock {
-            LockState::Waiting { why } | LockState::Absent { why } => why.to_string(),
-            _ => "the lock was given back, and the node is still up".to_owned(),
-        });
+        let unprotected = unprotected(lock, unprotected_at);
         cluster.change(|changing| {
             if let Some(found) = found {
                 changing.labels = Some(found.own.labels.clone());
@@ -213,6 +210,14 @@ fn unheld(lock: &LockState, since: &mut Option<Instant>) -> Option<Instant> {
     since.map(|since| since + UNPROTECTED_AFTER)
 }
 
+/// Why a shutdown would not wait for the pods, once that has been so for long enough.
+fn unprotected(lock: &LockState, at: Option<Instant>) -> Option<String> {
+    at.filter(|at| *at <= Instant::now()).map(|_| match lock {
+        LockState::Waiting { why } | LockState::Absent { why } => why.to_string(),
+        _ => "the lock was given back, and the node is still up".to_owned(),
+    })
+}
+
 fn pressure(conditions: Conditions) -> Pressure {
     Pressure {
         memory: conditions.contains(Condition::Memory),
@@ -230,3 +235,6 @@ async fn changed(pressed: Option<&mut watch::Receiver<Conditions>>) {
         std::future::pending::<()>().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

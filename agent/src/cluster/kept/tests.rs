@@ -1,0 +1,81 @@
+use std::os::unix::fs::PermissionsExt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::*;
+
+fn pod(uid: &str) -> Pod {
+    let text = |text: &str| Some(text.to_owned());
+    let (name, namespace) = (text("web"), text("default"));
+    let metadata = ObjectMeta { name, namespace, uid: text(uid), ..ObjectMeta::default() };
+    Pod::new(api::Pod { metadata, ..api::Pod::default() }).unwrap()
+}
+
+async fn keep(kept: &KeptPods, uid: &str) {
+    let pod = pod(uid);
+    kept.keep(move || Some(pod)).await;
+}
+
+/// The UIDs that an agent of this boot finds, and whether that is all.
+fn found(parent: &Path, boot: &str) -> (Vec<String>, bool) {
+    let found = KeptPods::of_boot(parent, boot).load();
+    let mut uids: Vec<_> = found.pods.iter().map(|pod| pod.uid().to_string()).collect();
+    uids.sort();
+    (uids, found.complete)
+}
+
+#[tokio::test]
+async fn the_next_agent_of_the_boot_finds_what_was_kept_and_only_root_reads_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept = KeptPods::of_boot(dir.path(), "b1");
+    assert_eq!(found(dir.path(), "b1"), (vec![], true), "nothing was ever kept");
+    for uid in ["u1", "u2", "u3"] {
+        keep(&kept, uid).await;
+    }
+    kept.remove(&PodUid::new("u2")).await;
+    kept.keep(|| None).await;
+    assert_eq!(found(dir.path(), "b1"), (vec!["u1".into(), "u3".into()], true));
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir.path().join("b1")), 0o700);
+    assert_eq!(mode(&dir.path().join("b1/u1.json")), 0o600);
+}
+
+#[tokio::test]
+async fn after_a_boot_nothing_of_before_is_found_or_left() {
+    let dir = tempfile::tempdir().unwrap();
+    keep(&KeptPods::of_boot(dir.path(), "b1"), "u1").await;
+    assert_eq!(found(dir.path(), "b2"), (vec![], true));
+    assert!(!dir.path().join("b1").exists());
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_is_missed_by_every_agent_until_the_api_has_said_what_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept = KeptPods::of_boot(dir.path(), "b1");
+    keep(&kept, "u1").await;
+    std::fs::write(dir.path().join("b1/u2.json"), "{\"metadata\": ").unwrap();
+    // What a write that was broken off leaves stands for nothing.
+    std::fs::write(dir.path().join("b1/u3.new"), "{").unwrap();
+    for agent in 1..=3 {
+        assert_eq!(found(dir.path(), "b1"), (vec!["u1".into()], false), "agent {agent}");
+    }
+    kept.all_known().await;
+    assert_eq!(found(dir.path(), "b1"), (vec!["u1".into()], true));
+}
+
+#[tokio::test]
+async fn a_uid_that_is_no_file_name_is_written_nowhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept = KeptPods::of_boot(dir.path(), "b1");
+    for uid in ["../u1", "a/b", ".", &"u".repeat(201)] {
+        keep(&kept, uid).await;
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_read_is_not_taken_for_an_empty_one() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("b1"), "a file").unwrap();
+    assert_eq!(found(dir.path(), "b1"), (vec![], false));
+}
