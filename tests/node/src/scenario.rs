@@ -70,13 +70,22 @@ impl Scenario {
     /// A node with containerd, the images it needs, winddown for it, and pods in containers. The
     /// agent is not started. Nothing, after saying so, where no node can be booted.
     pub async fn with_containerd(test: &str, pods: Vec<TestPod>) -> TestResult<Option<Self>> {
+        Self::with_containerd_as(test, pods, &Setup::default()).await
+    }
+
+    /// As [`Self::with_containerd`], with another configuration.
+    pub async fn with_containerd_as(
+        test: &str,
+        pods: Vec<TestPod>,
+        setup: &Setup,
+    ) -> TestResult<Option<Self>> {
         let Some(base) = base_or_skip(test, Flavour::Containerd).await? else { return Ok(None) };
         let mut node = Node::create(&base).await?;
         node.configure_containerd()?;
         node.start().await?;
         node.import_images().await?;
         let pods = pods.into_iter().map(TestPod::in_container).collect();
-        Self::install(node, pods, ("cri", "cri"), &Setup::default()).await.map(Some)
+        Self::install(node, pods, ("cri", "cri"), setup).await.map(Some)
     }
 
     async fn install(

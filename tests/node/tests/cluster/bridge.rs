@@ -1,0 +1,72 @@
+//! The only way out of a node, whose network is cut off from the host's: from a port of its loopback
+//! device to the same port of the host's.
+
+use std::fs::File;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd as _;
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use tokio::io::copy_bidirectional;
+use tokio::net::TcpStream;
+use tokio::task::{JoinHandle, JoinSet};
+use winddown_node_tests::Node;
+use winddown_node_tests::scenario::TestResult;
+
+/// Carries connections until it is closed or dropped; from then on they are refused in the node. A
+/// node that was off needs a new one.
+#[derive(Debug)]
+pub(crate) struct Bridge(JoinHandle<()>);
+
+// === impl Bridge ===
+
+impl Bridge {
+    /// Listens in the node at `address`, and connects to `address` on the host.
+    pub(crate) async fn open(node: &Node, address: SocketAddr) -> TestResult<Self> {
+        let leader = node.host_pid(1).ok_or("the node is off")?;
+        let network = File::open(format!("/proc/{leader}/ns/net"))?;
+        // The thread is one of its own, because it never comes back from the node's network.
+        let there = move || -> io::Result<TcpListener> {
+            move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
+            TcpListener::bind(address)
+        };
+        let thread = move || thread::spawn(there).join();
+        let made = tokio::task::spawn_blocking(thread).await?;
+        let listener = made.map_err(|_| "the thread that listens panicked")??;
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        Ok(Self(tokio::spawn(carry(listener, address))))
+    }
+
+    /// Ends all connections and refuses new ones.
+    pub(crate) async fn close(mut self) {
+        self.0.abort();
+        // That it was aborted is no news.
+        let _ = (&mut self.0).await;
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn carry(listener: tokio::net::TcpListener, address: SocketAddr) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => {
+                let Ok((mut inside, _)) = accepted else { return };
+                connections.spawn(async move {
+                    // Whoever breaks off is the one under test.
+                    if let Ok(mut outside) = TcpStream::connect(address).await {
+                        let _ = copy_bidirectional(&mut inside, &mut outside).await;
+                    }
+                });
+            }
+        }
+    }
+}
