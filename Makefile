@@ -9,6 +9,8 @@ CARGO ?= cargo
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
 
+BENCH = $(or $(CARGO_TARGET_DIR),target)/release/winddown-bench
+
 .DEFAULT_GOAL := help
 .PHONY: help build manual demo demo-node test reboots bench bench-cri calm pressure earlyoom packages lint fmt node-base clean-cache
 
@@ -50,17 +52,18 @@ reboots: ## Reboot a node N times (30) with random pods and faults; rewrites doc
 	@$(CARGO) run --quiet --package winddown-node-tests --bin reboots -- $(or $(N),30) $(SEED) \
 		--into docs/reliability.md
 
-bench: ## Measure the running agent and print the table of docs/performance.md
-	@tests/node/packages.sh build
-	@$(CARGO) build --quiet --release --package winddown
-	@$(CARGO) run --quiet --release --package winddown-bench
-	@$(CARGO) run --quiet --release --package winddown-bench workers
-	@$(CARGO) run --quiet --release --package winddown-bench preemption
-
-bench-cri: ## The same with containers: real containerd and logind on a disposable node (needs root)
+bench: ## Measure everything and print it beside targets and kubelet; INTO=docs/performance.md keeps it
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --release --package winddown
-	@$(CARGO) run --quiet --release --package winddown-bench containers
+	@$(CARGO) build --quiet --release --package winddown-bench
+	@set -e; for what in all planners kills scaling processes fleet; do \
+		$(BENCH) $$what $(if $(INTO),--into $(INTO)); done
+
+bench-cri: ## Containers alone: real containerd and logind on a disposable node (needs root)
+	@tests/node/packages.sh test
+	@$(CARGO) build --quiet --release --package winddown
+	@$(CARGO) build --quiet --release --package winddown-bench
+	@$(BENCH) containers
 
 calm: ## Leave an agent alone for ten minutes: no eviction, CPU and wake-ups (needs root)
 	@tests/node/packages.sh test

@@ -5,12 +5,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use winddown_node_tests::{Base, Flavour, IMAGE, Node, NodeError, Unavailable};
 
+use crate::figure::{megabytes, millis};
 use crate::node::{CONFIG, CRITICAL};
+use crate::options::Options;
 use crate::pod::PodTimes;
 use crate::process::{self, Watch};
-use crate::shutdown::{first_asked, last_asked, last_gone};
-use crate::table::{Table, mebibytes, millis};
-use crate::{Options, clock, idle, node};
+use crate::shutdown::{first_asked, last_asked, last_gone, ms};
+use crate::table::Table;
+use crate::{clock, idle, node};
 
 /// Where pods find the program that runs in them, and write down their times.
 const PROGRAM: &str = "/opt/winddown-bench";
@@ -52,7 +54,7 @@ pub(crate) async fn measure(options: &Options) -> Result<Table, ContainerBenchEr
     let started = clock::now().saturating_sub(began);
 
     let mut table = Table::titled(options.title("containerd, real logind on a disposable node"));
-    table.row("all pods running", format!("{:.1} s", started.as_secs_f64()), "");
+    table.row("all pods running", millis(started));
     idle(&node, options.idle, &mut table).await?;
     shutdown(node, options, &mut table).await?;
     Ok(table)
@@ -104,18 +106,10 @@ async fn idle(node: &Node, span: Duration, table: &mut Table) -> Result<(), Cont
     let mut watch = Watch::new(vec![pid]);
     let took = idle::watch(&mut watch, span).await;
     let memory = process::memory(pid);
-    let cpu = idle::percent(watch.used(), took);
-    table.row_beside(
-        "resident memory of the agent",
-        mebibytes(memory.resident),
-        "< 16 MB",
-        "103 MB",
-    );
+    idle::agent_rows(table, memory.resident, watch.used(), took);
     let files = memory.resident.saturating_sub(memory.anonymous);
-    table.row("- pages of its program and of libraries", mebibytes(files), "");
-    table.row("- heap and stacks", mebibytes(memory.anonymous), "");
-    table.row_beside("idle CPU of the agent", cpu, "< 0.1 %", "2.4 %");
-    table.row("wake-ups of the agent", idle::per_second(watch.used(), took), "");
+    table.row("- of its memory: pages of its program and of libraries", megabytes(files));
+    table.row("- of its memory: heap and stacks", megabytes(memory.anonymous));
     Ok(())
 }
 
@@ -147,25 +141,22 @@ async fn shutdown(
     let first = first_asked(&ordinary).or_else(|| first_asked(&critical));
     let first = first.ok_or(ContainerBenchError::Missing("pods that were asked to end"))?;
     let since = |from: Duration, to: Duration| millis(to.saturating_sub(from));
-    table.row("signal to first SIGTERM", since(signal, first), "< 25 ms");
+    table.row("signal to first SIGTERM", since(signal, first)).below(ms(25));
     let last = last_asked(&ordinary).unwrap_or(first);
-    table.row("first to last SIGTERM of the first group", since(first, last), "");
+    table.row("first to last SIGTERM of the first group", since(first, last));
     if let (Some(gone), Some(asked)) = (last_gone(&ordinary), first_asked(&critical)) {
-        table.row_beside("gap between groups", since(gone, asked), "< 50 ms", "3300 ms");
+        let gap = table.row("gap between groups", since(gone, asked));
+        gap.below(ms(50)).kubelet(ms(3300));
         if let Some(known) = group_ended(&node).await? {
-            table.row("- last exit to the agent knowing of it", since(gone, known), "");
-            table.row("- from there to the next SIGTERM", since(known, asked), "");
+            table.row("- last exit to the agent knowing of it", since(gone, known));
+            table.row("- from there to the next SIGTERM", since(known, asked));
         }
     }
     let last = last_gone(&critical).or_else(|| last_gone(&ordinary)).unwrap_or(first);
-    table.row("last exit to lock released", since(last, released), "");
-    table.row("signal to lock released", since(signal, released), "< 3000 ms");
-    table.row_beside(
-        "`systemctl poweroff` to lock released",
-        since(command, released),
-        "",
-        "7100 ms",
-    );
+    table.row("last exit to lock released", since(last, released));
+    table.row("signal to lock released", since(signal, released)).below(ms(3000));
+    let all = table.row("`systemctl poweroff` to lock released", since(command, released));
+    all.kubelet(ms(7100));
     let left = ordinary.iter().chain(&critical).filter(|pod| pod.gone.is_none()).count();
     if left > 0 {
         return Err(ContainerBenchError::Left(left));

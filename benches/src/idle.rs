@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::figure::{self, Figure, megabytes};
 use crate::node::{BenchError, TestNode};
 use crate::process::{self, Used, Watch};
-use crate::table::{Table, mebibytes};
+use crate::table::Table;
 
 /// How long after the pods' start the agent is left alone before it counts as idle.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -27,15 +28,22 @@ pub(crate) async fn measure(
     shims.look();
 
     let memory = process::memory(agent_pid);
-    table.row("resident memory of the agent", mebibytes(memory.resident), "< 16 MB");
-    table.row("idle CPU of the agent", percent(agent.used(), span), "< 0.1 %");
-    table.row("wake-ups of the agent", per_second(agent.used(), span), "");
+    agent_rows(table, memory.resident, agent.used(), span);
     if !shim_pids.is_empty() {
         let share: u64 = shim_pids.iter().map(|pid| process::memory(*pid).share).sum();
-        table.row("memory of all shims (fair share)", mebibytes(share), "");
-        table.row("idle CPU of all shims", percent(shims.used(), span), "");
+        table.row("memory of all shims (fair share)", megabytes(share));
+        table.row("idle CPU of all shims", percent(shims.used(), span));
     }
     Ok(())
+}
+
+/// What is asked of an idle agent, and of the kubelet beside it.
+pub(crate) fn agent_rows(table: &mut Table, resident: u64, used: Used, span: Duration) {
+    let memory = table.row("resident memory of the agent", megabytes(resident));
+    memory.below(megabytes(16_000_000)).kubelet(megabytes(103_000_000));
+    let cpu = table.row("idle CPU of the agent", percent(used, span));
+    cpu.below(figure::percent(0.1)).kubelet(figure::percent(2.4));
+    table.row("wake-ups of the agent", per_second(used, span));
 }
 
 /// Leaves what was just started alone until it counts as idle.
@@ -53,11 +61,10 @@ pub(crate) async fn watch(watch: &mut Watch, span: Duration) -> Duration {
     start.elapsed()
 }
 
-pub(crate) fn percent(used: Used, span: Duration) -> String {
-    format!("{:.4} %", used.cpu.as_secs_f64() / span.as_secs_f64() * 100.0)
+pub(crate) fn percent(used: Used, span: Duration) -> Figure {
+    figure::percent(used.cpu.as_secs_f64() / span.as_secs_f64() * 100.0)
 }
 
-pub(crate) fn per_second(used: Used, span: Duration) -> String {
-    let count = u32::try_from(used.wake_ups).unwrap_or(u32::MAX);
-    format!("{:.2} / s", f64::from(count) / span.as_secs_f64())
+fn per_second(used: Used, span: Duration) -> Figure {
+    figure::per_second(figure::exact(used.wake_ups) / span.as_secs_f64())
 }

@@ -1,74 +1,80 @@
-//! Measures the running agent: the real binary with the process runtime and real pods, on a private
-//! bus with a stand-in for logind.
+//! Measures winddown and prints the tables of docs/performance.md.
 //!
-//! ```text
-//! winddown-bench workers
-//! winddown-bench preemption
-//! winddown-bench containers [OPTIONS]
-//! winddown-bench [--pods N] [--critical N] [--stop-ms MS] [--idle SECONDS]
-//! ```
-//!
-//! With `containers` it is a disposable node with a real systemd and a real containerd, which takes
-//! root. Prints one table. Nothing outside a temporary folder is touched, and no machine goes down.
+//! With `agent` it is the real binary with the process runtime and real pods, on a private bus with a
+//! stand-in for logind; with `containers` a disposable node with a real systemd and a real containerd,
+//! which takes root. Nothing outside a temporary folder is touched, and no machine goes down.
 
+mod all;
 mod clock;
 mod containers;
+mod counted;
+mod document;
+mod figure;
+mod fleet;
 mod idle;
+mod kills;
 mod node;
+mod options;
+mod planners;
 mod pod;
 mod preemption;
+mod pressure;
 mod process;
+mod scaling;
 mod shutdown;
 mod table;
 mod workers;
 
+use std::fmt::Display;
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use node::{BenchError, TestNode};
+use options::Options;
 use table::Table;
 use winddown_shared::error_chain;
 
 const USAGE: &str = "\
-usage: winddown-bench [--pods N] [--critical N] [--stop-ms MS] [--idle SECONDS]
-       winddown-bench containers [the same options]
-       winddown-bench workers
-       winddown-bench preemption
-Measures the agent that was built beside it (or WINDDOWN_BIN): with processes as pods, with `containers` with
-containerd on a disposable node (needs root); with `workers` the pod workers alone, with `preemption` the
-choice of victims.
-Defaults: 100, 20, 1000, 30.";
+usage: winddown-bench COMMAND [OPTIONS] [--into FILE]
 
-/// What to measure.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Options {
-    /// All pods.
-    pods: usize,
-    /// How many of them are critical.
-    critical: usize,
-    /// How long a pod takes to stop.
-    stop: Duration,
-    /// How long the idle agent is watched.
-    idle: Duration,
-}
+  all           everything that has a target, in one table
+  agent         the agent that was built beside this program (or WINDDOWN_BIN), processes as pods
+  containers    the same with containerd on a disposable node (needs root)
+  workers       the pod workers alone
+  preemption    the choice of victims on full nodes, beside the kubelet's
+  planners      instructions and allocations of the pure planners for 10 to 5000 pods (needs valgrind)
+  kills         allocations on the way of a pod's end (needs valgrind)
+  scaling [N..] memory, CPU and the time of a shutdown for 10 to 5000 pods, containers in memory
+  processes [N..] the same with the agent and processes as pods
+  fleet         what 5000 agents ask of one API server
+
+options of all, agent, containers and fleet:
+  --pods N        100; of fleet 110
+  --critical N    20; how many of them are critical
+  --stop-ms MS    1000; how long a pod takes to stop
+  --idle SECONDS  30, of fleet 320; how long the idle agent is watched
+
+--into FILE puts the tables into FILE as well, in place of those that the same command put there before:
+between `<!-- winddown-bench COMMAND -->` and `<!-- end -->`.";
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["workers"] => print(workers::measure()),
-        ["preemption"] => print(preemption::measure()),
-        ["preemption", file, strategy, times] => print(preemption::repeat(file, strategy, times)),
-        _ => agent(&args),
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let into = args.iter().position(|arg| arg == "--into");
+    let file = into.map(|at| args.drain(at..).nth(1).unwrap_or_default());
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    if let ["pod", log, stop_ms] = words[..] {
+        return pod(log.as_ref(), stop_ms.parse().unwrap_or(0));
     }
-}
-
-/// Prints what was measured.
-fn print(measured: Result<impl std::fmt::Display, impl std::fmt::Display>) -> ExitCode {
-    match measured {
-        Ok(table) => {
-            println!("{table}");
-            ExitCode::SUCCESS
-        }
+    let Some((command, rest)) = words.split_first().filter(|_| !words.contains(&"--help")) else {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    };
+    let done = run(command, rest).and_then(|text| {
+        println!("{text}");
+        file.map_or(Ok(()), |file| document::replace(file.as_ref(), command, &text))
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("winddown-bench: {error}");
             ExitCode::FAILURE
@@ -76,109 +82,77 @@ fn print(measured: Result<impl std::fmt::Display, impl std::fmt::Display>) -> Ex
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn agent(args: &[String]) -> ExitCode {
-    if let [command, log, stop_ms] = args
-        && command == "pod"
-    {
-        return pod::run(log.as_ref(), stop_ms.parse().unwrap_or(0)).await;
-    }
-    if args.iter().any(|arg| arg == "--help") {
-        println!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    let (in_containers, args) = match args {
-        [first, rest @ ..] if first == "containers" => (true, rest),
-        all => (false, all),
-    };
-    let options = match Options::parse(args) {
-        Ok(options) => options,
-        Err(message) => {
-            eprintln!("winddown-bench: {message}");
-            return ExitCode::from(2);
+/// Carries a command out; what it has to say.
+fn run(command: &str, rest: &[&str]) -> Result<String, String> {
+    match (command, rest) {
+        ("all", _) => {
+            let options = Options::parse(rest, &Options::default())?;
+            block_on(all::measure(&options))?.map(|text| text.to_string())
         }
-    };
-    let measured = if in_containers {
-        containers::measure(&options).await.map_err(|error| error_chain(&error))
-    } else {
-        measure(&options).await.map_err(|error| error_chain(&error))
-    };
-    match measured {
-        Ok(table) => {
-            println!("{table}");
-            ExitCode::SUCCESS
+        ("agent", _) => {
+            let options = Options::parse(rest, &Options::default())?;
+            told(block_on(agent(&options))?.map_err(|error| error_chain(&error)))
         }
-        Err(text) => {
-            eprintln!("winddown-bench: {text}");
-            ExitCode::FAILURE
+        ("containers", _) => {
+            let options = Options::parse(rest, &Options::default())?;
+            told(block_on(containers::measure(&options))?.map_err(|error| error_chain(&error)))
         }
+        ("fleet", _) => {
+            let options = Options::parse(rest, &Options::of_fleet())?;
+            let grids = block_on(fleet::measure(&options))?.map_err(|error| error_chain(&error))?;
+            told(Ok(grids.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
+        }
+        ("workers", []) => told(workers::measure().map_err(|error| error.to_string())),
+        ("preemption", []) => told(preemption::measure()),
+        ("planners", []) => told(planners::measure()),
+        ("kills", []) => told(Ok(kills::measure())),
+        ("scaling", counts) => told(scaling::in_memory(&numbers(counts)?)),
+        ("processes", counts) => told(block_on(scaling::processes(&numbers(counts)?))?),
+        // What these commands run this program with, to count or to begin with no memory of their own.
+        ("preemption", [file, strategy, times]) => preemption::repeat(file, strategy, times),
+        ("planner", [name, pods, times]) => planners::repeat(name, pods, times),
+        ("kills", [layer, pods, ended]) => kills::once(layer, pods, ended),
+        ("scaling-once", [pods]) => block_on_two(scaling::once((*pods).to_owned()))?,
+        _ => Err(format!("{command} {}: not understood\n\n{USAGE}", rest.join(" "))),
     }
 }
 
-async fn measure(options: &Options) -> Result<Table, BenchError> {
+/// A table with the machine that it is of.
+fn told(measured: Result<impl Display, String>) -> Result<String, String> {
+    measured.map(|table| format!("{table}\n{}", document::machine()))
+}
+
+fn numbers(words: &[&str]) -> Result<Vec<usize>, String> {
+    let number = |word: &&str| word.parse().map_err(|_| format!("{word}: not a whole number"));
+    words.iter().map(number).collect()
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.map_err(|error| error.to_string())?.block_on(work))
+}
+
+/// On two threads, which is what the agent has.
+fn block_on_two<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, String> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    // As in the agent, where every caller is a task of the runtime.
+    runtime.block_on(runtime.spawn(work)).map_err(|error| error.to_string())
+}
+
+fn pod(log: &Path, stop_ms: u64) -> ExitCode {
+    block_on(pod::run(log, stop_ms)).unwrap_or(ExitCode::FAILURE)
+}
+
+/// The running agent.
+async fn agent(options: &Options) -> Result<Table, BenchError> {
     let mut table =
         Table::titled(options.title("process runtime, stand-in for logind on a private bus"));
     let node = TestNode::start(options).await?;
     idle::measure(&node, options.idle, &mut table).await?;
     shutdown::measure(node, &mut table).await?;
     Ok(table)
-}
-
-// === impl Options ===
-
-impl Options {
-    fn title(&self, on: &str) -> String {
-        let Self { pods, critical, stop, .. } = self;
-        format!("{pods} pods, {critical} of them critical, {stop:?} each to stop; {on}")
-    }
-
-    fn parse(args: &[String]) -> Result<Self, String> {
-        let mut options = Self {
-            pods: 100,
-            critical: 20,
-            stop: Duration::from_secs(1),
-            idle: Duration::from_secs(30),
-        };
-        let mut args = args.iter();
-        while let Some(name) = args.next() {
-            let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
-            let number: u32 =
-                value.parse().map_err(|_| format!("{name} {value}: not a whole number"))?;
-            let count = || usize::try_from(number).unwrap_or(usize::MAX);
-            match name.as_str() {
-                "--pods" => options.pods = count(),
-                "--critical" => options.critical = count(),
-                "--stop-ms" => options.stop = Duration::from_millis(number.into()),
-                "--idle" => options.idle = Duration::from_secs(number.max(1).into()),
-                _ => return Err(format!("unknown option {name}")),
-            }
-        }
-        if options.critical > options.pods {
-            return Err("--critical is more than --pods".to_owned());
-        }
-        Ok(options)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Options;
-
-    fn parse(args: &[&str]) -> Result<Options, String> {
-        Options::parse(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn the_default_is_the_hundred_pods_that_the_kubelet_was_measured_with() {
-        let options = parse(&[]).unwrap();
-        assert_eq!((options.pods, options.critical, options.stop.as_millis()), (100, 20, 1000));
-    }
-
-    #[test]
-    fn what_cannot_be_meant_is_refused() {
-        assert_eq!(parse(&["--pods"]), Err("--pods needs a value".into()));
-        assert_eq!(parse(&["--pods", "x"]), Err("--pods x: not a whole number".into()));
-        assert_eq!(parse(&["--pods", "3"]), Err("--critical is more than --pods".into()));
-        assert_eq!(parse(&["--speed", "3"]), Err("unknown option --speed".into()));
-    }
 }

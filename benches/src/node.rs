@@ -7,31 +7,51 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
+use winddown_apiserver::ApiServer;
 use winddown_systemd::stand_in::{OnBus, StandIn, StandInError};
 
-use crate::Options;
+use crate::options::Options;
 use crate::pod::PodTimes;
 
 pub(crate) const CRITICAL: i32 = 2_000_000_000;
 /// More than any plan asks for: the stand-in never cuts a run short.
 const DELAY: Duration = Duration::from_secs(300);
 const START: Duration = Duration::from_secs(120);
+/// So much longer for each pod: starting one is two processes.
+const START_OF_ONE: Duration = Duration::from_millis(100);
 const POLL: Duration = Duration::from_millis(20);
 
 pub(crate) const CONFIG: &str = "\
 apiVersion: winddown.dev/v1alpha1
 kind: Configuration
 evictionHard: {memory.available: 100Mi}
+maxPods: 10000
 shutdownGracePeriodByPodPriority:
 - priority: 0
   shutdownGracePeriodSeconds: 30
 - priority: 2000000000
   shutdownGracePeriodSeconds: 30
 ";
+
+/// What a node in a cluster is configured with beside [`CONFIG`].
+const IN_CLUSTER: &str = "\
+mode: cluster
+kubeconfig: /etc/winddown/kubeconfig
+nodeName: n1
+";
+
+/// Where a node's pods come from.
+pub(crate) enum Source<'a> {
+    /// From its manifests directory.
+    Manifests,
+    /// From an API server, which this kubeconfig reaches.
+    Api(&'a ApiServer, String),
+}
 
 /// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]
@@ -52,8 +72,10 @@ pub(crate) enum BenchError {
     NoBus,
     #[error("the stand-in for logind could not serve on the private bus")]
     StandIn(#[source] StandInError),
-    #[error("{what}: not within {START:?}; the agent said: {log}")]
-    TimedOut { what: String, log: String },
+    #[error("{what}: not within {time:?}; the agent said: {log}")]
+    TimedOut { what: String, time: Duration, log: String },
+    #[error("the API server could not be started, or did not take a pod: {0}")]
+    Api(String),
     #[error("the agent ended; it said: {0}")]
     AgentEnded(String),
     #[error("the lock was still held after {0:?}, or never taken")]
@@ -82,6 +104,14 @@ pub(crate) struct TestNode {
 impl TestNode {
     /// Starts the node and waits until the lock is held and all pods run.
     pub(crate) async fn start(options: &Options) -> Result<Self, BenchError> {
+        Self::start_with(options, Source::Manifests).await
+    }
+
+    /// The same with pods from somewhere else.
+    pub(crate) async fn start_with(
+        options: &Options,
+        source: Source<'_>,
+    ) -> Result<Self, BenchError> {
         let temp = std::env::temp_dir();
         let dir = tempfile::Builder::new()
             .prefix("winddown-bench-")
@@ -92,13 +122,33 @@ impl TestNode {
         let on_bus = logind.serve_on(&address).await.map_err(BenchError::StandIn)?;
 
         let manifests = dir.path().join("etc/winddown/pods");
-        write(&dir.path().join("etc/winddown/config.yaml"), CONFIG)?;
+        fs::create_dir_all(&manifests)
+            .map_err(|error| BenchError::File { path: manifests.clone(), source: error })?;
+        let in_cluster = match &source {
+            Source::Manifests => "",
+            Source::Api(_, kubeconfig) => {
+                write(&dir.path().join("etc/winddown/kubeconfig"), kubeconfig)?;
+                IN_CLUSTER
+            }
+        };
+        write(&dir.path().join("etc/winddown/config.yaml"), &format!("{CONFIG}{in_cluster}"))?;
         let logs = (0..options.pods).map(|n| dir.path().join(format!("times-{n}")));
         let logs: Vec<PathBuf> = logs.collect();
         for (n, log) in logs.iter().enumerate() {
             let priority = if n < options.critical { CRITICAL } else { 0 };
-            let manifest = manifest(n, priority, log, options.stop)?;
-            write(&manifests.join(format!("pod-{n}.json")), &manifest)?;
+            let mut manifest = manifest(n, priority, log, options.stop)?;
+            match &source {
+                Source::Manifests => {
+                    write(&manifests.join(format!("pod-{n}.json")), &manifest.to_string())?;
+                }
+                Source::Api(server, _) => {
+                    manifest["spec"]["nodeName"] = "n1".into();
+                    manifest["spec"]["automountServiceAccountToken"] = false.into();
+                    manifest["status"]["phase"] = "Pending".into();
+                    let made = server.apply(manifest);
+                    made.map_err(|refused| BenchError::Api(refused.to_string()))?;
+                }
+            }
         }
         let (critical, ordinary) = logs.split_at(options.critical);
 
@@ -114,7 +164,8 @@ impl TestNode {
             _bus: bus,
             dir,
         };
-        node.wait_ready().await?;
+        let pods = u32::try_from(options.pods).unwrap_or(u32::MAX);
+        node.wait_ready(START + START_OF_ONE * pods).await?;
         Ok(node)
     }
 
@@ -138,8 +189,8 @@ impl TestNode {
         (read(&self.ordinary), read(&self.critical))
     }
 
-    async fn wait_ready(&mut self) -> Result<(), BenchError> {
-        let ready = timeout(START, async {
+    async fn wait_ready(&mut self, time: Duration) -> Result<(), BenchError> {
+        let ready = timeout(time, async {
             loop {
                 if matches!(self.agent.try_wait(), Ok(Some(_))) {
                     return Err(BenchError::AgentEnded(self.agent_log()));
@@ -153,9 +204,9 @@ impl TestNode {
             }
         });
         let what = || "all pods to run and the lock to be held".to_owned();
-        ready
-            .await
-            .unwrap_or_else(|_| Err(BenchError::TimedOut { what: what(), log: self.agent_log() }))
+        ready.await.unwrap_or_else(|_| {
+            Err(BenchError::TimedOut { what: what(), time, log: self.agent_log() })
+        })
     }
 
     fn agent_log(&self) -> String {
@@ -232,9 +283,9 @@ pub(crate) fn own_program() -> Result<PathBuf, BenchError> {
         .map_err(|source| BenchError::File { path: PathBuf::from("/proc/self/exe"), source })
 }
 
-fn manifest(n: usize, priority: i32, log: &Path, stop: Duration) -> Result<String, BenchError> {
+fn manifest(n: usize, priority: i32, log: &Path, stop: Duration) -> Result<Value, BenchError> {
     let stop_ms = stop.as_millis().to_string();
-    let pod = serde_json::json!({
+    Ok(serde_json::json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": { "name": format!("pod-{n}") },
@@ -248,8 +299,7 @@ fn manifest(n: usize, priority: i32, log: &Path, stop: Duration) -> Result<Strin
                 "command": [own_program()?, "pod", log, stop_ms],
             }],
         },
-    });
-    Ok(pod.to_string())
+    }))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), BenchError> {

@@ -1,7 +1,6 @@
 //! The choice of victims: full nodes, and what the kubelet needs for the same choice.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
@@ -10,7 +9,9 @@ use tokio::time::Instant;
 use winddown_preemption::{Proof, Requirement, Selection, Strategy, select};
 use winddown_shared::{Pod, ResourceName};
 
-use crate::table::Table;
+use crate::counted::{Counting, per_time};
+use crate::figure::{self, count, median, micros};
+use crate::table::{Measured, Table};
 
 /// Pods of a node, and the microseconds that the kubelet needs for its choice among them.
 const NODES: [(usize, u64); 3] = [(110, 3_550), (500, 45_800), (2000, 726_000)];
@@ -70,18 +71,13 @@ fn distance_rows(
     let pods = case.pods.len();
     let took = case.median(Strategy::Distance)?;
     let kubelet = Duration::from_micros(kubelet);
-    let most = micros(kubelet / 500);
-    table.row_beside(
-        &format!("distance, {pods} pods, {} victims", chosen.victims.len()),
-        micros(took),
-        &format!("< {most}"),
-        &micros(kubelet),
-    );
+    let what = format!("distance, {pods} pods, {} victims", chosen.victims.len());
+    table.row(&what, micros(took)).kubelet(micros(kubelet));
     let ratio = kubelet.as_secs_f64() / took.as_secs_f64().max(1e-9);
-    table.row("- times faster", format!("{ratio:.0}"), "> 500");
-    table.row("- pods looked at", chosen.work.to_string(), "");
-    table.row("- instructions", instructions(file, Strategy::Distance), "");
-    table.row("- with facts not known yet", micros(cold(file)?), "");
+    table.row("- times faster", figure::times(ratio)).above(figure::times(500.0));
+    table.row("- pods looked at", count(chosen.work));
+    table.row("- instructions", instructions(file, Strategy::Distance));
+    table.row("- with facts not known yet", micros(cold(file)?));
     Ok(())
 }
 
@@ -89,16 +85,18 @@ fn minimal_rows(table: &mut Table, case: &Case, file: &str) -> Result<(), String
     let chosen = case.select(Strategy::Minimal)?;
     let pods = case.pods.len();
     let took = case.median(Strategy::Minimal)?;
-    let target = if pods == 110 { "< 5000.0 µs" } else { "" };
     let what = format!("minimal, {pods} pods, {} victims", chosen.victims.len());
-    table.row(&what, micros(took), target);
-    table.row("- pods looked at", chosen.work.to_string(), "");
-    table.row("- instructions", instructions(file, Strategy::Minimal), "");
+    let row = table.row(&what, micros(took));
+    if pods == 110 {
+        row.below(micros(Duration::from_millis(5)));
+    }
+    table.row("- pods looked at", count(chosen.work));
+    table.row("- instructions", instructions(file, Strategy::Minimal));
     let known = match chosen.proof {
         Proof::Heuristic => "nothing".to_owned(),
         Proof::UpTo(criterion) => format!("{criterion:?}"),
     };
-    table.row("- shown to be best up to", known, "");
+    table.row("- shown to be best up to", known);
     Ok(())
 }
 
@@ -119,34 +117,14 @@ fn cold(file: &str) -> Result<Duration, String> {
     Ok(median(runs))
 }
 
-/// The instructions of one choice, if valgrind is there: the difference between many and none.
-fn instructions(file: &str, strategy: Strategy) -> String {
-    let count = |times: u64| -> Option<u64> {
-        let own = std::env::current_exe().ok()?;
-        let ran = Command::new("valgrind")
-            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-            .arg(own)
-            .args(["preemption", file, strategy.as_str(), &times.to_string()])
-            .output()
-            .ok()?;
-        let said = String::from_utf8(ran.stderr).ok()?;
-        let line = said.lines().find(|line| line.contains("Collected :"))?;
-        line.rsplit(':').next()?.trim().parse().ok()
-    };
-    // The first choice works out the facts of the pods.
-    match (count(1), count(1 + COUNTED)) {
-        (Some(once), Some(often)) => (often.saturating_sub(once) / COUNTED).to_string(),
-        _ => "no valgrind".to_owned(),
+/// The instructions of one choice.
+fn instructions(file: &str, strategy: Strategy) -> Measured {
+    let args =
+        |times: u64| ["preemption", file, strategy.as_str(), &times.to_string()].map(str::to_owned);
+    match per_time(Counting::Instructions, COUNTED, |times| args(times).to_vec()) {
+        Some(counted) => count(counted).into(),
+        None => "no valgrind".to_owned().into(),
     }
-}
-
-fn median(mut runs: Vec<Duration>) -> Duration {
-    runs.sort_unstable();
-    runs.get(runs.len() / 2).copied().unwrap_or_default()
-}
-
-fn micros(duration: Duration) -> String {
-    format!("{:.1} µs", duration.as_secs_f64() * 1e6)
 }
 
 // === impl Case ===

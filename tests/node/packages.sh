@@ -75,6 +75,8 @@ if [ "${1:-build}" = test ]; then
     need chromium chromium
     need chromedriver chromium-driver
     [ -d /usr/share/fonts/truetype/dejavu ] || missing="$missing fonts-dejavu-core"
+    # Counts instructions and allocations.
+    need valgrind valgrind
     # A terminal of its own for the live view.
     need setsid util-linux
     # Prometheus' own parser, which reads what the agent's metrics page says.

@@ -1,0 +1,89 @@
+//! What is to be measured.
+
+use std::time::Duration;
+
+/// What to measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// All pods.
+    pub(crate) pods: usize,
+    /// How many of them are critical.
+    pub(crate) critical: usize,
+    /// How long a pod takes to stop.
+    pub(crate) stop: Duration,
+    /// How long the idle agent is watched.
+    pub(crate) idle: Duration,
+}
+
+impl Default for Options {
+    /// What the kubelet was measured with.
+    fn default() -> Self {
+        Self {
+            pods: 100,
+            critical: 20,
+            stop: Duration::from_secs(1),
+            idle: Duration::from_secs(30),
+        }
+    }
+}
+
+// === impl Options ===
+
+impl Options {
+    /// As many pods as a kubelet takes, watched for longer than a Node's status may go unwritten.
+    pub(crate) fn of_fleet() -> Self {
+        Self { pods: 110, critical: 20, idle: Duration::from_secs(320), ..Self::default() }
+    }
+
+    /// The title of a table.
+    pub(crate) fn title(&self, on: &str) -> String {
+        let Self { pods, critical, stop, .. } = self;
+        format!("{pods} pods, {critical} of them critical, {stop:?} each to stop; {on}")
+    }
+
+    /// Reads what differs from `usual`.
+    pub(crate) fn parse(args: &[&str], usual: &Self) -> Result<Self, String> {
+        let mut options = usual.clone();
+        let mut args = args.iter();
+        while let Some(name) = args.next() {
+            let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
+            let number: u32 =
+                value.parse().map_err(|_| format!("{name} {value}: not a whole number"))?;
+            let count = || usize::try_from(number).unwrap_or(usize::MAX);
+            match *name {
+                "--pods" => options.pods = count(),
+                "--critical" => options.critical = count(),
+                "--stop-ms" => options.stop = Duration::from_millis(number.into()),
+                "--idle" => options.idle = Duration::from_secs(number.max(1).into()),
+                _ => return Err(format!("unknown option {name}")),
+            }
+        }
+        if options.critical > options.pods {
+            return Err("--critical is more than --pods".to_owned());
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Options;
+
+    fn parse(args: &[&str]) -> Result<Options, String> {
+        Options::parse(args, &Options::default())
+    }
+
+    #[test]
+    fn the_default_is_the_hundred_pods_that_the_kubelet_was_measured_with() {
+        let options = parse(&[]).unwrap();
+        assert_eq!((options.pods, options.critical, options.stop.as_millis()), (100, 20, 1000));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        assert_eq!(parse(&["--pods"]), Err("--pods needs a value".into()));
+        assert_eq!(parse(&["--pods", "x"]), Err("--pods x: not a whole number".into()));
+        assert_eq!(parse(&["--pods", "3"]), Err("--critical is more than --pods".into()));
+        assert_eq!(parse(&["--speed", "3"]), Err("unknown option --speed".into()));
+    }
+}

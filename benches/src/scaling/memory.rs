@@ -1,0 +1,136 @@
+//! A node whose containers are in memory: everything that is on the way of a shutdown, and nothing
+//! of the machine.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
+use winddown_shared::status::StatusStore;
+use winddown_shared::{
+    Pod, PodWorkers, RuntimeSyncer, UpdateKind, WallClock, WallTime, WorkerTimes,
+};
+use winddown_shutdown::{
+    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordFile, RecordPlace,
+    ReportStore, ShutdownController, ShutdownParts, Trigger,
+};
+
+use crate::node::CRITICAL;
+use crate::workers::Silent;
+
+/// What each of the two groups gets.
+const GROUP: Duration = Duration::from_secs(30);
+
+/// A node with containers in memory.
+pub(crate) struct InMemory {
+    workers: PodWorkers<RuntimeSyncer<FakeRuntime>>,
+    runtime: FakeRuntime,
+    stop: Duration,
+    /// Keeps the record and the report of the shutdown.
+    state: TempDir,
+    volatile: TempDir,
+}
+
+// === impl InMemory ===
+
+impl InMemory {
+    /// A node without pods, each of which will take `stop` to end.
+    ///
+    /// # Errors
+    /// No temporary directory can be made.
+    pub(crate) fn new(stop: Duration) -> io::Result<Self> {
+        let runtime = FakeRuntime::default();
+        let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let recorder = Arc::new(Silent);
+        let syncer = RuntimeSyncer::new(
+            Arc::new(runtime.clone()),
+            StatusStore::default(),
+            recorder.clone(),
+            wall,
+        );
+        let workers = PodWorkers::new(syncer, recorder, WorkerTimes::default());
+        let temporary = || tempfile::Builder::new().prefix("winddown-bench-").tempdir();
+        // In memory where there is such a place, as /run is on a node.
+        let volatile = tempfile::Builder::new().prefix("winddown-bench-").tempdir_in("/dev/shm");
+        let volatile = volatile.or_else(|_| temporary())?;
+        Ok(Self { workers, runtime, stop, state: temporary()?, volatile })
+    }
+
+    pub(crate) fn workers(&self) -> &PodWorkers<RuntimeSyncer<FakeRuntime>> {
+        &self.workers
+    }
+
+    /// Starts pods; resolves when all run.
+    pub(crate) async fn start(&self, pods: &[Pod]) {
+        for pod in pods {
+            if !self.stop.is_zero() {
+                self.runtime.stop_takes(pod.uid(), self.stop);
+            }
+            self.workers.update(UpdateKind::Create, pod.clone(), None);
+        }
+        while self.workers.busy() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Has the login manager announce a shutdown; how long it was until the lock was released.
+    ///
+    /// # Errors
+    /// It never was.
+    pub(crate) async fn shut_down(&self) -> Result<Duration, String> {
+        let login = FakeInhibitor::holding(GROUP * 4);
+        let progress = ProgressSender::new();
+        let policy = Policy::from_periods(GROUP * 2, GROUP).map_err(|error| error.to_string())?;
+        let records: Vec<Arc<dyn RecordPlace>> = vec![
+            Arc::new(RecordFile::in_memory(self.volatile.path())),
+            Arc::new(RecordFile::in_directory(self.state.path())),
+        ];
+        let controller = ShutdownController::new(ShutdownParts {
+            killer: Arc::new(self.workers.clone()),
+            inhibitor: Arc::new(login.clone()),
+            notices: watch::channel(None).1,
+            gate: AdmissionGate::new(),
+            policy: watch::channel(Arc::new(policy)).1,
+            reports: Arc::new(ReportStore::new(self.state.path())),
+            records,
+            carried: None,
+            state_file: None,
+            last_words: None,
+            recorder: Arc::new(Silent),
+            progress: progress.clone(),
+            clock: WallClock::fixed(WallTime::UNIX_EPOCH),
+            boot_clock: BootClock::new(Duration::default),
+            boot_id: "bench".to_owned(),
+            trigger: Trigger::Drill,
+        });
+        let done = CancellationToken::new();
+        let running = tokio::spawn(controller.run(done.clone()));
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        login.prepare();
+        let mut steps = progress.subscribe();
+        let released = steps.wait_for(|progress| progress.phase == ProgressPhase::Released);
+        let released = tokio::time::timeout(GROUP * 3, released).await;
+        let took = begun.elapsed();
+        if !released.is_ok_and(|released| released.is_ok()) {
+            return Err(format!("the lock was not released within {:?}", GROUP * 3));
+        }
+        done.cancel();
+        running.await.map_err(|error| error.to_string())?;
+        Ok(took)
+    }
+}
+
+/// A small pod, critical or not.
+pub(crate) fn pod(i: usize, critical: bool) -> Option<Pod> {
+    let mut object: api::Pod = (*crate::workers::pod(i)?).clone();
+    let spec = object.spec.get_or_insert_default();
+    spec.priority = Some(if critical { CRITICAL } else { 0 });
+    spec.termination_grace_period_seconds = Some(30);
+    Pod::new(object).ok()
+}

@@ -1,0 +1,69 @@
+//! The pure planners cost in proportion to the pods, or hardly more. Instructions are counted,
+//! so another load of the machine changes nothing.
+
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::process::Command;
+
+/// Nodes that are compared.
+const SMALL: u64 = 100;
+const LARGE: u64 = 1000;
+/// How much more a pod of the large node may cost, in tenths. Sorting takes log(1000) / log(100) = 1.5
+/// times as much per pod; a quadratic planner ten times.
+const MOST: u64 = 17;
+
+fn has_valgrind(test: &str) -> bool {
+    if Command::new("valgrind").arg("--version").output().is_ok_and(|ran| ran.status.success()) {
+        return true;
+    }
+    println!("SKIPPED: {test}: valgrind is not installed");
+    assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test} may not be skipped");
+    false
+}
+
+/// The instructions of the whole program when it makes a plan for `pods` so many times.
+fn counted(planner: &str, pods: u64, times: u64) -> u64 {
+    let ran = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .args([env!("CARGO_BIN_EXE_winddown-bench"), "planner", planner])
+        .args([pods.to_string(), times.to_string()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert!(ran.status.success(), "{said}");
+    let (_, collected) = said.split_once("Collected :").unwrap();
+    collected.lines().next().unwrap().trim().parse().unwrap()
+}
+
+fn grows_with_the_pods(planner: &str) {
+    if !has_valgrind(&format!("{planner}_grows_with_the_pods")) {
+        return;
+    }
+    // The first plan works out the facts of the pods.
+    let cost = |pods| counted(planner, pods, 2) - counted(planner, pods, 1);
+    let (small, large) = (cost(SMALL), cost(LARGE));
+    println!("{planner}: {small} instructions for {SMALL} pods, {large} for {LARGE}");
+    assert!(small > 10 * SMALL, "{planner}: {small} instructions are no plan for {SMALL} pods");
+    let most = small * (LARGE / SMALL) * MOST / 10;
+    assert!(large <= most, "{planner}: {large} instructions for {LARGE} pods, {small} for {SMALL}");
+}
+
+#[test]
+fn a_shutdown_plan_grows_with_the_pods() {
+    grows_with_the_pods("shutdown");
+}
+
+#[test]
+fn a_short_shutdown_plan_by_role_grows_with_the_pods() {
+    grows_with_the_pods("shutdown-short");
+}
+
+#[test]
+fn victims_by_distance_grow_with_the_pods() {
+    grows_with_the_pods("distance");
+}
+
+#[test]
+fn an_eviction_grows_with_the_pods() {
+    grows_with_the_pods("eviction");
+}
