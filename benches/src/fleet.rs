@@ -6,7 +6,7 @@ mod wire;
 
 use std::time::Duration;
 
-use crate::figure::{bytes, exact, megabytes, millis, per_second, percent};
+use crate::figure::{bytes, exact, megabytes, millis, per_second};
 use crate::node::BenchError;
 use crate::options::Options;
 use crate::table::Grid;
@@ -43,10 +43,10 @@ fn one_node(options: &Options, node: &measure::Node) -> Grid {
     for (name, seen) in situations {
         let (up, down) = seen.bytes;
         grid.row(vec![
-            format!("**{name}**, {}", millis(seen.span)),
+            format!("**{name}**, {} × {:.1} s", seen.times, seen.span.as_secs_f64()),
             format!("{} up, {} down", kilobytes(up), kilobytes(down)),
             seen.asked.len().to_string(),
-            rate(seen.asked.len(), seen.span),
+            rate(seen.asked.len(), seen.span * seen.times),
             String::new(),
         ]);
         for (what, (count, body)) in seen.kinds() {
@@ -55,13 +55,13 @@ fn one_node(options: &Options, node: &measure::Node) -> Grid {
                 String::new(),
                 format!("`{what}`"),
                 count.to_string(),
-                rate(count, seen.span),
+                rate(count, seen.span * seen.times),
                 if body == 0 { String::new() } else { bytes(body).to_string() },
             ]);
         }
     }
     grid.row(vec![
-        "watches open while idle".to_owned(),
+        "watches open while idle, of one node".to_owned(),
         String::new(),
         node.watches.to_string(),
         String::new(),
@@ -76,7 +76,7 @@ fn fleet(options: &Options, node: &measure::Node, limits: &Limits) -> Grid {
     let title = format!(
         "{NODES} nodes of {} pods at one API server with its default flags: {system} seats for pods and \
          events (`system`), {node_high} for nodes and leases (`node-high`), {} ms each; etcd takes {} \
-         writes a second",
+         writes a second. Parts above 100 % are more than it can do while it lasts",
         options.pods,
         limits.seat.as_millis(),
         limits.etcd
@@ -84,7 +84,6 @@ fn fleet(options: &Options, node: &measure::Node, limits: &Limits) -> Grid {
     let head = [
         "what happens at once",
         "pods",
-        "watches",
         "requests",
         "etcd writes",
         "busiest second",
@@ -96,16 +95,14 @@ fn fleet(options: &Options, node: &measure::Node, limits: &Limits) -> Grid {
         "last served later by",
     ];
     let mut grid = Grid::titled(title, &head);
-    let watches = u64::try_from(node.watches).unwrap_or(0) * u64::from(NODES);
     let mut row = |name: &str, nodes: u32, act: &Seen| {
-        let load = load(Scenario { nodes, act, idle: NODES - nodes }, &node.idle, limits);
+        let load = load(Scenario { nodes, act, all: NODES }, &node.idle, limits);
         let pods = u64::from(nodes) * u64::try_from(options.pods).unwrap_or(0);
-        let mut cells = vec![name.to_owned(), pods.to_string(), watches.to_string()];
+        let mut cells = vec![name.to_owned(), pods.to_string()];
         cells.extend(figures(&load));
         grid.row(cells);
     };
-    let idle = format!("nothing, for {}", millis(node.idle.span));
-    row(&idle, NODES, &node.idle);
+    row("nothing", 0, &node.idle);
     row(&format!("a rack of {RACK} powers off"), RACK, &node.power_off);
     row(&format!("a zone of {ZONE} powers off"), ZONE, &node.power_off);
     row(&format!("a rack of {RACK} starts"), RACK, &node.join);
@@ -114,7 +111,7 @@ fn fleet(options: &Options, node: &measure::Node, limits: &Limits) -> Grid {
 }
 
 fn figures(load: &Load) -> [String; 9] {
-    let part = |part: f64| percent(part * 100.0).to_string();
+    let part = |part: f64| format!("{:.1} %", part * 100.0);
     let waiting = match load.refused {
         true => format!("{:.0}, some refused (429)", load.waiting),
         false => format!("{:.0}", load.waiting),

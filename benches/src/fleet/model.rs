@@ -27,9 +27,11 @@ pub(crate) struct Asked {
 }
 
 /// What one node was seen to do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// How long it was watched.
+    /// How often it was seen; everything below is of all times together.
+    pub(crate) times: u32,
+    /// How long it was watched each time.
     pub(crate) span: Duration,
     pub(crate) asked: Vec<Asked>,
     /// Bytes on the wire from the node and to it.
@@ -49,24 +51,24 @@ pub(crate) struct Limits {
     pub(crate) etcd: f64,
 }
 
-/// Nodes that do something at the same moment, among others that are idle.
+/// Nodes that do something at the same moment, while what all do in idle times goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scenario<'a> {
     pub(crate) nodes: u32,
     /// What they do.
     pub(crate) act: &'a Seen,
-    /// How many are idle meanwhile.
-    pub(crate) idle: u32,
+    /// All nodes of the cluster.
+    pub(crate) all: u32,
 }
 
 /// What it comes to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Load {
-    /// Requests of those that act.
+    /// Requests of those that act, beyond what they do in idle times.
     pub(crate) requests: f64,
     /// Those of them that etcd writes.
     pub(crate) writes: f64,
-    /// The most requests in any second, those of the idle ones included.
+    /// The most requests in any second, all nodes together.
     pub(crate) peak: f64,
     /// Bytes on the wire of those that act.
     pub(crate) bytes: f64,
@@ -151,15 +153,35 @@ impl Seen {
         kinds
     }
 
+    /// The same several times over.
+    pub(crate) fn together(seen: Vec<Self>) -> Option<Self> {
+        seen.into_iter().reduce(|mut all, one| {
+            all.times += one.times;
+            all.span = all.span.max(one.span);
+            all.asked.extend(one.asked);
+            all.bytes = (all.bytes.0 + one.bytes.0, all.bytes.1 + one.bytes.1);
+            all
+        })
+    }
+
+    /// What does not happen in idle times as well.
+    fn beyond(&self, idle: &Self) -> Self {
+        let usual = idle.kinds();
+        let asked = self.asked.iter().filter(|asked| !usual.contains_key(asked.what.as_str()));
+        Self { asked: asked.cloned().collect(), ..self.clone() }
+    }
+
+    /// Requests of one node, once.
     fn count(&self, is: impl Fn(&Asked) -> bool) -> f64 {
-        self.asked.iter().filter(|asked| is(asked)).fold(0.0, |count, _| count + 1.0)
+        let count = self.asked.iter().filter(|asked| is(asked)).fold(0.0, |count, _| count + 1.0);
+        count / f64::from(self.times)
     }
 
     fn per_second(&self, is: impl Fn(&Asked) -> bool) -> f64 {
         self.count(is) / self.span.as_secs_f64().max(SLOT.as_secs_f64())
     }
 
-    /// How many requests began in each slot.
+    /// How many requests of one node began in each slot.
     fn slots(&self, is: impl Fn(&Asked) -> bool) -> Vec<f64> {
         let slot = |time: Duration| {
             usize::try_from(time.as_millis() / SLOT.as_millis()).unwrap_or(usize::MAX)
@@ -167,21 +189,22 @@ impl Seen {
         let mut slots = vec![0.0; slot(self.span) + 1];
         for asked in self.asked.iter().filter(|asked| is(asked)) {
             let last = slots.len() - 1;
-            slots[slot(asked.after).min(last)] += 1.0;
+            slots[slot(asked.after).min(last)] += 1.0 / f64::from(self.times);
         }
         slots
     }
 }
 
-/// What the server has to bear. All that act begin in the same instant, which is the worst case.
+/// What the server has to bear. All that act begin in the same instant, which is the worst case; what
+/// they do in idle times is spread evenly.
 pub(crate) fn load(scenario: Scenario<'_>, idle: &Seen, limits: &Limits) -> Load {
-    let Scenario { act, .. } = scenario;
-    let (nodes, others) = (f64::from(scenario.nodes), f64::from(scenario.idle));
+    let act = scenario.act.beyond(idle);
+    let (nodes, all) = (f64::from(scenario.nodes), f64::from(scenario.all));
     let demand =
-        |is: &dyn Fn(&Asked) -> bool| nodes * act.per_second(is) + others * idle.per_second(is);
+        |is: &dyn Fn(&Asked) -> bool| nodes * act.per_second(is) + all * idle.per_second(is);
     let of = |level: Level| move |asked: &Asked| asked.level() == level;
     let queue = |is: &dyn Fn(&Asked) -> bool, rate: f64| {
-        let steady = others * idle.per_second(is);
+        let steady = all * idle.per_second(is);
         drain(&act.slots(is), nodes, (rate - steady).max(f64::MIN_POSITIVE))
     };
     let system = queue(&of(Level::System), limits.rate(Level::System));
@@ -192,8 +215,8 @@ pub(crate) fn load(scenario: Scenario<'_>, idle: &Seen, limits: &Limits) -> Load
     Load {
         requests: nodes * act.count(|_| true),
         writes: nodes * act.count(Asked::is_write),
-        peak: nodes * busiest_second(&act.slots(|_| true)) + others * idle.per_second(|_| true),
-        bytes: nodes * crate::figure::exact(up + down),
+        peak: nodes * busiest_second(&act.slots(|_| true)) + all * idle.per_second(|_| true),
+        bytes: nodes * crate::figure::exact(up + down) / f64::from(act.times),
         system: demand(&of(Level::System)) / limits.rate(Level::System),
         node_high: demand(&of(Level::NodeHigh)) / limits.rate(Level::NodeHigh),
         etcd: demand(&Asked::is_write) / limits.etcd,
