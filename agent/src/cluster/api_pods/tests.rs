@@ -15,7 +15,7 @@ impl Kept {
     }
 }
 
-fn pod(more: Value) -> Pod {
+fn pod(more: &Value) -> Pod {
     let mut object = json!({
         "metadata": {"name": "web", "namespace": "default", "uid": "u1"},
         "spec": {"terminationGracePeriodSeconds": 30, "containers": []},
@@ -48,7 +48,7 @@ async fn a_pod_is_wanted_until_it_is_forgotten_by_this_agent_and_the_next() {
     let kept = Kept::new();
     let pods = kept.agent();
     let mut changes = pods.changes();
-    pods.take(pod(json!({}))).await;
+    pods.take(pod(&json!({}))).await;
     assert!(changes.has_changed().unwrap());
     for agent in [&pods, &kept.agent()] {
         let (wanted, complete) = agent.wanted();
@@ -65,14 +65,14 @@ async fn an_end_only_comes_nearer_and_is_known_to_the_next_agent() {
     let kept = Kept::new();
     let pods = kept.agent();
     assert!(!pods.end(&uid(), Duration::from_secs(9), NOW).await, "nobody knows it");
-    pods.take(pod(json!({}))).await;
+    pods.take(pod(&json!({}))).await;
     for (millis, seconds) in [(8_500, 9), (20_000, 9), (2_000, 2), (2_001, 2)] {
         assert!(pods.end(&uid(), Duration::from_millis(millis), NOW).await);
         assert_eq!(end_of(&pods).0, Some(seconds), "{millis} ms");
     }
     assert_eq!(end_of(&kept.agent()).0, Some(2));
     // A change that was seen before the end was asked for does not take it back.
-    pods.take(pod(json!({"labels": {"late": "yes"}}))).await;
+    pods.take(pod(&json!({"labels": {"late": "yes"}}))).await;
     assert_eq!(end_of(&pods).0, Some(2));
     assert_eq!(end_of(&kept.agent()).0, Some(2));
 }
@@ -81,9 +81,9 @@ async fn an_end_only_comes_nearer_and_is_known_to_the_next_agent() {
 async fn what_has_ended_is_not_started_again_whatever_comes_after() {
     let kept = Kept::new();
     let pods = kept.agent();
-    pods.take(pod(json!({}))).await;
+    pods.take(pod(&json!({}))).await;
     pods.ended(&uid(), failed()).await;
-    pods.take(pod(json!({"labels": {"late": "yes"}}))).await;
+    pods.take(pod(&json!({"labels": {"late": "yes"}}))).await;
     pods.end(&uid(), Duration::ZERO, NOW).await;
     pods.ended(&uid(), Arc::default()).await;
     for agent in [&pods, &kept.agent()] {
@@ -96,9 +96,9 @@ async fn of_changes_at_the_same_time_the_end_is_what_the_next_agent_finds() {
     let kept = Kept::new();
     let pods = kept.agent();
     for _ in 0..50 {
-        pods.take(pod(json!({}))).await;
+        pods.take(pod(&json!({}))).await;
         let uid = uid();
-        let change = pods.take(pod(json!({"labels": {"late": "yes"}})));
+        let change = pods.take(pod(&json!({"labels": {"late": "yes"}})));
         let end = pods.end(&uid, Duration::from_secs(5), NOW);
         let ended = pods.ended(&uid, failed());
         tokio::join!(change, end, ended);
@@ -110,7 +110,7 @@ async fn of_changes_at_the_same_time_the_end_is_what_the_next_agent_finds() {
 #[tokio::test]
 async fn while_a_record_is_missing_what_is_wanted_is_not_all_until_the_api_was_listed() {
     let kept = Kept::new();
-    kept.agent().take(pod(json!({}))).await;
+    kept.agent().take(pod(&json!({}))).await;
     std::fs::write(kept.0.path().join("b1/u2.json"), "torn").unwrap();
     let pods = kept.agent();
     assert_eq!((pods.wanted().0.len(), pods.wanted().1), (1, false));
@@ -122,7 +122,7 @@ async fn while_a_record_is_missing_what_is_wanted_is_not_all_until_the_api_was_l
 #[test]
 fn what_only_the_api_server_needs_is_not_kept_in_memory() {
     let source = winddown_shared::CONFIG_SOURCE_ANNOTATION;
-    let lean = lean(&pod(json!({
+    let lean = lean(&pod(&json!({
         "annotations": {source: "file", "own": "stays"},
         "managedFields": [{"manager": "kubectl"}],
     })));

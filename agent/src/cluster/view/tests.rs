@@ -14,7 +14,7 @@ fn the_api_server_is_said_to_be_as_it_is_and_why() {
         (ApiState::Unsigned { why: why() }, "unsigned"),
     ] {
         let status = api_status(&state, Some(WallTime::UNIX_EPOCH));
-        assert_eq!(serde_json::to_value(&status.state).unwrap(), said);
+        assert_eq!(serde_json::to_value(status.state).unwrap(), said);
         let has_reason = !matches!(state, ApiState::Unknown | ApiState::Connected);
         assert_eq!(status.why.as_deref(), has_reason.then_some("no route"), "{said}");
     }
