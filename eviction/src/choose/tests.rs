@@ -129,6 +129,43 @@ async fn a_pod_that_should_have_ended_is_not_waited_for_nor_chosen_again() {
     assert_eq!(verdicts, [Verdict::Stuck, Verdict::Chosen]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn with_no_time_what_is_due_within_seconds_is_waited_for_and_on_disks_within_forty() {
+    let verdict = |signal, milliseconds| {
+        let ending = Ending {
+            due: Instant::now() + Duration::from_millis(milliseconds),
+            hurried: false,
+            evicted_for: None,
+        };
+        let act = Act { signal, cause: Cause::Signal(signal), ..act(true, "1Gi") };
+        comes_in_time(&act, &ending, Instant::now())
+    };
+    for (signal, soon) in [
+        (Signal::MemoryAvailable, 4_000),
+        (Signal::PidAvailable, 4_000),
+        (Signal::NodeFsAvailable, 40_000),
+        (Signal::NodeFsInodesFree, 40_000),
+    ] {
+        assert!(!verdict(signal, 0), "{signal:?}: it should be gone");
+        assert!(verdict(signal, 1) && verdict(signal, soon), "{signal:?}");
+        assert!(!verdict(signal, soon + 1), "{signal:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_did_not_end_within_its_own_grace_is_hurried_when_there_is_no_time() {
+    let node = Node(vec![
+        (pod("overdue", 0, &[]), Some(memory("9Gi")), ending(0, false, None)),
+        (pod("next", 0, &[]), Some(memory("1Gi")), None),
+    ]);
+    let (victim, _, verdicts) = node.chosen(&act(true, "2Gi"), &policy());
+    assert_eq!(victim.as_deref(), Some("overdue"));
+    assert_eq!(verdicts, [Verdict::Chosen, Verdict::NotNeeded]);
+    let (victim, _, verdicts) = node.chosen(&act(false, "2Gi"), &policy());
+    assert_eq!(victim.as_deref(), Some("next"));
+    assert_eq!(verdicts, [Verdict::Stuck, Verdict::Chosen]);
+}
+
 #[test]
 fn grace_is_a_second_for_hard_thresholds_and_at_most_the_pods_own_for_soft_ones() {
     let secs = |seconds| Some(Duration::from_secs(seconds));
