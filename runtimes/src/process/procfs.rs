@@ -25,6 +25,8 @@ pub(crate) struct Stat {
     pub(crate) state: char,
     /// The parent's pid.
     pub(crate) parent: i32,
+    /// Threads that have not ended, and the first one whether it has or not.
+    pub(crate) threads: u64,
     /// In clock ticks since boot. Together with the pid it names one process of one boot.
     pub(crate) start_time: u64,
 }
@@ -98,6 +100,14 @@ impl Process {
     }
 }
 
+impl Stat {
+    /// Whether nothing of the process runs. One whose first thread alone has ended looks like a zombie
+    /// and goes on.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X') && self.threads < 2
+    }
+}
+
 /// Reads `/proc/PID/stat`; none if there is no such process.
 ///
 /// # Errors
@@ -126,9 +136,7 @@ pub(crate) fn marked(proc_root: &Path, pod_uid: &str, container: &str) -> Vec<i3
     let container = format!("{CONTAINER_MARK}={container}");
     pids(proc_root)
         .filter(|&pid| {
-            let Ok(environ) = std::fs::read(proc_root.join(pid.to_string()).join("environ")) else {
-                return false;
-            };
+            let Some(environ) = environ(proc_root, pid) else { return false };
             let has = |wanted: &str| environ.split(|&b| b == 0).any(|v| v == wanted.as_bytes());
             has(&pod) && has(&container) && is_alive(proc_root, pid)
         })
@@ -149,7 +157,7 @@ pub(crate) fn descendants(proc_root: &Path, root: i32) -> Vec<i32> {
     let mut all: Vec<(i32, i32)> = pids(proc_root)
         .filter_map(|pid| {
             let stat = stat(proc_root, pid).ok()??;
-            (stat.state != 'Z').then_some((stat.parent, pid))
+            (!stat.has_ended()).then_some((stat.parent, pid))
         })
         .collect();
     all.sort_unstable();
@@ -166,7 +174,7 @@ pub(crate) fn descendants(proc_root: &Path, root: i32) -> Vec<i32> {
 
 /// Whether the process exists and is more than a zombie.
 pub(crate) fn is_alive(proc_root: &Path, pid: i32) -> bool {
-    matches!(stat(proc_root, pid), Ok(Some(s)) if s.state != 'Z' && s.state != 'X')
+    matches!(stat(proc_root, pid), Ok(Some(stat)) if !stat.has_ended())
 }
 
 /// Pids of all processes there are.
@@ -177,13 +185,26 @@ pub(crate) fn pids(proc_root: &Path) -> impl Iterator<Item = i32> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
+/// The environment of a process; of one whose first thread has ended, as another thread has it.
+fn environ(proc_root: &Path, pid: i32) -> Option<Vec<u8>> {
+    let dir = proc_root.join(pid.to_string());
+    let own = std::fs::read(dir.join("environ")).ok().filter(|environ| !environ.is_empty());
+    own.or_else(|| {
+        stat(proc_root, pid).ok().flatten().filter(|stat| stat.threads > 1)?;
+        let threads = std::fs::read_dir(dir.join("task")).ok()?.flatten();
+        let mut environs = threads.filter_map(|t| std::fs::read(t.path().join("environ")).ok());
+        environs.find(|environ| !environ.is_empty())
+    })
+}
+
 fn parse_stat(text: &str) -> Option<Stat> {
     // The command name may hold spaces and parentheses; the last one closes it.
     let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
-    let start_time = fields.nth(17)?.parse().ok()?;
-    Some(Stat { state, parent, start_time })
+    let threads = fields.nth(15)?.parse().ok()?;
+    let start_time = fields.nth(1)?.parse().ok()?;
+    Some(Stat { state, parent, threads, start_time })
 }
 
 fn is_gone(error: &io::Error) -> bool {
@@ -193,12 +214,25 @@ fn is_gone(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn a_command_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
-        let text = "42 (a) b (c)) S 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 123456 1 1\n";
-        assert_eq!(parse_stat(text), Some(Stat { state: 'S', parent: 7, start_time: 123_456 }));
+        let text = "42 (a) b (c)) S 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 3 0 123456 1 1\n";
+        let expected = Stat { state: 'S', parent: 7, threads: 3, start_time: 123_456 };
+        assert_eq!(parse_stat(text), Some(expected));
+    }
+
+    #[test]
+    fn a_process_has_ended_when_its_last_thread_has() {
+        for (state, threads, expected) in
+            [('S', 1, false), ('Z', 1, true), ('X', 0, true), ('Z', 2, false), ('R', 9, false)]
+        {
+            let stat = Stat { state, parent: 1, threads, start_time: 1 };
+            assert_eq!(stat.has_ended(), expected, "{state} {threads}");
+        }
     }
 
     #[test]
@@ -215,5 +249,12 @@ mod tests {
         let start = stat(proc_root, pid).unwrap().unwrap().start_time;
         assert!(Process::open(proc_root, pid, start).unwrap().is_some());
         assert!(Process::open(proc_root, pid, start + 1).unwrap().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_harm(text in ".{0,120}") {
+            let _ = parse_stat(&text);
+        }
     }
 }

@@ -1,8 +1,10 @@
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
-use winddown_shared::{Grace, Runtime as _};
+use winddown_runtimes::process::ProcessRuntime;
+use winddown_shared::{Grace, Pod, Runtime as _};
 
 use crate::bed::{Bed, eventually, is_running, sh, skip, stop, sync_until};
 
@@ -42,6 +44,58 @@ async fn a_container_that_ignores_sigterm_is_killed_when_its_grace_is_over() {
     assert!(stopped.forced());
     assert_eq!(stopped.containers[0].exit_code, 137);
     bed.nothing_left().await;
+}
+
+/// A program may end its first thread and go on with the others. The kernel shows it as a zombie then.
+const HEADLESS: &str = "perl -Mthreads -e 'threads->create(sub { sleep 1000 }); syscall(60, 0)' & \
+    until grep -q '^State:.Z' /proc/$!/status; do sleep 0.02; done; echo pid=$!; ";
+
+fn has_threads_in_perl() -> bool {
+    let tried = std::process::Command::new("perl").args(["-Mthreads", "-e", "1"]).output();
+    tried.is_ok_and(|output| output.status.success())
+}
+
+/// Starts a container whose script leaves behind a program without its first thread; gives its pid.
+async fn with_headless(bed: &Bed, runtime: &ProcessRuntime, script: &str) -> Option<(Pod, i32)> {
+    if !has_threads_in_perl() {
+        skip("a program without its first thread", "perl has no threads here");
+        return None;
+    }
+    let pod = bed.pod(&format!("{HEADLESS}{script}"));
+    runtime.sync_pod(&pod).await.unwrap();
+    bed.logged("main", 0, "up").await;
+    let log = bed.log("main", 0);
+    let pid = log.split("pid=").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
+    Some((pod, pid.unwrap()))
+}
+
+async fn is_gone(pid: i32) {
+    let path = format!("/proc/{pid}");
+    eventually("the program is gone", || !std::path::Path::new(&path).exists()).await;
+}
+
+#[tokio::test]
+async fn what_goes_on_without_its_first_thread_ends_with_its_container() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let Some((pod, pid)) = with_headless(&bed, &runtime, POLITE).await else { return };
+    let asked = Instant::now();
+    let stopped = stop(&runtime, &pod, 10_000).await;
+    assert!(!stopped.forced() && asked.elapsed() < Duration::from_secs(5), "{stopped:?}");
+    is_gone(pid).await;
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn what_goes_on_without_its_first_thread_ends_also_when_its_supervisor_was_killed() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let Some((pod, pid)) = with_headless(&bed, &runtime, POLITE).await else { return };
+    for supervisor in bed.supervisors() {
+        kill(nix::unistd::Pid::from_raw(supervisor), Signal::SIGKILL).unwrap();
+    }
+    stop(&runtime, &pod, 10_000).await;
+    is_gone(pid).await;
 }
 
 #[tokio::test]

@@ -17,11 +17,10 @@ impl Processes {
     pub(super) fn look(proc_root: &Path) -> Self {
         let mut children = HashMap::<i32, Vec<(i32, u64)>>::new();
         for pid in procfs::pids(proc_root) {
-            let text = fs::read_to_string(proc_root.join(pid.to_string()).join("stat"));
-            let Some((parent, threads)) = text.ok().as_deref().and_then(parent_and_threads) else {
-                continue;
-            };
-            children.entry(parent).or_default().push((pid, threads));
+            let Ok(Some(stat)) = procfs::stat(proc_root, pid) else { continue };
+            if !stat.has_ended() {
+                children.entry(stat.parent).or_default().push((pid, stat.threads));
+            }
         }
         Self { children }
     }
@@ -56,16 +55,6 @@ fn page_size() -> u64 {
     u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
-/// Of `/proc/PID/stat`. A zombie has no threads and no memory.
-fn parent_and_threads(stat: &str) -> Option<(i32, u64)> {
-    // The command name may hold spaces and parentheses; the last one closes it.
-    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
-    let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    let threads = fields.nth(15)?.parse().ok()?;
-    (state != "Z" && state != "X").then_some((parent, threads))
-}
-
 /// Of `/proc/PID/statm`: what is resident without what is shared, in pages.
 fn own_pages(statm: &str) -> Option<u64> {
     let mut fields = statm.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
@@ -81,9 +70,6 @@ mod tests {
 
     #[test]
     fn the_lines_of_the_kernel_are_read() {
-        let stat = "42 (a) b (c)) S 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 3 0 123456 1 1\n";
-        assert_eq!(parent_and_threads(stat), Some((7, 3)));
-        assert_eq!(parent_and_threads(&stat.replace(" S ", " Z ")), None);
         assert_eq!(own_pages("9000 500 120 1 0 2 0\n"), Some(380));
         assert_eq!(own_pages("9000 5 120"), Some(0));
         for text in ["", "9000", "9000 5", "a b c", "1 -1 2"] {
@@ -118,7 +104,6 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read_without_harm(text in ".{0,120}") {
-            let _ = parent_and_threads(&text);
             let _ = own_pages(&text);
         }
     }
