@@ -101,8 +101,8 @@ impl Action {
         Endpoint::of(tcp?, container, node).map(Self::Tcp)
     }
 
-    /// Does it, in `timeout`. Dropping the future gives it up; a command in a container is ended by
-    /// the runtime then.
+    /// Does it, in `timeout`. Dropping the future gives it up; a command in a container goes on until
+    /// `timeout` is over or the container ends.
     ///
     /// # Errors
     /// It failed, took too long, or the runtime does not answer.

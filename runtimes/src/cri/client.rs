@@ -109,11 +109,20 @@ impl Client {
         after: Duration,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, CallError> {
-        match tokio::time::timeout(after, call).await {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => Err(CallError::of(name, status, &self.endpoint)),
-            Err(_) => Err(CallError::Timeout { call: name, after }),
-        }
+        answer(name, after, &self.endpoint, call).await
+    }
+}
+
+async fn answer<T>(
+    name: &'static str,
+    after: Duration,
+    endpoint: &str,
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(after, call).await {
+        Ok(Ok(answer)) => Ok(answer.into_inner()),
+        Ok(Err(status)) => Err(CallError::of(name, status, endpoint)),
+        Err(_) => Err(CallError::Timeout { call: name, after }),
     }
 }
 
@@ -190,6 +199,10 @@ impl Client {
 
     /// `ExecSync`: runs a command in a container; SIGKILL after `timeout` (whole seconds, 0 never).
     ///
+    /// Dropping the future abandons the wait, not the call: the runtime ends the command when its time is
+    /// over, or with its container. containerd's shim begins nothing else in a container for half a minute
+    /// after a call was given up in the moment in which its command was started, a preStop hook neither.
+    ///
     /// # Errors
     /// As [`CallError`]; the command's own exit code is none.
     pub(crate) async fn exec_sync(
@@ -198,6 +211,7 @@ impl Client {
         command: Vec<String>,
         timeout: Duration,
     ) -> Result<api::ExecSyncResponse, CallError> {
+        const CALL: &str = "ExecSync";
         let seconds = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
         let request = api::ExecSyncRequest {
             container_id: id.to_owned(),
@@ -205,9 +219,15 @@ impl Client {
             timeout: i64::try_from(seconds).unwrap_or(i64::MAX),
         };
         let mut service = self.runtime.clone();
-        let call = service.exec_sync(request);
+        let endpoint = self.endpoint.clone();
         let after = Duration::from_secs(seconds).saturating_add(self.times.ask);
-        self.call("ExecSync", after, call).await
+        let call = async move {
+            let call = service.exec_sync(request);
+            answer(CALL, after, &endpoint, call).await
+        };
+        let ended =
+            |error| CallError::of(CALL, Status::aborted(format!("{error}")), &self.endpoint);
+        tokio::spawn(call).await.unwrap_or_else(|error| Err(ended(error)))
     }
 
     /// `GetContainerEvents`: what happens to containers from now on.

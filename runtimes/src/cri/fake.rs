@@ -82,6 +82,12 @@ impl FakeCri {
         &self.socket
     }
 
+    /// Commands in containers that came to their end, and those whose callers gave them up before.
+    pub fn commands(&self) -> (usize, usize) {
+        let world = self.world();
+        (world.commands_ended, world.commands_given_up)
+    }
+
     /// Drops every connection and listens no more. Its containers go on.
     pub fn kill(&mut self) {
         if let Some(life) = self.life.take() {

@@ -143,6 +143,20 @@ async fn a_runtime_that_does_not_answer_a_probe_does_not_condemn_the_container()
 }
 
 #[tokio::test]
+async fn a_probe_under_way_is_not_given_up_at_the_runtime_when_the_pod_stops() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let mut main = container_of("main", POLITE);
+    main["readinessProbe"] = json!({"exec": {"command": ["sleep 1"]}, "timeoutSeconds": 5});
+    let pod = pod("web", &json!({"containers": [main]}));
+    run(&runtime, &pod).await;
+    eventually("a probe was asked", || !calls(&stage, "ExecSync").is_empty()).await;
+    stop(&runtime, &pod, 5).await;
+    eventually("its command ends", || stage.cri.commands() != (0, 0)).await;
+    assert_eq!(stage.cri.commands().1, 0, "containerd's shim would have been busy for 30 s");
+}
+
+#[tokio::test]
 async fn a_pre_stop_command_that_hangs_does_not_outlive_the_grace() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;

@@ -86,6 +86,7 @@ impl Service {
     }
 
     async fn exec(&self, request: &ExecSyncRequest) -> Result<ExecSyncResponse, Status> {
+        let mut noted = Command { service: self, has_ended: false };
         let script = request.cmd.last().map(String::as_str).unwrap_or_default();
         let exit_code = match script.split_once(' ') {
             Some(("exit", code)) => code.parse().unwrap_or(1),
@@ -94,13 +95,31 @@ impl Service {
                 let limit = u64::try_from(request.timeout).ok().filter(|s| *s > 0);
                 let limit = Duration::from_secs(limit.unwrap_or(1 << 20));
                 if tokio::time::timeout(limit, tokio::time::sleep(length)).await.is_err() {
+                    noted.has_ended = true;
                     return Err(Status::deadline_exceeded("the command took too long"));
                 }
                 0
             }
             _ => 0,
         };
+        noted.has_ended = true;
         Ok(ExecSyncResponse { exit_code, ..ExecSyncResponse::default() })
+    }
+}
+
+/// A command in a container, for as long as its caller waits for it.
+struct Command<'a> {
+    service: &'a Service,
+    has_ended: bool,
+}
+
+impl Drop for Command<'_> {
+    fn drop(&mut self) {
+        let mut world = self.service.world();
+        match self.has_ended {
+            true => world.commands_ended += 1,
+            false => world.commands_given_up += 1,
+        }
     }
 }
 

@@ -20,6 +20,10 @@ pub(super) struct World {
     pub(super) containers: BTreeMap<String, Container>,
     faults: Vec<(&'static str, usize, Fault)>,
     calls: Vec<String>,
+    /// Commands in containers that their caller gave up before they had ended.
+    pub(super) commands_given_up: usize,
+    /// Commands in containers that came to their end.
+    pub(super) commands_ended: usize,
     starts: HashMap<String, usize>,
     pub(super) events: broadcast::Sender<api::ContainerEventResponse>,
 }
@@ -51,6 +55,8 @@ impl World {
             containers: BTreeMap::new(),
             faults: Vec::new(),
             calls: Vec::new(),
+            commands_given_up: 0,
+            commands_ended: 0,
             starts: HashMap::new(),
             events: broadcast::Sender::new(256),
         }
