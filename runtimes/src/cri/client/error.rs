@@ -43,11 +43,11 @@ impl CallError {
             Code::Unimplemented if status.message().contains("unknown service runtime.") => {
                 Self::NoCri { call, endpoint: endpoint() }
             }
-            Code::Unavailable => {
-                Self::Unreachable { call, endpoint: endpoint(), hint: hint(&status) }
-            }
-            // A connection that broke during the call.
-            Code::Unknown | Code::Internal | Code::Cancelled if status.source().is_some() => {
+            // No connection, or one that broke during the call. What the runtime itself answers has no
+            // source: a registry that is not available does not make the runtime unreachable.
+            Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled
+                if status.source().is_some() =>
+            {
                 Self::Unreachable { call, endpoint: endpoint(), hint: hint(&status) }
             }
             _ => Self::Refused { call, status: Box::new(status) },
@@ -130,4 +130,23 @@ fn hint(status: &Status) -> String {
         source = error.source();
     }
     format!("the connection broke: {}", status.message())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registry_that_is_not_available_does_not_make_the_runtime_unreachable() {
+        let said = "unexpected status from GET request to https://registry/v2/: 503";
+        for code in [Code::Unavailable, Code::ResourceExhausted, Code::Unknown] {
+            let error = CallError::of("PullImage", Status::new(code, said), "/run/cri.sock");
+            assert!(matches!(error, CallError::Refused { .. }), "{error}");
+        }
+        let broken = io::Error::from(io::ErrorKind::BrokenPipe);
+        let mut status = Status::unavailable("transport error");
+        status.set_source(Arc::new(broken));
+        let error = CallError::of("PullImage", status, "/run/cri.sock");
+        assert!(matches!(error, CallError::Unreachable { .. }), "{error}");
+    }
 }
