@@ -78,10 +78,12 @@ fn running(context: &Context) -> Vec<(Arc<str>, PathBuf)> {
 }
 
 /// Moves a log that is longer than `max_bytes` out of the way: `0.log` becomes `0.log.1`, and so on up
-/// to `max_files` files. True if it did.
+/// to `max_files` files. True if the runtime has to begin a new one: one that is not there was turned
+/// before, and the runtime did not do it.
 fn turn(path: &Path, max_bytes: u64, max_files: u32) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_file() && found.size() > max_bytes => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         _ => return Ok(false),
     }
     let numbered = |n: u32| {
@@ -143,6 +145,8 @@ mod tests {
         let read = |name: &str| fs::read_to_string(dir.path().join(name)).ok();
         fs::write(&log, "short").unwrap();
         assert!(!turn(&log, 5, 3).unwrap());
+        fs::remove_file(&log).unwrap();
+        assert!(turn(&log, 5, 3).unwrap(), "the runtime writes into a file without a name");
         for text in ["one...", "two...", "three.", "four.."] {
             fs::write(&log, text).unwrap();
             assert!(turn(&log, 5, 3).unwrap());
