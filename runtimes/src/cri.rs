@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, broadcast, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, PodUidMap, Runtime, RuntimeError, RuntimePod,
     SyncedPod,
@@ -118,7 +118,8 @@ pub(crate) struct Context {
     /// Pods whose last sync failed, since the runtime was last there.
     failed: Mutex<HashSet<PodUid>>,
     adopted: AtomicBool,
-    adopting: tokio::sync::Mutex<()>,
+    /// Held by who looks at what is there, with when the last look failed and why.
+    adopting: tokio::sync::Mutex<Option<(Instant, RuntimeError)>>,
 }
 
 impl CriRuntime {
@@ -228,7 +229,7 @@ impl Context {
             pods: Mutex::default(),
             failed: Mutex::default(),
             adopted: AtomicBool::new(false),
-            adopting: tokio::sync::Mutex::new(()),
+            adopting: tokio::sync::Mutex::default(),
             config,
             client,
         }
@@ -273,11 +274,19 @@ impl Context {
         if self.adopted.load(Ordering::Acquire) {
             return Ok(());
         }
-        let _only_one = self.adopting.lock().await;
+        let came = Instant::now();
+        let mut failure = self.adopting.lock().await;
         if self.adopted.load(Ordering::Acquire) {
             return Ok(());
         }
-        list::list_all(self).await
+        // All who waited share the answer: one after the other, they would wait for a runtime that hangs
+        // as many times as there are pods.
+        if let Some((_, error)) = failure.as_ref().filter(|(when, _)| *when >= came) {
+            return Err(error.clone());
+        }
+        let looked = list::list_all(self).await;
+        *failure = looked.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        looked
     }
 
     /// A turn at one of the places that keep the runtime from being asked for everything at once. Who

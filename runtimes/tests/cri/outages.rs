@@ -1,6 +1,11 @@
 //! A runtime that goes away and comes back: it is noticed without anybody asking.
 
-use tokio::time::timeout;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout};
+use winddown_runtimes::cri::CriRuntime;
+use winddown_runtimes::cri::fake::Fault;
 use winddown_shared::{Runtime as _, error_chain};
 
 use crate::bed::{run, secs};
@@ -44,4 +49,18 @@ async fn a_pod_that_failed_while_the_runtime_was_away_is_looked_at_when_it_is_ba
         }
     }
     run(&runtime, &late).await;
+}
+
+#[tokio::test]
+async fn pods_that_wait_for_a_runtime_that_hangs_at_the_start_wait_once() {
+    let stage = Fake::set().await;
+    stage.cri.script("ListContainers", 100, Fault::Hang);
+    let mut config = stage.config();
+    config.times.ask = Duration::from_millis(500);
+    let runtime = CriRuntime::open(config).await.unwrap();
+    let began = Instant::now();
+    let pods: Vec<_> = (0..20).map(|n| polite(&format!("web-{n}"))).collect();
+    let asked = join_all(pods.iter().map(|pod| runtime.pod_status(pod.uid()))).await;
+    assert!(asked.iter().all(Result::is_err));
+    assert!(began.elapsed() < secs(4), "one after the other: {:?}", began.elapsed());
 }
