@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use tokio::time::Instant;
-use winddown_shared::{PodUid, RuntimeError};
+use winddown_shared::{PodUid, PodUidMap, RuntimeError};
 
 use super::labels::{self, ContainerFacts};
 use super::pod::{Container, Dead, PodEntry, PodState, Run, Sandbox};
@@ -156,12 +156,20 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed:
     }
     ask_last_exits(context, &entry).await;
     ask_address(context, &entry).await;
+    forget_if_nothing(&mut context.pods(), &entry);
+}
+
+/// Forgets a pod of which there is nothing, unless somebody else is at work at it: what they are about to
+/// make would be known to them only, and to no stop. `pods` is locked, so nobody else begins now.
+fn forget_if_nothing(pods: &mut PodUidMap<Arc<PodEntry>>, entry: &Arc<PodEntry>) {
     let is_nothing = {
         let state = entry.lock();
         state.pod.is_none() && state.sandboxes.is_empty() && state.containers.is_empty()
     };
-    if is_nothing {
-        context.pods().remove(entry.uid());
+    let is_known = pods.get(entry.uid()).is_some_and(|known| Arc::ptr_eq(known, entry));
+    // The one in `pods` and the caller's.
+    if is_nothing && is_known && Arc::strong_count(entry) == 2 {
+        pods.remove(entry.uid());
     }
 }
 
@@ -299,5 +307,26 @@ impl PodState {
             _ => false,
         };
         (!is_as_known).then(|| (Arc::clone(&container.name), Arc::clone(&run.id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::broadcast;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_somebody_is_about_to_make_something_of_is_not_forgotten() {
+        let uid = PodUid::new("uid-web");
+        let entry = Arc::new(PodEntry::new(uid.clone(), broadcast::Sender::new(1)));
+        let mut pods = PodUidMap::default();
+        pods.insert(uid, Arc::clone(&entry));
+        let of_a_sync = Arc::clone(&entry);
+        forget_if_nothing(&mut pods, &entry);
+        assert_eq!(pods.len(), 1);
+        drop(of_a_sync);
+        forget_if_nothing(&mut pods, &entry);
+        assert_eq!(pods.len(), 0);
     }
 }
