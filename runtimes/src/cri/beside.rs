@@ -1,6 +1,7 @@
 //! Containers that somebody else runs at the same container runtime, a kubelet for example: looked at and
 //! stopped, and otherwise left alone.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,14 +68,15 @@ impl PodContainers {
     }
 
     async fn list(&self, uid: &PodUid) -> Result<Vec<api::Container>, RuntimeError> {
-        let request = api::ListContainersRequest { filter: None };
+        // Every pod of the node is asked about, each on its own.
+        let filter = api::ContainerFilter {
+            label_selector: HashMap::from([(labels::POD_UID.to_owned(), uid.as_str().to_owned())]),
+            id: String::new(),
+        };
+        let request = api::ListContainersRequest { filter: Some(filter) };
         let answer = self.client.list_containers(request).await;
         let answer = answer.map_err(|error| caused("listing the pod's containers", error))?;
-        let is_meant = |container: &api::Container| {
-            let label = container.labels.get(labels::POD_UID);
-            container.state() == ContainerState::ContainerRunning
-                && label.is_some_and(|label| label == uid.as_str())
-        };
-        Ok(answer.containers.into_iter().filter(is_meant).collect())
+        let is_running = |c: &api::Container| c.state() == ContainerState::ContainerRunning;
+        Ok(answer.containers.into_iter().filter(is_running).collect())
     }
 }
