@@ -171,25 +171,31 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
     fn plan(&mut self, node: &Node, said: &Wishes, heartbeat: bool, now: Instant) -> Plan {
         let core = self.core;
         let wanted = core.wanted(conditions_of(node));
-        let facts = core.facts.borrow();
-        let time = Time(core.clock.now());
-        let whole = core.settings.scope == NodeScope::Whole;
-        let status = match whole {
-            true => patch::status(&facts, &wanted, node, &time, heartbeat),
-            false => patch::conditions(&wanted, node, &time),
-        };
         let wish = core.cordon_wish(said);
         let step = cordon::decide(wish.as_ref(), node, core.is_ready(node));
         let cordon = cordon::patch(&step, node);
+        let time = Time(core.clock.now());
+        let whole = core.settings.scope == NodeScope::Whole;
+        let (status, metadata, taints) = {
+            // Nobody may borrow them again in here: a change that waits for this look would be waited
+            // for by that one.
+            let facts = core.facts.borrow();
+            match whole {
+                true => (
+                    patch::status(&facts, &wanted, node, &time, heartbeat),
+                    patch::metadata(&facts, node),
+                    patch::taints(&facts, node),
+                ),
+                false => (patch::conditions(&wanted, node, &time), None, None),
+            }
+        };
         if status.is_none() && (cordon.is_none() || self.cordon_refused) {
             core.acknowledge(said.generation);
         }
         let mut plan = Plan::default();
         plan.status = self.due(Kind::Status, status, now, &mut plan.wake);
         plan.cordon = self.due(Kind::Cordon, cordon, now, &mut plan.wake);
-        let metadata = patch::metadata(&facts, node).filter(|_| whole);
         plan.metadata = self.due(Kind::Metadata, metadata, now, &mut plan.wake);
-        let taints = patch::taints(&facts, node).filter(|_| whole);
         plan.taints = self.due(Kind::Taints, taints, now, &mut plan.wake);
         plan
     }

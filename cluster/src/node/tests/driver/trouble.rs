@@ -286,3 +286,49 @@ async fn a_node_whose_labels_are_forbidden_is_registered_without_them_and_with_i
     sleep(Duration::from_secs(10)).await;
     assert_eq!(agent.handle.state().borrow().refused.as_deref(), Some("no such labels"));
 }
+
+/// Whoever reads a watch channel twice at once, and whoever changes it in between, wait for each other.
+#[test]
+fn facts_that_change_while_the_node_is_compared_hold_up_neither_side() {
+    let (over, is_over) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(a_change_in_the_middle());
+        over.send(()).unwrap();
+    });
+    let waited = is_over.recv_timeout(Duration::from_secs(30));
+    assert!(waited.is_ok(), "the controller and whoever changes the facts wait for each other");
+}
+
+async fn a_change_in_the_middle() {
+    let ledger = Ledger::new();
+    let (facts, told) = watch::channel(facts());
+    let (facts, is_armed) = (Arc::new(facts), Arc::new(AtomicBool::new(false)));
+    let clock = {
+        let (facts, is_armed, clock) = (facts.clone(), is_armed.clone(), clock());
+        // The time is asked for in the middle of the comparison.
+        WallClock::new(move || {
+            if is_armed.swap(false, Ordering::Relaxed) {
+                let (facts, (done, is_done)) = (facts.clone(), std::sync::mpsc::channel());
+                std::thread::spawn(move || {
+                    facts.send_modify(|facts| facts.port = Some(1));
+                    let _ = done.send(());
+                });
+                let _ = is_done.recv_timeout(Duration::from_millis(300));
+            }
+            clock.now()
+        })
+    };
+    let (controller, handle) =
+        NodeController::builder(ledger.client(), NAME, told, clock).build().unwrap();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(controller.run(stop.clone()));
+    handle.set_ready(Ok(()));
+    handle.flush(Instant::now() + Duration::from_secs(20)).await.unwrap();
+    handle.set_shutting_down(true);
+    is_armed.store(true, Ordering::Relaxed);
+    handle.flush(Instant::now() + Duration::from_secs(20)).await.unwrap();
+    assert_eq!(ready_is(&ledger).0, "False");
+    stop.cancel();
+    running.await.unwrap();
+}
