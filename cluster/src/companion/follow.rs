@@ -104,20 +104,20 @@ impl<A: EndPods, C> Core<A, C> {
                 self.known.begin_list();
                 false
             }
-            Event::InitApply(object) => self.known.applied(object, true),
+            Event::InitApply(object) => self.known.applied(object),
             Event::InitDone => {
                 self.known.end_list();
                 *listed = true;
                 true
             }
-            Event::Apply(object) => self.known.applied(object, true),
+            Event::Apply(object) => self.known.applied(object),
             Event::Delete(object) => {
                 let Some(uid) = object.metadata.uid.clone().map(PodUid::new) else { return false };
                 if self.known.look(&uid).is_none() {
                     return false;
                 }
                 // It has the last words about the containers.
-                self.known.applied(object, true);
+                self.known.applied(object);
                 self.known.gone(&uid)
             }
         }

@@ -21,6 +21,8 @@ pub(super) struct Known {
     pods: Mutex<PodUidMap<Entry>>,
     changes: broadcast::Sender<PodUid>,
     desired: watch::Sender<Option<Arc<DesiredPods>>>,
+    /// Held by who publishes: an older set must not follow a newer one.
+    publishing: Mutex<()>,
     own: Option<PodUid>,
 }
 
@@ -36,7 +38,7 @@ struct Entry {
     published: bool,
     /// Its containers were stopped without the kubelet's knowing.
     stopped: bool,
-    /// A list that is under way has it.
+    /// A list that is under way has it, or the watch had it since the last one.
     listed: bool,
     /// Told of every change; made when somebody waits.
     news: Option<watch::Sender<()>>,
@@ -59,12 +61,13 @@ impl Known {
             pods: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
             desired: watch::Sender::new(None),
+            publishing: Mutex::new(()),
             own,
         }
     }
 
     /// The API server has this object. Whether what is desired may be another for it.
-    pub(super) fn applied(&self, object: api::Pod, in_list: bool) -> bool {
+    pub(super) fn applied(&self, object: api::Pod) -> bool {
         let pod = match Pod::new(facts::planned(object)) {
             Ok(pod) => pod,
             Err(error) => {
@@ -78,15 +81,14 @@ impl Known {
         let uid = pod.uid().clone();
         let mut pods = self.lock();
         let Some(entry) = pods.get_mut(&uid) else {
-            pods.insert(uid, Entry::new(pod, in_list));
+            pods.insert(uid, Entry::new(pod));
             return true;
         };
         let matters = entry.gone || facts::matters(&entry.planned, &pod);
         if matters {
             entry.planned = pod.clone();
         }
-        (entry.newest, entry.gone, entry.stopped) = (pod, false, false);
-        entry.listed |= in_list;
+        (entry.newest, entry.gone, entry.stopped, entry.listed) = (pod, false, false, true);
         entry.tell();
         drop(pods);
         self.tell(uid);
@@ -123,6 +125,8 @@ impl Known {
 
     /// Publishes what is desired.
     pub(super) fn publish(&self) {
+        // Not `pods` itself: who reads the desired pods may ask for one of them meanwhile.
+        let _turn = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pods = self.lock();
         // Nobody has heard of these, so nobody will say that they can be forgotten.
         pods.retain(|_, entry| entry.published || !entry.gone);
@@ -213,7 +217,7 @@ impl Known {
 // === impl Entry ===
 
 impl Entry {
-    fn new(pod: Pod, listed: bool) -> Self {
+    fn new(pod: Pod) -> Self {
         let planned = pod.clone();
         Self {
             newest: pod,
@@ -221,7 +225,7 @@ impl Entry {
             gone: false,
             published: false,
             stopped: false,
-            listed,
+            listed: true,
             news: None,
         }
     }
@@ -233,6 +237,42 @@ impl Entry {
             } else {
                 news.send_replace(());
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_set_that_is_published_last_is_the_newest() {
+        for round in 0..500 {
+            let known = Known::new(None);
+            let desired = known.desired();
+            let uids = ["a", "b", "c", "d"];
+            thread::scope(|scope| {
+                // A reader keeps everybody from sending, so that they all send at once.
+                let reading = desired.borrow();
+                for uid in uids {
+                    let known = &known;
+                    scope.spawn(move || {
+                        let mut pod = api::Pod::default();
+                        let name = Some(uid.to_owned());
+                        (pod.metadata.uid, pod.metadata.name) = (name.clone(), name.clone());
+                        pod.metadata.namespace = name;
+                        assert!(known.applied(pod));
+                        known.publish();
+                    });
+                }
+                thread::sleep(Duration::from_millis(2));
+                drop(reading);
+            });
+            let seen = desired.borrow().as_ref().unwrap().pods.len();
+            assert_eq!(seen, uids.len(), "round {round}");
         }
     }
 }
