@@ -32,8 +32,9 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
         let found = found.and_then(|object| Pod::new(object).ok());
         match found {
             Some(pod) if pod.uid() == &label.uid && self.config.whose(&pod) == Whose::Ours => {
-                self.statuses.api_saw(&pod);
-                self.known.applied(&pod, Instant::now(), self.api_time());
+                if self.known.found(&pod, Instant::now(), self.api_time()) {
+                    self.statuses.api_saw(&pod);
+                }
             }
             // Another pod has its name, or it is no longer one of ours: that is certain at once.
             Some(_) => self.gone(&label.uid, None),

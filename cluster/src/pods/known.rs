@@ -85,19 +85,19 @@ impl KnownPods {
             inner.insert(known);
             return Change::New;
         };
-        let matters = !known.was_seen
-            || known.standing != Standing::Present
-            || equality::matters(&known.pod, pod);
-        known.pod = pod.clone();
-        known.standing = Standing::Present;
-        known.was_seen = true;
-        known.note_deletion(now, api_time);
-        if matters {
-            known.marks.wants_changed();
-            Change::Matters
-        } else {
-            Change::Nothing
+        known.take(pod, now, api_time)
+    }
+
+    /// A pod that a list did not have was looked up, and the API has this object. Whether that is news: the
+    /// watch may have said more since, above all that the pod is gone.
+    pub(crate) fn found(&self, pod: &Pod, now: Instant, api_time: WallTime) -> bool {
+        let mut inner = self.lock();
+        let Some(known) = inner.pods.get_mut(pod.uid()) else { return false };
+        let is_news = matches!(known.standing, Standing::Absent { .. });
+        if is_news {
+            known.take(pod, now, api_time);
         }
+        is_news
     }
 
     /// The API's object is gone; `last` is its last state where the watch brought one.
@@ -245,6 +245,22 @@ impl Inner {
 impl Known {
     fn new(pod: Pod, standing: Standing) -> Self {
         Self { pod, standing, was_seen: false, deadline: None, marks: Marks::default() }
+    }
+
+    fn take(&mut self, pod: &Pod, now: Instant, api_time: WallTime) -> Change {
+        let matters = !self.was_seen
+            || self.standing != Standing::Present
+            || equality::matters(&self.pod, pod);
+        self.pod = pod.clone();
+        self.standing = Standing::Present;
+        self.was_seen = true;
+        self.note_deletion(now, api_time);
+        if matters {
+            self.marks.wants_changed();
+            Change::Matters
+        } else {
+            Change::Nothing
+        }
     }
 
     /// The API wants it to end.

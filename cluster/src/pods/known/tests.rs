@@ -141,3 +141,21 @@ fn pods_of_one_name_stand_in_the_order_they_came() {
     assert!(known.forget(&PodUid::new("u2")).unwrap().is_empty());
     assert!(known.uids().is_empty());
 }
+
+#[test]
+fn an_answer_that_is_older_than_what_the_watch_said_is_no_news() {
+    let known = KnownPods::default();
+    let (web, uid) = (pod("web", "u1"), PodUid::new("u1"));
+    let found = |known: &KnownPods| known.found(&web, Instant::now(), wall(1000));
+    let standing = |known: &KnownPods| known.get(&uid).unwrap().standing;
+    assert!(!found(&known), "nobody asked for it");
+    assert!(known.get(&uid).is_none());
+    apply(&known, &web);
+    known.listed(&uids(&[]), 1);
+    assert!(found(&known));
+    assert_eq!(standing(&known), Standing::Present);
+    known.listed(&uids(&[]), 1);
+    known.gone(&uid, None, Instant::now(), wall(1000));
+    assert!(!found(&known));
+    assert_eq!(standing(&known), Standing::Gone, "it would have run on for ever");
+}
