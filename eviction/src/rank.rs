@@ -1,8 +1,9 @@
 //! In which order pods are ended when something runs short.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 
-use winddown_shared::{Pod, Requests};
+use jiff::Timestamp;
+use winddown_shared::{Pod, PodUid, Requests};
 
 use crate::signal::{Resource, Signal};
 
@@ -29,12 +30,55 @@ pub fn rank(signal: Signal, pods: &mut [Ranked<'_>]) {
     rank_by(signal, pods, |pod| *pod);
 }
 
-/// The same for things that go with pods.
+/// The same for things that go with pods. What a pod is ranked by is worked out once for each: a
+/// comparison is then one of numbers.
 pub(crate) fn rank_by<'a, T>(signal: Signal, things: &mut [T], of: impl Fn(&T) -> Ranked<'a>) {
-    things.sort_by(|a, b| {
-        let (a, b) = (of(a), of(b));
-        compare(signal, &a, &b).then_with(|| by_age(a.pod, b.pod))
-    });
+    things.sort_by_cached_key(|thing| Key::of(signal, &of(thing)));
+}
+
+/// What a pod is ranked by, in this order; the smaller comes first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Key<'a> {
+    excess: Excess,
+    priority: i32,
+    /// Not measured, then the larger.
+    amount: Option<Reverse<i64>>,
+    /// The younger, which has the least to lose; one that does not say comes last.
+    created: Reverse<Option<Timestamp>>,
+    uid: &'a PodUid,
+}
+
+/// Whether a pod uses more than it asked for.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Excess {
+    NotMeasured,
+    More,
+    /// Or it does not matter: nobody asks for processes.
+    NoMore,
+}
+
+impl<'a> Key<'a> {
+    fn of(signal: Signal, ranked: &Ranked<'a>) -> Self {
+        let pod = ranked.pod;
+        let (excess, amount) = match signal.resource() {
+            Resource::Pids => (Excess::NoMore, ranked.usage),
+            _ => {
+                let excess = match ranked.exceeds(signal) {
+                    None => Excess::NotMeasured,
+                    Some(true) => Excess::More,
+                    Some(false) => Excess::NoMore,
+                };
+                (excess, ranked.beyond(signal))
+            }
+        };
+        Self {
+            excess,
+            priority: pod.priority_or_zero(),
+            amount: amount.map(Reverse),
+            created: Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)),
+            uid: pod.uid(),
+        }
+    }
 }
 
 impl Ranked<'_> {
@@ -58,30 +102,6 @@ impl Ranked<'_> {
     pub fn beyond(&self, signal: Signal) -> Option<i64> {
         Some(self.usage?.saturating_sub(self.request(signal)))
     }
-}
-
-fn compare(signal: Signal, a: &Ranked<'_>, b: &Ranked<'_>) -> Ordering {
-    let priority = a.pod.priority_or_zero().cmp(&b.pod.priority_or_zero());
-    if signal.resource() == Resource::Pids {
-        return priority.then_with(|| unmeasured_first(a.usage, b.usage));
-    }
-    unmeasured_first(a.exceeds(signal), b.exceeds(signal))
-        .then(priority)
-        .then_with(|| unmeasured_first(a.beyond(signal), b.beyond(signal)))
-}
-
-/// What is not there first, then the larger.
-fn unmeasured_first<T: Ord>(a: Option<T>, b: Option<T>) -> Ordering {
-    match (a, b) {
-        (Some(a), Some(b)) => Reverse(a).cmp(&Reverse(b)),
-        (a, b) => a.is_some().cmp(&b.is_some()),
-    }
-}
-
-/// The younger first: it has the least to lose.
-fn by_age(a: &Pod, b: &Pod) -> Ordering {
-    let created = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    Reverse(created(a)).cmp(&Reverse(created(b))).then_with(|| a.uid().cmp(b.uid()))
 }
 
 fn amount(requests: &Requests, resource: Resource) -> i64 {
