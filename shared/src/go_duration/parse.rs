@@ -20,11 +20,11 @@ pub(super) fn parse(text: &str) -> Result<GoDuration, GoDurationError> {
     let mut total: u64 = 0;
     while !rest.is_empty() {
         let (nanos, after) = term(text, rest)?;
-        // Each is at most 2^63, so the sum cannot wrap.
-        total += nanos;
-        if total > LIMIT {
-            return Err(too_long(text));
-        }
+        // Twice the limit is 2^64, which Go takes for nothing.
+        total = total
+            .checked_add(nanos)
+            .filter(|&total| total <= LIMIT)
+            .ok_or_else(|| too_long(text))?;
         rest = after;
     }
     if negative {

@@ -79,6 +79,19 @@ fn text_that_is_no_go_duration_is_refused_with_what_was_expected() {
 }
 
 #[test]
+fn a_sum_that_wraps_to_nothing_is_too_long() {
+    let text = "9223372036854775808ns9223372036854775808ns";
+    let error = text.parse::<GoDuration>().unwrap_err();
+    assert!(matches!(error, super::GoDurationError::TooLong { .. }), "{error:?}");
+    assert!(matches!(parse_duration(text), Err(DurationError::TooLong { .. })));
+    let lowest = "-9223372036854775807ns1ns".parse::<GoDuration>();
+    assert_eq!(
+        lowest.map(|duration| duration.to_string()).as_deref(),
+        Ok("-2562047h47m16.854775808s")
+    );
+}
+
+#[test]
 fn negative_and_endless_durations_do_not_convert() {
     assert_eq!(Duration::try_from(go("1m30s")), Ok(Duration::from_secs(90)));
     let error = Duration::try_from(go("-1s")).unwrap_err();
