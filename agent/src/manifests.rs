@@ -25,6 +25,7 @@ pub use directory::ManifestDirectory;
 pub use read::read_manifest;
 
 use crate::document::Problems;
+use crate::render::clean;
 
 /// What the manifests directory asks for.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +103,7 @@ pub enum ManifestError {
 
 impl std::fmt::Display for ManifestProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:", self.file.display())?;
+        write!(f, "{}:", clean(&self.file.display().to_string()))?;
         if let (Some(line), Some(column)) = (self.line, self.column) {
             write!(f, "{line}:{column}:")?;
         }

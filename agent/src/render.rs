@@ -24,6 +24,7 @@ pub use plan::{group_title, groups, plan, reports};
 pub use room::room;
 pub use status::status;
 pub use table::{Align, Column, Table};
+pub(crate) use text::is_harmful;
 pub use text::{clean, fit, wrap};
 pub use units::{age, seconds};
 

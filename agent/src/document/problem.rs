@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Position;
+use crate::render::clean;
 
 /// As many problems of one file are shown.
 pub(crate) const MOST_PROBLEMS: usize = 50;
@@ -39,15 +40,20 @@ impl Problem {
         Self {
             line: Some(at.line),
             column: Some(at.column),
-            field: field.to_string(),
-            message: message.to_string(),
+            field: harmless(&field),
+            message: harmless(&message),
         }
     }
 
     /// A problem of the file as a whole.
     pub(crate) fn of_file(message: impl fmt::Display) -> Self {
-        Self { line: None, column: None, field: String::new(), message: message.to_string() }
+        Self { line: None, column: None, field: String::new(), message: harmless(&message) }
     }
+}
+
+/// What is quoted comes from the file: on a terminal it must be read, not obeyed.
+fn harmless(text: &impl fmt::Display) -> String {
+    clean(&text.to_string()).into_owned()
 }
 
 impl fmt::Display for Problem {
@@ -88,11 +94,12 @@ impl Problems {
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = harmless(&self.file.display());
         for (n, problem) in self.list.iter().enumerate() {
             if n > 0 {
                 f.write_str("\n")?;
             }
-            write!(f, "{}:", self.file.display())?;
+            write!(f, "{file}:")?;
             if let (Some(line), Some(column)) = (problem.line, problem.column) {
                 write!(f, "{line}:{column}:")?;
             }

@@ -6,6 +6,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata};
 
 use super::kinds::{self, Kind};
+use crate::render::is_harmful;
 
 /// The name of the field by which a line says what kind it is; see [`kinds::KINDS`].
 const KIND: &str = "log_kind";
@@ -81,10 +82,11 @@ impl Visit for Line {
     }
 }
 
-/// Control characters as escapes, line ends as `; `: nothing that is quoted can forge a line.
+/// Control characters, and those that turn or hide text, as escapes; line ends as `; `: nothing that is
+/// quoted can forge a line.
 pub(super) fn on_one_line(text: &str) -> String {
     let text = text.trim_end();
-    if !text.contains(char::is_control) {
+    if !text.contains(is_harmful) {
         return text.to_owned();
     }
     let mut plain = String::with_capacity(text.len() + 16);
@@ -93,7 +95,7 @@ pub(super) fn on_one_line(text: &str) -> String {
             '\n' => plain.push_str("; "),
             '\r' => {}
             '\t' => plain.push(' '),
-            c if c.is_control() => plain.extend(c.escape_default()),
+            c if is_harmful(c) => plain.extend(c.escape_default()),
             c => plain.push(c),
         }
     }

@@ -186,6 +186,13 @@ fn what_is_quoted_cannot_forge_a_line_on_a_terminal() {
 }
 
 #[test]
+fn a_name_that_turns_the_line_around_is_shown_as_it_is_written() {
+    let line = lines(|| tracing::warn!(pod = "shop/\u{202e}bew\u{2028}", "it \u{2066}failed"));
+    let text = terminal::render(&line[0], 1.5, false);
+    assert_eq!(text, "    1.500s  WARN it \\u{2066}failed pod=shop/\\u{202e}bew\\u{2028}\n");
+}
+
+#[test]
 fn a_value_of_megabytes_is_cut_and_still_fits_a_datagram() {
     let long = "ä".repeat(1024 * 1024);
     let line = lines(|| tracing::warn!(error = %long, "it failed")).remove(0);

@@ -84,7 +84,7 @@ pub fn wrap(text: &str, width: Option<usize>, indent: usize) -> Vec<String> {
 }
 
 /// Characters that move the cursor, reorder the line, or are not seen.
-fn is_harmful(c: char) -> bool {
+pub(crate) fn is_harmful(c: char) -> bool {
     c.is_control()
         // A mark without a width of its own would draw over what stands before it.
         || c.width() == Some(0)

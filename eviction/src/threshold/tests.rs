@@ -114,3 +114,16 @@ fn all_that_is_wrong_is_said_at_once_with_the_field_and_what_to_write() {
     assert!(text.contains("; evictionHard[memory.available]: `-1` is out of range: write 0%"));
     assert!(text.ends_with("add evictionSoftGracePeriod[pid.available], for example 1m30s"));
 }
+
+#[test]
+fn what_is_quoted_stays_on_its_line_and_moves_no_cursor() {
+    for text in ["10\r\n%", "1\u{1b}[2J", "\u{202e}5", "-1\n%"] {
+        for error in [parse_threshold(text).unwrap_err(), parse_minimum_reclaim(text).unwrap_err()]
+        {
+            let said = error.to_string();
+            assert!(!said.contains(['\r', '\n', '\u{1b}', '\u{202e}']), "{said:?}");
+        }
+    }
+    let said = parse_threshold("it's \"5\"").unwrap_err().to_string();
+    assert!(said.starts_with("`it's \"5\"` is not"), "{said}");
+}

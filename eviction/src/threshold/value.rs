@@ -16,7 +16,7 @@ pub enum ValueError {
         "`{text}` is not a quantity: write a quantity such as 100Mi, or a percentage such as 10%"
     )]
     Quantity {
-        /// What was written, at most its first 40 characters.
+        /// What was written, at most its first 40 characters, what is not printable as escapes.
         text: String,
         /// Why not.
         #[source]
@@ -27,7 +27,7 @@ pub enum ValueError {
         "`{text}` is not a percentage: write a quantity such as 100Mi, or a percentage such as 10%"
     )]
     Percentage {
-        /// What was written, at most its first 40 characters.
+        /// What was written, at most its first 40 characters, what is not printable as escapes.
         text: String,
         /// Why not; none when it is not written in digits.
         #[source]
@@ -36,7 +36,7 @@ pub enum ValueError {
     /// Less than nothing, nothing at all, or more than everything.
     #[error("`{text}` is out of range: write {allowed}")]
     Range {
-        /// What was written, at most its first 40 characters.
+        /// What was written, at most its first 40 characters, what is not printable as escapes.
         text: String,
         /// What can be written.
         allowed: &'static str,
@@ -100,6 +100,14 @@ fn out_of_range(text: &str, allowed: &'static str) -> ValueError {
     ValueError::Range { text: abbreviated(text), allowed }
 }
 
+/// What is quoted stays on its line and moves no cursor.
 fn abbreviated(text: &str) -> String {
-    text.chars().take(40).collect()
+    let mut shown = String::new();
+    for c in text.chars().take(40) {
+        match c {
+            '\'' | '"' | '\\' => shown.push(c),
+            c => shown.extend(c.escape_debug()),
+        }
+    }
+    shown
 }
