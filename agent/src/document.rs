@@ -117,8 +117,16 @@ impl Node {
     pub(crate) fn describe(&self) -> String {
         match &self.value {
             Value::Scalar(scalar) => scalar.describe(),
-            Value::List(_) => "a list".to_owned(),
-            Value::Map(_) => "a mapping".to_owned(),
+            _ => self.kind().to_owned(),
+        }
+    }
+
+    /// The same without what it says, for what may be a secret.
+    pub(crate) fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Scalar(scalar) => scalar.kind(),
+            Value::List(_) => "a list",
+            Value::Map(_) => "a mapping",
         }
     }
 }

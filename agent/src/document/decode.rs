@@ -80,8 +80,10 @@ impl<'a> Decoder<'a> {
             Value::Scalar(scalar) => scalar.hint(wanted == TEXT),
             _ => String::new(),
         };
-        let what = format!("needs {wanted}, this is {}{hint}", self.node.describe());
-        DecodeError::at(self, what)
+        // Values of variables and of headers may be secrets, and what is said here is logged.
+        let is_plain = self.path.last_key() != Some("value");
+        let is = if is_plain { self.node.describe() } else { self.node.kind().to_owned() };
+        DecodeError::at(self, format!("needs {wanted}, this is {is}{hint}"))
     }
 
     fn located<T>(&self, result: Result<T, DecodeError>) -> Result<T, DecodeError> {

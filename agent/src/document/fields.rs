@@ -57,7 +57,9 @@ impl<'n, 'p> Fields<'n, 'p> {
     /// Starts to read the mapping `node`; what is no mapping is a problem and reads as empty.
     pub(crate) fn new(node: &'n Node, path: Path<'p>, problems: &'p mut Vec<Problem>) -> Self {
         if !matches!(node.value, Value::Map(_)) {
-            let what = format!("needs a mapping, this is {}", node.describe());
+            // Not what it says: a whole file that is no mapping is another one than was meant, and may hold
+            // anything.
+            let what = format!("needs a mapping, this is {}", node.kind());
             problems.push(Problem::new(node.at, path, what));
         }
         Self { node, path, known: Vec::new(), problems }

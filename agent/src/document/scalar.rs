@@ -56,6 +56,15 @@ impl Scalar {
         }
     }
 
+    pub(super) fn kind(&self) -> &'static str {
+        match self.meaning() {
+            Meaning::Null => "nothing",
+            Meaning::Bool(_) => "a bool",
+            Meaning::Int(_) | Meaning::Float(_) => "a number",
+            Meaning::Text(_) => "a text",
+        }
+    }
+
     pub(crate) fn describe(&self) -> String {
         let text = Shortened(&self.text);
         match self.meaning() {

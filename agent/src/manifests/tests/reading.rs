@@ -110,3 +110,32 @@ fn every_example_is_a_good_manifest() {
     }
     assert!(!names.is_empty());
 }
+
+#[test]
+fn what_a_wrong_manifest_holds_of_secrets_is_not_quoted() {
+    let with_env = |env: &str| {
+        manifest("web", "ls")
+            .replace("      command", &format!("      env: [{env}]\n      command"))
+    };
+    let texts = [
+        with_env("{name: PASSWORD, value: 271828182845}"),
+        with_env("{name: PASSWORD, value: [271828182845]}"),
+        with_env("{name: PASSWORD, value: {a: 271828182845}}"),
+        manifest("web", "ls").replace(
+            "      command",
+            "      livenessProbe: {httpGet: {port: 80, httpHeaders: [{name: A, value: 271828182845}]}}\n\
+             \x20     command",
+        ),
+        // As it would be if the file were a link to somebody's secrets.
+        "root:$y$j9T$271828182845:19000:0:99999:7:::\n".to_owned(),
+        "271828182845\n".to_owned(),
+    ];
+    for text in texts {
+        let error =
+            read_manifest(Path::new(PATH), text.as_bytes(), "node1").unwrap_err().to_string();
+        assert!(!error.contains("271828182845"), "{error}");
+    }
+    let text = with_env("{name: PASSWORD, value: 271828182845}");
+    let error = read_manifest(Path::new(PATH), text.as_bytes(), "node1").unwrap_err().to_string();
+    assert!(error.contains("env[0].value: needs a text, this is a number: "), "{error}");
+}
