@@ -7,6 +7,7 @@
 //!
 //! A runtime is a module of its own and implements [`winddown_shared::Runtime`].
 
+mod containers_file;
 pub mod cri;
 mod entry;
 mod environment;

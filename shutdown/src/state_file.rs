@@ -97,7 +97,11 @@ impl StateFile {
     /// # Errors
     /// The file cannot be read or is something else.
     pub fn load(&self) -> Result<StateTimes, StateFileError> {
-        let bytes = match fs::read(&self.path) {
+        let regular = |meta: fs::Metadata| match meta.is_file() {
+            true => fs::read(&self.path),
+            false => Err(io::Error::other("it is not a regular file")),
+        };
+        let bytes = match fs::metadata(&self.path).and_then(regular) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(StateTimes::default());

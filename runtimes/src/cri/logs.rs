@@ -5,17 +5,18 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Context, api, dirs};
+use crate::containers_file;
 
 /// How often the length of the logs is looked at.
 const LOOK: Duration = Duration::from_secs(10);
 /// Longest termination message, in bytes; that of the kubelet.
-const MAX_MESSAGE: usize = 4096;
+const MAX_MESSAGE: u64 = 4096;
 /// How much of a log's end may stand in for it, in bytes and lines.
 const MAX_TAIL: usize = 2048;
 const MAX_TAIL_LINES: usize = 80;
@@ -53,7 +54,8 @@ fn turn_all(logs: Vec<(Arc<str>, PathBuf)>, max_bytes: u64, max_files: u32) -> V
 
 /// What a container wrote into `file`, or the end of `log` if it wrote nothing. Blocking.
 pub(super) fn termination_message(file: &Path, log: Option<&Path>) -> String {
-    let text = read(file, MAX_MESSAGE).unwrap_or_default();
+    let text = containers_file::first_bytes(file, MAX_MESSAGE).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
     match log {
         Some(log) if text.is_empty() => tail(log).unwrap_or_default(),
         _ => text,
@@ -103,14 +105,6 @@ fn turn(path: &Path, max_bytes: u64, max_files: u32) -> io::Result<bool> {
     }
     fs::rename(path, numbered(1))?;
     Ok(true)
-}
-
-fn read(path: &Path, max: usize) -> io::Result<String> {
-    let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(nofollow).open(path)?;
-    let mut bytes = Vec::new();
-    file.take(u64::try_from(max).unwrap_or(0)).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The last lines of a log, without what the CRI format puts before each.
@@ -171,7 +165,7 @@ mod tests {
         fs::write(&file, "own").unwrap();
         assert_eq!(termination_message(&file, Some(&log)), "own");
         fs::write(&file, "x".repeat(10_000)).unwrap();
-        assert_eq!(termination_message(&file, None).len(), MAX_MESSAGE);
+        assert_eq!(termination_message(&file, None).len(), 4096);
         fs::write(&file, "").unwrap();
         fs::write(&log, line(&"é".repeat(200)).repeat(300)).unwrap();
         let long = termination_message(&file, Some(&log));

@@ -110,6 +110,9 @@ impl RecordPlace for RecordFile {
 
     fn read(&self) -> Result<Option<RunRecord>, RecordError> {
         let size = match fs::metadata(&self.path) {
+            Ok(meta) if !meta.is_file() => {
+                return Err(self.io("read")(io::Error::other("it is not a regular file")));
+            }
             Ok(meta) => meta.len(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(self.io("read")(source)),

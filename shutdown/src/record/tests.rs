@@ -240,3 +240,42 @@ fn asked(uid: &str, at: Option<u64>, grace: u64, end: PodEnd) -> PodReport {
         error: None,
     }
 }
+
+/// What stands in the place of a file of ours is replaced, never written through; and never read without
+/// end.
+#[test]
+fn links_in_place_of_what_is_kept_reach_no_other_file() {
+    use std::os::unix::fs::symlink;
+
+    use crate::{BootMark, StateFile, StateTimes};
+
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let record = record("boot", 1000, 1);
+    let (on_disk, in_memory) = (RecordFile::in_directory(at("d")), RecordFile::in_memory(at("m")));
+    let (state, mark) =
+        (StateFile::in_directory(at("s")), BootMark::after(None, "b", record.report.started_at));
+    for name in ["d", "m", "s", "b"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    let marked = mark.store(&at("b")).unwrap();
+    let paths = [on_disk.path(), in_memory.path(), state.path(), marked.as_path()];
+    let link_all = |to: &std::path::Path| {
+        for path in paths {
+            let _ = fs::remove_file(path);
+            symlink(to, path).unwrap();
+        }
+    };
+    link_all(std::path::Path::new("/dev/zero"));
+    assert!(on_disk.read().is_err() && in_memory.read().is_err());
+    assert!(state.load().is_err() && BootMark::load(&at("b")).is_err());
+
+    fs::write(at("victim"), "precious").unwrap();
+    link_all(&at("victim"));
+    on_disk.write(&record).unwrap();
+    in_memory.write(&record).unwrap();
+    state.store(StateTimes::default()).unwrap();
+    mark.store(&at("b")).unwrap();
+    assert_eq!(fs::read_to_string(at("victim")).unwrap(), "precious");
+    assert!(paths.iter().all(|path| fs::symlink_metadata(path).unwrap().is_file()));
+}

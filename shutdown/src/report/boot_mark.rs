@@ -66,6 +66,9 @@ impl BootMark {
         let path = directory.join(NAME);
         let io = |source| StoreError::Io { what: "read", path: path.clone(), source };
         let size = match fs::metadata(&path) {
+            Ok(meta) if !meta.is_file() => {
+                return Err(io(io::Error::other("it is not a regular file")));
+            }
             Ok(meta) => meta.len(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(io(source)),

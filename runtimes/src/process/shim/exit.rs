@@ -1,13 +1,14 @@
 //! The record of a command's end.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Seek as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::wait::WaitStatus;
 use winddown_shared::WallTime;
 
+use crate::containers_file;
 use crate::process::order::{MessageSource, Order};
 use crate::process::procfs;
 use crate::process::record::{self, ExitRecord};
@@ -97,12 +98,9 @@ pub(crate) fn message(source: Option<&MessageSource>, failed: bool, log_tail: St
 
 /// What the container wrote, up to the longest message.
 fn first_bytes(path: &Path) -> String {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|f| f.take(MAX_MESSAGE).read_to_end(&mut bytes));
-    if read.is_err() {
-        return String::new();
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    containers_file::first_bytes(path, MAX_MESSAGE)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
 }
 
 fn was_out_of_memory(cgroup: Option<&Path>) -> bool {
