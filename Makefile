@@ -12,7 +12,7 @@ CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
 BENCH = $(or $(CARGO_TARGET_DIR),target)/release/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test reboots bench bench-cri calm pressure earlyoom packages lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test reboots chaos bench bench-cri calm pressure earlyoom packages lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,11 @@ reboots: ## Reboot a node N times (30) with random pods and faults; rewrites doc
 	@tests/node/packages.sh test
 	@$(CARGO) run --quiet --package winddown-node-tests --bin reboots -- $(or $(N),30) $(SEED) \
 		--into docs/reliability.md
+
+chaos: ## Play N schedules (500) of random faults on disposable nodes; rewrites docs/reliability.md
+	@tests/node/packages.sh test
+	@$(CARGO) run --quiet --package winddown-node-tests --bin chaos -- $(or $(N),500) \
+		$(if $(SEED),--seed $(SEED)) --into docs/reliability.md
 
 bench: ## Measure everything and print it beside targets and kubelet; INTO=docs/performance.md keeps it
 	@tests/node/packages.sh test

@@ -18,6 +18,8 @@ if [ ! -d /run/systemd/system ]; then
         cgroup,*cpuset*) ;;
         cgroup,* | cgroup2,*)
             mkdir -p "$path/$name"
+            # A machine of its own has its processors to itself, also while this one compiles.
+            [ ! -e "$path/$name/cpu.shares" ] || echo 20480 >"$path/$name/cpu.shares"
             echo $$ >"$path/$name/cgroup.procs"
             ;;
         esac
@@ -34,6 +36,12 @@ if [ -d "$dir/containers" ]; then
     set -- --bind="$dir/containers:/var/lib/containerd"
 else
     set --
+fi
+
+# A disk of the agent's own, that can be filled up and can hang.
+if [ -f "$dir/state.img" ]; then
+    mount -o loop "$dir/state.img" "$dir/state"
+    set -- "$@" --bind="$dir/state:/var/lib/winddown"
 fi
 
 # The three system calls are what container runtimes use for keyrings and device rules.

@@ -17,7 +17,9 @@
 
 mod base;
 mod cgroup;
+pub mod chaos;
 mod containerd;
+pub mod document;
 mod image;
 mod journal;
 mod node;
@@ -29,6 +31,6 @@ mod skip;
 pub use base::{Base, Flavour, Unavailable, agent_binary};
 pub use image::{IMAGE, IMAGE_WITH_ODD_SIGNAL};
 pub use journal::JournalEntry;
-pub use node::{Dialer, Node, NodeError, Output, Process};
+pub use node::{Dialer, Disk, Node, NodeError, Output, Process};
 pub use pods::{Manner, PodLog, TestPod, install_pods, read_pod_log, remove_pods};
 pub use skip::{Skipped, base_or_skip};

@@ -1,5 +1,6 @@
 //! One node: made, booted, asked, powered off, booted again.
 
+mod disk;
 mod error;
 mod layout;
 mod machine;
@@ -18,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{Base, cgroup};
 
+pub use disk::Disk;
 pub use error::NodeError;
 use layout::{Layout, in_root};
 use machine::Machine;
@@ -141,6 +143,14 @@ impl Node {
     #[must_use]
     pub fn process(&self, argv: &[&str]) -> Option<Process> {
         Process::of(self.machine.as_ref()?.host_pid_of(argv)?)
+    }
+
+    /// The processes of the node, those of its containers included, that were started with `word` as one
+    /// of their arguments: each with all of its arguments.
+    #[must_use]
+    pub fn processes_with(&self, word: &str) -> Vec<(Process, Vec<String>)> {
+        let found = Machine::processes_with(&self.name, word).into_iter();
+        found.filter_map(|(pid, arguments)| Some((Process::of(pid)?, arguments))).collect()
     }
 
     /// What the node is laid over.
@@ -313,6 +323,14 @@ impl Node {
             stdout: String::new(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         })
+    }
+
+    /// Copies everything in a folder of the host into the node, which is off.
+    ///
+    /// # Errors
+    /// [`NodeError::Start`] or [`NodeError::Command`] when it cannot be copied.
+    pub async fn copy_tree(&self, tree: &Path) -> Result<(), NodeError> {
+        layout::copy(&tree.join("."), &self.written_path("/")).await
     }
 
     /// What the node printed on its console since it was created.

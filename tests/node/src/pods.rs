@@ -6,7 +6,8 @@ use crate::{IMAGE, Node, NodeError};
 
 /// The folder in the node, on its disk, that holds one file of times per pod.
 const LOGS: &str = "/var/log/pods-under-test";
-const SCRIPT: &str = "/usr/local/bin/pod-under-test";
+/// What every pod runs.
+pub(crate) const SCRIPT: &str = "/usr/local/bin/pod-under-test";
 
 /// What runs in every pod: it needs a while to stop, and says when it was asked and when it went.
 /// Each line is flushed to the file at once, so a kill loses nothing.
@@ -14,7 +15,8 @@ const POD: &str = r#"#!/bin/sh
 log=/var/log/pods-under-test/$1 stop=$2
 # The path matters: the shell of busybox would take its own date, which counts seconds.
 say() { echo "$1 $(/bin/date +%s%N) $$" >>"$log"; }
-trap 'say TERM; kill $child; sleep "$stop"; say EXIT; exit 0' TERM
+trap 'say TERM; kill $child $hog; sleep "$stop"; say EXIT; exit 0' TERM
+[ "$3" != hog ] || trap 'dd if=/dev/zero bs=250M count=1 | sleep 3600 & hog=$!; kill $child' USR1
 [ "$3" != deaf ] || trap 'say TERM' TERM
 say START
 [ "$3" != stuck ] || kill -STOP $$
@@ -40,11 +42,13 @@ pub struct TestPod {
     pub image: Option<String>,
     /// `spec.securityContext.runAsUser`, for a pod that is not root.
     pub user: Option<u32>,
-    /// What it does about SIGTERM.
+    /// What it does about signals.
     pub manner: Manner,
+    /// How many processors it asks for, as a quantity; none for a pod that asks for nothing.
+    pub cpu: Option<String>,
 }
 
-/// What a pod does about SIGTERM.
+/// What a pod does about signals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Manner {
     /// It ends, when it has taken its time.
@@ -54,6 +58,8 @@ pub enum Manner {
     Deaf,
     /// It hangs from its start, and so does not even hear it.
     Stuck,
+    /// It ends, and until then SIGUSR1 makes it hold 250 MiB.
+    Hog,
 }
 
 /// What a pod wrote down. Times are nanoseconds since 1970, by the clock that node and host share.
@@ -81,6 +87,7 @@ impl TestPod {
             image: None,
             user: None,
             manner: Manner::Willing,
+            cpu: None,
         }
     }
 
@@ -98,6 +105,7 @@ impl TestPod {
             Manner::Willing => "willing",
             Manner::Deaf => "deaf",
             Manner::Stuck => "stuck",
+            Manner::Hog => "hog",
         };
         ["/bin/sh", SCRIPT, &self.name, &seconds.to_string(), manner].map(str::to_owned)
     }
@@ -115,6 +123,9 @@ impl TestPod {
             "priority": self.priority,
             "terminationGracePeriodSeconds": self.grace_seconds,
         });
+        if let Some(cpu) = &self.cpu {
+            container["resources"] = serde_json::json!({ "requests": { "cpu": cpu } });
+        }
         if self.image.is_some() {
             container["volumeMounts"] = serde_json::json!([
                 { "name": "script", "mountPath": SCRIPT, "readOnly": true },

@@ -11,6 +11,8 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
 
 use crate::{
     Flavour, Node, PodLog, Process, TestPod, agent_binary, base_or_skip, install_pods, read_pod_log,
@@ -133,6 +135,22 @@ impl Scenario {
     /// `winddown status -o json`.
     pub async fn status(&self) -> TestResult<Value> {
         Ok(serde_json::from_str(&self.text(&["status", "--output", "json"]).await?)?)
+    }
+
+    /// The same, asked on the agent's socket from outside: nothing is started in the node, which may be
+    /// going down.
+    pub async fn status_from_outside(&self) -> TestResult<Value> {
+        let socket = self.node.host_path("/run/winddown/winddown.sock");
+        let asked = async {
+            let mut socket = UnixStream::connect(socket).await?;
+            let request = b"GET /v1/status HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n";
+            socket.write_all(request).await?;
+            let mut answer = String::new();
+            socket.read_to_string(&mut answer).await?;
+            let (_, body) = answer.split_once("\r\n\r\n").ok_or("no answer")?;
+            Ok::<_, Box<dyn Error>>(serde_json::from_str(body)?)
+        };
+        tokio::time::timeout(Duration::from_secs(2), asked).await?
     }
 
     /// Waits until logind lists the lock and a running agent says that it holds it. Returns how

@@ -5,9 +5,10 @@
 //! With --into the table of that document is replaced by the new one, if all rounds were clean.
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use winddown_node_tests::document::replace_between;
 use winddown_node_tests::reboots::{Chance, END_OF_TABLE, START_OF_TABLE, run, table};
 
 const USAGE: &str = "usage: reboots ROUNDS [SEED] [--into FILE]";
@@ -44,7 +45,7 @@ async fn reboots() -> Result<(), Box<dyn Error>> {
     let Some(rows) = rows else { return Ok(()) };
     let table = table(seed, &rows);
     print!("{table}");
-    into.map_or(Ok(()), |into| replace(&into, &table))
+    Ok(into.map_or(Ok(()), |into| replace_between(&into, [START_OF_TABLE, END_OF_TABLE], &table))?)
 }
 
 fn arguments() -> Result<(Vec<u64>, Option<PathBuf>), Box<dyn Error>> {
@@ -57,14 +58,4 @@ fn arguments() -> Result<(Vec<u64>, Option<PathBuf>), Box<dyn Error>> {
         }
     }
     Ok((numbers, into))
-}
-
-fn replace(path: &Path, table: &str) -> Result<(), Box<dyn Error>> {
-    let text = std::fs::read_to_string(path)?;
-    let place = text
-        .split_once(START_OF_TABLE)
-        .and_then(|(before, rest)| rest.split_once(END_OF_TABLE).map(|(_, after)| (before, after)));
-    let (before, after) = place.ok_or_else(|| format!("{} has no table", path.display()))?;
-    std::fs::write(path, format!("{before}{START_OF_TABLE}\n{table}{END_OF_TABLE}{after}"))?;
-    Ok(())
 }

@@ -32,7 +32,7 @@ impl Layout {
         if overlay_works(base, dir).await? {
             return Ok(Self::Overlay);
         }
-        copy_base(base, &dir.join("root")).await?;
+        copy(base.root(), &dir.join("root")).await?;
         Ok(Self::Copy)
     }
 
@@ -82,11 +82,11 @@ async fn overlay_works(base: &Base, dir: &Path) -> Result<bool, NodeError> {
     Ok(tried.status.success())
 }
 
-async fn copy_base(base: &Base, root: &Path) -> Result<(), NodeError> {
+/// Copies a folder, so that `to` is what `from` is.
+pub(super) async fn copy(from: &Path, to: &Path) -> Result<(), NodeError> {
     let output = Command::new("cp")
         .args(["--archive", "--reflink=auto", "--no-target-directory"])
-        .arg(base.root())
-        .arg(root)
+        .args([from, to])
         .output()
         .await
         .map_err(|source| NodeError::Start { program: "cp".to_owned(), source })?;
@@ -94,7 +94,7 @@ async fn copy_base(base: &Base, root: &Path) -> Result<(), NodeError> {
         return Ok(());
     }
     Err(NodeError::Command {
-        command: format!("cp --archive {} {}", base.root().display(), root.display()),
+        command: format!("cp --archive {} {}", from.display(), to.display()),
         status: output.status,
         stdout: String::new(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),

@@ -99,6 +99,30 @@ impl Machine {
         })
     }
 
+    /// The processes of the node, in whatever namespace of it they are, whose command line holds `word`
+    /// as one of its arguments: what the host calls each, and all of its arguments.
+    pub(super) fn processes_with(node: &str, word: &str) -> Vec<(u32, Vec<String>)> {
+        // Containers have process namespaces of their own; the control group tells whose they are.
+        let group = format!("/{node}");
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let found = entries.filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let line = fs::read(entry.path().join("cmdline")).ok()?;
+            let arguments = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+            let arguments: Vec<String> = arguments.map(|text| text.into_owned()).collect();
+            arguments.iter().find(|argument| *argument == word)?;
+            let groups = fs::read_to_string(entry.path().join("cgroup")).ok()?;
+            groups.contains(&group).then_some((pid, arguments))
+        });
+        found.collect()
+    }
+
+    /// The root of the mounts that the node was made of, as the host sees it: nspawn's own.
+    pub(super) fn outside(&self) -> Option<PathBuf> {
+        let nspawn = first_of_namespace(self.unshare.id())?;
+        Some(PathBuf::from(format!("/proc/{nspawn}/root")))
+    }
+
     /// How nspawn ended; `None` while the node is on.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.unshare.try_wait().ok().flatten()

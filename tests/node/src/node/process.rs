@@ -50,3 +50,10 @@ impl Process {
         }
     }
 }
+
+impl From<Process> for OwnedFd {
+    /// The pidfd: readable once the process has ended.
+    fn from(process: Process) -> Self {
+        process.0
+    }
+}

@@ -24,7 +24,7 @@ impl Default for Setup {
 
 impl Setup {
     /// The text of the configuration file.
-    pub(super) fn config(&self, runtime: &str) -> String {
+    pub(crate) fn config(&self, runtime: &str) -> String {
         // The disk is the host's, and may be as full as it likes.
         let eviction = match self.more.contains("evictionHard") {
             true => "",

@@ -1,0 +1,205 @@
+//! Chaos: faults at random times in everything that a node does, and what has to be true all the same.
+//!
+//! A schedule is a pure function of its seed ([`Schedule::draw`]): the same seed gives the same pods,
+//! the same faults and the same times, though not the same microsecond. It is played on a node of its
+//! own, which is powered off in the end. Witnesses write down what happened, most of them told by the
+//! kernel, and the invariants are functions of what they wrote.
+
+mod clock;
+mod fault;
+mod judge;
+mod plan;
+mod record;
+mod seen;
+mod stage;
+mod strike;
+mod table;
+mod template;
+mod witness;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use tokio::runtime;
+use tokio::time::Instant;
+
+use crate::scenario::TestResult;
+use crate::{Base, Flavour, base_or_skip};
+
+pub use fault::{Fault, Phase};
+pub use judge::Violation;
+pub use plan::{Runtime, Schedule, Strike};
+use stage::Stage;
+pub use table::{END_OF_TABLE, START_OF_TABLE, table};
+use template::Template;
+
+/// How often a worker looks whether it is to stop.
+const STOP: Duration = Duration::from_millis(200);
+
+/// How one schedule went.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// What chance had chosen.
+    pub schedule: Schedule,
+    /// What did not hold. Empty: all was well.
+    pub violations: Vec<Violation>,
+    /// From the first step to the node's end.
+    pub took: Duration,
+}
+
+/// Plays the schedules of these seeds, `at_once` of them at any time. `told` hears of each as it ends,
+/// with the journal of those that violated something. None, after saying so, where no node can be
+/// booted. Ends early, with what there is, once `stop` is set.
+///
+/// # Errors
+/// There is no C compiler, or a thread cannot be made.
+pub fn run(
+    test: &str,
+    seeds: &[u64],
+    at_once: usize,
+    stop: &AtomicBool,
+    mut told: impl FnMut(&Outcome, &str),
+) -> TestResult<Option<Vec<Outcome>>> {
+    let schedules: Vec<Schedule> = seeds.iter().copied().map(Schedule::draw).collect();
+    let folder = tempfile::tempdir()?;
+    let parts = runtime()?.block_on(Parts::find(test, &schedules, folder.path()))?;
+    let Some(parts) = parts else { return Ok(None) };
+
+    let next = AtomicUsize::new(0);
+    let (sender, outcomes) = mpsc::channel();
+    let failed: Mutex<Option<String>> = Mutex::new(None);
+    let mut all = Vec::new();
+    std::thread::scope(|scope| {
+        for _ in 0..at_once.clamp(1, schedules.len().max(1)) {
+            let sender = sender.clone();
+            // The node ends with the thread that started it.
+            scope.spawn(|| {
+                let sender = sender;
+                let work = || -> TestResult {
+                    let runtime = runtime()?;
+                    while let Some(schedule) = schedules.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let played = play(schedule, &parts);
+                        let played = runtime.block_on(until(stop, played));
+                        let Some(played) = played else { return Ok(()) };
+                        sender.send(played)?;
+                    }
+                    Ok(())
+                };
+                if let Err(error) = work() {
+                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    *failed = Some(error.to_string());
+                }
+            });
+        }
+        drop(sender);
+        for (outcome, journal) in outcomes {
+            told(&outcome, &journal);
+            all.push(outcome);
+        }
+    });
+    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error.into());
+    }
+    all.sort_by_key(|outcome| outcome.schedule.seed);
+    Ok(Some(all))
+}
+
+/// What all nodes are made of.
+#[derive(Debug)]
+struct Parts {
+    plain: Base,
+    containerd: Option<Base>,
+    template: Template,
+    /// The library with the clock.
+    clock: PathBuf,
+}
+
+// === impl Parts ===
+
+impl Parts {
+    /// Finds or makes what these schedules need, in a folder of theirs.
+    async fn find(test: &str, schedules: &[Schedule], folder: &Path) -> TestResult<Option<Self>> {
+        let Some(plain) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
+        let mut runtimes = vec![Runtime::Process];
+        let mut containerd = None;
+        if schedules.iter().any(|schedule| schedule.runtime == Runtime::Containerd) {
+            containerd = base_or_skip(test, Flavour::Containerd).await?;
+            if containerd.is_none() {
+                return Ok(None);
+            }
+            runtimes.push(Runtime::Containerd);
+        }
+        let template = Template::make(folder, &runtimes).await?;
+        let clock = folder.join("clock.so");
+        clock::compile(&clock)?;
+        Ok(Some(Self { plain, containerd, template, clock }))
+    }
+
+    fn base(&self, runtime: Runtime) -> &Base {
+        match runtime {
+            Runtime::Process => &self.plain,
+            Runtime::Containerd => self.containerd.as_ref().unwrap_or(&self.plain),
+        }
+    }
+}
+
+fn runtime() -> std::io::Result<runtime::Runtime> {
+    runtime::Builder::new_current_thread().enable_all().build()
+}
+
+async fn until<T>(stop: &AtomicBool, done: impl Future<Output = T>) -> Option<T> {
+    let stopped = async {
+        while !stop.load(Ordering::Relaxed) {
+            tokio::time::sleep(STOP).await;
+        }
+    };
+    tokio::select! {
+        done = done => Some(done),
+        () = stopped => None,
+    }
+}
+
+/// One schedule, from a node's first boot to its end; and the journal, if anything was wrong.
+async fn play(schedule: &Schedule, parts: &Parts) -> (Outcome, String) {
+    let begun = Instant::now();
+    let mut journal = String::new();
+    let violations = match Stage::set(schedule, parts).await {
+        Ok(mut stage) => {
+            let violations = match stage.play().await {
+                Ok(()) => match stage.record().await {
+                    Ok(record) => {
+                        let violations = judge::judge(&record);
+                        if !violations.is_empty() {
+                            journal = format!("{record:#?}\n");
+                        }
+                        violations
+                    }
+                    Err(error) => vec![not_finished(&*error)],
+                },
+                Err(error) => vec![not_finished(&*error)],
+            };
+            if !violations.is_empty() {
+                let said = stage.scenario.node.journal(&["--output=short-precise"]).await;
+                journal.push_str(&said.unwrap_or_else(|error| error.to_string()));
+                journal = format!("{:#?}\n{journal}", stage.scenario.logs());
+            }
+            violations
+        }
+        Err(error) => vec![not_finished(&*error)],
+    };
+    let outcome = Outcome { schedule: schedule.clone(), violations, took: begun.elapsed() };
+    (outcome, journal)
+}
+
+/// Something that had to come never came: a pod to run, the lock to be held, the node to be off.
+fn not_finished(error: &dyn std::error::Error) -> Violation {
+    let mut seen = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        seen = format!("{seen}: {inner}");
+        source = inner.source();
+    }
+    Violation { invariant: "nothing lost", seen }
+}

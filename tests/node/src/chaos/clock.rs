@@ -1,0 +1,45 @@
+//! A wall clock for the agent that can be put forward and back.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use crate::Node;
+use crate::scenario::TestResult;
+
+const LIBRARY: &str = "/usr/local/lib/winddown-clock.so";
+/// What the library reads: seconds, eight bytes.
+const JUMP: &str = "/run/clock-jump";
+
+/// Compiles the library. It is needed once for all nodes.
+///
+/// # Errors
+/// There is no C compiler, or it does not like the source.
+pub(super) fn compile(into: &Path) -> TestResult {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/chaos/clock.c");
+    let output = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
+        .args([into, &source])
+        .output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
+    }
+}
+
+/// Has the programs of a node that is on look at this clock from their start on.
+pub(super) fn install(node: &Node, library: &Path) -> TestResult {
+    node.install(library, LIBRARY)?;
+    node.write(JUMP, 0_i64.to_ne_bytes(), 0o644)?;
+    node.write("/etc/ld.so.preload", LIBRARY, 0o644)?;
+    Ok(())
+}
+
+/// Sets the clock so many seconds from the true time, at once and for everybody who runs.
+pub(super) fn set(node: &Node, seconds: i64) -> TestResult {
+    // In place: whoever has mapped the file must not find it empty.
+    let file = File::options().write(true).open(node.host_path(JUMP))?;
+    file.write_all_at(&seconds.to_ne_bytes(), 0)?;
+    Ok(())
+}

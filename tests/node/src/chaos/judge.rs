@@ -1,0 +1,77 @@
+//! What has to be true of every schedule. Each invariant is a function of what was recorded.
+
+mod lock;
+mod order;
+mod pods;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use super::record::{At, Record};
+use super::stage::SECONDS;
+use crate::TestPod;
+use crate::scenario::GROUPS;
+
+/// What an invariant says: nothing, or what was seen instead.
+type Verdict = Result<(), String>;
+/// An invariant, and the name that it has in the table.
+type Invariant = (&'static str, fn(&Record) -> Verdict);
+
+/// An invariant that did not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub invariant: &'static str,
+    /// What was seen.
+    pub seen: String,
+}
+
+/// All of them.
+const INVARIANTS: [Invariant; 9] = [
+    ("order", order::groups_end_one_after_the_other),
+    ("budget", order::the_budget_is_kept),
+    ("grace", order::nobody_is_killed_before_the_grace),
+    ("no orphan", pods::nothing_is_left_running),
+    ("once", pods::nobody_is_started_twice),
+    ("own end", pods::who_can_end_alone_does),
+    ("lock kept", lock::the_lock_is_there_within_a_second),
+    ("lock released", lock::the_lock_goes_with_the_last_pod),
+    ("report", report::the_report_is_complete),
+];
+
+/// Every invariant that does not hold.
+pub(super) fn judge(record: &Record) -> Vec<Violation> {
+    let verdicts = INVARIANTS.into_iter().filter_map(|(invariant, holds)| {
+        holds(record).err().map(|seen| Violation { invariant, seen })
+    });
+    verdicts.collect()
+}
+
+const SECOND: At = 1_000_000_000;
+/// How long everybody may take for what takes no time: the machine is busy with other nodes.
+const SLACK: At = SECOND;
+
+/// The group that a pod is ended with: the last one whose priority it reaches, or else the first.
+fn group_of(pod: &TestPod) -> usize {
+    GROUPS.iter().rposition(|priority| pod.priority >= *priority).unwrap_or(0)
+}
+
+/// The time of a pod's group.
+fn period_of(pod: &TestPod) -> At {
+    At::from(SECONDS[group_of(pod)]) * SECOND
+}
+
+/// How long a pod may go on in a shutdown once asked.
+fn grace_of(pod: &TestPod) -> At {
+    (At::from(pod.grace_seconds) * SECOND).min(period_of(pod))
+}
+
+/// Those of `times` that lie in between.
+fn within(times: &[At], (from, to): (At, At)) -> impl Iterator<Item = At> + '_ {
+    times.iter().copied().filter(move |at| (from..to).contains(at))
+}
+
+/// Nanoseconds as people read them.
+fn seconds(nanoseconds: At) -> String {
+    format!("{:.2} s", std::time::Duration::from_nanos(nanoseconds).as_secs_f64())
+}

@@ -1,0 +1,53 @@
+//! The lock: there while pods run, gone when they are.
+
+use super::order::delay_at;
+use super::{SECOND, SLACK, Verdict, seconds};
+use crate::chaos::record::{At, Record};
+
+/// How long the lock may be away.
+const AWAY: At = SECOND;
+
+/// From its first time on, the lock is away for a second at most: after it is lost, after whatever kept
+/// it away is over, after logind took a shutdown back.
+pub(super) fn the_lock_is_there_within_a_second(record: &Record) -> Verdict {
+    let held = record.lock.iter().skip_while(|(_, held)| !held);
+    let changes: Vec<(At, bool)> = held.copied().collect();
+    if changes.is_empty() {
+        return Err("logind never had the lock".to_owned());
+    }
+    for pair in changes.windows(2) {
+        let [(from, false), (to, true)] = *pair else { continue };
+        let harms = record.harms.iter().filter(|harm| harm.fault.keeps_the_lock_away());
+        let over = harms.map(|harm| harm.to).filter(|over| (from..=to + AWAY).contains(over));
+        // Until logind gives up it hands out no lock.
+        let refused = record.gave_up.iter().copied().filter(|at| (from..=to).contains(at));
+        let since = over.chain(refused).chain([from]).max().unwrap_or(from);
+        if to > since + AWAY {
+            return Err(format!("the lock was away for {}", seconds(to - since)));
+        }
+    }
+    Ok(())
+}
+
+/// Not before the last pod has ended, and then without delay.
+pub(super) fn the_lock_goes_with_the_last_pod(record: &Record) -> Verdict {
+    let asked = record.last_asked();
+    let Some(released) = record.released() else {
+        return Err("the lock was never released".to_owned());
+    };
+    let ended = record.lives.iter().filter_map(|life| life.ended).filter(|at| *at > asked);
+    let exits = record.logs.values().flat_map(|log| log.exits.iter().copied());
+    let last = ended.chain(exits.filter(|at| *at > asked)).max().unwrap_or(asked);
+    // The kernel's word is read a moment after it is given.
+    if released + SLACK / 2 < last {
+        return Err(format!(
+            "the lock was released {} before the last end",
+            seconds(last - released)
+        ));
+    }
+    let kept = released.saturating_sub(last);
+    match kept > delay_at(record, last) + SLACK {
+        true => Err(format!("the lock was held for {} after the last end", seconds(kept))),
+        false => Ok(()),
+    }
+}

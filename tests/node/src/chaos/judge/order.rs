@@ -1,0 +1,87 @@
+//! Who is asked when, and by when all is over.
+
+use super::{SECOND, SLACK, Verdict, grace_of, group_of, period_of, seconds, within};
+use crate::Manner;
+use crate::chaos::Fault;
+use crate::chaos::record::{At, Record};
+use crate::chaos::stage::SECONDS;
+
+/// What logind gives beyond the budget.
+const RESERVE: At = 2 * SECOND;
+/// How much earlier than its grace a pod may end: it writes down the request with a program of its
+/// own, a moment after the agent's count begins.
+const EARLY: At = SECOND / 4;
+
+/// No group is asked while a pod of one before it still has time and uses it. Critical pods are in the
+/// last group.
+pub(super) fn groups_end_one_after_the_other(record: &Record) -> Verdict {
+    for shutdown in record.shutdowns() {
+        for later in &record.pods {
+            let terms = &record.logs[&later.name].terms;
+            let Some(asked) = within(terms, shutdown).next() else { continue };
+            for earlier in record.pods.iter().filter(|pod| group_of(pod) < group_of(later)) {
+                let log = &record.logs[&earlier.name];
+                let Some(term) = within(&log.terms, shutdown).next() else { continue };
+                let end = within(&log.exits, shutdown).next();
+                if end.is_some_and(|end| asked < end && asked < term + period_of(earlier)) {
+                    return Err(format!(
+                        "{} was asked while {}, of a group before it, was still ending",
+                        later.name, earlier.name
+                    ));
+                }
+                if asked < term {
+                    return Err(format!("{} was asked before {}", later.name, earlier.name));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// From the request to the lock's release, or the last pod's end where that is later.
+pub(super) fn the_budget_is_kept(record: &Record) -> Verdict {
+    if record.lost_patience {
+        return Err("logind waited no longer for the lock".to_owned());
+    }
+    let ended = record.lives.iter().filter_map(|life| life.ended);
+    let over = ended.chain(record.released()).max().unwrap_or(0);
+    let took = over.saturating_sub(record.last_asked());
+    let budget = SECONDS.iter().map(|s| At::from(*s) * SECOND).sum::<At>() + RESERVE;
+    match took > budget {
+        true => Err(format!("it took {} of {}", seconds(took), seconds(budget))),
+        false => Ok(()),
+    }
+}
+
+/// In a shutdown. Whom eviction ends for want of memory gets a second.
+pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
+    let shutdown = (record.last_asked(), At::MAX);
+    for life in &record.lives {
+        let Some(pod) = record.pods.iter().find(|pod| pod.name == life.pod) else { continue };
+        let log = &record.logs[&pod.name];
+        // One that stands still writes nothing down; it is asked no sooner than the shutdown.
+        let asked = match pod.manner {
+            Manner::Deaf => within(&log.terms, shutdown).next(),
+            Manner::Stuck => Some(shutdown.0),
+            Manner::Willing | Manner::Hog => None,
+        };
+        let (Some(asked), Some(ended)) = (asked, life.ended) else { continue };
+        let had = ended.saturating_sub(asked);
+        if ended > shutdown.0 && had + EARLY < grace_of(pod) {
+            let grace = seconds(grace_of(pod));
+            return Err(format!("{} was killed after {} of {grace}", pod.name, seconds(had)));
+        }
+    }
+    Ok(())
+}
+
+/// How much longer than usual the end of things may take, for what struck near it.
+pub(super) fn delay_at(record: &Record, at: At) -> At {
+    let near = |fault: Fault| {
+        fault.keeps_the_lock_away() || matches!(fault, Fault::StateFull | Fault::DiskHangs)
+    };
+    match record.was_harmed(near, at.saturating_sub(SECOND), At::MAX) {
+        true => 3 * SLACK,
+        false => SLACK,
+    }
+}

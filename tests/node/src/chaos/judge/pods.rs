@@ -1,0 +1,89 @@
+//! What becomes of the pods.
+
+use super::{SECOND, Verdict, group_of, seconds, within};
+use crate::Manner;
+use crate::chaos::record::{At, Record};
+use crate::chaos::{Fault, Runtime};
+
+/// How long after the lock's release the kernel's word of a pod's end may be read.
+const READ: At = SECOND / 2;
+
+/// No process of a pod is there when the node goes on to switch off, none was there too many when it
+/// was at rest, and systemd found nothing to kill.
+pub(super) fn nothing_is_left_running(record: &Record) -> Verdict {
+    if let Some(at_rest) = &record.at_rest
+        && let Some((pod, count)) = at_rest.iter().find(|(_, count)| **count > 1)
+    {
+        return Err(format!("{pod} had {count} processes"));
+    }
+    let released = record.released().unwrap_or(At::MAX);
+    for life in &record.lives {
+        match life.ended {
+            None => return Err(format!("nobody saw {} end", life.pod)),
+            Some(ended) if ended > released.saturating_add(READ) => {
+                let late = seconds(ended - released);
+                return Err(format!("{} ended {late} after the lock was released", life.pod));
+            }
+            Some(_) => {}
+        }
+    }
+    // containerd's unit leaves the containers' parents alone, and systemd says so each time.
+    let ours = record.complaints.iter().find(|text| !text.starts_with("containerd.service"));
+    ours.map_or(Ok(()), |text| Err(format!("systemd said: {text}")))
+}
+
+/// A pod is started once. One that was ended may come back: after a shutdown that came to nothing, or
+/// when there is room again. Even then not beside itself, and never during a shutdown.
+pub(super) fn nobody_is_started_twice(record: &Record) -> Verdict {
+    let taken_back = record.asked.len().saturating_sub(1);
+    for pod in &record.pods {
+        let log = &record.logs[&pod.name];
+        let starts: Vec<At> = log.starts.iter().map(|(at, _)| *at).collect();
+        let begun_again = gave_up_a_start(record);
+        if starts.len() > 1 + taken_back && !record.victims.contains(&pod.name) && !begun_again {
+            return Err(format!("{} was started {} times", pod.name, starts.len()));
+        }
+        for pair in starts.windows(2) {
+            let between = (pair[0], pair[1]);
+            let ended = record.lives.iter().filter(|life| life.pod == pod.name);
+            let ended: Vec<At> = ended.filter_map(|life| life.ended).collect();
+            let has_ended = within(&log.exits, between).chain(within(&ended, between)).next();
+            if has_ended.is_none() && !begun_again && pod.manner != Manner::Hog {
+                return Err(format!("{} was started beside itself", pod.name));
+            }
+        }
+        let shutdown = (record.last_asked(), At::MAX);
+        let alike = record.pods.iter().filter(|other| group_of(other) == group_of(pod));
+        let asked =
+            alike.filter_map(|other| within(&record.logs[&other.name].terms, shutdown).next());
+        let turn = asked.min().map_or(At::MAX, |turn| turn + SECOND / 2);
+        if starts.iter().any(|start| *start > turn) {
+            return Err(format!("{} was started when its group had been asked to end", pod.name));
+        }
+    }
+    Ok(())
+}
+
+/// A pod that ends when asked is never killed.
+pub(super) fn who_can_end_alone_does(record: &Record) -> Verdict {
+    for pod in record.pods.iter().filter(|pod| pod.manner == Manner::Willing) {
+        let log = &record.logs[&pod.name];
+        let lives = if gave_up_a_start(record) { 1 } else { log.starts.len() };
+        if log.exits.len() < lives.min(log.starts.len()) {
+            return Err(format!("{} did not end by itself: {log:?}", pod.name));
+        }
+    }
+    Ok(())
+}
+
+/// containerd gives a start up, and kills what it had begun, when it is ended itself or whoever asked
+/// for it is gone. Such a container is begun anew.
+fn gave_up_a_start(record: &Record) -> bool {
+    let faults = [
+        Fault::AgentKilled,
+        Fault::ContainerdKilled,
+        Fault::ContainerdStopped,
+        Fault::ContainerdRestarted,
+    ];
+    record.runtime == Runtime::Containerd && faults.into_iter().any(|fault| record.had(fault))
+}

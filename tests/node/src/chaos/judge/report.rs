@@ -1,0 +1,100 @@
+//! The report agrees with what the pods saw.
+
+use serde_json::Value;
+
+use super::{SECOND, Verdict, within};
+use crate::chaos::record::{At, Record};
+use crate::chaos::seen::is_called;
+use crate::chaos::{Fault, Runtime};
+use crate::{Manner, TestPod};
+
+/// A report for each shutdown, and the last one names every pod that ran, with its end.
+pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
+    if record.reports.iter().any(Value::is_null) {
+        return Err("a report is not whole".to_owned());
+    }
+    let Some(report) = record.report() else {
+        return match may_be_missing(record) {
+            true => Ok(()),
+            false => Err("there is no report".to_owned()),
+        };
+    };
+    if record.reports.len() != record.asked.len() && !may_be_missing(record) {
+        let (reports, asked) = (record.reports.len(), record.asked.len());
+        return Err(format!("there are {reports} reports of {asked} shutdowns"));
+    }
+    let trigger = report["trigger"].as_str().unwrap_or_default();
+    let past = record.had(Fault::ShutdownPastLogind) && trigger == "unitStop";
+    if trigger != "loginManager" && !past {
+        return Err(format!("the report says it began by {trigger}"));
+    }
+    let mut is_forced = false;
+    let mut is_known = true;
+    for pod in record.pods.iter().filter(|pod| ran(record, pod)) {
+        let said = of(report, pod).ok_or_else(|| format!("the report lacks {}", pod.name))?;
+        if may_be_unknown(record) && says_unknown(said) {
+            is_known = false;
+            continue;
+        }
+        let end = said["end"].as_str().unwrap_or_default();
+        is_forced |= end == "killed";
+        let expected = match pod.manner {
+            Manner::Willing => end == "exited",
+            Manner::Deaf | Manner::Stuck => end == "killed",
+            Manner::Hog => matches!(end, "exited" | "killed"),
+        };
+        if !expected {
+            return Err(format!("the report says of {} ({:?}): {said}", pod.name, pod.manner));
+        }
+    }
+    let outcome = if is_forced { "forced" } else { "clean" };
+    match is_known && report["outcome"] != outcome {
+        true => Err(format!("the report says {}, and it was {outcome}", report["outcome"])),
+        false => Ok(()),
+    }
+}
+
+/// Whether the pod ran when the last shutdown was asked for.
+fn ran(record: &Record, pod: &TestPod) -> bool {
+    let asked = record.last_asked();
+    let log = &record.logs[&pod.name];
+    let before = (0, asked);
+    let starts: Vec<At> = log.starts.iter().map(|(at, _)| *at).collect();
+    let Some(started) = within(&starts, before).last() else { return false };
+    let since = (started, asked);
+    let ended = record.lives.iter().filter(|life| life.pod == pod.name);
+    let ended: Vec<At> = ended.filter_map(|life| life.ended).collect();
+    // One that was ending already, for others, is its own story.
+    let was_ending = within(&log.terms, since).next().is_some();
+    !was_ending && within(&log.exits, since).chain(within(&ended, since)).next().is_none()
+}
+
+fn of<'a>(report: &'a Value, pod: &TestPod) -> Option<&'a Value> {
+    let groups = report["groups"].as_array()?.iter();
+    let mut pods = groups.flat_map(|group| group["pods"].as_array().into_iter().flatten());
+    pods.find(|said| said["name"].as_str().is_some_and(|name| is_called(name, &pod.name)))
+}
+
+/// What an agent that was killed had seen of a pod's end, and not written down, is lost; the next
+/// one says that it does not know. So it is with a containerd that is away.
+fn may_be_unknown(record: &Record) -> bool {
+    let asked = record.last_asked();
+    let containerd = |fault| {
+        let away = [Fault::ContainerdKilled, Fault::ContainerdStopped, Fault::ContainerdRestarted];
+        away.contains(&fault)
+    };
+    record.was_harmed(|fault| fault == Fault::AgentKilled, asked, At::MAX)
+        || record.runtime == Runtime::Containerd && record.was_harmed(containerd, asked, At::MAX)
+}
+
+fn says_unknown(said: &Value) -> bool {
+    said["error"].as_str().is_some_and(|text| text.contains("no agent was there"))
+}
+
+/// A full disk takes no report. It has to be full then, and the agent has to say so.
+fn may_be_missing(record: &Record) -> bool {
+    let end = record.released().unwrap_or(At::MAX);
+    let is_full = |fault| fault == Fault::StateFull;
+    let was_full = record.was_harmed(is_full, end.saturating_sub(2 * SECOND), end);
+    was_full && !record.excuses.is_empty()
+}

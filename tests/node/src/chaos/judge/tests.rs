@@ -1,0 +1,223 @@
+//! That each invariant holds of a shutdown that went well, and that it can fail.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::{SECOND, judge};
+use crate::chaos::record::{At, Harm, Life, Record};
+use crate::chaos::{Fault, Runtime};
+use crate::{Manner, PodLog, TestPod};
+
+/// When the shutdown is asked for.
+const ASKED: At = 100 * SECOND;
+
+fn ms(after: At) -> At {
+    ASKED + after * 1_000_000
+}
+
+/// Two pods that end by themselves, one after the other, and one that has to be killed, in the second
+/// group. All is well.
+fn well() -> Record {
+    let deaf = TestPod { manner: Manner::Deaf, grace_seconds: 2, ..TestPod::new("deaf", 1000, 0) };
+    let pods = vec![TestPod::new("low", 0, 0), deaf, TestPod::new("high", 2_000_000_000, 0)];
+    let log = |term, exits: &[At]| PodLog {
+        starts: vec![(ASKED - 10 * SECOND, 7)],
+        terms: vec![ms(term)],
+        exits: exits.to_vec(),
+    };
+    let logs: BTreeMap<String, PodLog> = [
+        ("low".to_owned(), log(10, &[ms(500)])),
+        ("deaf".to_owned(), log(510, &[])),
+        ("high".to_owned(), log(2520, &[ms(2900)])),
+    ]
+    .into();
+    let life = |pod: &str, ended| Life { pod: pod.to_owned(), ended: Some(ms(ended)) };
+    let pod =
+        |name: &str, end: &str| json!({ "name": format!("{name}-winddown-node"), "end": end });
+    let report = json!({
+        "trigger": "loginManager",
+        "outcome": "forced",
+        "groups": [
+            { "pods": [pod("low", "exited")] },
+            { "pods": [pod("deaf", "killed")] },
+            { "pods": [pod("high", "exited")] },
+        ],
+    });
+    Record {
+        runtime: Runtime::Process,
+        at_rest: Some(pods.iter().map(|pod| (pod.name.clone(), 1)).collect()),
+        pods,
+        logs,
+        lives: vec![life("low", 505), life("deaf", 2515), life("high", 2905)],
+        lock: vec![(ASKED - 20 * SECOND, false), (ASKED - 15 * SECOND, true), (ms(2950), false)],
+        asked: vec![ASKED],
+        gave_up: vec![],
+        harms: vec![],
+        victims: vec![],
+        complaints: vec![],
+        lost_patience: false,
+        excuses: vec![],
+        reports: vec![report],
+    }
+}
+
+/// The invariants that do not hold once the record was changed like this.
+fn broken(change: impl FnOnce(&mut Record)) -> Vec<&'static str> {
+    let mut record = well();
+    change(&mut record);
+    judge(&record).into_iter().map(|violation| violation.invariant).collect()
+}
+
+fn log<'a>(record: &'a mut Record, pod: &str) -> &'a mut PodLog {
+    record.logs.get_mut(pod).unwrap()
+}
+
+#[test]
+fn nothing_is_said_of_a_shutdown_that_went_well() {
+    assert_eq!(judge(&well()), []);
+}
+
+#[test]
+fn a_group_that_is_asked_while_the_one_before_it_still_ends_is_noticed() {
+    assert_eq!(broken(|r| log(r, "deaf").terms = vec![ms(400)]), ["order"]);
+    // Unless that one had used up its time.
+    let late = |r: &mut Record| {
+        log(r, "low").exits = vec![ms(5400)];
+        r.lives[0].ended = Some(ms(5405));
+        log(r, "deaf").terms = vec![ms(5020)];
+        r.lives[1].ended = Some(ms(7100));
+        log(r, "high").terms = vec![ms(7200)];
+        log(r, "high").exits = vec![ms(7500)];
+        r.lives[2].ended = Some(ms(7505));
+        r.lock[2].0 = ms(7600);
+    };
+    assert!(broken(late).is_empty());
+}
+
+#[test]
+fn a_group_that_is_asked_first_though_it_is_not_the_first_is_noticed() {
+    let first = |r: &mut Record| {
+        log(r, "high").terms = vec![ms(5)];
+        log(r, "high").exits = vec![ms(8)];
+    };
+    assert_eq!(broken(first), ["order"]);
+}
+
+#[test]
+fn a_lock_that_outlives_the_budget_and_a_logind_out_of_patience_are_noticed() {
+    assert_eq!(broken(|r| r.lock[2].0 = ms(14_000)), ["budget", "lock released"]);
+    assert_eq!(broken(|r| r.lost_patience = true), ["budget"]);
+}
+
+#[test]
+fn a_pod_killed_before_its_grace_is_noticed() {
+    assert_eq!(broken(|r| r.lives[1].ended = Some(ms(1900))), ["grace"]);
+    let stuck = |r: &mut Record| {
+        r.pods[1].manner = Manner::Stuck;
+        log(r, "deaf").terms.clear();
+        r.lives[1].ended = Some(ms(1000));
+    };
+    assert_eq!(broken(stuck), ["grace"]);
+}
+
+#[test]
+fn a_process_that_is_left_or_one_too_many_is_noticed() {
+    assert_eq!(broken(|r| r.lives[1].ended = None), ["no orphan"]);
+    assert_eq!(
+        broken(|r| r.complaints.push("winddown.service: Killing process 5".into())),
+        ["no orphan"]
+    );
+    let two = |r: &mut Record| *r.at_rest.as_mut().unwrap().get_mut("low").unwrap() = 2;
+    assert_eq!(broken(two), ["no orphan"]);
+    let later = |r: &mut Record| r.lives[2].ended = Some(ms(3600));
+    assert_eq!(broken(later), ["no orphan", "lock released"]);
+}
+
+#[test]
+fn a_pod_that_is_started_again_is_noticed() {
+    let again = |r: &mut Record| {
+        log(r, "low").starts.push((ASKED - SECOND, 9));
+        log(r, "low").exits.push(ASKED - 2 * SECOND);
+    };
+    assert_eq!(broken(again), ["once"]);
+    // After a shutdown that came to nothing it has to be; then not beside itself.
+    let back = |r: &mut Record| {
+        again(r);
+        r.asked.insert(0, ASKED - 5 * SECOND);
+        r.reports.push(r.reports[0].clone());
+    };
+    assert!(broken(back).is_empty());
+    let beside = |r: &mut Record| {
+        back(r);
+        log(r, "low").exits.pop();
+    };
+    assert_eq!(broken(beside), ["once", "own end"]);
+}
+
+#[test]
+fn a_pod_that_is_started_when_its_group_was_asked_is_noticed() {
+    let late = |r: &mut Record| log(r, "low").starts = vec![(ms(1500), 7)];
+    assert_eq!(broken(late), ["once"]);
+}
+
+#[test]
+fn a_willing_pod_that_is_killed_is_noticed() {
+    assert_eq!(broken(|r| log(r, "low").exits.clear()), ["own end"]);
+}
+
+#[test]
+fn a_lock_that_stays_away_is_noticed_and_what_kept_it_away_is_passed_over() {
+    let away = |r: &mut Record| {
+        r.lock.insert(2, (ASKED - 9 * SECOND, false));
+        r.lock.insert(3, (ASKED - 7 * SECOND, true));
+    };
+    assert_eq!(broken(away), ["lock kept"]);
+    let fault = Fault::LogindRestarted;
+    let harm = Harm { fault, from: ASKED - 9 * SECOND, to: ASKED - 7 * SECOND - SECOND / 2 };
+    let excused = |r: &mut Record| {
+        away(r);
+        r.harms.push(harm.clone());
+    };
+    assert!(broken(excused).is_empty());
+    let refused = |r: &mut Record| {
+        away(r);
+        r.gave_up.push(ASKED - 7 * SECOND - SECOND / 2);
+    };
+    assert!(broken(refused).is_empty());
+    assert_eq!(broken(|r| r.lock.clear()), ["lock kept", "lock released"]);
+}
+
+#[test]
+fn a_lock_that_goes_before_the_last_pod_or_long_after_it_is_noticed() {
+    assert_eq!(broken(|r| r.lock[2].0 = ms(2300)), ["no orphan", "lock released"]);
+    assert_eq!(broken(|r| r.lock[2].0 = ms(5500)), ["lock released"]);
+    assert_eq!(broken(|r| r.lock.truncate(2)), ["lock released"]);
+}
+
+#[test]
+fn a_report_that_is_missing_or_not_true_is_noticed() {
+    assert_eq!(broken(|r| r.reports.clear()), ["report"]);
+    assert_eq!(broken(|r| r.reports[0]["trigger"] = "drill".into()), ["report"]);
+    assert_eq!(broken(|r| r.reports[0]["outcome"] = "clean".into()), ["report"]);
+    assert_eq!(broken(|r| r.reports[0]["groups"][0]["pods"] = json!([])), ["report"]);
+    assert_eq!(
+        broken(|r| r.reports[0]["groups"][0]["pods"][0]["end"] = "killed".into()),
+        ["report"]
+    );
+    assert_eq!(broken(|r| r.reports.push(serde_json::Value::Null)), ["report"]);
+}
+
+#[test]
+fn a_report_may_be_missing_from_a_full_disk_if_the_agent_says_so() {
+    let full = |r: &mut Record| {
+        r.reports.clear();
+        r.harms.push(Harm { fault: Fault::StateFull, from: ms(1000), to: ms(3000) });
+    };
+    assert_eq!(broken(full), ["report"]);
+    let said = |r: &mut Record| {
+        full(r);
+        r.excuses.push("cannot write the report".to_owned());
+    };
+    assert!(broken(said).is_empty());
+}

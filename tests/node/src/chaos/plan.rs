@@ -1,0 +1,214 @@
+//! What chance chooses for one schedule: a pure function of its seed.
+
+use std::time::Duration;
+
+use super::{Fault, Phase};
+use crate::reboots::Chance;
+use crate::{Manner, TestPod};
+
+/// What comes to a full node in [`Phase::Preemption`].
+pub(super) const INTRUDER: &str = "intruder";
+/// What takes the node's memory in [`Phase::Eviction`].
+pub(super) const HOG: &str = "hog";
+/// `system-node-critical`.
+const CRITICAL: i32 = 2_000_001_000;
+/// How long the first pod of a shutdown that is struck takes, so that there is one to strike.
+const SLOW_MS: (u32, u32) = (2000, 2500);
+
+/// What runs the pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Runtime {
+    /// Processes of the node.
+    Process,
+    /// Containers of a real containerd.
+    Containerd,
+}
+
+/// A fault, when it strikes and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Strike {
+    /// Which.
+    pub fault: Fault,
+    /// From the beginning of the phase.
+    pub after: Duration,
+    /// How long the node is left with it, for faults that do not pass by themselves.
+    pub lasts: Duration,
+    /// How far the clock jumps, in seconds, for faults that are a jump.
+    pub jump: u32,
+}
+
+/// One schedule: a node, its pods, and what happens to them.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    /// What it was drawn from.
+    pub seed: u64,
+    /// What the node does when the faults strike.
+    pub phase: Phase,
+    /// What runs the pods.
+    pub runtime: Runtime,
+    /// The pods in the manifests folder. In [`Phase::Preemption`] another one comes.
+    pub pods: Vec<TestPod>,
+    /// One to three faults, each another.
+    pub strikes: Vec<Strike>,
+    /// Whether the node may come to rest between the faults and the power-off.
+    pub rests: bool,
+}
+
+// === impl Schedule ===
+
+impl Schedule {
+    /// The schedule that belongs to `seed`.
+    #[must_use]
+    pub fn draw(seed: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        let chance = &mut chance;
+        let phase = chance.one_of(Phase::ALL);
+        let runtime = match seed.is_multiple_of(5) && phase != Phase::Eviction {
+            true => Runtime::Containerd,
+            false => Runtime::Process,
+        };
+        let pods = pods(chance, phase, runtime);
+        let strikes = strikes(chance, phase, runtime);
+        // A shutdown is its own rest, and pods that were never started have nothing to come to.
+        let rests = matches!(phase, Phase::Idle | Phase::Shutdown) || !chance.one_in(4);
+        Self { seed, phase, runtime, pods, strikes, rests }
+    }
+
+    /// The pod that comes to a full node and asks for `cpu`.
+    pub(super) fn intruder(&self, cpu: String) -> TestPod {
+        let mut pod = TestPod::new(INTRUDER, CRITICAL, 200);
+        pod.cpu = Some(cpu);
+        match self.runtime {
+            Runtime::Process => pod,
+            Runtime::Containerd => pod.in_container(),
+        }
+    }
+
+    /// Whether one of the faults is `fault`.
+    #[must_use]
+    pub fn has(&self, fault: Fault) -> bool {
+        self.strikes.iter().any(|strike| strike.fault == fault)
+    }
+
+    /// Whether a shutdown that is struck like this may come to nothing, so that the node stays up.
+    #[must_use]
+    pub fn may_be_taken_back(&self) -> bool {
+        let faults = [Fault::Cancel, Fault::LogindRestarted, Fault::DbusRestarted];
+        self.phase == Phase::Shutdown && faults.into_iter().any(|fault| self.has(fault))
+    }
+}
+
+fn pods(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<TestPod> {
+    let most = if runtime == Runtime::Containerd { 5 } else { 9 };
+    let count = chance.between(3, most);
+    let mut pods: Vec<TestPod> = (0..count).map(|n| pod(chance, phase, n)).collect();
+    if phase == Phase::Shutdown {
+        pods[0] = TestPod::new("pod-0", 0, chance.between(SLOW_MS.0, SLOW_MS.1));
+    }
+    if phase == Phase::Preemption {
+        // The intruder wants all there is: whoever asks for some of it and is less important goes.
+        for pod in pods.iter_mut().filter(|pod| pod.priority < 2_000_000_000).step_by(2) {
+            pod.cpu = Some("100m".to_owned());
+        }
+        pods[0] = TestPod { cpu: Some("100m".to_owned()), ..TestPod::new("pod-0", 0, 400) };
+    }
+    if phase == Phase::Eviction {
+        let hog = TestPod { manner: Manner::Hog, ..TestPod::new(HOG, -10, 100) };
+        pods.push(hog);
+    }
+    match runtime {
+        Runtime::Process => pods,
+        Runtime::Containerd => pods.into_iter().map(TestPod::in_container).collect(),
+    }
+}
+
+fn pod(chance: &mut Chance, phase: Phase, number: u32) -> TestPod {
+    let priority = chance.one_of([0, 0, 0, 999, 1000, 50_000, 2_000_000_000, CRITICAL]);
+    let mut pod = TestPod::new(format!("pod-{number}"), priority, chance.between(0, 1000));
+    pod.grace_seconds = chance.between(3, 20);
+    // Where pods are to be ended for others, the time that stubborn ones take is not the point.
+    let stubborn = chance.one_in(6);
+    if stubborn && !matches!(phase, Phase::Preemption | Phase::Eviction) {
+        pod.manner = chance.one_of([Manner::Deaf, Manner::Stuck]);
+        pod.grace_seconds = chance.between(1, 2);
+    }
+    pod
+}
+
+fn strikes(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<Strike> {
+    let count = chance.between(1, 3);
+    let mut strikes: Vec<Strike> = Vec::new();
+    while strikes.len() < usize::try_from(count).unwrap_or(1) {
+        let fault = chance.one_of(Fault::ALL);
+        let after = Duration::from_millis(u64::from(chance.between(0, 1500)));
+        let lasts = Duration::from_millis(u64::from(chance.between(100, 1000)));
+        let jump = chance.one_of([5, 3600, 30 * 86_400]);
+        let others = strikes.iter().map(|strike| strike.fault);
+        if fault.strikes(phase, runtime) && others.clone().all(|other| fault.goes_with(other)) {
+            strikes.push(Strike { fault, after, lasts, jump });
+        }
+    }
+    strikes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{Runtime, Schedule};
+    use crate::chaos::{Fault, Phase};
+
+    fn many() -> impl Iterator<Item = Schedule> {
+        (0..2000).map(Schedule::draw)
+    }
+
+    #[test]
+    fn one_seed_gives_one_schedule() {
+        let text = |seed| format!("{:?}", Schedule::draw(seed));
+        assert_eq!(text(7), text(7));
+        assert_ne!(text(7), text(8));
+    }
+
+    #[test]
+    fn every_fault_strikes_in_every_phase_that_it_can_strike_in() {
+        let mut drawn = BTreeSet::new();
+        for schedule in many() {
+            for strike in &schedule.strikes {
+                drawn.insert((strike.fault, schedule.phase, schedule.runtime));
+            }
+        }
+        for runtime in [Runtime::Process, Runtime::Containerd] {
+            for (fault, phase) in Fault::ALL.into_iter().flat_map(|f| Phase::ALL.map(|p| (f, p))) {
+                let no_such_node = runtime == Runtime::Containerd && phase == Phase::Eviction;
+                let expected = fault.strikes(phase, runtime) && !no_such_node;
+                assert_eq!(drawn.contains(&(fault, phase, runtime)), expected, "{fault} {phase}");
+            }
+        }
+    }
+
+    #[test]
+    fn faults_that_rule_each_other_out_are_never_drawn_together() {
+        for schedule in many() {
+            let faults: Vec<Fault> = schedule.strikes.iter().map(|strike| strike.fault).collect();
+            assert!((1..=3).contains(&faults.len()), "{schedule:?}");
+            for (n, fault) in faults.iter().enumerate() {
+                assert!(faults[..n].iter().all(|other| fault.goes_with(*other)), "{schedule:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_shutdown_takes_long_enough_to_be_struck_and_a_full_node_has_someone_to_end() {
+        for schedule in many() {
+            match schedule.phase {
+                Phase::Shutdown => {
+                    let last = schedule.strikes.iter().map(|strike| strike.after).max();
+                    let slow = schedule.pods.iter().map(|pod| pod.stop_ms).max();
+                    assert!(last.unwrap().as_millis() < u128::from(slow.unwrap()), "{schedule:?}");
+                }
+                Phase::Preemption => assert!(schedule.pods.iter().any(|pod| pod.cpu.is_some())),
+                _ => {}
+            }
+        }
+    }
+}

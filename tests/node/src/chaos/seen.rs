@@ -1,0 +1,99 @@
+//! Reading a node: how its pods are, what its journal says, which reports it kept.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::witness::processes;
+use crate::scenario::{Scenario, TestResult};
+use crate::{Manner, PodLog, TestPod};
+
+/// What the journal says.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) gave_up: Vec<u64>,
+    pub(super) complaints: Vec<String>,
+    pub(super) lost_patience: bool,
+    pub(super) excuses: Vec<String>,
+}
+
+// === impl Said ===
+
+impl Said {
+    pub(super) async fn read(scenario: &Scenario) -> TestResult<Self> {
+        let mut said = Self::default();
+        for entry in scenario.node.journal_entries(&["--boot"]).await? {
+            let has = |words: &[&str]| words.iter().any(|word| entry.message.contains(word));
+            match entry.sender.as_str() {
+                "systemd"
+                    if has(&["Killing process", "SIGKILL", "timed out", "remains running"]) =>
+                {
+                    said.complaints.push(format!("{}: {}", entry.unit, entry.message));
+                }
+                "systemd-logind" if has(&["timeout is reached"]) => said.lost_patience = true,
+                "systemd-logind" if has(&["is masked"]) => said.gave_up.push(entry.at),
+                "winddown" if has(&["report"]) && has(&["cannot", "could not"]) => {
+                    said.excuses.push(entry.message);
+                }
+                _ => {}
+            }
+        }
+        Ok(said)
+    }
+}
+
+/// Whether every pod is as it should be: one process where it runs, none where it was ended, and the
+/// agent says the same.
+pub(super) fn is_at_rest(scenario: &Scenario, status: &Value, victims: &[String]) -> bool {
+    let logs = scenario.logs();
+    let processes = processes(&scenario.node, &scenario.pods);
+    scenario.pods.iter().all(|pod| {
+        let running = processes.get(&pod.name).copied().unwrap_or(0);
+        match (victims.contains(&pod.name), pod.manner) {
+            // It comes back when there is memory again, as one that is not hungry.
+            (true, Manner::Hog) => has_been_ended(&logs[&pod.name]) || was_evicted(status, pod),
+            (true, _) => running == 0 && !says_running(status, pod),
+            _ => running == 1 && says_running(status, pod),
+        }
+    })
+}
+
+fn has_been_ended(log: &PodLog) -> bool {
+    !log.terms.is_empty() || log.starts.len() > 1
+}
+
+fn was_evicted(status: &Value, pod: &TestPod) -> bool {
+    of(status, pod).is_some_and(|told| told["reason"] == "Evicted" && told["phase"] == "Failed")
+}
+
+fn says_running(status: &Value, pod: &TestPod) -> bool {
+    of(status, pod).is_some_and(|told| told["phase"] == "Running")
+}
+
+/// What the agent says of a pod. Static pods have the node's name behind their own.
+fn of<'a>(status: &'a Value, pod: &TestPod) -> Option<&'a Value> {
+    let pods = status["pods"].as_array()?;
+    pods.iter().find(|told| told["name"].as_str().is_some_and(|name| is_called(name, &pod.name)))
+}
+
+/// Whether a static pod of this name belongs to the manifest of that one.
+pub(super) fn is_called(name: &str, manifest: &str) -> bool {
+    name.strip_prefix(manifest) == Some("-winddown-node")
+}
+
+/// The reports in a folder, the oldest first by the file system's own clock, which never jumped.
+pub(super) fn reports(folder: &Path) -> TestResult<Vec<Value>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+        let entry = entry?;
+        if entry.path().extension().is_some_and(|extension| extension == "json") {
+            found.push((entry.metadata()?.modified()?, std::fs::read(entry.path())?));
+        }
+    }
+    found.sort_by_key(|(at, _)| *at);
+    // One that cannot be read counts: it was promised to be whole or absent.
+    Ok(found
+        .into_iter()
+        .map(|(_, text)| serde_json::from_slice(&text).unwrap_or(Value::Null))
+        .collect())
+}

@@ -1,0 +1,298 @@
+//! Playing one schedule on a node of its own, and writing down what was seen.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::record::{Harm, Record};
+use super::strike::{Target, prepare};
+use super::witness::{LockWatch, PodWatch, now};
+use super::{Parts, Phase, Runtime, Schedule, seen};
+use crate::scenario::{SOON, Scenario, TestResult};
+use crate::{Disk, Manner, Node, TestPod, install_pods};
+
+/// The time of each group. Every pod that ends by itself does so in less than a second of it.
+pub(super) const SECONDS: [u32; 3] = [5, 3, 3];
+/// How long a node may take to go down: more than the budget and all of systemd's own work.
+const DOWN: Duration = Duration::from_secs(40);
+/// How often a node is asked how it is. Each time costs the machine something.
+const LOOK: Duration = Duration::from_millis(50);
+/// Bounds the agent and its pods, in the phase in which one of them wants more. systemd does not use the
+/// memory controller in the node, because it finds it read-only when it starts.
+const BOUNDED: &str = "[Service]\nEnvironment=WINDDOWN_NODE_CGROUP=/bounded\nExecStart=\n\
+    ExecStart=/bin/sh -c 'cd /sys/fs/cgroup/memory; mkdir -p bounded; \
+    [ -s /run/bounded ] || echo 320M >bounded/memory.limit_in_bytes; echo 320M >/run/bounded; \
+    echo $$$$ >bounded/cgroup.procs; exec /usr/bin/winddown agent'\n";
+
+/// A node in the middle of its schedule.
+#[derive(Debug)]
+pub(super) struct Stage<'a> {
+    schedule: &'a Schedule,
+    pub(super) scenario: Scenario,
+    disk: Option<Disk>,
+    lock: LockWatch,
+    pods: PodWatch,
+    harms: RefCell<Vec<Harm>>,
+    asked: Vec<u64>,
+    victims: Vec<String>,
+    at_rest: Option<std::collections::BTreeMap<String, usize>>,
+}
+
+/// What a shutdown came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    Down,
+    Back,
+}
+
+// === impl Stage ===
+
+impl<'a> Stage<'a> {
+    /// Boots a node and installs what the schedule needs. The agent is not started.
+    pub(super) async fn set(schedule: &'a Schedule, parts: &Parts) -> TestResult<Self> {
+        let base = parts.base(schedule.runtime);
+        let mut node = Node::create(base).await?;
+        let has_disk = schedule.strikes.iter().any(|strike| strike.fault.needs_a_disk());
+        if has_disk {
+            node.add_disk().await?;
+        }
+        node.copy_tree(&parts.template.root(schedule.runtime)).await?;
+        if schedule.phase == Phase::Eviction {
+            node.write("/etc/systemd/system/winddown.service.d/50-bound.conf", BOUNDED, 0o644)?;
+        }
+        if schedule.runtime == Runtime::Containerd {
+            node.configure_containerd()?;
+        }
+        node.start().await?;
+        if schedule.runtime == Runtime::Containerd {
+            node.import_images().await?;
+        }
+        let disk = has_disk.then(|| node.disk()).transpose()?;
+        let pods = match schedule.phase {
+            Phase::Idle => Vec::new(),
+            _ => schedule.pods.clone(),
+        };
+        install_pods(&node, &pods)?;
+        let scenario = Scenario { node, pods };
+        prepare(&scenario, &schedule.strikes, &parts.clock)?;
+        let lock = LockWatch::start(&scenario.node).await?;
+        Ok(Self {
+            schedule,
+            scenario,
+            disk,
+            lock,
+            pods: PodWatch::default(),
+            harms: RefCell::default(),
+            asked: Vec::new(),
+            victims: Vec::new(),
+            at_rest: None,
+        })
+    }
+
+    /// From the agent's start to the node's end.
+    ///
+    /// # Errors
+    /// Something that had to come did not.
+    pub(super) async fn play(&mut self) -> TestResult {
+        match self.schedule.phase {
+            Phase::Idle => {
+                self.start(true).await?;
+                self.suffer().await?;
+                install_pods(&self.scenario.node, &self.schedule.pods)?;
+                self.scenario.pods.clone_from(&self.schedule.pods);
+            }
+            Phase::Start => {
+                self.start(false).await?;
+                self.suffer().await?;
+            }
+            Phase::Steady => {
+                self.start(true).await?;
+                self.rest().await?;
+                self.suffer().await?;
+            }
+            Phase::Preemption => {
+                self.start(true).await?;
+                self.rest().await?;
+                self.intrude()?;
+                self.suffer().await?;
+            }
+            Phase::Eviction => {
+                self.start(true).await?;
+                self.rest().await?;
+                self.devour().await?;
+                self.suffer().await?;
+            }
+            Phase::Shutdown => {
+                self.start(true).await?;
+                self.rest().await?;
+                return self.shut_down_under_fire().await;
+            }
+        }
+        if self.schedule.rests {
+            self.rest().await?;
+        }
+        self.lock_is_held().await?;
+        self.ask().await?;
+        self.comes(false).await.map(drop)
+    }
+
+    async fn start(&self, wait: bool) -> TestResult {
+        let how: &[&str] = if wait { &[] } else { &["--no-block"] };
+        self.scenario.node.run(&[&["systemctl", "start", "winddown"], how].concat()).await?;
+        if wait { self.lock_is_held().await } else { Ok(()) }
+    }
+
+    async fn suffer(&self) -> TestResult {
+        let target = Target {
+            scenario: &self.scenario,
+            phase: self.schedule.phase,
+            disk: self.disk.as_ref(),
+            harms: &self.harms,
+        };
+        target.suffer(&self.schedule.strikes).await
+    }
+
+    /// A critical pod comes and wants all processors there are.
+    fn intrude(&mut self) -> TestResult {
+        let processors = std::thread::available_parallelism()?.to_string();
+        let intruder = self.schedule.intruder(processors);
+        let asks = |pod: &&TestPod| pod.cpu.is_some() && pod.priority < intruder.priority;
+        self.victims.extend(self.scenario.pods.iter().filter(asks).map(|pod| pod.name.clone()));
+        install_pods(&self.scenario.node, std::slice::from_ref(&intruder))?;
+        self.scenario.pods.push(intruder);
+        Ok(())
+    }
+
+    /// The hog takes what there is.
+    async fn devour(&mut self) -> TestResult {
+        let logs = self.scenario.logs();
+        let hogs = self.scenario.pods.iter().filter(|pod| pod.manner == Manner::Hog);
+        for hog in hogs {
+            let (_, pid) = *logs[&hog.name].starts.last().ok_or("the hog does not run")?;
+            self.scenario.node.run(&["sh", "-c", &format!("kill -USR1 {pid}")]).await?;
+            self.victims.push(hog.name.clone());
+        }
+        Ok(())
+    }
+
+    async fn shut_down_under_fire(&mut self) -> TestResult {
+        self.ask().await?;
+        self.suffer().await?;
+        let may = self.schedule.may_be_taken_back();
+        if self.comes(may).await? == Came::Down {
+            return Ok(());
+        }
+        self.scenario.node.run(&["systemctl", "unmask", "--runtime", "poweroff.target"]).await?;
+        self.rest().await?;
+        self.lock_is_held().await?;
+        self.ask().await?;
+        self.comes(false).await.map(drop)
+    }
+
+    async fn ask(&mut self) -> TestResult {
+        self.pods.add(&self.scenario.node, &self.scenario.pods)?;
+        self.asked.push(now());
+        self.scenario.node.run(&["systemctl", "poweroff"]).await?;
+        Ok(())
+    }
+
+    /// Waits until the node is off, or is known to stay up.
+    async fn comes(&mut self, may_come_back: bool) -> TestResult<Came> {
+        let until = Instant::now() + DOWN;
+        loop {
+            if !self.scenario.node.is_on() {
+                self.scenario.wait_off(DOWN).await?;
+                return Ok(Came::Down);
+            }
+            if may_come_back && self.is_back().await {
+                return Ok(Came::Back);
+            }
+            if Instant::now() > until {
+                return Err(self.told("the node to switch off").await);
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// The agent says that nothing is under way, and logind that nothing is coming.
+    async fn is_back(&self) -> bool {
+        let Ok(status) = self.scenario.status_from_outside().await else { return false };
+        if status["shutdown"]["phase"] == "running" || status["lock"]["state"] != "held" {
+            return false;
+        }
+        let property = [
+            "busctl",
+            "get-property",
+            "org.freedesktop.login1",
+            "/org/freedesktop/login1",
+            "org.freedesktop.login1.Manager",
+            "PreparingForShutdown",
+        ];
+        let preparing = self.scenario.node.exec(&property, Duration::from_secs(2)).await;
+        preparing.is_ok_and(|answer| answer.stdout.trim() == "b false")
+    }
+
+    /// Waits until logind has the lock.
+    async fn lock_is_held(&self) -> TestResult {
+        let held = async || {
+            let status = self.scenario.status_from_outside().await.unwrap_or_default();
+            self.lock.held_since().is_some() && status["lock"]["state"] == "held"
+        };
+        self.wait_until("the lock to be held", held).await
+    }
+
+    /// Waits until every pod that should run does, as one process, and no other.
+    async fn rest(&mut self) -> TestResult {
+        let at_rest = async || {
+            let status = self.scenario.status_from_outside().await.unwrap_or_default();
+            seen::is_at_rest(&self.scenario, &status, &self.victims)
+        };
+        self.wait_until("every pod to be as it should", at_rest).await?;
+        let pods = &self.scenario.pods;
+        self.at_rest = Some(super::witness::processes(&self.scenario.node, pods));
+        Ok(())
+    }
+
+    async fn wait_until(&self, what: &str, mut is: impl AsyncFnMut() -> bool) -> TestResult {
+        let until = Instant::now() + SOON;
+        while !is().await {
+            if Instant::now() > until {
+                return Err(self.told(what).await);
+            }
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    async fn told(&self, what: &str) -> Box<dyn std::error::Error> {
+        let status = self.scenario.status_from_outside().await.unwrap_or(Value::Null);
+        format!("never: {what}\n{status:#}").into()
+    }
+
+    /// What was seen, when the node is off.
+    pub(super) async fn record(&self) -> TestResult<Record> {
+        let said = seen::Said::read(&self.scenario).await?;
+        let reports = match &self.disk {
+            Some(disk) => disk.path(),
+            None => self.scenario.node.host_path("/var/lib/winddown"),
+        };
+        Ok(Record {
+            runtime: self.schedule.runtime,
+            pods: self.scenario.pods.clone(),
+            logs: self.scenario.logs(),
+            lives: self.pods.seen(),
+            lock: self.lock.seen(),
+            asked: self.asked.clone(),
+            gave_up: said.gave_up,
+            harms: self.harms.borrow().clone(),
+            victims: self.victims.clone(),
+            at_rest: self.at_rest.clone(),
+            complaints: said.complaints,
+            lost_patience: said.lost_patience,
+            excuses: said.excuses,
+            reports: seen::reports(&reports.join("reports"))?,
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! Doing harm to a node, and undoing it.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::record::Harm;
+use super::witness::now;
+use super::{Fault, Phase, Strike, clock};
+use crate::Disk;
+use crate::scenario::{SOON, Scenario, TestResult};
+
+/// A command in a node that is going down may never end.
+const COMMAND: Duration = Duration::from_secs(8);
+const AGENT: [&str; 2] = ["/usr/bin/winddown", "agent"];
+
+/// What faults are done to.
+#[derive(Debug)]
+pub(super) struct Target<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) phase: Phase,
+    pub(super) disk: Option<&'a Disk>,
+    pub(super) harms: &'a RefCell<Vec<Harm>>,
+}
+
+// === impl Target ===
+
+impl Target<'_> {
+    /// Has all of them strike, each at its time, and returns when all are over.
+    ///
+    /// # Errors
+    /// One of them could not be done or undone, though the node is up.
+    pub(super) async fn suffer(&self, strikes: &[Strike]) -> TestResult {
+        let one = async |n: usize| match strikes.get(n) {
+            Some(strike) => self.strike(strike).await,
+            None => Ok(()),
+        };
+        let (a, b, c) = tokio::join!(one(0), one(1), one(2));
+        a.and(b).and(c)
+    }
+
+    async fn strike(&self, strike: &Strike) -> TestResult {
+        sleep(strike.after).await;
+        let from = now();
+        let done = self.harm(strike).await;
+        self.harms.borrow_mut().push(Harm { fault: strike.fault, from, to: now() });
+        match done {
+            // Commands fail, disks and files are gone, once the node goes down under them.
+            Err(_) if self.phase == Phase::Shutdown => Ok(()),
+            Err(error) => Err(format!("{}: {error}", strike.fault).into()),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    async fn harm(&self, strike: &Strike) -> TestResult {
+        let node = &self.scenario.node;
+        match strike.fault {
+            Fault::AgentKilled => {
+                if let Some(agent) = node.process(&AGENT) {
+                    agent.kill()?;
+                }
+                self.answers().await
+            }
+            Fault::AgentHangs => {
+                if let Some(agent) = node.process(&AGENT) {
+                    agent.hang()?;
+                    sleep(strike.lasts).await;
+                    agent.go_on()?;
+                }
+                Ok(())
+            }
+            Fault::DbusRestarted => self.restart("dbus").await,
+            Fault::LogindRestarted => self.restart("systemd-logind").await,
+            Fault::ContainerdKilled => {
+                self.run(&["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "containerd"])
+                    .await?;
+                self.run(&["systemctl", "start", "containerd"]).await
+            }
+            Fault::ContainerdStopped => {
+                self.run(&["systemctl", "stop", "containerd"]).await?;
+                sleep(strike.lasts).await;
+                self.run(&["systemctl", "start", "containerd"]).await
+            }
+            Fault::ContainerdRestarted => self.run(&["systemctl", "restart", "containerd"]).await,
+            Fault::StateFull => {
+                let disk = self.disk.ok_or("the node has no disk of its own")?;
+                disk.fill()?;
+                sleep(strike.lasts).await;
+                Ok(disk.empty()?)
+            }
+            Fault::DiskHangs => {
+                let disk = self.disk.ok_or("the node has no disk of its own")?;
+                Ok(disk.hang(strike.lasts).await?)
+            }
+            Fault::EtcReadOnly => {
+                self.run(&["sh", "-c", "mount --bind /etc /etc && mount -o remount,bind,ro /etc"])
+                    .await?;
+                sleep(strike.lasts).await;
+                self.run(&["umount", "--lazy", "/etc"]).await
+            }
+            Fault::ClockForward => clock::set(node, i64::from(strike.jump)),
+            Fault::ClockBack => clock::set(node, -i64::from(strike.jump)),
+            Fault::Cancel => self.cancel().await,
+            Fault::SecondShutdown => self.run(&["systemctl", "reboot"]).await,
+            Fault::ShutdownPastLogind => {
+                self.run(&["systemctl", "start", "--no-block", "poweroff.target"]).await
+            }
+            Fault::Reload => self.reload().await,
+        }
+    }
+
+    /// In a shutdown: logind will find that it cannot carry it out, once no lock is left.
+    async fn cancel(&self) -> TestResult {
+        if self.phase == Phase::Shutdown {
+            return self.run(&["systemctl", "mask", "--runtime", "poweroff.target"]).await;
+        }
+        self.run(&["shutdown", "+1"]).await?;
+        self.run(&["shutdown", "-c"]).await
+    }
+
+    /// The limit of pods is another; nothing else follows from it.
+    async fn reload(&self) -> TestResult {
+        let edit = "sed -i '/^maxPods/d' /etc/winddown/config.yaml && \
+                    echo 'maxPods: 90' >>/etc/winddown/config.yaml";
+        // While /etc cannot be written there is nothing new to read, which must do no harm either.
+        let _ = self.run(&["sh", "-c", edit]).await;
+        // An agent that was killed a moment ago reads it anyway when it is started.
+        let _ =
+            self.run(&["systemctl", "kill", "--signal=HUP", "--kill-whom=main", "winddown"]).await;
+        Ok(())
+    }
+
+    async fn restart(&self, unit: &str) -> TestResult {
+        self.run(&["systemctl", "restart", unit]).await?;
+        self.answers().await
+    }
+
+    /// Waits until logind can be asked again.
+    async fn answers(&self) -> TestResult {
+        let answers = async || self.run(&["loginctl", "list-sessions"]).await.is_ok();
+        self.scenario.node.wait_until("logind to answer", SOON, answers).await?;
+        Ok(())
+    }
+
+    async fn run(&self, argv: &[&str]) -> TestResult {
+        timeout(COMMAND, self.scenario.node.run(argv)).await??;
+        Ok(())
+    }
+}
+
+/// Prepares a node, before its agent starts, for what will strike it.
+pub(super) fn prepare(scenario: &Scenario, strikes: &[Strike], library: &Path) -> TestResult {
+    match strikes.iter().any(|strike| strike.fault.needs_a_clock()) {
+        true => clock::install(&scenario.node, library),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,84 @@
+//! The schedules as a table of a document.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::{Fault, Outcome, Phase, Runtime};
+
+/// The line before the table, where it stands in a document.
+pub const START_OF_TABLE: &str = "<!-- Written by `make chaos`. -->";
+/// The line after it.
+pub const END_OF_TABLE: &str = "<!-- End of the chaos table. -->";
+
+/// A Markdown table with a line per fault and a column per phase. `first` is the first of the seeds.
+#[must_use]
+pub fn table(first: u64, outcomes: &[Outcome]) -> String {
+    let count = outcomes.len();
+    let containers = outcomes.iter().filter(|o| o.schedule.runtime == Runtime::Containerd).count();
+    let violated = outcomes.iter().filter(|outcome| !outcome.violations.is_empty()).count();
+    let last = first + u64::try_from(count).unwrap_or(0).saturating_sub(1);
+    let mut text = format!(
+        "{count} schedules, seeds {first} to {last}, {containers} of them with containerd: {violated} \
+         with a violation.\n\n| fault |"
+    );
+    // Writing to a text cannot fail.
+    for phase in Phase::ALL {
+        let _ = write!(text, " {phase} |");
+    }
+    text.push_str("\n|---|");
+    text.push_str(&"--:|".repeat(Phase::ALL.len()));
+    text.push('\n');
+    for fault in Fault::ALL {
+        let _ = write!(text, "| {fault} |");
+        for phase in Phase::ALL {
+            let _ = write!(text, " {} |", cell(fault, phase, outcomes));
+        }
+        text.push('\n');
+    }
+    let mut kinds: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for outcome in outcomes {
+        for violation in &outcome.violations {
+            kinds.entry(violation.invariant).or_default().push(outcome.schedule.seed);
+        }
+    }
+    for (invariant, seeds) in kinds {
+        let seeds = seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let _ = write!(text, "\nViolated: {invariant}, by seeds {seeds}.\n");
+    }
+    text
+}
+
+/// How many schedules had the fault in the phase, and how many of them violated something.
+fn cell(fault: Fault, phase: Phase, outcomes: &[Outcome]) -> String {
+    let had = |outcome: &&Outcome| outcome.schedule.phase == phase && outcome.schedule.has(fault);
+    let all = outcomes.iter().filter(had).count();
+    let bad = outcomes.iter().filter(had).filter(|outcome| !outcome.violations.is_empty()).count();
+    match (all, bad) {
+        (0, _) => "–".to_owned(),
+        (all, 0) => all.to_string(),
+        (all, bad) => format!("{all}, **{bad}** violated"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{cell, table};
+    use crate::chaos::{Outcome, Schedule, Violation};
+
+    #[test]
+    fn a_schedule_counts_for_each_of_its_faults_and_a_violation_is_named_with_its_seed() {
+        let schedule = Schedule::draw(3);
+        let (fault, phase) = (schedule.strikes[0].fault, schedule.phase);
+        let clean = Outcome { schedule, violations: Vec::new(), took: Duration::ZERO };
+        let seen = "late".to_owned();
+        let bad =
+            Outcome { violations: vec![Violation { invariant: "order", seen }], ..clean.clone() };
+        assert_eq!(cell(fault, phase, &[clean.clone(), clean.clone()]), "2");
+        assert_eq!(cell(fault, phase, &[clean.clone(), bad.clone()]), "2, **1** violated");
+        let text = table(3, &[clean, bad]);
+        assert!(text.contains("2 schedules, seeds 3 to 4"), "{text}");
+        assert!(text.contains("Violated: order, by seeds 3."), "{text}");
+    }
+}

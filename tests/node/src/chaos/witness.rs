@@ -1,0 +1,207 @@
+//! Who watches while the faults strike. Both are told by the kernel and ask nobody.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::record::{At, Life};
+use crate::pods::SCRIPT;
+use crate::scenario::TestResult;
+use crate::{Node, TestPod};
+
+/// A file for each lock that logind has given out.
+const LOCKS: &str = "/run/systemd/inhibit";
+
+/// The time, by the clock that node and host share.
+pub(super) fn now() -> At {
+    let now = clock_gettime(ClockId::Realtime);
+    let nanoseconds = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
+    At::try_from(nanoseconds).unwrap_or(0)
+}
+
+/// A thread asleep in poll(2): what it hears of has the time at which it happened, however busy the test
+/// is otherwise. Dropping it ends the thread.
+#[derive(Debug)]
+struct Ear {
+    end: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+// === impl Ear ===
+
+impl Ear {
+    /// Calls `told` with the number of each descriptor that becomes readable, until it answers that
+    /// this one is done with.
+    fn open(
+        fds: Vec<OwnedFd>,
+        mut told: impl FnMut(usize, &OwnedFd) -> bool + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let ended = Arc::clone(&end);
+        let listen = move || {
+            let mut open: BTreeSet<usize> = (0..fds.len()).collect();
+            loop {
+                let numbers: Vec<usize> = open.iter().copied().collect();
+                let all = std::iter::once(&*ended).chain(numbers.iter().map(|n| &fds[*n]));
+                let mut polled: Vec<PollFd<'_>> =
+                    all.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+                match poll(&mut polled, None) {
+                    // Children of the test end all the time, and a signal tells of each.
+                    Err(Errno::INTR) => continue,
+                    Ok(_) if polled[0].revents().is_empty() => {}
+                    _ => return,
+                }
+                let ready =
+                    numbers.iter().zip(&polled[1..]).filter(|(_, p)| !p.revents().is_empty());
+                for (number, _) in ready {
+                    if !told(*number, &fds[*number]) {
+                        open.remove(number);
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("ear".to_owned()).spawn(listen)?;
+        Ok(Self { end, thread: Some(thread) })
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Sees whether logind has our lock on file.
+#[derive(Debug)]
+pub(super) struct LockWatch {
+    seen: Arc<Mutex<Vec<(At, bool)>>>,
+    _ear: Ear,
+}
+
+// === impl LockWatch ===
+
+impl LockWatch {
+    /// From now on, on a node that is on.
+    pub(super) async fn start(node: &Node) -> TestResult<Self> {
+        node.run(&["mkdir", "-p", "-m", "0755", LOCKS]).await?;
+        let folder = node.host_path(LOCKS);
+        let inotify = inotify::init(CreateFlags::CLOEXEC)?;
+        let changes = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::CLOSE_WRITE;
+        inotify::add_watch(&inotify, &folder, changes)?;
+        let seen = Arc::new(Mutex::new(vec![(now(), is_held(&folder))]));
+        let told = Arc::clone(&seen);
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let ear = Ear::open(vec![inotify], move |_, inotify| {
+            // What happened is read from the folder; the events only say when to look.
+            let drained = inotify::Reader::new(inotify, &mut buffer).next().is_ok();
+            let held = is_held(&folder);
+            let mut seen = locked(&told);
+            if seen.last().is_none_or(|(_, before)| *before != held) {
+                seen.push((now(), held));
+            }
+            drained
+        })?;
+        Ok(Self { seen, _ear: ear })
+    }
+
+    /// Since when the lock has been held, if it is held.
+    pub(super) fn held_since(&self) -> Option<At> {
+        locked(&self.seen).last().filter(|(_, held)| *held).map(|(at, _)| *at)
+    }
+
+    /// All changes so far.
+    pub(super) fn seen(&self) -> Vec<(At, bool)> {
+        locked(&self.seen).clone()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether one of the files is of a lock of winddown's.
+fn is_held(folder: &Path) -> bool {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    // A file whose name begins with a dot is one that is still being written.
+    let whole = files.filter(|file| !file.file_name().as_encoded_bytes().starts_with(b"."));
+    let mut texts = whole.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    texts.any(|text| {
+        let has = |line: &str| text.lines().any(|other| other == line);
+        has("WHO=winddown") && has("MODE=delay")
+    })
+}
+
+/// Sees the processes of pods end.
+#[derive(Debug, Default)]
+pub(super) struct PodWatch {
+    lives: Arc<Mutex<Vec<Life>>>,
+    ears: Vec<Ear>,
+}
+
+// === impl PodWatch ===
+
+impl PodWatch {
+    /// Watches the first processes of all pods that are there now.
+    ///
+    /// # Errors
+    /// No thread can be made.
+    pub(super) fn add(&mut self, node: &Node, pods: &[TestPod]) -> std::io::Result<()> {
+        // Who is watched already is found again.
+        self.ears.clear();
+        let mut lives = locked(&self.lives);
+        lives.retain(|life| life.ended.is_some());
+        let first = lives.len();
+        let (mut known, mut fds) = (BTreeSet::new(), Vec::new());
+        for (process, arguments) in node.processes_with(SCRIPT) {
+            let Some(pod) = pod_of(&arguments, pods) else { continue };
+            // The oldest; a shell that is about to become another program looks like its parent.
+            if known.insert(&pod.name) {
+                lives.push(Life { pod: pod.name.clone(), ended: None });
+                fds.push(OwnedFd::from(process));
+            }
+        }
+        drop(lives);
+        let lives = Arc::clone(&self.lives);
+        self.ears.push(Ear::open(fds, move |number, _| {
+            locked(&lives)[first + number].ended = Some(now());
+            false
+        })?);
+        Ok(())
+    }
+
+    /// What was seen so far.
+    pub(super) fn seen(&self) -> Vec<Life> {
+        locked(&self.lives).clone()
+    }
+}
+
+/// How many first processes each pod has now.
+pub(super) fn processes(node: &Node, pods: &[TestPod]) -> BTreeMap<String, usize> {
+    let mut count: BTreeMap<String, usize> = pods.iter().map(|pod| (pod.name.clone(), 0)).collect();
+    for (_, arguments) in node.processes_with(SCRIPT) {
+        if let Some(pod) = pod_of(&arguments, pods) {
+            *count.entry(pod.name.clone()).or_default() += 1;
+        }
+    }
+    count
+}
+
+/// Whose first process was started like this. A shim names the command as well, after words of its own.
+fn pod_of<'a>(arguments: &[String], pods: &'a [TestPod]) -> Option<&'a TestPod> {
+    pods.iter().find(|pod| arguments.starts_with(&pod.command()))
+}

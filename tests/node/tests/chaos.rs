@@ -1,0 +1,35 @@
+//! A few schedules of chaos; `make chaos N=500` is the long form.
+
+use std::sync::atomic::AtomicBool;
+
+use winddown_node_tests::chaos::{Outcome, run};
+use winddown_node_tests::reboots::Chance;
+use winddown_node_tests::scenario::TestResult;
+
+/// Chosen so that every phase is there, and most faults.
+const SEEDS: [u64; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+/// Other tests have the machine too.
+const AT_ONCE: usize = 3;
+
+#[test]
+fn faults_at_random_times_violate_nothing() -> TestResult {
+    let random = match std::env::var("WINDDOWN_SEED") {
+        Ok(seed) => seed.parse()?,
+        Err(_) => Chance::seed(),
+    };
+    println!("random seed {random}; WINDDOWN_SEED={random} repeats it");
+    let mut violated = Vec::new();
+    let told = |outcome: &Outcome, journal: &str| {
+        let (seed, phase) = (outcome.schedule.seed, outcome.schedule.phase);
+        println!("seed {seed}, {phase}: {:?}", outcome.violations);
+        if !outcome.violations.is_empty() {
+            println!("{:#?}\n{journal}", outcome.schedule);
+            violated.push(seed);
+        }
+    };
+    let seeds = [&SEEDS[..], &[random]].concat();
+    let test = "faults_at_random_times_violate_nothing";
+    run(test, &seeds, AT_ONCE, &AtomicBool::new(false), told)?;
+    assert!(violated.is_empty(), "play one alone with `chaos --seed S`: {violated:?}");
+    Ok(())
+}
