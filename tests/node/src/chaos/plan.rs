@@ -101,7 +101,7 @@ impl Schedule {
 fn pods(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<TestPod> {
     let most = if runtime == Runtime::Containerd { 5 } else { 9 };
     let count = chance.between(3, most);
-    let mut pods: Vec<TestPod> = (0..count).map(|n| pod(chance, phase, n)).collect();
+    let mut pods: Vec<TestPod> = (0..count).map(|n| pod(chance, phase, runtime, n)).collect();
     if phase == Phase::Shutdown {
         pods[0] = TestPod::new("pod-0", 0, chance.between(SLOW_MS.0, SLOW_MS.1));
     }
@@ -122,14 +122,18 @@ fn pods(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<TestPod> {
     }
 }
 
-fn pod(chance: &mut Chance, phase: Phase, number: u32) -> TestPod {
+fn pod(chance: &mut Chance, phase: Phase, runtime: Runtime, number: u32) -> TestPod {
     let priority = chance.one_of([0, 0, 0, 999, 1000, 50_000, 2_000_000_000, CRITICAL]);
     let mut pod = TestPod::new(format!("pod-{number}"), priority, chance.between(0, 1000));
     pod.grace_seconds = chance.between(3, 20);
     // Where pods are to be ended for others, the time that stubborn ones take is not the point.
     let stubborn = chance.one_in(6);
     if stubborn && !matches!(phase, Phase::Preemption | Phase::Eviction) {
-        pod.manner = chance.one_of([Manner::Deaf, Manner::Stuck]);
+        pod.manner = match runtime {
+            Runtime::Process => chance.one_of([Manner::Deaf, Manner::Stuck]),
+            // The first process of a container cannot stop itself.
+            Runtime::Containerd => Manner::Deaf,
+        };
         pod.grace_seconds = chance.between(1, 2);
     }
     pod

@@ -32,12 +32,12 @@ pub(super) struct Record {
     pub(super) victims: Vec<String>,
     /// How many processes each pod had when the node was at rest, where it came to rest.
     pub(super) at_rest: Option<BTreeMap<String, usize>>,
-    /// What systemd said about processes that it killed or waited for in vain.
-    pub(super) complaints: Vec<String>,
+    /// What systemd said about processes that it killed, waited for in vain, or left alone, and when.
+    pub(super) complaints: Vec<(At, String)>,
     /// Whether logind lost its patience with the lock.
     pub(super) lost_patience: bool,
-    /// What the agent said about reports that could not be kept.
-    pub(super) excuses: Vec<String>,
+    /// When the agent said that a report could not be kept.
+    pub(super) excuses: Vec<At>,
     /// The reports, the oldest first.
     pub(super) reports: Vec<Value>,
 }

@@ -8,13 +8,16 @@ use super::witness::processes;
 use crate::scenario::{Scenario, TestResult};
 use crate::{Manner, PodLog, TestPod};
 
+/// What systemd says of each process that a unit leaves behind.
+pub(super) const REMAINS: &str = "remains running";
+
 /// What the journal says.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) gave_up: Vec<u64>,
-    pub(super) complaints: Vec<String>,
+    pub(super) complaints: Vec<(u64, String)>,
     pub(super) lost_patience: bool,
-    pub(super) excuses: Vec<String>,
+    pub(super) excuses: Vec<u64>,
 }
 
 // === impl Said ===
@@ -25,15 +28,17 @@ impl Said {
         for entry in scenario.node.journal_entries(&["--boot"]).await? {
             let has = |words: &[&str]| words.iter().any(|word| entry.message.contains(word));
             match entry.sender.as_str() {
-                "systemd"
-                    if has(&["Killing process", "SIGKILL", "timed out", "remains running"]) =>
-                {
-                    said.complaints.push(format!("{}: {}", entry.unit, entry.message));
+                "systemd" if has(&["Killing process", "SIGKILL", "timed out", REMAINS]) => {
+                    // What was done on request was a fault of ours.
+                    if has(&["on client request"]) {
+                        continue;
+                    }
+                    said.complaints.push((entry.at, format!("{}: {}", entry.unit, entry.message)));
                 }
                 "systemd-logind" if has(&["timeout is reached"]) => said.lost_patience = true,
                 "systemd-logind" if has(&["is masked"]) => said.gave_up.push(entry.at),
-                "winddown" if has(&["report"]) && has(&["cannot", "could not"]) => {
-                    said.excuses.push(entry.message);
+                "winddown" if has(&["the shutdown report is lost"]) => {
+                    said.excuses.push(entry.at);
                 }
                 _ => {}
             }
@@ -53,9 +58,14 @@ pub(super) fn is_at_rest(scenario: &Scenario, status: &Value, victims: &[String]
             // It comes back when there is memory again, as one that is not hungry.
             (true, Manner::Hog) => has_been_ended(&logs[&pod.name]) || was_evicted(status, pod),
             (true, _) => running == 0 && !says_running(status, pod),
-            _ => running == 1 && says_running(status, pod),
+            _ => running == 1 && says_running(status, pod) && has_begun(&logs[&pod.name]),
         }
     })
+}
+
+/// Whether it has written down its start, of as many as there were ends.
+fn has_begun(log: &PodLog) -> bool {
+    log.starts.len() > log.exits.len()
 }
 
 fn has_been_ended(log: &PodLog) -> bool {

@@ -137,8 +137,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Whether one of the files is of a lock of winddown's.
 fn is_held(folder: &Path) -> bool {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    // A file whose name begins with a dot is one that is still being written.
-    let whole = files.filter(|file| !file.file_name().as_encoded_bytes().starts_with(b"."));
+    // A lock's file has a number for a name. Others are still being written, or are pipes, and to read
+    // one of those is to wait for the lock's end.
+    let is_number = |name: &std::ffi::OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    let whole = files.filter(|file| is_number(&file.file_name()));
     let mut texts = whole.filter_map(|file| std::fs::read_to_string(file.path()).ok());
     texts.any(|text| {
         let has = |line: &str| text.lines().any(|other| other == line);

@@ -3,6 +3,7 @@
 use super::{SECOND, Verdict, group_of, seconds, within};
 use crate::Manner;
 use crate::chaos::record::{At, Record};
+use crate::chaos::seen::REMAINS;
 use crate::chaos::{Fault, Runtime};
 
 /// How long after the lock's release the kernel's word of a pod's end may be read.
@@ -27,9 +28,13 @@ pub(super) fn nothing_is_left_running(record: &Record) -> Verdict {
             Some(_) => {}
         }
     }
-    // containerd's unit leaves the containers' parents alone, and systemd says so each time.
-    let ours = record.complaints.iter().find(|text| !text.starts_with("containerd.service"));
-    ours.map_or(Ok(()), |text| Err(format!("systemd said: {text}")))
+    let counts = |(at, text): &&(At, String)| {
+        // An agent that is killed leaves its pods alone, and so does containerd.
+        let is_left = text.contains(REMAINS);
+        !is_left || (*at > released && !text.starts_with("containerd.service"))
+    };
+    let complaint = record.complaints.iter().find(counts);
+    complaint.map_or(Ok(()), |(_, text)| Err(format!("systemd said: {text}")))
 }
 
 /// A pod is started once. One that was ended may come back: after a shutdown that came to nothing, or

@@ -125,9 +125,12 @@ fn a_pod_killed_before_its_grace_is_noticed() {
 fn a_process_that_is_left_or_one_too_many_is_noticed() {
     assert_eq!(broken(|r| r.lives[1].ended = None), ["no orphan"]);
     assert_eq!(
-        broken(|r| r.complaints.push("winddown.service: Killing process 5".into())),
+        broken(|r| r.complaints.push((ms(9), "winddown.service: Killing process 5".into()))),
         ["no orphan"]
     );
+    let left = |at| (at, "winddown.service: Unit process 7 remains running".to_owned());
+    assert_eq!(broken(|r| r.complaints.push(left(ms(3000)))), ["no orphan"]);
+    assert!(broken(|r| r.complaints.push(left(ms(100)))).is_empty());
     let two = |r: &mut Record| *r.at_rest.as_mut().unwrap().get_mut("low").unwrap() = 2;
     assert_eq!(broken(two), ["no orphan"]);
     let later = |r: &mut Record| r.lives[2].ended = Some(ms(3600));
@@ -217,7 +220,7 @@ fn a_report_may_be_missing_from_a_full_disk_if_the_agent_says_so() {
     assert_eq!(broken(full), ["report"]);
     let said = |r: &mut Record| {
         full(r);
-        r.excuses.push("cannot write the report".to_owned());
+        r.excuses.push(ms(2940));
     };
     assert!(broken(said).is_empty());
 }
