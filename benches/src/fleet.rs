@@ -7,6 +7,7 @@ mod wire;
 use std::time::Duration;
 
 use crate::figure::{bytes, exact, megabytes, millis, per_second};
+use crate::idle;
 use crate::node::BenchError;
 use crate::options::Options;
 use crate::table::Grid;
@@ -60,13 +61,17 @@ fn one_node(options: &Options, node: &measure::Node) -> Grid {
             ]);
         }
     }
-    grid.row(vec![
-        "watches open while idle, of one node".to_owned(),
-        String::new(),
-        node.watches.to_string(),
-        String::new(),
-        String::new(),
-    ]);
+    let cost = &node.idle_cost;
+    let figures = [
+        ("watches open while idle", node.watches.to_string()),
+        ("resident memory of the idle agent", megabytes(cost.resident).to_string()),
+        ("idle CPU of the agent", idle::percent(cost.used, cost.span).to_string()),
+        ("wake-ups of the idle agent", idle::per_second(cost.used, cost.span).to_string()),
+    ];
+    for (what, figure) in figures {
+        let nothing = String::new;
+        grid.row(vec![what.to_owned(), nothing(), figure, nothing(), nothing()]);
+    }
     grid
 }
 

@@ -65,6 +65,6 @@ pub(crate) fn percent(used: Used, span: Duration) -> Figure {
     figure::percent(used.cpu.as_secs_f64() / span.as_secs_f64() * 100.0)
 }
 
-fn per_second(used: Used, span: Duration) -> Figure {
+pub(crate) fn per_second(used: Used, span: Duration) -> Figure {
     figure::per_second(figure::exact(used.wake_ups) / span.as_secs_f64())
 }

@@ -10,7 +10,8 @@ use super::model::{Asked, Seen};
 use super::wire::Wire;
 use crate::node::{BenchError, Source, TestNode};
 use crate::options::Options;
-use crate::shutdown;
+use crate::process::{self, Used, Watch};
+use crate::{idle, shutdown};
 
 /// What one node does in each situation.
 #[derive(Debug)]
@@ -25,6 +26,17 @@ pub(crate) struct Node {
     pub(crate) power_off: Seen,
     /// Watches that are open while nothing happens.
     pub(crate) watches: usize,
+    /// What the agent itself costs then.
+    pub(crate) idle_cost: Cost,
+}
+
+/// What a process needs.
+#[derive(Debug)]
+pub(crate) struct Cost {
+    /// In bytes.
+    pub(crate) resident: u64,
+    pub(crate) used: Used,
+    pub(crate) span: Duration,
 }
 
 /// Nothing was asked for so long: everything has been told.
@@ -58,7 +70,10 @@ pub(crate) async fn measure(options: &Options) -> Result<Node, BenchError> {
     let join = watched.end();
 
     let watched = Watched::begin(&server, &wire);
-    sleep(options.idle).await;
+    let agent = node.agent_pid()?;
+    let mut watch = Watch::new(vec![agent]);
+    let span = idle::watch(&mut watch, options.idle).await;
+    let idle_cost = Cost { resident: process::memory(agent).resident, used: watch.used(), span };
     let watches = server.open_watches("*");
     let idle = watched.end();
 
@@ -78,7 +93,7 @@ pub(crate) async fn measure(options: &Options) -> Result<Node, BenchError> {
     let watched = Watched::begin(&server, &wire);
     shutdown::run(&node).await?;
     let power_off = watched.end();
-    Ok(Node { join, idle, reconnect, power_off, watches })
+    Ok(Node { join, idle, reconnect, power_off, watches, idle_cost })
 }
 
 /// Waits until the API server knows of every pod that it runs, and nothing more is asked of it.
