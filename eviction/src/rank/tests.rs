@@ -35,6 +35,17 @@ fn ordered_by_exceeds_request_disk() {
 }
 
 #[test]
+fn a_pod_that_uses_all_it_asked_for_does_not_exceed_it_and_a_byte_more_does() {
+    let of = |name, priority, used: &str| {
+        (pod(name, priority, &[("memory", "1000")]), Some(memory(used)))
+    };
+    let pods = [of("all", 0, "1000"), of("a byte more", 1, "1001")];
+    assert_eq!(order(Signal::MemoryAvailable, &pods), ["a byte more", "all"]);
+    let idle = [(pod("idle", 0, &[]), Some(memory("0"))), of("a byte more", 1, "1001")];
+    assert_eq!(order(Signal::MemoryAvailable, &idle), ["a byte more", "idle"]);
+}
+
+#[test]
 fn ordered_by_priority() {
     let pods = [12534, -134, 1].map(|p| (pod(&p.to_string(), p, &[]), Some(processes(1))));
     assert_eq!(order(Signal::PidAvailable, &pods), ["-134", "1", "12534"]);
