@@ -93,8 +93,10 @@ fn when_time_is_short_the_longest_groups_are_cut_to_a_common_length() {
 #[test]
 fn a_pod_that_does_not_say_gets_its_groups_part() {
     let pods = [of_role(0, "app", None), of_role(1, "dns", None)];
-    let plan = plan(&pods, &roles(30, 10), None);
-    assert_eq!(graces(&plan), [20, 10]);
+    let graces = |pods: &[Pod]| graces(&plan(pods, &roles(30, 10), None));
+    assert_eq!(graces(&pods), [20, 10]);
+    assert_eq!(graces(&pods[..1]), [20], "also where nobody asks for the rest");
+    assert_eq!(graces(&pods[1..]), [10]);
 }
 
 #[test]
