@@ -12,6 +12,7 @@ pub mod cri;
 mod entry;
 mod environment;
 mod fault;
+mod files;
 mod mount_table;
 mod notes;
 mod oom_score;

@@ -16,16 +16,6 @@ use winddown_shared::{Pod, PodUid};
 
 use super::config::CriConfig;
 
-/// Whether a name may be one component of a path. Kubernetes' own names always may; this is what
-/// stands between a forged UID and somebody else's files.
-pub(crate) fn is_safe(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 253
-        && name != "."
-        && name != ".."
-        && !name.bytes().any(|b| b == b'/' || b == 0)
-}
-
 /// A pod's own directory.
 pub(crate) fn pod(config: &CriConfig, uid: &PodUid) -> PathBuf {
     config.state_dir.join("pods").join(uid.as_str())
@@ -91,18 +81,5 @@ pub(crate) fn note_asked(path: &Path) {
     if let Err(error) = std::fs::write(path, []) {
         // An agent that is restarted now would ask a second time.
         tracing::debug!(%error, path = %path.display(), "not noted that a container was asked to end");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_safe;
-
-    #[test]
-    fn names_that_would_leave_their_directory_are_refused() {
-        for name in ["", ".", "..", "a/b", "../x", "/etc", "a\0b", &"x".repeat(254)] {
-            assert!(!is_safe(name), "{name:?}");
-        }
-        assert!(is_safe("web-0") && is_safe("...") && is_safe("a_b"));
     }
 }

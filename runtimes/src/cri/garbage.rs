@@ -12,7 +12,7 @@ use super::client::CallError;
 use super::direct::HeldMounts;
 use super::pod::{Dead, PodEntry, PodState, Run, Sandbox};
 use super::{Context, api, blocking, caused, cgroup, dirs, failed, list, volumes};
-use crate::mount_table;
+use crate::{files, mount_table};
 
 /// Sandboxes that are taken down at the same time.
 const PARALLEL: usize = 4;
@@ -48,7 +48,7 @@ pub(super) async fn clean(
         return Err(failed(format!("pod {uid} still runs: stop it before it is cleaned up")));
     }
     let may_mount = entry.lock().pod.as_ref().is_none_or(volumes::may_mount);
-    if may_mount && dirs::is_safe(uid.as_str()) {
+    if may_mount && files::is_safe(uid.as_str()) {
         let (proc_root, path) = (context.config.proc_root.clone(), dirs::pod(&context.config, uid));
         let what = format!("taking away the mounts of pod {}", entry.title());
         blocking(move || {
@@ -125,7 +125,7 @@ pub(super) async fn forget(
         cgroup::remove(&config, &uid);
         volumes::remove(&config, &uid)?;
         let (namespace, name) = label;
-        if dirs::is_safe(&namespace) && dirs::is_safe(&name) {
+        if files::is_safe(&namespace) && files::is_safe(&name) {
             let logs = dirs::logs(&config, &namespace, &name, &uid);
             volumes::remove_all(&config.proc_root, &logs)?;
         }
@@ -180,23 +180,11 @@ pub(super) async fn remove_run(
     let work = move || {
         let _ = std::fs::remove_file(message);
         let _ = std::fs::remove_file(asked);
-        remove_log(&log);
+        files::remove_log(&log);
         Ok(())
     };
     let _ = blocking(work).await;
     Ok(())
-}
-
-/// A log and the files it was turned into.
-fn remove_log(log: &std::path::Path) {
-    let _ = std::fs::remove_file(log);
-    for n in 1.. {
-        let mut name = log.as_os_str().to_owned();
-        name.push(format!(".{n}"));
-        if std::fs::remove_file(name).is_err() {
-            return;
-        }
-    }
 }
 
 async fn remove_container(context: &Context, id: &str) -> Result<(), CallError> {

@@ -9,6 +9,7 @@ use winddown_shared::{Freed, Garbage, RuntimeError};
 use super::client::CallError;
 use super::pod::PodEntry;
 use super::{Context, CriRuntime, api, blocking, caused, dirs, garbage, stats, volumes};
+use crate::files;
 use crate::stats::remove_turned_logs;
 
 mod images;
@@ -115,7 +116,7 @@ async fn remove_volumes(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
 ) -> Result<Freed, RuntimeError> {
-    if !dirs::is_safe(entry.uid().as_str()) {
+    if !files::is_safe(entry.uid().as_str()) {
         return Ok(Freed::default());
     }
     // Should the pod come back meanwhile, it makes them when they are gone.

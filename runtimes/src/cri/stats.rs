@@ -15,6 +15,7 @@ use winddown_shared::{
 use super::pod::{Container, PodEntry, PodState};
 use super::spec::pods_cgroup;
 use super::{Context, CriRuntime, api, blocking, dirs};
+use crate::files;
 use crate::stats::{CgroupDirs, DiskCache, PodPlaces};
 
 mod layers;
@@ -104,7 +105,7 @@ pub(super) fn places(context: &Context, entry: &PodEntry) -> Option<PodPlaces> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let empty = volumes.filter_map(|v| Some((v.name.as_str(), v.empty_dir.as_ref()?)));
     let (mut dirs_of, mut in_memory) = (Vec::new(), Vec::new());
-    for (name, source) in empty.filter(|(name, _)| dirs::is_safe(name)) {
+    for (name, source) in empty.filter(|(name, _)| files::is_safe(name)) {
         let name = Arc::<str>::from(name);
         if source.medium.as_deref() == Some("Memory") {
             in_memory.push(Arc::clone(&name));

@@ -5,9 +5,9 @@ use std::path::Path;
 use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::{Pod, RuntimeError};
 
-use super::{dirs, spec, volumes};
+use super::{spec, volumes};
 use crate::environment::{NodeFacts, environment};
-use crate::{pod_resources, reach};
+use crate::{files, pod_resources, reach};
 
 /// A field that asks for something this runtime does not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub fn check_supported(pod: &Pod) -> Vec<Unsupported> {
         ("metadata.name", pod.name()),
         ("metadata.namespace", pod.namespace()),
     ] {
-        found.refuse_if(!dirs::is_safe(text), field, "cannot be the name of a directory");
+        found.refuse_if(!files::is_safe(text), field, "cannot be the name of a directory");
     }
     let Some(spec) = pod.spec.as_ref() else {
         found.refuse_if(true, "spec", "a pod needs one");
@@ -89,7 +89,7 @@ fn of_pod(spec: &k8s::PodSpec, found: &mut Findings) {
 const NO_WINDOWS: &str = "this is not Windows: leave it out";
 
 fn volume(volume: &k8s::Volume, found: &mut Findings) {
-    found.refuse_if(!dirs::is_safe(&volume.name), "name", "cannot be the name of a directory");
+    found.refuse_if(!files::is_safe(&volume.name), "name", "cannot be the name of a directory");
     if let Some(empty) = &volume.empty_dir {
         let medium = empty.medium.as_deref().unwrap_or_default();
         let known = matches!(medium, "" | "Memory");
@@ -116,7 +116,7 @@ fn volume(volume: &k8s::Volume, found: &mut Findings) {
 }
 
 fn container(spec: &k8s::PodSpec, one: &k8s::Container, is_init: bool, found: &mut Findings) {
-    found.refuse_if(!dirs::is_safe(&one.name), "name", "cannot be the name of a directory");
+    found.refuse_if(!files::is_safe(&one.name), "name", "cannot be the name of a directory");
     let image = one.image.as_deref().unwrap_or_default();
     found.refuse_if(image.is_empty(), "image", "a container needs one");
     let devices = one.volume_devices.as_ref().is_some_and(|d| !d.is_empty());

@@ -12,7 +12,7 @@ use winddown_shared::{Pod, PodUid, Quantity, RuntimeError};
 
 use super::config::CriConfig;
 use super::{caused, dirs, failed, mounts as mount_points, spec};
-use crate::mount_table;
+use crate::{files, mount_table};
 
 mod mount;
 
@@ -236,7 +236,7 @@ pub(super) fn remove(
     uid: &winddown_shared::PodUid,
 ) -> Result<(), RuntimeError> {
     let path = dirs::pod(config, uid);
-    if !dirs::is_safe(uid.as_str()) {
+    if !files::is_safe(uid.as_str()) {
         return Err(failed(format!("{uid} cannot be the name of a directory")));
     }
     remove_all(&config.proc_root, &dirs::memory(config, uid))?;

@@ -9,7 +9,8 @@ use winddown_shared::{
 };
 
 use super::pod::{PodEntry, PodState};
-use super::{ProcessRuntime, blocking, caused, paths, watcher};
+use super::{ProcessRuntime, blocking, caused, paths};
+use crate::files;
 use crate::stats::{CgroupDirs, PodPlaces, remove_turned_logs};
 
 mod processes;
@@ -67,7 +68,7 @@ impl Garbage for ProcessRuntime {
         let logs: Vec<PathBuf> =
             entries.iter().flat_map(|entry| logs_of_dead(config, entry)).collect();
         blocking(move || {
-            let removed = logs.iter().filter(|log| watcher::remove_log(log)).count();
+            let removed = logs.iter().filter(|log| files::remove_log(log)).count();
             Ok(Freed { items: u64::try_from(removed).unwrap_or(u64::MAX), bytes: 0 })
         })
         .await

@@ -3,9 +3,9 @@
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, RuntimeError};
 
-use super::{launch, paths};
+use super::launch;
 use crate::environment::{NodeFacts, environment};
-use crate::{pod_resources, reach};
+use crate::{files, pod_resources, reach};
 
 /// A field that asks for something this runtime does not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub fn check_supported(pod: &Pod) -> Vec<Unsupported> {
         ("metadata.namespace", pod.namespace()),
     ] {
         found
-            .refuse_if(!paths::is_safe(text), field, || "cannot be the name of a directory".into());
+            .refuse_if(!files::is_safe(text), field, || "cannot be the name of a directory".into());
     }
     let Some(spec) = pod.spec.as_ref() else {
         found.refuse("spec", "a pod needs one");
@@ -127,7 +127,7 @@ fn pod_security(security: &api::PodSecurityContext, found: &mut Findings) {
 }
 
 fn container(spec: &api::PodSpec, one: &api::Container, is_init: bool, found: &mut Below<'_>) {
-    found.refuse_if(!paths::is_safe(&one.name), "name", "cannot be the name of a directory");
+    found.refuse_if(!files::is_safe(&one.name), "name", "cannot be the name of a directory");
     let words = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|w| !w.is_empty());
     found.refuse_if(
         !words(&one.command) && !words(&one.args),

@@ -13,6 +13,7 @@ use super::config::ProcessConfig;
 use super::pod::{End, PodEntry};
 use super::procfs::{self, Process};
 use super::record::{self, AttemptRecord, ExitRecord};
+use crate::files;
 use crate::ready::Ready;
 
 /// How long killed processes may take to be gone before they are looked for again, in ms.
@@ -175,22 +176,9 @@ pub(crate) fn prune(dir: &std::path::Path) {
             tracing::debug!(attempt = old, path = %path.display(), "removed the records of an old attempt");
         }
         if let Some(log) = log {
-            remove_log(&log);
+            files::remove_log(&log);
         }
     }
-}
-
-/// Removes a log and the files it turned into. Says whether there was one.
-pub(crate) fn remove_log(log: &std::path::Path) -> bool {
-    let was_there = std::fs::remove_file(log).is_ok();
-    for n in 1_u32.. {
-        let mut old = log.as_os_str().to_owned();
-        old.push(format!(".{n}"));
-        if std::fs::remove_file(old).is_err() {
-            break;
-        }
-    }
-    was_there
 }
 
 fn number(dir: &std::path::Path) -> Option<u32> {
