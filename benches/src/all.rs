@@ -5,35 +5,44 @@ use winddown_shared::error_chain;
 use crate::document;
 use crate::options::Options;
 use crate::table::Table;
-use crate::{agent, containers, preemption, pressure, workers};
+use crate::{Said, agent, containers, preemption, pressure, workers};
 
 /// Measures one thing after the other: what takes long to settle last. What cannot be measured here
 /// is a line that says why.
-pub(crate) async fn measure(options: &Options) -> Result<String, String> {
-    let mut table = Table::titled("everything that has a target".to_owned());
-    let own = |what: &'static str| move |error: String| (what, error);
+pub(crate) async fn measure(options: &Options) -> Said {
+    let own = |place: &'static str| move |error: String| (place, error);
     // The workers have a runtime of their own, which cannot be begun inside this one.
-    let measured = tokio::task::spawn_blocking(workers::measure).await;
+    let workers = tokio::task::spawn_blocking(workers::measure).await;
+    let workers = workers.map_err(|error| error.to_string());
     let parts = [
-        measured
-            .map_err(|error| error.to_string())
+        workers
             .and_then(|measured| measured.map_err(|error| error.to_string()))
-            .map_err(own("the pod workers alone")),
-        preemption::measure().map_err(own("the choice of victims")),
-        agent(options).await.map_err(|error| error_chain(&error)).map_err(own("the running agent")),
+            .map(|table| ("workers", table))
+            .map_err(own("workers")),
+        preemption::measure().map(|table| ("preemption", table)).map_err(own("preemption")),
+        agent(options)
+            .await
+            .map(|table| ("agent", table))
+            .map_err(|error| ("agent", error_chain(&error))),
         containers::measure(options)
             .await
-            .map_err(|error| error_chain(&error))
-            .map_err(own("real containers")),
-        pressure::measure().map_err(own("pressure to SIGTERM")),
+            .map(|table| ("containers", table))
+            .map_err(|error| ("containers", error_chain(&error))),
+        pressure::measure().map(|table| ("pressure", table)).map_err(own("pressure")),
     ];
+    let mut all = Table::titled("everything that has a target".to_owned());
+    let mut places = Vec::new();
+    let machine = document::machine();
     for part in parts {
         match part {
-            Ok(part) => table.append(part),
-            Err((what, why)) => {
-                table.row(what, format!("not measured: {why}"));
+            Ok((place, table)) => {
+                places.push((place.to_owned(), format!("{table}\n{machine}")));
+                all.append(table);
+            }
+            Err((place, why)) => {
+                all.row(&format!("**{place}**"), format!("not measured: {why}"));
             }
         }
     }
-    Ok(format!("{table}\n{}", document::machine()))
+    Said { text: format!("{all}\n{machine}"), places }
 }

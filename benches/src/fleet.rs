@@ -117,6 +117,10 @@ fn fleet(options: &Options, node: &measure::Node, limits: &Limits) -> Grid {
 
 fn figures(load: &Load) -> [String; 9] {
     let part = |part: f64| format!("{:.1} %", part * 100.0);
+    let wire = match load.requests > 0.0 {
+        true => format!("{:.1} MB", load.bytes / 1e6),
+        false => format!("{:.1} MB / s", load.usual_bytes / 1e6),
+    };
     let waiting = match load.refused {
         true => format!("{:.0}, some refused (429)", load.waiting),
         false => format!("{:.0}", load.waiting),
@@ -125,7 +129,7 @@ fn figures(load: &Load) -> [String; 9] {
         format!("{:.0}", load.requests),
         format!("{:.0}", load.writes),
         format!("{:.0} / s", load.peak),
-        format!("{:.1} MB", load.bytes / 1e6),
+        wire,
         part(load.system),
         part(load.node_high),
         part(load.etcd),

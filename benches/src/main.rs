@@ -40,6 +40,7 @@ usage: winddown-bench COMMAND [OPTIONS] [--into FILE]
   all           everything that has a target, in one table
   agent         the agent that was built beside this program (or WINDDOWN_BIN), processes as pods
   containers    the same with containerd on a disposable node (needs root)
+  pressure      from memory running short to SIGTERM (needs root and cargo)
   workers       the pod workers alone
   preemption    the choice of victims on full nodes, beside the kubelet's
   planners      instructions and allocations of the pure planners for 10 to 5000 pods (needs valgrind)
@@ -55,7 +56,8 @@ options of all, agent, containers and fleet:
   --idle SECONDS  30, of fleet 320; how long the idle agent is watched
 
 --into FILE puts the tables into FILE as well, in place of those that the same command put there before:
-between `<!-- winddown-bench COMMAND -->` and `<!-- end -->`.";
+between `<!-- winddown-bench COMMAND -->` and `<!-- end -->`; `all` puts each of its tables into the place
+of its own command.";
 
 fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
@@ -69,9 +71,11 @@ fn main() -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     };
-    let done = run(command, rest).and_then(|text| {
-        println!("{text}");
-        file.map_or(Ok(()), |file| document::replace(file.as_ref(), command, &text))
+    let done = run(command, rest).and_then(|said| {
+        println!("{}", said.text);
+        let Some(file) = &file else { return Ok(()) };
+        let put = |(place, text): &(String, String)| document::replace(file.as_ref(), place, text);
+        said.places.iter().try_for_each(put)
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -82,13 +86,27 @@ fn main() -> ExitCode {
     }
 }
 
-/// Carries a command out; what it has to say.
-fn run(command: &str, rest: &[&str]) -> Result<String, String> {
+/// What a command has to say.
+struct Said {
+    /// On the terminal.
+    text: String,
+    /// In the places of a document.
+    places: Vec<(String, String)>,
+}
+
+/// Carries a command out.
+fn run(command: &str, rest: &[&str]) -> Result<Said, String> {
+    if command == "all" {
+        let options = Options::parse(rest, &Options::default())?;
+        return block_on(all::measure(&options));
+    }
+    let text = one(command, rest)?;
+    Ok(Said { places: vec![(command.to_owned(), text.clone())], text })
+}
+
+/// The text of a command that measures one thing.
+fn one(command: &str, rest: &[&str]) -> Result<String, String> {
     match (command, rest) {
-        ("all", _) => {
-            let options = Options::parse(rest, &Options::default())?;
-            block_on(all::measure(&options))?.map(|text| text.to_string())
-        }
         ("agent", _) => {
             let options = Options::parse(rest, &Options::default())?;
             told(block_on(agent(&options))?.map_err(|error| error_chain(&error)))
@@ -102,6 +120,7 @@ fn run(command: &str, rest: &[&str]) -> Result<String, String> {
             let grids = block_on(fleet::measure(&options))?.map_err(|error| error_chain(&error))?;
             told(Ok(grids.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
         }
+        ("pressure", []) => told(pressure::measure()),
         ("workers", []) => told(workers::measure().map_err(|error| error.to_string())),
         ("preemption", []) => told(preemption::measure()),
         ("planners", []) => told(planners::measure()),

@@ -72,6 +72,8 @@ pub(crate) struct Load {
     pub(crate) peak: f64,
     /// Bytes on the wire of those that act.
     pub(crate) bytes: f64,
+    /// Bytes per second on the wire of all nodes in idle times.
+    pub(crate) usual_bytes: f64,
     /// The part of each limit that is used on average while they act.
     pub(crate) system: f64,
     pub(crate) node_high: f64,
@@ -164,10 +166,17 @@ impl Seen {
         })
     }
 
-    /// What does not happen in idle times as well.
+    /// What does not happen in idle times as well: kinds that were seen no more than twice as often as
+    /// in idle times are left out.
     fn beyond(&self, idle: &Self) -> Self {
-        let usual = idle.kinds();
-        let asked = self.asked.iter().filter(|asked| !usual.contains_key(asked.what.as_str()));
+        let seen = self.kinds();
+        let is_usual = |what: &str| {
+            let rate = idle.per_second(|asked| asked.what == what);
+            let usual = rate * self.span.as_secs_f64() * f64::from(self.times);
+            rate > 0.0
+                && seen.get(what).is_some_and(|seen| f64::from(seen.0) <= (usual * 2.0).ceil())
+        };
+        let asked = self.asked.iter().filter(|asked| !is_usual(&asked.what));
         Self { asked: asked.cloned().collect(), ..self.clone() }
     }
 
@@ -211,12 +220,13 @@ pub(crate) fn load(scenario: Scenario<'_>, idle: &Seen, limits: &Limits) -> Load
     let node_high = queue(&of(Level::NodeHigh), limits.rate(Level::NodeHigh));
     let etcd = queue(&Asked::is_write, limits.etcd);
     let waiting = system.waiting.max(node_high.waiting);
-    let (up, down) = act.bytes;
+    let on_wire = |seen: &Seen| crate::figure::exact(seen.bytes.0 + seen.bytes.1);
     Load {
         requests: nodes * act.count(|_| true),
         writes: nodes * act.count(Asked::is_write),
         peak: nodes * busiest_second(&act.slots(|_| true)) + all * idle.per_second(|_| true),
-        bytes: nodes * crate::figure::exact(up + down) / f64::from(act.times),
+        bytes: nodes * on_wire(&act) / f64::from(act.times),
+        usual_bytes: all * on_wire(idle) / idle.span.as_secs_f64().max(SLOT.as_secs_f64()),
         system: demand(&of(Level::System)) / limits.rate(Level::System),
         node_high: demand(&of(Level::NodeHigh)) / limits.rate(Level::NodeHigh),
         etcd: demand(&Asked::is_write) / limits.etcd,

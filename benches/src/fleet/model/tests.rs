@@ -128,6 +128,14 @@ fn what_goes_on_anyway_is_not_counted_twice() {
 }
 
 #[test]
+fn what_goes_on_more_often_than_usual_is_counted() {
+    // A lease in ten seconds is usual; three at once are not.
+    let mut act = power_off();
+    act.asked.extend((0..3).map(|_| asked(0, "patch leases")));
+    assert!((at(1, &act).requests - 103.0).abs() < 1e-9);
+}
+
+#[test]
 fn a_node_that_was_seen_often_stands_for_as_many_that_differ() {
     let at_once = |ms| seen(2, vec![asked(ms, "watch pods")]);
     let both = Seen::together(vec![at_once(0), at_once(1500)]).unwrap();
