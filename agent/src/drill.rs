@@ -13,7 +13,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_runtimes::process::{OpenError, ProcessConfig, ProcessRuntime, ShimCommand};
-use winddown_shared::{Inhibitor, KillReason, KillRequest, LockState, PodKiller, ShutdownKind};
+use winddown_shared::{
+    Inhibitor, KillReason, KillRequest, LockState, PodKiller, ShutdownKind, error_chain,
+};
 use winddown_shutdown::{Outcome, ShutdownReport, Trigger, render_text};
 use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
@@ -317,7 +319,7 @@ impl Drill {
         });
         for result in join_all(kills).await {
             if let Err(error) = result {
-                tracing::warn!(%error, "a pod of the rehearsal is left");
+                tracing::warn!(error = error_chain(&error), "a pod of the rehearsal is left");
             }
         }
         self.node.shut_down().await;

@@ -28,7 +28,7 @@ use winddown_notices::{Board, Operator};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Inhibitor, LockState, Pod, PodWorkers, Recorder, Runtime, RuntimeError, RuntimeSyncer,
-    WallClock, WallTime, WorkerObserver, WorkerTimes,
+    WallClock, WallTime, WorkerObserver, WorkerTimes, error_chain,
 };
 use winddown_shutdown::{
     AdmissionGate, BootClock, GroupPeriod, Policy, ProgressSender, RecordPlace, ReportStore,
@@ -388,7 +388,10 @@ pub fn policy_of(settings: &ShutdownSettings) -> Policy {
         }
     };
     let policy = policy.unwrap_or_else(|error| {
-        tracing::error!(%error, "the shutdown periods cannot be used; shutdown is not delayed");
+        tracing::error!(
+            error = error_chain(&error),
+            "the shutdown periods cannot be used; shutdown is not delayed"
+        );
         Policy::disabled()
     });
     policy.with_reserve(settings.reserve).with_endpoint_drain(settings.endpoint_drain)

@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Inhibitor, LockState, Pod, Runtime, RuntimeError, WallClock, WallTime};
+use winddown_shared::{
+    Inhibitor, LockState, Pod, Runtime, RuntimeError, WallClock, WallTime, error_chain,
+};
 use winddown_shutdown::Trigger;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
@@ -314,7 +316,10 @@ fn inhibitor_config(
     wanted.root = options.root.clone();
     wanted.store = Arc::new(notifier.clone());
     wanted.inherited_lock = notifier.take_inherited_lock().unwrap_or_else(|error| {
-        tracing::warn!(%error, "a lock kept over the restart cannot be used; taking a new one");
+        tracing::warn!(
+            error = error_chain(&error),
+            "a lock kept over the restart cannot be used; taking a new one"
+        );
         None
     });
     wanted

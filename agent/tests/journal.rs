@@ -13,6 +13,8 @@
 mod bed;
 #[path = "journal/catalog.rs"]
 mod catalog;
+#[path = "journal/causes.rs"]
+mod causes;
 #[path = "journal/cluster.rs"]
 mod cluster;
 #[path = "journal/lines.rs"]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use winddown_shared::error_chain;
+
 #[cfg(test)]
 mod tests;
 
@@ -39,23 +41,8 @@ pub(crate) fn text(error: &kube::Error) -> String {
             format!("the API server answered {} {}", status.code, status.reason)
         }
         kube::Error::Api(status) => status.message.clone(),
-        other => once_each(other),
+        other => error_chain(other),
     }
-}
-
-/// The error and its causes, without those that the text has already.
-pub(crate) fn once_each(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 // === impl Refusal ===

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{WallClock, WallTime};
+use winddown_shared::{WallClock, WallTime, error_chain};
 
 use crate::{Announcement, NoticeSource, Voice, When};
 
@@ -95,7 +95,10 @@ impl FileSource {
                     watch.attached(attached);
                     self.take(look, &mut last, voice);
                 }
-                Err(error) => tracing::error!(%error, "looking at the notice file failed"),
+                Err(error) => tracing::error!(
+                    error = error_chain(&error),
+                    "looking at the notice file failed"
+                ),
             }
             tokio::select! {
                 () = watch.changed() => {}

@@ -98,8 +98,7 @@ pub(crate) async fn pre_stop<E: std::error::Error>(
             tracing::warn!(%pod, container, "the preStop hook took the whole grace");
         }
         outcome = run(remaining) => if let Err(error) = outcome {
-            let error = error_chain(&error);
-            tracing::warn!(%pod, container, %error, "the preStop hook failed");
+            tracing::warn!(%pod, container, error = error_chain(&error), "the preStop hook failed");
         },
     }
 }

@@ -2,13 +2,17 @@
 
 use std::error::Error;
 
-/// The error and its causes, first the error: `starting the pod: connecting: no such file`.
+/// The error and its causes, first the error: `starting the pod: connecting: no such file`. A cause that
+/// says nothing new, as those of a few foreign errors do, is passed over.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
         cause = error.source();
     }
     text
@@ -26,5 +30,14 @@ mod tests {
     fn an_error_is_followed_by_its_causes() {
         assert_eq!(error_chain(&Outer(std::io::Error::other("inner"))), "outer: inner");
         assert_eq!(error_chain(&std::io::Error::other("alone")), "alone");
+    }
+
+    #[test]
+    fn what_was_said_is_not_said_again() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("the bus: {0}")]
+        struct Repeats(#[source] Outer);
+        let error = Repeats(Outer(std::io::Error::other("inner")));
+        assert_eq!(error_chain(&error), "the bus: outer: inner");
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use nix::fcntl::OFlag;
 use sd_notify::NotifyState;
 use tokio::net::unix::pipe;
+use winddown_shared::error_chain;
 
 /// The lock's name in the service manager's file descriptor store (`FDNAME=`).
 pub const LOCK_NAME: &str = "winddown-inhibitor";
@@ -123,7 +124,9 @@ impl Notifier {
     pub fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => self.send("RELOADING=1", &[NotifyState::Reloading, now]),
-            Err(error) => tracing::warn!(%error, "cannot read the monotonic clock"),
+            Err(error) => {
+                tracing::warn!(error = error_chain(&error), "cannot read the monotonic clock");
+            }
         }
     }
 
@@ -176,7 +179,7 @@ impl Notifier {
         if self.enabled
             && let Err(error) = sd_notify::notify(states)
         {
-            tracing::warn!(%error, "the service manager did not take {what}");
+            tracing::warn!(error = error_chain(&error), "the service manager did not take {what}");
         }
     }
 }

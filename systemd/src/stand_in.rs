@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_shared::ShutdownKind;
+use winddown_shared::{ShutdownKind, error_chain};
 use zbus::{Connection, Variant};
 
 pub use self::locks::LockRecord;
@@ -314,6 +314,6 @@ fn kind_name(kind: ShutdownKind) -> &'static str {
 
 fn log_unsent(sent: zbus::Result<()>) {
     if let Err(error) = sent {
-        tracing::debug!(%error, "a receiver of the stand-in's signal is gone");
+        tracing::debug!(error = error_chain(&error), "a receiver of the stand-in's signal is gone");
     }
 }

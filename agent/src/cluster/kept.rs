@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::{Pod, PodUid};
+use winddown_shared::{Pod, PodUid, error_chain};
 
 /// More than any pod object; the API server takes 1.5 MiB.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
@@ -71,7 +71,7 @@ impl KeptPods {
             }
             Err(error) => {
                 tracing::warn!(
-                    directory = %directory.display(), %error,
+                    directory = %directory.display(), error = error_chain(&error),
                     "which pods of the API run here is not known until the API server answers"
                 );
                 return Found::default();
@@ -90,7 +90,7 @@ impl KeptPods {
                 Ok(pod) => found.pods.push(pod),
                 Err(error) => {
                     tracing::warn!(
-                        file = %path.display(), %error,
+                        file = %path.display(), error = error_chain(&*error),
                         "the record of a pod cannot be read; it is set aside"
                     );
                     let _ = std::fs::rename(&path, path.with_extension(SET_ASIDE));
@@ -111,7 +111,7 @@ impl KeptPods {
         let Err(error) = written.await else { return };
         if !self.0.refused.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                directory = %self.0.directory.display(), %error,
+                directory = %self.0.directory.display(), error = error_chain(&error),
                 "which pods of the API run here cannot be put down: when the agent is restarted while \
                  the API server is away, they run on without being looked after until it is back"
             );

@@ -8,7 +8,7 @@ use winddown_eviction::{
     MemoryAvailable, Policy, PressureRule, Signal, StaticPods, ThresholdConfig, ThresholdValue,
     default_hard, parse_minimum_reclaim, parse_soft_grace, parse_threshold,
 };
-use winddown_shared::GoDuration;
+use winddown_shared::{GoDuration, error_chain};
 
 use crate::document::{Fields, Located, Node, Position, Problem, Value};
 
@@ -89,7 +89,7 @@ impl EvictionSettings {
             minimum_reclaim: self.minimum_reclaim.clone(),
         };
         let thresholds = config.thresholds().unwrap_or_else(|error| {
-            tracing::error!(%error, "no eviction threshold is used");
+            tracing::error!(error = error_chain(&error), "no eviction threshold is used");
             Vec::new()
         });
         let mut policy = Policy::new(thresholds, self.enforce_pods);

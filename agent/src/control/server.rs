@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use winddown_shared::error_chain;
 
 use super::connection::WriteDeadline;
 use super::{AgentApi, ControlSocket, Peer, respond, route};
@@ -112,7 +113,10 @@ impl<A: AgentApi> Server<A> {
             let Some(stream) = taken(accepted).await else { continue };
             match Peer::of(&stream, socket.gid()) {
                 Ok(peer) => self.start(stream, peer, &tasks, &abort),
-                Err(error) => tracing::debug!(%error, "a control client left before it was known"),
+                Err(error) => tracing::debug!(
+                    error = error_chain(&error),
+                    "a control client left before it was known"
+                ),
             }
         }
         // From here on a new command finds no socket and says that the agent is not there.
@@ -182,7 +186,7 @@ where
         .serve_connection(io, service)
         .await;
     if let Err(error) = result {
-        tracing::debug!(%error, %peer, "a control connection ended early");
+        tracing::debug!(error = error_chain(&error), %peer, "a control connection ended early");
     }
 }
 
@@ -196,7 +200,7 @@ async fn taken<T>(accepted: io::Result<T>) -> Option<T> {
     match accepted {
         Ok(stream) => Some(stream),
         Err(error) => {
-            tracing::warn!(%error, "cannot accept a control connection");
+            tracing::warn!(error = error_chain(&error), "cannot accept a control connection");
             tokio::time::sleep(ACCEPT_BACKOFF).await;
             None
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::WallClock;
+use winddown_shared::{WallClock, error_chain};
 
 use super::scan::{SETTLE, Scanner};
 use super::watch::{self as events, Hint, Watch};
@@ -121,7 +121,10 @@ impl ManifestDirectory {
                 unsettled
             }
             Err(error) => {
-                tracing::error!(%error, "looking through the manifests failed; it is tried again");
+                tracing::error!(
+                    error = error_chain(&error),
+                    "looking through the manifests failed; it is tried again"
+                );
                 false
             }
         }

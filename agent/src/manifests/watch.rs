@@ -7,6 +7,7 @@ use std::pin::Pin;
 
 use futures_util::StreamExt;
 use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
+use winddown_shared::error_chain;
 
 use super::file::Role;
 
@@ -61,7 +62,10 @@ impl Watch {
     pub(super) fn open() -> Self {
         let stream = Inotify::init().and_then(|inotify| inotify.into_event_stream([0; 4096]));
         let stream = stream.map(Box::pin).inspect_err(|error| {
-            tracing::warn!(%error, "inotify is not available: manifests are looked at periodically");
+            tracing::warn!(
+                error = error_chain(&error),
+                "inotify is not available: manifests are looked at periodically"
+            );
         });
         Self { stream: stream.ok(), attached: Attached::default() }
     }

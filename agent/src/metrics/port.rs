@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use winddown_shared::error_chain;
 
 use crate::control::{AgentApi, Server};
 
@@ -28,7 +29,7 @@ pub async fn serve_over_tcp<A: AgentApi>(
             Ok(listener) => break listener,
             Err(error) if !said => {
                 said = true;
-                tracing::error!(%address, %error,
+                tracing::error!(%address, error = error_chain(&error),
                     "metricsAddress: no metrics over TCP for now; trying again every {again:?}");
             }
             Err(_) => {}

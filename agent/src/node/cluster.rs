@@ -7,7 +7,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use winddown_cluster::node::{Draining, Ping, Pressure};
 use winddown_eviction::{Condition, Conditions};
-use winddown_shared::{DesiredPods, Inhibitor, LastWords, LockState, Pod, Runtime, WallClock};
+use winddown_shared::{
+    DesiredPods, Inhibitor, LastWords, LockState, Pod, Runtime, WallClock, error_chain,
+};
 use winddown_shutdown::ProgressPhase;
 
 use super::{Identity, Node};
@@ -31,7 +33,11 @@ pub(super) fn prepare<R: Runtime>(
 ) -> Option<(Cluster, ClusterWork<RuntimePing<R>>)> {
     let Identity { name, boot_id } = identity;
     let joined = Cluster::prepare(parts, name, boot_id, ping, wall);
-    joined.inspect_err(|error| tracing::error!(%error, "the node does not join its cluster")).ok()
+    joined
+        .inspect_err(|error| {
+            tracing::error!(error = error_chain(&error), "the node does not join its cluster");
+        })
+        .ok()
 }
 
 impl<R> RuntimePing<R> {

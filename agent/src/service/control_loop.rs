@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
-use winddown_shared::{Inhibitor, Runtime};
+use winddown_shared::{Inhibitor, Runtime, error_chain};
 use winddown_systemd::{LogindInhibitor, Notifier};
 
 use super::signals::{Ends, Reloads};

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_shared::{Inhibitor, InhibitorState, LockState, PodKiller, Runtime, ShutdownKind};
+use winddown_shared::{
+    Inhibitor, InhibitorState, LockState, PodKiller, Runtime, ShutdownKind, error_chain,
+};
 use winddown_shutdown::{ProgressPhase, Trigger};
 use winddown_systemd::{Notifier, is_going_down};
 
@@ -32,7 +34,7 @@ pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
     let announced = running || inhibitor.state().borrow().preparing;
     let going_down = announced
         || is_going_down(PATIENCE).await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "taken for a restart of the agent");
+            tracing::debug!(error = error_chain(&error), "taken for a restart of the agent");
             false
         });
     if !going_down {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::{broadcast, watch};
 use winddown_shared::{
-    DesiredPods, Pod, PodRuntimeStatus, PodUid, PodUidMap, RuntimeError, RuntimePod,
+    DesiredPods, Pod, PodRuntimeStatus, PodUid, PodUidMap, RuntimeError, RuntimePod, error_chain,
 };
 
 use super::facts;
@@ -71,7 +71,10 @@ impl Known {
         let pod = match Pod::new(facts::planned(object)) {
             Ok(pod) => pod,
             Err(error) => {
-                tracing::warn!(%error, "the API server has a pod without identity; it is ignored");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "the API server has a pod without identity; it is ignored"
+                );
                 return false;
             }
         };

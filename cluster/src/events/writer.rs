@@ -143,7 +143,7 @@ impl EventWriter {
         match refusal {
             // A namespace that goes away takes no events; nor does one that is gone.
             Refusal::NotFound | Refusal::Invalid | Refusal::NotAllowed => {
-                tracing::debug!(%error, "an event was refused");
+                tracing::debug!(error, "an event was refused");
                 self.correlator.forget(key);
                 Attempt::Done(Fate::Refused)
             }
@@ -183,7 +183,7 @@ impl EventWriter {
 
     async fn wait(&mut self, after: Option<Duration>, error: &str) {
         if !std::mem::replace(&mut self.is_out, true) {
-            tracing::warn!(%error, "events are not written until the API server takes them");
+            tracing::warn!(error, "events are not written until the API server takes them");
         }
         let wait = self.backoff.after_failure(after);
         tokio::select! {

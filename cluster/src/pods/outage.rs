@@ -24,9 +24,9 @@ impl Outage {
     pub(crate) fn failed(&self, error: &(dyn Error + 'static)) {
         let chain = error_chain(error);
         if self.fails.swap(true, Ordering::Relaxed) {
-            tracing::debug!(error = %chain, "{} still fails", self.what);
+            tracing::debug!(error = chain, "{} still fails", self.what);
         } else {
-            tracing::warn!(error = %chain, "{} fails; trying on", self.what);
+            tracing::warn!(error = chain, "{} fails; trying on", self.what);
         }
     }
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use winddown_shared::{Pod, PodUid, PodUidMap};
+use winddown_shared::{Pod, PodUid, PodUidMap, error_chain};
 
 use super::api::PodApi;
 use super::config::Whose;
@@ -104,7 +104,10 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
         let pod = match Pod::new(object) {
             Ok(pod) => pod,
             Err(error) => {
-                tracing::warn!(%error, "the API server has a pod without identity; it is ignored");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "the API server has a pod without identity; it is ignored"
+                );
                 return None;
             }
         };

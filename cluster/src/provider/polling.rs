@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use tokio::sync::Notify as Wake;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Pod, PodUid, PodUidMap};
+use winddown_shared::{Pod, PodUid, PodUidMap, error_chain};
 
 use super::{ChangeSender, Changes, Notify, ProvidedPod, Provider, ProviderError, changes};
 
@@ -161,7 +161,10 @@ impl<P: Provider> Notify for Polled<P> {
                 }
                 // A list that failed is not an empty one.
                 Err(error) if !std::mem::replace(&mut fails, true) => {
-                    tracing::warn!(%error, "the provider does not list its pods; asking on");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "the provider does not list its pods; asking on"
+                    );
                 }
                 Err(_) => {}
             }

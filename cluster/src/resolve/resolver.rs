@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1 as api;
 use kube::Client;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
-use winddown_shared::{Pod, PodUid, PodUidMap, WallClock};
+use winddown_shared::{Pod, PodUid, PodUidMap, WallClock, error_chain};
 
 use super::downward::NodeAmounts;
 use super::mounting::{self, Standing};
@@ -169,7 +169,7 @@ impl Prepare for Resolver {
             places.remove(uid.as_str()).map_err(|error| (uid, error))
         };
         if let Ok(Err((uid, error))) = tokio::task::spawn_blocking(work).await {
-            tracing::warn!(%uid, %error, "volumes of a pod that is gone cannot be removed");
+            tracing::warn!(%uid, error = error_chain(&error), "volumes of a pod that is gone cannot be removed");
         }
     }
 
@@ -348,7 +348,7 @@ impl Inner {
     pub(super) fn note_outage(&self, error: Option<&str>) {
         match (error, self.is_out.swap(error.is_some(), Ordering::Relaxed)) {
             (Some(error), false) => {
-                tracing::warn!(%error, "volumes stay as they are until the API server answers");
+                tracing::warn!(error, "volumes stay as they are until the API server answers");
             }
             (None, true) => tracing::info!("volumes are kept fresh again"),
             _ => {}

@@ -13,7 +13,7 @@ use kube::{Api, Client, Resource};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
-use winddown_shared::{PodUid, PodUidMap};
+use winddown_shared::{PodUid, PodUidMap, error_chain};
 
 use super::object::{Key, Kind};
 use crate::backoff::Backoff;
@@ -133,7 +133,7 @@ impl Waiting {
                 Some(Ok(Event::InitDone)) if is_listed => continue,
                 Some(Ok(Event::InitDone | Event::Delete(_))) => Seen::Gone,
                 Some(Err(error)) => {
-                    tracing::debug!(%error, object = %key, "waiting for an object");
+                    tracing::debug!(error = error_chain(&error), object = %key, "waiting for an object");
                     let refusal = refusal(&error);
                     sleep(backoff.after_failure(refusal.and_then(Refusal::retry_after))).await;
                     if refusal == Some(Refusal::Expired) {

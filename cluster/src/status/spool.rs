@@ -315,7 +315,7 @@ impl Inner {
         match self.disk.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 // It is sent once more after the next boot, and that changes nothing.
-                tracing::warn!(path = %path.display(), %error, "cannot remove a record that is done with");
+                tracing::warn!(path = %path.display(), error = error_chain(&error), "cannot remove a record that is done with");
             }
             _ => {}
         }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 
 use futures_util::StreamExt;
 use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
+use winddown_shared::error_chain;
 
 /// Events of the file's directory, or of the nearest directory above it that exists.
 ///
@@ -51,7 +52,10 @@ impl Watch {
     pub(super) fn open() -> Self {
         let stream = Inotify::init().and_then(|inotify| inotify.into_event_stream([0; 4096]));
         let stream = stream.map(Box::pin).inspect_err(|error| {
-            tracing::warn!(%error, "no inotify: the notice file is looked at once a minute");
+            tracing::warn!(
+                error = error_chain(&error),
+                "no inotify: the notice file is looked at once a minute"
+            );
         });
         Self { stream: stream.ok(), attached: Attached::default() }
     }

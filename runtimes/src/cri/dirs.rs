@@ -12,7 +12,7 @@
 
 use std::path::{Path, PathBuf};
 
-use winddown_shared::{Pod, PodUid};
+use winddown_shared::{Pod, PodUid, error_chain};
 
 use super::config::CriConfig;
 
@@ -80,6 +80,6 @@ pub(crate) fn log_file(container: &str, attempt: u32) -> PathBuf {
 pub(crate) fn note_asked(path: &Path) {
     if let Err(error) = std::fs::write(path, []) {
         // An agent that is restarted now would ask a second time.
-        tracing::debug!(%error, path = %path.display(), "not noted that a container was asked to end");
+        tracing::debug!(error = error_chain(&error), path = %path.display(), "not noted that a container was asked to end");
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::time::{Instant, sleep, timeout};
-use winddown_shared::PodUid;
+use winddown_shared::{PodUid, error_chain};
 
 use super::client::Optional;
 use super::direct::Direct;
@@ -54,7 +54,7 @@ pub(super) async fn follow_events(context: Arc<Context>) {
 
 async fn relist(context: &Arc<Context>) {
     if let Err(error) = list::list_all(context).await {
-        tracing::debug!(%error, "cannot list what the container runtime has");
+        tracing::debug!(error = error_chain(&error), "cannot list what the container runtime has");
     }
 }
 
@@ -117,7 +117,7 @@ pub(super) fn watch(
             Ok(ended) => Some(Arc::new(ended)),
             Err(error) => {
                 // The next listing tries again.
-                tracing::warn!(container = %name, %error, "cannot watch a container's process");
+                tracing::warn!(container = %name, error = error_chain(&error), "cannot watch a container's process");
                 if let Some(run) = entry.lock().run(&name, id) {
                     run.watched = false;
                 }

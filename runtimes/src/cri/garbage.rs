@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
-use winddown_shared::RuntimeError;
+use winddown_shared::{RuntimeError, error_chain};
 
 use super::client::CallError;
 use super::direct::HeldMounts;
@@ -149,13 +149,13 @@ pub(super) fn prune(context: &Arc<Context>, entry: &Arc<PodEntry>) {
         for (name, dead) in garbage {
             if let Err(error) = remove_run(&context, &entry, &name, &dead).await {
                 // The next listing has it again.
-                tracing::debug!(pod = %entry.title(), container = %name, %error, "cannot remove a dead container");
+                tracing::debug!(pod = %entry.title(), container = %name, error = error_chain(&error), "cannot remove a dead container");
             }
         }
         for id in sandboxes {
             let request = api::RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
             if let Err(error) = context.client.remove_pod_sandbox(request).await {
-                tracing::debug!(pod = %entry.title(), %error, "cannot remove an old sandbox");
+                tracing::debug!(pod = %entry.title(), error = error_chain(&error), "cannot remove an old sandbox");
             }
         }
     });

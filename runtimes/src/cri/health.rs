@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
+use winddown_shared::error_chain;
 
 use super::client::CallError;
 use super::{Context, api, list};
@@ -86,7 +87,10 @@ pub(super) async fn follow(context: Arc<Context>) {
             // It may be another version, and things may have happened that nobody told.
             context.client.try_all_again();
             if let Err(error) = list::list_all(&context).await {
-                tracing::warn!(%error, "cannot list what the container runtime has");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "cannot list what the container runtime has"
+                );
             }
             context.retry_failed();
         }

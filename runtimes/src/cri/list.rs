@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use tokio::time::Instant;
-use winddown_shared::{PodUid, PodUidMap, RuntimeError};
+use winddown_shared::{PodUid, PodUidMap, RuntimeError, error_chain};
 
 use super::labels::{self, ContainerFacts};
 use super::pod::{Container, Dead, PodEntry, PodState, Run, Sandbox};
@@ -32,7 +32,10 @@ pub(super) async fn follow(context: Arc<Context>) {
             return;
         }
         if let Err(error) = list_all(&context).await {
-            tracing::debug!(%error, "cannot list what the container runtime has");
+            tracing::debug!(
+                error = error_chain(&error),
+                "cannot list what the container runtime has"
+            );
         }
     }
 }
@@ -147,7 +150,7 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed:
             }
             // It is asked again by who needs to know.
             Err(error) => {
-                tracing::debug!(pod = %entry.title(), container = %name, %error, "cannot ask about a container");
+                tracing::debug!(pod = %entry.title(), container = %name, error = error_chain(&error), "cannot ask about a container");
                 entry.lock().unsure = true;
                 let (context, entry) = (Arc::clone(context), Arc::clone(&entry));
                 tokio::spawn(async move { exits::settle(&context, &entry, &name, &id).await });

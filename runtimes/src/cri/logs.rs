@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use winddown_shared::error_chain;
+
 use super::{Context, api, dirs};
 use crate::containers_file;
 
@@ -34,7 +36,7 @@ pub(super) async fn follow(context: Arc<Context>) {
         for id in tokio::task::spawn_blocking(turn_all).await.unwrap_or_default() {
             let request = api::ReopenContainerLogRequest { container_id: id.to_string() };
             if let Err(error) = context.client.reopen_container_log(request).await {
-                tracing::warn!(container = %id, %error, "cannot begin a new log");
+                tracing::warn!(container = %id, error = error_chain(&error), "cannot begin a new log");
             }
         }
     }
@@ -45,7 +47,7 @@ fn turn_all(logs: Vec<(Arc<str>, PathBuf)>, max_bytes: u64, max_files: u32) -> V
     let turned = logs.into_iter().filter(|(_, path)| match turn(path, max_bytes, max_files) {
         Ok(turned) => turned,
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "cannot turn a log");
+            tracing::warn!(path = %path.display(), error = error_chain(&error), "cannot turn a log");
             false
         }
     });

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::Pod;
+use winddown_shared::{Pod, error_chain};
 
 use super::action::{self, Action, ActionError};
 use super::pod::PodEntry;
@@ -61,11 +61,11 @@ impl Probed for ProbedRun {
         match action.run(&self.context, &self.id, timeout).await {
             Ok(()) => Some(true),
             Err(ActionError::Runtime(error)) => {
-                tracing::debug!(container = %self.name, %error, "a probe could not be asked");
+                tracing::debug!(container = %self.name, error = error_chain(&error), "a probe could not be asked");
                 None
             }
             Err(error) => {
-                tracing::debug!(container = %self.name, %error, "a probe failed");
+                tracing::debug!(container = %self.name, error = error_chain(&error), "a probe failed");
                 Some(false)
             }
         }

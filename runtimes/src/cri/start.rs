@@ -164,7 +164,7 @@ async fn run(
         }
         // It runs; when it ends is told by the next listing.
         Err(error) => {
-            tracing::warn!(pod = %pod.label(), container = %name, %error, "cannot ask about a container that was started");
+            tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "cannot ask about a container that was started");
             entry.lock().unsure = true;
         }
     }
@@ -312,7 +312,7 @@ async fn post_start(
         outcome = action.run(context, id, LONGEST_HOOK) => match outcome {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(pod = %pod.label(), container = %name, %error, "the postStart hook failed");
+                tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "the postStart hook failed");
                 false
             }
         },

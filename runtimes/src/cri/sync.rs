@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{Grace, Pod, RuntimeError, SyncedPod};
+use winddown_shared::{Grace, Pod, RuntimeError, SyncedPod, error_chain};
 
 use super::pod::PodEntry;
 use super::{
@@ -189,7 +189,7 @@ fn end_failing(context: &Arc<Context>, entry: &Arc<PodEntry>, pod: &Pod, name: &
     let name = Arc::clone(name);
     tokio::spawn(async move {
         if let Err(error) = stop::stop_to_restart(&context, &entry, &name, grace).await {
-            tracing::warn!(pod = %entry.title(), container = %name, %error, "cannot end a failing container");
+            tracing::warn!(pod = %entry.title(), container = %name, error = error_chain(&error), "cannot end a failing container");
             // It still fails: the next pass tries again.
             entry.announce();
         }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{
 use std::path::Path;
 
 use k8s_openapi::api::core::v1 as k8s;
-use winddown_shared::{Pod, PodUid, Quantity, RuntimeError};
+use winddown_shared::{Pod, PodUid, Quantity, RuntimeError, error_chain};
 
 use super::config::CriConfig;
 use super::{caused, dirs, failed, mounts as mount_points, spec};
@@ -180,7 +180,7 @@ fn or_link(
 ) -> io::Result<()> {
     match mounted {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            tracing::warn!(%uid, volume = %name, %error, "an emptyDir in memory has no limit of its own");
+            tracing::warn!(%uid, volume = %name, error = error_chain(&error), "an emptyDir in memory has no limit of its own");
             make(shared, 0o777)?;
             fs::remove_dir(path)?;
             std::os::unix::fs::symlink(shared, path)

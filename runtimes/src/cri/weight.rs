@@ -10,6 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use winddown_shared::error_chain;
+
 use super::Context;
 use super::config::{CgroupDriver, CriConfig};
 use super::spec::pods_cgroup;
@@ -67,7 +69,9 @@ async fn write<T: Send + 'static>(
     let driver = context.driver.get(context).await.ok()?;
     let config = context.config.clone();
     let written = tokio::task::spawn_blocking(move || write(&config, driver)).await.ok()?;
-    let note = |error| tracing::debug!(%error, "cannot weigh the pods' control group");
+    let note = |error| {
+        tracing::debug!(error = error_chain(&error), "cannot weigh the pods' control group");
+    };
     written.map_err(note).ok()
 }
 

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use winddown_shared::error_chain;
+
 use super::record;
 use crate::notes::Notes;
 
@@ -21,6 +23,6 @@ pub(crate) fn was_asked(attempt: &Path) -> bool {
 /// Without a sync: lost with a crash of the machine, which ends the attempt anyway.
 fn mark(attempt: &Path) {
     if let Err(error) = record::create(&attempt.join(MARK)) {
-        tracing::debug!(%error, attempt = %attempt.display(), "not noted that it was asked to end");
+        tracing::debug!(error = error_chain(&error), attempt = %attempt.display(), "not noted that it was asked to end");
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use winddown_shared::WallTime;
+use winddown_shared::{WallTime, error_chain};
 
 pub(crate) const POD: &str = "pod.json";
 pub(crate) const ATTEMPT: &str = "attempt.json";
@@ -123,7 +123,7 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     match serde_json::from_slice(&bytes) {
         Ok(record) => Some(record),
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "ignoring a record that does not parse");
+            tracing::warn!(path = %path.display(), error = error_chain(&error), "ignoring a record that does not parse");
             None
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
-use winddown_shared::{Grace, Pod, RuntimeError, SyncedPod};
+use winddown_shared::{Grace, Pod, RuntimeError, SyncedPod, error_chain};
 
 use super::hook::{self, Handler};
 use super::pod::{PodEntry, Starting};
@@ -71,7 +71,7 @@ async fn start_one(
             let command = launch::command(&context.config, pod, container, &field)?;
             let outcome = hook::run(context, &handler, command).await;
             if let Err(error) = &outcome {
-                tracing::warn!(pod = %pod.label(), container = %name, %error, "the postStart hook failed");
+                tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "the postStart hook failed");
             }
             outcome.is_ok()
         }
@@ -87,7 +87,7 @@ fn end_failing(context: &Arc<Context>, entry: &Arc<PodEntry>, pod: &Pod, name: &
     let name = Arc::clone(name);
     tokio::spawn(async move {
         if let Err(error) = stop::stop_to_restart(&context, &entry, &name, grace).await {
-            tracing::warn!(uid = %entry.uid(), container = %name, %error, "cannot end a failing container");
+            tracing::warn!(uid = %entry.uid(), container = %name, error = error_chain(&error), "cannot end a failing container");
         }
     });
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use k8s_openapi::api::core::v1 as api;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{Pod, PodUid, RuntimeError, WallTime};
+use winddown_shared::{Pod, PodUid, RuntimeError, WallTime, error_chain};
 
 use super::attempt::{Attempt, UNIT, UnitRecord};
 use super::names::{self, Role};
@@ -124,7 +124,7 @@ pub(crate) async fn adopt<U: ServiceUnits>(
     // Hooks, and writers of logs to which nobody writes.
     for unit in listed.keys().filter(|unit| names::parse(unit).is_some()) {
         if let Err(error) = context.units.stop(unit).await {
-            tracing::warn!(unit, %error, "a unit that serves nobody goes on");
+            tracing::warn!(unit, error = error_chain(&error), "a unit that serves nobody goes on");
         }
     }
     // Those that ended while no agent ran are entered before anyone asks.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::time::{sleep, timeout};
-use winddown_shared::RuntimeError;
+use winddown_shared::{RuntimeError, error_chain};
 
 use super::Context;
 use super::attempt::Attempt;
@@ -94,14 +94,14 @@ async fn clear<U: ServiceUnits>(
 ) -> bool {
     if view.phase == UnitPhase::Over {
         if let Err(error) = context.units.forget_failure(&attempt.unit).await {
-            tracing::debug!(uid = %attempt.uid, container = %attempt.container, %error,
+            tracing::debug!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
                 "a unit that has ended is still loaded");
         }
         return true;
     }
     let mut wait = AGAIN;
     while let Err(error) = unload(context, attempt).await {
-        tracing::warn!(uid = %attempt.uid, container = %attempt.container, %error,
+        tracing::warn!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
             "what a container left behind may still run");
         sleep(wait).await;
         wait = (wait * 2).min(AGAIN_MAX);
@@ -148,7 +148,7 @@ async fn write<U: ServiceUnits>(
         let exit = describe(&attempt, source.as_ref(), &end, &context.boot_id);
         if let Err(error) = record::write(&path, &exit, false) {
             let error = caused("cannot write down how a container ended".to_owned(), error);
-            tracing::warn!(uid = %attempt.uid, container = %attempt.container, %error,
+            tracing::warn!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
                 "after a restart of the agent its exit will be unknown");
         }
         Ok(Some(exit))

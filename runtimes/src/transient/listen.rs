@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
+use winddown_shared::error_chain;
 
 use super::units::{ServiceUnits, UnitChange, UnitPhase};
 use super::{Context, names};
@@ -68,7 +69,10 @@ async fn look_at_all<U: ServiceUnits>(context: &Context<U>) {
                 return;
             }
             Err(error) => {
-                tracing::debug!(%error, "the units cannot be listed; trying again");
+                tracing::debug!(
+                    error = error_chain(&error),
+                    "the units cannot be listed; trying again"
+                );
                 sleep(AGAIN).await;
             }
         }

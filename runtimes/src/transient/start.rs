@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use winddown_shared::{Pod, RuntimeError};
+use winddown_shared::{Pod, RuntimeError, error_chain};
 
 use super::attempt::{Attempt, Prepared};
 use super::board::Watched;
@@ -100,7 +100,7 @@ async fn begin<U: ServiceUnits>(
         .await
     };
     if let Err(error) = noted {
-        tracing::debug!(%error, container = %name, uid = %pod.uid(), "a start is not noted");
+        tracing::debug!(error = error_chain(&error), container = %name, uid = %pod.uid(), "a start is not noted");
     }
     end::watch(context, entry, attempt, watched);
     Ok(())

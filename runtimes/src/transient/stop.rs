@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use rustix::process::Signal;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{
-    ContainerKind, Grace, Pod, PodStopped, PodUid, RuntimeError, StoppedContainer,
+    ContainerKind, Grace, Pod, PodStopped, PodUid, RuntimeError, StoppedContainer, error_chain,
 };
 
 use super::attempt::Attempt;
@@ -231,7 +231,7 @@ async fn send<U: ServiceUnits>(
         return;
     };
     if matches!(error, UnitError::Silent { .. }) {
-        tracing::warn!(uid = %attempt.uid, container = %attempt.container, %error,
+        tracing::warn!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
             "the container's main process is signalled without the service manager");
     }
     let pid = context.board.view(&attempt.unit).and_then(|view| view.main_pid);

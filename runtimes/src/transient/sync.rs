@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
-use winddown_shared::{Grace, Pod, RuntimeError, SyncedPod};
+use winddown_shared::{Grace, Pod, RuntimeError, SyncedPod, error_chain};
 
 use super::attempt::DEFAULT_GRACE;
 use super::units::ServiceUnits;
@@ -73,7 +73,7 @@ async fn start_one<U: ServiceUnits>(
             let unlimited = hook::UNLIMITED;
             let outcome = hook::run(context, place, Some(pod), &handler, command, unlimited).await;
             if let Err(error) = &outcome {
-                tracing::warn!(pod = %pod.label(), container = %name, %error, "the postStart hook failed");
+                tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "the postStart hook failed");
             }
             outcome.is_ok()
         }
@@ -94,7 +94,7 @@ fn end_failing<U: ServiceUnits>(
     let name = Arc::clone(name);
     tokio::spawn(async move {
         if let Err(error) = stop::stop_to_restart(&context, &entry, &name, grace).await {
-            tracing::warn!(uid = %entry.uid(), container = %name, %error, "cannot end a failing container");
+            tracing::warn!(uid = %entry.uid(), container = %name, error = error_chain(&error), "cannot end a failing container");
         }
     });
 }

@@ -9,6 +9,7 @@ use tempfile::NamedTempFile;
 
 use super::{Outcome, ReportSink, ShutdownReport};
 use names::{Kind, Named, outdated};
+use winddown_shared::error_chain;
 
 mod names;
 
@@ -214,7 +215,7 @@ impl ReportStore {
         });
         for path in old.chain(half_written) {
             if let Err(error) = fs::remove_file(&path) {
-                tracing::warn!(path = %path.display(), %error, "cannot remove an old report");
+                tracing::warn!(path = %path.display(), error = error_chain(&error), "cannot remove an old report");
             }
         }
     }

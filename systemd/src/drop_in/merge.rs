@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use winddown_shared::error_chain;
+
 use super::{DIRECTORIES, Setting, below, parse_time_span};
 
 /// One configuration file.
@@ -117,7 +119,7 @@ fn read(root: &Path, file: PathBuf) -> Option<Source> {
             Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => return None,
             // It sets nothing, but its name still hides the same name in weaker directories.
             Err(error) => {
-                tracing::debug!(file = %path.display(), %error, "cannot read");
+                tracing::debug!(file = %path.display(), error = error_chain(&error), "cannot read");
                 Content::Mask
             }
         }

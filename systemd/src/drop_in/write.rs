@@ -6,6 +6,8 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use winddown_shared::error_chain;
+
 use super::{NAME, below};
 
 /// The file `winddown install` puts in place; the agent writes the same.
@@ -67,7 +69,7 @@ pub fn write(root: &Path, delay: Duration) -> Result<Written, WriteError> {
     let [first, second] = PLACES;
     match write_in(root, first, &text) {
         Err(WriteError::Failed { file, source }) => {
-            tracing::debug!(file = %file.display(), error = %source, "trying /run instead");
+            tracing::debug!(file = %file.display(), error = error_chain(&source), "trying /run instead");
             write_in(root, second, &text)
         }
         done => done,

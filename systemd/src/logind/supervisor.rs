@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{InhibitorState, LockState};
+use winddown_shared::{InhibitorState, LockState, error_chain};
 
 use self::steps::{Answer, carry_out};
 use super::plan::{Facts, Meaning, Step};
@@ -269,7 +269,12 @@ impl Keeper {
         if let Some(lock) = &self.held {
             match self.config.store.put(lock.as_fd()) {
                 Ok(()) => self.stored = true,
-                Err(error) => tracing::warn!(%error, "the lock will not survive a crash"),
+                Err(error) => {
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "the lock will not survive a crash"
+                    );
+                }
             }
         }
         tracing::info!(
@@ -317,7 +322,10 @@ impl Keeper {
         if std::mem::take(&mut self.stored)
             && let Err(error) = self.config.store.clear().await
         {
-            tracing::warn!(%error, "the service manager may still hold a copy of the lock");
+            tracing::warn!(
+                error = error_chain(&error),
+                "the service manager may still hold a copy of the lock"
+            );
         }
     }
 

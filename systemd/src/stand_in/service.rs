@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixStream;
 
 use tokio::time::Instant;
+use winddown_shared::error_chain;
 use zbus::connection::Builder;
 use zbus::message::Header;
 use zbus::proxy::CacheProperties;
@@ -96,7 +97,9 @@ pub(super) async fn serve_peer(stand_in: StandIn, stream: UnixStream) {
             connection.closed().await;
             stand_in.lock().connections.retain(|other| !other.is_closed());
         }
-        Err(error) => tracing::debug!(%error, "a peer of the stand-in went away"),
+        Err(error) => {
+            tracing::debug!(error = error_chain(&error), "a peer of the stand-in went away");
+        }
     }
 }
 

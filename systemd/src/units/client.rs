@@ -8,6 +8,7 @@ use futures_util::StreamExt as _;
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use winddown_shared::error_chain;
 use zbus::connection::Builder;
 use zbus::fdo::DBusProxy;
 use zbus::names::BusName;
@@ -231,7 +232,9 @@ async fn keep(
                 published.send_replace(None);
                 tracing::warn!("the connection to systemd has ended; connecting again");
             }
-            Ok(Err(error)) => tracing::debug!(%error, "cannot connect to systemd"),
+            Ok(Err(error)) => {
+                tracing::debug!(error = error_chain(&error), "cannot connect to systemd");
+            }
             Err(_) => tracing::debug!(?patience, "systemd or the bus does not answer"),
         }
         sleep(pause).await;
@@ -322,7 +325,10 @@ async fn read(
             let (connection, ears) = (connection.clone(), Arc::clone(&ears));
             tokio::spawn(async move {
                 if let Err(error) = subscribe(&connection).await {
-                    tracing::warn!(%error, "systemd was started anew and does not tell of its units");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "systemd was started anew and does not tell of its units"
+                    );
                 }
                 ears.missed();
             });

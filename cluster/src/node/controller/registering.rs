@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::PostParams;
 use tokio::time::timeout;
 use tracing::{info, warn};
+use winddown_shared::error_chain;
 
 use super::{Core, Registration};
 use crate::node::cordon::FIELD_MANAGER;
@@ -46,7 +47,7 @@ impl<E: NodeEvents> Core<E> {
             // One forbidden label is no reason to have no node. Taints can be set only now.
             warn!(
                 node = %self.name,
-                error = %fault,
+                error = error_chain(fault),
                 "the node is not let in with its labels; it is tried without them"
             );
             created = self.create(&self.to_create(false)).await;

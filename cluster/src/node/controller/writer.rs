@@ -9,6 +9,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
+use winddown_shared::error_chain;
 
 use super::registering::Registered;
 use super::writing::conditions_of;
@@ -158,7 +159,7 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
                 if first && refusal != Refusal::NoAnswer {
                     warn!(
                         node = %self.core.name,
-                        error = %fault,
+                        error = error_chain(&fault),
                         "the node cannot be registered yet; it is tried again"
                     );
                 }
@@ -239,9 +240,9 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
                 }
                 let first = attempt.failed(refusal, now);
                 if first && refusal != Refusal::NoAnswer {
-                    warn!(node = %core.name, error = %fault, "{}; it is tried again", kind.failed());
+                    warn!(node = %core.name, error = error_chain(&fault), "{}; it is tried again", kind.failed());
                 } else {
-                    debug!(node = %core.name, error = %fault, "{}", kind.failed());
+                    debug!(node = %core.name, error = error_chain(&fault), "{}", kind.failed());
                 }
                 core.note_failed(kind, &fault);
                 core.look_again(refusal).await;

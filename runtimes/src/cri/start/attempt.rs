@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use winddown_shared::error_chain;
 
 use super::super::client::CallError;
 use super::super::observe::{self, Seen};
@@ -61,7 +62,7 @@ pub(super) async fn begin(
         match seen.as_ref().map(Seen::stage) {
             Some(observe::Stage::Started) => {
                 tracing::info!(
-                    pod = %entry.title(), container = %name, %error,
+                    pod = %entry.title(), container = %name, error = error_chain(&error),
                     "a container runs although its start failed"
                 );
                 return Begun::Started;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::DiskUse;
+use winddown_shared::{DiskUse, error_chain};
 
 use super::super::{Context, api, labels};
 use super::Measured;
@@ -39,7 +39,10 @@ impl Layers {
         let told = match context.client.list_container_stats(request).await {
             Ok(answer) => answer.stats.into_iter().filter_map(told).collect(),
             Err(error) => {
-                tracing::debug!(%error, "the container runtime does not tell what containers use");
+                tracing::debug!(
+                    error = error_chain(&error),
+                    "the container runtime does not tell what containers use"
+                );
                 HashMap::new()
             }
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{Grace, RuntimeError};
+use winddown_shared::{Grace, RuntimeError, error_chain};
 
 use super::super::client::CallError;
 use super::super::direct::Direct;
@@ -125,7 +125,7 @@ impl<'a> Ending<'a> {
             run.attempt
         };
         if let Err(error) = direct.ask() {
-            tracing::debug!(container = %self.name, %error, "cannot signal a container's process");
+            tracing::debug!(container = %self.name, error = error_chain(&error), "cannot signal a container's process");
             self.direct = None;
             return false;
         }
@@ -176,7 +176,7 @@ impl<'a> Ending<'a> {
             }
             Err(error) => {
                 health::note_unreachable(self.context, &error);
-                tracing::debug!(container = %self.name, %error, "cannot stop a container; asking again");
+                tracing::debug!(container = %self.name, error = error_chain(&error), "cannot stop a container; asking again");
                 self.last_error = Some(error);
                 false
             }
