@@ -102,6 +102,7 @@ impl Offline for Commands {
             root: args.root.clone(),
             runtime: match args.runtime {
                 RuntimeChoice::Process => install::Runtime::Process,
+                RuntimeChoice::Systemd => install::Runtime::Systemd,
                 RuntimeChoice::Cri => install::Runtime::Cri,
             },
             config: args.from.clone(),

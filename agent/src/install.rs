@@ -38,18 +38,11 @@ use plan::{Plan, Work};
 use record::Record;
 use tree::{Found, Tree};
 
-use crate::config::{self, Config, RuntimeKind};
+use crate::config::{self, Config};
 
-/// What runs the pods, as far as the installation is concerned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Runtime {
-    /// Processes of this host, below the agent: the unit's sandbox is loosened for them.
-    #[default]
-    Process,
-    /// A container runtime (containerd, CRI-O): the unit is sandboxed, containers' scopes are
-    /// ordered after it.
-    Cri,
-}
+/// What runs the pods. Below the agent (`Process`) they need its unit's sandbox loosened; beside it the
+/// unit is sandboxed, and scopes of a container runtime (`Cri`) are ordered after it.
+pub use crate::config::RuntimeKind as Runtime;
 
 /// What to install, and where.
 #[derive(Clone, Debug)]
@@ -191,8 +184,6 @@ fn configuration(
     tree: &Tree,
     options: &InstallOptions,
 ) -> Result<(String, Duration), InstallError> {
-    let wrong =
-        |path: &Path, why: &str| InstallError::Config { path: path.to_owned(), source: why.into() };
     let text = match &options.config {
         None => default_config(options.runtime),
         Some(path) => std::fs::read_to_string(path).map_err(InstallError::file("read", path))?,
@@ -208,29 +199,19 @@ fn configuration(
     };
     let (config, _) = parsed
         .map_err(|source| InstallError::Config { path: path.to_owned(), source: source.into() })?;
-    match (config.runtime, options.runtime) {
-        (RuntimeKind::Process, Runtime::Cri) => Err(wrong(
-            path,
-            "it says `runtime: process`: change that first, or install with --runtime process",
-        )),
-        (RuntimeKind::Cri, Runtime::Process) => Err(wrong(
-            path,
-            "it says `runtime: cri`: change that first, or install with --runtime cri",
-        )),
-        (RuntimeKind::Systemd, Runtime::Process) => Err(wrong(
-            path,
-            "it says `runtime: systemd`: install with --runtime cri, whose unit serves both",
-        )),
-        _ => Ok((text, config.shutdown.total())),
+    let said = config.runtime;
+    if said != options.runtime {
+        let why = format!(
+            "it says `runtime: {said}`: change that first, or install with --runtime {said}"
+        );
+        return Err(InstallError::Config { path: path.to_owned(), source: why.into() });
     }
+    Ok((text, config.shutdown.total()))
 }
 
 fn default_config(runtime: Runtime) -> String {
-    let text = config::default_yaml();
-    match runtime {
-        Runtime::Process => text.to_owned(),
-        Runtime::Cri => text.replacen("\nruntime: process\n", "\nruntime: cri\n", 1),
-    }
+    let line = format!("\nruntime: {runtime}\n");
+    config::default_yaml().replacen("\nruntime: process\n", &line, 1)
 }
 
 /// Does the steps. The record goes first and names the old and the new, so that whatever happens
@@ -339,7 +320,7 @@ fn advise(
     }
     if live && leaves_process_runtime(packaged, report) {
         report.notes.push(
-            "the unit is now for a container runtime; its restart kills pods of the process runtime"
+            "the unit is not for the process runtime any more; its restart kills pods of that runtime"
                 .to_owned(),
         );
         report.next.push("winddown drain && systemctl restart winddown".to_owned());
@@ -353,7 +334,7 @@ fn advise(
             .to_owned(),
         );
     }
-    if tree.names_in(MANIFESTS)?.is_empty() && options.runtime == Runtime::Process {
+    if tree.names_in(MANIFESTS)?.is_empty() && options.runtime != Runtime::Cri {
         report.next.push(format!("put pod manifests into {MANIFESTS}, settings into {CONFIG}"));
     }
     if live {

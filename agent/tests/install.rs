@@ -67,6 +67,18 @@ fn for_a_container_runtime_scopes_are_ordered_and_nothing_is_loosened() {
 }
 
 #[test]
+fn for_services_of_systemd_nothing_is_loosened_and_the_configuration_says_so() {
+    let image = Image::new();
+    let options = InstallOptions { runtime: Runtime::Systemd, ..image.options() };
+    install_on(&options, None).unwrap();
+    assert!(!image.path("etc/systemd/system/winddown.service.d").exists());
+    assert!(!image.path("etc/systemd/system/crio-.scope.d").exists());
+    assert!(image.read("etc/winddown/config.yaml").contains("\nruntime: systemd\n"));
+    install_on(&options, None).unwrap();
+    assert!(image.install().is_err(), "the configuration names another runtime");
+}
+
+#[test]
 fn changing_the_runtime_takes_the_other_ones_drop_ins_away() {
     let image = Image::new();
     image.install().unwrap();

@@ -18,7 +18,7 @@ use zbus::proxy::CacheProperties;
 use zbus::{ObjectPath, OwnedVariant};
 
 pub use error::{InspectError, Silence};
-pub use views::{LockView, LoginView, ScopeView, ServiceView, SystemView};
+pub use views::{LockView, LoginView, ScopeView, ServiceView, SliceView, SystemView};
 
 use crate::logind::Bus;
 use crate::logind::proxies::LoginProxy;
@@ -27,6 +27,8 @@ use proxies::{ManagerProxy, TimeDateProxy};
 const SYSTEMD1: &str = "org.freedesktop.systemd1";
 const UNIT: InterfaceName<'static> =
     InterfaceName::from_static_str_unchecked("org.freedesktop.systemd1.Unit");
+const SLICE: InterfaceName<'static> =
+    InterfaceName::from_static_str_unchecked("org.freedesktop.systemd1.Slice");
 const SERVICE: InterfaceName<'static> =
     InterfaceName::from_static_str_unchecked("org.freedesktop.systemd1.Service");
 
@@ -106,6 +108,19 @@ impl Inspector {
             let unit = self.properties(path.as_ref(), UNIT).await?;
             let service = self.properties(path.as_ref(), SERVICE).await?;
             Ok(views::service(&unit, &service))
+        })
+        .await
+    }
+
+    /// What the units of a slice may use together; a slice that nobody configured has no limits.
+    ///
+    /// # Errors
+    /// See [`InspectError`].
+    pub async fn slice(&self, name: &str) -> Result<SliceView, InspectError> {
+        self.within("systemd", async {
+            let path = self.manager().await?.load_unit(name).await?;
+            let slice = self.properties(path.as_ref(), SLICE).await?;
+            Ok(views::slice(&slice))
         })
         .await
     }

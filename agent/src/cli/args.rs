@@ -63,6 +63,8 @@ pub enum ReportFormat {
 pub enum RuntimeChoice {
     /// Containers are supervised processes of the host; nothing else is needed.
     Process,
+    /// Containers are transient services of systemd.
+    Systemd,
     /// Containers are run by containerd or CRI-O.
     Cri,
 }

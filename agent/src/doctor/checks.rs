@@ -26,7 +26,7 @@ struct Check {
 type Run = fn(&Facts) -> Option<Finding>;
 
 /// In the order in which they are shown among findings of one severity.
-const CHECKS: [Run; 23] = [
+const CHECKS: [Run; 24] = [
     shutdown::agent,
     shutdown::periods,
     shutdown::lock,
@@ -40,6 +40,7 @@ const CHECKS: [Run; 23] = [
     unit::crash,
     containers::runtime,
     containers::scopes,
+    containers::slice,
     containers::kubelet,
     containers::api,
     containers::out_of_memory,

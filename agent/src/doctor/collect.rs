@@ -75,7 +75,7 @@ pub async fn collect(place: &Place) -> Facts {
         last,
     ) = tokio::join!(
         agent(place, &socket),
-        bus::look(place),
+        bus::look(place, config.config.runtime == RuntimeKind::Systemd),
         endpoint(place, config.config.runtime, &rooted.container_runtime_endpoint),
         look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
         look.disk("the installed files", |place, _, _| Fact::Known(files::installed(&place.root))),
@@ -116,6 +116,7 @@ pub async fn collect(place: &Place) -> Facts {
         system: bus.system,
         service: bus.service,
         scopes: bus.scopes,
+        slice: bus.slice,
         installed,
         endpoint,
         processes,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use winddown_shared::WallTime;
 use winddown_systemd::drop_in::Setting;
-use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SystemView};
+use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, SystemView};
 
 use crate::api::{ReportEntry, Status};
 use crate::config::Config;
@@ -61,6 +61,8 @@ pub struct Facts {
     pub service: Fact<ServiceView>,
     /// Containers' scopes.
     pub scopes: Fact<Scopes>,
+    /// The slice that holds the pods' services. Looked at with the systemd runtime only.
+    pub slice: Fact<SliceView>,
     /// What is installed, by the files on disk.
     pub installed: Fact<Installed>,
     /// The container runtime's socket takes connections. Not looked at with the process runtime.

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use winddown_shared::WallTime;
 use winddown_systemd::drop_in::Setting;
-use winddown_systemd::inspect::{LockView, LoginView, ScopeView, ServiceView, SystemView};
+use winddown_systemd::inspect::{
+    LockView, LoginView, ScopeView, ServiceView, SliceView, SystemView,
+};
 
 use super::*;
 use crate::api::{LockState, NodeStatus, Status};
@@ -46,6 +48,7 @@ fn healthy() -> Facts {
         }),
         service: Fact::Known(service()),
         scopes: Fact::Known(Scopes { count: 1, seen: vec![scope(&["winddown.service"])] }),
+        slice: Fact::not_live(),
         installed: Fact::Known(Installed {
             unit: true,
             enabled: true,

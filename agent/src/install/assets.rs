@@ -134,6 +134,8 @@ pub(super) fn items(choices: &Choices) -> Vec<Item> {
             Owner::Install,
             unit_file!("winddown.service.d/10-process-runtime.conf").to_owned(),
         )),
+        // Its services name the agent's unit themselves.
+        Runtime::Systemd => {}
         Runtime::Cri => items.extend(SCOPES.map(|prefix| {
             let path = format!("/etc/systemd/system/{prefix}.scope.d/50-winddown.conf");
             let text = unit_file!("scope.d/50-winddown.conf").to_owned();
@@ -151,7 +153,7 @@ pub(super) fn items(choices: &Choices) -> Vec<Item> {
 fn beside_a_package(choices: &Choices) -> Vec<Item> {
     let link = |path: &str, target| Item { path: path.to_owned(), kind: Kind::Link { target } };
     let mut items = Vec::new();
-    if choices.runtime == Runtime::Cri {
+    if choices.runtime != Runtime::Process {
         // systemd's way to switch a drop-in of /usr off.
         items.push(link(PROCESS_DROP_IN, MASK));
     }

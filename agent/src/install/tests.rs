@@ -173,7 +173,13 @@ fn steps(choices: &Choices, found: &[(&str, Found)], record: &Record) -> Vec<(Ac
 
 #[test]
 fn beside_a_package_only_its_drop_in_is_hidden_and_its_unit_enabled() {
-    let packaged = Choices { packaged: true, runtime: Runtime::Cri, ..choices() };
+    for runtime in [Runtime::Cri, Runtime::Systemd] {
+        beside_a_package(runtime);
+    }
+}
+
+fn beside_a_package(runtime: Runtime) {
+    let packaged = Choices { packaged: true, runtime, ..choices() };
     let paths: Vec<String> = assets::items(&packaged).into_iter().map(|item| item.path).collect();
     assert!(!paths.iter().any(|path| path == "/usr/bin/winddown" || path == assets::UNIT));
 

@@ -155,6 +155,8 @@ fn a_configuration_for_the_other_runtime_or_with_an_error_stops_the_install() {
         "{text}"
     );
     assert_eq!(why, "it says `runtime: cri`: change that first, or install with --runtime cri");
+    let (_, why) = error(&image, &LONG.replace("shutdown", "runtime: systemd\nshutdown"));
+    assert!(why.ends_with("or install with --runtime systemd"), "{why}");
     let (_, why) = error(&image, &LONG.replace("100s", "never"));
     assert!(why.contains("shutdownGracePeriod"), "{why}");
     assert!(!image.path("usr").exists());

@@ -240,7 +240,7 @@ pub(crate) fn command_unit(
         input: Some(order.into()),
         output: UnitOutput::Null,
         error: UnitOutput::Null,
-        limits: UnitLimits::default(),
+        limits: UnitLimits { tasks_max: NO_LIMIT, ..UnitLimits::default() },
         keep: Keep::Nothing,
         stop_signal: rustix::process::Signal::TERM.as_raw(),
         stop_timeout: pod.own_grace().unwrap_or(DEFAULT_GRACE),
@@ -249,6 +249,10 @@ pub(crate) fn command_unit(
         journal: None,
     })
 }
+
+/// A pod has no field for its tasks. systemd's default, a seventh of what the node has, would hold back a
+/// database with many threads; `pid.available` watches over the node's.
+const NO_LIMIT: Option<u64> = Some(u64::MAX);
 
 /// A container's limits, as the kubelet sets them.
 fn limits(container: &api::Container) -> UnitLimits {
@@ -266,7 +270,7 @@ fn limits(container: &api::Container) -> UnitLimits {
         memory_max: amount(limits, "memory").and_then(|q| positive(q.value())),
         cpu_milli: cpu_limit.and_then(|q| positive(q.milli_value())),
         cpu_weight: positive(weight(cpu)),
-        tasks_max: None,
+        tasks_max: NO_LIMIT,
     }
 }
 
@@ -296,9 +300,11 @@ mod tests {
             memory_max: Some(64 << 20),
             cpu_milli: Some(1500),
             cpu_weight: Some(20),
-            tasks_max: None,
+            tasks_max: Some(u64::MAX),
         };
         assert_eq!(of(asked), expected);
-        assert_eq!(of(json!({})), UnitLimits { cpu_weight: Some(1), ..UnitLimits::default() });
+        let nothing =
+            UnitLimits { cpu_weight: Some(1), tasks_max: NO_LIMIT, ..UnitLimits::default() };
+        assert_eq!(of(json!({})), nothing);
     }
 }

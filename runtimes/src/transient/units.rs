@@ -115,7 +115,7 @@ pub struct UnitLimits {
     pub cpu_milli: Option<u64>,
     /// Its share of the CPU, 1 to 10000.
     pub cpu_weight: Option<u64>,
-    /// Tasks.
+    /// Tasks (processes and threads); [`u64::MAX`] for no limit but the node's.
     pub tasks_max: Option<u64>,
 }
 

@@ -95,6 +95,13 @@ async fn a_service_is_read_with_its_order_and_limits() {
 }
 
 #[tokio::test]
+async fn of_a_slice_only_limits_that_are_set_are_seen() {
+    let inspector = Inspector::connect(&systemd(), PATIENCE).await.unwrap();
+    let seen = inspector.slice("winddown.slice").await.unwrap();
+    assert_eq!(seen, SliceView { tasks_max: Some(100), tasks: Some(7), memory_max: None });
+}
+
+#[tokio::test]
 async fn of_many_scopes_only_some_are_looked_at() {
     let inspector = Inspector::connect(&systemd(), PATIENCE).await.unwrap();
     let (count, seen) = inspector.scopes(&["cri-containerd-*.scope"], 2).await.unwrap();
@@ -124,6 +131,7 @@ fn systemd() -> Bus {
                 .serve_at("/org/freedesktop/systemd1", Manager)
                 .serve_at("/unit", Unit)
                 .serve_at("/unit", Service)
+                .serve_at("/unit", Slice)
                 .build();
             if let Ok(connection) = built.await {
                 connection.closed().await;
@@ -138,7 +146,7 @@ struct Manager;
 #[interface(name = "org.freedesktop.systemd1.Manager")]
 impl Manager {
     fn load_unit(&self, name: &str) -> fdo::Result<OwnedObjectPath> {
-        assert_eq!(name, "winddown.service");
+        assert!(name.starts_with("winddown."), "{name}");
         Ok(path())
     }
 
@@ -229,5 +237,25 @@ impl Service {
     #[zbus(property)]
     fn restart(&self) -> u32 {
         7
+    }
+}
+
+struct Slice;
+
+#[interface(name = "org.freedesktop.systemd1.Slice")]
+impl Slice {
+    #[zbus(property)]
+    fn tasks_max(&self) -> u64 {
+        100
+    }
+
+    #[zbus(property)]
+    fn tasks_current(&self) -> u64 {
+        7
+    }
+
+    #[zbus(property)]
+    fn memory_max(&self) -> u64 {
+        u64::MAX
     }
 }

@@ -94,6 +94,17 @@ pub struct ScopeView {
     pub before: Vec<String>,
 }
 
+/// What the units of a slice may use together. None is no limit, or a figure that is not kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SliceView {
+    /// Processes and threads.
+    pub tasks_max: Option<u64>,
+    /// How many there are now.
+    pub tasks: Option<u64>,
+    /// Bytes of memory.
+    pub memory_max: Option<u64>,
+}
+
 impl LockView {
     /// Whether it makes a shutdown wait: a delay lock of `shutdown`.
     pub fn delays_shutdown(&self) -> bool {
@@ -139,6 +150,19 @@ pub(super) fn service(unit: &Properties, service: &Properties) -> ServiceView {
         restarts: number(service, "NRestarts"),
         result: text(service, "Result"),
         main_pid: number(service, "MainPID"),
+    }
+}
+
+/// A slice from its own properties.
+pub(super) fn slice(slice: &Properties) -> SliceView {
+    let finite = |name: &str| match value(slice, name) {
+        Some(Variant::U64(number)) if *number != u64::MAX => Some(*number),
+        _ => None,
+    };
+    SliceView {
+        tasks_max: finite("TasksMax"),
+        tasks: finite("TasksCurrent"),
+        memory_max: finite("MemoryMax"),
     }
 }
 

@@ -58,15 +58,14 @@ impl Scenario {
     ) -> TestResult<Option<Self>> {
         let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
         let node = Node::boot(&base).await?;
-        Self::install(node, pods, ("process", "process"), setup).await.map(Some)
+        Self::install(node, pods, "process", setup).await.map(Some)
     }
 
     /// As [`Self::installed_with`], with the pods as services of systemd.
     pub async fn with_services(test: &str, pods: Vec<TestPod>) -> TestResult<Option<Self>> {
         let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
         let node = Node::boot(&base).await?;
-        // The unit for containers serves both: pods are not below the agent.
-        Self::install(node, pods, ("systemd", "cri"), &Setup::default()).await.map(Some)
+        Self::install(node, pods, "systemd", &Setup::default()).await.map(Some)
     }
 
     /// A node with containerd, the images it needs, winddown for it, and pods in containers. The
@@ -87,20 +86,20 @@ impl Scenario {
         node.start().await?;
         node.import_images().await?;
         let pods = pods.into_iter().map(TestPod::in_container).collect();
-        Self::install(node, pods, ("cri", "cri"), setup).await.map(Some)
+        Self::install(node, pods, "cri", setup).await.map(Some)
     }
 
     async fn install(
         node: Node,
         pods: Vec<TestPod>,
-        (runtime, unit): (&str, &str),
+        runtime: &str,
         setup: &Setup,
     ) -> TestResult<Self> {
         let agent = agent_binary().await?;
         node.write("/etc/winddown/config.yaml", setup.config(runtime), 0o644)?;
         install_pods(&node, &pods)?;
         node.install(&agent, "/opt/winddown")?;
-        node.run(&["/opt/winddown", "install", "--runtime", unit]).await?;
+        node.run(&["/opt/winddown", "install", "--runtime", runtime]).await?;
         Ok(Self { node, pods })
     }
 

@@ -11,14 +11,15 @@ use super::RuntimeChoice;
 #[command(after_help = "\
 Examples:
   winddown install --runtime process
-  winddown install --start
+  winddown install --runtime systemd --start
   winddown install --root /mnt/image
   winddown install --dry-run")]
 pub struct InstallArgs {
     /// Install into this directory tree instead of the running system
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
-    /// What will run the containers: process (this host's own processes) or cri (containerd, CRI-O)
+    /// What will run the containers: process (this host's own processes), systemd (the same, as
+    /// services of systemd) or cri (containerd, CRI-O)
     #[arg(
         long,
         value_enum,

@@ -124,6 +124,44 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Nobody has limited the pods' services all together.
+pub(super) fn slice(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "slice",
+        Area::Containers,
+        "a limit on all pods together ends or starves pods that no plan knows of",
+    );
+    if facts.config.config.runtime != RuntimeKind::Systemd {
+        return None;
+    }
+    let slice = match &facts.slice {
+        Fact::Known(slice) => slice,
+        Fact::Unseen(..) => return CHECK.unseen("the pods' slice", &facts.slice),
+    };
+    let tasks = slice.tasks_max.map(|max| (max, slice.tasks.unwrap_or_default()));
+    let mut seen = Vec::new();
+    if let Some((max, now)) = tasks {
+        seen.push(format!("winddown.slice: TasksMax={max}, {now} in use"));
+    }
+    if let Some(max) = slice.memory_max {
+        seen.push(format!(
+            "winddown.slice: MemoryMax={max}; beyond it the kernel kills, without grace"
+        ));
+    }
+    // A tenth is what a restart of the largest pod may need.
+    let is_close = tasks.is_some_and(|(max, now)| now >= max.saturating_sub(max / 10));
+    Some(if seen.is_empty() {
+        CHECK.ok("pods' services have no limit together, only each its own")
+    } else if is_close {
+        CHECK
+            .warning("the pods have nearly all the tasks of their slice: programs will not start")
+            .saw_all(&seen)
+            .fix("systemctl set-property winddown.slice TasksMax=infinity")
+    } else {
+        CHECK.info("pods' services are limited all together").saw_all(&seen)
+    })
+}
+
 /// No kubelet ends pods at the same time.
 pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(

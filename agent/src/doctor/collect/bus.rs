@@ -1,13 +1,16 @@
 //! What logind and the service manager say.
 
+use winddown_shared::error_chain;
 use winddown_systemd::inspect::{
-    InspectError, Inspector, LoginView, ServiceView, Silence, SystemView,
+    InspectError, Inspector, LoginView, ServiceView, Silence, SliceView, SystemView,
 };
 
 use super::Place;
 use crate::doctor::facts::{Fact, Scopes, Unseen};
 
 const UNIT: &str = "winddown.service";
+/// What holds the services of the pods.
+const SLICE: &str = "winddown.slice";
 const SCOPES: [&str; 2] = ["cri-containerd-*.scope", "crio-*.scope"];
 /// Scopes of one node come from one drop-in: a few tell for all.
 const LOOKED_AT: usize = 5;
@@ -18,22 +21,31 @@ pub(super) struct Seen {
     pub(super) system: Fact<SystemView>,
     pub(super) service: Fact<ServiceView>,
     pub(super) scopes: Fact<Scopes>,
+    pub(super) slice: Fact<SliceView>,
     pub(super) synchronised: Fact<bool>,
 }
 
-pub(super) async fn look(place: &Place) -> Seen {
+/// `pods_are_services`: the pods' slice is looked at as well.
+pub(super) async fn look(place: &Place, pods_are_services: bool) -> Seen {
     if !place.live {
         return nothing(Unseen::NotLive, "not the running machine");
     }
     let inspector = match Inspector::connect(&place.bus, place.patience).await {
         Ok(inspector) => inspector,
-        Err(error) => return nothing(kind(&error), &reasons(&error)),
+        Err(error) => return nothing(kind(&error), &error_chain(&error)),
     };
-    let (login, system, service, scopes, synchronised) = tokio::join!(
+    let slice = async {
+        match pods_are_services {
+            true => fact(inspector.slice(SLICE).await),
+            false => Fact::not_live(),
+        }
+    };
+    let (login, system, service, scopes, slice, synchronised) = tokio::join!(
         inspector.login(),
         inspector.system(),
         inspector.service(UNIT),
         inspector.scopes(&SCOPES, LOOKED_AT),
+        slice,
         inspector.clock_synchronised(),
     );
     Seen {
@@ -41,6 +53,7 @@ pub(super) async fn look(place: &Place) -> Seen {
         system: fact(system),
         service: fact(service),
         scopes: fact(scopes.map(|(count, seen)| Scopes { count, seen })),
+        slice,
         synchronised: fact(synchronised),
     }
 }
@@ -51,27 +64,13 @@ fn nothing(kind: Unseen, why: &str) -> Seen {
         system: Fact::Unseen(kind, why.to_owned()),
         service: Fact::Unseen(kind, why.to_owned()),
         scopes: Fact::Unseen(kind, why.to_owned()),
+        slice: Fact::Unseen(kind, why.to_owned()),
         synchronised: Fact::Unseen(kind, why.to_owned()),
     }
 }
 
 fn fact<T>(answer: Result<T, InspectError>) -> Fact<T> {
-    answer.map_or_else(|error| Fact::Unseen(kind(&error), reasons(&error)), Fact::Known)
-}
-
-/// The error and its causes. The bus's errors repeat what they are caused by.
-fn reasons(error: &InspectError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        cause = error.source();
-    }
-    text
+    answer.map_or_else(|error| Fact::Unseen(kind(&error), error_chain(&error)), Fact::Known)
 }
 
 fn kind(error: &InspectError) -> Unseen {

@@ -77,6 +77,7 @@ fn a_node_of_which_nothing_is_seen_has_findings_all_the_same() {
             system: unseen(kind),
             service: unseen(kind),
             scopes: unseen(kind),
+            slice: unseen(kind),
             installed: unseen(kind),
             endpoint: unseen(kind),
             processes: unseen(kind),

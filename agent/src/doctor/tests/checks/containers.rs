@@ -167,3 +167,23 @@ fn containers_of_cgroupfs_need_no_order() {
     assert_eq!(found.severity, Well);
     assert!(found.title.contains("cgroupfs"), "{found:?}");
 }
+
+#[test]
+fn limits_that_all_services_of_pods_share_are_found() {
+    let with = |slice: SliceView| {
+        let mut facts = healthy();
+        facts.config.config.runtime = RuntimeKind::Systemd;
+        facts.slice = Fact::Known(slice);
+        finding(&facts, "slice").unwrap()
+    };
+    assert_eq!(with(SliceView::default()).severity, Well);
+    let roomy = SliceView { tasks_max: Some(1000), tasks: Some(899), memory_max: Some(1 << 30) };
+    let found = with(roomy);
+    assert_eq!(found.severity, Info);
+    assert_eq!(found.evidence.len(), 2, "{found:?}");
+    let found = with(SliceView { tasks: Some(900), ..roomy });
+    assert_eq!(found.severity, Warning);
+    assert!(found.evidence[0].contains("TasksMax=1000, 900 in use"), "{found:?}");
+    assert!(found.fix[0].contains("TasksMax=infinity"), "{found:?}");
+    assert_eq!(finding(&healthy(), "slice"), None, "containers have cgroups of their own");
+}
