@@ -39,6 +39,7 @@ pub use cluster::ClusterStartError;
 pub(crate) use companion::missing_rights;
 pub use host::{boot_clock, host_name, wall_clock};
 pub use runtime::{RuntimeStartError, supports_process};
+pub use units::SystemdUnits;
 
 /// Who holds the lock, as `systemd-inhibit --list` shows it.
 const WHO: &str = "winddown";

@@ -25,14 +25,14 @@ const CHANGES: usize = 4096;
 
 /// systemd, over the bus.
 #[derive(Debug)]
-pub(super) struct SystemdUnits {
+pub struct SystemdUnits {
     client: UnitsClient,
     changes: broadcast::Sender<UnitChange>,
 }
 
 impl SystemdUnits {
     /// Begins to connect. Must be called inside a tokio runtime.
-    pub(super) fn start(bus: Bus) -> Self {
+    pub fn start(bus: Bus) -> Self {
         let client = UnitsClient::start(bus, PREFIX, PATIENCE);
         let changes = broadcast::Sender::new(CHANGES);
         tokio::spawn(pass_on(client.changes(), changes.clone()));
@@ -40,7 +40,7 @@ impl SystemdUnits {
     }
 
     /// Whether systemd can be reached.
-    pub(super) fn is_connected(&self) -> bool {
+    pub fn is_connected(&self) -> bool {
         self.client.is_connected()
     }
 }

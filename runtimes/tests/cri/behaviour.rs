@@ -12,7 +12,8 @@ use crate::bed::{
     Act, POLITE, eventually, exit_of, is_running, pod, run, secs, stop, sync_until, waits_for,
 };
 use crate::faults::{calls, polite};
-use crate::stage::{Fake, Stage as _, container_of};
+use crate::stage::Stage as _;
+use crate::stages::{Fake, container_of};
 
 #[tokio::test]
 async fn pods_of_others_are_not_seen_and_not_touched() {

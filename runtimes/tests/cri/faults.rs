@@ -9,7 +9,8 @@ use winddown_runtimes::cri::fake::Fault;
 use winddown_shared::{Grace, Pod, Runtime as _, error_chain};
 
 use crate::bed::{Act, POLITE, STUBBORN, eventually, pod, run, secs, stop};
-use crate::stage::{Fake, Stage as _, container_of};
+use crate::stage::Stage as _;
+use crate::stages::{Fake, container_of};
 
 pub(crate) fn polite(name: &str) -> Pod {
     pod(name, &json!({"containers": [container_of("main", POLITE)]}))

@@ -8,7 +8,8 @@ use winddown_shared::{Runtime as _, error_chain};
 
 use crate::bed::{Act, POLITE, eventually, pod, stop};
 use crate::real::set;
-use crate::stage::{Stage as _, container_of};
+use crate::stage::Stage as _;
+use crate::stages::container_of;
 
 /// Where the descriptors of this process lead to.
 fn open_files() -> Vec<PathBuf> {

@@ -1,6 +1,7 @@
 //! What every runtime has in common, on each of them (`suite`), and the CRI runtime against a scripted
 //! runtime (`behaviour`, `faults`, `starts`, `outages`), a real containerd (`real`, `held`, `many`) and systemd's on a
-//! small service manager (`services`).
+//! small service manager (`managed`, `services`). What `suite` and `managed` say is also played on systemd itself, by
+//! agent/tests/services.rs.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
@@ -10,12 +11,40 @@ mod beside;
 mod containerd;
 mod faults;
 mod held;
+mod managed;
 mod many;
 mod outages;
 mod real;
 mod services;
 mod stage;
+mod stages;
 mod starts;
 mod stats;
 mod suite;
 mod units;
+
+use stages::{Fake, Processes, Real, Services};
+
+macro_rules! on_stage {
+    ($module:ident $from:ident $stage:ident => $($scenario:ident)*) => {
+        mod $module {
+            use crate::stage::Stage as _;
+
+            $(
+                #[tokio::test]
+                async fn $scenario() {
+                    match crate::$stage::missing() {
+                        None => crate::$from::$scenario(&crate::$stage::set().await).await,
+                        Some(why) => crate::bed::skip(stringify!($scenario), why),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+suite::common_scenarios!(on_stage on_fake suite Fake);
+suite::common_scenarios!(on_stage on_containerd suite Real);
+suite::common_scenarios!(on_stage on_processes suite Processes);
+suite::common_scenarios!(on_stage on_services suite Services);
+managed::managed_scenarios!(on_stage on_managed_services managed Services);

@@ -6,7 +6,8 @@ use winddown_shared::Runtime as _;
 
 use crate::bed::{Act, POLITE, eventually, pod, run, stop};
 use crate::real::set;
-use crate::stage::{Stage as _, container_of};
+use crate::stage::Stage as _;
+use crate::stages::container_of;
 
 /// How many pods; more than the default is for measuring.
 const PODS: &str = "WINDDOWN_TEST_PODS";

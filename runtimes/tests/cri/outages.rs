@@ -10,7 +10,8 @@ use winddown_shared::{Runtime as _, error_chain};
 
 use crate::bed::{run, secs};
 use crate::faults::polite;
-use crate::stage::{Fake, Stage as _};
+use crate::stage::Stage as _;
+use crate::stages::Fake;
 
 #[tokio::test]
 async fn the_end_of_the_connection_is_noticed_at_once_and_so_is_its_return() {

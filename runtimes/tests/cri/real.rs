@@ -13,7 +13,8 @@ use crate::bed::{
     stop, sync_until, waits_for,
 };
 use crate::containerd::IMAGE;
-use crate::stage::{Real, Stage as _, container_of};
+use crate::stage::Stage as _;
+use crate::stages::{Real, container_of};
 
 pub(crate) async fn set(test: &str) -> Option<Real> {
     match Real::missing() {

@@ -9,7 +9,8 @@ use winddown_shared::{ContainerStatus, PodUid, Runtime as _};
 
 use crate::bed::{POLITE, eventually, is_running, pod, secs, sync_until};
 use crate::faults::{calls, reopened};
-use crate::stage::{Fake, Stage as _, container_of};
+use crate::stage::Stage as _;
+use crate::stages::{Fake, container_of};
 
 /// The node's default: somebody who waits for it is late.
 async fn up_without_waiting_for_the_back_off(stage: &Fake) -> (CriRuntime, Vec<ContainerStatus>) {

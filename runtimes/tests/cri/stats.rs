@@ -14,7 +14,8 @@ use crate::bed::{Act, POLITE, eventually, exit_of, pod, run, stop, sync_until};
 use crate::containerd::IMAGE;
 use crate::faults::{calls, polite};
 use crate::real::set;
-use crate::stage::{Fake, Stage as _, container_of};
+use crate::stage::Stage as _;
+use crate::stages::{Fake, container_of};
 
 /// What the only pod uses, with a fresh look at the disk.
 async fn of_the_pod(runtime: &CriRuntime) -> PodStats {

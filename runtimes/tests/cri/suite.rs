@@ -10,52 +10,31 @@ use crate::bed::{
     Act, POLITE, STUBBORN, exit_of, is_running, pod, run, secs, status_until, stop, sync_until,
     waits_for,
 };
-use crate::stage::{Fake, Processes, Real, Services, Stage};
+use crate::stage::Stage;
 
-macro_rules! on_stage {
-    ($module:ident $stage:ident $($scenario:ident)*) => {
-        mod $module {
-            use super::*;
-
-            $(
-                #[tokio::test]
-                async fn $scenario() {
-                    match $stage::missing() {
-                        None => super::$scenario(&$stage::set().await).await,
-                        Some(why) => crate::bed::skip(stringify!($scenario), why),
-                    }
-                }
-            )*
+/// Hands the names of all scenarios to a macro.
+macro_rules! common_scenarios {
+    ($then:ident $($words:ident)*) => {
+        $then! { $($words)* =>
+            a_container_runs_and_ends_with_its_exit_code
+            a_container_that_is_asked_to_end_gets_its_time
+            a_container_that_does_not_end_is_killed_when_the_grace_is_over
+            a_grace_that_shrinks_takes_effect_while_the_stop_is_under_way
+            a_pod_survives_the_agent_and_is_adopted_as_it_is
+            a_pod_that_nobody_configured_can_be_ended_by_its_uid_alone
+            a_container_that_crashes_is_started_again_after_a_while
+            init_containers_come_first_and_sidecars_go_last
+            an_init_container_that_fails_for_good_fails_the_pod
+            a_pod_that_nobody_knows_is_stopped_and_has_no_containers
+            nothing_is_left_of_a_pod_that_was_forgotten
+            a_pre_stop_sleep_is_inside_the_grace
+            an_exit_is_told_without_anybody_asking
+            containers_are_stopped_together
+            a_second_stop_tells_the_same_as_the_first
         }
     };
 }
-
-macro_rules! on_every_stage {
-    ($($scenario:ident)*) => {
-        on_stage!(fake Fake $($scenario)*);
-        on_stage!(containerd Real $($scenario)*);
-        on_stage!(processes Processes $($scenario)*);
-        on_stage!(services Services $($scenario)*);
-    };
-}
-
-on_every_stage! {
-    a_container_runs_and_ends_with_its_exit_code
-    a_container_that_is_asked_to_end_gets_its_time
-    a_container_that_does_not_end_is_killed_when_the_grace_is_over
-    a_grace_that_shrinks_takes_effect_while_the_stop_is_under_way
-    a_pod_survives_the_agent_and_is_adopted_as_it_is
-    a_pod_that_nobody_configured_can_be_ended_by_its_uid_alone
-    a_container_that_crashes_is_started_again_after_a_while
-    init_containers_come_first_and_sidecars_go_last
-    an_init_container_that_fails_for_good_fails_the_pod
-    a_pod_that_nobody_knows_is_stopped_and_has_no_containers
-    nothing_is_left_of_a_pod_that_was_forgotten
-    a_pre_stop_sleep_is_inside_the_grace
-    an_exit_is_told_without_anybody_asking
-    containers_are_stopped_together
-    a_second_stop_tells_the_same_as_the_first
-}
+pub(crate) use common_scenarios;
 
 fn one(container: &Value) -> Value {
     json!({"containers": [container]})
@@ -65,7 +44,7 @@ fn never(containers: &Value) -> Value {
     json!({"restartPolicy": "Never", "containers": containers})
 }
 
-async fn a_container_runs_and_ends_with_its_exit_code<S: Stage>(stage: &S) {
+pub(crate) async fn a_container_runs_and_ends_with_its_exit_code<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let pod = pod("web", &never(&json!([stage.container("main", Act::exits(3))])));
     let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
@@ -76,7 +55,7 @@ async fn a_container_runs_and_ends_with_its_exit_code<S: Stage>(stage: &S) {
     assert_eq!(runtime.sync_pod(&pod).await.unwrap().again_in, None);
 }
 
-async fn a_container_that_is_asked_to_end_gets_its_time<S: Stage>(stage: &S) {
+pub(crate) async fn a_container_that_is_asked_to_end_gets_its_time<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let slow = Act { stop: "0.5", stop_code: 7, ..POLITE };
     let pod = pod("web", &one(&stage.container("main", slow)));
@@ -91,7 +70,9 @@ async fn a_container_that_is_asked_to_end_gets_its_time<S: Stage>(stage: &S) {
     assert_eq!(exit_of(&status.containers[0]).unwrap().exit_code, 7);
 }
 
-async fn a_container_that_does_not_end_is_killed_when_the_grace_is_over<S: Stage>(stage: &S) {
+pub(crate) async fn a_container_that_does_not_end_is_killed_when_the_grace_is_over<S: Stage>(
+    stage: &S,
+) {
     let runtime = stage.open().await;
     let pod = pod("web", &one(&stage.container("main", STUBBORN)));
     stage.up(&runtime, &pod).await;
@@ -102,7 +83,9 @@ async fn a_container_that_does_not_end_is_killed_when_the_grace_is_over<S: Stage
     assert_eq!(stopped.containers[0].exit_code, 137);
 }
 
-async fn a_grace_that_shrinks_takes_effect_while_the_stop_is_under_way<S: Stage>(stage: &S) {
+pub(crate) async fn a_grace_that_shrinks_takes_effect_while_the_stop_is_under_way<S: Stage>(
+    stage: &S,
+) {
     let runtime = stage.open().await;
     let pod = pod("web", &one(&stage.container("main", STUBBORN)));
     stage.up(&runtime, &pod).await;
@@ -117,7 +100,7 @@ async fn a_grace_that_shrinks_takes_effect_while_the_stop_is_under_way<S: Stage>
     assert!(began.elapsed() >= secs(1) && began.elapsed() < secs(10), "{:?}", began.elapsed());
 }
 
-async fn a_pod_survives_the_agent_and_is_adopted_as_it_is<S: Stage>(stage: &S) {
+pub(crate) async fn a_pod_survives_the_agent_and_is_adopted_as_it_is<S: Stage>(stage: &S) {
     let spec = json!({"initContainers": [stage.container("prepare", Act::exits(0))],
         "containers": [stage.container("main", POLITE)]});
     let pod = pod("web", &spec);
@@ -135,7 +118,9 @@ async fn a_pod_survives_the_agent_and_is_adopted_as_it_is<S: Stage>(stage: &S) {
     assert!(!stop(&runtime, &pod, 20).await.forced());
 }
 
-async fn a_pod_that_nobody_configured_can_be_ended_by_its_uid_alone<S: Stage>(stage: &S) {
+pub(crate) async fn a_pod_that_nobody_configured_can_be_ended_by_its_uid_alone<S: Stage>(
+    stage: &S,
+) {
     let pod = pod("web", &one(&stage.container("main", POLITE)));
     let runtime = stage.open().await;
     stage.up(&runtime, &pod).await;
@@ -149,7 +134,7 @@ async fn a_pod_that_nobody_configured_can_be_ended_by_its_uid_alone<S: Stage>(st
     assert_eq!(runtime.list_pods().await.unwrap(), vec![]);
 }
 
-async fn a_container_that_crashes_is_started_again_after_a_while<S: Stage>(stage: &S) {
+pub(crate) async fn a_container_that_crashes_is_started_again_after_a_while<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let spec = json!({"restartPolicy": "OnFailure",
         "containers": [stage.container("main", Act::exits(1))]});
@@ -162,7 +147,7 @@ async fn a_container_that_crashes_is_started_again_after_a_while<S: Stage>(stage
     stop(&runtime, &pod, 5).await;
 }
 
-async fn init_containers_come_first_and_sidecars_go_last<S: Stage>(stage: &S) {
+pub(crate) async fn init_containers_come_first_and_sidecars_go_last<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let mut proxy = stage.container("proxy", POLITE);
     proxy["restartPolicy"] = json!("Always");
@@ -187,7 +172,7 @@ async fn init_containers_come_first_and_sidecars_go_last<S: Stage>(stage: &S) {
     assert!(finished(1) >= finished(2), "the sidecar ended before the container it serves");
 }
 
-async fn an_init_container_that_fails_for_good_fails_the_pod<S: Stage>(stage: &S) {
+pub(crate) async fn an_init_container_that_fails_for_good_fails_the_pod<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let mut spec = never(&json!([stage.container("main", POLITE)]));
     spec["initContainers"] = json!([stage.container("prepare", Act::exits(4))]);
@@ -198,7 +183,7 @@ async fn an_init_container_that_fails_for_good_fails_the_pod<S: Stage>(stage: &S
     assert_eq!(waits_for(&status[1]), "PodInitializing");
 }
 
-async fn a_pod_that_nobody_knows_is_stopped_and_has_no_containers<S: Stage>(stage: &S) {
+pub(crate) async fn a_pod_that_nobody_knows_is_stopped_and_has_no_containers<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let uid = PodUid::new("nobody");
     let stopped = runtime.stop_pod(&uid, None, Grace::fixed(secs(1))).await.unwrap();
@@ -208,7 +193,7 @@ async fn a_pod_that_nobody_knows_is_stopped_and_has_no_containers<S: Stage>(stag
     runtime.forget_pod(&uid).await.unwrap();
 }
 
-async fn nothing_is_left_of_a_pod_that_was_forgotten<S: Stage>(stage: &S) {
+pub(crate) async fn nothing_is_left_of_a_pod_that_was_forgotten<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let pod = pod("web", &one(&stage.container("main", POLITE)));
     stage.up(&runtime, &pod).await;
@@ -224,7 +209,7 @@ async fn nothing_is_left_of_a_pod_that_was_forgotten<S: Stage>(stage: &S) {
     assert_eq!(stage.open().await.list_pods().await.unwrap(), vec![]);
 }
 
-async fn a_pre_stop_sleep_is_inside_the_grace<S: Stage>(stage: &S) {
+pub(crate) async fn a_pre_stop_sleep_is_inside_the_grace<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let mut main = stage.container("main", STUBBORN);
     main["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 1}}});
@@ -237,7 +222,7 @@ async fn a_pre_stop_sleep_is_inside_the_grace<S: Stage>(stage: &S) {
     assert!(stopped.stopped_at.unwrap() >= began + secs(2));
 }
 
-async fn an_exit_is_told_without_anybody_asking<S: Stage>(stage: &S) {
+pub(crate) async fn an_exit_is_told_without_anybody_asking<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let (pod, gate) = stage.gated("web", Act { run: "gate", code: 9, ..POLITE });
     run(&runtime, &pod).await;
@@ -249,7 +234,7 @@ async fn an_exit_is_told_without_anybody_asking<S: Stage>(stage: &S) {
     assert_eq!(exit_of(&seen[0]).unwrap().exit_code, 9);
 }
 
-async fn containers_are_stopped_together<S: Stage>(stage: &S) {
+pub(crate) async fn containers_are_stopped_together<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let slow = Act { stop: "2", ..POLITE };
     let all: Vec<Value> = ["a", "b", "c"].iter().map(|name| stage.container(name, slow)).collect();
@@ -261,7 +246,7 @@ async fn containers_are_stopped_together<S: Stage>(stage: &S) {
     assert!(began.elapsed() < Duration::from_millis(5900), "{:?}", began.elapsed());
 }
 
-async fn a_second_stop_tells_the_same_as_the_first<S: Stage>(stage: &S) {
+pub(crate) async fn a_second_stop_tells_the_same_as_the_first<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let slow = Act { stop: "1", stop_code: 2, ..POLITE };
     let pod = pod("web", &one(&stage.container("main", slow)));

@@ -1,0 +1,53 @@
+//! The runtimes' black-box suite on a real systemd.
+//!
+//! Each test is one scenario of `runtimes/tests/cri/suite.rs` or `managed.rs`, or one of this file. It boots a
+//! disposable node of its own, starts this very program in it, for that scenario alone, and fails with
+//! what is said there. What needs a service manager that misbehaves on request (answers that are lost,
+//! one that hangs for ever, units that vanish without a word) is played on the small one only:
+//! `runtimes/tests/cri/services.rs`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
+
+#[path = "../../runtimes/tests/cri/bed.rs"]
+#[allow(dead_code, reason = "made for other stages as well")]
+mod bed;
+#[path = "../../runtimes/tests/cri/managed.rs"]
+mod managed;
+#[path = "services/node.rs"]
+mod node;
+#[path = "services/real.rs"]
+mod real;
+#[path = "../../runtimes/tests/cri/stage.rs"]
+#[allow(dead_code, reason = "made for other stages as well")]
+mod stage;
+#[path = "../../runtimes/tests/cri/suite.rs"]
+mod suite;
+
+macro_rules! in_a_node {
+    ($module:ident $from:ident => $($scenario:ident)*) => {
+        mod $module {
+            use crate::stage::Stage as _;
+
+            $(
+                #[tokio::test]
+                async fn $scenario() {
+                    if crate::node::is_here() {
+                        crate::$from::$scenario(&crate::real::Systemd::set().await).await;
+                    } else {
+                        let test = concat!(stringify!($module), "::", stringify!($scenario));
+                        crate::node::play(test).await;
+                    }
+                }
+            )*
+        }
+    };
+}
+
+suite::common_scenarios!(in_a_node common suite);
+managed::managed_scenarios!(in_a_node as_services managed);
+real::real_scenarios!(in_a_node only_on_systemd real);
