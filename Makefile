@@ -4,6 +4,7 @@
 SHELL := /bin/sh
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/winddown
 CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Built from source and kept outside git. The version is fixed so that a new lint cannot break an
 # old commit.
 CARGO_DENY_VERSION := 0.20.2
@@ -25,19 +26,19 @@ manual: ## Write man pages, completions and JSON schemas into target/{man,comple
 	@tests/node/packages.sh build
 	@$(CARGO) build --quiet --package winddown
 	@rm -rf target/man target/completions target/schemas
-	@target/debug/winddown man --dir target/man
+	@$(TARGET)/debug/winddown man --dir target/man
 	@mkdir -p target/completions target/schemas
-	@target/debug/winddown completions bash > target/completions/winddown.bash
-	@target/debug/winddown completions zsh > target/completions/_winddown
-	@target/debug/winddown completions fish > target/completions/winddown.fish
-	@for name in $$(target/debug/winddown schema --list); do \
-		target/debug/winddown schema $$name > target/schemas/$$name.json; done
+	@$(TARGET)/debug/winddown completions bash > target/completions/winddown.bash
+	@$(TARGET)/debug/winddown completions zsh > target/completions/_winddown
+	@$(TARGET)/debug/winddown completions fish > target/completions/winddown.fish
+	@for name in $$($(TARGET)/debug/winddown schema --list); do \
+		$(TARGET)/debug/winddown schema $$name > target/schemas/$$name.json; done
 
 demo: ## Rehearse a shutdown on this machine: real agent, real pods, stand-in for logind
 	@tests/node/packages.sh build
 	@$(CARGO) build --quiet --package winddown
 	@# 5: a pod needed SIGKILL. One of the examples ignores SIGTERM on purpose.
-	@target/debug/winddown drill examples/node --config examples/node-config.yaml || [ $$? = 5 ]
+	@$(TARGET)/debug/winddown drill examples/node --config examples/node-config.yaml || [ $$? = 5 ]
 
 demo-node: ## The same in a disposable systemd node: real logind, real power-off (needs root)
 	@tests/node/packages.sh test
@@ -73,14 +74,14 @@ bench-cri: ## Containers alone: real containerd and logind on a disposable node 
 calm: ## Leave an agent alone for ten minutes: no eviction, CPU and wake-ups (needs root)
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --release --package winddown
-	@WINDDOWN_CALM_SECONDS=600 WINDDOWN_BIN=$(CURDIR)/target/release/winddown \
+	@WINDDOWN_CALM_SECONDS=600 WINDDOWN_BIN=$(abspath $(TARGET))/release/winddown \
 		$(CARGO) test --quiet --package winddown-node-tests --test pressure on_a_calm_node -- --nocapture
 
 pressure: ## Let a memory hog loose N times (10): the right pod gets SIGTERM within 250 ms (needs root)
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --release --package winddown
 	@WINDDOWN_PRESSURE_RUNS=$(or $(N),10) WINDDOWN_PRESSURE_MS=250 \
-		WINDDOWN_BIN=$(CURDIR)/target/release/winddown \
+		WINDDOWN_BIN=$(abspath $(TARGET))/release/winddown \
 		$(CARGO) test --quiet --package winddown-node-tests --test pressure a_memory_hog -- --nocapture
 
 earlyoom: ## The same hog with earlyoom in winddown's place, N times (10), to compare (needs root)

@@ -1,11 +1,14 @@
 #!/bin/sh
 # Makes packages from a program that is built already.
 #
-#   packaging/build.sh [--binary FILE] [--out DIR] [--revision N] [--fast] deb|rpm|tarball...
+#   packaging/build.sh [--binary FILE] [--out DIR] [--revision N] [--maintainer WHO] [--fast]
+#                      deb|rpm|tarball...
 #
 # FILE: target/release/winddown unless said otherwise. The deb and the rpm want one that is linked
 # with the system's libc, the tarball one that is linked with nothing.
 # DIR: target/packages. N: the package's own revision of the same version, 1.
+# WHO: "Name <address>", who answers for the deb; also from the environment, WINDDOWN_MAINTAINER. Without
+# it the address is winddown@localhost, which leads nowhere on purpose.
 # --fast: larger packages, in a fraction of the time.
 #
 # What goes where is what "winddown install" of that very program puts in place, moved to where
@@ -22,12 +25,14 @@ packages=$repository/target/packages
 cargo=${CARGO:-cargo}
 export LC_ALL=C
 
+maintainer=${WINDDOWN_MAINTAINER:-The winddown authors <winddown@localhost>}
 binary= out=$packages revision=1 fast= payload=zstd formats=
 while [ $# -gt 0 ]; do
     case $1 in
     --binary) binary=$2 && shift ;;
     --out) out=$2 && shift ;;
     --revision) revision=$2 && shift ;;
+    --maintainer) maintainer=$2 && shift ;;
     --fast) fast=--fast payload=none ;;
     deb | rpm | tarball) formats="$formats $1" ;;
     *)
@@ -46,6 +51,10 @@ die() {
 }
 
 [ -x "$binary" ] || die "$binary is not there: run 'cargo build --release --package winddown' first"
+case $maintainer in
+*' <'*@*'>') ;;
+*) die "--maintainer '$maintainer': write it as 'Name <address>'" ;;
+esac
 mkdir -p "$packages" "$out"
 out=$(realpath "$out")
 # The metadata in Cargo.toml names one staging folder.
@@ -96,7 +105,8 @@ stage_documents() {
     "$binary" completions bash >"$root/usr/share/bash-completion/completions/winddown"
     "$binary" completions fish >"$root/usr/share/fish/vendor_completions.d/winddown.fish"
     "$binary" completions zsh >"$root/usr/share/zsh/vendor-completions/_winddown"
-    cp README.md "$doc/"
+    # With what its links lead to, as far as operators need it.
+    cp -R README.md docs "$doc/"
     "$cargo" run --quiet --package xtask -- inventory "$doc" 9>&- || die "no inventory"
     cp packaging/catalog/winddown.catalog "$root/usr/lib/systemd/catalog/"
     mkdir "$root/usr/share/winddown/schemas" "$root/usr/share/winddown/monitoring"
@@ -104,6 +114,8 @@ stage_documents() {
     for name in $names; do
         "$binary" schema "$name" >"$root/usr/share/winddown/schemas/$name.json"
     done
+    # Not below doc: images of nodes are often made without it.
+    cp -R examples "$root/usr/share/winddown/"
     cp packaging/monitoring/*.json packaging/monitoring/*.yaml "$root/usr/share/winddown/monitoring/"
 }
 
@@ -125,7 +137,7 @@ winddown ($version-$revision) unstable; urgency=medium
 
   * Version $version. The repository has the history.
 
- -- The winddown authors <winddown@localhost>  $(date --utc -R --date="@$SOURCE_DATE_EPOCH")
+ -- $maintainer  $(date --utc -R --date="@$SOURCE_DATE_EPOCH")
 CHANGELOG
 }
 
@@ -148,7 +160,7 @@ make_deb() {
     check_libc
     # shellcheck disable=SC2086
     "$(packaging/tools.sh cargo-deb)" deb --quiet --no-build --no-strip $fast --package winddown \
-        --deb-revision "$revision" --output "$out/" >/dev/null 9>&-
+        --deb-revision "$revision" --maintainer "$maintainer" --output "$out/" >/dev/null 9>&-
     echo "$out/winddown_$version-${revision}_$(dpkg --print-architecture).deb"
 }
 
@@ -174,8 +186,9 @@ make_tarball() {
     rm -rf "$folder"
     mkdir -p "$folder/completions"
     cp "$root/usr/bin/winddown" LICENSE "$doc/README.md" "$doc/licences.txt" "$doc/winddown.cdx.json" \
-        docs/install.md "$folder/"
-    cp -R "$root/usr/share/man" "$root/usr/share/winddown/monitoring" "$folder/"
+        "$folder/"
+    cp -R "$doc/docs" "$root/usr/share/man" "$root/usr/share/winddown/monitoring" \
+        "$root/usr/share/winddown/examples" "$folder/"
     cp "$root/usr/share/bash-completion/completions/winddown" "$folder/completions/winddown.bash"
     cp "$root/usr/share/fish/vendor_completions.d/winddown.fish" "$folder/completions/"
     cp "$root/usr/share/zsh/vendor-completions/_winddown" "$folder/completions/"

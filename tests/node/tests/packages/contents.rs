@@ -11,7 +11,7 @@ use winddown_node_tests::scenario::TestResult;
 use crate::made::{Packages, are_here, text_of};
 
 /// What a package cannot do without.
-const EXPECTED: [&str; 16] = [
+const EXPECTED: [&str; 18] = [
     "/etc/winddown/config.yaml",
     "/usr/bin/winddown",
     "/usr/lib/systemd/catalog/winddown.catalog",
@@ -22,11 +22,13 @@ const EXPECTED: [&str; 16] = [
     "/usr/lib/sysusers.d/winddown.conf",
     "/usr/lib/tmpfiles.d/winddown.conf",
     "/usr/share/bash-completion/completions/winddown",
+    "/usr/share/doc/winddown/docs/quick-start.md",
     "/usr/share/doc/winddown/licences.txt",
     "/usr/share/doc/winddown/winddown.cdx.json",
     "/usr/share/man/man1/winddown.1.gz",
     "/usr/share/man/man5/winddown.yaml.5.gz",
     "/usr/share/man/man8/winddown.service.8.gz",
+    "/usr/share/winddown/examples/node/web-1.yaml",
     "/usr/share/winddown/monitoring/rules.yaml",
 ];
 

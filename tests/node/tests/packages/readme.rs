@@ -1,0 +1,173 @@
+//! A bare Debian node, driven only by what README.md and docs/ say to type, and saying what they show.
+//!
+//! Blocks marked `console,ignore,node` are typed in the node, in the order of the pages, README.md first;
+//! those marked `console,ignore,build` in the repository. A command may not fail unless its comment names
+//! the exit code. What a page shows may leave lines out (`…`), and lengths and times may be others.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use winddown_node_tests::scenario::TestResult;
+use winddown_node_tests::{Flavour, Node, agent_binary, base_or_skip};
+
+use crate::made::{Packages, are_here, repository};
+use crate::page::{Block, Page};
+use crate::shown::shows;
+
+/// How long one command may take: a drill takes longest.
+const COMMAND: Duration = Duration::from_secs(60);
+/// How long a node may need until it looks as the page shows it. Whoever reads is slower than a script.
+const READER: Duration = Duration::from_secs(20);
+const POWER_OFF: Duration = Duration::from_secs(60);
+/// A bare node has no sudo, and nobody but root.
+const SUDO: &str = "#!/bin/sh\nexec \"$@\"\n";
+const HOME: &str = "/root";
+
+/// A command of a page, and what the page shows of its answer.
+struct Typed {
+    /// Page and line.
+    at: String,
+    line: String,
+    shown: Vec<String>,
+}
+
+#[tokio::test]
+async fn a_bare_node_does_what_readme_and_docs_say() -> TestResult {
+    let test = "a_bare_node_does_what_readme_and_docs_say";
+    if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+        return Ok(());
+    }
+    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
+    let packages = Packages::make("1", &["deb"]).await?;
+    let typed = typed("node")?;
+    assert!(typed.len() >= 20, "only {} commands", typed.len());
+    let mut node = Node::boot(&base).await?;
+    node.write("/usr/local/bin/sudo", SUDO, 0o755)?;
+    put_package(&node, &packages.deb()?, &typed)?;
+    for command in &typed {
+        println!("{} $ {}", command.at, command.line);
+        enter(&mut node, command).await.map_err(|error| format!("{}: {error}", command.at))?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_typed_in_the_repository_says_what_the_pages_say() -> TestResult {
+    // Built once, and not while a command is waited for.
+    agent_binary().await?;
+    let mut typed = typed("build")?;
+    typed.sort_by(|a, b| (&a.line, b.shown.len()).cmp(&(&b.line, a.shown.len())));
+    // Two pages may begin with the same command.
+    typed.dedup_by(|later, first| later.line == first.line);
+    assert!(typed.len() >= 2);
+    for command in typed {
+        println!("{} $ {}", command.at, command.line);
+        let shell =
+            || Command::new("sh").args(["-c", &command.line]).current_dir(repository()).output();
+        let output = shell()?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error = String::from_utf8_lossy(&output.stderr);
+        judge(&command, output.status.code(), &said)
+            .map_err(|e| format!("{}: {e}{error}", command.at))?;
+    }
+    Ok(())
+}
+
+/// All commands of blocks that are ignored for this reason, README's first.
+fn typed(reason: &str) -> TestResult<Vec<Typed>> {
+    let mut pages = vec![repository().join("README.md")];
+    let mut docs: Vec<_> =
+        std::fs::read_dir(repository().join("docs"))?.flatten().map(|entry| entry.path()).collect();
+    docs.sort();
+    pages.extend(docs.into_iter().filter(|path| path.extension().is_some_and(|end| end == "md")));
+    let mut all = Vec::new();
+    for file in pages {
+        let name = file.strip_prefix(repository())?.display().to_string();
+        let page = Page::read(&file);
+        for block in page.blocks.iter().filter(|b| b.words() == ["console", "ignore", reason]) {
+            all.extend(commands(&name, block));
+        }
+    }
+    Ok(all)
+}
+
+fn commands(page: &str, block: &Block) -> Vec<Typed> {
+    let mut all: Vec<Typed> = Vec::new();
+    for (n, line) in block.lines.iter().enumerate() {
+        match (line.strip_prefix("$ "), all.last_mut()) {
+            (Some(command), _) => all.push(Typed {
+                at: format!("{page}:{}", block.line + n + 1),
+                line: command.to_owned(),
+                shown: Vec::new(),
+            }),
+            (None, Some(last)) => last.shown.push(line.clone()),
+            (None, None) => {}
+        }
+    }
+    all
+}
+
+/// Puts the package where the pages say it is, under the name they give it.
+fn put_package(node: &Node, deb: &Path, typed: &[Typed]) -> TestResult {
+    let words = typed.iter().flat_map(|command| command.line.split_whitespace());
+    let mut names: Vec<&str> = words.filter(|word| word.ends_with(".deb")).collect();
+    names.dedup();
+    assert!(!names.is_empty(), "no page says where the package is");
+    // The architecture is this machine's.
+    let version = |name: &str| name.rsplit('/').next()?.rsplit_once('_').map(|(v, _)| v.to_owned());
+    for name in names {
+        let made = deb.file_name().and_then(|name| version(name.to_str()?));
+        assert_eq!(version(name), made, "the pages name the package of another version");
+        let path = if name.starts_with('/') { name.to_owned() } else { format!("{HOME}/{name}") };
+        node.install(deb, &path)?;
+    }
+    Ok(())
+}
+
+/// Types a command, again until it says what is shown, as a reader would. After one that reboots the node
+/// is switched on again.
+async fn enter(node: &mut Node, command: &Typed) -> TestResult {
+    let in_home = format!("cd {HOME} && {}", command.line);
+    let (mut said, mut last) = (String::new(), String::new());
+    let asked = async || match node.exec(&["sh", "-c", &in_home], COMMAND).await {
+        Ok(output) => {
+            let verdict = judge(command, output.status.code(), &output.stdout);
+            last =
+                verdict.as_ref().err().map(|e| format!("{e}{}", output.stderr)).unwrap_or_default();
+            said = output.stdout;
+            verdict.is_ok() || command.shown.is_empty()
+        }
+        Err(error) => {
+            last = error.to_string();
+            false
+        }
+    };
+    let waited = node.wait_until("the answer on the page", READER, asked).await;
+    println!("{said}");
+    if !last.is_empty() || waited.is_err() {
+        return Err(last.into());
+    }
+    if command.line.contains("reboot") {
+        let off = node.wait_off(POWER_OFF).await?;
+        assert_eq!(off.code(), Some(Node::REBOOTED), "{}", node.console());
+        node.start().await?;
+    }
+    Ok(())
+}
+
+fn judge(command: &Typed, code: Option<i32>, said: &str) -> Result<(), String> {
+    let comment = command.line.split_once("# ").map_or("", |(_, comment)| comment);
+    let named = comment.split_once("exit code ").map(|(_, rest)| rest);
+    let named =
+        named.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
+    if code != Some(named.unwrap_or(0)) {
+        return Err(format!("`{}` ended with {code:?}:\n{said}", command.line));
+    }
+    if command.shown.is_empty() {
+        return Ok(());
+    }
+    let shown: Vec<&str> = command.shown.iter().map(String::as_str).collect();
+    shows(&shown, said)
+        .map_err(|line| format!("`{}` does not say\n{line}\nbut\n{said}", command.line))
+}
