@@ -76,13 +76,13 @@ struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     fn wrong(&self, wanted: &str) -> DecodeError {
+        // Values of variables and of headers may be secrets, and what is said here is logged.
+        let is_secret = self.path.last_key() == Some("value");
         let hint = match &self.node.value {
-            Value::Scalar(scalar) => scalar.hint(wanted == TEXT),
+            Value::Scalar(scalar) => scalar.hint(wanted == TEXT, is_secret),
             _ => String::new(),
         };
-        // Values of variables and of headers may be secrets, and what is said here is logged.
-        let is_plain = self.path.last_key() != Some("value");
-        let is = if is_plain { self.node.describe() } else { self.node.kind().to_owned() };
+        let is = if is_secret { self.node.kind().to_owned() } else { self.node.describe() };
         DecodeError::at(self, format!("needs {wanted}, this is {is}{hint}"))
     }
 

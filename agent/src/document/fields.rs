@@ -169,7 +169,7 @@ impl<'n, 'p> Fields<'n, 'p> {
         };
         if value.is_none() {
             let hint = match &found.value.value {
-                Value::Scalar(scalar) => scalar.hint(wanted == "a text"),
+                Value::Scalar(scalar) => scalar.hint(wanted == "a text", false),
                 _ => String::new(),
             };
             let what = format!("needs {wanted}, this is {}{hint}", found.value.describe());

@@ -42,10 +42,14 @@ impl Scalar {
         }
     }
 
-    /// What to do about the quotes, when they are all that is wrong.
-    pub(crate) fn hint(&self, text_is_wanted: bool) -> String {
+    /// What to do about the quotes, when they are all that is wrong. What stands in them is shown unless it
+    /// may be a secret.
+    pub(crate) fn hint(&self, text_is_wanted: bool, is_secret: bool) -> String {
         let unquoted = Scalar { text: self.text.clone(), plain: true };
         match (text_is_wanted, self.meaning(), unquoted.meaning()) {
+            (true, Meaning::Bool(_) | Meaning::Int(_) | Meaning::Float(_), _) if is_secret => {
+                ": write it in quotes".to_owned()
+            }
             (true, Meaning::Bool(_) | Meaning::Int(_) | Meaning::Float(_), _) => {
                 format!(": write it in quotes, \"{}\"", Shortened(&self.text))
             }
