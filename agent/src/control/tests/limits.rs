@@ -149,3 +149,78 @@ async fn a_second_request_on_the_same_connection_is_not_read() {
     let answer = running.raw(one.repeat(3).as_bytes()).await;
     assert_eq!(answer.matches("HTTP/1.1 200").count(), 1, "{answer}");
 }
+
+/// A hundred megabytes, in one piece, in chunks without end, and announced but never sent.
+#[tokio::test]
+async fn a_request_of_a_hundred_megabytes_is_refused_and_kept_nowhere() {
+    let running = serve(Limits { read: Duration::from_millis(500), ..Limits::default() }).await;
+    let before = resident();
+    let megabyte = vec![b' '; 1 << 20];
+    let chunk = [b"100000\r\n".as_slice(), &megabyte, b"\r\n"].concat();
+    let head = "POST /v1/drain HTTP/1.1\r\nHost: x\r\n";
+    for (header, piece) in [
+        ("Content-Length: 104857600\r\n\r\n", &megabyte),
+        ("Transfer-Encoding: chunked\r\n\r\n", &chunk),
+    ] {
+        let mut stream = UnixStream::connect(&running.path).await.unwrap();
+        stream.write_all(format!("{head}{header}").as_bytes()).await.unwrap();
+        let mut sent = 0;
+        while sent < 100 && stream.write_all(piece).await.is_ok() {
+            sent += 1;
+        }
+        assert!(sent < 100, "all of it was taken");
+        let answer = read_all(&mut stream).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+    }
+    let announced = format!("{head}Content-Length: 104857600\r\n\r\n{{}}");
+    let answer = running.raw(announced.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(running.agent.drains.lock().unwrap().is_empty(), "nothing was begun");
+    // Other tests of this process have their share of it.
+    assert!(resident() < before + (64 << 20), "{} MiB more", (resident() - before) >> 20);
+}
+
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+#[tokio::test]
+async fn ten_thousand_connections_take_no_more_descriptors_than_there_are_places() {
+    let limits = Limits { read: Duration::from_secs(60), ..Limits::default() };
+    let running = serve(limits).await;
+    let mut open = std::collections::VecDeque::new();
+    for _ in 0..10_000 {
+        match UnixStream::connect(&running.path).await {
+            Ok(stream) => open.push_back(stream),
+            // The queue is full: the server has yet to look.
+            Err(_) => tokio::task::yield_now().await,
+        }
+        if open.len() > 300 {
+            open.pop_front();
+        }
+    }
+    // Each descriptor of the server's is the other end of one of ours, or of one that is just being closed.
+    let ours = open.len();
+    let most = ours + limits.connections + limits.connections / 4;
+    until("the rest is closed", || sockets() <= most + OTHERS).await;
+    drop(open);
+    let deadline = Instant::now() + PATIENCE;
+    while running.client.status().await.is_err() {
+        assert!(Instant::now() < deadline, "the places are never free again");
+    }
+}
+
+/// Sockets of tests that run beside this one.
+const OTHERS: usize = 100;
+
+fn sockets() -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    links
+        .filter(|fd| {
+            std::fs::read_link(fd.path())
+                .is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+        })
+        .count()
+}

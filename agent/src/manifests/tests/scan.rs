@@ -349,3 +349,48 @@ fn a_file_that_is_too_large_is_an_error() {
     let message = "pods/a.yaml: the file is larger than 1048576 bytes";
     assert_eq!(errors(&bench, &desired), [message]);
 }
+
+#[test]
+fn a_gigabyte_of_nothing_is_read_only_as_far_as_it_takes_to_refuse_it() {
+    let mut bench = Bench::new();
+    let file = std::fs::File::create(bench.pods().join("a.yaml")).unwrap();
+    file.set_len(1 << 30).unwrap();
+    bench.put("b.yaml", &manifest("web", "ls"));
+    let begun = Instant::now();
+    let desired = bench.settle();
+    let took = begun.elapsed();
+    let message = "pods/a.yaml: the file is larger than 1048576 bytes";
+    assert_eq!(errors(&bench, &desired), [message]);
+    assert_eq!(names(&desired), ["web-node1"]);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn a_hundred_thousand_other_files_hide_no_pod() {
+    let mut bench = Bench::new();
+    bench.put("b.yaml", &manifest("web", "ls"));
+    // Names of one file: a disk has to make nothing but names.
+    for turn in 0..10 {
+        let source = bench.root.path().join(format!("empty{turn}"));
+        std::fs::write(&source, "").unwrap();
+        for number in 0..10_000 {
+            std::fs::hard_link(&source, bench.pods().join(format!("{turn}-{number}.txt"))).unwrap();
+        }
+    }
+    let desired = bench.settle();
+    assert_eq!(names(&desired), ["web-node1"]);
+    assert!(desired.complete);
+    assert_eq!(desired.ignored.len(), 100_000);
+}
+
+#[test]
+fn a_name_that_a_terminal_would_obey_is_shown_and_not_obeyed() {
+    let mut bench = Bench::new();
+    std::fs::write(bench.pods().join("a\u{1b}[2J\n\u{202e}.yaml"), "kind: Pod\n").unwrap();
+    let desired = bench.settle();
+    let shown: Vec<String> = desired.errors.iter().map(ToString::to_string).collect();
+    assert!(!shown.is_empty());
+    for line in shown {
+        assert!(line.contains("a\\x1b[2J\\n\\u{202e}.yaml:"), "{line}");
+    }
+}
