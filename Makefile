@@ -13,7 +13,7 @@ CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
 BENCH = $(or $(CARGO_TARGET_DIR),target)/release/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test reboots chaos bench bench-cri calm pressure earlyoom packages lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test reboots bench bench-cri fuzz calm pressure earlyoom packages lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,10 @@ bench-cri: ## Containers alone: real containerd and logind on a disposable node 
 	@$(CARGO) build --quiet --release --package winddown
 	@$(CARGO) build --quiet --release --package winddown-bench
 	@$(BENCH) containers
+
+fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; table of docs/security.md
+	@tests/node/packages.sh build
+	@nice -n 19 tests/fuzz/run.sh $(or $(T),600) $(TARGETS)
 
 calm: ## Leave an agent alone for ten minutes: no eviction, CPU and wake-ups (needs root)
 	@tests/node/packages.sh test

@@ -31,6 +31,10 @@
 
 mod client;
 mod connection;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fake;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod peer;
 mod respond;
 mod route;

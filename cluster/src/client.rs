@@ -24,6 +24,8 @@ mod certificate;
 mod error;
 mod exec;
 mod files;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod health;
 mod in_cluster;
 mod kubeconfig;

@@ -19,6 +19,8 @@ mod backoff;
 pub mod client;
 pub mod companion;
 pub mod events;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod mirror;
 pub mod node;
 pub mod pods;

@@ -6,6 +6,8 @@ use std::path::Path;
 use crate::file::{self, ReadError, Roots};
 
 mod cpu;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod huge_pages;
 mod memory;
 #[cfg(test)]

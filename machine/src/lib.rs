@@ -12,6 +12,8 @@
 mod allotment;
 mod capacity;
 mod file;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod psi;
 mod stand_alone;
 mod usage;

@@ -14,6 +14,8 @@ use winddown_shared::NodeStats;
 use crate::file::ReadError;
 
 mod cgroups;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod kernel;
 mod kernel_file;
 mod meminfo;

@@ -11,6 +11,8 @@
 
 mod aws;
 mod azure;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod gcp;
 mod http;
 mod poll;

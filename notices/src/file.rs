@@ -6,6 +6,8 @@
 //! a deadline is warned about and changes nothing.
 
 mod content;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod watch;
 
 use std::fs::OpenOptions;

@@ -22,6 +22,8 @@ mod announcement;
 mod board;
 mod cloud;
 mod file;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod operator;
 mod source;
 

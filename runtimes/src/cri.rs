@@ -44,6 +44,8 @@ mod dirs;
 mod exits;
 #[cfg(feature = "fake-cri")]
 pub mod fake;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod garbage;
 mod health;
 mod image;

@@ -12,7 +12,8 @@ pub mod cri;
 mod entry;
 mod environment;
 mod fault;
-mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod mount_table;
 mod notes;
 mod oom_score;

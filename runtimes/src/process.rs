@@ -31,6 +31,8 @@ pub(crate) mod adopt;
 pub(crate) mod asked;
 pub(crate) mod cgroup;
 mod config;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 pub(crate) mod hook;
 pub(crate) mod launch;
 pub(crate) mod order;

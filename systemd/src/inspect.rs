@@ -4,6 +4,8 @@
 //! error says what kind of silence was met, so that a caller can tell "not allowed" from "hangs".
 
 mod error;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod proxies;
 mod views;
 

@@ -12,6 +12,8 @@
 //! No other crate of the workspace speaks D-Bus.
 
 pub mod drop_in;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod inspect;
 mod logind;
 mod notify;

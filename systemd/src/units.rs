@@ -13,6 +13,8 @@
 
 mod client;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod hearing;
 mod path;
 mod properties;

@@ -142,6 +142,17 @@ impl<A: AgentApi> Server<A> {
         farewell(tasks, abort).await;
     }
 
+    /// Serves one request on a connection that is there.
+    #[cfg(feature = "fuzzing")]
+    pub(super) async fn converse<S>(&self, stream: S, peer: Peer)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        if let Some(slot) = Slot::take(&self.shared, peer) {
+            converse(stream, peer, &slot).await;
+        }
+    }
+
     fn start<S>(&self, stream: S, peer: Peer, tasks: &TaskTracker, abort: &CancellationToken)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -1,4 +1,3 @@
-mod fake;
 mod limits;
 mod requests;
 mod sockets;
@@ -13,8 +12,8 @@ use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::fake::FakeAgent;
 use super::{Client, ControlSocket, Limits, Server};
-use fake::FakeAgent;
 
 /// A server on a socket of its own, with a scripted agent behind it.
 struct Running {

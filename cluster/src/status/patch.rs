@@ -16,12 +16,16 @@ use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
 use winddown_shared::WallTime;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(in crate::status) mod apply;
 mod conditions;
 mod containers;
 mod difference;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod merge;
 #[cfg(test)]
-pub(in crate::status) mod tests;
+mod tests;
 
 pub(crate) use conditions::{BY_NODE, DISRUPTION_TARGET};
 pub(super) use containers::any_running;

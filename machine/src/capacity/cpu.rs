@@ -29,7 +29,7 @@ fn described(roots: &Roots) -> Result<i64, ReadError> {
 }
 
 /// How many numbers a list of ranges such as `0-3,8` has.
-fn count(list: &str) -> Option<i64> {
+pub(super) fn count(list: &str) -> Option<i64> {
     list.split(',').try_fold(0_i64, |sum, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         // No machine has more, and a sum of them cannot overflow.

@@ -26,7 +26,7 @@ pub(super) fn set_aside(roots: &Roots) -> Result<BTreeMap<i64, i64>, ReadError> 
 }
 
 /// The size in the name of a folder such as `hugepages-2048kB`.
-fn page_kibibytes(name: &str) -> Option<i64> {
+pub(super) fn page_kibibytes(name: &str) -> Option<i64> {
     let size = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok();
     size.filter(|size| *size > 0)
 }

@@ -126,7 +126,7 @@ impl Service for Aws {
 }
 
 /// The interruption of a spot instance.
-fn spot_action(body: &str) -> Result<Announcement, String> {
+pub(super) fn spot_action(body: &str) -> Result<Announcement, String> {
     let SpotAction { action, time } = serde_json::from_str(body).map_err(|e| e.to_string())?;
     let done = match action.as_str() {
         "terminate" => "terminated",
@@ -138,7 +138,7 @@ fn spot_action(body: &str) -> Result<Announcement, String> {
 }
 
 /// The earliest of the scheduled events that end the instance.
-fn scheduled(body: &str) -> Result<Option<Announcement>, String> {
+pub(super) fn scheduled(body: &str) -> Result<Option<Announcement>, String> {
     // Some instances answer with nothing at all when nothing is scheduled.
     if body.trim().is_empty() {
         return Ok(None);

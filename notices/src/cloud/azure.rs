@@ -92,7 +92,7 @@ impl Service for Azure {
 }
 
 /// The earliest of the events that end the machine `name`.
-fn scheduled(body: &str, name: &str) -> Result<Option<Announcement>, String> {
+pub(super) fn scheduled(body: &str, name: &str) -> Result<Option<Announcement>, String> {
     let Document { events } = serde_json::from_str(body).map_err(|e| e.to_string())?;
     let mut earliest: Option<(Option<WallTime>, Announcement)> = None;
     for event in events {

@@ -90,7 +90,7 @@ impl Value {
         }
     }
 
-    fn read(self, body: &str) -> Result<Option<Announcement>, String> {
+    pub(super) fn read(self, body: &str) -> Result<Option<Announcement>, String> {
         let told = |after, text| Some(Announcement::new(When::In(after), text));
         Ok(match (self, body.trim()) {
             (Self::Preempted, "TRUE") => told(PREEMPTED, "the machine is preempted"),

@@ -165,7 +165,7 @@ async fn version(context: &Context) -> Option<String> {
 }
 
 /// What the conditions say. A condition that is not named counts as false.
-fn read(conditions: &[api::RuntimeCondition]) -> CriHealth {
+pub(super) fn read(conditions: &[api::RuntimeCondition]) -> CriHealth {
     let is = |name: &str| conditions.iter().any(|c| c.r#type == name && c.status);
     let wrong = conditions.iter().filter(|c| !c.status);
     let wrong: Vec<String> =

@@ -97,7 +97,7 @@ async fn find(context: &Context, name: &str) -> Result<Option<Found>, ImageError
 
 /// The stop signal in the verbose answer of containerd and CRI-O, which has the image's own
 /// configuration.
-fn stop_signal(json: &str) -> Option<String> {
+pub(super) fn stop_signal(json: &str) -> Option<String> {
     let info: serde_json::Value = serde_json::from_str(json).ok()?;
     let config = info.get("imageSpec")?.get("config")?;
     let named = config.get("StopSignal").and_then(serde_json::Value::as_str);

@@ -226,7 +226,7 @@ async fn ask_address(context: &Context, entry: &PodEntry) {
 }
 
 impl PodState {
-    fn take_sandboxes(&mut self, listed: &[api::PodSandbox]) {
+    pub(super) fn take_sandboxes(&mut self, listed: &[api::PodSandbox]) {
         if let Some(one) = listed.first() {
             let label = |key| one.labels.get(key).map_or("", String::as_str).into();
             self.label = (label(labels::POD_NAMESPACE), label(labels::POD_NAME));
@@ -243,7 +243,7 @@ impl PodState {
 
     /// Gives the runs to ask about, and those that are gone, each with its container's name.
     #[allow(clippy::type_complexity, reason = "two lists of the same pairs")]
-    fn take_containers(
+    pub(super) fn take_containers(
         &mut self,
         listed: Vec<api::Container>,
     ) -> (Vec<(Arc<str>, Arc<str>)>, Vec<(Arc<str>, Arc<str>)>) {

@@ -44,6 +44,12 @@ pub(super) enum Stage {
 }
 
 impl Seen {
+    /// What the runtime says, without a look at the disk.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn without_message(status: api::ContainerStatus) -> Self {
+        Self { status, process: None, message: String::new() }
+    }
+
     /// How far it has come.
     pub(super) fn stage(&self) -> Stage {
         match self.status.state() {
@@ -240,7 +246,7 @@ async fn termination_message(
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 
-fn process(info: &HashMap<String, String>) -> Option<Process> {
+pub(super) fn process(info: &HashMap<String, String>) -> Option<Process> {
     let process: Process = serde_json::from_str(info.get("info")?).ok()?;
     (process.pid > 0).then_some(process)
 }

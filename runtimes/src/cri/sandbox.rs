@@ -35,7 +35,7 @@ pub(super) async fn make(
     }
     let attempt = {
         let state = entry.lock();
-        state.sandboxes.iter().map(|s| s.attempt + 1).max().unwrap_or(0)
+        state.sandboxes.iter().map(|s| s.attempt.saturating_add(1)).max().unwrap_or(0)
     };
     let config = config(context, pod, attempt).await?;
     let request =

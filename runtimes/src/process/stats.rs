@@ -13,7 +13,7 @@ use super::{ProcessRuntime, blocking, caused, paths};
 use crate::files;
 use crate::stats::{CgroupDirs, PodPlaces, remove_turned_logs};
 
-mod processes;
+pub(super) mod processes;
 
 use processes::Processes;
 

@@ -1,5 +1,7 @@
 //! The login manager behind a D-Bus connection.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod hearing;
 pub(crate) mod proxies;
 

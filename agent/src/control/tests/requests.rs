@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use winddown_preemption::Strategy;
 
-use super::fake::FakeAgent;
 use super::{PATIENCE, serve, until};
 use crate::api::{Check, DrainEvent, DrainRequest, ErrorCode, KillBody, NoticeBody, Status};
+use crate::control::fake::FakeAgent;
 use crate::control::{ClientError, Limits, Server};
 
 #[tokio::test]

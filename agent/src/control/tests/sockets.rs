@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::fake::FakeAgent;
 use super::serve;
+use crate::control::fake::FakeAgent;
 use crate::control::{Client, ClientError, ControlSocket, Limits, Server, SocketError};
 
 #[tokio::test]

@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 use super::{Words, patch};
 use winddown_shared::WallTime;
 
-pub(in crate::status) mod apply;
 mod properties;
 
-use apply::apply;
+use super::apply::apply;
 
 fn at(second: i64) -> WallTime {
     WallTime::from_second(second).unwrap()
@@ -61,7 +60,7 @@ fn the_uid_is_the_precondition_and_the_same_again_is_no_patch() {
     let patch_1 = patch(&pod, &words(&said, false)).unwrap();
     assert_eq!(patch_1["metadata"], json!({ "uid": "u-1" }));
     assert_eq!(patch_1["status"]["phase"], "Running");
-    let after = apply(&pod, &patch_1);
+    let after = apply(&pod, &patch_1).unwrap();
     assert_eq!(patch(&after, &words(&said, false)), None);
 }
 
@@ -234,7 +233,7 @@ fn addresses_are_as_the_kubelet_writes_them() {
     assert_eq!(first["status"]["hostIP"], "10.0.0.1");
     assert_eq!(first["status"]["hostIPs"], json!([{ "ip": "10.0.0.1" }, { "ip": "fd00::1" }]));
     assert_eq!(first["status"]["podIPs"], json!([{ "$patch": "replace" }, { "ip": "10.1.1.2" }]));
-    assert_eq!(patch(&apply(&old, &first), &words), None);
+    assert_eq!(patch(&apply(&old, &first).unwrap(), &words), None);
     let on_host = pod(json!({ "containers": [], "hostNetwork": true }), json!({}));
     let said = status(json!({ "phase": "Running", "startTime": "1970-01-01T00:00:05Z" }));
     let patch = patch(&on_host, &Words { status: &said, ..words }).unwrap();

@@ -80,7 +80,7 @@ impl Judge {
 
     /// Takes the answer to the question who owns the name, unless a change was heard since, which
     /// then is at least as new.
-    fn owner_is(&mut self, owner: Owner) {
+    pub(super) fn owner_is(&mut self, owner: Owner) {
         self.owner.get_or_insert(owner);
     }
 

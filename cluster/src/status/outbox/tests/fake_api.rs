@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use winddown_shared::{Pod, PodLabel};
 
 use crate::status::outbox::attempt::{Fault, StatusApi};
-use crate::status::patch::tests::apply::apply;
+use crate::status::patch::apply::apply;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct FakeApi(Arc<Mutex<Inner>>);
@@ -166,7 +166,7 @@ impl StatusApi for FakeApi {
         for field in &inner.strips {
             taken["status"].as_object_mut().unwrap().remove(*field);
         }
-        let mut object = apply(there.object(), &taken);
+        let mut object = apply(there.object(), &taken).unwrap();
         inner.version += 1;
         object.metadata.resource_version = Some(inner.version.to_string());
         let now = Pod::new(object).unwrap();

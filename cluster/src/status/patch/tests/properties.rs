@@ -136,7 +136,7 @@ proptest! {
         let words =
             Words { status: &said, last, generation, host_ips: &hosts, now: at(1000) };
         let after = match patch(&pod, &words) {
-            Some(patch) => apply(&pod, &patch),
+            Some(patch) => apply(&pod, &patch).unwrap(),
             None => pod.clone(),
         };
         let now = after.status.clone().unwrap_or_default();

@@ -1,11 +1,12 @@
 //! A scripted agent that writes down what it is asked.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, mpsc, watch};
 use winddown_eviction::{Explanation, Signal};
 use winddown_preemption::Strategy;
+use winddown_shared::WallTime;
 
 use crate::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer,
@@ -29,7 +30,7 @@ pub(super) struct FakeAgent {
 impl FakeAgent {
     pub(super) fn new() -> Self {
         let node = NodeStatus { name: "edge-1".to_owned(), ..NodeStatus::default() };
-        let mut status = Status::new("2026-11-20T12:00:00Z".parse().expect("a time"), node);
+        let mut status = Status::new(WallTime::UNIX_EPOCH, node);
         for name in ["web-edge-1", "stuck"] {
             status.pods.push(PodStatus {
                 namespace: "default".to_owned(),
@@ -49,10 +50,13 @@ impl FakeAgent {
             drains: Mutex::default(),
         }
     }
+}
 
+#[cfg(test)]
+impl FakeAgent {
     /// Changes the node and tells the watchers.
     pub(super) fn change(&self, change: impl FnOnce(&mut Status)) {
-        let mut status = self.status.lock().expect("no panic before");
+        let mut status = locked(&self.status);
         change(&mut status);
         status.revision += 1;
         let revision = status.revision;
@@ -71,9 +75,14 @@ impl FakeAgent {
     }
 }
 
+/// A test that failed has shown why already.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl AgentApi for FakeAgent {
     fn status(&self) -> Status {
-        self.status.lock().expect("no panic before").clone()
+        locked(&self.status).clone()
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -125,7 +134,7 @@ impl AgentApi for FakeAgent {
             return Err(ApiError::new(ErrorCode::NotFound, what));
         };
         let asked = format!("{namespace}/{name} {:?}", body.grace_seconds);
-        self.kills.lock().expect("no panic before").push(asked);
+        locked(&self.kills).push(asked);
         if name == "stuck" {
             self.unstick.notified().await;
         }
@@ -142,14 +151,15 @@ impl AgentApi for FakeAgent {
         &self,
         request: DrainRequest,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
-        let mut drains = self.drains.lock().expect("no panic before");
+        let mut drains = locked(&self.drains);
         if !drains.is_empty() {
             let error = ApiError::new(ErrorCode::Conflict, "a drain is under way already");
             return Err(error.with_hint("`winddown status --watch` shows it"));
         }
         let (events, receiver) = mpsc::unbounded_channel();
-        let seconds =
-            request.timeout_seconds.map_or(40.0, |s| f64::from(u32::try_from(s).unwrap()));
+        let seconds = request
+            .timeout_seconds
+            .map_or(40.0, |s| f64::from(u32::try_from(s).unwrap_or(u32::MAX)));
         let _ = events.send(DrainEvent::Started { groups: 1, pods: 2, seconds });
         drains.push(events);
         Ok(receiver)
@@ -160,12 +170,12 @@ impl AgentApi for FakeAgent {
         body: NoticeBody,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
         let seconds = body.in_seconds.unwrap_or_default();
-        *self.notice.lock().expect("no panic before") = Some(body);
+        *locked(&self.notice) = Some(body);
         self.drain(DrainRequest { timeout_seconds: Some(seconds) }).await
     }
 
     async fn withdraw_notice(&self) -> WithdrawAnswer {
-        let withdrawn = self.notice.lock().expect("no panic before").take().is_some();
+        let withdrawn = locked(&self.notice).take().is_some();
         WithdrawAnswer { withdrawn, ..WithdrawAnswer::default() }
     }
 
@@ -190,7 +200,7 @@ impl AgentApi for FakeAgent {
     }
 
     fn readiness(&self) -> Health {
-        self.ready.lock().expect("no panic before").clone()
+        locked(&self.ready).clone()
     }
 
     fn metrics(&self) -> String {

@@ -3,14 +3,16 @@
 use k8s_openapi::api::core::v1 as api;
 use serde_json::{Map, Value};
 
-/// The pod after the strategic-merge `patch`.
-pub(in crate::status) fn apply(pod: &api::Pod, patch: &Value) -> api::Pod {
-    let mut object = serde_json::to_value(pod).unwrap();
-    assert_eq!(object["metadata"]["uid"], patch["metadata"]["uid"]);
-    let status =
-        object.as_object_mut().unwrap().entry("status").or_insert_with(|| Map::new().into());
-    let status = status.as_object_mut().unwrap();
-    for (name, news) in patch["status"].as_object().unwrap() {
+/// The pod after the strategic-merge `patch`; none if the server would refuse it, because it is for
+/// another pod or gives no pod.
+pub(in crate::status) fn apply(pod: &api::Pod, patch: &Value) -> Option<api::Pod> {
+    let mut object = serde_json::to_value(pod).ok()?;
+    if object["metadata"]["uid"] != patch["metadata"]["uid"] {
+        return None;
+    }
+    let status = object.as_object_mut()?.entry("status").or_insert_with(|| Map::new().into());
+    let status = status.as_object_mut()?;
+    for (name, news) in patch["status"].as_object()? {
         let key = match name.as_str() {
             "conditions" => Some("type"),
             "podIPs" | "hostIPs" => Some("ip"),
@@ -22,14 +24,14 @@ pub(in crate::status) fn apply(pod: &api::Pod, patch: &Value) -> api::Pod {
             }
             (Some(key), Value::Array(news)) => {
                 let list = status.entry(name).or_insert_with(|| Value::Array(Vec::new()));
-                merge_list(list.as_array_mut().unwrap(), news, key);
+                merge_list(list.as_array_mut()?, news, key);
             }
             _ => {
                 status.insert(name.clone(), news.clone());
             }
         }
     }
-    serde_json::from_value(object).unwrap()
+    serde_json::from_value(object).ok()
 }
 
 fn merge_list(list: &mut Vec<Value>, news: &[Value], key: &str) {
@@ -37,9 +39,9 @@ fn merge_list(list: &mut Vec<Value>, news: &[Value], key: &str) {
         list.clear();
     }
     for item in news.iter().filter(|item| item.get("$patch").is_none()) {
-        match list.iter_mut().find(|had| had[key] == item[key]) {
-            Some(Value::Object(had)) => {
-                for (name, value) in item.as_object().unwrap() {
+        match (list.iter_mut().find(|had| had[key] == item[key]), item) {
+            (Some(Value::Object(had)), Value::Object(news)) => {
+                for (name, value) in news {
                     if value.is_null() {
                         had.remove(name);
                     } else {

@@ -1,0 +1,69 @@
+//! What must hold of a patch, whatever the API has.
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::WallTime;
+use winddown_shared::status::Phase;
+
+use super::apply::apply;
+use super::{Words, patch};
+
+/// `in_api` as the API has it, `said` as the node says it.
+pub(crate) fn laws(in_api: &api::Pod, said: &api::PodStatus) {
+    for last in [false, true] {
+        let words = Words {
+            status: said,
+            last,
+            generation: Some(3),
+            host_ips: &["192.0.2.1".to_owned()],
+            now: WallTime::UNIX_EPOCH,
+        };
+        let Some(change) = patch(in_api, &words) else { continue };
+        let parts: Vec<&String> = change.as_object().into_iter().flat_map(|o| o.keys()).collect();
+        assert_eq!(parts, ["metadata", "status"], "nothing else is ever written");
+        // A list in the API that has the same thing twice is nothing an API server keeps.
+        if is_ordinary(in_api.status.as_ref()) && is_ordinary(Some(said)) {
+            let after = apply(in_api, &change);
+            assert!(after.is_some(), "a server takes it: {change}");
+            after.iter().for_each(|after| promised(in_api, after, &words));
+        }
+    }
+}
+
+fn promised(before: &api::Pod, after: &api::Pod, words: &Words<'_>) {
+    assert_eq!(patch(after, words), None, "once is enough");
+    assert_eq!(before.spec, after.spec);
+    let phase = |pod: &api::Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
+        phase.as_deref().and_then(Phase::parse)
+    };
+    if let Some(had) = phase(before).filter(|phase| phase.is_terminal()) {
+        assert_eq!(phase(after), Some(had), "a terminal phase stays");
+    }
+    let ready =
+        |condition: &api::PodCondition| condition.type_ == "Ready" && condition.status == "True";
+    if phase(after).is_some_and(Phase::is_terminal) {
+        let mut all = after.status.iter().flat_map(|s| s.conditions.iter().flatten());
+        assert!(!all.any(ready), "what has ended is not ready");
+    }
+}
+
+/// No condition, address or container is there twice.
+fn is_ordinary(status: Option<&api::PodStatus>) -> bool {
+    let Some(status) = status else { return true };
+    let conditions = status.conditions.iter().flatten().map(|one| one.type_.as_str());
+    let addresses = status.pod_ips.iter().flatten().map(|one| one.ip.as_str());
+    let hosts = status.host_ips.iter().flatten().map(|one| one.ip.as_str());
+    let containers = status.container_statuses.iter().flatten().map(|one| one.name.as_str());
+    let init = status.init_container_statuses.iter().flatten().map(|one| one.name.as_str());
+    is_once(conditions)
+        && is_once(addresses)
+        && is_once(hosts)
+        && is_once(containers)
+        && is_once(init)
+}
+
+fn is_once<'a>(all: impl Iterator<Item = &'a str>) -> bool {
+    let mut seen = std::collections::HashSet::new();
+    let mut all = all;
+    all.all(|one| seen.insert(one))
+}

@@ -1,0 +1,14 @@
+//! What must hold of the kernel's files, whatever is in them. Called by tests/fuzz.
+
+use crate::{capacity, psi, usage};
+
+/// Reads the text as each of the files that are read here. Panics if a law is broken.
+pub fn kernel_file(text: &[u8]) {
+    if let Some(pressure) = psi::parse_pressure(text) {
+        for share in [pressure.some_avg10, pressure.full_avg10] {
+            assert!((0.0..=100.0).contains(&share), "a share of time is 0 % to 100 %: {share}");
+        }
+    }
+    usage::fuzzing::laws(text);
+    capacity::fuzzing::laws(text);
+}

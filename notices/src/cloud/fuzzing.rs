@@ -1,0 +1,16 @@
+//! The answers of the metadata services.
+
+use super::{aws, azure, gcp, http};
+use crate::Announcement;
+
+/// What the text announces, as an answer to each question that is asked.
+pub(crate) fn answers(text: &str) -> Vec<Announcement> {
+    let _ = http::date(text);
+    let _ = text.parse::<http::Endpoint>();
+    let values = [gcp::Value::Preempted, gcp::Value::Maintenance];
+    let told = values.into_iter().filter_map(|value| value.read(text).ok().flatten());
+    told.chain(aws::spot_action(text).ok())
+        .chain(aws::scheduled(text).ok().flatten())
+        .chain(azure::scheduled(text, "vm-1").ok().flatten())
+        .collect()
+}

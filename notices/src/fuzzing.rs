@@ -1,0 +1,21 @@
+//! What must hold of notices, whoever writes them. Called by tests/fuzz.
+
+use crate::{Announcement, cloud, file};
+
+/// Reads the bytes as a notice file and as answers of the metadata services. Panics if a law is broken.
+pub fn notice(content: &[u8]) {
+    let Ok(text) = std::str::from_utf8(content) else { return };
+    file::fuzzing::laws(text);
+    for announced in cloud::fuzzing::answers(text) {
+        laws(&announced);
+    }
+}
+
+/// A text for people is one line of bounded length, however it came.
+pub(crate) fn laws(announced: &Announcement) {
+    let text = &announced.text;
+    assert!(text.chars().count() <= 201 && !text.contains(char::is_control), "{text:?}");
+    let again = Announcement::new(announced.when, text);
+    // The mark of one that was cut is cut off again and put back.
+    assert_eq!(again.text.chars().count(), text.chars().count(), "{text:?}");
+}

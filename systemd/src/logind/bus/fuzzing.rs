@@ -1,0 +1,37 @@
+//! Who is believed.
+
+use tokio::time::Instant;
+use zbus::Message;
+use zbus::names::{OwnedUniqueName, UniqueName};
+
+use super::hearing::{Judge, Verdict};
+use crate::logind::session::Heard;
+
+const LOGIND: &str = ":1.7";
+
+/// A message is believed only if it comes from the owner of logind's name, and a new owner only if the bus
+/// itself tells of it.
+pub(crate) fn laws(message: &Message) {
+    let at = Instant::now();
+    let header = message.header();
+    let sender = header.sender().map(|sender| sender.as_str());
+    let owner = UniqueName::try_from(LOGIND).ok().map(OwnedUniqueName::from);
+    let owners = [owner, None];
+    for owner in owners {
+        let mut judge = Judge::new(true);
+        judge.owner_is(owner.clone());
+        match judge.judge(message, at) {
+            Verdict::Believed(Heard::Prepare { .. }) => {
+                assert!(owner.is_some() && sender == Some(LOGIND), "{sender:?} was believed");
+                let path = header.path().map(|path| path.as_str());
+                assert_eq!(path, Some("/org/freedesktop/login1"));
+            }
+            Verdict::Believed(_) => assert_eq!(sender, Some("org.freedesktop.DBus")),
+            Verdict::Refused(why) => assert!(!why.is_empty()),
+            Verdict::Other => {}
+        }
+    }
+    let verdict = Judge::new(true).judge(message, at);
+    let prepares = matches!(verdict, Verdict::Believed(Heard::Prepare { .. }));
+    assert!(!prepares, "nobody is believed before the owner is known");
+}

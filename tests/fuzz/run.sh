@@ -1,0 +1,52 @@
+#!/bin/sh
+# Holds the targets against input that is guided by the code it reaches, and prints a table.
+#
+#   tests/fuzz/run.sh [seconds for each target, 600] [target...]
+#
+# Works with a stable compiler: the coverage is LLVM's own, and no sanitizer is needed where there is no
+# unsafe code. The checks of a debug build are on. What is learned is kept outside git; a finding is an
+# input in target/fuzz, with what was said beside it, and the exit code is 1. Put into tests/fuzz/corpus it
+# is a test from then on.
+set -eu
+cd "$(dirname "$0")/../.."
+seconds=${1:-600}
+[ $# -eq 0 ] || shift
+target_dir=${CARGO_TARGET_DIR:-target}
+learned=${XDG_CACHE_HOME:-$HOME/.cache}/winddown/fuzz
+RUSTC_WORKSPACE_WRAPPER=$PWD/tests/fuzz/instrumented.sh ${CARGO:-cargo} build --quiet \
+    --package winddown-fuzz --features guided --bin guided
+program=$target_dir/debug/guided
+found=$target_dir/fuzz
+mkdir -p "$found"
+[ $# -gt 0 ] || set -- $(ls tests/fuzz/corpus)
+any=0
+printf '%-18s %10s %8s %8s %8s %6s  %s\n' target inputs /s edges corpus MiB found
+for target in "$@"; do
+    mkdir -p "$learned/$target"
+    log=$found/$target.log
+    code=0
+    WINDDOWN_FUZZ=$target "$program" "$learned/$target" "tests/fuzz/corpus/$target" \
+        -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=8192 \
+        -print_final_stats=1 -artifact_prefix="$found/$target-" >"$log" 2>&1 || code=$?
+    said=nothing
+    if [ "$code" -ne 0 ]; then
+        any=1
+        said="see $log"
+    fi
+    awk -v target="$target" -v said="$said" '
+        / cov: / {
+            for (i = 1; i < NF; i++) {
+                if ($i == "cov:") edges = $(i + 1)
+                if ($i == "corp:") { split($(i + 1), part, "/"); corpus = part[1] }
+            }
+        }
+        /^stat::number_of_executed_units/ { inputs = $2 }
+        /^stat::average_exec_per_sec/ { speed = $2 }
+        /^stat::peak_rss_mb/ { memory = $2 }
+        END {
+            printf "%-18s %10d %8d %8d %8d %6d  %s\n", target, inputs, speed, edges, corpus, memory, said
+        }
+    ' "$log"
+    [ "$code" -ne 0 ] || rm "$log"
+done
+exit $any

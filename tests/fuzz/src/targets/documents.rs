@@ -1,0 +1,58 @@
+//! Manifests and the configuration.
+
+use std::path::Path;
+
+use winddown::config::Config;
+use winddown::manifests::read_manifest;
+use winddown::render::clean;
+
+const NODE: &str = "node1";
+
+/// What a command prints of a file that is wrong: a bounded number of lines, each with the file's name, and
+/// nothing that a terminal obeys.
+fn shown(file: &str, error: &str) {
+    assert!(error.len() <= 20_000 && !error.is_empty(), "{} bytes", error.len());
+    for line in error.lines() {
+        assert!(line.starts_with(file), "{line:?} names no file");
+        assert_eq!(clean(line), line, "what is quoted is harmless");
+    }
+}
+
+pub(super) fn configuration(bytes: &[u8]) {
+    let file = Path::new("c.yaml");
+    let config = match Config::parse(file, bytes) {
+        Ok((config, _)) => config,
+        Err(error) => return shown("c.yaml:", &error.to_string()),
+    };
+    let yaml = config.to_yaml();
+    let again = Config::parse(file, yaml.as_bytes());
+    assert!(again.is_ok(), "what is printed can be read: {:?}\n{yaml}", again.err());
+    let again = again.map(|(config, _)| config.to_yaml()).unwrap_or_default();
+    assert_eq!(again, yaml, "and is the same");
+    assert!(!config.shutdown.total().is_zero() || yaml.contains("0s"), "{yaml}");
+}
+
+pub(super) fn manifest(bytes: &[u8]) {
+    let file = Path::new("p.yaml");
+    let pod = match read_manifest(file, bytes, NODE) {
+        Ok(pod) => pod,
+        Err(error) => return shown("p.yaml:", &error.to_string()),
+    };
+    let name = pod.name().to_string();
+    assert!(name.ends_with("-node1") && name.len() <= 253, "{name:?}");
+    for part in [&*name, pod.namespace(), pod.uid().as_str()] {
+        assert!(
+            !part.is_empty() && !part.contains(['/', '\0']) && !part.starts_with('.'),
+            "{part:?}"
+        );
+    }
+    // Written out as it was understood, it is the same pod: defaults are filled in once.
+    let mut written = pod.object().clone();
+    written.status = None;
+    written.metadata.name = name.strip_suffix("-node1").map(str::to_owned);
+    let written = serde_json::to_vec(&written).unwrap_or_default();
+    match read_manifest(file, &written, NODE) {
+        Ok(again) => assert_eq!(again.object(), pod.object()),
+        Err(error) => assert!(written.len() > winddown::document::MAX_BYTES, "{error}"),
+    }
+}
