@@ -38,6 +38,17 @@ mod tests {
     use super::replaced;
 
     #[test]
+    fn every_command_that_measures_has_its_place_on_the_page() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/performance.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let parts = ["agent", "containers", "pressure", "workers", "preemption"];
+        let growth = ["planners", "kills", "scaling", "processes", "fleet"];
+        for command in parts.into_iter().chain(growth) {
+            assert!(replaced(&page, command, "new").is_some(), "no place for {command}");
+        }
+    }
+
+    #[test]
     fn a_table_takes_the_place_of_the_one_before_and_of_no_other() {
         let old = "a\n<!-- winddown-bench one -->\nold\n<!-- end -->\nb\n\
                    <!-- winddown-bench two -->\nold\n<!-- end -->\nc\n";
