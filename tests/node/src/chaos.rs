@@ -5,6 +5,7 @@
 //! own, which is powered off in the end. Witnesses write down what happened, most of them told by the
 //! kernel, and the invariants are functions of what they wrote.
 
+mod api;
 mod clock;
 mod fault;
 mod judge;
@@ -122,7 +123,7 @@ impl Parts {
     /// Finds or makes what these schedules need, in a folder of theirs.
     async fn find(test: &str, schedules: &[Schedule], folder: &Path) -> TestResult<Option<Self>> {
         let Some(plain) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
-        let mut runtimes = vec![Runtime::Process];
+        let mut runtimes = vec![Runtime::Process, Runtime::Cluster];
         let mut containerd = None;
         if schedules.iter().any(|schedule| schedule.runtime == Runtime::Containerd) {
             containerd = base_or_skip(test, Flavour::Containerd).await?;
@@ -139,7 +140,7 @@ impl Parts {
 
     fn base(&self, runtime: Runtime) -> &Base {
         match runtime {
-            Runtime::Process => &self.plain,
+            Runtime::Process | Runtime::Cluster => &self.plain,
             Runtime::Containerd => self.containerd.as_ref().unwrap_or(&self.plain),
         }
     }

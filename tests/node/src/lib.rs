@@ -16,6 +16,7 @@
 //! process. All mounts live in a mount namespace that ends with the node.
 
 mod base;
+mod bridge;
 mod cgroup;
 pub mod chaos;
 mod containerd;
@@ -29,6 +30,7 @@ pub mod scenario;
 mod skip;
 
 pub use base::{Base, Flavour, Unavailable, agent_binary};
+pub use bridge::Bridge;
 pub use image::{IMAGE, IMAGE_WITH_ODD_SIGNAL};
 pub use journal::JournalEntry;
 pub use node::{Dialer, Disk, Node, NodeError, Output, Process};

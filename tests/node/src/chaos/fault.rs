@@ -38,6 +38,8 @@ pub enum Fault {
     ContainerdStopped,
     /// `systemctl restart containerd`.
     ContainerdRestarted,
+    /// The API server cannot be reached for a while.
+    ApiDown,
     /// Not a byte is left where the agent keeps its state.
     StateFull,
     /// The disk with the agent's state takes no write for a while.
@@ -84,7 +86,7 @@ impl fmt::Display for Phase {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::AgentKilled,
         Self::AgentHangs,
         Self::DbusRestarted,
@@ -92,6 +94,7 @@ impl Fault {
         Self::ContainerdKilled,
         Self::ContainerdStopped,
         Self::ContainerdRestarted,
+        Self::ApiDown,
         Self::StateFull,
         Self::DiskHangs,
         Self::EtcReadOnly,
@@ -111,6 +114,7 @@ impl Fault {
             Self::ContainerdKilled | Self::ContainerdStopped | Self::ContainerdRestarted => {
                 runtime == Runtime::Containerd
             }
+            Self::ApiDown => runtime == Runtime::Cluster,
             _ => true,
         }
     }
@@ -171,6 +175,7 @@ impl fmt::Display for Fault {
             Self::ContainerdKilled => "containerd killed",
             Self::ContainerdStopped => "containerd stopped",
             Self::ContainerdRestarted => "containerd restarted",
+            Self::ApiDown => "API server down",
             Self::StateFull => "state directory full",
             Self::DiskHangs => "disk hangs",
             Self::EtcReadOnly => "/etc read-only",

@@ -20,6 +20,8 @@ const SLOW_MS: (u32, u32) = (2000, 2500);
 pub enum Runtime {
     /// Processes of the node.
     Process,
+    /// The same, on a node that belongs to a cluster. The pods are static, and the API shows them.
+    Cluster,
     /// Containers of a real containerd.
     Containerd,
 }
@@ -63,9 +65,12 @@ impl Schedule {
         let mut chance = Chance::new(seed);
         let chance = &mut chance;
         let phase = chance.one_of(Phase::ALL);
-        let runtime = match seed.is_multiple_of(5) && phase != Phase::Eviction {
-            true => Runtime::Containerd,
-            false => Runtime::Process,
+        let runtime = match (seed % 5, phase) {
+            // The control group that is bounded is that of processes, and a cluster spares static pods.
+            (_, Phase::Eviction) => Runtime::Process,
+            (0, _) => Runtime::Containerd,
+            (1, _) => Runtime::Cluster,
+            _ => Runtime::Process,
         };
         let pods = pods(chance, phase, runtime);
         let strikes = strikes(chance, phase, runtime);
@@ -79,7 +84,7 @@ impl Schedule {
         let mut pod = TestPod::new(INTRUDER, CRITICAL, 200);
         pod.cpu = Some(cpu);
         match self.runtime {
-            Runtime::Process => pod,
+            Runtime::Process | Runtime::Cluster => pod,
             Runtime::Containerd => pod.in_container(),
         }
     }
@@ -117,7 +122,7 @@ fn pods(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<TestPod> {
         pods.push(hog);
     }
     match runtime {
-        Runtime::Process => pods,
+        Runtime::Process | Runtime::Cluster => pods,
         Runtime::Containerd => pods.into_iter().map(TestPod::in_container).collect(),
     }
 }
@@ -130,7 +135,7 @@ fn pod(chance: &mut Chance, phase: Phase, runtime: Runtime, number: u32) -> Test
     let stubborn = chance.one_in(6);
     if stubborn && !matches!(phase, Phase::Preemption | Phase::Eviction) {
         pod.manner = match runtime {
-            Runtime::Process => chance.one_of([Manner::Deaf, Manner::Stuck]),
+            Runtime::Process | Runtime::Cluster => chance.one_of([Manner::Deaf, Manner::Stuck]),
             // The first process of a container cannot stop itself.
             Runtime::Containerd => Manner::Deaf,
         };
@@ -143,7 +148,16 @@ fn strikes(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<Strike> {
     let count = chance.between(1, 3);
     let mut strikes: Vec<Strike> = Vec::new();
     while strikes.len() < usize::try_from(count).unwrap_or(1) {
-        let fault = chance.one_of(Fault::ALL);
+        // What only this runtime can suffer would be rare otherwise.
+        let fault = match (chance.one_in(4), runtime) {
+            (true, Runtime::Cluster) => Fault::ApiDown,
+            (true, Runtime::Containerd) => chance.one_of([
+                Fault::ContainerdKilled,
+                Fault::ContainerdStopped,
+                Fault::ContainerdRestarted,
+            ]),
+            _ => chance.one_of(Fault::ALL),
+        };
         let after = Duration::from_millis(u64::from(chance.between(0, 1500)));
         let lasts = Duration::from_millis(u64::from(chance.between(100, 1000)));
         let jump = chance.one_of([5, 3600, 30 * 86_400]);
@@ -181,9 +195,9 @@ mod tests {
                 drawn.insert((strike.fault, schedule.phase, schedule.runtime));
             }
         }
-        for runtime in [Runtime::Process, Runtime::Containerd] {
+        for runtime in [Runtime::Process, Runtime::Cluster, Runtime::Containerd] {
             for (fault, phase) in Fault::ALL.into_iter().flat_map(|f| Phase::ALL.map(|p| (f, p))) {
-                let no_such_node = runtime == Runtime::Containerd && phase == Phase::Eviction;
+                let no_such_node = runtime != Runtime::Process && phase == Phase::Eviction;
                 let expected = fault.strikes(phase, runtime) && !no_such_node;
                 assert_eq!(drawn.contains(&(fault, phase, runtime)), expected, "{fault} {phase}");
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
+use super::api::Api;
 use super::record::{Harm, Record};
 use super::strike::{Target, prepare};
 use super::witness::{LockWatch, PodWatch, now};
@@ -32,6 +33,7 @@ pub(super) struct Stage<'a> {
     schedule: &'a Schedule,
     pub(super) scenario: Scenario,
     disk: Option<Disk>,
+    api: Option<Api>,
     lock: LockWatch,
     pods: PodWatch,
     harms: RefCell<Vec<Harm>>,
@@ -69,6 +71,10 @@ impl<'a> Stage<'a> {
         if schedule.runtime == Runtime::Containerd {
             node.import_images().await?;
         }
+        let api = match schedule.runtime {
+            Runtime::Cluster => Some(Api::start(&node).await?),
+            Runtime::Process | Runtime::Containerd => None,
+        };
         let disk = has_disk.then(|| node.disk()).transpose()?;
         let pods = match schedule.phase {
             Phase::Idle => Vec::new(),
@@ -82,6 +88,7 @@ impl<'a> Stage<'a> {
             schedule,
             scenario,
             disk,
+            api,
             lock,
             pods: PodWatch::default(),
             harms: RefCell::default(),
@@ -149,6 +156,7 @@ impl<'a> Stage<'a> {
             scenario: &self.scenario,
             phase: self.schedule.phase,
             disk: self.disk.as_ref(),
+            api: self.api.as_ref(),
             harms: &self.harms,
         };
         target.suffer(&self.schedule.strikes).await

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::api::Api;
 use super::record::Harm;
 use super::witness::now;
 use super::{Fault, Phase, Strike, clock};
@@ -22,6 +23,7 @@ pub(super) struct Target<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) phase: Phase,
     pub(super) disk: Option<&'a Disk>,
+    pub(super) api: Option<&'a Api>,
     pub(super) harms: &'a RefCell<Vec<Harm>>,
 }
 
@@ -84,6 +86,10 @@ impl Target<'_> {
                 self.run(&["systemctl", "start", "containerd"]).await
             }
             Fault::ContainerdRestarted => self.run(&["systemctl", "restart", "containerd"]).await,
+            Fault::ApiDown => {
+                let api = self.api.ok_or("the node is in no cluster")?;
+                api.down(node, strike.lasts * 3).await
+            }
             Fault::StateFull => {
                 let disk = self.disk.ok_or("the node has no disk of its own")?;
                 disk.fill()?;

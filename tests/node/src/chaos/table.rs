@@ -14,11 +14,13 @@ pub const END_OF_TABLE: &str = "<!-- End of the chaos table. -->";
 #[must_use]
 pub fn table(first: u64, outcomes: &[Outcome]) -> String {
     let count = outcomes.len();
-    let containers = outcomes.iter().filter(|o| o.schedule.runtime == Runtime::Containerd).count();
+    let with = |runtime| outcomes.iter().filter(|o| o.schedule.runtime == runtime).count();
+    let (containers, members) = (with(Runtime::Containerd), with(Runtime::Cluster));
     let violated = outcomes.iter().filter(|outcome| !outcome.violations.is_empty()).count();
     let last = first + u64::try_from(count).unwrap_or(0).saturating_sub(1);
     let mut text = format!(
-        "{count} schedules, seeds {first} to {last}, {containers} of them with containerd: {violated} \
+        "{count} schedules, seeds {first} to {last}, {containers} of them with containerd, {members} \
+         in a cluster: {violated} \
          with a violation.\n\n| fault |"
     );
     // Writing to a text cannot fail.

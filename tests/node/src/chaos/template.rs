@@ -9,6 +9,9 @@ use super::stage::SECONDS;
 use crate::agent_binary;
 use crate::scenario::{Setup, TestResult};
 
+/// Where an agent of a cluster looks for its access.
+pub(super) const KUBECONFIG: &str = "/etc/winddown/kubeconfig";
+
 /// The files of winddown's installations, one for each runtime, in a folder of the caller's.
 #[derive(Debug)]
 pub(super) struct Template {
@@ -25,14 +28,17 @@ impl Template {
     pub(super) async fn make(folder: &Path, runtimes: &[Runtime]) -> TestResult<Self> {
         let template = Self { folder: folder.to_path_buf() };
         let agent = agent_binary().await?;
-        let setup = Setup { seconds: SECONDS, ..Setup::default() };
         for runtime in runtimes {
             let root = template.root(*runtime);
+            let more = match runtime {
+                Runtime::Cluster => format!("mode: cluster\nkubeconfig: {KUBECONFIG}\n"),
+                Runtime::Process | Runtime::Containerd => String::new(),
+            };
+            let setup = Setup { seconds: SECONDS, more };
             std::fs::create_dir_all(root.join("etc/winddown"))?;
-            let name = name(*runtime);
-            std::fs::write(root.join("etc/winddown/config.yaml"), setup.config(name))?;
+            std::fs::write(root.join("etc/winddown/config.yaml"), setup.config(unit(*runtime)))?;
             let output = Command::new(&agent)
-                .args(["install", "--no-enable", "--runtime", name, "--root"])
+                .args(["install", "--no-enable", "--runtime", unit(*runtime), "--root"])
                 .arg(&root)
                 .output()
                 .await?;
@@ -45,13 +51,14 @@ impl Template {
 
     /// What a node with this runtime is laid over with.
     pub(super) fn root(&self, runtime: Runtime) -> PathBuf {
-        self.folder.join(name(runtime))
+        self.folder.join(format!("{runtime:?}"))
     }
 }
 
-fn name(runtime: Runtime) -> &'static str {
+/// What the configuration and the unit call the runtime.
+fn unit(runtime: Runtime) -> &'static str {
     match runtime {
-        Runtime::Process => "process",
+        Runtime::Process | Runtime::Cluster => "process",
         Runtime::Containerd => "cri",
     }
 }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use winddown_apiserver::ApiServer;
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult};
-use winddown_node_tests::{TestPod, read_pod_log};
-
-use crate::bridge::Bridge;
+use winddown_node_tests::{Bridge, TestPod, read_pod_log};
 
 const KUBECONFIG: &str = "/etc/winddown/kubeconfig";
 

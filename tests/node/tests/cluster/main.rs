@@ -1,7 +1,6 @@
 //! A node of a cluster: a real systemd, real processes, and an API server that comes and goes.
 
 mod bed;
-mod bridge;
 mod containers;
 mod life;
 mod power_off;

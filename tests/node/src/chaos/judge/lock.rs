@@ -1,8 +1,11 @@
 //! The lock: there while pods run, gone when they are.
 
 use super::order::delay_at;
-use super::{SECOND, SLACK, Verdict, seconds};
+use serde_json::Value;
+
+use super::{SECOND, SLACK, Verdict, report, seconds};
 use crate::chaos::record::{At, Record};
+use crate::chaos::seen::is_called;
 
 /// How long the lock may be away.
 const AWAY: At = SECOND;
@@ -37,7 +40,8 @@ pub(super) fn the_lock_goes_with_the_last_pod(record: &Record) -> Verdict {
     };
     let ended = record.lives.iter().filter_map(|life| life.ended).filter(|at| *at > asked);
     let exits = record.logs.values().flat_map(|log| log.exits.iter().copied());
-    let last = ended.chain(exits.filter(|at| *at > asked)).max().unwrap_or(asked);
+    let last = ended.chain(exits.filter(|at| *at > asked)).chain(told(record)).max();
+    let last = last.unwrap_or(asked);
     // The kernel's word is read a moment after it is given.
     if released + SLACK / 2 < last {
         return Err(format!(
@@ -50,4 +54,19 @@ pub(super) fn the_lock_goes_with_the_last_pod(record: &Record) -> Verdict {
         true => Err(format!("the lock was held for {} after the last end", seconds(kept))),
         false => Ok(()),
     }
+}
+
+/// When those ended, by the agent's word, whom nobody watched: they were only being started when the
+/// shutdown was asked for.
+fn told(record: &Record) -> impl Iterator<Item = At> + '_ {
+    let is_watched = |said: &Value| {
+        record
+            .lives
+            .iter()
+            .any(|life| said["name"].as_str().is_some_and(|n| is_called(n, &life.pod)))
+    };
+    let pods = record.report().into_iter().flat_map(report::all);
+    let others = pods.filter(move |said| !is_watched(said));
+    let ends = others.filter_map(|said| said["exitMs"].as_u64());
+    ends.map(|end| record.last_asked() + end * (SECOND / 1000))
 }

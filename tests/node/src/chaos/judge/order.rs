@@ -53,21 +53,29 @@ pub(super) fn the_budget_is_kept(record: &Record) -> Verdict {
     }
 }
 
-/// In a shutdown. Whom eviction ends for want of memory gets a second.
+/// In a shutdown. Whom eviction ends for want of memory gets a second. What an agent that was killed has
+/// promised its successor keeps to the nearest second.
 pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
-    let shutdown = (record.last_asked(), At::MAX);
+    let first = record.asked.first().copied().unwrap_or(At::MAX);
+    let is_killed = |fault| fault == Fault::AgentKilled;
+    let early =
+        if record.was_harmed(is_killed, first, At::MAX) { EARLY + SECOND / 2 } else { EARLY };
     for life in &record.lives {
         let Some(pod) = record.pods.iter().find(|pod| pod.name == life.pod) else { continue };
+        let Some(ended) = life.ended.filter(|ended| *ended > record.last_asked()) else { continue };
         let log = &record.logs[&pod.name];
-        // One that stands still writes nothing down; it is asked no sooner than the shutdown.
+        let started = log.starts.iter().map(|(at, _)| *at).filter(|at| *at < ended).max();
+        // It may have been asked in a shutdown that was taken back, and still be ending.
+        let lived = (started.unwrap_or(0), ended);
         let asked = match pod.manner {
-            Manner::Deaf => within(&log.terms, shutdown).next(),
-            Manner::Stuck => Some(shutdown.0),
+            Manner::Deaf => within(&log.terms, lived).next(),
+            // One that stands still writes nothing down; it is asked no sooner than the first shutdown.
+            Manner::Stuck => Some(first.max(lived.0)),
             Manner::Willing | Manner::Hog => None,
         };
-        let (Some(asked), Some(ended)) = (asked, life.ended) else { continue };
+        let Some(asked) = asked else { continue };
         let had = ended.saturating_sub(asked);
-        if ended > shutdown.0 && had + EARLY < grace_of(pod) {
+        if had + early < grace_of(pod) {
             let grace = seconds(grace_of(pod));
             return Err(format!("{} was killed after {} of {grace}", pod.name, seconds(had)));
         }
@@ -78,7 +86,8 @@ pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
 /// How much longer than usual the end of things may take, for what struck near it.
 pub(super) fn delay_at(record: &Record, at: At) -> At {
     let near = |fault: Fault| {
-        fault.keeps_the_lock_away() || matches!(fault, Fault::StateFull | Fault::DiskHangs)
+        fault.keeps_the_lock_away()
+            || matches!(fault, Fault::StateFull | Fault::DiskHangs | Fault::ApiDown)
     };
     match record.was_harmed(near, at.saturating_sub(SECOND), At::MAX) {
         true => 3 * SLACK,

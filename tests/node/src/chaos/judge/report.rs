@@ -74,7 +74,8 @@ fn of<'a>(report: &'a Value, pod: &TestPod) -> Option<&'a Value> {
     all(report).find(is)
 }
 
-fn all(report: &Value) -> impl Iterator<Item = &Value> {
+/// Every pod of a report.
+pub(super) fn all(report: &Value) -> impl Iterator<Item = &Value> {
     let groups = report["groups"].as_array().into_iter().flatten();
     groups.flat_map(|group| group["pods"].as_array().into_iter().flatten())
 }

@@ -11,19 +11,23 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio::task::{JoinHandle, JoinSet};
-use winddown_node_tests::Node;
-use winddown_node_tests::scenario::TestResult;
+
+use crate::Node;
+use crate::scenario::TestResult;
 
 /// Carries connections until it is closed or dropped; from then on they are refused in the node. A
 /// node that was off needs a new one.
 #[derive(Debug)]
-pub(crate) struct Bridge(JoinHandle<()>);
+pub struct Bridge(JoinHandle<()>);
 
 // === impl Bridge ===
 
 impl Bridge {
     /// Listens in the node at `address`, and connects to `address` on the host.
-    pub(crate) async fn open(node: &Node, address: SocketAddr) -> TestResult<Self> {
+    ///
+    /// # Errors
+    /// The node is off, or something listens there already.
+    pub async fn open(node: &Node, address: SocketAddr) -> TestResult<Self> {
         let leader = node.host_pid(1).ok_or("the node is off")?;
         let network = File::open(format!("/proc/{leader}/ns/net"))?;
         // The thread is one of its own, because it never comes back from the node's network.
@@ -40,7 +44,7 @@ impl Bridge {
     }
 
     /// Ends all connections and refuses new ones.
-    pub(crate) async fn close(mut self) {
+    pub async fn close(mut self) {
         self.0.abort();
         // That it was aborted is no news.
         let _ = (&mut self.0).await;

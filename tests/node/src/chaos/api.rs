@@ -1,0 +1,46 @@
+//! A cluster for one node: an API server on the host, and the way there.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use winddown_apiserver::ApiServer;
+
+use super::template::KUBECONFIG;
+use crate::scenario::TestResult;
+use crate::{Bridge, Node};
+
+/// The API server of a node's cluster, and the node's way there.
+pub(super) struct Api {
+    server: ApiServer,
+    bridge: RefCell<Option<Bridge>>,
+}
+
+// === impl Api ===
+
+impl Api {
+    /// An API server that the node, which is on, reaches and has access to.
+    pub(super) async fn start(node: &Node) -> TestResult<Self> {
+        let server = ApiServer::start().await?;
+        node.write(KUBECONFIG, server.kubeconfig(), 0o600)?;
+        let bridge = Bridge::open(node, server.address()).await?;
+        Ok(Self { server, bridge: RefCell::new(Some(bridge)) })
+    }
+
+    /// Cuts the node off for so long.
+    pub(super) async fn down(&self, node: &Node, lasts: Duration) -> TestResult {
+        let bridge = self.bridge.take();
+        if let Some(bridge) = bridge {
+            bridge.close().await;
+        }
+        tokio::time::sleep(lasts).await;
+        let bridge = Bridge::open(node, self.server.address()).await?;
+        self.bridge.replace(Some(bridge));
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Api {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Api").field("bridge", &self.bridge).finish_non_exhaustive()
+    }
+}
