@@ -123,7 +123,7 @@ impl Parts {
     /// Finds or makes what these schedules need, in a folder of theirs.
     async fn find(test: &str, schedules: &[Schedule], folder: &Path) -> TestResult<Option<Self>> {
         let Some(plain) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
-        let mut runtimes = vec![Runtime::Process, Runtime::Cluster];
+        let mut runtimes = vec![Runtime::Process];
         let mut containerd = None;
         if schedules.iter().any(|schedule| schedule.runtime == Runtime::Containerd) {
             containerd = base_or_skip(test, Flavour::Containerd).await?;

@@ -60,7 +60,7 @@ impl<'a> Stage<'a> {
         if has_disk {
             node.add_disk().await?;
         }
-        node.copy_tree(&parts.template.root(schedule.runtime)).await?;
+        parts.template.install(&node, schedule.runtime).await?;
         if schedule.phase == Phase::Eviction {
             node.write("/etc/systemd/system/winddown.service.d/50-bound.conf", BOUNDED, 0o644)?;
         }

@@ -6,13 +6,15 @@ use tokio::process::Command;
 
 use super::Runtime;
 use super::stage::SECONDS;
-use crate::agent_binary;
 use crate::scenario::{Setup, TestResult};
+use crate::{Node, agent_binary};
 
 /// Where an agent of a cluster looks for its access.
 pub(super) const KUBECONFIG: &str = "/etc/winddown/kubeconfig";
 
-/// The files of winddown's installations, one for each runtime, in a folder of the caller's.
+const CONFIG: &str = "etc/winddown/config.yaml";
+
+/// The files of winddown's installations, one for each kind of unit, in a folder of the caller's.
 #[derive(Debug)]
 pub(super) struct Template {
     folder: PathBuf,
@@ -21,22 +23,17 @@ pub(super) struct Template {
 // === impl Template ===
 
 impl Template {
-    /// Installs into folders below `folder`, for each of the runtimes.
+    /// Installs into folders below `folder`, for each of these runtimes.
     ///
     /// # Errors
     /// What could not be built, written or run.
     pub(super) async fn make(folder: &Path, runtimes: &[Runtime]) -> TestResult<Self> {
-        let template = Self { folder: folder.to_path_buf() };
         let agent = agent_binary().await?;
         for runtime in runtimes {
-            let root = template.root(*runtime);
-            let more = match runtime {
-                Runtime::Cluster => format!("mode: cluster\nkubeconfig: {KUBECONFIG}\n"),
-                Runtime::Process | Runtime::Containerd => String::new(),
-            };
-            let setup = Setup { seconds: SECONDS, more };
+            let root = folder.join(unit(*runtime));
             std::fs::create_dir_all(root.join("etc/winddown"))?;
-            std::fs::write(root.join("etc/winddown/config.yaml"), setup.config(unit(*runtime)))?;
+            // The unit's time to stop follows from it.
+            std::fs::write(root.join(CONFIG), config(*runtime))?;
             let output = Command::new(&agent)
                 .args(["install", "--no-enable", "--runtime", unit(*runtime), "--root"])
                 .arg(&root)
@@ -46,13 +43,26 @@ impl Template {
                 return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
             }
         }
-        Ok(template)
+        Ok(Self { folder: folder.to_path_buf() })
     }
 
-    /// What a node with this runtime is laid over with.
-    pub(super) fn root(&self, runtime: Runtime) -> PathBuf {
-        self.folder.join(format!("{runtime:?}"))
+    /// Installs winddown in a node that is off.
+    ///
+    /// # Errors
+    /// What could not be copied or written.
+    pub(super) async fn install(&self, node: &Node, runtime: Runtime) -> TestResult {
+        node.copy_tree(&self.folder.join(unit(runtime))).await?;
+        node.write(&format!("/{CONFIG}"), config(runtime), 0o644)?;
+        Ok(())
     }
+}
+
+fn config(runtime: Runtime) -> String {
+    let more = match runtime {
+        Runtime::Cluster => format!("mode: cluster\nkubeconfig: {KUBECONFIG}\n"),
+        Runtime::Process | Runtime::Containerd => String::new(),
+    };
+    Setup { seconds: SECONDS, more }.config(unit(runtime))
 }
 
 /// What the configuration and the unit call the runtime.
