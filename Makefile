@@ -13,7 +13,7 @@ CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
 BENCH = $(or $(CARGO_TARGET_DIR),target)/release/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test reboots bench bench-cri fuzz calm pressure earlyoom packages lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test reboots chaos bench bench-cri fuzz calm pressure earlyoom packages lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -5,7 +5,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// In the environment, and in the program's arguments, of every pod.
 const SECRET: &str = "correct-horse-battery";

@@ -12,6 +12,7 @@ pub mod cri;
 mod entry;
 mod environment;
 mod fault;
+mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod mount_table;

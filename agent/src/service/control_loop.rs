@@ -81,7 +81,7 @@ impl<R: Runtime> ControlLoop<R> {
         let old = self.node.configuration();
         match load(&self.options, super::wall_clock().now()) {
             Err(error) => {
-                let error = winddown_shared::error_chain(&error);
+                let error = error_chain(&error);
                 tracing::error!("reload: {error}; the configuration stays as it was");
             }
             Ok(mut new) => {

@@ -185,6 +185,18 @@ pub(crate) fn pids(proc_root: &Path) -> impl Iterator<Item = i32> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
+/// The environment of a process; of one whose first thread has ended, as another thread has it.
+fn environ(proc_root: &Path, pid: i32) -> Option<Vec<u8>> {
+    let dir = proc_root.join(pid.to_string());
+    let own = std::fs::read(dir.join("environ")).ok().filter(|environ| !environ.is_empty());
+    own.or_else(|| {
+        stat(proc_root, pid).ok().flatten().filter(|stat| stat.threads > 1)?;
+        let threads = std::fs::read_dir(dir.join("task")).ok()?.flatten();
+        let mut environs = threads.filter_map(|t| std::fs::read(t.path().join("environ")).ok());
+        environs.find(|environ| !environ.is_empty())
+    })
+}
+
 pub(super) fn parse_stat(text: &str) -> Option<Stat> {
     // The command name may hold spaces and parentheses; the last one closes it.
     let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();

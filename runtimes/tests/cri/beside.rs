@@ -8,7 +8,8 @@ use winddown_shared::PodUid;
 
 use crate::bed::{PATIENCE, POLITE, STUBBORN, eventually, pod, run, secs};
 use crate::faults::{calls, polite};
-use crate::stage::{Fake, Stage as _, container_of};
+use crate::stage::Stage as _;
+use crate::stages::{Fake, container_of};
 
 fn beside(stage: &Fake) -> PodContainers {
     PodContainers::new(&stage.cri.socket().display().to_string()).unwrap()

@@ -55,16 +55,6 @@ fn page_size() -> u64 {
     u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
-/// Of `/proc/PID/stat`. A zombie has no threads and no memory.
-pub(in crate::process) fn parent_and_threads(stat: &str) -> Option<(i32, u64)> {
-    // The command name may hold spaces and parentheses; the last one closes it.
-    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
-    let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    let threads = fields.nth(15)?.parse().ok()?;
-    (state != "Z" && state != "X").then_some((parent, threads))
-}
-
 /// Of `/proc/PID/statm`: what is resident without what is shared, in pages.
 pub(in crate::process) fn own_pages(statm: &str) -> Option<u64> {
     let mut fields = statm.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
