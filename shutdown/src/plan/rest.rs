@@ -51,15 +51,20 @@ fn whole_seconds_up(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use crate::test_pods::{period, pod, secs};
     use crate::{Policy, plan};
 
     /// Latest ends after three groups of 10 s were shortened.
     fn ends(now: u64, deadline: u64, wants: [Option<u64>; 3]) -> Vec<u64> {
+        ends_of(now, deadline, wants.map(|want| want.map(secs)))
+    }
+
+    fn ends_of(now: u64, deadline: u64, wants: [Option<Duration>; 3]) -> Vec<u64> {
         let policy = Policy::by_priority([0, 1, 2].map(|p| period(p, 10))).unwrap();
         let pods = [0, 1, 2].map(|p| pod(&format!("p{p}"), Some(p), Some(60)));
         let mut plan = plan(&pods, &policy, None);
-        let wants: Vec<_> = wants.iter().map(|want| want.map(secs)).collect();
         plan.shorten(secs(now), secs(deadline), &wants);
         assert_eq!(plan.deadline, secs(deadline.min(30)));
         plan.groups.iter().map(|group| group.latest_end.as_secs()).collect()
@@ -81,6 +86,12 @@ mod tests {
     #[test]
     fn short_wishes_are_met_and_the_spare_time_stays_with_the_groups() {
         assert_eq!(ends(0, 20, [Some(1), Some(1), Some(10)]), [5, 10, 20]);
+    }
+
+    #[test]
+    fn a_part_of_a_second_that_is_asked_for_is_a_second() {
+        let half = secs(2) + Duration::from_millis(500);
+        assert_eq!(ends_of(0, 15, [Some(half), Some(secs(10)), Some(secs(10))]), [3, 9, 15]);
     }
 
     #[test]
