@@ -9,11 +9,17 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # old commit.
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
+CARGO_MUTANTS_VERSION := 27.1.0
+CARGO_MUTANTS := $(CACHE)/tools/bin/cargo-mutants
+# The pure planners. FILES=… takes others, or some of them.
+FILES := preemption/src/**/*.rs \
+	$(addprefix eviction/src/,choose.rs decide.rs rank.rs owed.rs usage.rs threshold.rs threshold/*.rs) \
+	$(addprefix shutdown/src/,plan.rs plan/*.rs role.rs budget.rs policy.rs)
 
 BENCH = $(or $(CARGO_TARGET_DIR),target)/release/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test reboots chaos bench bench-cri fuzz calm pressure earlyoom packages lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test reboots chaos bench bench-cri fuzz mutants calm pressure earlyoom packages lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +99,12 @@ earlyoom: ## The same hog with earlyoom in winddown's place, N times (10), to co
 	@earlyoom=$$(tests/node/packages.sh earlyoom) && $(CARGO) run --quiet \
 		--package winddown-node-tests --bin beside-earlyoom -- "$$earlyoom" $(or $(N),10)
 
+mutants: $(CARGO_MUTANTS) ## Change the planners in every small way: does a test fail? (hours; FILES="eviction/src/rank.rs")
+	@tests/node/packages.sh build
+	$(CARGO_MUTANTS) mutants --package winddown-preemption --package winddown-eviction \
+		--package winddown-shutdown $(foreach file,$(FILES),--file '$(file)') \
+		--jobs 1 --minimum-test-timeout 60 --output target
+
 packages: ## Build target/packages: .deb, .rpm and a static tarball (two release builds)
 	@tests/node/packages.sh packages
 	$(CARGO) build --release --package winddown
@@ -120,3 +132,8 @@ $(CARGO_DENY):
 	@tests/node/packages.sh build
 	@echo "Building cargo-deny $(CARGO_DENY_VERSION) into $(CACHE)/tools (two minutes, once)"
 	@$(CARGO) install --quiet --locked --root $(CACHE)/tools cargo-deny@$(CARGO_DENY_VERSION)
+
+$(CARGO_MUTANTS):
+	@tests/node/packages.sh build
+	@echo "Building cargo-mutants $(CARGO_MUTANTS_VERSION) into $(CACHE)/tools (two minutes, once)"
+	@$(CARGO) install --quiet --locked --root $(CACHE)/tools cargo-mutants@$(CARGO_MUTANTS_VERSION)
