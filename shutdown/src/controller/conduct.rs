@@ -322,8 +322,9 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         let whole = until.saturating_duration_since(Instant::now());
         let told_by = until - FOR_REPORT.min(whole / 4);
         let telling = AssertUnwindSafe(last_words.tell(clean, told_by)).catch_unwind();
-        // It ends by itself; a lock that is not given back would hold up the machine.
-        match tokio::time::timeout_at(until, telling).await {
+        // It ends by itself. If it does not, half of what is the report's stays with the report.
+        let given_up = told_by + until.saturating_duration_since(told_by) / 2;
+        match tokio::time::timeout_at(given_up, telling).await {
             Ok(Ok(not_told)) => not_told,
             Ok(Err(_)) | Err(_) => {
                 tracing::error!("it is not known whether the last statuses of the pods were told");
