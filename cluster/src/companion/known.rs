@@ -247,13 +247,12 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use std::thread;
-    use std::time::Duration;
 
     use super::*;
 
     #[test]
     fn the_set_that_is_published_last_is_the_newest() {
-        for round in 0..500 {
+        for round in 0..3000 {
             let known = Known::new(None);
             let desired = known.desired();
             let uids = ["a", "b", "c", "d"];
@@ -271,7 +270,9 @@ mod tests {
                         known.publish();
                     });
                 }
-                thread::sleep(Duration::from_millis(2));
+                while known.list().len() < uids.len() {
+                    thread::yield_now();
+                }
                 drop(reading);
             });
             let seen = desired.borrow().as_ref().unwrap().pods.len();
