@@ -4,17 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use winddown_shared::{Inhibitor, PodKiller, WallTime, error_chain};
 
 use super::ShutdownController;
-use crate::{Budget, Outcome, RunPhase, RunRecord, ShutdownReport, StateFile, StateTimes};
+use crate::{
+    Budget, Outcome, ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, StateTimes,
+};
 
 /// The disk gets at least this long, however late it is.
 const LEAST_FOR_REPORT: Duration = Duration::from_millis(100);
 
 /// How long the end of somebody else's run may take to put down; nothing waits for it.
 const NO_HURRY: Duration = Duration::from_secs(2);
+
+/// After a report could not be kept, and at most between two attempts.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 
 /// The start of the run on its way into the state file.
 pub(super) type Noted = JoinHandle<StateTimes>;
@@ -37,20 +43,21 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         until.max(now + LEAST_FOR_REPORT)
     }
 
-    /// Keeps the report, for as long as there is time, and says whether it is kept.
+    /// Keeps the report, for as long as there is time, and says whether it is kept. That of a run that
+    /// was called off is tried again for as long as the agent lives.
     pub(super) async fn keep(&self, report: ShutdownReport, noted: Noted, until: Instant) -> bool {
         let (sink, file) = (Arc::clone(&self.parts.reports), self.parts.state_file.clone());
         let ended_at = report.ended_at;
         let keep = spawn_blocking(move || {
-            let kept = sink.keep(&report);
-            if let Err(error) = &kept {
-                tracing::error!(
-                    log_kind = "reportLost",
-                    error = error_chain(error),
-                    "the shutdown report is lost"
-                );
+            let Err(error) = sink.keep(&report) else { return true };
+            let error = error_chain(&error);
+            if report.outcome == Outcome::Cancelled {
+                tracing::warn!(error, "the shutdown report is not kept; trying again");
+                tokio::spawn(keep_later(sink, report));
+            } else {
+                tracing::error!(log_kind = "reportLost", error, "the shutdown report is lost");
             }
-            kept.is_ok()
+            false
         });
         let note = async move {
             // One after the other, or a slow first write would overtake the second.
@@ -95,6 +102,20 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         });
         if timeout_at(Instant::now() + NO_HURRY, write).await.is_err() {
             tracing::warn!("the disk does not answer; the record is not closed");
+        }
+    }
+}
+
+/// A disk that was full when the run was called off may have room again.
+async fn keep_later(sink: Arc<dyn ReportSink>, report: ShutdownReport) {
+    let (report, mut wait) = (Arc::new(report), RETRY);
+    loop {
+        sleep(wait).await;
+        wait = (wait * 2).min(RETRY_AT_MOST);
+        let (sink, report) = (Arc::clone(&sink), Arc::clone(&report));
+        if let Ok(Ok(())) = spawn_blocking(move || sink.keep(&report)).await {
+            tracing::info!("the shutdown report is kept now");
+            return;
         }
     }
 }

@@ -55,21 +55,24 @@ impl Inhibitor for Login {
 struct Memory {
     kept: Mutex<Vec<(ShutdownReport, bool)>>,
     login: Option<Login>,
-    fail: bool,
+    /// So many times it cannot.
+    fails: Mutex<u32>,
 }
 
 impl ReportSink for Memory {
     fn keep(&self, report: &ShutdownReport) -> Result<(), StoreError> {
         let held = self.login.as_ref().is_some_and(|login| login.fake.is_held());
         self.kept.lock().unwrap().push((report.clone(), held));
-        match self.fail {
-            true => Err(StoreError::Io {
-                what: "write",
-                path: "/full".into(),
-                source: std::io::ErrorKind::StorageFull.into(),
-            }),
-            false => Ok(()),
+        let mut fails = self.fails.lock().unwrap();
+        if *fails == 0 {
+            return Ok(());
         }
+        *fails -= 1;
+        Err(StoreError::Io {
+            what: "write",
+            path: "/full".into(),
+            source: std::io::ErrorKind::StorageFull.into(),
+        })
     }
 }
 
@@ -91,7 +94,7 @@ struct Setup {
     policy: Policy,
     delay: Duration,
     pods: Vec<Pod>,
-    fail_reports: bool,
+    fail_reports: u32,
     state_file: Option<StateFile>,
     last_words: Option<Arc<dyn LastWords>>,
 }
@@ -107,7 +110,7 @@ impl Setup {
             policy: two_fields(30, 10),
             delay: secs(40),
             pods: pods.into_iter().collect(),
-            fail_reports: false,
+            fail_reports: 0,
             state_file: None,
             last_words: None,
         }
@@ -131,7 +134,7 @@ impl Setup {
         let login = Login { fake: FakeInhibitor::holding(self.delay), releases: Arc::default() };
         let reports = Arc::new(Memory {
             login: Some(login.clone()),
-            fail: self.fail_reports,
+            fails: Mutex::new(self.fail_reports),
             ..Memory::default()
         });
         let sink = Arc::clone(&reports);

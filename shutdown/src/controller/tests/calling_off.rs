@@ -30,6 +30,20 @@ async fn a_cancelled_shutdown_is_reported_and_its_asked_pods_end_anyway() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_report_of_a_run_that_was_called_off_is_kept_when_the_disk_has_room_again() {
+    let pods = [pod("app", None, Some(20))];
+    let mut node = Setup { fail_reports: 3, ..Setup::with(pods.clone()) }.start();
+    node.killer.takes(pods[0].uid(), secs(10));
+    node.prepare();
+    node.until(secs(2)).await;
+    node.login.fake.cancel();
+    node.until(secs(20)).await;
+    let attempts = node.reports.kept.lock().unwrap();
+    assert_eq!(attempts.len(), 4, "three that failed, and none after the one that did not");
+    assert!(attempts.iter().all(|(report, _)| report.outcome == Outcome::Cancelled));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_shutdown_after_a_cancelled_one_is_a_new_run_with_a_fresh_look_and_full_time() {
     let pods = [pod("app", None, None), pod("critical", CRITICAL, None)];
     let mut node = Setup::with(pods.clone()).start();

@@ -29,7 +29,7 @@ async fn the_report_is_kept_before_the_lock_goes_and_the_lock_goes_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_does_not_keep_the_node() {
-    let setup = Setup { fail_reports: true, ..Setup::with([pod("app", None, None)]) };
+    let setup = Setup { fail_reports: u32::MAX, ..Setup::with([pod("app", None, None)]) };
     let mut node = setup.start();
     node.prepare();
     assert_eq!(node.released().await, secs(0));
