@@ -1,7 +1,10 @@
 //! `winddown status --watch`.
 
+use std::io;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::{CommandError, Exit, Output, OutputFormat};
@@ -33,7 +36,33 @@ pub(super) async fn run(
     if text && out.terminal && !dumb {
         return live::run(client, out).await;
     }
-    lines(client, form, out).await
+    // On a node where nothing happens nothing is written, and a write is how one hears of it else.
+    tokio::select! {
+        done = lines(client, form, out) => done,
+        () = reader_gone() => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
+    }
+}
+
+/// Resolves when standard output is a pipe that nobody reads any more. Cancel-safe.
+async fn reader_gone() {
+    let (told, gone) = oneshot::channel();
+    // A thread of its own, asleep until then, that nobody waits for at the end. Of files and the like
+    // nothing is ever told.
+    std::thread::spawn(move || {
+        let output = io::stdout();
+        let mut output = [PollFd::new(&output, PollFlags::empty())];
+        loop {
+            match poll(&mut output, None) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+                Ok(_) => break,
+            }
+        }
+        let _ = told.send(());
+    });
+    if gone.await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 async fn lines(
