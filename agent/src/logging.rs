@@ -39,6 +39,10 @@ pub use kinds::{KINDS, Kind};
 /// The environment variable with the level or filter.
 pub const LEVEL_VARIABLE: &str = "WINDDOWN_LOG";
 
+/// What is logged unless [`LEVEL_VARIABLE`] says otherwise. The Kubernetes client warns in its own types'
+/// words of what the part that asked it says as well.
+pub const USUAL: &str = "info,kube_client=error";
+
 /// The log of this process. Clones are the same log.
 #[derive(Clone)]
 pub struct Log(Arc<Inner>);
@@ -60,7 +64,7 @@ struct Texts<F>(F);
 
 /// Starts logging for the agent. Colour is used on a terminal unless `NO_COLOR` is set.
 pub fn start() -> Log {
-    start_at("info")
+    start_at(USUAL)
 }
 
 /// Starts logging with a level that [`LEVEL_VARIABLE`] may override.

@@ -1,7 +1,9 @@
 //! What an error of the API server means for whoever made the request.
 
+use std::error::Error;
 use std::time::Duration;
 
+use kube::runtime::watcher;
 use winddown_shared::error_chain;
 
 #[cfg(test)]
@@ -41,8 +43,39 @@ pub(crate) fn text(error: &kube::Error) -> String {
             format!("the API server answered {} {}", status.code, status.reason)
         }
         kube::Error::Api(status) => status.message.clone(),
+        kube::Error::Service(cause) => error_chain(cause.as_ref()),
         other => error_chain(other),
     }
+}
+
+/// The same of a watch.
+pub(crate) fn watch_text(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => text(error),
+        watcher::Error::WatchError(status) => status.message.clone(),
+        watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}
+
+/// The error and its causes on one line, as [`error_chain`] says them, with the client's errors in the
+/// words of [`text`]: their own are what a programmer wants to see of them.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut said = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let client =
+            error.downcast_ref().map(text).or_else(|| error.downcast_ref().map(watch_text));
+        next = if client.is_some() { None } else { error.source() };
+        let words = client.unwrap_or_else(|| error.to_string());
+        if said.is_empty() {
+            said = words;
+        } else if !said.contains(&words) {
+            said = format!("{said}: {words}");
+        }
+    }
+    said
 }
 
 // === impl Refusal ===

@@ -78,8 +78,15 @@ async fn an_api_server_that_goes_for_an_hour_is_told_once_and_so_is_its_return()
 
     server.come_back().await.unwrap();
     server
-        .until("it is asked again", |o| (o.open_watches("pods") > 0).then_some(()))
+        .until("it is asked again, and was heard", |o| {
+            let heard = lines.with("the API server answers again") > 0;
+            (heard && o.open_watches("pods") > 0).then_some(())
+        })
         .await
         .unwrap();
     assert_eq!(lines.with("the API server answers again"), 1, "{}", lines.text());
+    // What types look like is for programmers.
+    for shape in ["Status {", "Custom {", "Some("] {
+        assert_eq!(lines.with(shape), 0, "{}", lines.text());
+    }
 }

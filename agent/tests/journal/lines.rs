@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
-use winddown::logging::Log;
+use winddown::logging::{Log, USUAL};
 
 /// The log of the current thread, for as long as this is kept.
 pub(crate) struct Lines {
@@ -24,7 +24,8 @@ impl Lines {
         let (into, began) = (Arc::clone(&said), Instant::now());
         let log =
             Log::to(move |text| into.lock().unwrap().push((began.elapsed(), text.to_owned())));
-        let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(log.clone());
+        let usual: Targets = USUAL.parse().unwrap();
+        let subscriber = tracing_subscriber::registry().with(usual).with(log.clone());
         let _guard = tracing::subscriber::set_default(subscriber);
         let follows = tokio::spawn(async move {
             let _ = log.follow().await;

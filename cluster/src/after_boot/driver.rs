@@ -15,7 +15,7 @@ use winddown_shared::{PodUid, WallClock, error_chain};
 use super::decide::by_time;
 use super::{AfterBootPolicy, Ended, EndedByUs, Verdict, decide};
 use crate::backoff::Backoff;
-use crate::refusal::Refusal;
+use crate::refusal::{self, Refusal};
 
 /// How long one request may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -211,7 +211,7 @@ async fn look(
 }
 
 fn failed(error: &kube::Error) -> Looked {
-    Looked::Failed { after: Refusal::of(error).retry_after(), error: error_chain(error) }
+    Looked::Failed { after: Refusal::of(error).retry_after(), error: refusal::text(error) }
 }
 
 fn late() -> Looked {

@@ -12,12 +12,12 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{DesiredPods, Pod, PodLabel, PodUid, WallClock, error_chain};
+use winddown_shared::{DesiredPods, Pod, PodLabel, PodUid, WallClock};
 
 use super::{Mirrors, Name, Seen, Step, mirror_of, name_of, plan};
 use crate::backoff::Backoff;
 use crate::pods::MirrorSide;
-use crate::refusal::Refusal;
+use crate::refusal::{self, Refusal};
 
 /// How long one request may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -258,7 +258,7 @@ async fn list(client: kube::Client, node_name: Arc<str>, mirrors: Mirrors) -> Do
     let of_node = ListParams::default().fields(&format!("spec.nodeName={node_name}"));
     Done::Listed(match timeout(DEADLINE, pods.list(&of_node)).await {
         Err(_) => Err(format!("no answer within {DEADLINE:?}")),
-        Ok(Err(error)) => Err(error_chain(&error)),
+        Ok(Err(error)) => Err(refusal::text(&error)),
         Ok(Ok(list)) => {
             let found: Vec<Pod> = list.into_iter().filter_map(|pod| Pod::new(pod).ok()).collect();
             let found: Vec<&Pod> = found.iter().filter(|pod| pod.is_mirror()).collect();
@@ -285,7 +285,7 @@ async fn create(
         }
         answer => answer,
     };
-    let there = answer.map_err(|error| error_chain(&error))?;
+    let there = answer.map_err(|error| refusal::text(&error))?;
     let there = Pod::new(there).map_err(|error| error.to_string())?;
     if !there.is_mirror() {
         return Err("another pod has its name in the API; rename one of them".to_owned());
@@ -306,7 +306,7 @@ async fn delete(client: &kube::Client, mirror: &PodLabel, mirrors: &Mirrors) -> 
     };
     match in_time(pods.delete(&mirror.name, &only_this)).await? {
         Err(error) if Refusal::of(&error).is_gone() => {}
-        Err(error) => return Err(error_chain(&error)),
+        Err(error) => return Err(refusal::text(&error)),
         // Finalizers keep it for a while.
         Ok(answer) if answer.as_ref().left().is_some_and(has_finalizers) => {
             return Err("it has finalizers".to_owned());

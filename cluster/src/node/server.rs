@@ -80,14 +80,14 @@ impl Server {
                     if first {
                         warn!(
                             node = name,
-                            error = watch_error(&error),
+                            error = refusal::watch_text(&error),
                             "the watch on this node's object has failed; it is tried again"
                         );
                     } else {
                         debug!(
                             node = name,
                             ?wait,
-                            error = watch_error(&error),
+                            error = refusal::watch_text(&error),
                             "the watch on this node's object has failed"
                         );
                     }
@@ -106,16 +106,6 @@ fn no_answer(error: &watcher::Error) -> bool {
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => Refusal::of(error) == Refusal::NoAnswer,
         _ => false,
-    }
-}
-
-fn watch_error(error: &watcher::Error) -> String {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => refusal::text(error),
-        watcher::Error::WatchError(status) => status.message.clone(),
-        watcher::Error::NoResourceVersion => error.to_string(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use winddown_shared::error_chain;
+use crate::refusal;
 
 /// Whether something fails at the moment; says so when it begins and when it is over.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Outage {
 
     /// It failed.
     pub(crate) fn failed(&self, error: &(dyn Error + 'static)) {
-        let chain = error_chain(error);
+        let chain = refusal::chain(error);
         if self.fails.swap(true, Ordering::Relaxed) {
             tracing::debug!(error = chain, "{} still fails", self.what);
         } else {

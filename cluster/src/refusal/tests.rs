@@ -45,6 +45,21 @@ fn every_answer_has_one_meaning() {
 }
 
 #[test]
+fn an_error_is_said_in_the_servers_words_and_never_in_a_programmers() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("the API server could not read the pod")]
+    struct Refused(#[source] kube::Error);
+    let answer = || error(json!({"code": 422, "reason": "Invalid", "message": "image: Required"}));
+    let read = "the API server could not read the pod: image: Required";
+    assert_eq!(chain(&Refused(answer())), read);
+    assert_eq!(chain(&answer()), "image: Required");
+    assert_eq!(chain(&watcher::Error::WatchStartFailed(answer())), "image: Required");
+    let broken = || std::io::Error::other("cannot reach the API server");
+    assert_eq!(chain(&kube::Error::Service(Box::new(broken()))), "cannot reach the API server");
+    assert_eq!(chain(&broken()), "cannot reach the API server");
+}
+
+#[test]
 fn an_object_that_is_missing_or_another_is_gone_and_a_conflict_is_not() {
     assert!(Refusal::NotFound.is_gone() && Refusal::OtherUid.is_gone());
     assert!(!Refusal::Conflict.is_gone());

@@ -160,7 +160,7 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
             }
             // Whatever the reason is, pods are not ended.
             self.reach.failed();
-            tracing::debug!(pod = %pod.label(), error = winddown_shared::error_chain(&refused), "the pod is not deleted yet");
+            tracing::debug!(pod = %pod.label(), error = refusal::chain(&refused), "the pod is not deleted yet");
             sleep(backoff.after_failure(refused.refusal.retry_after())).await;
         }
     }

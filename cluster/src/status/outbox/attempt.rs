@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use winddown_shared::{Pod, PodLabel, WallClock};
 
 use super::entry::Said;
-use crate::refusal::Refusal;
+use crate::refusal::{self, Refusal};
 use crate::status::patch::{Words, patch};
 
 #[cfg(test)]
@@ -210,6 +210,6 @@ fn read(answer: Result<api::Pod, kube::Error>) -> Result<Pod, Fault> {
 fn words_of(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
-        error => winddown_shared::error_chain(error),
+        error => refusal::text(error),
     }
 }
