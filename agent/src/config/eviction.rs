@@ -46,6 +46,8 @@ pub struct EvictionSettings {
     pub static_pods: StaticPods,
     /// `evictionShadow`.
     pub shadow: bool,
+    /// `imageMinimumGCAge`: images that were found on the node for less than this are kept.
+    pub image_minimum_gc_age: Duration,
     /// `localStorageCapacityIsolation`.
     pub local_storage_limits: bool,
     /// Whether `enforceNodeAllocatable` has `pods`.
@@ -65,6 +67,7 @@ impl Default for EvictionSettings {
             memory_pressure: None,
             static_pods: StaticPods::ByPriority,
             shadow: false,
+            image_minimum_gc_age: Duration::from_secs(2 * 60),
             local_storage_limits: true,
             enforce_pods: true,
         }

@@ -179,7 +179,7 @@ fn in_a_kubelets_configuration_a_total_alone_leaves_nothing_to_critical_pods() {
 fn zero_gives_the_default_where_the_kubelet_says_so() {
     let (config, warnings) = kubelets(
         "fileCheckFrequency: 0s\nnodeStatusUpdateFrequency: 0s\n\
-         evictionPressureTransitionPeriod: 0s\ncontainerRuntimeEndpoint: \"\"\n",
+         evictionPressureTransitionPeriod: 0s\nimageMinimumGCAge: 0s\ncontainerRuntimeEndpoint: \"\"\n",
     );
     assert_eq!((config, warnings), (Config::default(), vec![]));
 }

@@ -9,6 +9,7 @@ mod stalls;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use winddown_eviction::{
@@ -40,6 +41,7 @@ pub struct PressureSource {
 pub(super) struct Pressure {
     view: EvictionView,
     policy: watch::Sender<Arc<Policy>>,
+    image_age: watch::Sender<Duration>,
     signals: Arc<Measured>,
     /// Somebody comes back.
     returning: Arc<Notify>,
@@ -90,6 +92,7 @@ impl Pressure {
         let Around { workers, manifests, recorder, victims, gate, wall } = around;
         let places = Places::new(places, Arc::clone(&runtime));
         let policy = watch::Sender::new(Arc::new(config.eviction.policy()));
+        let image_age = watch::Sender::new(config.eviction.image_minimum_gc_age);
         let signals = Measured::new(&places, Arc::clone(&runtime), policy.subscribe());
         let signals = Arc::new(signals);
         let wake = Arc::new(Notify::new());
@@ -102,7 +105,7 @@ impl Pressure {
         let (controller, view) = EvictionController::new(EvictionParts {
             killer: Arc::new(workers),
             signals: Arc::clone(&signals),
-            reclaim: Arc::new(GiveBack(runtime)),
+            reclaim: Arc::new(GiveBack { runtime, image_age: image_age.subscribe() }),
             recorder,
             victims,
             static_pods: Arc::new(static_pods),
@@ -112,11 +115,15 @@ impl Pressure {
             wake: Arc::clone(&wake),
             cadence: Cadence::default(),
         });
-        (Self { view, policy, signals, returning }, PressureLoop { controller, places, wake })
+        (
+            Self { view, policy, image_age, signals, returning },
+            PressureLoop { controller, places, wake },
+        )
     }
 
     /// Follows a configuration that was read again.
     pub(super) fn follow(&self, config: &Config) {
+        self.image_age.send_replace(config.eviction.image_minimum_gc_age);
         let policy = config.eviction.policy();
         self.policy.send_if_modified(|now| {
             let changed = **now != policy;

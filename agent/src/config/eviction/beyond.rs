@@ -21,6 +21,12 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, defaults: EvictionSettings) -> E
         memory_pressure: pressure(fields),
         static_pods: one_of(fields, "evictStaticPods", &statics).unwrap_or(defaults.static_pods),
         shadow: fields.bool("evictionShadow").map_or(defaults.shadow, |found| found.value),
+        image_minimum_gc_age: fields
+            .duration("imageMinimumGCAge")
+            .map(|found| found.value)
+            // The kubelet takes 0 for its default.
+            .filter(|age| !age.is_zero())
+            .unwrap_or(defaults.image_minimum_gc_age),
         local_storage_limits: fields
             .bool("localStorageCapacityIsolation")
             .map_or(defaults.local_storage_limits, |found| found.value),
@@ -37,6 +43,10 @@ impl EvictionSettings {
             ("memoryAvailable", json!(self.memory_available)),
             ("evictStaticPods", json!(self.static_pods)),
             ("evictionShadow", json!(self.shadow)),
+            (
+                "imageMinimumGCAge",
+                json!(GoDuration::try_from(self.image_minimum_gc_age).unwrap_or_default()),
+            ),
             ("localStorageCapacityIsolation", json!(self.local_storage_limits)),
             ("enforceNodeAllocatable", enforced),
         ];

@@ -46,11 +46,14 @@ fn which_figures_count_and_what_is_done_with_them_can_be_chosen() {
     let config = read(
         "memoryAvailable: workingSet\nevictStaticPods: spared\nevictionShadow: true\n\
          localStorageCapacityIsolation: false\nenforceNodeAllocatable: [none]\n\
+         imageMinimumGCAge: 30s\n\
          memoryPressure: {scope: pods, some: 40%, below: 500Mi, coolDown: 30s}\n",
     )
     .unwrap();
     let written = config.to_yaml();
     assert!(written.contains("some: 40%"), "{written}");
+    assert!(written.contains("imageMinimumGCAge: 30s"), "{written}");
+    assert_eq!(config.eviction.image_minimum_gc_age, Duration::from_secs(30));
     let policy = config.eviction.policy();
     assert_eq!(policy.memory_available, MemoryAvailable::WorkingSet);
     assert_eq!(policy.static_pods, StaticPods::Spared);

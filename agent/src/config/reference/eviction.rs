@@ -125,6 +125,13 @@ pub(super) const SECTION: Section = Section {
         )
         .live(),
         Field::new(
+            "imageMinimumGCAge",
+            Kind::Duration { least: "", most: "", zero: true },
+            "How long an image that nothing uses is kept when the disk runs short: the pod that it was \
+             pulled for may not have started yet.",
+        )
+        .live(),
+        Field::new(
             "localStorageCapacityIsolation",
             Kind::Flag,
             "End pods that have more on the disks than their own limits allow.",

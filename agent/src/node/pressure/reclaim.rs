@@ -1,17 +1,24 @@
 //! Gives back what no pod misses.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::watch;
 use winddown_eviction::{GivenBack, Reclaim, ReclaimError, Reclaimable};
 
 use super::RuntimeFigures;
 
 /// Has the runtime do it.
-pub(in crate::node) struct GiveBack(pub(super) Arc<dyn RuntimeFigures>);
+pub(in crate::node) struct GiveBack {
+    pub(super) runtime: Arc<dyn RuntimeFigures>,
+    /// How long images are kept that nothing uses.
+    pub(super) image_age: watch::Receiver<Duration>,
+}
 
 impl Reclaim for GiveBack {
     async fn give_back(&self, what: Reclaimable) -> Result<GivenBack, ReclaimError> {
-        match self.0.give_back(what).await {
+        let image_age = *self.image_age.borrow();
+        match self.runtime.give_back(what, image_age).await {
             Ok(freed) => Ok(GivenBack { items: freed.items, bytes: freed.bytes }),
             Err(error) => Err(ReclaimError {
                 what: format!("removing {}", named(what)),

@@ -9,10 +9,6 @@ use winddown_shared::{
     Freed, Garbage, ImagePlaces, PodStats, PodStatsSource, PodUid, RuntimeError,
 };
 
-/// Images that were pulled within this time are kept: the pod that they are for may not have
-/// started yet.
-const NEW_IMAGE: Duration = Duration::from_secs(2 * 60);
-
 /// Figures of the pods.
 pub(super) type Figures = Vec<(PodUid, PodStats)>;
 
@@ -30,8 +26,13 @@ pub trait RuntimeFigures: Send + Sync + 'static {
     /// See [`PodStatsSource::image_places`].
     fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>>;
 
-    /// Gives back all there is of one kind.
-    fn give_back(&self, what: Reclaimable) -> BoxFuture<'_, Result<Freed, RuntimeError>>;
+    /// Gives back all there is of one kind, except images that were found within `image_age`: the pod
+    /// that they are for may not have started yet.
+    fn give_back(
+        &self,
+        what: Reclaimable,
+        image_age: Duration,
+    ) -> BoxFuture<'_, Result<Freed, RuntimeError>>;
 }
 
 impl<T: PodStatsSource + Garbage> RuntimeFigures for T {
@@ -47,11 +48,15 @@ impl<T: PodStatsSource + Garbage> RuntimeFigures for T {
         self.image_places().boxed()
     }
 
-    fn give_back(&self, what: Reclaimable) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+    fn give_back(
+        &self,
+        what: Reclaimable,
+        image_age: Duration,
+    ) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
         match what {
             Reclaimable::DeadContainers => self.remove_dead_containers().boxed(),
             Reclaimable::RotatedLogs => self.remove_turned_logs().boxed(),
-            Reclaimable::UnusedImages => self.remove_unused_images(NEW_IMAGE).boxed(),
+            Reclaimable::UnusedImages => self.remove_unused_images(image_age).boxed(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _, ready};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use winddown_eviction::{
     Outcome, PressureRule, PressureScope, Reclaimable, Signal, Threshold, ThresholdValue,
@@ -156,7 +157,7 @@ impl RuntimeFigures for Files {
         ready(Ok(ImagePlaces::default())).boxed()
     }
 
-    fn give_back(&self, _: Reclaimable) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+    fn give_back(&self, _: Reclaimable, _: Duration) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
         ready(Ok(Freed::default())).boxed()
     }
 }
@@ -182,7 +183,10 @@ impl World {
         let (controller, view) = EvictionController::new(EvictionParts {
             killer: Arc::new(killer.clone()),
             signals: Arc::new(signals),
-            reclaim: Arc::new(GiveBack(runtime)),
+            reclaim: Arc::new(GiveBack {
+                runtime,
+                image_age: watch::Sender::default().subscribe(),
+            }),
             recorder: Arc::new(FakeRecorder::default()),
             victims: VictimLock::new(),
             static_pods: Arc::new(Brought),

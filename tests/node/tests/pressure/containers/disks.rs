@@ -16,8 +16,8 @@ tar cf /tmp/unused.tar config.json manifest.json layer.tar && rm -r /tmp/image
 ctr --namespace=k8s.io images import /tmp/unused.tar && rm /tmp/unused.tar
 "#;
 
-/// Images are given back when they were there for this long: the pod they are for may be on its way.
-const OLD: f64 = 125.0;
+/// Images are given back when they were there for so many seconds, of which the agent is told.
+const OLD: f64 = 5.0;
 
 #[tokio::test]
 async fn a_full_disk_of_images_is_relieved_of_unused_ones_before_a_container_is_ended() -> TestResult
@@ -43,7 +43,7 @@ async fn gives_back_first(test: &str, signal: &str, disks: &[(&str, &[&str])]) -
         Taker { name: "again", does: ("leave", 60, "/tmp"), ..Taker::default() },
         Taker { name: "filler", does: ("fill-later", 10, "/tmp"), ..Taker::default() },
     ];
-    let config = format!("evictionHard: {{{signal}: 200Mi}}\n");
+    let config = format!("evictionHard: {{{signal}: 200Mi}}\nimageMinimumGCAge: {OLD}s\n");
     let Some(stage) = Stage::set(test, &config, &pods).await? else { return Ok(()) };
     stage.small_disks(disks).await?;
     stage.node().run(&["sh", "-c", UNUSED]).await?;
