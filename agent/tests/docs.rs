@@ -6,6 +6,7 @@
 #[path = "docs/page.rs"]
 mod page;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -14,8 +15,11 @@ use page::{Block, Page};
 use winddown::cli::Cli;
 
 /// Why a block of commands is not run here. `build` and `node`: tests/node/tests/packages/readme.rs runs it,
-/// in the repository or in a node. `crio`: no test's node has CRI-O, and only its command lines are parsed.
-const REASONS: [&str; 3] = ["build", "crio", "node"];
+/// in the repository or in a node. The others are nobody's to run, and only their command lines are parsed:
+/// docs/testing.md says why.
+const REASONS: [&str; 6] = ["build", "host", "node", "runtime", "slow", "tools"];
+/// The only page whose commands may go without a reason: how figures were taken that took hours.
+const FIGURES: &str = "performance.md";
 
 fn root() -> PathBuf {
     let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -65,14 +69,15 @@ fn every_block_is_run_or_says_why_not() {
                     assert!(REASONS.contains(reason), "{at}: {reason} is no reason");
                     reasoned += 1;
                 }
-                ["sh" | "yaml" | "rust"] => {}
+                ["yaml" | "rust"] => {}
+                ["sh"] if page.name.ends_with(FIGURES) => {}
                 ["text" | "json"] => {
                     let command = block.lines.iter().find(|line| line.starts_with("$ "));
                     assert_eq!(command, None, "{at}: is not run; write console");
                 }
                 words => panic!(
-                    "{at}: `{}`: write console (it is run), console,ignore,REASON, sh, yaml, rust, \
-                     json or text",
+                    "{at}: `{}`: write console (it is run), console,ignore,REASON, yaml, rust, json \
+                     or text",
                     words.join(",")
                 ),
             }
@@ -160,6 +165,43 @@ fn every_piece_of_yaml_is_accepted() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success(), "{at}: {said}");
         }
+    }
+}
+
+/// Fields of a pod or an event that pages name with a value.
+const OTHERS_FIELDS: [&str; 4] =
+    ["automountServiceAccountToken", "hostNetwork", "reportingController", "restartPolicy"];
+
+#[test]
+fn every_field_that_a_page_names_with_a_value_is_one_of_the_configuration() {
+    let output = winddown(&["config", "schema"]).output().expect("the program runs");
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mut fields = HashSet::new();
+    names_of_properties(&schema, &mut fields);
+    let mut named = 0;
+    for page in pages() {
+        for piece in page.code() {
+            let Some((name, _)) = piece.split_once(": ") else { continue };
+            if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphabetic()) {
+                continue;
+            }
+            if name.starts_with(char::is_uppercase) || OTHERS_FIELDS.contains(&name) {
+                continue;
+            }
+            assert!(fields.contains(name), "{}: `{piece}`: there is no such field", page.name);
+            named += 1;
+        }
+    }
+    assert!(named > 20, "{named}");
+}
+
+fn names_of_properties(schema: &serde_json::Value, names: &mut HashSet<String>) {
+    if let Some(properties) = schema.get("properties").and_then(|p| p.as_object()) {
+        names.extend(properties.keys().cloned());
+    }
+    let below = schema.as_object().into_iter().flat_map(|object| object.values());
+    for value in below.chain(schema.as_array().into_iter().flatten()) {
+        names_of_properties(value, names);
     }
 }
 

@@ -50,6 +50,11 @@ impl Page {
         Self { name: file.display().to_string(), directory, blocks, prose }
     }
 
+    /// What stands in backquotes, outside blocks.
+    pub(crate) fn code(&self) -> impl Iterator<Item = &str> {
+        self.prose.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
+    }
+
     /// The targets of all links.
     pub(crate) fn links(&self) -> Vec<String> {
         let targets = self.prose.split("](").skip(1);
