@@ -14,6 +14,9 @@ use crate::document::{self, Fields, Located, Node, Problem, names};
 
 const KUBELET_API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KUBELET_KIND: &str = "KubeletConfiguration";
+/// Fields in which the kubelet takes its zero value for its default, and which have no 0 of their own here.
+const KUBELET_ZERO_IS_UNSET: &[&str] =
+    &["maxPods", "nodeLeaseDurationSeconds", "podLogsDir", "containerLogMaxSize"];
 /// `sun_path` holds 108 bytes, one of them the final zero.
 const LONGEST_SOCKET_PATH: usize = 107;
 pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -30,6 +33,9 @@ pub(super) fn read(root: &Node, warnings: &mut Vec<Problem>) -> Result<Config, V
     let mut problems = Vec::new();
     let mut fields = Fields::new(root, document::Path::ROOT, &mut problems);
     let Some(origin) = origin(&mut fields) else { return Err(problems) };
+    if origin == Origin::Kubelet {
+        fields.take_zero_for_unset(KUBELET_ZERO_IS_UNSET);
+    }
     let config = all(&mut fields, origin, warnings);
     match origin {
         Origin::Ours => fields.finish(),

@@ -185,6 +185,16 @@ fn zero_gives_the_default_where_the_kubelet_says_so() {
 }
 
 #[test]
+fn in_a_kubelets_configuration_fields_that_are_zero_have_their_default() {
+    let zeroes = "maxPods: 0\nnodeLeaseDurationSeconds: 0\npodLogsDir: \"\"\n\
+                  containerLogMaxSize: \"\"\n";
+    assert_eq!(kubelets(zeroes), (Config::default(), vec![]));
+    // In our own, that is a slip of the pen.
+    let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
+    assert!(parse(&format!("{head}maxPods: 0\n")).is_err());
+}
+
+#[test]
 fn hard_thresholds_replace_the_defaults_unless_they_are_merged() {
     let hard = |fields: &str| ours(fields).eviction.hard;
     assert_eq!(hard("evictionHard: {pid.available: 100}").len(), 1);

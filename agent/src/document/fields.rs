@@ -12,6 +12,7 @@ pub(crate) struct Fields<'n, 'p> {
     node: &'n Node,
     path: Path<'p>,
     known: Vec<&'static str>,
+    zero_is_unset: &'static [&'static str],
     problems: &'p mut Vec<Problem>,
 }
 
@@ -62,14 +63,22 @@ impl<'n, 'p> Fields<'n, 'p> {
             let what = format!("needs a mapping, this is {}", node.kind());
             problems.push(Problem::new(node.at, path, what));
         }
-        Self { node, path, known: Vec::new(), problems }
+        Self { node, path, known: Vec::new(), zero_is_unset: &[], problems }
+    }
+
+    /// From here on, 0 and an empty text of one of `keys` are as if the key were absent.
+    pub(crate) fn take_zero_for_unset(&mut self, keys: &'static [&'static str]) {
+        self.zero_is_unset = keys;
     }
 
     /// The value of `key`, unless it is absent or null.
     pub(crate) fn node(&mut self, key: &'static str) -> Option<Located<&'n Node>> {
         self.known.push(key);
         let (found, node) = self.node.entry(key)?;
-        (!node.is_null()).then_some(Located { value: node, at: found.at })
+        let zero =
+            |node: &Node| matches!(&node.value, Value::Scalar(s) if matches!(&*s.text, "" | "0"));
+        let unset = node.is_null() || (self.zero_is_unset.contains(&key) && zero(node));
+        (!unset).then_some(Located { value: node, at: found.at })
     }
 
     pub(crate) fn text(&mut self, key: &'static str) -> Option<Located<&'n str>> {
