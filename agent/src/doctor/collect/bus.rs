@@ -11,7 +11,9 @@ use crate::doctor::facts::{Fact, Scopes, Unseen};
 const UNIT: &str = "winddown.service";
 /// What holds the services of the pods.
 const SLICE: &str = "winddown.slice";
-const SCOPES: [&str; 2] = ["cri-containerd-*.scope", "crio-*.scope"];
+/// Containers' ids are hexadecimal. CRI-O has other scopes that begin like a container's: `crio-conmon-ID`
+/// is the monitor beside each, `crio-pull-image-PID` what pulls an image.
+const SCOPES: [&str; 2] = ["cri-containerd-*.scope", "crio-[0-9a-f][0-9a-f]*.scope"];
 /// Scopes of one node come from one drop-in: a few tell for all.
 const LOOKED_AT: usize = 5;
 

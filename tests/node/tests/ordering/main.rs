@@ -66,11 +66,13 @@ async fn scopes_that_nobody_ends_are_stopped_after_the_agent_if_they_are_called_
     }
     scenario.node.run(&["systemctl", "daemon-reload"]).await?;
     scenario.start().await?;
-    let strangers = ["cri-containerd-0a1b", "crio-0a1b", "somebody-else"];
+    // CRI-O has a monitor beside each container, in a scope of its own.
+    let strangers = ["cri-containerd-0a1b", "crio-0a1b", "crio-conmon-0a1b", "somebody-else"];
     let strangers = strangers.map(|name| TestPod::new(name, 0, 100));
     for stranger in &strangers {
         run_in_scope(&scenario, stranger).await?;
     }
+    assert_doctor_counts_containers_only(&scenario, "2 containers are scopes").await?;
     scenario.node.run(&GO).await?;
     scenario.wait_off(Duration::from_secs(60)).await?;
     let (_, last_exit) = scenario.assert_ended_in_order()?;
@@ -78,10 +80,25 @@ async fn scopes_that_nobody_ends_are_stopped_after_the_agent_if_they_are_called_
     // systemd asks the whole group at once, the program that tells the time included; so the time of
     // the request may be missing.
     let gone = |name: &str| *logs[name].exits.first().unwrap_or(&0);
-    assert!(gone("cri-containerd-0a1b") > last_exit, "{logs:?}");
-    assert!(gone("crio-0a1b") > last_exit, "{logs:?}");
+    for ordered in ["cri-containerd-0a1b", "crio-0a1b", "crio-conmon-0a1b"] {
+        assert!(gone(ordered) > last_exit, "{ordered}: {logs:?}");
+    }
     // What the drop-in is good for: without it systemd asks at once.
     assert!((1..last_exit).contains(&gone("somebody-else")), "{logs:?}");
+    Ok(())
+}
+
+/// Fails unless `winddown doctor` says so of the scopes, as it would on a node with CRI-O.
+async fn assert_doctor_counts_containers_only(scenario: &Scenario, count: &str) -> TestResult {
+    let config = "/run/crio.yaml";
+    let text = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nruntime: cri\n\
+                containerRuntimeEndpoint: unix:///run/crio/crio.sock\n";
+    scenario.node.write(config, text, 0o644)?;
+    // Its exit code is that of other checks: there is no CRI-O.
+    let doctor = ["winddown", "doctor", "--config", config, "-o", "json"];
+    let said = scenario.node.exec(&doctor, SOON).await?.stdout;
+    assert!(said.contains("containers' scopes stop after the agent"), "{said}");
+    assert!(said.contains(count), "{said}");
     Ok(())
 }
 
