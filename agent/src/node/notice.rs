@@ -136,6 +136,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                     None
                 }
                 Event::ShutdownEnded { left, .. } => Some(*left),
+                // An earlier run may still be on its way out when this one's notice is given.
+                Event::ShutdownCancelled { .. } if self.0.operator.said().is_some() => None,
                 Event::ShutdownCancelled { .. } => Some(self.0.workers.active_pods().len()),
                 _ => None,
             };

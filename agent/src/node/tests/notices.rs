@@ -141,6 +141,22 @@ async fn another_notice_in_force_keeps_the_node_closed_and_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deadline_given_while_another_run_is_called_off_is_followed_to_its_own_end() {
+    let (b, ..) = two_pods().await;
+    let battery = b.board.voice("file", None);
+    battery.say(&Announcement::new(When::In(secs(300)), "battery low"), WallTime::UNIX_EPOCH);
+    tokio::time::sleep(secs(2)).await;
+    battery.withdraw();
+    while b.node.status().admission_closed {
+        tokio::task::yield_now().await;
+    }
+    // The run is not over yet.
+    let told = all(b.node.give_notice(within(120)).await.unwrap()).await;
+    assert!(matches!(told.last(), Some(DrainEvent::Finished { left: 0, .. })), "{told:?}");
+    assert_eq!(b.runtime.stops().len(), 2, "the critical pod as well");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drain_can_be_taken_back_too() {
     let (b, ..) = two_pods().await;
     let events = b.node.drain(DrainRequest::default()).await.unwrap();
