@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Parser;
+use clap::error::ErrorKind::{ArgumentConflict, InvalidSubcommand, UnknownArgument};
 use page::{Block, Page};
 use winddown::cli::Cli;
 
@@ -122,6 +123,28 @@ fn every_command_line_can_be_typed() {
         }
     }
     assert!(typed > 30, "{typed}");
+}
+
+/// What a reader puts something of his own in place of.
+const PLACEHOLDERS: [&str; 3] = ["NAME", "DIR", "FILE"];
+
+#[test]
+fn every_command_in_a_sentence_can_be_typed() {
+    let mut typed = 0;
+    for page in pages() {
+        for piece in page.code().filter(|piece| piece.starts_with("winddown ")) {
+            let words = page::words(piece);
+            if words.iter().any(|word| PLACEHOLDERS.contains(&word.as_str())) {
+                continue;
+            }
+            typed += 1;
+            // A sentence may leave out what a command is about, but not name what there is not.
+            let Err(error) = Cli::try_parse_from(&words) else { continue };
+            let wrong = [UnknownArgument, InvalidSubcommand, ArgumentConflict];
+            assert!(!wrong.contains(&error.kind()), "{}: `{piece}`: {error}", page.name);
+        }
+    }
+    assert!(typed > 40, "{typed}");
 }
 
 fn commands(block: &Block) -> Vec<String> {
