@@ -310,6 +310,10 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 let released = ours && self.parts.trigger != Trigger::UnitStop;
                 let ended = Event::ShutdownEnded { took, left: left_pods, released };
                 self.parts.recorder.record(&ended);
+                if !self.parts.gate.is_shut() {
+                    // Called off the moment it ended: the gate was opened then, and it is told here.
+                    self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
+                }
                 Step::Done(Stage::Done { epoch, record: journal.last() })
             }
         }

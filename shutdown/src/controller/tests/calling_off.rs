@@ -95,6 +95,37 @@ async fn cancelling_after_the_end_opens_the_gate_and_the_next_shutdown_works() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_ends_the_moment_it_is_called_off_is_reported_as_ended_and_told_as_called_off() {
+    let pods = [pod("app", None, None)];
+    let mut node = Setup::with(pods.clone()).start();
+    // The last thing that the run waits for.
+    node.killer.stays_mounted(pods[0].uid(), ["/mnt/app"], Some(secs(5)));
+    node.prepare();
+    node.until(secs(5)).await;
+    node.login.fake.cancel();
+    node.reach(ProgressPhase::Cancelled).await;
+    settle().await;
+
+    assert_eq!(node.reports()[0].outcome, Outcome::Clean);
+    assert!(node.gate.check().is_ok());
+    let told: Vec<_> = node.recorder.events().into_iter().filter(is_an_end).collect();
+    assert!(
+        matches!(
+            told[..],
+            [
+                Event::ShutdownEnded { left: 0, released: false, .. },
+                Event::ShutdownCancelled { spared_groups: 0 }
+            ]
+        ),
+        "{told:?}"
+    );
+}
+
+fn is_an_end(event: &Event) -> bool {
+    matches!(event, Event::ShutdownEnded { .. } | Event::ShutdownCancelled { .. })
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_change_of_state_that_is_not_a_cancel_disturbs_nothing() {
     let pods = [pod("app", None, None)];
     let mut node = Setup::with(pods.clone()).start();
