@@ -29,6 +29,9 @@ const LONGEST: Duration = Duration::from_secs(16 * 60);
 /// So many different lines are remembered before those are looked for whose minute is over.
 const PRUNE_AT: usize = 512;
 
+/// How often those are looked for at most: not for each line of a flood.
+const PRUNE_EVERY: Duration = Duration::from_secs(1);
+
 /// So many different lines are remembered at all; a line beyond them is written and not remembered.
 const MOST: usize = 4096;
 
@@ -42,8 +45,8 @@ const CHANGING: [&str; 12] = [
 #[derive(Debug, Default)]
 pub(super) struct Calm {
     said: HashMap<u64, Said>,
-    /// When lines are looked for whose minute is over; grows with what is in force.
-    prune_at: usize,
+    /// When lines whose minute is over were last looked for.
+    pruned: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -135,11 +138,12 @@ impl Calm {
     }
 
     fn prune(&mut self, now: Instant) {
-        if self.said.len() < self.prune_at.max(PRUNE_AT) {
+        let just_done = self.pruned.is_some_and(|last| now.duration_since(last) < PRUNE_EVERY);
+        if self.said.len() < PRUNE_AT || just_done {
             return;
         }
         self.said.retain(|_, said| said.held.is_some() || !said.is_over(now));
-        self.prune_at = self.said.len() * 2;
+        self.pruned = Some(now);
     }
 }
 

@@ -283,7 +283,7 @@ async fn a_pod_that_keeps_failing_is_told_less_and_less_often() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_million_different_lines_are_all_written_and_not_all_remembered() {
+async fn a_flood_of_different_lines_is_all_written_and_not_all_remembered() {
     let mut calm = Calm::default();
     let template = lines(|| tracing::warn!("x")).remove(0);
     for n in 0..100_000 {
@@ -294,6 +294,24 @@ async fn a_million_different_lines_are_all_written_and_not_all_remembered() {
         }
     }
     assert!(calm.remembered() <= 4096, "{}", calm.remembered());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_flood_the_same_is_again_not_said_more_than_once_a_minute() {
+    let mut calm = Calm::default();
+    let template = lines(|| tracing::warn!("x")).remove(0);
+    let mut hear = |text: String| {
+        matches!(calm.hear(Line { text, ..template.clone() }, Instant::now()), Verdict::Held)
+    };
+    for second in 0..10 {
+        for n in 0..1000 {
+            assert!(!hear(format!("line {n} of second {second}")));
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    assert!(!hear("the runtime does not answer".to_owned()));
+    assert!(hear("the runtime does not answer".to_owned()), "said twice at once");
 }
 
 #[test]
