@@ -10,6 +10,7 @@ mod file;
 mod identity;
 mod read;
 mod scan;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -54,7 +55,7 @@ pub struct DesiredManifests {
 }
 
 /// One thing that is wrong with a manifest, or with the directory.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestProblem {
     /// The file, or the directory.
@@ -101,6 +102,21 @@ pub enum ManifestError {
 
 // === impl ManifestProblem ===
 
+impl ManifestProblem {
+    /// One of the file or directory as a whole. What `message` quotes is made harmless.
+    fn of_file(file: impl Into<PathBuf>, message: &str, kept: bool, since: WallTime) -> Self {
+        Self {
+            file: file.into(),
+            line: None,
+            column: None,
+            field: String::new(),
+            message: clean(message).into_owned(),
+            kept,
+            since,
+        }
+    }
+}
+
 impl std::fmt::Display for ManifestProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:", clean(&self.file.display().to_string()))?;
@@ -119,27 +135,19 @@ impl std::fmt::Display for ManifestProblem {
 impl ManifestError {
     /// The problems to show for it, at `since`.
     fn problems(&self, file: &Path, kept: bool, since: WallTime) -> Vec<ManifestProblem> {
-        let whole = |message: String| ManifestProblem {
-            file: file.to_owned(),
-            line: None,
-            column: None,
-            field: String::new(),
-            message,
-            kept,
-            since,
-        };
+        let whole = |message: &str| ManifestProblem::of_file(file, message, kept, since);
         match self {
-            Self::Read { source, .. } => vec![whole(format!("cannot be read: {source}"))],
+            Self::Read { source, .. } => vec![whole(&format!("cannot be read: {source}"))],
             Self::NotRegular { kind, .. } => {
                 let what = "only regular files and links to them are manifests";
-                vec![whole(format!("is {kind}: {what}"))]
+                vec![whole(&format!("is {kind}: {what}"))]
             }
             Self::Invalid(problems) => {
                 let one = |problem: &crate::document::Problem| ManifestProblem {
                     line: problem.line,
                     column: problem.column,
                     field: problem.field.clone(),
-                    ..whole(problem.message.clone())
+                    ..whole(&problem.message)
                 };
                 problems.list().iter().map(one).collect()
             }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::{WallClock, error_chain};
 
 use super::scan::{SETTLE, Scanner};
+use super::telling::Telling;
 use super::watch::{self as events, Hint, Watch};
 use super::{DesiredManifests, ManifestProblem};
 
@@ -35,6 +36,7 @@ pub struct ManifestDirectory {
     rescan: Duration,
     wall: WallClock,
     desired: watch::Sender<Arc<DesiredManifests>>,
+    telling: Telling,
 }
 
 impl ManifestDirectory {
@@ -51,14 +53,15 @@ impl ManifestDirectory {
         let (desired, receiver) = watch::channel(Arc::default());
         let scanner = Scanner::new(directory.clone(), node_name.to_owned());
         let scanner = Arc::new(Mutex::new(scanner));
-        (Self { directory, scanner, rescan, wall, desired }, receiver)
+        let telling = Telling::default();
+        (Self { directory, scanner, rescan, wall, desired, telling }, receiver)
     }
 
     /// Looks at once, then whenever something changes, until `stop` is cancelled.
     ///
     /// Needs a tokio runtime with I/O and time. A file system that hangs holds up a thread of the
     /// blocking pool, not this future.
-    pub async fn run(self, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken) {
         let mut watch = Watch::open();
         let mut closed = HashSet::new();
         let (mut due, mut earliest) = (Instant::now(), Instant::now());
@@ -93,7 +96,7 @@ impl ManifestDirectory {
     ///
     /// `may_hold` allows to publish nothing yet, when this would be the first state and files have
     /// yet to settle: their pods may run already, and would seem unwanted.
-    async fn look(&self, watch: &mut Watch, closed: HashSet<OsString>, may_hold: bool) -> bool {
+    async fn look(&mut self, watch: &mut Watch, closed: HashSet<OsString>, may_hold: bool) -> bool {
         let (scanner, watches) = (Arc::clone(&self.scanner), watch.watches());
         let wall = self.wall.now();
         let now = Instant::now();
@@ -130,49 +133,27 @@ impl ManifestDirectory {
         }
     }
 
-    fn publish(&self, mut desired: DesiredManifests) {
-        self.desired.send_if_modified(|current| {
-            let changed = current.generation == 0 || !is_same(current, &desired);
-            if changed {
-                tell(&current.errors, &desired.errors);
-                desired.generation = current.generation + 1;
-                *current = Arc::new(std::mem::take(&mut desired));
-            }
-            changed
-        });
+    fn publish(&mut self, mut desired: DesiredManifests) {
+        // Nobody else writes: what is read here is still so when it is replaced.
+        let current = Arc::clone(&self.desired.borrow());
+        self.telling.tell(&current.errors, &desired.errors, Instant::now());
+        if current.generation == 0 || !is_same(&current, &desired) {
+            desired.generation = current.generation + 1;
+            self.desired.send_replace(Arc::new(desired));
+        }
     }
 
     /// Everything stays as it was, but nobody shall take it for certain.
-    fn report_silence(&self) {
+    fn report_silence(&mut self) {
         let current = Arc::clone(&self.desired.borrow());
         let mut desired = DesiredManifests { complete: false, ..(*current).clone() };
-        desired.errors.insert(
-            0,
-            ManifestProblem {
-                file: self.directory.clone(),
-                line: None,
-                column: None,
-                field: String::new(),
-                message: format!(
-                    "the file system has not answered for {} s: its pods are kept",
-                    PATIENCE.as_secs()
-                ),
-                kept: true,
-                since: self.wall.now(),
-            },
+        let what = format!(
+            "the file system has not answered for {} s: its pods are kept",
+            PATIENCE.as_secs()
         );
+        let silence = ManifestProblem::of_file(&self.directory, &what, true, self.wall.now());
+        desired.errors.insert(0, silence);
         self.publish(desired);
-    }
-}
-
-/// Says what is wrong that was not wrong before, and when nothing is any more.
-fn tell(before: &[ManifestProblem], now: &[ManifestProblem]) {
-    for problem in now.iter().filter(|problem| !before.contains(problem)) {
-        let kept = if problem.kept { "; its pod stays as it was" } else { "" };
-        tracing::warn!(log_kind = "manifestProblem", "{problem}{kept}");
-    }
-    if now.is_empty() && !before.is_empty() {
-        tracing::info!("all manifests can be used again");
     }
 }
 

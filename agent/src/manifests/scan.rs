@@ -106,7 +106,8 @@ impl Scanner {
             ..DesiredManifests::default()
         };
         if let Some((what, since)) = &self.failure {
-            desired.errors.push(whole(&self.directory, what.clone(), *since));
+            let directory = &self.directory;
+            desired.errors.push(ManifestProblem::of_file(directory, what, false, *since));
         }
         let mut taken: HashMap<&str, &OsString> = HashMap::new();
         let mut doubles = BTreeMap::new();
@@ -131,7 +132,7 @@ impl Scanner {
                 pod.label(),
                 self.directory.join(first).display()
             );
-            let problem = whole(&path, what, since);
+            let problem = ManifestProblem::of_file(path, &what, false, since);
             desired.errors.push(ManifestProblem { field: (*field).to_owned(), ..problem });
         }
         self.doubles = doubles;
@@ -165,18 +166,6 @@ fn reason(error: &io::Error) -> String {
             "is not a directory: pods that came from it are kept until it is one".to_owned()
         }
         _ => format!("cannot be read, pods that came from it are kept: {error}"),
-    }
-}
-
-fn whole(file: &Path, message: String, since: WallTime) -> ManifestProblem {
-    ManifestProblem {
-        file: file.to_owned(),
-        line: None,
-        column: None,
-        field: String::new(),
-        message,
-        kept: false,
-        since,
     }
 }
 

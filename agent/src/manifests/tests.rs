@@ -1,6 +1,7 @@
 mod directory;
 mod reading;
 mod scan;
+mod telling;
 
 use std::path::Path;
 

@@ -240,6 +240,15 @@ fn two_files_with_the_same_pod_are_an_error_that_names_both() {
 }
 
 #[test]
+fn a_file_name_that_would_write_to_a_terminal_is_shown_as_it_is_written() {
+    let mut bench = Bench::new();
+    bench.put("a\x1b[2J.yaml", &manifest("web", "ls"));
+    bench.put("b.yaml", &manifest("web", "ls"));
+    let message = &bench.settle().errors[0].message;
+    assert!(message.contains("pods/a\\x1b[2J.yaml already"), "{message}");
+}
+
+#[test]
 fn two_pods_of_the_same_uid_are_an_error_too() {
     let mut bench = Bench::new();
     let with_uid = |name: &str| manifest(name, "ls").replace("spec:", "  uid: same\nspec:");

@@ -1,0 +1,98 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing_subscriber::prelude::*;
+use winddown_shared::WallTime;
+
+use crate::logging::Log;
+use crate::manifests::ManifestProblem;
+use crate::manifests::telling::{MOST, Telling};
+
+/// What is told, and the clock.
+struct Ear {
+    telling: Telling,
+    now: Instant,
+    before: Vec<ManifestProblem>,
+}
+
+impl Ear {
+    fn new() -> Self {
+        Self { telling: Telling::default(), now: Instant::now(), before: Vec::new() }
+    }
+
+    /// The lines for a look that finds this wrong.
+    fn hear(&mut self, problems: Vec<ManifestProblem>) -> Vec<String> {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let take = Arc::clone(&lines);
+        let log = Log::to(move |line| take.lock().unwrap().push(line.to_owned()));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
+            self.telling.tell(&self.before, &problems, self.now);
+        });
+        self.before = problems;
+        let lines = lines.lock().unwrap();
+        lines.clone()
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+    }
+}
+
+fn broken(files: std::ops::Range<usize>) -> Vec<ManifestProblem> {
+    let one = |n| {
+        let file = format!("/pods/{n:06}.yaml");
+        ManifestProblem::of_file(file, "is empty", false, WallTime::UNIX_EPOCH)
+    };
+    files.map(one).collect()
+}
+
+#[test]
+fn a_hundred_thousand_broken_manifests_are_a_screenful_of_lines_and_their_number() {
+    let mut ear = Ear::new();
+    let told = ear.hear(broken(0..100_000));
+    assert_eq!(told.len(), MOST + 1);
+    assert_eq!(told[0], "WARN /pods/000000.yaml: is empty");
+    assert_eq!(
+        told[MOST],
+        "WARN 99950 more problems in the manifests: `winddown status -o wide` lists them all"
+    );
+    for _ in 0..10 {
+        ear.wait(20);
+        assert_eq!(ear.hear(broken(0..100_000)), [""; 0], "nothing is said again");
+    }
+    // One more is named as ever.
+    assert_eq!(ear.hear(broken(0..100_001)), ["WARN /pods/100000.yaml: is empty"]);
+    assert_eq!(ear.hear(Vec::new()), ["INFO all manifests can be used again"]);
+}
+
+#[test]
+fn while_they_are_being_copied_their_number_is_said_once_a_minute() {
+    let mut ear = Ear::new();
+    assert_eq!(ear.hear(broken(0..60)).len(), MOST + 1);
+    for seconds in 1..60 {
+        ear.wait(1);
+        assert_eq!(ear.hear(broken(0..60 + seconds)), [""; 0]);
+    }
+    ear.wait(1);
+    let told = ear.hear(broken(0..119));
+    assert_eq!(
+        told,
+        ["WARN 59 more problems in the manifests: `winddown status -o wide` lists them all"]
+    );
+}
+
+#[test]
+fn what_was_mended_before_its_number_was_said_is_not_counted() {
+    let mut ear = Ear::new();
+    ear.hear(broken(0..60));
+    ear.wait(30);
+    assert_eq!(ear.hear(broken(0..90)), [""; 0]);
+    assert_eq!(ear.hear(broken(0..61)), [""; 0]);
+    ear.wait(30);
+    let told = ear.hear(broken(0..61));
+    assert_eq!(
+        told,
+        ["WARN 1 more problem in the manifests: `winddown status -o wide` lists them all"]
+    );
+}
