@@ -1,6 +1,6 @@
 //! What changed between two pictures, a line each: `status --watch` into a pipe.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::status::{pod_state, problems, ready};
 use super::{clean, group_title, seconds};
@@ -19,14 +19,22 @@ pub fn changes(old: Option<&Status>, new: &Status) -> Vec<String> {
         lines.extend(shutdown(new));
     }
     pods(old, new, &mut lines);
-    let before: Vec<String> = old
-        .map(|old| old.manifests.problems.iter().map(problems::manifest).collect())
-        .unwrap_or_default();
-    let now: Vec<String> = new.manifests.problems.iter().map(problems::manifest).collect();
-    lines.extend(now.iter().filter(|p| !before.contains(p)).map(|p| format!("problem {p}")));
-    lines.extend(before.iter().filter(|p| !now.contains(p)).map(|p| format!("mended {p}")));
+    manifests(old, new, &mut lines);
     let time = new.time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     lines.into_iter().map(|line| format!("{time} {line}")).collect()
+}
+
+fn manifests(old: Option<&Status>, new: &Status, lines: &mut Vec<String>) {
+    let told = |status: &Status| -> Vec<String> {
+        status.manifests.problems.iter().map(problems::manifest).collect()
+    };
+    let (before, now) = (old.map(told).unwrap_or_default(), told(new));
+    let missing_in = |these: &[String], those: &[String]| -> Vec<String> {
+        let those: HashSet<&String> = those.iter().collect();
+        these.iter().filter(|problem| !those.contains(problem)).cloned().collect()
+    };
+    lines.extend(missing_in(&now, &before).iter().map(|problem| format!("problem {problem}")));
+    lines.extend(missing_in(&before, &now).iter().map(|problem| format!("mended {problem}")));
 }
 
 fn lock(status: &Status) -> String {

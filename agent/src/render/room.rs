@@ -1,5 +1,7 @@
 //! `winddown plan preemption`, as the running agent answers it.
 
+use std::collections::HashMap;
+
 use winddown_shared::{Quantity, QuantityFormat};
 
 use super::paint::{BAD, GOOD, HEAD, Paint, WARN};
@@ -93,7 +95,9 @@ fn considered(case: &PreemptionCase, view: &View) -> String {
         Column::numbers("DISTANCE"),
         Column::words("WHAT WOULD BECOME OF IT"),
     ]);
-    let place = |pod: &str| case.victims.iter().position(|victim| victim == pod);
+    let places: HashMap<&str, usize> =
+        case.victims.iter().enumerate().map(|(place, victim)| (victim.as_str(), place)).collect();
+    let place = |pod: &str| places.get(pod).copied();
     let shown = case.considered.iter().filter(|one| view.wide || place(&one.pod).is_some());
     let mut rows: Vec<_> = shown.collect();
     if rows.is_empty() {

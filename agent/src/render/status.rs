@@ -226,7 +226,7 @@ impl Page<'_> {
     }
 
     fn problems(&mut self, status: &Status) {
-        let problems = problems::of(status);
+        let problems = problems::of(status, self.view.wide);
         if problems.is_empty() {
             return;
         }

@@ -1,11 +1,12 @@
 //! What stands under the first lines, and how much room each part gets.
 
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 
 use super::columns::{Cell, Column};
 use super::{Look, Page, clock, now};
 use crate::api::{GroupProgress, Phase, Status, ThresholdStatus};
-use crate::render::{View, clean, group_title, seconds};
+use crate::render::status::problems::{self, Problem};
+use crate::render::{clean, group_title, seconds, wrap};
 
 /// A part shows its blank line, its heading and a line, or nothing.
 const LEAST: usize = 3;
@@ -127,26 +128,24 @@ impl Page<'_> {
 
     /// What is wrong and what to do about it, as `winddown status` says it.
     fn problems(&self, status: &Status) -> Vec<Line<'static>> {
-        let view = View { width: Some(self.columns), ..View::default() };
-        let page = crate::render::status(status, &view);
-        let told = page.lines().skip_while(|line| *line != "PROBLEMS").skip(1);
-        let told: Vec<&str> = told.take_while(|line| !line.is_empty()).collect();
-        if told.is_empty() {
+        let found = problems::of(status, false);
+        if found.is_empty() {
             return Vec::new();
         }
         let mut part = Page { lines: Vec::new(), ..*self };
         part.blank();
-        part.heading(&match told.iter().filter(|line| line.starts_with("! ")).count() {
+        part.heading(&match found.len() {
             1 => "1 PROBLEM".to_owned(),
             many => format!("{many} PROBLEMS"),
         });
-        for line in told {
-            let spans = match (line.strip_prefix("! "), line.starts_with("    ")) {
-                (Some(text), _) => vec![self.span(Look::Bad, "! "), self.span(Look::Plain, text)],
-                (None, true) => vec![self.span(Look::Dim, line)],
-                (None, false) => vec![self.span(Look::Plain, line)],
-            };
-            part.two(spans, vec![]);
+        for Problem { text, next } in found {
+            for (n, line) in wrap(&text, Some(self.columns), 2).iter().enumerate() {
+                let lead = if n == 0 { self.span(Look::Bad, "! ") } else { Span::raw("  ") };
+                part.two(vec![lead, self.span(Look::Plain, line)], vec![]);
+            }
+            for line in wrap(&next, Some(self.columns), 4).iter().filter(|line| !line.is_empty()) {
+                part.two(vec![self.span(Look::Dim, &format!("    {line}"))], vec![]);
+            }
         }
         part.lines
     }

@@ -7,21 +7,20 @@ use crate::api::{LockState, ManifestProblem, Phase, PodState, Status};
 use crate::render::{clean, seconds};
 
 /// One problem: what it is, and what to do next. Both are safe to print.
-pub(super) struct Problem {
-    pub(super) text: String,
-    pub(super) next: String,
+pub(in crate::render) struct Problem {
+    pub(in crate::render) text: String,
+    pub(in crate::render) next: String,
 }
 
-/// The problems of a node, the worst first.
-pub(super) fn of(status: &Status) -> Vec<Problem> {
+/// Things wrong in the manifests that are shown unless all are asked for.
+const MANIFESTS: usize = 20;
+
+/// The problems of a node, the worst first. Unless `all`, those of the manifests are counted where they
+/// are many.
+pub(in crate::render) fn of(status: &Status, all: bool) -> Vec<Problem> {
     let mut found = Vec::new();
     node(status, &mut found);
-    for problem in &status.manifests.problems {
-        found.push(Problem { text: manifest(problem), next: String::new() });
-    }
-    if let Some(last) = found.last_mut().filter(|_| !status.manifests.problems.is_empty()) {
-        last.next = "mend or remove the file; it is read again at once".to_owned();
-    }
+    manifests(status, all, &mut found);
     for pod in &status.rejected {
         found.push(Problem {
             text: format!(
@@ -61,6 +60,26 @@ pub(super) fn of(status: &Status) -> Vec<Problem> {
         found.push(Problem { text: clean(warning).into_owned(), next: String::new() });
     }
     found
+}
+
+fn manifests(status: &Status, all: bool, found: &mut Vec<Problem>) {
+    let problems = &status.manifests.problems;
+    let shown = if all { problems.len() } else { MANIFESTS.min(problems.len()) };
+    for problem in problems.iter().take(shown) {
+        found.push(Problem { text: manifest(problem), next: String::new() });
+    }
+    match problems.len() - shown {
+        0 => {}
+        more => found.push(Problem {
+            text: format!("and {more} more things are wrong in the manifests"),
+            next: "`winddown status -o wide` lists them all".to_owned(),
+        }),
+    }
+    if let Some(last) = found.last_mut().filter(|_| !problems.is_empty()) {
+        let mend = "mend or remove the file; it is read again at once";
+        let gap = if last.next.is_empty() { "" } else { "; " };
+        last.next.push_str(&format!("{gap}{mend}"));
+    }
 }
 
 fn node(status: &Status, found: &mut Vec<Problem>) {

@@ -40,6 +40,24 @@ fn broken_manifests_are_named_with_file_line_and_field() {
 }
 
 #[test]
+fn of_very_many_broken_manifests_some_are_shown_and_a_wide_screen_has_them_all() {
+    let mut node = broken_manifests();
+    node.manifests.problems = vec![node.manifests.problems[1].clone(); 1000];
+    let shown = |view: &View| {
+        let text = status(&node, view);
+        let lines: Vec<&str> = text.lines().collect();
+        let named = lines.iter().filter(|line| line.contains("empty.yaml")).count();
+        (named, text)
+    };
+    let (named, text) = shown(&View { width: None, ..SCREEN });
+    assert_eq!(named, 20);
+    let rest = "! and 980 more things are wrong in the manifests\n    `winddown status -o wide` lists \
+                them all; mend or remove the file; it is read again at once\n";
+    assert!(text.contains(rest), "{text}");
+    assert_eq!(shown(&View { width: None, wide: true, ..SCREEN }).0, 1000);
+}
+
+#[test]
 fn a_shutdown_under_way_shows_its_groups_and_the_time_left() {
     check("shutting_down", &shutting_down());
 }
