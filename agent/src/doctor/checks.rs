@@ -8,6 +8,8 @@ mod unit;
 
 use std::time::Duration;
 
+use winddown_systemd::inspect::LockView;
+
 use super::facts::{Fact, Facts, Unseen};
 use super::finding::{Area, Finding, Severity};
 
@@ -106,6 +108,10 @@ impl Check {
             }
         }
     }
+}
+
+fn listed(lock: &LockView) -> String {
+    format!("logind lists: {} {} {}, process {}", lock.who, lock.mode, lock.what, lock.pid)
 }
 
 fn span(duration: Duration) -> String {

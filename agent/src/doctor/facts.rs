@@ -143,6 +143,12 @@ pub struct Process {
     pub name: String,
 }
 
+/// Kubelets and those that contain one, by the kernel's name of the process.
+pub(super) const KUBELETS: [&str; 5] = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"];
+
+/// What is started to make memory by killing processes.
+pub(super) const KILLERS: [&str; 4] = ["systemd-oomd", "earlyoom", "nohang", "oomd"];
+
 /// What a kubelet's configuration says about shutdowns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeletConfig {

@@ -125,13 +125,20 @@ impl Finding {
 
     /// The same finding with the lines of a list that may be long: what does not fit is counted.
     #[must_use]
-    pub(super) fn saw_all(mut self, lines: &[String]) -> Self {
+    pub(super) fn saw_all(self, lines: &[String]) -> Self {
+        self.saw_each(lines.iter().cloned())
+    }
+
+    /// The same with lines that are made only if they are shown.
+    #[must_use]
+    pub(super) fn saw_each(mut self, lines: impl ExactSizeIterator<Item = String>) -> Self {
+        let all = lines.len();
         let room = MOST_EVIDENCE.saturating_sub(self.evidence.len());
-        let shown = if lines.len() > room { room.saturating_sub(1) } else { lines.len() };
-        for line in lines.iter().take(shown) {
-            self = self.saw(line.clone());
+        let shown = if all > room { room.saturating_sub(1) } else { all };
+        for line in lines.take(shown) {
+            self = self.saw(line);
         }
-        match lines.len() - shown {
+        match all - shown {
             0 => self,
             more => self.saw(format!("and {more} more")),
         }

@@ -1,14 +1,9 @@
 //! What runs containers, and who else ends them.
 
-use winddown_systemd::inspect::LockView;
-
-use super::{Check, UNIT};
+use super::{Check, UNIT, listed};
 use crate::config::{Mode, RuntimeKind};
-use crate::doctor::facts::{Fact, Facts, KubeletConfig, Unseen};
+use crate::doctor::facts::{Fact, Facts, KILLERS, KUBELETS, KubeletConfig, Unseen};
 use crate::doctor::finding::{Area, Finding};
-
-/// What is started to make memory by killing processes.
-const KILLERS: [&str; 4] = ["systemd-oomd", "earlyoom", "nohang", "oomd"];
 
 /// What runs containers can be reached.
 pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
@@ -172,7 +167,8 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
     let lock = facts.login.known().and_then(|login| {
         login.locks.iter().find(|lock| lock.who == "kubelet" && lock.delays_shutdown())
     });
-    let process = facts.processes.known().into_iter().flatten().find(|p| is_kubelet(&p.name));
+    let process =
+        facts.processes.known().into_iter().flatten().find(|p| KUBELETS.contains(&&*p.name));
     let config = facts.kubelet.known().and_then(Option::as_ref);
     let enabled = config.filter(|config| !config.enabled.is_empty());
     let seen = |finding: Finding| {
@@ -274,14 +270,6 @@ pub(super) fn out_of_memory(facts: &Facts) -> Option<Finding> {
     } else {
         CHECK.info("another program kills processes when memory runs out").saw_all(&killers)
     })
-}
-
-fn is_kubelet(name: &str) -> bool {
-    matches!(name, "kubelet" | "kubelite" | "k3s" | "k3s-server" | "k3s-agent")
-}
-
-fn listed(lock: &LockView) -> String {
-    format!("logind lists: {} {} {}, process {}", lock.who, lock.mode, lock.what, lock.pid)
 }
 
 fn said_by(config: &KubeletConfig) -> String {

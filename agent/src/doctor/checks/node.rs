@@ -1,6 +1,7 @@
 //! The configuration, the disk, the clock.
 
 use super::Check;
+use crate::api::ManifestProblem;
 use crate::doctor::facts::{ConfigRead, Fact, Facts, Unseen};
 use crate::doctor::finding::{Area, Finding};
 use crate::render::age;
@@ -77,26 +78,20 @@ pub(super) fn manifests(facts: &Facts) -> Option<Finding> {
     if manifests.problems.is_empty() {
         return Some(CHECK.ok("the manifests are valid"));
     }
-    let lines: Vec<String> = manifests
-        .problems
-        .iter()
-        .take(100)
-        .map(|problem| {
-            let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
-            let field = if problem.field.is_empty() { "" } else { ": " };
-            format!("{}{line}{field}{}: {}", problem.file, problem.field, problem.message)
-        })
-        .collect();
+    let line = |problem: &ManifestProblem| {
+        let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
+        let field = if problem.field.is_empty() { "" } else { ": " };
+        format!("{}{line}{field}{}: {}", problem.file, problem.field, problem.message)
+    };
     let title = match manifests.problems.len() {
         1 => "a manifest is wrong".to_owned(),
         count => format!("{count} things are wrong in the manifests"),
     };
-    Some(
-        CHECK
-            .warning(title)
-            .saw_all(&lines)
-            .fix("mend or remove the file; it is read again at once"),
-    )
+    let mut found = CHECK.warning(title).saw_each(manifests.problems.iter().map(line));
+    if found.evidence.len() < manifests.problems.len() {
+        found = found.fix("winddown status -o wide    # lists them all");
+    }
+    Some(found.fix("mend or remove the file; it is read again at once"))
 }
 
 /// What has to survive a shutdown can be written.

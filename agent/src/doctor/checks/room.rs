@@ -94,19 +94,19 @@ fn kind(short: &Shortage) -> &'static str {
 }
 
 fn fields(short: &[Shortage]) -> String {
-    let mut fields: Vec<String> = short
-        .iter()
-        .map(|short| {
-            let field = if short.hard { "evictionHard" } else { "evictionSoft" };
-            // The pods' own share follows from the node's, containerfs from the other two.
-            let signal = match &*short.signal {
-                "allocatableMemory.available" => "memory.available",
-                signal => signal,
-            };
-            format!("{field}[{signal}]")
-        })
-        .collect();
-    fields.dedup();
+    let mut fields: Vec<String> = Vec::new();
+    for short in short {
+        let field = if short.hard { "evictionHard" } else { "evictionSoft" };
+        // The pods' own share follows from the node's.
+        let signal = match &*short.signal {
+            "allocatableMemory.available" => "memory.available",
+            signal => signal,
+        };
+        let field = format!("{field}[{signal}]");
+        if !fields.contains(&field) {
+            fields.push(field);
+        }
+    }
     fields.join(", ")
 }
 

@@ -4,9 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use winddown_systemd::drop_in;
-use winddown_systemd::inspect::LockView;
 
-use super::{Check, span, whole_seconds};
+use super::{Check, listed, span, whole_seconds};
 use crate::api::{LockState, Phase, Status};
 use crate::doctor::facts::{Fact, Facts, Unseen};
 use crate::doctor::finding::{Area, Finding};
@@ -297,10 +296,6 @@ fn said_of_lock(status: &Status) -> String {
         Some(why) => format!("the agent says: {state}: {why}"),
         None => format!("the agent says: {state}"),
     }
-}
-
-fn listed(lock: &LockView) -> String {
-    format!("logind lists: {} {} {}, process {}", lock.who, lock.mode, lock.what, lock.pid)
 }
 
 /// What gives the delay, by the file that sets it now.

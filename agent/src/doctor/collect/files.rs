@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use winddown_shared::{WallTime, error_chain};
 use winddown_shutdown::ReportStore;
 
-use super::{Place, unseen};
+use super::{Place, below, unseen};
 use crate::api::ReportEntry;
 use crate::cli::DEFAULT_CONFIG;
 use crate::config::{Config, ConfigError};
@@ -189,9 +189,4 @@ fn write_something(directory: &Path) -> std::io::Result<()> {
 fn modified(facts: &Metadata) -> Option<WallTime> {
     let at: SystemTime = facts.modified().ok()?;
     WallTime::try_from(at).ok()
-}
-
-fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
-    let path = path.as_ref();
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }

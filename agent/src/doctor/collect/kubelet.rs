@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use winddown_shared::GoDuration;
 
-use super::processes;
+use super::{below, processes};
 use crate::doctor::facts::{Fact, KubeletConfig};
 
 /// Where distributions keep it, when no running kubelet tells.
@@ -50,7 +50,7 @@ struct Merged {
 /// The configuration of the kubelet that runs, or else the one at a usual place.
 pub(super) fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
     let files = running(root, live).unwrap_or_else(|| {
-        let there = |path: &&str| below(root, Path::new(path)).exists();
+        let there = |path: &&str| below(root, path).exists();
         (USUAL.iter().find(|path| there(path)).map(PathBuf::from).into_iter().collect(), false)
     });
     let (files, gate_off) = files;
@@ -188,10 +188,6 @@ fn is_zero(period: &str) -> bool {
 
 fn first_line(error: &impl ToString) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
-}
-
-fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 #[cfg(test)]

@@ -5,20 +5,8 @@ use std::io::Read as _;
 use std::path::Path;
 
 use super::unseen;
-use crate::doctor::facts::{Fact, Process};
+use crate::doctor::facts::{Fact, KILLERS, KUBELETS, Process};
 
-/// Kubelets and those that contain one, and what kills processes when memory runs out.
-const OF_INTEREST: [&str; 9] = [
-    "kubelet",
-    "kubelite",
-    "k3s",
-    "k3s-server",
-    "k3s-agent",
-    "systemd-oomd",
-    "earlyoom",
-    "nohang",
-    "oomd",
-];
 /// More are of no use to anybody.
 const MOST: usize = 32;
 /// A command line is read up to this many bytes.
@@ -39,7 +27,8 @@ pub(super) fn interesting(root: &Path) -> Fact<Vec<Process>> {
         // It may have ended since.
         let Ok(name) = fs::read_to_string(entry.path().join("comm")) else { continue };
         let name = name.trim_end();
-        if OF_INTEREST.contains(&name) && found.len() < MOST {
+        let of_interest = KUBELETS.contains(&name) || KILLERS.contains(&name);
+        if of_interest && found.len() < MOST {
             found.push(Process { pid, name: name.to_owned() });
         }
     }

@@ -71,6 +71,18 @@ fn a_node_below_its_thresholds_is_found() {
             "lower evictionHard[memory.available]",
         ),
         (
+            "one field for two signals",
+            |f| {
+                let short = |signal| threshold(signal, "50Mi", Some(3.0));
+                let signals = ["memory.available", "pid.available", "allocatableMemory.available"];
+                told(f, signals.map(short).into());
+            },
+            "room",
+            Warning,
+            "allocatableMemory.available: 50.0 MiB",
+            "lower evictionHard[memory.available], evictionHard[pid.available] in",
+        ),
+        (
             "in shadow",
             |f| {
                 f.shortages = Fact::Known(vec![disk(true)]);
