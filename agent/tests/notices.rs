@@ -2,68 +2,40 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
 
+#[path = "agent/bed.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod bed;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 use std::time::Duration;
 
+use bed::{Bed, LIMIT, manifest};
 use serde_json::Value;
 use winddown::control::Client;
 
-/// Longer than anything here takes; only a failure waits for it.
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// The agent and its directory. Dropping it ends agent and pods.
-struct Bed {
-    root: tempfile::TempDir,
-    agent: Child,
+/// Two pods, one of them critical, on a node that hears notices so.
+fn start(notices: &str) -> Bed {
+    let config = format!(
+        "evictionHard: {{memory.available: 100Mi}}\nshutdownGracePeriod: 20s\n\
+         shutdownGracePeriodCriticalPods: 5s\n{notices}"
+    );
+    let pods = [("web", 0), ("dns", 2_000_000_000)].map(|(name, priority)| {
+        let fields = format!("priority: {priority}\nterminationGracePeriodSeconds: 10");
+        (name, manifest(name, &fields, "command: [sleep, '3600']"))
+    });
+    Bed::start(&config, &pods)
 }
 
 impl Bed {
-    fn start(notices: &str) -> Self {
-        let root = tempfile::tempdir().expect("a directory");
-        let pods = root.path().join("etc/winddown/pods");
-        std::fs::create_dir_all(&pods).expect("created");
-        std::fs::create_dir_all(root.path().join("run/winddown")).expect("created");
-        let config = format!(
-            "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nruntime: process\n\
-             nodeName: n1\nevictionHard: {{memory.available: 100Mi}}\nshutdownGracePeriod: 20s\nshutdownGracePeriodCriticalPods: 5s\n{notices}"
-        );
-        std::fs::write(root.path().join("etc/winddown/config.yaml"), config).expect("written");
-        for (name, priority) in [("web", 0), ("dns", 2_000_000_000)] {
-            let manifest = format!(
-                "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: default}}\n\
-                 spec:\n  hostNetwork: true\n  priority: {priority}\n  \
-                 terminationGracePeriodSeconds: 10\n  containers:\n  - name: main\n    \
-                 image: host\n    command: [sleep, '3600']\n"
-            );
-            std::fs::write(pods.join(format!("{name}.yaml")), manifest).expect("written");
-        }
-        let agent = agent(root.path());
-        Self { root, agent }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.root.path().join("run/winddown/winddown.sock")
-    }
-
     fn notice_file(&self) -> PathBuf {
-        self.root.path().join("run/winddown/notice")
-    }
-
-    /// Kills the agent without a word and starts another one.
-    fn restart(&mut self) {
-        self.agent.kill().expect("killed");
-        self.agent.wait().expect("gone");
-        self.agent = agent(self.root.path());
+        self.root().join("run/winddown/notice")
     }
 
     fn drain(&self, arguments: &[&str]) -> Output {
-        let socket = self.socket();
-        let mut command = winddown();
-        command.arg("--socket").arg(socket).arg("drain").args(arguments);
-        command.stdin(Stdio::null()).output().expect("the program runs")
+        self.ask(&[&["drain"], arguments].concat()).output().expect("the program runs")
     }
 
     async fn status(&self) -> Option<Value> {
@@ -90,7 +62,7 @@ impl Bed {
             }
         };
         let found = tokio::time::timeout(LIMIT, follow).await;
-        assert!(found.is_ok(), "never {what}: {last:#}");
+        assert!(found.is_ok(), "never {what}: {last:#}\n{}", self.log());
         last
     }
 
@@ -108,31 +80,6 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
-    fn drop(&mut self) {
-        let _ = self.drain(&["--timeout", "5s"]);
-        let _ = self.agent.kill();
-        let _ = self.agent.wait();
-    }
-}
-
-fn winddown() -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("winddown"));
-    command
-        .env_remove("WINDDOWN_SOCKET")
-        .env_remove("WINDDOWN_CONFIG")
-        // Never the login manager of the machine that runs the tests.
-        .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus");
-    command
-}
-
-fn agent(root: &std::path::Path) -> Child {
-    let mut command = winddown();
-    command.arg("agent").arg("--root").arg(root);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().expect("the agent starts")
-}
-
 fn states(status: &Value) -> Vec<&str> {
     let running = |pod: &Value| pod["phase"] == "Running" || pod["state"] != "syncing";
     let pods = status["pods"].as_array().into_iter().flatten().filter(|pod| running(pod));
@@ -141,7 +88,7 @@ fn states(status: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_file_ends_the_pods_and_its_removal_brings_them_back() {
-    let bed = Bed::start("shutdownNotices: {file: /run/winddown/notice}\n");
+    let bed = start("shutdownNotices: {file: /run/winddown/notice}\n");
     bed.until_running().await;
     std::fs::write(bed.notice_file(), "2m battery low\n").expect("written");
     let status = bed.until_ended().await;
@@ -158,7 +105,7 @@ async fn a_file_ends_the_pods_and_its_removal_brings_them_back() {
 
 #[tokio::test]
 async fn a_deadline_lasts_over_a_killed_agent_until_it_is_withdrawn() {
-    let mut bed = Bed::start("");
+    let mut bed = start("");
     bed.until_running().await;
     let drained = bed.drain(&["--deadline", "10m", "--reason", "rack 7 moves"]);
     let said = String::from_utf8_lossy(&drained.stdout).into_owned();
@@ -170,8 +117,8 @@ async fn a_deadline_lasts_over_a_killed_agent_until_it_is_withdrawn() {
     let status = bed.until("the new agent knows", known).await;
     assert_eq!(status["admissionClosed"], true, "{status:#}");
     // A pod that nobody has seen before is refused, so no pod was let in behind our back.
-    let late = bed.root.path().join("etc/winddown/pods/late.yaml");
-    let web = bed.root.path().join("etc/winddown/pods/web.yaml");
+    let late = bed.root().join("etc/winddown/pods/late.yaml");
+    let web = bed.root().join("etc/winddown/pods/web.yaml");
     let manifest = std::fs::read_to_string(web).expect("read").replace("name: web", "name: late");
     std::fs::write(&late, manifest).expect("written");
     let refused = |status: &Value| {
@@ -196,7 +143,7 @@ async fn a_spot_interruption_of_the_metadata_service_ends_the_pods() {
     let notices = format!(
         "shutdownNotices: {{cloud: aws, pollInterval: 1s, metadataEndpoint: 'http://{address}'}}\n"
     );
-    let bed = Bed::start(&notices);
+    let bed = start(&notices);
     let status = bed.until("noticed", |status| status["notices"][0]["inForce"] == true).await;
     assert_eq!(status["notices"][0]["source"], "aws");
     assert_eq!(status["notices"][0]["text"], "the spot instance is terminated");

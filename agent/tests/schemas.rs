@@ -2,7 +2,10 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
 
-#[path = "schemas/bed.rs"]
+#[path = "schemas/answers.rs"]
+mod answers;
+#[path = "agent/bed.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
 mod bed;
 #[path = "schemas/broken.rs"]
 mod broken;
@@ -11,7 +14,8 @@ mod validator;
 
 use std::path::Path;
 
-use bed::{Bed, answers, winddown};
+use answers::answers;
+use bed::winddown;
 use serde_json::{Value, json};
 use validator::{is_there, judge};
 
@@ -27,7 +31,7 @@ fn schemas() -> Vec<(String, Value)> {
 fn collected() -> Vec<(&'static str, Value)> {
     let mut all: Vec<(&'static str, Value)> = Vec::new();
     let mut add = |name, values: Vec<Value>| all.extend(values.into_iter().map(|v| (name, v)));
-    let bed = Bed::start();
+    let bed = answers::start();
     let notice = bed.root().join("run/winddown/notice");
     add("status", answers(&mut bed.ask(&["status", "-o", "json"])));
     add("plan-shutdown", answers(&mut bed.ask(&["plan", "shutdown", "-o", "json"])));

@@ -1,0 +1,60 @@
+//! An agent that has something to say about everything that there is a schema of.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::bed::{Bed, LIMIT, manifest};
+
+/// A threshold is met, and nobody is ended for it.
+const CONFIG: &str = "shutdownGracePeriod: 20s\nevictionShadow: true\n\
+                      evictionHard: {memory.available: 1Ki, nodefs.available: 99.9%}\n\
+                      shutdownNotices: {file: /run/winddown/notice}\n";
+
+/// What a command prints, one JSON value after the other.
+pub(crate) fn answers(command: &mut Command) -> Vec<Value> {
+    let output = command.output().expect("the program runs");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let values = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    let values: Result<Vec<Value>, _> = values.collect();
+    let values = values.expect("JSON");
+    assert!(!values.is_empty(), "{command:?} said nothing: {error}");
+    values
+}
+
+/// Two pods that run, one that ended, one that cannot be read.
+pub(crate) fn start() -> Bed {
+    let fields = "priority: 10\nrestartPolicy: Never\nterminationGracePeriodSeconds: 10";
+    let pod = |name, command: &str| (name, manifest(name, fields, &format!("command: {command}")));
+    let bed = Bed::start(
+        CONFIG,
+        &[
+            pod("web", "[sleep, '3600']"),
+            pod("dns", "[sleep, '3600']"),
+            pod("job", "['true']"),
+            ("broken", "kind: Pod\n".to_owned()),
+        ],
+    );
+    wait(&bed);
+    bed
+}
+
+/// Until both pods run and eviction has looked at the node.
+fn wait(bed: &Bed) {
+    let since = tokio::time::Instant::now();
+    loop {
+        let output = bed.ask(&["status", "-o", "json"]).output().expect("the program runs");
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let pods = status["pods"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let running = pods.iter().filter(|pod| pod["phase"] == "Running").count();
+        let plan = bed.ask(&["plan", "eviction", "-o", "json"]).output().expect("it runs");
+        let plan: Value = serde_json::from_slice(&plan.stdout).unwrap_or_default();
+        let looked = plan["history"].as_array().is_some_and(|history| !history.is_empty());
+        if running == 2 && looked {
+            return;
+        }
+        assert!(since.elapsed() < LIMIT, "{status:#}\n{plan:#}");
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+}
