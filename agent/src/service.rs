@@ -6,6 +6,7 @@ mod companion;
 mod control_loop;
 mod host;
 mod notices;
+mod reload;
 mod runtime;
 mod signals;
 mod unit_stop;

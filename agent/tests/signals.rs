@@ -75,3 +75,27 @@ async fn a_reload_that_comes_while_the_agent_starts_is_done_when_it_runs() {
     assert_eq!(reloaded, Ok(true), "it said: {all:#?}; {:?}", agent.try_wait());
     assert!(matches!(agent.try_wait(), Ok(None)), "it runs");
 }
+
+#[tokio::test]
+async fn a_configuration_that_cannot_be_read_to_its_end_holds_up_nothing_else() {
+    let root = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir_all(root.path().join("run/winddown")).expect("created");
+    let file = root.path().join("etc/winddown/config.yaml");
+    std::fs::create_dir_all(file.parent().expect("a parent")).expect("created");
+    let (mut agent, mut pipe) = starting(file.clone()).await;
+    let pid = agent.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).expect("runs");
+    // Signals that come early are acted on when the agent runs, and that may not be before its
+    // configuration is read; so both pipes can be opened here one after the other.
+    kill_process(pid, Signal::HUP).expect("sent");
+    std::fs::remove_file(&file).expect("removed");
+    mknodat(CWD, &file, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+    pipe.write_all(config(30).as_bytes()).expect("written");
+    drop(pipe);
+    // Whoever writes has it open and does not write: the agent waits for its configuration.
+    let opening = tokio::task::spawn_blocking(|| OpenOptions::new().write(true).open(file));
+    let open = timeout(LIMIT, opening).await.expect("in time").expect("no panic").expect("opened");
+    kill_process(pid, Signal::TERM).expect("sent");
+    let ended = timeout(LIMIT, agent.wait()).await;
+    assert!(matches!(&ended, Ok(Ok(status)) if status.success()), "{ended:?}");
+    drop(open);
+}

@@ -8,8 +8,9 @@ use tokio::time::{Instant, MissedTickBehavior};
 use winddown_shared::{Inhibitor, Runtime, error_chain};
 use winddown_systemd::{LogindInhibitor, Notifier};
 
+use super::reload::{self, Loaded, Reading};
 use super::signals::{Ends, Reloads};
-use super::{ServiceOptions, load, status_line, unit_stop};
+use super::{ServiceOptions, status_line, unit_stop};
 use crate::config::Config;
 use crate::control::AgentApi;
 use crate::node::{Node, policy_of};
@@ -36,6 +37,7 @@ impl<R: Runtime> ControlLoop<R> {
         let mut state = self.inhibitor.state();
         let mut watchdog = self.watchdog();
         let mut ready = false;
+        let mut reading = None;
         let patience = tokio::time::sleep(UNAVAILABLE_AFTER);
         tokio::pin!(patience);
         loop {
@@ -53,7 +55,14 @@ impl<R: Runtime> ControlLoop<R> {
                         self.notifier.watchdog_ping();
                     }
                 }
-                () = self.reloads.next() => self.reload(),
+                () = self.reloads.next(), if reading.is_none() => {
+                    self.notifier.reloading();
+                    reading = Some(Reading::start(&self.options));
+                }
+                loaded = reload::end_of(&mut reading) => {
+                    self.take_over(loaded);
+                    self.notifier.ready();
+                }
                 () = self.ends.next() => break,
             }
         }
@@ -76,15 +85,15 @@ impl<R: Runtime> ControlLoop<R> {
     }
 
     /// SIGHUP: takes over what can change while running, and says what cannot.
-    fn reload(&self) {
-        self.notifier.reloading();
+    fn take_over(&self, loaded: Loaded) {
         let old = self.node.configuration();
-        match load(&self.options, super::wall_clock().now()) {
-            Err(error) => {
-                let error = error_chain(&error);
-                tracing::error!("reload: {error}; the configuration stays as it was");
-            }
-            Ok(mut new) => {
+        match loaded {
+            Err(error) => refused(&error),
+            Ok(Err(error)) => refused(&error),
+            Ok(Ok(mut new)) => {
+                for warning in &new.warnings {
+                    tracing::warn!("reload: {warning}");
+                }
                 let changes = Config::changes(&old.config, &new.config);
                 for change in &changes.applied {
                     tracing::info!(field = change.field, "reload: in force now");
@@ -104,6 +113,10 @@ impl<R: Runtime> ControlLoop<R> {
                 self.node.reconfigure(new);
             }
         }
-        self.notifier.ready();
     }
+}
+
+fn refused(error: &(dyn std::error::Error + 'static)) {
+    let error = error_chain(error);
+    tracing::error!("reload: {error}; the configuration stays as it was");
 }

@@ -1,0 +1,55 @@
+//! The configuration, read again while the agent runs.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{Sleep, sleep};
+
+use super::{ServiceOptions, StartError, load, wall_clock};
+use crate::node::Configuration;
+
+/// A file that has not been read by then is told; the reading goes on.
+const SLOW: Duration = Duration::from_secs(10);
+
+/// What a reading came to; the outer error is a panic.
+pub(super) type Loaded = Result<Result<Configuration, StartError>, JoinError>;
+
+/// A reading on a thread of its own: a dead disk, or a pipe in the file's place, holds up that thread
+/// and not the loop that feeds the watchdog.
+pub(super) struct Reading {
+    thread: JoinHandle<Result<Configuration, StartError>>,
+    slow: Pin<Box<Sleep>>,
+}
+
+impl Reading {
+    pub(super) fn start(options: &ServiceOptions) -> Self {
+        let options = options.clone();
+        Self {
+            thread: tokio::task::spawn_blocking(move || load(&options, wall_clock().now())),
+            slow: Box::pin(sleep(SLOW)),
+        }
+    }
+
+    /// What it came to. Cancel-safe; not to be asked again after it answered.
+    async fn end(&mut self) -> Loaded {
+        tokio::select! {
+            biased;
+            loaded = &mut self.thread => return loaded,
+            () = &mut self.slow, if !self.slow.is_elapsed() => tracing::warn!(
+                "reload: the configuration file has not been read for {} s, as if its disk were \
+                 dead; the configuration stays as it was until it is read",
+                SLOW.as_secs()
+            ),
+        }
+        (&mut self.thread).await
+    }
+}
+
+/// What the reading came to, which is over then; never, if there is none. Cancel-safe.
+pub(super) async fn end_of(reading: &mut Option<Reading>) -> Loaded {
+    let Some(running) = reading else { return std::future::pending().await };
+    let loaded = running.end().await;
+    *reading = None;
+    loaded
+}
