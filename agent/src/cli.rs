@@ -10,6 +10,7 @@ mod doctor;
 mod drain;
 mod exit;
 mod kill;
+mod lines;
 pub mod man;
 mod offline;
 mod output;

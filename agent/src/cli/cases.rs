@@ -1,14 +1,16 @@
 //! JSON objects from a stream: one per line, or spread over many.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
+use super::lines::{LONGEST, LineError, Lines};
 use super::{CommandError, Exit, Output};
 use crate::render;
 
-/// Bytes one case may have: room for some ten thousand pods.
-const LONGEST: usize = 64 * 1024 * 1024;
+/// What is in every case of its kind, in quotes; by it a line is known that is a case by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark(pub(super) &'static str);
 
 /// Reads one object after the other.
 ///
@@ -16,42 +18,38 @@ const LONGEST: usize = 64 * 1024 * 1024;
 /// itself, the first was cut off: it is an error, and the line is the next case.
 #[derive(Debug)]
 struct Cases<R> {
-    lines: R,
-    /// Of the line that was read last, from 1.
-    number: u64,
+    lines: Lines<R>,
+    mark: Mark,
     case: String,
     /// A line that was read while the case before it went on.
     ahead: Option<String>,
-    line: Vec<u8>,
 }
 
 /// Answers the cases of `file`, which may be `-` for standard input, one by one: an endless input gives
 /// an endless output. A case that cannot be read is reported with its line; the others are answered.
 pub(super) fn answer_all(
     file: &Path,
+    mark: Mark,
     out: &mut Output,
     answer: impl FnMut(&str) -> Result<String, CommandError>,
     print: impl FnMut(&str, &mut Output) -> Result<(), CommandError>,
 ) -> Result<Exit, CommandError> {
     if file == Path::new("-") {
-        return answer_each(std::io::stdin().lock(), out, answer, print);
+        return answer_each(std::io::stdin().lock(), mark, out, answer, print);
     }
-    let opened = File::open(file).map_err(|error| {
-        let error =
-            anyhow::Error::new(error).context(format!("{}: cannot be read", file.display()));
-        CommandError::new(Exit::Failure, error)
-    })?;
-    answer_each(BufReader::new(opened), out, answer, print)
+    let opened = File::open(file).map_err(|error| CommandError::unreadable(file, error))?;
+    answer_each(BufReader::new(opened), mark, out, answer, print)
 }
 
 fn answer_each(
-    lines: impl BufRead,
+    input: impl BufRead,
+    mark: Mark,
     out: &mut Output,
     mut answer: impl FnMut(&str) -> Result<String, CommandError>,
     mut print: impl FnMut(&str, &mut Output) -> Result<(), CommandError>,
 ) -> Result<Exit, CommandError> {
     let mut failed = 0;
-    let mut cases = Cases::new(lines);
+    let mut cases = Cases::new(input, mark);
     while let Some((line, case)) = cases.next_case()? {
         let answered = match case {
             Ok(case) => answer(case),
@@ -85,12 +83,9 @@ pub(super) fn title(id: &serde_json::Value) -> String {
 /// Why a case was not even looked at.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 enum CaseError {
-    /// It does not end.
-    #[error("longer than {LONGEST} bytes")]
-    Long,
-    /// It is not UTF-8.
-    #[error("not UTF-8")]
-    NotText,
+    /// One of its lines is not taken, or all of them together are too long.
+    #[error(transparent)]
+    Line(#[from] LineError),
     /// Brackets or quotes are open at its end.
     #[error("cut off: the object is not closed")]
     Open,
@@ -107,23 +102,23 @@ struct Depth {
 // === impl Cases ===
 
 impl<R: BufRead> Cases<R> {
-    fn new(lines: R) -> Self {
-        Self { lines, number: 0, case: String::new(), ahead: None, line: Vec::new() }
+    fn new(input: R, mark: Mark) -> Self {
+        Self { lines: Lines::new(input), mark, case: String::new(), ahead: None }
     }
 
     /// The next case and the number of its first line; none at the end.
     fn next_case(&mut self) -> io::Result<Option<(u64, Result<&str, CaseError>)>> {
         self.case.clear();
         let mut depth = Depth::default();
-        let mut first = self.number;
+        let mut first = self.lines.number();
         loop {
             let line = match self.ahead.take() {
                 Some(line) => Some(Ok(line)),
-                None => self.read_line()?,
+                None => self.lines.next_line()?,
             };
             let line = match line {
                 Some(Ok(line)) => line,
-                Some(Err(error)) => return Ok(Some((self.number, Err(error)))),
+                Some(Err(error)) => return Ok(Some((self.lines.number(), Err(error.into())))),
                 None if self.case.is_empty() => return Ok(None),
                 None => return Ok(Some((first, Err(CaseError::Open)))),
             };
@@ -131,13 +126,13 @@ impl<R: BufRead> Cases<R> {
                 if line.trim().is_empty() {
                     continue;
                 }
-                first = self.number;
-            } else if is_case(&line) {
+                first = self.lines.number();
+            } else if is_case(&line, self.mark) {
                 self.ahead = Some(line);
                 return Ok(Some((first, Err(CaseError::Open))));
             }
             if self.case.len() + line.len() > LONGEST {
-                return Ok(Some((first, Err(CaseError::Long))));
+                return Ok(Some((first, Err(LineError::Long.into()))));
             }
             depth.take(&line);
             self.case.push_str(&line);
@@ -147,32 +142,12 @@ impl<R: BufRead> Cases<R> {
             }
         }
     }
-
-    fn read_line(&mut self) -> io::Result<Option<Result<String, CaseError>>> {
-        self.line.clear();
-        let most = u64::try_from(LONGEST).unwrap_or(u64::MAX);
-        let read = self.lines.by_ref().take(most).read_until(b'\n', &mut self.line)?;
-        if read == 0 {
-            return Ok(None);
-        }
-        self.number += 1;
-        if read == LONGEST && self.line.last() != Some(&b'\n') {
-            self.skip_line()?;
-            return Ok(Some(Err(CaseError::Long)));
-        }
-        let line = String::from_utf8(std::mem::take(&mut self.line));
-        Ok(Some(line.map_err(|_| CaseError::NotText)))
-    }
-
-    fn skip_line(&mut self) -> io::Result<()> {
-        self.lines.skip_until(b'\n').map(|_| ())
-    }
 }
 
 /// Whether a line is a case by itself and not a part of one.
-fn is_case(line: &str) -> bool {
+fn is_case(line: &str, mark: Mark) -> bool {
     let line = line.trim();
-    if !line.starts_with('{') || !line.contains("\"requirements\"") {
+    if !line.starts_with('{') || !line.contains(mark.0) {
         return false;
     }
     let mut depth = Depth::default();
@@ -201,8 +176,14 @@ impl Depth {
 mod tests {
     use super::*;
 
+    const REQUIREMENTS: Mark = Mark("\"requirements\"");
+
     fn read(text: &str) -> Vec<(u64, Result<String, CaseError>)> {
-        let mut cases = Cases::new(text.as_bytes());
+        read_marked(text, REQUIREMENTS)
+    }
+
+    fn read_marked(text: &str, mark: Mark) -> Vec<(u64, Result<String, CaseError>)> {
+        let mut cases = Cases::new(text.as_bytes(), mark);
         let mut read = Vec::new();
         while let Some((line, case)) = cases.next_case().unwrap() {
             read.push((line, case.map(str::to_owned)));
@@ -241,6 +222,15 @@ mod tests {
     }
 
     #[test]
+    fn a_case_that_stands_by_itself_is_known_by_what_its_kind_has() {
+        let next = "{\"signal\":\"pid.available\",\"pods\":[]}";
+        assert_eq!(
+            read_marked(&format!("{{\"pods\":[\n{next}\n"), Mark("\"signal\"")),
+            [(1, Err(CaseError::Open)), whole(2, next)]
+        );
+    }
+
+    #[test]
     fn what_is_no_object_is_passed_on_as_it_is_and_so_is_an_open_string() {
         assert_eq!(
             read("nonsense\n{\"a\n{}"),
@@ -250,9 +240,9 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_are_an_error_of_their_line() {
-        let mut cases = Cases::new(&b"{}\n\xff\xfe\n{}\n"[..]);
+        let mut cases = Cases::new(&b"{}\n\xff\xfe\n{}\n"[..], REQUIREMENTS);
         assert_eq!(cases.next_case().unwrap(), Some((1, Ok("{}"))));
-        assert_eq!(cases.next_case().unwrap(), Some((2, Err(CaseError::NotText))));
+        assert_eq!(cases.next_case().unwrap(), Some((2, Err(LineError::NotText.into()))));
         assert_eq!(cases.next_case().unwrap(), Some((3, Ok("{}"))));
         assert_eq!(cases.next_case().unwrap(), None);
     }

@@ -1,5 +1,6 @@
 //! How a command ends: typed exit codes, and errors with what to do next.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::api::ErrorCode;
@@ -72,6 +73,12 @@ impl CommandError {
     /// An error made of a text.
     pub fn message(exit: Exit, message: impl std::fmt::Display) -> Self {
         Self::new(exit, anyhow::Error::msg(message.to_string()))
+    }
+
+    /// `file` cannot be read, for what `error` says.
+    pub(super) fn unreadable(file: &Path, error: std::io::Error) -> Self {
+        let what = format!("{}: cannot be read", file.display());
+        Self::new(Exit::Failure, anyhow::Error::new(error).context(what))
     }
 
     /// The same error with what to do next.

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use super::args::TextFormat;
+use super::lines::LONGEST;
 use super::{
     CommandError, Exit, GlobalArgs, Offline, Output, OutputFormat, PlanShutdownArgs, ask,
     plan_lines, status,
@@ -67,18 +68,14 @@ fn json_lines(file: &Path) -> Result<Option<Box<dyn BufRead>>, CommandError> {
     if file == Path::new("-") {
         return Ok(Some(Box::new(std::io::stdin().lock())));
     }
-    let named = |error: std::io::Error| {
-        CommandError::new(
-            Exit::Failure,
-            anyhow::Error::new(error).context(format!("{}: cannot be read", file.display())),
-        )
-    };
-    if std::fs::metadata(file).map_err(named)?.is_dir() {
+    let unreadable = |error| CommandError::unreadable(file, error);
+    if std::fs::metadata(file).map_err(unreadable)?.is_dir() {
         return Ok(None);
     }
-    let mut reader = BufReader::new(std::fs::File::open(file).map_err(named)?);
+    let mut reader = BufReader::new(std::fs::File::open(file).map_err(unreadable)?);
     let mut first = Vec::new();
-    reader.by_ref().take(plan_lines::LONGEST).read_until(b'\n', &mut first).map_err(named)?;
+    let most = u64::try_from(LONGEST).unwrap_or(u64::MAX);
+    reader.by_ref().take(most).read_until(b'\n', &mut first).map_err(unreadable)?;
     let is_case = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&first)
         .is_ok_and(|object| object.contains_key("pods"));
     if !is_case {

@@ -16,6 +16,7 @@ pub(super) fn run(
     let Some(file) = args.file.as_deref() else { return ask_agent(global, args, out) };
     cases::answer_all(
         file,
+        cases::Mark("\"signal\""),
         out,
         |case| offline.eviction_case(case, args.explain),
         |answer, out| print(answer, args.output, out),

@@ -1,43 +1,35 @@
 //! `winddown plan shutdown -f FILE|-` with one case per line.
 
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 
 use serde::Deserialize;
 
+use super::lines::Lines;
 use super::{CommandError, Exit, Offline, Output, OutputFormat, cases};
 use crate::api::PlannedGroup;
 use crate::render;
 
-/// Bytes one line may have: room for some ten thousand pods.
-pub(super) const LONGEST: u64 = 64 * 1024 * 1024;
-
 /// Plans line by line, so that an endless input gives an endless output. A line that cannot be
 /// planned is reported with its number; the others are planned.
 pub(super) fn run(
-    mut lines: impl BufRead,
+    input: impl BufRead,
     form: OutputFormat,
     offline: &impl Offline,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let mut failed = 0;
-    let mut line = String::new();
-    for number in 1_u64.. {
-        line.clear();
-        let read = lines.by_ref().take(LONGEST).read_line(&mut line);
-        let planned = match read {
-            Ok(0) => break,
-            Ok(_) if line.trim().is_empty() => continue,
-            Ok(_) => offline.plan_line(line.trim()),
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                Err(CommandError::message(Exit::Failure, "not UTF-8"))
-            }
-            Err(error) => return Err(error.into()),
+    let mut lines = Lines::new(input);
+    while let Some(line) = lines.next_line()? {
+        let planned = match line {
+            Ok(line) if line.trim().is_empty() => continue,
+            Ok(line) => offline.plan_line(line.trim()),
+            Err(error) => Err(CommandError::new(Exit::Failure, error)),
         };
         match planned {
             Ok(planned) => print(&planned, form, out)?,
             Err(error) => {
                 failed += 1;
-                let error = error.error.context(format!("line {number}"));
+                let error = error.error.context(format!("line {}", lines.number()));
                 out.progress(&render::error(&error, "", out.error_color));
             }
         }

@@ -15,6 +15,7 @@ pub(super) fn run(
     let Some(file) = args.file.as_deref() else { return plan_room::run(global, args, out) };
     cases::answer_all(
         file,
+        cases::Mark("\"requirements\""),
         out,
         |case| offline.preemption_case(case, args),
         |answer, out| print(answer, args.output, out),

@@ -3,9 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use winddown_preemption::Strategy;
-
-use super::args::{PlanPreemptionArgs, StrategyChoice};
+use super::args::PlanPreemptionArgs;
 use super::{CommandError, Exit, GlobalArgs, Output, ask, plan, status};
 use crate::control::Client;
 use crate::document::MAX_BYTES;
@@ -17,10 +15,7 @@ pub(super) fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let manifest = args.manifest.as_deref().map(read).transpose()?;
-    let strategy = args.strategy.map(|choice| match choice {
-        StrategyChoice::Distance => Strategy::Distance,
-        StrategyChoice::Minimal => Strategy::Minimal,
-    });
+    let strategy = args.strategy.map(Into::into);
     let client = Client::new(&global.socket);
     ask::block_on(async {
         let asked = client.preemption_plan(manifest, strategy);
@@ -32,16 +27,13 @@ pub(super) fn run(
 
 /// The manifest as it lies there; the agent reads it, by its own node's name.
 fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
-    // One byte more than is allowed is refused by the agent, with its reason.
+    // Enough for the agent to see that it is too large, and to say so.
     let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     let mut text = Vec::new();
     let read = match path == Path::new("-") {
         true => std::io::stdin().lock().take(limit).read_to_end(&mut text),
         false => std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut text)),
     };
-    read.map_err(|error| {
-        let what = format!("{}: cannot be read", path.display());
-        CommandError::new(Exit::Failure, anyhow::Error::new(error).context(what))
-    })?;
+    read.map_err(|error| CommandError::unreadable(path, error))?;
     Ok(text)
 }

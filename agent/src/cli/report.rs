@@ -89,10 +89,7 @@ const LARGEST: u64 = 64 << 20;
 
 fn from_file(path: &Path) -> Result<serde_json::Value, CommandError> {
     let named = |what: &str| format!("{}: {what}", path.display());
-    let unreadable = |error: std::io::Error| {
-        let error = anyhow::Error::new(error).context(named("cannot be read"));
-        CommandError::new(Exit::Failure, error)
-    };
+    let unreadable = |error| CommandError::unreadable(path, error);
     let mut bytes = Vec::new();
     // Bounded by what is read, not by what the file says of itself: it may be a pipe.
     let file = std::fs::File::open(path).map_err(unreadable)?;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use winddown_preemption::Strategy;
 
 use super::TextFormat;
 
@@ -14,6 +15,15 @@ pub enum StrategyChoice {
     Distance,
     /// The lowest priorities, then the fewest pods.
     Minimal,
+}
+
+impl From<StrategyChoice> for Strategy {
+    fn from(choice: StrategyChoice) -> Self {
+        match choice {
+            StrategyChoice::Distance => Self::Distance,
+            StrategyChoice::Minimal => Self::Minimal,
+        }
+    }
 }
 
 /// Shows which pods would end so that a critical pod fits.

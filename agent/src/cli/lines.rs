@@ -1,0 +1,77 @@
+//! Lines of an input that need not end and need not be text.
+
+use std::io::{self, BufRead, Read};
+
+/// Bytes one line, and one case, may have: room for some ten thousand pods.
+pub(super) const LONGEST: usize = 64 * 1024 * 1024;
+
+/// Why a line is not taken. The next one is read all the same.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum LineError {
+    /// It does not end.
+    #[error("longer than {LONGEST} bytes")]
+    Long,
+    /// It is not UTF-8.
+    #[error("not UTF-8")]
+    NotText,
+}
+
+/// Reads one line after the other.
+#[derive(Debug)]
+pub(super) struct Lines<R> {
+    input: R,
+    number: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self { input, number: 0 }
+    }
+
+    /// Of the line that was read last, from 1.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The next line, with its end; none at the end of the input.
+    ///
+    /// # Errors
+    /// The input cannot be read.
+    pub(super) fn next_line(&mut self) -> io::Result<Option<Result<String, LineError>>> {
+        let mut line = Vec::new();
+        let most = u64::try_from(LONGEST).unwrap_or(u64::MAX);
+        let read = self.input.by_ref().take(most).read_until(b'\n', &mut line)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        if read == LONGEST && line.last() != Some(&b'\n') {
+            self.input.skip_until(b'\n')?;
+            return Ok(Some(Err(LineError::Long)));
+        }
+        Ok(Some(String::from_utf8(line).map_err(|_| LineError::NotText)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_does_not_end_is_one_error_and_the_next_is_read() {
+        let long = io::repeat(b' ').take(u64::try_from(LONGEST).unwrap() + 1);
+        let input = io::BufReader::new(long.chain(&b"\n{}\n"[..]));
+        let mut lines = Lines::new(input);
+        assert_eq!(lines.next_line().unwrap(), Some(Err(LineError::Long)));
+        assert_eq!(lines.next_line().unwrap(), Some(Ok("{}\n".to_owned())));
+        assert_eq!(lines.number(), 2);
+        assert_eq!(lines.next_line().unwrap(), None);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_an_error_of_their_line() {
+        let mut lines = Lines::new(&b"\xff\xfe\nb"[..]);
+        assert_eq!(lines.next_line().unwrap(), Some(Err(LineError::NotText)));
+        assert_eq!(lines.next_line().unwrap(), Some(Ok("b".to_owned())));
+    }
+}
