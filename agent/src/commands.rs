@@ -1,10 +1,12 @@
 //! The commands that need no running agent, joined to what carries them out.
 
 mod hints;
+mod pods;
 
 use std::path::Path;
 use std::time::Duration;
 
+use serde::Deserialize;
 use winddown_runtimes::process::shim;
 use winddown_shutdown::{
     Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line, render_html, render_svg,
@@ -14,8 +16,7 @@ use winddown_shutdown::{
 use crate::api::{ConfigView, ReportList, ShutdownPlan};
 use crate::cli::{
     AgentArgs, CommandError, DEFAULT_CONFIG, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs,
-    Offline, Output, PlanPreemptionArgs, RuntimeChoice, ShimArgs, StrategyChoice, TextFormat,
-    UninstallArgs,
+    Offline, Output, PlanPreemptionArgs, RuntimeChoice, ShimArgs, TextFormat, UninstallArgs,
 };
 use crate::config::{Config, ConfigError, default_yaml};
 use crate::control::ApiError;
@@ -23,7 +24,6 @@ use crate::doctor::{self, Diagnosis};
 use crate::drill::{self, DrillOptions};
 use crate::install::{self, InstallOptions, UninstallOptions};
 use crate::logging;
-use crate::manifests::read_manifest;
 use crate::node::{plan_view, policy_of, reports};
 use crate::service::{self, ServiceOptions, StartError};
 
@@ -159,7 +159,7 @@ impl Offline for Commands {
             None => configured(Path::new(DEFAULT_CONFIG))?,
         };
         let policy: Policy = policy_of(&config.shutdown);
-        let pods = read_pods(manifests, &config)?;
+        let pods = pods::read(manifests, &config)?;
         Ok(plan_view(&plan(&pods, &policy, None), None))
     }
 
@@ -172,10 +172,7 @@ impl Offline for Commands {
         case: &str,
         args: &PlanPreemptionArgs,
     ) -> Result<String, CommandError> {
-        let strategy = match args.strategy.unwrap_or_default() {
-            StrategyChoice::Distance => winddown_preemption::Strategy::Distance,
-            StrategyChoice::Minimal => winddown_preemption::Strategy::Minimal,
-        };
+        let strategy = args.strategy.unwrap_or_default().into();
         let options = winddown_preemption::PlanOptions { strategy, explain: args.explain };
         winddown_preemption::plan_json_line(case, &options).map_err(failure)
     }
@@ -193,18 +190,15 @@ impl Offline for Commands {
     }
 
     fn report_text(&self, report: &serde_json::Value, color: bool) -> Result<String, CommandError> {
-        let report: ShutdownReport = serde_json::from_value(report.clone()).map_err(failure)?;
-        Ok(render_text(&report, color))
+        Ok(render_text(&typed(report)?, color))
     }
 
     fn report_svg(&self, report: &serde_json::Value) -> Result<String, CommandError> {
-        let report: ShutdownReport = serde_json::from_value(report.clone()).map_err(failure)?;
-        Ok(render_svg(&report))
+        Ok(render_svg(&typed(report)?))
     }
 
     fn report_html(&self, report: &serde_json::Value) -> Result<String, CommandError> {
-        let report: ShutdownReport = serde_json::from_value(report.clone()).map_err(failure)?;
-        Ok(render_html(&report))
+        Ok(render_html(&typed(report)?))
     }
 
     fn load_config(&self, file: Option<&Path>) -> Result<ConfigView, CommandError> {
@@ -270,45 +264,15 @@ fn store(global: &GlobalArgs) -> Result<ReportStore, CommandError> {
     Ok(reports::store(&config))
 }
 
-fn read_pods(path: &Path, config: &Config) -> Result<Vec<winddown_shared::Pod>, CommandError> {
-    let files = if path.is_dir() {
-        let entries = std::fs::read_dir(path).map_err(failure)?;
-        let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-        files.retain(|file| is_manifest(file));
-        files.sort();
-        if files.is_empty() {
-            let why = "no pod is planned from here; a pod is a .yaml, .yml or .json file";
-            let error = CommandError::message(Exit::Failure, format!("{}: {why}", path.display()));
-            return Err(error.with_hint(hints::of_manifests(path)));
-        }
-        files
-    } else {
-        vec![path.to_owned()]
-    };
-    let node = config.node_name_or(&service::host_name());
-    let mut pods = Vec::new();
-    for file in files {
-        let bytes = std::fs::read(&file).map_err(|error| {
-            CommandError::message(Exit::Failure, format!("{}: {error}", file.display()))
-        })?;
-        pods.push(
-            read_manifest(&file, &bytes, &node)
-                .map_err(|error| CommandError::new(Exit::ConfigInvalid, error))?,
-        );
-    }
-    Ok(pods)
-}
-
-/// What the agent would take for a manifest by its name.
-fn is_manifest(file: &Path) -> bool {
-    let hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    let ending = file.extension().and_then(|ending| ending.to_str());
-    !hidden && matches!(ending, Some("yaml" | "yml" | "json"))
+fn typed(report: &serde_json::Value) -> Result<ShutdownReport, CommandError> {
+    let read = ShutdownReport::deserialize(report);
+    read.map_err(|error| failure(anyhow::Error::new(error).context("not a report of this version")))
 }
 
 /// The program that is running, which is what gets installed.
 fn own_program() -> Result<std::path::PathBuf, CommandError> {
-    std::env::current_exe().map_err(failure)
+    let own = std::env::current_exe();
+    own.map_err(|error| failure(anyhow::Error::new(error).context("where this program lies")))
 }
 
 fn same_directory(one: &Path, other: &Path) -> bool {

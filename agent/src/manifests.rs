@@ -16,6 +16,7 @@ mod tests;
 mod validate;
 mod watch;
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +28,19 @@ pub use read::read_manifest;
 
 use crate::document::Problems;
 use crate::render::clean;
+
+/// Whether the agent takes a file of this name for a manifest.
+pub(crate) fn is_manifest(name: &OsStr) -> bool {
+    file::Role::of(name) == file::Role::Manifest
+}
+
+/// Reads the manifest in a file, which is never waited for.
+///
+/// # Errors
+/// The file cannot be read, or is no manifest of a pod.
+pub(crate) fn load_manifest(path: &Path, node_name: &str) -> Result<Pod, ManifestError> {
+    read_manifest(path, &file::read(path)?, node_name)
+}
 
 /// What the manifests directory asks for.
 #[derive(Clone, Debug, Default)]
