@@ -142,8 +142,9 @@ impl Core {
     /// Completes a journal entry.
     pub(crate) fn amend(&mut self, number: u64, change: impl FnOnce(&mut Request)) {
         let first = self.journal.front().map_or(0, |request| request.number);
-        let index = usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
-        if let Some(request) = self.journal.get_mut(index) {
+        // One that was forgotten meanwhile is before the first.
+        let index = number.checked_sub(first).and_then(|index| usize::try_from(index).ok());
+        if let Some(request) = index.and_then(|index| self.journal.get_mut(index)) {
             change(request);
         }
     }
@@ -194,5 +195,51 @@ impl Watches {
 
     pub(crate) fn count(&self, resource: &str) -> usize {
         self.open.iter().filter(|open| matches(resource, open)).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::request::Right;
+
+    fn request() -> Request {
+        let right = Right {
+            verb: "get".to_owned(),
+            group: String::new(),
+            resource: "pods".to_owned(),
+            subresource: String::new(),
+            namespace: String::new(),
+            name: String::new(),
+        };
+        Request {
+            at: Instant::now(),
+            user: String::new(),
+            right,
+            path: String::new(),
+            content_type: String::new(),
+            user_agent: String::new(),
+            body: Value::Null,
+            code: None,
+            fault: None,
+            number: 0,
+        }
+    }
+
+    #[test]
+    fn the_answer_to_a_request_that_was_forgotten_is_not_that_of_another() {
+        let clock = Clock::default();
+        let shared = Shared::new(Authority::new(clock.now()).unwrap(), clock);
+        let codes = shared.with(|core| {
+            let forgotten = core.enter(request());
+            core.forget_requests();
+            let kept = core.enter(request());
+            core.amend(forgotten, |request| request.code = Some(500));
+            core.amend(kept, |request| request.fault = Some("delayed".to_owned()));
+            core.journal().iter().map(|r| (r.code, r.fault.clone())).collect::<Vec<_>>()
+        });
+        assert_eq!(codes, [(None, Some("delayed".to_owned()))]);
     }
 }
