@@ -36,7 +36,7 @@ pub(super) enum Action {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ActionError {
     /// The command ended with another exit code than 0.
-    #[error("{command}: exit code {code}: {output}")]
+    #[error("{command}: {}", end_of_command(*.code, .output))]
     Failed { command: String, code: i32, output: String },
     /// It took too long.
     #[error("no answer in time")]
@@ -165,6 +165,19 @@ async fn exec(
     }
 }
 
+/// How a command ended, in words.
+fn end_of_command(code: i32, output: &str) -> String {
+    match (code, output) {
+        // What a command that could not even be started is given; it may also have chosen it itself.
+        (126..=128, "") => format!(
+            "exit code {code}, and it said nothing: if it was not started, see that the container's image has \
+             this program and that it may be run"
+        ),
+        (_, "") => format!("exit code {code}"),
+        (_, output) => format!("exit code {code}: {output}"),
+    }
+}
+
 /// The end of what a command said, for a message.
 fn last_words(stdout: &[u8], stderr: &[u8]) -> String {
     let said = if stderr.is_empty() { stdout } else { stderr };
@@ -214,6 +227,21 @@ mod tests {
             let status = if is_well { ServingStatus::Serving } else { ServingStatus::NotServing };
             Ok(Response::new(health::HealthCheckResponse { status: status.into() }))
         }
+    }
+
+    #[test]
+    fn a_command_that_may_not_have_been_started_is_told_with_what_to_do() {
+        let told = |code, output: &str| {
+            let (command, output) = ("/bin/flush all".to_owned(), output.to_owned());
+            ActionError::Failed { command, code, output }.to_string()
+        };
+        assert_eq!(
+            told(128, ""),
+            "/bin/flush all: exit code 128, and it said nothing: if it was not started, see that the \
+             container's image has this program and that it may be run"
+        );
+        assert_eq!(told(127, "sh: no"), "/bin/flush all: exit code 127: sh: no");
+        assert_eq!(told(1, ""), "/bin/flush all: exit code 1");
     }
 
     #[tokio::test]
