@@ -12,8 +12,8 @@
 //!
 //! # Limits
 //! * No isolation: one user's processes see and may signal each other.
-//! * CPU and memory limits are enforced only below a delegated cgroup v2
-//!   ([`ProcessRuntime::limits_enforced`]).
+//! * CPU and memory limits are enforced only below a delegated cgroup v2; where there is none, that is
+//!   logged at the start.
 //! * If both the agent and a supervisor are killed, what the container left is found by its
 //!   environment; a process that wiped its own is not. A cgroup closes that gap.
 
@@ -98,14 +98,6 @@ impl ProcessRuntime {
     /// The directories cannot be made or read, or another agent uses them.
     pub async fn open(config: ProcessConfig) -> Result<Self, OpenError> {
         adopt::open(config).await
-    }
-
-    /// Whether CPU and memory limits are applied; if not, why.
-    ///
-    /// # Errors
-    /// The reason, for people.
-    pub fn limits_enforced(&self) -> Result<(), String> {
-        self.context.cgroups.enforced()
     }
 
     pub(crate) fn assemble(
