@@ -77,6 +77,8 @@ async fn an_api_server_that_goes_for_an_hour_is_told_once_and_so_is_its_return()
     tokio::time::resume();
 
     server.come_back().await.unwrap();
+    // The server knows of a watch before the agent has its answer, so the line is waited for.
+    lines.until("the API server answers again").await;
     server
         .until("it is asked again, and was heard", |o| {
             let heard = lines.with("the API server answers again") > 0;

@@ -51,6 +51,17 @@ impl Lines {
         self.all().iter().filter(|(_, line)| line.contains(text)).count()
     }
 
+    /// Waits until `text` is said.
+    pub(crate) async fn until(&self, text: &str) {
+        let said = async {
+            while self.with(text) == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let said = tokio::time::timeout(Duration::from_secs(60), said).await;
+        assert!(said.is_ok(), "never: {text}\n{}", self.text());
+    }
+
     /// Nothing was said twice within a minute.
     pub(crate) fn check_calm(&self) {
         let mut last: BTreeMap<String, Duration> = BTreeMap::new();
