@@ -69,7 +69,7 @@ impl<O: Offline> Source<'_, O> {
 }
 
 fn asks_disk(error: &ClientError) -> bool {
-    error.is_gone() || matches!(error, ClientError::Denied { .. } | ClientError::Silent { .. })
+    error.may_come_back() || matches!(error, ClientError::Denied { .. })
 }
 
 fn in_runtime<T>(

@@ -79,7 +79,7 @@ async fn lines(
                 continue;
             }
             Ok(None) => None,
-            Err(error) if error.is_gone() => Some(error),
+            Err(error) if error.may_come_back() => Some(error),
             Err(error) => return Err(error.into()),
         };
         out.progress(&render::notice(
@@ -95,7 +95,7 @@ async fn reconnect(client: &Client) -> Result<Lines, ClientError> {
     loop {
         sleep(RETRY).await;
         match client.watch().await {
-            Err(error) if error.is_gone() => {}
+            Err(error) if error.may_come_back() => {}
             other => return other,
         }
     }

@@ -20,11 +20,6 @@ pub(super) enum Heard {
     Failed(ClientError),
 }
 
-/// Whether asking again may help.
-pub(super) fn may_come_back(error: &ClientError) -> bool {
-    error.is_gone() || matches!(error, ClientError::Silent { .. })
-}
-
 /// Listens until the receiver goes away. `first` is what the first question came to.
 pub(super) fn listen(client: &Client, first: Result<Lines, ClientError>) -> mpsc::Receiver<Heard> {
     let (heard, receiver) = mpsc::channel(WAITING);
@@ -39,7 +34,7 @@ pub(super) fn listen(client: &Client, first: Result<Lines, ClientError>) -> mpsc
                 },
                 Err(error) => error,
             };
-            let again = may_come_back(&error);
+            let again = error.may_come_back();
             let told = if again { Heard::Gone(error) } else { Heard::Failed(error) };
             if heard.send(told).await.is_err() || !again {
                 return;

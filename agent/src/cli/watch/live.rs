@@ -22,7 +22,7 @@ pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandEr
     let first = client.watch().await;
     // What asking again cannot mend is an error before the screen is taken.
     let first = match first {
-        Err(error) if !feed::may_come_back(&error) => return Err(error.into()),
+        Err(error) if !error.may_come_back() => return Err(error.into()),
         other => other,
     };
     let mut heard = feed::listen(client, first);

@@ -82,3 +82,20 @@ fn a_panic_gives_the_terminal_back_before_it_is_told() {
     assert!(drawn < back && back < panic, "{told:?}");
     assert!(told[..panic].contains("\x1b[?25h"), "the cursor is hidden: {told:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_answer_for_now_is_asked_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+    let client = Client::new(&socket);
+    let asked_twice = async {
+        let first = listener.accept().await.unwrap();
+        let second = listener.accept().await.unwrap();
+        drop((first, second));
+    };
+    tokio::select! {
+        () = asked_twice => {}
+        ended = reconnect(&client) => panic!("{:?}", ended.err()),
+    }
+}

@@ -67,7 +67,7 @@ pub enum ClientError {
         env!("CARGO_PKG_VERSION")
     )]
     Skew {
-        /// The agent's version, `unknown` if it did not say.
+        /// The agent's version, or that it did not say.
         agent: String,
         /// What is not understood.
         #[source]
@@ -107,5 +107,10 @@ impl ClientError {
     /// Whether the agent is not there, now or any more; it may come back.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::NotListening { .. } | Self::Closed { .. })
+    }
+
+    /// Whether asking again may help: the agent is not there, or does not answer for now.
+    pub fn may_come_back(&self) -> bool {
+        self.is_gone() || matches!(self, Self::Silent { .. })
     }
 }
