@@ -262,7 +262,7 @@ pub struct GroupSummary {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeStatus {
-    /// `process` or `cri`.
+    /// `process`, `systemd`, or what the container runtime calls itself.
     pub name: String,
     /// It answered the last call.
     pub healthy: bool,

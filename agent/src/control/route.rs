@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{Stream, stream};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::de::DeserializeOwned;
@@ -279,6 +279,10 @@ async fn bytes<A>(shared: &Shared<A>, request: Request<Incoming>) -> Result<Byte
     match tokio::time::timeout(limits.read, collected).await {
         Err(_) => {
             Err(bad_request(format!("the request's body did not arrive within {:?}", limits.read)))
+        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let most = limits.body_bytes;
+            Err(bad_request(format!("the request's body is larger than {most} bytes")))
         }
         Ok(Err(error)) => Err(bad_request(format!("the request's body: {error}"))),
         Ok(Ok(body)) => Ok(body.to_bytes()),

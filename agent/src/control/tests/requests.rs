@@ -39,6 +39,7 @@ async fn a_preemption_plan_is_for_the_pod_whose_manifest_is_sent_if_one_is() {
     let huge = vec![b'#'; Limits::default().body_bytes + 1];
     let error = client.preemption_plan(Some(huge), None).await.unwrap_err();
     assert!(matches!(error, ClientError::Agent { status: 400, .. }), "{error:?}");
+    assert_eq!(error.to_string(), "the request's body is larger than 65536 bytes");
 }
 
 #[tokio::test]
