@@ -25,7 +25,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use error::{CommandError, Conflict, InstallError};
+pub use error::{Conflict, HostError, InstallError};
 pub use host::{Host, LiveHost};
 pub use report::{Action, Change, InstallReport};
 pub use uninstall::{UninstallOptions, uninstall, uninstall_on};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use image::{Image, LOGIND, LONG, Recorder, UNIT};
 use winddown::install::{
-    Action, CommandError, Host, InstallOptions, Runtime, UninstallOptions, install_on, uninstall_on,
+    Action, Host, HostError, InstallOptions, Runtime, UninstallOptions, install_on, uninstall_on,
 };
 
 #[test]
@@ -305,13 +305,13 @@ fn changing_to_a_container_runtime_never_restarts_the_agent_over_running_pods() 
 fn a_failing_daemon_reload_is_an_error_and_a_missing_tool_a_note() {
     struct Broken(&'static str);
     impl Host for Broken {
-        fn run(&self, program: &str, args: &[&str]) -> Result<(), CommandError> {
+        fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError> {
             let command = format!("{program} {}", args.join(" "));
             if !command.starts_with(self.0) {
                 return Ok(());
             }
             let after = Duration::from_secs(120);
-            Err(CommandError::Timeout { command, after })
+            Err(HostError::Timeout { command, after })
         }
     }
     let image = Image::new();

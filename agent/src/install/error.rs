@@ -68,7 +68,7 @@ pub enum InstallError {
     )]
     Systemd {
         /// The command that did not succeed.
-        source: CommandError,
+        source: HostError,
     },
 }
 
@@ -84,7 +84,7 @@ pub struct Conflict {
 /// A command of the host that did not succeed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum CommandError {
+pub enum HostError {
     /// It could not be started.
     #[error("{command} could not be started")]
     Start {
@@ -114,7 +114,7 @@ pub enum CommandError {
     },
 }
 
-impl CommandError {
+impl HostError {
     /// In one line, with its cause.
     pub(super) fn line(&self) -> String {
         match self {

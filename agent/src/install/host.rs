@@ -1,14 +1,16 @@
 //! The running host's own tools, where there is a running host.
 
-use std::io::Read as _;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags};
 
-use super::error::CommandError;
+use super::error::HostError;
 
 /// Runs the host's tools (`systemctl`, `systemd-sysusers`). A seam: tests record instead.
 pub trait Host {
@@ -16,7 +18,7 @@ pub trait Host {
     ///
     /// # Errors
     /// It is not there, failed, or took too long.
-    fn run(&self, program: &str, args: &[&str]) -> Result<(), CommandError>;
+    fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError>;
 }
 
 /// The host this process runs on. Each command is given two minutes, then killed.
@@ -40,39 +42,44 @@ impl LiveHost {
 }
 
 impl Host for LiveHost {
-    fn run(&self, program: &str, args: &[&str]) -> Result<(), CommandError> {
+    fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError> {
         let command = command_line(program, args);
-        let mut child = match Command::new(program)
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-        {
-            Ok(child) => child,
-            Err(source) => return Err(CommandError::Start { command, source }),
+        let (mut child, said) = match start(program, args) {
+            Ok(started) => started,
+            Err(source) => return Err(HostError::Start { command, source }),
         };
         if !ended_within(&child, PATIENCE) {
             // Both can only fail if it has just ended by itself.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(CommandError::Timeout { command, after: PATIENCE });
+            return Err(HostError::Timeout { command, after: PATIENCE });
         }
         let status = match child.wait() {
             Ok(status) => status,
-            Err(source) => return Err(CommandError::Start { command, source }),
+            Err(source) => return Err(HostError::Start { command, source }),
         };
         if status.success() {
             return Ok(());
         }
-        let mut said = Vec::new();
-        if let Some(stderr) = child.stderr.take() {
-            // What it said is a help only; it is short, or cut.
-            let _ = stderr.take(4096).read_to_end(&mut said);
-        }
-        let output = String::from_utf8_lossy(&said).trim().to_owned();
-        Err(CommandError::Failed { command, status, output })
+        // What it said is a help only; it is short, or cut.
+        let mut bytes = [0; 4096];
+        let read = said.read_at(&mut bytes, 0).unwrap_or(0);
+        let output = String::from_utf8_lossy(&bytes[..read]).trim().to_owned();
+        Err(HostError::Failed { command, status, output })
     }
+}
+
+/// The command, and what it says on its standard error: a file in memory, which unlike a pipe is never
+/// full and is not waited for when the command leaves something running.
+fn start(program: &str, args: &[&str]) -> std::io::Result<(Child, File)> {
+    let said = File::from(rustix::fs::memfd_create("stderr", MemfdFlags::CLOEXEC)?);
+    let child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(said.try_clone()?)
+        .spawn()?;
+    Ok((child, said))
 }
 
 pub(super) fn command_line(program: &str, args: &[&str]) -> String {
@@ -91,4 +98,17 @@ fn ended_within(child: &Child, patience: Duration) -> bool {
     let patience =
         Timespec { tv_sec: i64::try_from(patience.as_secs()).unwrap_or(120), tv_nsec: 0 };
     !matches!(rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&patience)), Ok(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_says_very_much_when_it_fails_is_not_held_up_by_that() {
+        let much = "head -c 300000 /dev/zero | tr '\\0' x >&2; exit 3";
+        let error = LiveHost.run("sh", &["-c", much]).unwrap_err();
+        let HostError::Failed { status, output, .. } = error else { panic!("{error}") };
+        assert_eq!((status.code(), output.len()), (Some(3), 4096));
+    }
 }

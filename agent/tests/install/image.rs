@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use winddown::install::{
-    CommandError, Host, InstallError, InstallOptions, InstallReport, UninstallOptions, install_on,
+    Host, HostError, InstallError, InstallOptions, InstallReport, UninstallOptions, install_on,
     uninstall_on,
 };
 
@@ -93,7 +93,7 @@ fn walk(root: &Path, dir: &Path, all: &mut BTreeSet<String>) {
 pub(crate) struct Recorder(pub(crate) RefCell<Vec<String>>);
 
 impl Host for Recorder {
-    fn run(&self, program: &str, args: &[&str]) -> Result<(), CommandError> {
+    fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError> {
         self.0.borrow_mut().push(format!("{program} {}", args.join(" ")));
         Ok(())
     }
