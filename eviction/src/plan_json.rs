@@ -58,7 +58,8 @@ pub fn plan_json_line(line: &str, explain: bool) -> Result<String, PlanLineError
         .into_iter()
         .enumerate()
         .map(|(index, object)| {
-            identified(object, index).map_err(|source| PlanLineError::Pod { index, source })
+            Pod::of_case(object, || format!("pods[{index}]"))
+                .map_err(|source| PlanLineError::Pod { index, source })
         })
         .collect::<Result<Vec<Pod>, _>>()?;
     let used = usages(signal, request.stats);
@@ -159,13 +160,4 @@ fn explained<'a>(signal: Signal, ranked: &[Ranked<'a>]) -> Vec<Explained<'a>> {
         },
     };
     ranked.iter().map(explain).collect()
-}
-
-fn identified(mut object: api::Pod, index: usize) -> Result<Pod, IdentityError> {
-    let metadata = &mut object.metadata;
-    metadata.namespace.get_or_insert_with(|| "default".to_owned());
-    if metadata.uid.as_deref().is_none_or(str::is_empty) {
-        metadata.uid = Some(format!("pods[{index}]"));
-    }
-    Pod::new(object)
 }

@@ -59,9 +59,9 @@ pub enum PlanLineError {
 pub fn plan_json_line(case: &str, options: &PlanOptions) -> Result<String, PlanLineError> {
     let case: Case = serde_json::from_str(case).map_err(PlanLineError::Syntax)?;
     let preemptor =
-        identified(case.preemptor, || "preemptor".into()).map_err(PlanLineError::Preemptor)?;
+        Pod::of_case(case.preemptor, || "preemptor".into()).map_err(PlanLineError::Preemptor)?;
     let pods = case.pods.into_iter().enumerate().map(|(index, object)| {
-        let pod = identified(object, || format!("pods[{index}]"));
+        let pod = Pod::of_case(object, || format!("pods[{index}]"));
         pod.map_err(|source| PlanLineError::Pod { index, source })
     });
     let pods = pods.collect::<Result<Vec<Pod>, _>>()?;
@@ -207,11 +207,4 @@ impl<'a> AnswerCandidate<'a> {
             text: considered.why.to_string(),
         }
     }
-}
-
-fn identified(mut object: api::Pod, uid: impl FnOnce() -> String) -> Result<Pod, IdentityError> {
-    let metadata = &mut object.metadata;
-    metadata.namespace.get_or_insert_with(|| "default".into());
-    metadata.uid.get_or_insert_with(uid);
-    Pod::new(object)
 }

@@ -73,6 +73,23 @@ impl Pod {
         })))
     }
 
+    /// Takes a pod object that somebody wrote to ask what would become of it. One without a namespace is in
+    /// `default`, one without a UID is named by its `place`, which no UID looks like.
+    ///
+    /// # Errors
+    /// `metadata.name` is missing or empty, or `metadata.namespace` is empty.
+    pub fn of_case(
+        mut object: api::Pod,
+        place: impl FnOnce() -> String,
+    ) -> Result<Self, IdentityError> {
+        let metadata = &mut object.metadata;
+        metadata.namespace.get_or_insert_with(|| "default".to_owned());
+        if metadata.uid.as_ref().is_none_or(String::is_empty) {
+            metadata.uid = Some(place());
+        }
+        Self::new(object)
+    }
+
     /// `metadata.uid`.
     pub fn uid(&self) -> &PodUid {
         &self.0.label.uid
@@ -126,5 +143,34 @@ impl Deref for Pod {
 impl fmt::Debug for Pod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pod({}, {})", self.0.label, self.0.label.uid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(name: &str, namespace: Option<&str>, uid: Option<&str>) -> api::Pod {
+        let mut object = api::Pod::default();
+        object.metadata.name = Some(name.to_owned());
+        object.metadata.namespace = namespace.map(str::to_owned);
+        object.metadata.uid = uid.map(str::to_owned);
+        object
+    }
+
+    #[test]
+    fn a_pod_of_a_case_needs_no_more_than_a_name() {
+        let read = |object| Pod::of_case(object, || "pods[3]".to_owned());
+        for missing in [None, Some("")] {
+            let pod = read(written("web", None, missing)).unwrap();
+            assert_eq!(
+                (pod.label().to_string(), pod.uid().as_str()),
+                ("default/web".into(), "pods[3]")
+            );
+        }
+        let pod = read(written("web", Some("shop"), Some("u1"))).unwrap();
+        assert_eq!((pod.label().to_string(), pod.uid().as_str()), ("shop/web".into(), "u1"));
+        let nameless = read(written("", None, None)).unwrap_err();
+        assert_eq!(nameless.field, "metadata.name");
     }
 }

@@ -61,7 +61,8 @@ pub fn plan_json_line(line: &str) -> Result<String, PlanLineError> {
         .into_iter()
         .enumerate()
         .map(|(index, object)| {
-            identified(object, index).map_err(|source| PlanLineError::Pod { index, source })
+            Pod::of_case(object, || format!("pods[{index}]"))
+                .map_err(|source| PlanLineError::Pod { index, source })
         })
         .collect::<Result<Vec<Pod>, _>>()?;
     let plan = plan(&pods, &policy, None);
@@ -176,11 +177,4 @@ fn period(field: &'static str, text: Option<String>) -> Result<Duration, PlanLin
     let Some(value) = text else { return Ok(Duration::ZERO) };
     let parsed = value.parse::<GoDuration>().ok().and_then(|go| Duration::try_from(go).ok());
     parsed.ok_or(PlanLineError::Period { field, value })
-}
-
-fn identified(mut object: api::Pod, index: usize) -> Result<Pod, IdentityError> {
-    let metadata = &mut object.metadata;
-    metadata.namespace.get_or_insert_with(|| "default".into());
-    metadata.uid.get_or_insert_with(|| format!("pods[{index}]"));
-    Pod::new(object)
 }
