@@ -18,6 +18,8 @@ use crate::{
     Flavour, Node, PodLog, Process, TestPod, agent_binary, base_or_skip, install_pods, read_pod_log,
 };
 
+pub(crate) use outcome::has_unknown_end;
+pub(crate) use setup::group_of;
 pub use setup::{GROUPS, Setup, seven_pods, twenty_pods};
 
 /// What tests and their pieces return.

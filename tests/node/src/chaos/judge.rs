@@ -10,7 +10,7 @@ mod tests;
 use super::record::{At, Record};
 use super::stage::SECONDS;
 use crate::TestPod;
-use crate::scenario::GROUPS;
+use crate::scenario::group_of;
 
 /// What an invariant says: nothing, or what was seen instead.
 type Verdict = Result<(), String>;
@@ -50,11 +50,6 @@ pub(super) fn judge(record: &Record) -> Vec<Violation> {
 const SECOND: At = 1_000_000_000;
 /// How long everybody may take for what takes no time: the machine is busy with other nodes.
 const SLACK: At = SECOND;
-
-/// The group that a pod is ended with: the last one whose priority it reaches, or else the first.
-fn group_of(pod: &TestPod) -> usize {
-    GROUPS.iter().rposition(|priority| pod.priority >= *priority).unwrap_or(0)
-}
 
 /// The time of a pod's group.
 fn period_of(pod: &TestPod) -> At {

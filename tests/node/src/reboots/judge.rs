@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Fault, Round, Way};
-use crate::scenario::{GROUPS, Scenario, Setup, TestResult};
+use crate::scenario::{GROUPS, Scenario, Setup, TestResult, group_of, has_unknown_end};
 use crate::{Manner, PodLog, TestPod};
 
 /// What logind adds to the budget before it stops waiting, and half a second for the two clocks.
@@ -89,7 +89,7 @@ fn reported(round: &Round, setup: &Setup, report: &Value) -> TestResult {
     for pod in &round.pods {
         let name = format!("{}-winddown-node", pod.name);
         let said = pods.get(name.as_str()).copied().unwrap_or(&Value::Null);
-        if is_unknown(said) && matches!(round.fault, Fault::AgentKilledAfter(_)) {
+        if has_unknown_end(said) && matches!(round.fault, Fault::AgentKilledAfter(_)) {
             continue;
         }
         let expected = match pod.manner {
@@ -109,28 +109,11 @@ fn reported(round: &Round, setup: &Setup, report: &Value) -> TestResult {
     Ok(())
 }
 
-/// What an agent that was killed had seen of a pod's end, and not written down, is lost; the next
-/// one says that it does not know.
-fn is_unknown(pod: &Value) -> bool {
-    pod["error"].as_str().is_some_and(|text| text.contains("no agent was there"))
-}
-
-/// The group that a pod is ended with: the last one whose priority it reaches, or else the first.
-fn group_of(pod: &TestPod) -> usize {
-    GROUPS.iter().rposition(|priority| pod.priority >= *priority).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{group_of, in_order};
+    use super::in_order;
     use crate::reboots::{Fault, Round, Way};
     use crate::{PodLog, TestPod};
-
-    #[test]
-    fn a_pod_below_all_groups_ends_with_the_first() {
-        let group = |priority| group_of(&TestPod::new("pod", priority, 0));
-        assert_eq!([-5, 0, 999, 1000, 2_000_001_000].map(group), [0, 0, 0, 1, 2]);
-    }
 
     #[test]
     fn a_group_that_is_asked_too_early_is_noticed() {

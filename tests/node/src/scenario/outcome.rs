@@ -112,3 +112,9 @@ impl Scenario {
         Ok(())
     }
 }
+
+/// What an agent that was killed had seen of a pod's end, and not written down, is lost; the next
+/// one says that it does not know.
+pub(crate) fn has_unknown_end(pod: &Value) -> bool {
+    pod["error"].as_str().is_some_and(|text| text.contains("no agent was there"))
+}

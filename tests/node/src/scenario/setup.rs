@@ -7,6 +7,11 @@ use crate::TestPod;
 /// The priorities of the pods' three groups, in the order in which they end.
 pub const GROUPS: [i32; 3] = [0, 1000, 2_000_000_000];
 
+/// The group that a pod is ended with: the last one whose priority it reaches, or else the first.
+pub(crate) fn group_of(pod: &TestPod) -> usize {
+    GROUPS.iter().rposition(|priority| pod.priority >= *priority).unwrap_or(0)
+}
+
 /// The configuration of a test's agent.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -59,4 +64,15 @@ pub fn seven_pods() -> Vec<TestPod> {
     let queues = (0..2).map(|n| TestPod::new(format!("queue-{n}"), 1000, 300));
     let critical = [TestPod::new("agent-0", 2_000_000_000, 200)];
     ordinary.chain(queues).chain(critical).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_below_all_groups_ends_with_the_first() {
+        let group = |priority| group_of(&TestPod::new("pod", priority, 0));
+        assert_eq!([-5, 0, 999, 1000, 2_000_001_000].map(group), [0, 0, 0, 1, 2]);
+    }
 }

@@ -6,6 +6,7 @@ use super::{SECOND, Verdict, within};
 use crate::chaos::record::{At, Record};
 use crate::chaos::seen::is_called;
 use crate::chaos::{Fault, Runtime};
+use crate::scenario::has_unknown_end;
 use crate::{Manner, TestPod};
 
 /// A report for each shutdown, and the last one names every pod that ran, with its end.
@@ -33,7 +34,7 @@ pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
     let mut is_known = true;
     for pod in record.pods.iter().filter(|pod| ran(record, pod)) {
         let said = of(report, pod).ok_or_else(|| format!("the report lacks {}", pod.name))?;
-        if may_be_unknown(record) && says_unknown(said) {
+        if may_be_unknown(record) && has_unknown_end(said) {
             is_known = false;
             continue;
         }
@@ -90,10 +91,6 @@ fn may_be_unknown(record: &Record) -> bool {
     };
     record.was_harmed(|fault| fault == Fault::AgentKilled, asked, At::MAX)
         || record.runtime == Runtime::Containerd && record.was_harmed(containerd, asked, At::MAX)
-}
-
-fn says_unknown(said: &Value) -> bool {
-    said["error"].as_str().is_some_and(|text| text.contains("no agent was there"))
 }
 
 /// A full disk takes no report. It has to be full then, and the agent has to say so.
