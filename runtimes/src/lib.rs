@@ -22,6 +22,7 @@ pub mod plan;
 mod pod_resources;
 mod probing;
 pub mod process;
+mod programs;
 mod reach;
 mod ready;
 mod state_lock;

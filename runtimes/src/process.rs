@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, broadcast, watch};
 use winddown_shared::{
@@ -38,7 +39,6 @@ pub(crate) mod launch;
 pub(crate) mod order;
 pub(crate) mod paths;
 pub(crate) mod pod;
-mod probe;
 pub(crate) mod procfs;
 pub(crate) mod record;
 pub mod shim;
@@ -47,17 +47,20 @@ mod stats;
 pub(crate) mod status;
 mod stop;
 mod support;
-mod sync;
 pub(crate) mod watcher;
 
 pub use adopt::OpenError;
 pub use config::{ProcessConfig, ShimCommand};
 pub use support::{Unsupported, check_supported};
 
-use pod::PodEntry;
+use order::Command;
+use pod::{PodEntry, Starting};
 
 use crate::mount_table;
 use crate::notes::Notes;
+use crate::programs::ending::Target;
+use crate::programs::hook::HookError;
+use crate::programs::{Programs, sync};
 use crate::stats::DiskCache;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
@@ -87,6 +90,53 @@ pub(crate) struct Context {
     pub(crate) alive: watch::Receiver<()>,
     pub(crate) asked: Notes,
 }
+
+// === impl Context ===
+
+impl Programs for Context {
+    const SCHEME: &'static str = "process";
+
+    fn config(&self) -> &ProcessConfig {
+        &self.config
+    }
+
+    fn alive(&self) -> watch::Receiver<()> {
+        self.alive.clone()
+    }
+
+    async fn start(
+        self: &Arc<Self>,
+        starting: Starting,
+        pod: &Pod,
+        name: &Arc<str>,
+    ) -> Result<(), RuntimeError> {
+        start::start(self, starting, pod, name).await
+    }
+
+    async fn exec(
+        self: &Arc<Self>,
+        _: (&Pod, &str),
+        command: Command,
+        _: Option<Duration>,
+    ) -> Result<(), HookError> {
+        hook::exec(self, command).await
+    }
+
+    fn is_answer(_: &HookError) -> bool {
+        true
+    }
+
+    async fn end(
+        self: &Arc<Self>,
+        entry: &Arc<PodEntry>,
+        target: Target,
+        grace: Grace,
+    ) -> Result<(), RuntimeError> {
+        stop::end_one(self, entry, target, grace, Duration::ZERO).await
+    }
+}
+
+// === impl ProcessRuntime ===
 
 impl ProcessRuntime {
     /// Takes over the state directory and every pod that runs from it.
@@ -176,7 +226,10 @@ impl Runtime for ProcessRuntime {
     }
 
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
-        Ok(self.entry(uid).map(|entry| status::status(&entry.lock())).unwrap_or_default())
+        Ok(self
+            .entry(uid)
+            .map(|entry| status::status(&entry.lock(), Context::SCHEME))
+            .unwrap_or_default())
     }
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {

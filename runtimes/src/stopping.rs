@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{ContainerKind, Grace, PodStopped, PodUid, StoppedContainer, error_chain};
+use winddown_shared::{
+    ContainerKind, Grace, Pod, PodStopped, PodUid, StoppedContainer, error_chain,
+};
 
 use crate::entry::Entry;
 
+/// The grace of a pod that does not name one, as the API server sets it.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// The longest time before the end at which a sidecar that still waits is asked to end.
 const LAST_CALL: Duration = Duration::from_secs(2);
 
@@ -41,6 +45,11 @@ impl StopRecord {
             containers: self.names.iter().filter_map(end_of).collect(),
         }
     }
+}
+
+/// The time a pod's containers have to end when nobody says otherwise.
+pub(crate) fn grace_of(pod: &Pod) -> Duration {
+    pod.own_grace().unwrap_or(DEFAULT_GRACE)
 }
 
 /// The containers of a pod, for the order in which they end.

@@ -25,6 +25,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, broadcast, watch};
 use winddown_shared::{
@@ -39,11 +40,9 @@ mod hook;
 mod listen;
 mod names;
 mod open;
-mod probe;
 mod start;
 mod stats;
 mod stop;
-mod sync;
 pub mod units;
 
 pub use open::TransientOpenError;
@@ -52,17 +51,19 @@ use board::Board;
 use units::ServiceUnits;
 
 use crate::notes::Notes;
-use crate::process::pod::PodEntry;
+use crate::process::order::Command;
+use crate::process::pod::{PodEntry, Starting};
 use crate::process::{
     ProcessConfig, Unsupported, blocking, caused, check_supported as supported_by_process, failed,
     remove_all, status,
 };
+use crate::programs::ending::Target;
+use crate::programs::hook::HookError;
+use crate::programs::{Programs, sync};
 use crate::stats::DiskCache;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
-/// Of the ids of containers.
-const SCHEME: &str = "systemd";
 
 /// Runs pods as transient services. See the [module](self).
 ///
@@ -129,6 +130,50 @@ impl<U> Context<U> {
 
     fn unsure_pods(&self) -> MutexGuard<'_, HashSet<PodUid>> {
         self.unsure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<U: ServiceUnits> Programs for Context<U> {
+    const SCHEME: &'static str = "systemd";
+
+    fn config(&self) -> &ProcessConfig {
+        &self.config
+    }
+
+    fn alive(&self) -> watch::Receiver<()> {
+        self.alive.clone()
+    }
+
+    async fn start(
+        self: &Arc<Self>,
+        starting: Starting,
+        pod: &Pod,
+        name: &Arc<str>,
+    ) -> Result<(), RuntimeError> {
+        start::start(self, starting, pod, name).await
+    }
+
+    async fn exec(
+        self: &Arc<Self>,
+        beside: (&Pod, &str),
+        command: Command,
+        limit: Option<Duration>,
+    ) -> Result<(), HookError> {
+        hook::exec(self, beside, &command, limit).await
+    }
+
+    fn is_answer(error: &HookError) -> bool {
+        // The service manager's trouble says nothing about the container.
+        !matches!(error, HookError::Broken { .. })
+    }
+
+    async fn end(
+        self: &Arc<Self>,
+        entry: &Arc<PodEntry>,
+        target: Target,
+        grace: Grace,
+    ) -> Result<(), RuntimeError> {
+        stop::end_one(self, entry, target, grace, Duration::ZERO).await
     }
 }
 
@@ -217,7 +262,7 @@ impl<U: ServiceUnits> Runtime for TransientRuntime<U> {
     }
 
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
-        let status = |entry: Arc<PodEntry>| status::status_as(&entry.lock(), SCHEME);
+        let status = |entry: Arc<PodEntry>| status::status(&entry.lock(), Context::<U>::SCHEME);
         Ok(self.entry(uid).map(status).unwrap_or_default())
     }
 

@@ -12,9 +12,7 @@ use super::{
     Context, blocking, failed, garbage, list, probe, sandbox, start, stop, support, volumes,
 };
 use crate::plan::{self, ContainerRule};
-
-/// The grace of a pod that does not name one, as the API server sets it.
-const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+use crate::stopping;
 
 /// One pass: starts what may start, until nothing more can be started without waiting.
 pub(super) async fn sync(
@@ -157,7 +155,7 @@ async fn ensure_sandbox(
         return Ok(true);
     }
     // What runs in one that is not ready any more is of no use.
-    stop::end_all(context, entry, pod.own_grace().unwrap_or(DEFAULT_GRACE)).await?;
+    stop::end_all(context, entry, stopping::grace_of(pod)).await?;
     let Some(starting) = start::Starting::begin(entry) else { return Ok(false) };
     let work = {
         let (context, entry, pod) = (Arc::clone(context), Arc::clone(entry), pod.clone());
@@ -184,7 +182,7 @@ async fn ensure_sandbox(
 
 /// Ends a container that is to be restarted, with its pod's grace, without holding up the pod.
 fn end_failing(context: &Arc<Context>, entry: &Arc<PodEntry>, pod: &Pod, name: &Arc<str>) {
-    let grace = Grace::fixed(pod.own_grace().unwrap_or(DEFAULT_GRACE));
+    let grace = Grace::fixed(stopping::grace_of(pod));
     let (context, entry) = (Arc::clone(context), Arc::clone(entry));
     let name = Arc::clone(name);
     tokio::spawn(async move {

@@ -7,13 +7,8 @@ use super::pod::{Container, PodState, Run};
 use crate::plan::{self, Restart, Seen};
 use crate::states::{self, Progress};
 
-/// The pod now. The caller holds its lock.
-pub(crate) fn status(state: &PodState) -> PodRuntimeStatus {
-    status_as(state, "process")
-}
-
 /// The pod now, with ids of this scheme. The caller holds its lock.
-pub(crate) fn status_as(state: &PodState, scheme: &str) -> PodRuntimeStatus {
+pub(crate) fn status(state: &PodState, scheme: &str) -> PodRuntimeStatus {
     let rules = state.pod.as_ref().map(plan::rules).unwrap_or_default();
     let seen = state.seen(rules.len(), tokio::time::Instant::now());
     let will_start = !state.stopping && !plan::plan(&rules, &seen).done;

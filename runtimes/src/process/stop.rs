@@ -17,16 +17,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rustix::process::Signal;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{
-    ContainerKind, Grace, Pod, PodStopped, PodUid, RuntimeError, StoppedContainer,
-};
+use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
 
-use super::hook::{self, Handler};
-use super::order::Command;
 use super::pod::{PodEntry, PodState};
 use super::procfs::{self, Process};
-use super::{Context, failed, launch, paths};
-use crate::stopping::{self, Containers};
+use super::{Context, failed, paths};
+use crate::programs::ending::{self, Target};
+use crate::stopping;
 
 /// How long a start under way may hold up a stop before its supervisor is killed.
 const START_PATIENCE: Duration = Duration::from_millis(500);
@@ -53,44 +50,7 @@ pub(crate) async fn stop(
     let ends =
         targets.into_iter().map(|target| end_one(context, entry, target, grace.clone(), last_call));
     join_all(ends).await.into_iter().collect::<Result<(), RuntimeError>>()?;
-    Ok(finish(&mut entry.lock()))
-}
-
-/// Ends one container that is to be started again.
-pub(crate) async fn stop_to_restart(
-    context: &Arc<Context>,
-    entry: &Arc<PodEntry>,
-    name: &str,
-    grace: Grace,
-) -> Result<(), RuntimeError> {
-    let target = {
-        let mut state = entry.lock();
-        let mut targets = targets(context, &state);
-        targets.retain(|t| &*t.name == name);
-        let Some(mut target) = targets.pop() else { return Ok(()) };
-        let Some(run) = state.run(name, target.attempt) else { return Ok(()) };
-        if run.signalled_at.is_some() || std::mem::replace(&mut run.ending, true) {
-            return Ok(());
-        }
-        target.waits_for_others = false;
-        if target.pre_stop.is_none() {
-            signal(&mut state, &target);
-        }
-        target
-    };
-    end_one(context, entry, target, grace, Duration::ZERO).await
-}
-
-/// A container to end.
-struct Target {
-    name: Arc<str>,
-    attempt: u32,
-    /// A sidecar: its turn comes when those that may need it are gone.
-    waits_for_others: bool,
-    pre_stop: Option<(Handler, Option<Command>)>,
-    signal: Signal,
-    cgroup: Option<PathBuf>,
-    supervisor: Arc<Process>,
+    Ok(ending::finish(&mut entry.lock()))
 }
 
 /// Resolves when no start is under way. A supervisor that does not answer is killed.
@@ -112,7 +72,7 @@ async fn starts_settled(context: &Context, entry: &PodEntry) -> Result<(), Runti
 
 /// Notes what runs, and asks at once what need not wait for a hook or for its turn.
 fn begin(context: &Context, state: &mut PodState) -> Vec<Target> {
-    let targets = targets(context, state);
+    let targets = ending::targets(&context.config, state);
     let record = state.stop.get_or_insert_default();
     for target in &targets {
         record.add(&target.name);
@@ -125,59 +85,15 @@ fn begin(context: &Context, state: &mut PodState) -> Vec<Target> {
     targets
 }
 
-fn targets(context: &Context, state: &PodState) -> Vec<Target> {
-    let pod = state.pod.as_ref();
-    let running = state.containers.iter().filter(|c| c.is_running());
-    running
-        .filter_map(|container| {
-            let run = container.run.as_ref()?;
-            let found = pod.and_then(|pod| launch::find(pod, &container.name));
-            let spec = found.as_ref().map(|(spec, _)| *spec);
-            let handler = spec.and_then(|c| {
-                let pre_stop = c.lifecycle.as_ref()?.pre_stop.as_ref()?;
-                Handler::of(pre_stop, c, &context.config.node)
-            });
-            let pre_stop = handler.map(|handler| {
-                let command = pod.zip(found.as_ref()).and_then(|(pod, (spec, field))| {
-                    launch::command(&context.config, pod, spec, field).ok()
-                });
-                (handler, command)
-            });
-            Some(Target {
-                name: Arc::clone(&container.name),
-                attempt: run.attempt,
-                waits_for_others: container.kind == ContainerKind::Sidecar,
-                // Asked before (an earlier stop was abandoned): it has had its hook.
-                pre_stop: pre_stop.filter(|_| run.signalled_at.is_none()),
-                signal: launch::stop_signal(spec),
-                cgroup: run.cgroup.clone(),
-                supervisor: Arc::clone(run.supervisor.as_ref()?),
-            })
-        })
-        .collect()
-}
-
 /// Asks a container to end, once.
 fn signal(state: &mut PodState, target: &Target) {
-    let Some(run) = state.run(&target.name, target.attempt) else { return };
-    if run.end.is_some() {
+    if !ending::ask_now(state, target) {
         return;
     }
-    if let Some(asked) = run.signalled_at {
-        // By an earlier stop, or by the agent before this one.
-        if let Some(record) = &mut state.stop {
-            record.signalled_at.get_or_insert(asked);
-        }
-        return;
-    }
-    if let Some(main) = &run.main {
+    let run = state.run(&target.name, target.attempt);
+    if let Some(main) = run.and_then(|run| run.main.as_ref()) {
         // An error means that it cannot be asked; it will be killed.
         let _ = main.signal(target.signal);
-    }
-    let now = Instant::now();
-    run.signalled_at = Some(now);
-    if let Some(record) = &mut state.stop {
-        record.signalled_at.get_or_insert(now);
     }
 }
 
@@ -185,25 +101,19 @@ fn attempt_dir(context: &Context, uid: &PodUid, target: &Target) -> PathBuf {
     paths::container(&context.config, uid, &target.name).join(target.attempt.to_string())
 }
 
-async fn end_one(
+/// Ends one container; a sidecar that waits for its turn is asked `last_call` before the end at the latest.
+pub(crate) async fn end_one(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
-    mut target: Target,
+    target: Target,
     mut grace: Grace,
     last_call: Duration,
 ) -> Result<(), RuntimeError> {
-    let hook = target.pre_stop.take();
+    let Some(held) = Held::of(entry, &target) else { return Ok(()) };
     let ended = entry.ended(&target.name, target.attempt);
     tokio::pin!(ended);
     let ask = async {
-        if let Some((handler, command)) = hook {
-            // Dropping the hook kills what it runs.
-            let run = |_| hook::run(context, &handler, command.unwrap_or_default());
-            stopping::pre_stop(entry.uid(), &target.name, grace.clone(), run).await;
-        }
-        if target.waits_for_others {
-            stopping::turn(entry, &target.name, grace.clone(), last_call).await;
-        }
+        ending::due(context, entry, &target, &grace, last_call).await;
         signal(&mut entry.lock(), &target);
         context.asked.take(attempt_dir(context, entry.uid(), &target));
         grace.over().await;
@@ -212,47 +122,67 @@ async fn end_one(
         () = &mut ended => return Ok(()),
         () = ask => {}
     }
-    kill(entry, &target);
+    kill(entry, &target, &held);
     let patience = context.config.kill_timeout;
     if timeout(patience / 4, &mut ended).await.is_ok() {
         return Ok(());
     }
     for _ in 0..3 {
-        let left = kill_by_search(context, entry, &target).await;
+        let left = kill_by_search(context, entry, &target.name, &held).await;
         if timeout(patience / 4, &mut ended).await.is_ok() {
             return Ok(());
         }
         if left.is_empty() {
             // Only the supervisor is left, and it hangs (a dead disk): the container is gone.
-            let _ = target.supervisor.signal(Signal::KILL);
+            let _ = held.supervisor.signal(Signal::KILL);
         }
     }
-    Err(survivors(context, entry, &target).await)
+    Err(survivors(context, entry, &target.name, &held).await)
+}
+
+/// What a container that runs is held by.
+struct Held {
+    supervisor: Arc<Process>,
+    cgroup: Option<PathBuf>,
+}
+
+impl Held {
+    /// None if it has ended.
+    fn of(entry: &PodEntry, target: &Target) -> Option<Self> {
+        let mut state = entry.lock();
+        let run = state.run(&target.name, target.attempt).filter(|run| run.end.is_none())?;
+        Some(Self { supervisor: Arc::clone(run.supervisor.as_ref()?), cgroup: run.cgroup.clone() })
+    }
 }
 
 /// SIGKILL to the container's main process, and with a cgroup to all of it. Its supervisor, which
 /// sees the end of the main process, kills everything else.
-fn kill(entry: &PodEntry, target: &Target) {
-    let mut state = entry.lock();
-    let Some(run) = state.run(&target.name, target.attempt) else { return };
-    if run.end.is_some() {
-        return;
+fn kill(entry: &PodEntry, target: &Target, held: &Held) {
+    {
+        let mut state = entry.lock();
+        if !ending::kill_now(&mut state, target) {
+            return;
+        }
+        let run = state.run(&target.name, target.attempt);
+        if let Some(main) = run.and_then(|run| run.main.as_ref()) {
+            let _ = main.signal(Signal::KILL);
+        }
     }
-    run.forced = true;
-    if let Some(main) = &run.main {
-        let _ = main.signal(Signal::KILL);
-    }
-    drop(state);
-    if let Some(cgroup) = &target.cgroup {
+    if let Some(cgroup) = &held.cgroup {
         let _ = std::fs::write(cgroup.join("cgroup.kill"), b"1");
     }
 }
 
 /// Finds and kills what is left by all other means: the supervisor may be stopped or hung. The
 /// supervisor itself is spared. Returns the pids that are still there.
-async fn kill_by_search(context: &Arc<Context>, entry: &PodEntry, target: &Target) -> Vec<i32> {
-    let (context, uid, name) = (Arc::clone(context), entry.uid().clone(), Arc::clone(&target.name));
-    let supervisor = Arc::clone(&target.supervisor);
+async fn kill_by_search(
+    context: &Arc<Context>,
+    entry: &PodEntry,
+    name: &Arc<str>,
+    held: &Held,
+) -> Vec<i32> {
+    let (context, uid, name) = (Arc::clone(context), entry.uid().clone(), Arc::clone(name));
+    let supervisor = Arc::clone(&held.supervisor);
     let search = move || {
         let _ = supervisor.signal(Signal::CONT);
         for pid in remaining(&context, &supervisor, uid.as_str(), &name) {
@@ -274,9 +204,14 @@ fn remaining(context: &Context, supervisor: &Process, uid: &str, name: &str) -> 
     left
 }
 
-async fn survivors(context: &Arc<Context>, entry: &PodEntry, target: &Target) -> RuntimeError {
-    let (context, uid, name) = (Arc::clone(context), entry.uid().clone(), Arc::clone(&target.name));
-    let supervisor = Arc::clone(&target.supervisor);
+async fn survivors(
+    context: &Arc<Context>,
+    entry: &PodEntry,
+    container: &Arc<str>,
+    held: &Held,
+) -> RuntimeError {
+    let (context, uid, name) = (Arc::clone(context), entry.uid().clone(), Arc::clone(container));
+    let supervisor = Arc::clone(&held.supervisor);
     let describe = move || {
         let mut left = remaining(&context, &supervisor, uid.as_str(), &name);
         if left.is_empty() {
@@ -289,24 +224,6 @@ async fn survivors(context: &Arc<Context>, entry: &PodEntry, target: &Target) ->
         let named = named.collect::<Vec<_>>().join(", ");
         failed(format!("container {name} of pod {uid} survives SIGKILL: process {named}"))
     };
-    let fallback = || failed(format!("container {} survives SIGKILL", target.name));
+    let fallback = || failed(format!("container {container} survives SIGKILL"));
     tokio::task::spawn_blocking(describe).await.unwrap_or_else(|_| fallback())
-}
-
-/// How it went, from what every stop of this pod noted.
-fn finish(state: &mut PodState) -> PodStopped {
-    let mut record = state.stop.take().unwrap_or_default();
-    let stopped = record.finish(|name| {
-        let run = state.container(name)?.run.as_ref()?;
-        let exit_code = run.end.as_ref().map_or(137, |end| end.exit.exit_code);
-        Some(StoppedContainer { name: Arc::clone(name), exit_code, forced: run.forced })
-    });
-    state.stop = Some(record);
-    stopped
-}
-
-impl Containers for PodState {
-    fn containers(&self) -> impl Iterator<Item = (&str, ContainerKind, bool)> {
-        self.containers.iter().map(|c| (&*c.name, c.kind, c.is_running()))
-    }
 }

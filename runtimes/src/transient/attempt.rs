@@ -19,9 +19,8 @@ use crate::process::cgroup::weight;
 use crate::process::order::Command;
 use crate::process::record::{self, AttemptRecord, RecordError};
 use crate::process::{ProcessConfig, caused, launch, paths};
+use crate::stopping;
 
-/// The grace of a pod that does not name one, as the API server sets it.
-pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// What the service manager gives a writer of a log to come to its end.
 const LOG_GRACE: Duration = Duration::from_secs(5);
 /// In the attempt's directory.
@@ -243,7 +242,7 @@ pub(crate) fn command_unit(
         limits: UnitLimits { tasks_max: NO_LIMIT, ..UnitLimits::default() },
         keep: Keep::Nothing,
         stop_signal: rustix::process::Signal::TERM.as_raw(),
-        stop_timeout: pod.own_grace().unwrap_or(DEFAULT_GRACE),
+        stop_timeout: stopping::grace_of(pod),
         max_runtime: None,
         after: None,
         journal: None,

@@ -1,4 +1,4 @@
-//! preStop and postStart handlers, and what probes ask. A command is a unit of its own, in its pod's slice,
+//! The commands of preStop and postStart hooks and of probes. Each is a unit of its own, in its pod's slice,
 //! so that whatever it forks ends with it.
 
 use std::io;
@@ -7,63 +7,36 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use winddown_shared::{Pod, PodUid};
+use winddown_shared::Pod;
 
 use super::units::{ServiceUnits, UnitExit, Whom};
 use super::{Context, attempt, names};
-use crate::process::hook::{Handler, HookError};
 use crate::process::order::Command;
+use crate::programs::hook::HookError;
 
-/// For hooks that nothing but their pod's end limits.
-pub(crate) const UNLIMITED: Duration = Duration::MAX;
 /// Longer than whoever waits for a hook: ends those whose agent was killed meanwhile.
 const SPARE: Duration = Duration::from_secs(10);
 /// How long killed processes may take to be gone before they are asked again.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Does what the handler says, in `place` (pod and container). `as_container` is the container's own
-/// command, of which everything but the words is taken. Dropping the future ends what runs; `limit` is
-/// when that will be at the latest.
+/// Runs a command beside the pod's container. Dropping the future ends what runs; `limit` is when that
+/// will be at the latest.
 ///
 /// # Errors
 /// The command failed, or could not be run.
-pub(crate) async fn run<U: ServiceUnits>(
+pub(crate) async fn exec<U: ServiceUnits>(
     context: &Arc<Context<U>>,
-    place: (&PodUid, &str),
-    pod: Option<&Pod>,
-    handler: &Handler,
-    as_container: Command,
-    limit: Duration,
-) -> Result<(), HookError> {
-    match handler {
-        Handler::Sleep(length) => {
-            tokio::time::sleep(*length).await;
-            Ok(())
-        }
-        Handler::Http(get) => get.ask().await.map_err(HookError::NoAnswer),
-        Handler::Tcp(endpoint) => endpoint.connect().await.map_err(HookError::NoAnswer),
-        Handler::Exec(argv) => {
-            let Some(pod) = pod else { return Ok(()) };
-            let command = Command { argv: argv.clone(), ..as_container };
-            exec(context, place, pod, &command, limit).await
-        }
-    }
-}
-
-async fn exec<U: ServiceUnits>(
-    context: &Arc<Context<U>>,
-    (uid, container): (&PodUid, &str),
-    pod: &Pod,
+    (pod, container): (&Pod, &str),
     command: &Command,
-    limit: Duration,
+    limit: Option<Duration>,
 ) -> Result<(), HookError> {
     let words = || command.argv.join(" ");
     let broken = |source| HookError::Broken { command: words(), source };
     let number = context.hooks.fetch_add(1, Ordering::Relaxed);
-    let name = names::hook(uid, container, std::process::id(), number);
+    let name = names::hook(pod.uid(), container, std::process::id(), number);
     let mut unit = attempt::command_unit(&context.config, pod, container, name.clone(), command)
         .map_err(broken)?;
-    unit.max_runtime = limit.checked_add(SPARE).filter(|_| limit != UNLIMITED);
+    unit.max_runtime = limit.and_then(|limit| limit.checked_add(SPARE));
     let mut watched = context.board.expect(&name);
     let leash = Leash { context: Arc::clone(context), unit: Some(name.clone()) };
     let started = context.units.start(unit).await;

@@ -11,19 +11,16 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rustix::process::Signal;
-use tokio::time::{Instant, timeout};
-use winddown_shared::{
-    ContainerKind, Grace, Pod, PodStopped, PodUid, RuntimeError, StoppedContainer, error_chain,
-};
+use tokio::time::timeout;
+use winddown_shared::{Grace, Pod, PodStopped, RuntimeError, error_chain};
 
 use super::attempt::Attempt;
 use super::units::{ServiceUnits, UnitError, Whom};
-use super::{Context, adopt, hook};
-use crate::process::hook::Handler;
-use crate::process::order::Command;
+use super::{Context, adopt};
 use crate::process::pod::{PodEntry, PodState};
 use crate::process::procfs::Process;
-use crate::process::{caused, failed, launch};
+use crate::process::{caused, failed};
+use crate::programs::ending::{self, Target};
 use crate::stopping;
 
 /// Ends all containers; resolves when none runs.
@@ -42,7 +39,7 @@ pub(crate) async fn stop<U: ServiceUnits>(
     }
     let last_call = stopping::last_call(&grace);
     // What runs is asked at once; what is only just starting is asked when it can be seen.
-    let seen = begin(context, entry.uid(), &mut entry.lock());
+    let seen = begin(context, &mut entry.lock());
     let end_all = async |targets: Vec<Target>| {
         let ends = targets
             .into_iter()
@@ -52,45 +49,13 @@ pub(crate) async fn stop<U: ServiceUnits>(
     let late = async {
         starts_settled(context, entry).await?;
         adopt::look_again(context, entry).await?;
-        let mut late = begin(context, entry.uid(), &mut entry.lock());
-        late.retain(|target| !seen.iter().any(|seen| seen.attempt.unit == target.attempt.unit));
+        let mut late = begin(context, &mut entry.lock());
+        late.retain(|target| !seen.iter().any(|seen| seen.is_same_run(target)));
         end_all(late).await
     };
     let (early, late) = tokio::join!(end_all(seen.clone()), late);
     early.and(late)?;
-    Ok(finish(&mut entry.lock()))
-}
-
-/// Ends one container that is to be started again.
-pub(crate) async fn stop_to_restart<U: ServiceUnits>(
-    context: &Arc<Context<U>>,
-    entry: &Arc<PodEntry>,
-    name: &str,
-    grace: Grace,
-) -> Result<(), RuntimeError> {
-    let target = {
-        let mut state = entry.lock();
-        let mut targets = targets(context, entry.uid(), &state);
-        targets.retain(|t| &*t.attempt.container == name);
-        let Some(mut target) = targets.pop() else { return Ok(()) };
-        let Some(run) = state.run(name, target.attempt.number) else { return Ok(()) };
-        if run.signalled_at.is_some() || std::mem::replace(&mut run.ending, true) {
-            return Ok(());
-        }
-        target.waits_for_others = false;
-        target
-    };
-    end_one(context, entry, target, grace, Duration::ZERO).await
-}
-
-/// A container to end.
-#[derive(Clone)]
-struct Target {
-    attempt: Attempt,
-    /// A sidecar: its turn comes when those that may need it are gone.
-    waits_for_others: bool,
-    pre_stop: Option<(Handler, Option<Command>)>,
-    signal: Signal,
+    Ok(ending::finish(&mut entry.lock()))
 }
 
 /// Resolves when no start is under way.
@@ -104,106 +69,40 @@ async fn starts_settled<U>(context: &Context<U>, entry: &PodEntry) -> Result<(),
 }
 
 /// Notes what runs.
-fn begin<U>(context: &Context<U>, uid: &PodUid, state: &mut PodState) -> Vec<Target> {
-    let targets = targets(context, uid, state);
+fn begin<U>(context: &Context<U>, state: &mut PodState) -> Vec<Target> {
+    let targets = ending::targets(&context.config, state);
     let record = state.stop.get_or_insert_default();
     for target in &targets {
-        record.add(&target.attempt.container);
+        record.add(&target.name);
     }
     targets
 }
 
-fn targets<U>(context: &Context<U>, uid: &PodUid, state: &PodState) -> Vec<Target> {
-    let pod = state.pod.as_ref();
-    let running = state.containers.iter().filter(|c| c.is_running());
-    running
-        .filter_map(|container| {
-            let run = container.run.as_ref()?;
-            let found = pod.and_then(|pod| launch::find(pod, &container.name));
-            let spec = found.as_ref().map(|(spec, _)| *spec);
-            let handler = spec.and_then(|c| {
-                let pre_stop = c.lifecycle.as_ref()?.pre_stop.as_ref()?;
-                Handler::of(pre_stop, c, &context.config.node)
-            });
-            let pre_stop = handler.map(|handler| {
-                let command = pod.zip(found.as_ref()).and_then(|(pod, (spec, field))| {
-                    launch::command(&context.config, pod, spec, field).ok()
-                });
-                (handler, command)
-            });
-            Some(Target {
-                attempt: Attempt::new(&context.config, uid, &container.name, run.attempt),
-                waits_for_others: container.kind == ContainerKind::Sidecar,
-                // Asked before (an earlier stop was abandoned): it has had its hook.
-                pre_stop: pre_stop.filter(|_| run.signalled_at.is_none()),
-                signal: launch::stop_signal(spec),
-            })
-        })
-        .collect()
-}
-
-/// Asks a container to end, once.
-async fn signal<U: ServiceUnits>(context: &Context<U>, entry: &PodEntry, target: &Target) {
-    let attempt = &target.attempt;
-    {
-        let mut state = entry.lock();
-        let Some(run) = state.run(&attempt.container, attempt.number) else { return };
-        if run.end.is_some() {
-            return;
-        }
-        if let Some(asked) = run.signalled_at {
-            // By an earlier stop, or by the agent before this one.
-            if let Some(record) = &mut state.stop {
-                record.signalled_at.get_or_insert(asked);
-            }
-            return;
-        }
-        let now = Instant::now();
-        run.signalled_at = Some(now);
-        if let Some(record) = &mut state.stop {
-            record.signalled_at.get_or_insert(now);
-        }
-    }
-    send(context, attempt, Whom::Main, target.signal).await;
-    context.asked.take(attempt.dir.clone());
-}
-
-async fn end_one<U: ServiceUnits>(
+/// Ends one container; a sidecar that waits for its turn is asked `last_call` before the end at the latest.
+pub(crate) async fn end_one<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     entry: &Arc<PodEntry>,
-    mut target: Target,
+    target: Target,
     mut grace: Grace,
     last_call: Duration,
 ) -> Result<(), RuntimeError> {
-    let pre_stop = target.pre_stop.take();
-    let attempt = target.attempt.clone();
-    let name = &attempt.container;
-    let ended = entry.ended(name, attempt.number);
+    let attempt = Attempt::new(&context.config, entry.uid(), &target.name, target.attempt);
+    let ended = entry.ended(&target.name, target.attempt);
     tokio::pin!(ended);
     let ask = async {
-        if let Some((handler, command)) = pre_stop {
-            let place = (entry.uid(), &**name);
-            // Dropping the hook ends what it runs.
-            let run = async |left| {
-                let pod = entry.lock().pod.clone();
-                let command = command.unwrap_or_default();
-                hook::run(context, place, pod.as_ref(), &handler, command, left).await
-            };
-            stopping::pre_stop(entry.uid(), name, grace.clone(), run).await;
+        ending::due(context, entry, &target, &grace, last_call).await;
+        let is_first = ending::ask_now(&mut entry.lock(), &target);
+        if is_first {
+            send(context, &attempt, Whom::Main, target.signal).await;
+            context.asked.take(attempt.dir.clone());
         }
-        if target.waits_for_others {
-            stopping::turn(entry, name, grace.clone(), last_call).await;
-        }
-        signal(context, entry, &target).await;
         grace.over().await;
     };
     tokio::select! {
         () = &mut ended => return Ok(()),
         () = ask => {}
     }
-    if let Some(run) = entry.lock().run(name, attempt.number).filter(|run| run.end.is_none()) {
-        run.forced = true;
-    }
+    ending::kill_now(&mut entry.lock(), &target);
     let patience = context.config.kill_timeout / 4;
     for _ in 0..4 {
         send(context, &attempt, Whom::All, Signal::KILL).await;
@@ -259,16 +158,4 @@ async fn survives<U: ServiceUnits>(context: &Context<U>, attempt: &Attempt) -> R
             failed(format!("{what}: look at it with systemctl status '{unit}'"))
         }
     }
-}
-
-/// How it went, from what every stop of this pod noted.
-fn finish(state: &mut PodState) -> PodStopped {
-    let mut record = state.stop.take().unwrap_or_default();
-    let stopped = record.finish(|name| {
-        let run = state.container(name)?.run.as_ref()?;
-        let exit_code = run.end.as_ref().map_or(137, |end| end.exit.exit_code);
-        Some(StoppedContainer { name: Arc::clone(name), exit_code, forced: run.forced })
-    });
-    state.stop = Some(record);
-    stopped
 }

@@ -1,4 +1,4 @@
-//! Probes, asked as units beside the container or over the network.
+//! Probes, asked as programs beside the container or over the network.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,18 +6,17 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, RuntimeError};
 
-use super::units::ServiceUnits;
-use super::{Context, hook};
+use super::Programs;
+use super::hook::{self, Handler};
 use crate::environment::NodeFacts;
 use crate::probing::{Found, Probed, Probes};
-use crate::process::hook::Handler;
 use crate::process::launch;
 use crate::process::order::Command;
 use crate::process::pod::PodEntry;
 
 /// One run of a container.
-struct ProbedRun<U> {
-    context: Arc<Context<U>>,
+struct ProbedRun<P> {
+    programs: Arc<P>,
     entry: Arc<PodEntry>,
     pod: Pod,
     name: Arc<str>,
@@ -30,15 +29,16 @@ struct ProbedRun<U> {
 ///
 /// # Errors
 /// As [`launch::command`].
-pub(crate) fn begin<U: ServiceUnits>(
-    context: &Arc<Context<U>>,
+pub(super) fn begin<P: Programs>(
+    programs: &Arc<P>,
     entry: &Arc<PodEntry>,
     pod: &Pod,
     name: &Arc<str>,
     well: bool,
 ) -> Result<(), RuntimeError> {
     let Some((container, field)) = launch::find(pod, name) else { return Ok(()) };
-    let probes = Probes::of(container, |probe| handler(probe, container, &context.config.node));
+    let config = programs.config();
+    let probes = Probes::of(container, |probe| handler(probe, container, &config.node));
     let attempt = {
         let mut state = entry.lock();
         let run = state.container(name).and_then(|c| c.run.as_mut());
@@ -51,10 +51,11 @@ pub(crate) fn begin<U: ServiceUnits>(
         run.attempt
     };
     if well && !probes.is_empty() {
-        let command = launch::command(&context.config, pod, container, &field)?;
-        let (context, entry, name) = (Arc::clone(context), Arc::clone(entry), Arc::clone(name));
-        let alive = context.alive.clone();
-        probes.begin(ProbedRun { context, entry, pod: pod.clone(), name, attempt, command }, alive);
+        let command = launch::command(config, pod, container, &field)?;
+        let (programs, entry, name) = (Arc::clone(programs), Arc::clone(entry), Arc::clone(name));
+        let alive = programs.alive();
+        let run = ProbedRun { programs, entry, pod: pod.clone(), name, attempt, command };
+        probes.begin(run, alive);
     }
     Ok(())
 }
@@ -69,16 +70,16 @@ fn handler(probe: &api::Probe, container: &api::Container, node: &NodeFacts) -> 
     Handler::of(&handler, container, node)
 }
 
-impl<U: ServiceUnits> Probed for ProbedRun<U> {
+// === impl ProbedRun ===
+
+impl<P: Programs> Probed for ProbedRun<P> {
     type Action = Handler;
 
     async fn ask(&self, handler: &Handler, timeout: Duration) -> Option<bool> {
-        let place = (self.pod.uid(), &*self.name);
-        let command = self.command.clone();
-        let asked = hook::run(&self.context, place, Some(&self.pod), handler, command, timeout);
+        let beside = (&self.pod, &*self.name);
+        let asked = hook::run(&self.programs, beside, handler, &self.command, Some(timeout));
         match tokio::time::timeout(timeout, asked).await {
-            // The service manager's trouble says nothing about the container.
-            Ok(Err(crate::process::hook::HookError::Broken { .. })) => None,
+            Ok(Err(error)) if !P::is_answer(&error) => None,
             answer => Some(matches!(answer, Ok(Ok(())))),
         }
     }

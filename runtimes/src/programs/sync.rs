@@ -8,16 +8,14 @@ use tokio::time::Instant;
 use winddown_shared::{Grace, Pod, RuntimeError, SyncedPod, error_chain};
 
 use super::hook::{self, Handler};
-use super::pod::{PodEntry, Starting};
-use super::{Context, launch, probe, start, status, stop};
-use crate::plan;
-
-/// The grace of a pod that does not name one, as the API server sets it.
-const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+use super::{Programs, ending, probe};
+use crate::process::pod::{PodEntry, Starting};
+use crate::process::{launch, status};
+use crate::{plan, stopping};
 
 /// One pass: starts what may start, until nothing more can be started without waiting.
-pub(crate) async fn sync(
-    context: &Arc<Context>,
+pub(crate) async fn sync<P: Programs>(
+    programs: &Arc<P>,
     entry: &Arc<PodEntry>,
     pod: &Pod,
 ) -> Result<SyncedPod, RuntimeError> {
@@ -32,14 +30,14 @@ pub(crate) async fn sync(
     for rule in &rules {
         let is_adopted = entry.lock().container(&rule.name).is_some_and(|c| c.is_adopted());
         if is_adopted {
-            probe::begin(context, entry, pod, &rule.name, true)?;
+            probe::begin(programs, entry, pod, &rule.name, true)?;
         }
     }
     let mut tried = vec![false; rules.len()];
     let again_in = loop {
         let next = plan::plan(&rules, &entry.lock().seen(rules.len(), Instant::now()));
         for &i in &next.stop {
-            end_failing(context, entry, pod, &rules[i].name);
+            end_failing(programs, entry, pod, &rules[i].name);
         }
         let fresh: Vec<usize> = next.start.iter().copied().filter(|&i| !tried[i]).collect();
         if fresh.is_empty() {
@@ -49,27 +47,28 @@ pub(crate) async fn sync(
         for &i in &fresh {
             tried[i] = true;
         }
-        let starts = fresh.iter().map(|&i| start_one(context, entry, pod, &rules[i].name));
+        let starts = fresh.iter().map(|&i| start_one(programs, entry, pod, &rules[i].name));
         // All are awaited also when one fails: a container does not suffer for another.
         join_all(starts).await.into_iter().collect::<Result<(), RuntimeError>>()?;
     };
-    Ok(SyncedPod { status: status::status(&entry.lock()), again_in })
+    Ok(SyncedPod { status: status::status(&entry.lock(), P::SCHEME), again_in })
 }
 
-async fn start_one(
-    context: &Arc<Context>,
+async fn start_one<P: Programs>(
+    programs: &Arc<P>,
     entry: &Arc<PodEntry>,
     pod: &Pod,
     name: &Arc<str>,
 ) -> Result<(), RuntimeError> {
     let Some(starting) = Starting::begin(entry) else { return Ok(()) };
-    start::start(context, starting, pod, name).await?;
+    programs.start(starting, pod, name).await?;
     let Some((container, field)) = launch::find(pod, name) else { return Ok(()) };
     let post_start = container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
-    let well = match post_start.and_then(|h| Handler::of(h, container, &context.config.node)) {
+    let config = programs.config();
+    let well = match post_start.and_then(|h| Handler::of(h, container, &config.node)) {
         Some(handler) => {
-            let command = launch::command(&context.config, pod, container, &field)?;
-            let outcome = hook::run(context, &handler, command).await;
+            let command = launch::command(config, pod, container, &field)?;
+            let outcome = hook::run(programs, (pod, name), &handler, &command, None).await;
             if let Err(error) = &outcome {
                 tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "the postStart hook failed");
             }
@@ -77,16 +76,16 @@ async fn start_one(
         }
         None => true,
     };
-    probe::begin(context, entry, pod, name, well)
+    probe::begin(programs, entry, pod, name, well)
 }
 
 /// Ends a container that is to be restarted, with its pod's grace, without holding up the pod.
-fn end_failing(context: &Arc<Context>, entry: &Arc<PodEntry>, pod: &Pod, name: &Arc<str>) {
-    let grace = Grace::fixed(pod.own_grace().unwrap_or(DEFAULT_GRACE));
-    let (context, entry) = (Arc::clone(context), Arc::clone(entry));
+fn end_failing<P: Programs>(programs: &Arc<P>, entry: &Arc<PodEntry>, pod: &Pod, name: &Arc<str>) {
+    let grace = Grace::fixed(stopping::grace_of(pod));
+    let (programs, entry) = (Arc::clone(programs), Arc::clone(entry));
     let name = Arc::clone(name);
     tokio::spawn(async move {
-        if let Err(error) = stop::stop_to_restart(&context, &entry, &name, grace).await {
+        if let Err(error) = ending::stop_to_restart(&programs, &entry, &name, grace).await {
             tracing::warn!(uid = %entry.uid(), container = %name, error = error_chain(&error), "cannot end a failing container");
         }
     });

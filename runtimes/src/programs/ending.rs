@@ -1,0 +1,152 @@
+//! Which containers are to end, and when each is asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::time::Instant;
+use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer};
+
+use super::Programs;
+use super::hook::{self, Handler};
+use crate::process::ProcessConfig;
+use crate::process::launch;
+use crate::process::order::Command;
+use crate::process::pod::{Container, PodEntry, PodState};
+use crate::stopping::{self, Containers};
+
+/// A container to end.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) name: Arc<str>,
+    pub(crate) attempt: u32,
+    /// A sidecar: its turn comes when those that may need it are gone.
+    pub(crate) waits_for_others: bool,
+    pub(crate) pre_stop: Option<PreStop>,
+    pub(crate) signal: Signal,
+}
+
+/// A container's preStop hook.
+#[derive(Clone, Debug)]
+pub(crate) struct PreStop {
+    pod: Pod,
+    handler: Handler,
+    as_container: Command,
+}
+
+/// All containers that run.
+pub(crate) fn targets(config: &ProcessConfig, state: &PodState) -> Vec<Target> {
+    let running = state.containers.iter().filter(|c| c.is_running());
+    running.filter_map(|container| Target::of(config, state.pod.as_ref(), container)).collect()
+}
+
+/// Ends one container that is to be started again.
+pub(crate) async fn stop_to_restart<P: Programs>(
+    programs: &Arc<P>,
+    entry: &Arc<PodEntry>,
+    name: &str,
+    grace: Grace,
+) -> Result<(), RuntimeError> {
+    let target = {
+        let mut state = entry.lock();
+        let mut targets = targets(programs.config(), &state);
+        targets.retain(|t| &*t.name == name);
+        let Some(mut target) = targets.pop() else { return Ok(()) };
+        let Some(run) = state.run(name, target.attempt) else { return Ok(()) };
+        if run.signalled_at.is_some() || std::mem::replace(&mut run.ending, true) {
+            return Ok(());
+        }
+        target.waits_for_others = false;
+        target
+    };
+    programs.end(entry, target, grace).await
+}
+
+/// Resolves when the container is to be asked to end: its preStop hook is done and its turn has come.
+/// Dropping the future ends what the hook runs.
+pub(crate) async fn due<P: Programs>(
+    programs: &Arc<P>,
+    entry: &Arc<PodEntry>,
+    target: &Target,
+    grace: &Grace,
+    last_call: Duration,
+) {
+    let name = &*target.name;
+    if let Some(PreStop { pod, handler, as_container }) = &target.pre_stop {
+        let run = |left| hook::run(programs, (pod, name), handler, as_container, Some(left));
+        stopping::pre_stop(entry.uid(), name, grace.clone(), run).await;
+    }
+    if target.waits_for_others {
+        stopping::turn(entry, name, grace.clone(), last_call).await;
+    }
+}
+
+/// Notes that a container is asked to end now. False if it has ended, or was asked before: by an earlier
+/// stop, or by the agent before this one.
+pub(crate) fn ask_now(state: &mut PodState, target: &Target) -> bool {
+    let Some(run) = state.run(&target.name, target.attempt) else { return false };
+    if run.end.is_some() {
+        return false;
+    }
+    let is_first = run.signalled_at.is_none();
+    let asked = *run.signalled_at.get_or_insert_with(Instant::now);
+    if let Some(record) = &mut state.stop {
+        record.signalled_at.get_or_insert(asked);
+    }
+    is_first
+}
+
+/// Notes that a container is killed now. False if it has ended.
+pub(crate) fn kill_now(state: &mut PodState, target: &Target) -> bool {
+    let run = state.run(&target.name, target.attempt).filter(|run| run.end.is_none());
+    let Some(run) = run else { return false };
+    run.forced = true;
+    true
+}
+
+/// How it went, from what every stop of this pod noted.
+pub(crate) fn finish(state: &mut PodState) -> PodStopped {
+    let mut record = state.stop.take().unwrap_or_default();
+    let stopped = record.finish(|name| {
+        let run = state.container(name)?.run.as_ref()?;
+        let exit_code = run.end.as_ref().map_or(137, |end| end.exit.exit_code);
+        Some(StoppedContainer { name: Arc::clone(name), exit_code, forced: run.forced })
+    });
+    state.stop = Some(record);
+    stopped
+}
+
+// === impl Target ===
+
+impl Target {
+    pub(crate) fn is_same_run(&self, other: &Self) -> bool {
+        (&self.name, self.attempt) == (&other.name, other.attempt)
+    }
+
+    fn of(config: &ProcessConfig, pod: Option<&Pod>, container: &Container) -> Option<Self> {
+        let run = container.run.as_ref()?;
+        let found = pod.and_then(|pod| Some((pod, launch::find(pod, &container.name)?)));
+        let pre_stop = found.as_ref().and_then(|(pod, (spec, field))| {
+            let hook = spec.lifecycle.as_ref()?.pre_stop.as_ref()?;
+            let handler = Handler::of(hook, spec, &config.node)?;
+            let as_container = launch::command(config, pod, spec, field).unwrap_or_default();
+            Some(PreStop { pod: (*pod).clone(), handler, as_container })
+        });
+        Some(Self {
+            name: Arc::clone(&container.name),
+            attempt: run.attempt,
+            waits_for_others: container.kind == ContainerKind::Sidecar,
+            // Asked before (an earlier stop was abandoned): it has had its hook.
+            pre_stop: pre_stop.filter(|_| run.signalled_at.is_none()),
+            signal: launch::stop_signal(found.map(|(_, (spec, _))| spec)),
+        })
+    }
+}
+
+// === impl PodState ===
+
+impl Containers for PodState {
+    fn containers(&self) -> impl Iterator<Item = (&str, ContainerKind, bool)> {
+        self.containers.iter().map(|c| (&*c.name, c.kind, c.is_running()))
+    }
+}
