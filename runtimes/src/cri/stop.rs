@@ -72,7 +72,9 @@ pub(super) async fn stop_to_restart(
         targets.retain(|t| &*t.name == name);
         let Some(mut target) = targets.pop() else { return Ok(()) };
         let Some(run) = state.run(name, &target.id) else { return Ok(()) };
-        if run.signalled_at.is_some() || std::mem::replace(&mut run.ending, true) {
+        // One that was to be killed and runs is not on its way out.
+        let is_asked = run.signalled_at.is_some() && !run.forced;
+        if is_asked || std::mem::replace(&mut run.ending, true) {
             return Ok(());
         }
         target.waits_for_others = false;

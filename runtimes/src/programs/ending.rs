@@ -15,6 +15,9 @@ use crate::process::order::Command;
 use crate::process::pod::{Container, PodEntry, PodState};
 use crate::stopping::{self, Containers};
 
+#[cfg(test)]
+mod tests;
+
 /// A container to end.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -40,7 +43,10 @@ pub(crate) fn targets(config: &ProcessConfig, state: &PodState) -> Vec<Target> {
     running.filter_map(|container| Target::of(config, state.pod.as_ref(), container)).collect()
 }
 
-/// Ends one container that is to be started again.
+/// Ends one container that is to be started again. Does nothing if that is under way, or a stop has asked it.
+///
+/// # Errors
+/// As [`Programs::end`]. The next call tries again.
 pub(crate) async fn stop_to_restart<P: Programs>(
     programs: &Arc<P>,
     entry: &Arc<PodEntry>,
@@ -53,13 +59,22 @@ pub(crate) async fn stop_to_restart<P: Programs>(
         targets.retain(|t| &*t.name == name);
         let Some(mut target) = targets.pop() else { return Ok(()) };
         let Some(run) = state.run(name, target.attempt) else { return Ok(()) };
-        if run.signalled_at.is_some() || std::mem::replace(&mut run.ending, true) {
+        // One that was to be killed and runs is not on its way out.
+        let is_asked = run.signalled_at.is_some() && !run.forced;
+        if is_asked || std::mem::replace(&mut run.ending, true) {
             return Ok(());
         }
         target.waits_for_others = false;
         target
     };
-    programs.end(entry, target, grace).await
+    let attempt = target.attempt;
+    let ended = programs.end(entry, target, grace).await;
+    if ended.is_err()
+        && let Some(run) = entry.lock().run(name, attempt)
+    {
+        run.ending = false;
+    }
+    ended
 }
 
 /// Resolves when the container is to be asked to end: its preStop hook is done and its turn has come.

@@ -87,6 +87,8 @@ fn end_failing<P: Programs>(programs: &Arc<P>, entry: &Arc<PodEntry>, pod: &Pod,
     tokio::spawn(async move {
         if let Err(error) = ending::stop_to_restart(&programs, &entry, &name, grace).await {
             tracing::warn!(uid = %entry.uid(), container = %name, error = error_chain(&error), "cannot end a failing container");
+            // It still fails: the next pass tries again.
+            entry.announce();
         }
     });
 }

@@ -1,5 +1,6 @@
 //! What the tests share.
 
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,6 +68,15 @@ impl Gate {
     pub(crate) fn open(&self) {
         std::fs::write(&self.0, []).unwrap();
     }
+}
+
+/// A container that is alive for as long as something listens.
+pub(crate) fn watched(mut container: Value) -> (Value, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    container["livenessProbe"] = json!({"tcpSocket": {"host": "127.0.0.1", "port": port},
+        "periodSeconds": 1, "failureThreshold": 1});
+    (container, listener)
 }
 
 /// A pod on the host's network.

@@ -8,7 +8,10 @@ use winddown_runtimes::cri::CriRuntime;
 use winddown_runtimes::cri::fake::Fault;
 use winddown_shared::{Grace, Pod, Runtime as _, error_chain};
 
-use crate::bed::{Act, POLITE, STUBBORN, eventually, pod, run, secs, stop};
+use crate::bed::{
+    Act, PATIENCE, POLITE, STUBBORN, eventually, is_running, pod, run, secs, stop, sync_until,
+    watched,
+};
 use crate::stage::Stage as _;
 use crate::stages::{Fake, container_of};
 
@@ -146,6 +149,26 @@ async fn a_stop_that_never_works_is_an_error_that_names_the_container_and_the_ne
         stage.cri.heal();
     }
     assert_eq!(stop(&runtime, &pod, 5).await.containers.len(), 1);
+}
+
+#[tokio::test]
+async fn a_failing_container_that_was_not_ended_is_ended_when_the_runtime_works_again() {
+    let stage = Fake::set().await;
+    let mut config = stage.config();
+    config.times.kill = Duration::from_millis(300);
+    let runtime = CriRuntime::open(config).await.unwrap();
+    let (main, listener) = watched(container_of("main", POLITE));
+    let pod = pod("web", &json!({"terminationGracePeriodSeconds": 1, "containers": [main]}));
+    run(&runtime, &pod).await;
+    let mut changes = runtime.changes();
+    stage.cri.script("StopContainer", 1000, Fault::Error("the shim is gone"));
+    drop(listener);
+    timeout(PATIENCE, changes.recv()).await.expect("the container fails").unwrap();
+    runtime.sync_pod(&pod).await.unwrap();
+    timeout(PATIENCE, changes.recv()).await.expect("it could not be ended").unwrap();
+    stage.cri.heal();
+    sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
+    stop(&runtime, &pod, 5).await;
 }
 
 #[tokio::test]

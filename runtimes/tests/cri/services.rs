@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use winddown_runtimes::transient::TransientRuntime;
 use winddown_shared::{Grace, Runtime as _, RuntimeError};
 
 use crate::bed::{
-    Act, POLITE, eventually, exit_of, is_running, pod, run, secs, status_until, stop, sync_until,
+    Act, PATIENCE, POLITE, eventually, exit_of, is_running, pod, run, secs, status_until, stop,
+    sync_until, watched,
 };
 use crate::stage::Stage as _;
 use crate::stages::Services;
@@ -139,4 +140,26 @@ async fn a_pod_whose_units_would_have_too_long_names_is_refused() {
     let pod = pod(&"x-".repeat(80), &one(&stage.container("main", POLITE)));
     let error = runtime.sync_pod(&pod).await.unwrap_err();
     assert!(matches!(&error, RuntimeError::Unsupported { field, .. } if field == "metadata.uid"));
+}
+
+#[tokio::test]
+async fn a_failing_container_that_was_not_ended_is_ended_when_the_service_manager_is_back() {
+    let stage = Services::set().await;
+    let mut config = stage.config();
+    config.kill_timeout = Duration::from_millis(400);
+    let runtime = TransientRuntime::open(config, stage.units.clone()).await.unwrap();
+    let (main, listener) = watched(stage.container("main", POLITE));
+    let pod = pod("web", &json!({"terminationGracePeriodSeconds": 1, "containers": [main]}));
+    stage.up(&runtime, &pod).await;
+    let mut changes = runtime.changes();
+    stage.units.hang(true);
+    drop(listener);
+    timeout(PATIENCE, changes.recv()).await.expect("the container fails").unwrap();
+    runtime.sync_pod(&pod).await.unwrap();
+    timeout(PATIENCE, changes.recv()).await.expect("it could not be ended").unwrap();
+    stage.units.hang(false);
+    let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
+    assert_eq!(seen[0].last_exit.as_ref().unwrap().exit_code, 137);
+    stop(&runtime, &pod, 5).await;
+    nothing_loaded(&stage.units).await;
 }
