@@ -1,6 +1,6 @@
 //! The systemd of the node this process runs in, and what only that one can be asked.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use winddown_systemd::Bus;
 
 use crate::bed::{Act, PATIENCE, POLITE, exit_of, is_running, pod, run, status_until, stop};
 use crate::node::AGENT;
-use crate::stage::{ManagedStage, Stage, dir_with_act, gates, process_config, program_of};
+use crate::stage::{ManagedStage, Stage, dir_with_act, process_config};
 
 /// Hands the names of all scenarios to a macro.
 macro_rules! real_scenarios {
@@ -36,8 +36,6 @@ pub(crate) struct Systemd {
 impl Stage for Systemd {
     type Runtime = TransientRuntime<SystemdUnits>;
 
-    const HAS_OWN_FILES: bool = false;
-
     async fn set() -> Self {
         Self { dir: dir_with_act() }
     }
@@ -47,16 +45,8 @@ impl Stage for Systemd {
         TransientRuntime::open(config, SystemdUnits::start(Bus::System)).await.unwrap()
     }
 
-    fn container(&self, name: &str, act: Act) -> Value {
-        program_of(&self.dir, name, act)
-    }
-
-    fn gates(&self) -> PathBuf {
-        gates(&self.dir)
-    }
-
-    fn logs(&self) -> Option<PathBuf> {
-        Some(self.dir.path().join("logs"))
+    fn dir(&self) -> &Path {
+        self.dir.path()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where the common suite is played, and what stages of programs of the host have in common.
+//! Where the common suite is played. What a stage does not say otherwise is that of programs of the host.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(crate) trait Stage: Sized {
     type Runtime: Runtime;
 
     /// Its containers do not see the machine's files.
-    const HAS_OWN_FILES: bool = true;
+    const HAS_OWN_FILES: bool = false;
 
     /// Why this machine cannot have one.
     fn missing() -> Option<&'static str> {
@@ -29,8 +29,15 @@ pub(crate) trait Stage: Sized {
     /// An agent's view of it. One at a time.
     async fn open(&self) -> Self::Runtime;
 
+    /// The test's own directory, made by [`dir_with_act`] unless containers have their own files.
+    fn dir(&self) -> &Path;
+
     /// A container.
-    fn container(&self, name: &str, act: Act) -> Value;
+    fn container(&self, name: &str, act: Act) -> Value {
+        let program = self.dir().join("act").display().to_string();
+        let [run, code, stop, stop_code] = act.words();
+        json!({"name": name, "image": "none", "command": [program, run, code, stop, stop_code]})
+    }
 
     /// A pod that is never started again, with the container `main`, which waits for a gate where `act`
     /// says `gate`.
@@ -49,11 +56,17 @@ pub(crate) trait Stage: Sized {
         (pod(name, &spec), Gate(gate))
     }
 
-    /// A directory of the test's own.
-    fn gates(&self) -> PathBuf;
+    /// A directory that the containers see.
+    fn gates(&self) -> PathBuf {
+        let gates = self.dir().join("gates");
+        std::fs::create_dir_all(&gates).unwrap();
+        gates
+    }
 
     /// Where the containers' logs are; none if they write none.
-    fn logs(&self) -> Option<PathBuf>;
+    fn logs(&self) -> Option<PathBuf> {
+        Some(self.dir().join("logs"))
+    }
 
     /// Syncs until every container runs and hears when it is asked to end.
     async fn up(&self, runtime: &Self::Runtime, pod: &Pod) {
@@ -108,18 +121,6 @@ pub(crate) fn process_config(dir: &TempDir, program: PathBuf) -> ProcessConfig {
     let mut config = ProcessConfig::new(path("state"), path("logs"), shim, clock());
     config.backoff = backoff();
     config
-}
-
-pub(crate) fn program_of(dir: &TempDir, name: &str, act: Act) -> Value {
-    let program = dir.path().join("act").display().to_string();
-    let [run, code, stop, stop_code] = act.words();
-    json!({"name": name, "image": "none", "command": [program, run, code, stop, stop_code]})
-}
-
-pub(crate) fn gates(dir: &TempDir) -> PathBuf {
-    let gates = dir.path().join("gates");
-    std::fs::create_dir_all(&gates).unwrap();
-    gates
 }
 
 pub(crate) fn backoff() -> Backoff {

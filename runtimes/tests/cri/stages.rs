@@ -1,6 +1,6 @@
 //! The stages of this crate: each runtime with what is below it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use winddown_runtimes::transient::TransientRuntime;
 
 use crate::bed::{Act, clock};
 use crate::containerd::{Containerd, IMAGE, unmount_below};
-use crate::stage::{ManagedStage, Stage, backoff, dir_with_act, gates, process_config, program_of};
+use crate::stage::{ManagedStage, Stage, backoff, dir_with_act, process_config};
 use crate::units::LocalUnits;
 
 /// The CRI runtime on a scripted runtime.
@@ -79,6 +79,8 @@ impl Real {
 impl Stage for Fake {
     type Runtime = CriRuntime;
 
+    const HAS_OWN_FILES: bool = true;
+
     async fn set() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let cri = FakeCri::start(&dir.path().join("fake.sock"), clock());
@@ -90,12 +92,12 @@ impl Stage for Fake {
         self.open_now().await
     }
 
-    fn container(&self, name: &str, act: Act) -> Value {
-        container_of(name, act)
+    fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
-    fn gates(&self) -> PathBuf {
-        gates(&self.dir)
+    fn container(&self, name: &str, act: Act) -> Value {
+        container_of(name, act)
     }
 
     fn logs(&self) -> Option<PathBuf> {
@@ -105,6 +107,8 @@ impl Stage for Fake {
 
 impl Stage for Real {
     type Runtime = CriRuntime;
+
+    const HAS_OWN_FILES: bool = true;
 
     fn missing() -> Option<&'static str> {
         Containerd::missing()
@@ -119,16 +123,12 @@ impl Stage for Real {
         self.open_now().await
     }
 
+    fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     fn container(&self, name: &str, act: Act) -> Value {
         container_of(name, act)
-    }
-
-    fn gates(&self) -> PathBuf {
-        gates(&self.dir)
-    }
-
-    fn logs(&self) -> Option<PathBuf> {
-        Some(self.dir.path().join("logs"))
     }
 }
 
@@ -141,8 +141,6 @@ impl Drop for Real {
 impl Stage for Processes {
     type Runtime = ProcessRuntime;
 
-    const HAS_OWN_FILES: bool = false;
-
     async fn set() -> Self {
         Self { dir: dir_with_act() }
     }
@@ -151,16 +149,8 @@ impl Stage for Processes {
         ProcessRuntime::open(process_config(&self.dir, host())).await.unwrap()
     }
 
-    fn container(&self, name: &str, act: Act) -> Value {
-        program_of(&self.dir, name, act)
-    }
-
-    fn gates(&self) -> PathBuf {
-        gates(&self.dir)
-    }
-
-    fn logs(&self) -> Option<PathBuf> {
-        Some(self.dir.path().join("logs"))
+    fn dir(&self) -> &Path {
+        self.dir.path()
     }
 }
 
@@ -179,8 +169,6 @@ impl Services {
 impl Stage for Services {
     type Runtime = TransientRuntime<LocalUnits>;
 
-    const HAS_OWN_FILES: bool = false;
-
     async fn set() -> Self {
         Self { dir: dir_with_act(), units: LocalUnits::new() }
     }
@@ -189,16 +177,8 @@ impl Stage for Services {
         TransientRuntime::open(self.config(), self.units.clone()).await.unwrap()
     }
 
-    fn container(&self, name: &str, act: Act) -> Value {
-        program_of(&self.dir, name, act)
-    }
-
-    fn gates(&self) -> PathBuf {
-        gates(&self.dir)
-    }
-
-    fn logs(&self) -> Option<PathBuf> {
-        Some(self.dir.path().join("logs"))
+    fn dir(&self) -> &Path {
+        self.dir.path()
     }
 }
 
