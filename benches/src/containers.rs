@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use winddown_node_tests::usage::{self, Watch};
 use winddown_node_tests::{Base, Flavour, IMAGE, Node, NodeError, Unavailable};
 
 use crate::figure::{megabytes, millis};
 use crate::node::{CONFIG, CRITICAL};
 use crate::options::Options;
 use crate::pod::PodTimes;
-use crate::process::{self, Watch};
 use crate::shutdown::{first_asked, last_asked, last_gone, ms};
 use crate::table::Table;
 use crate::{clock, idle, node};
@@ -105,7 +105,7 @@ async fn idle(node: &Node, span: Duration, table: &mut Table) -> Result<(), Cont
     idle::settle().await;
     let mut watch = Watch::new(vec![pid]);
     let took = idle::watch(&mut watch, span).await;
-    let memory = process::memory(pid);
+    let memory = usage::memory(pid);
     idle::agent_rows(table, memory.resident, watch.used(), took);
     let files = memory.resident.saturating_sub(memory.anonymous);
     table.row("- of its memory: pages of its program and of libraries", megabytes(files));

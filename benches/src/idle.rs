@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use winddown_node_tests::usage::{self, Used, Watch};
 
 use crate::figure::{self, Figure, megabytes};
 use crate::node::{BenchError, TestNode};
-use crate::process::{self, Used, Watch};
 use crate::table::Table;
 
 /// How long after the pods' start the agent is left alone before it counts as idle.
@@ -21,16 +21,16 @@ pub(crate) async fn measure(
 ) -> Result<(), BenchError> {
     settle().await;
     let agent_pid = node.agent_pid()?;
-    let shim_pids = process::running(node.agent_program(), "shim");
+    let shim_pids = usage::running(node.agent_program(), "shim");
     let mut agent = Watch::new(vec![agent_pid]);
     let mut shims = Watch::new(shim_pids.clone());
     let span = watch(&mut agent, span).await;
     shims.look();
 
-    let memory = process::memory(agent_pid);
+    let memory = usage::memory(agent_pid);
     agent_rows(table, memory.resident, agent.used(), span);
     if !shim_pids.is_empty() {
-        let share: u64 = shim_pids.iter().map(|pid| process::memory(*pid).share).sum();
+        let share: u64 = shim_pids.iter().map(|pid| usage::memory(*pid).share).sum();
         table.row("memory of all shims (fair share)", megabytes(share));
         table.row("idle CPU of all shims", percent(shims.used(), span));
     }

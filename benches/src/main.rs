@@ -19,7 +19,6 @@ mod planners;
 mod pod;
 mod preemption;
 mod pressure;
-mod process;
 mod scaling;
 mod shutdown;
 mod table;

@@ -6,12 +6,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use winddown_node_tests::usage::{self, Watch};
 use winddown_shared::Pod;
 
 use crate::figure::{exact, megabytes, millis};
 use crate::node::{TestNode, own_program};
 use crate::options::Options;
-use crate::process::{self, Watch};
 use crate::table::Grid;
 use crate::{idle, shutdown};
 
@@ -79,10 +79,10 @@ pub(crate) async fn processes(pods: &[usize]) -> Result<Grid, String> {
 pub(crate) async fn once(pods: String) -> Result<String, String> {
     let count: usize = pods.parse().map_err(|_| format!("{pods}: not a whole number"))?;
     let pods: Vec<Pod> = (0..count).filter_map(|i| memory::pod(i, i < count / 5)).collect();
-    let empty = process::own_memory();
+    let empty = usage::own_memory();
     let node = InMemory::new(STOP).map_err(|error| error.to_string())?;
     node.start(&pods).await;
-    let memory = process::own_memory();
+    let memory = usage::own_memory();
     let mut watch = Watch::new(vec![std::process::id()]);
     let took = node.shut_down().await?;
     watch.look();
@@ -104,7 +104,7 @@ async fn with_processes(options: &Options) -> Result<Run, crate::node::BenchErro
     let mut watch = Watch::new(vec![agent]);
     let span = idle::watch(&mut watch, options.idle).await;
     let idle = watch.used().cpu.as_secs_f64() / span.as_secs_f64() * 100.0;
-    let memory = process::memory(agent);
+    let memory = usage::memory(agent);
     let mut watch = Watch::new(vec![agent]);
     let took = shutdown::run(&node).await?;
     watch.look();

@@ -9,13 +9,13 @@ use futures_util::future::join_all;
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
+use winddown_node_tests::usage;
 use winddown_shared::{
     Event, Grace, KillReason, KillRequest, Lifecycle, Pod, PodKiller, PodStopped, PodSyncer,
     PodWorkers, Recorder, RuntimePod, Stop, SyncError, SyncUpdate, Synced, UpdateKind, WorkerTimes,
 };
 
 use crate::figure::{bytes, count, exact, median, micros, per_second};
-use crate::process;
 use crate::table::Table;
 
 /// Pods that are created, updated and killed.
@@ -42,14 +42,14 @@ struct Figures {
 
 async fn run() -> Table {
     let pods: Vec<Pod> = (0..PODS).filter_map(pod).collect();
-    let before = process::own_memory();
+    let before = usage::own_memory();
     let workers = PodWorkers::new(AtOnce, Arc::new(Silent), WorkerTimes::default());
     let mut figures = Figures::default();
     let (mut idle, mut idle_tasks, mut queries) = (0, 0, 0);
     for round in 0..ROUNDS {
         figures.create.push(create(&workers, &pods).await);
         if round == 0 {
-            idle = process::own_memory().saturating_sub(before);
+            idle = usage::own_memory().saturating_sub(before);
             // Later than the wait for it, which would make it 0 by construction.
             tokio::time::sleep(Duration::from_millis(100)).await;
             idle_tasks = u64::try_from(workers.busy()).unwrap_or(u64::MAX);
@@ -61,7 +61,7 @@ async fn run() -> Table {
         figures.kill.push(kill(&workers, &pods).await);
         workers.sync_known_pods(&HashSet::new());
     }
-    let peak = process::own_memory().saturating_sub(before);
+    let peak = usage::own_memory().saturating_sub(before);
     table(figures, idle, idle_tasks, peak, queries)
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use winddown_apiserver::ApiServer;
+use winddown_node_tests::usage::{self, Used, Watch};
 
 use super::model::{Asked, Seen};
 use super::wire::Wire;
 use crate::node::{BenchError, Source, TestNode};
 use crate::options::Options;
-use crate::process::{self, Used, Watch};
 use crate::{idle, shutdown};
 
 /// What one node does in each situation.
@@ -73,7 +73,7 @@ pub(crate) async fn measure(options: &Options) -> Result<Node, BenchError> {
     let agent = node.agent_pid()?;
     let mut watch = Watch::new(vec![agent]);
     let span = idle::watch(&mut watch, options.idle).await;
-    let idle_cost = Cost { resident: process::memory(agent).resident, used: watch.used(), span };
+    let idle_cost = Cost { resident: usage::memory(agent).resident, used: watch.used(), span };
     let watches = server.open_watches("*");
     let idle = watched.end();
 

@@ -28,6 +28,7 @@ mod pods;
 pub mod reboots;
 pub mod scenario;
 mod skip;
+pub mod usage;
 
 pub use base::{Base, Flavour, Unavailable, agent_binary};
 pub use bridge::Bridge;

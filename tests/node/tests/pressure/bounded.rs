@@ -12,8 +12,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use winddown_node_tests::agent_binary;
 use winddown_node_tests::scenario::TestResult;
-
-use super::cost::Cost;
+use winddown_node_tests::usage::Watch;
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -169,9 +168,9 @@ impl Bounded {
         Ok(watching.await?.ok_or("memory never ran short")?)
     }
 
-    /// Starts to count what the agent costs.
-    pub(crate) fn cost(&self) -> Cost {
-        Cost::of(self.agent.id())
+    /// Starts to count what the agent uses.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch::new(vec![self.agent.id()])
     }
 }
 

@@ -21,16 +21,16 @@ async fn on_a_calm_node_nobody_is_evicted_and_looking_costs_next_to_nothing() ->
     let config = "evictionHard: {memory.available: 100Mi, nodefs.available: 1Mi}\n";
     let Some(bed) = Bounded::start(test, bounds, config, &pods).await? else { return Ok(()) };
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let (mut cost, long) = (bed.cost(), Duration::from_secs(long()));
+    let (mut watch, long) = (bed.watch(), Duration::from_secs(long()));
     for _ in 0..long.as_secs() {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        cost.look();
+        watch.look();
     }
     assert!(bed.evicted()?.is_empty());
     assert!(pods.iter().all(|pod| bed.asked(pod.name).is_none()));
-    let (used, switches) = cost.so_far();
-    let share = used.as_secs_f64() / long.as_secs_f64() * 100.0;
-    let wakes = switches as f64 / long.as_secs_f64();
+    let used = watch.used();
+    let share = used.cpu.as_secs_f64() / long.as_secs_f64() * 100.0;
+    let wakes = used.wake_ups as f64 / long.as_secs_f64();
     println!(
         "{test}: {} s, 0 evictions, {share:.3} % of a processor, {wakes:.1} wake-ups/s",
         long.as_secs()

@@ -8,7 +8,6 @@
 mod bounded;
 mod calm;
 mod containers;
-mod cost;
 mod disk;
 mod memory;
 mod stalls;

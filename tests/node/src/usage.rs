@@ -7,17 +7,17 @@ use std::time::Duration;
 
 /// What processes use while they are watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Used {
+pub struct Used {
     /// On a processor, all threads together.
-    pub(crate) cpu: Duration,
+    pub cpu: Duration,
     /// How often a thread went to sleep by itself: as often it was woken.
-    pub(crate) wake_ups: u64,
+    pub wake_ups: u64,
 }
 
 /// Adds up what the threads of some processes use. The kernel keeps these numbers per thread and
 /// drops them with it, so they are looked at again and again.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub struct Watch {
     pids: Vec<u32>,
     last: HashMap<u32, Used>,
     sum: Used,
@@ -25,7 +25,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Starts to watch `pids`.
-    pub(crate) fn new(pids: Vec<u32>) -> Self {
+    pub fn new(pids: Vec<u32>) -> Self {
         let mut watch = Self { pids, last: HashMap::new(), sum: Used::default() };
         watch.look();
         watch.sum = Used::default();
@@ -33,7 +33,7 @@ impl Watch {
     }
 
     /// Adds what was used since the last look.
-    pub(crate) fn look(&mut self) {
+    pub fn look(&mut self) {
         let now: HashMap<u32, Used> = self.pids.iter().copied().flat_map(threads).collect();
         for (thread, used) in &now {
             let before = self.last.get(thread).copied().unwrap_or_default();
@@ -44,7 +44,7 @@ impl Watch {
     }
 
     /// What was used between the start and the last look.
-    pub(crate) fn used(&self) -> Used {
+    pub fn used(&self) -> Used {
         self.sum
     }
 }
@@ -67,29 +67,29 @@ fn threads(pid: u32) -> Vec<(u32, Used)> {
 
 /// Memory of a process in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Memory {
+pub struct Memory {
     /// Resident, counting pages shared with others in full.
-    pub(crate) resident: u64,
+    pub resident: u64,
     /// Its fair share: a page shared by n processes counts 1/n.
-    pub(crate) share: u64,
+    pub share: u64,
     /// Of the resident pages those of no file: heap, stacks, what was relocated.
-    pub(crate) anonymous: u64,
+    pub anonymous: u64,
 }
 
 /// Reads a process's memory; zero for one that is gone.
-pub(crate) fn memory(pid: u32) -> Memory {
+pub fn memory(pid: u32) -> Memory {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let bytes = |field| number(&rollup, field) * 1024;
     Memory { resident: bytes("Rss:"), share: bytes("Pss:"), anonymous: bytes("Anonymous:") }
 }
 
 /// Resident memory of this very process, in bytes.
-pub(crate) fn own_memory() -> u64 {
+pub fn own_memory() -> u64 {
     memory(std::process::id()).resident
 }
 
 /// All running processes of the given program whose first argument is `command`.
-pub(crate) fn running(program: &Path, command: &str) -> Vec<u32> {
+pub fn running(program: &Path, command: &str) -> Vec<u32> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
