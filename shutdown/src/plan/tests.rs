@@ -195,6 +195,16 @@ fn pods_that_ask_for_the_default_are_counted_and_the_others_named() {
 }
 
 #[test]
+fn a_pod_that_gets_just_what_it_asks_for_is_not_told_of() {
+    let with = |graces: [i64; 2]| {
+        let last = pod("last", Some(CRITICAL_PRIORITY), Some(graces[1]));
+        plan(&[pod("app", None, Some(graces[0])), last], &two_fields(30, 10), None).warnings()
+    };
+    assert_eq!(with([20, 10]), []);
+    assert_eq!(with([21, 11]).len(), 2);
+}
+
+#[test]
 fn a_hundred_times_the_pods_take_about_a_hundred_times_as_long() {
     let policy = by_priority(&(0..20).map(|p| (p, 10)).collect::<Vec<_>>());
     let pods: Vec<Pod> =

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{CRITICAL_PRIORITY, GroupPeriod, GroupPolicy, Groups, Policy};
+use super::{CRITICAL_PRIORITY, GroupPeriod, GroupPolicy, Groups, Policy, PolicyError};
 use crate::test_pods::period;
 
 fn group(priority: i32, seconds: u64) -> GroupPolicy {
@@ -100,6 +100,16 @@ fn a_negative_time_a_double_priority_and_an_absurd_sum_are_refused() {
         "the shutdown grace periods add up to more than a year; shorten them"
     );
     assert!(Policy::from_periods(Duration::MAX, Duration::ZERO).is_err());
+}
+
+#[test]
+fn a_year_is_the_most_that_may_be_asked_for() {
+    let (year, more) = (Duration::from_secs(365 * 86_400), Duration::from_secs(1));
+    assert_eq!(Policy::from_periods(year, Duration::ZERO).unwrap().requested(), year);
+    assert_eq!(Policy::from_periods(year + more, Duration::ZERO), Err(PolicyError::TooLong));
+    let (half, whole) = (365 * 43_200, 365 * 86_400);
+    assert_eq!(Policy::by_priority([period(0, half), period(1, half)]).unwrap().requested(), year);
+    assert_eq!(Policy::by_priority([period(0, whole), period(1, 1)]), Err(PolicyError::TooLong));
 }
 
 #[test]

@@ -112,3 +112,11 @@ fn priorities_of_roles_ascend_as_the_roles_do() {
     assert!(Role::ALL.is_sorted());
     assert!(Role::ALL.windows(2).all(|pair| pair[0].priority() < pair[1].priority()));
 }
+
+#[test]
+fn roles_are_shown_by_their_names() {
+    let shown = Role::ALL.map(|role| role.to_string());
+    let names =
+        ["ordinary pods", "system pods", "pods of the node itself", "control plane", "etcd"];
+    assert_eq!(shown, names);
+}
