@@ -199,6 +199,24 @@ async fn of_several_hard_ones_come_first_then_memory_then_what_lacks_most() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_two_disks_that_lack_the_same_part_the_first_of_the_policy_is_acted_on() {
+    let mut looks = Looks::new(config(serde_json::json!({
+        "evictionHard": {"nodefs.available": "1Gi", "imagefs.available": "2Gi"},
+    })));
+    let left = [(Signal::NodeFsAvailable, GI / 2), (Signal::ImageFsAvailable, GI)];
+    assert_eq!(acts(&looks.later(1, &left)), Some(Signal::NodeFsAvailable));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_disk_that_lacks_half_comes_before_a_large_one_that_lacks_more_bytes() {
+    let mut looks = Looks::new(config(serde_json::json!({
+        "evictionHard": {"nodefs.available": "4Gi", "imagefs.available": "1Gi"},
+    })));
+    let left = [(Signal::NodeFsAvailable, 3 * GI), (Signal::ImageFsAvailable, GI / 2)];
+    assert_eq!(acts(&looks.later(1, &left)), Some(Signal::ImageFsAvailable));
+}
+
+#[tokio::test(start_paused = true)]
 async fn containerfs_counts_in_the_first_look_already() {
     let policy = config(serde_json::json!({"evictionHard": {"imagefs.available": "2Gi"}}));
     let (policy, overwritten) = policy.for_layout(winddown_shared::FsLayout::ImageFs);
@@ -269,6 +287,44 @@ async fn waiting_for_memory_ends_a_pod_only_if_memory_is_short_and_the_waiting_g
     assert_eq!(pressed(&mut looks, GI / 2, stalled(99.0, 7)), None, "somebody was just ended");
     looks.now += secs(10);
     assert_eq!(pressed(&mut looks, GI / 2, stalled(99.0, 8)), cause);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_memory_comes_after_a_hard_want_of_memory_and_before_everything_else() {
+    let mut policy = config(serde_json::json!({
+        "evictionHard": {"memory.available": "256Mi", "nodefs.available": "1Gi"},
+        "evictionSoft": {"memory.available": "2Gi"},
+        "evictionSoftGracePeriod": {"memory.available": "1s"},
+    }));
+    policy.memory_pressure = Some(PressureRule::default());
+    let mut looks = Looks::new(policy);
+    let mut total = 0;
+    let mut cause = |memory: i64, disk: i64| {
+        looks.now += secs(1);
+        total += 1;
+        let at = Some(looks.now);
+        let disk = (Signal::NodeFsAvailable, disk, CAPACITY, at);
+        let left = [(MEMORY, memory, CAPACITY, at), disk];
+        looks.look(left, Some(stalled(50.0, total))).act.map(|act| (act.cause, act.hard))
+    };
+    cause(5 * GI, 5 * GI);
+    assert_eq!(cause(GI / 2, GI / 2), Some((Cause::MemoryPressure, true)), "a disk can wait");
+    assert_eq!(cause(GI / 2, 5 * GI), Some((Cause::MemoryPressure, true)), "the soft one waits");
+    assert_eq!(cause(GI * 3 / 2, 5 * GI), Some((Cause::Signal(MEMORY), false)), "there is enough");
+    assert_eq!(cause(0, 5 * GI), Some((Cause::Signal(MEMORY), true)), "memory is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_memory_ends_nobody_while_as_much_as_there_should_be_is_left() {
+    let mut policy = config(serde_json::json!({}));
+    let rule = PressureRule::default();
+    policy.memory_pressure = Some(rule);
+    let mut looks = Looks::new(policy);
+    let enough = rule.below.of(CAPACITY).value();
+    pressed(&mut looks, enough, stalled(50.0, 1));
+    assert_eq!(pressed(&mut looks, enough, stalled(50.0, 2)), None);
+    let short = pressed(&mut looks, enough - 1, stalled(50.0, 3));
+    assert_eq!(short, Some(Cause::MemoryPressure));
 }
 
 #[test]
