@@ -12,9 +12,13 @@ cargo-generate-rpm) version=0.21.1 ;;
 esac
 tools=${XDG_CACHE_HOME:-$HOME/.cache}/winddown/tools
 program=$tools/bin/$1
+mkdir -p "$tools"
+# Two that find it missing at once: the second waits, and finds it.
+exec 8>"$tools/.$1.lock"
+flock 8
 if ! "$program" --version 2>/dev/null | grep -q -w -F "$version"; then
     echo "Building $1 $version into $tools (two minutes, once)" >&2
     # A cargo that runs us, as in a test, would pass on where it builds the workspace to.
-    env -u CARGO_TARGET_DIR "${CARGO:-cargo}" install --quiet --locked --force --root "$tools" "$1@$version" >&2
+    env -u CARGO_TARGET_DIR "${CARGO:-cargo}" install --quiet --locked --force --root "$tools" "$1@$version" >&2 8>&-
 fi
 echo "$program"

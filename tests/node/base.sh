@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the Debian root that disposable nodes are laid over, once, and prints its path.
 #
-#   tests/node/base.sh [plain|containerd]
+#   tests/node/base.sh [plain|containerd|rpm]
 #
 # The result is kept outside git, in ${XDG_CACHE_HOME:-~/.cache}/winddown/node, under a name that
 # holds a checksum of what went into it: changing the package list or the preparation below makes
@@ -16,9 +16,10 @@ suite=bookworm
 packages=systemd-sysv,dbus,libpam-systemd
 case $flavour in
 plain) ;;
+rpm) packages=$packages,rpm ;;
 containerd) packages=$packages,containerd,runc,containernetworking-plugins,iproute2,busybox-static ;;
 *)
-    echo "base.sh: unknown flavour '$flavour': use plain or containerd" >&2
+    echo "base.sh: unknown flavour '$flavour': use plain, containerd or rpm" >&2
     exit 2
     ;;
 esac

@@ -58,6 +58,8 @@ pub enum Flavour {
     Plain,
     /// containerd, runc, and what container images are made of.
     Containerd,
+    /// rpm, which takes packages beside Debian's own package manager.
+    Rpm,
 }
 
 /// A finished Debian root that nodes are laid over. Nothing writes to it.
@@ -93,6 +95,7 @@ impl Base {
         make.arg(match flavour {
             Flavour::Plain => "plain",
             Flavour::Containerd => "containerd",
+            Flavour::Rpm => "rpm",
         });
         let output = output_of(make).await?;
         if !output.status.success() {

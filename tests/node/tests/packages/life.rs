@@ -10,10 +10,10 @@ use winddown_node_tests::{Flavour, Node, base_or_skip, install_pods};
 use crate::made::{Packages, are_here};
 
 /// Unpacking fifty megabytes of a debug build takes its time.
-const DPKG: Duration = Duration::from_secs(120);
+pub(super) const DPKG: Duration = Duration::from_secs(120);
 
 /// As short as pods allow; the disk is the host's, and may be as full as it likes.
-const CONFIG: &str = "\
+pub(super) const CONFIG: &str = "\
 apiVersion: winddown.dev/v1alpha1
 kind: Configuration
 runtime: process
@@ -26,7 +26,7 @@ shutdownGracePeriodCriticalPods: 4s
 const WATCH: &str = "/var/tmp/watch-lock";
 const GAPS: &str = "/var/tmp/gaps";
 
-const ENABLED: &str = "/etc/systemd/system/multi-user.target.wants/winddown.service";
+pub(super) const ENABLED: &str = "/etc/systemd/system/multi-user.target.wants/winddown.service";
 
 #[tokio::test]
 async fn a_package_is_installed_upgraded_and_removed_without_harm_to_a_pod() -> TestResult {
@@ -116,7 +116,7 @@ async fn dpkg(node: &Node, args: &[&str]) -> TestResult<String> {
 
 /// Watches over logind's list of locks from now on, a hundred times a second. The new agent's lock is
 /// taken before the old one goes, so that a look in between may have to be taken twice.
-async fn watch_lock(node: &Node) -> TestResult {
+pub(super) async fn watch_lock(node: &Node) -> TestResult {
     let watch = "\
         held() { grep --devices=skip --quiet --no-messages '^WHO=winddown' /run/systemd/inhibit/*; }\n\
         held && echo watching\n\
@@ -130,7 +130,7 @@ async fn watch_lock(node: &Node) -> TestResult {
 }
 
 /// When there was no lock since [`watch_lock`]; empty if there always was one.
-async fn gaps_in_lock(node: &Node) -> TestResult<String> {
+pub(super) async fn gaps_in_lock(node: &Node) -> TestResult<String> {
     node.run(&["systemctl", "stop", "lock-watch"]).await?;
     let seen = node.read(GAPS)?;
     node.run(&["rm", GAPS, WATCH]).await?;
@@ -138,15 +138,19 @@ async fn gaps_in_lock(node: &Node) -> TestResult<String> {
 }
 
 /// Every file and directory on the node's disk.
-async fn files(node: &Node) -> TestResult<BTreeSet<String>> {
+pub(super) async fn files(node: &Node) -> TestResult<BTreeSet<String>> {
     Ok(node.run(&["find", "/", "-xdev"]).await?.lines().map(str::to_owned).collect())
 }
 
 /// What is there and was not on the bare node, apart from what the node keeps for itself: the
 /// package manager's notes, the journal, and what the test's pods write.
-async fn left_behind(node: &Node, bare: &BTreeSet<String>) -> TestResult<BTreeSet<String>> {
+pub(super) async fn left_behind(
+    node: &Node,
+    bare: &BTreeSet<String>,
+) -> TestResult<BTreeSet<String>> {
     let of_node = [
         "/var/lib/dpkg/",
+        "/var/lib/rpm",
         "/var/log/dpkg.log",
         "/var/log/journal/",
         "/var/log/pods-under-test",
@@ -164,7 +168,7 @@ async fn left_behind(node: &Node, bare: &BTreeSet<String>) -> TestResult<BTreeSe
     Ok(new.cloned().collect())
 }
 
-fn assert_only(left: &BTreeSet<String>, kept: &[&str], what: &str) {
+pub(super) fn assert_only(left: &BTreeSet<String>, kept: &[&str], what: &str) {
     let is_kept =
         |path: &str| kept.iter().any(|kept| path == *kept || path.starts_with(&format!("{kept}/")));
     let more: Vec<&String> = left.iter().filter(|path| !is_kept(path)).collect();

@@ -11,4 +11,5 @@ mod made;
 #[allow(dead_code, clippy::expect_used, reason = "made for the tests of the pages themselves")]
 mod page;
 mod readme;
+mod rpm;
 mod shown;

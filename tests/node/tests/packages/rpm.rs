@@ -1,0 +1,101 @@
+//! The same life with rpm: a node gets the package, a newer one, and loses it.
+//!
+//! The node is Debian with rpm beside its own package manager, and with the policy of Fedora and its
+//! kin: nothing is enabled by its installation. Debian's packages are unknown to rpm, so that it is told
+//! not to ask for dependencies.
+
+use std::path::Path;
+
+use winddown_node_tests::scenario::{Scenario, TestResult, seven_pods};
+use winddown_node_tests::{Flavour, Node, base_or_skip, install_pods};
+
+use crate::life::{
+    CONFIG, DPKG, ENABLED, assert_only, files, gaps_in_lock, left_behind, watch_lock,
+};
+use crate::made::{Packages, are_here};
+
+/// Directories that other packages of an rpm distribution have, and that this Debian lacks.
+const OF_OTHERS: [&str; 5] = [
+    "/usr/lib/systemd/logind.conf.d",
+    "/usr/share/fish",
+    "/usr/share/fish/vendor_completions.d",
+    "/usr/share/licenses",
+    "/usr/share/zsh/site-functions",
+];
+
+#[tokio::test]
+async fn an_rpm_is_installed_upgraded_and_erased_without_harm_to_a_pod() -> TestResult {
+    let test = "an_rpm_is_installed_upgraded_and_erased_without_harm_to_a_pod";
+    if !are_here(test, &[("strip", "binutils")])? {
+        return Ok(());
+    }
+    let Some(base) = base_or_skip(test, Flavour::Rpm).await? else { return Ok(()) };
+    let packages = (Packages::make("1", &["rpm"]).await?, Packages::make("2", &["rpm"]).await?);
+    let mut scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
+    scenario.node.write("/etc/systemd/system-preset/99-default.preset", "disable *\n", 0o644)?;
+    let bare = files(&scenario.node).await?;
+
+    rpm(&scenario.node, &["--install"], Some(&packages.0.rpm()?)).await?;
+    assert!(!scenario.node.host_path(ENABLED).exists(), "the installation enables nothing");
+    scenario.node.run(&["systemctl", "enable", "--now", "winddown"]).await?;
+    scenario.lock_is_back().await?;
+    println!("{}", scenario.text(&["version"]).await?);
+
+    scenario.pods = seven_pods();
+    scenario.node.write("/etc/winddown/config.yaml", CONFIG, 0o644)?;
+    install_pods(&scenario.node, &scenario.pods)?;
+    scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+    scenario.wait_started(scenario.pods.len()).await?;
+    scenario.lock_is_back().await?;
+    let pids = scenario.untouched_pids().await?;
+
+    let agent = scenario.status().await?["node"]["pid"].clone();
+    watch_lock(&scenario.node).await?;
+    rpm(&scenario.node, &["--upgrade"], Some(&packages.1.rpm()?)).await?;
+    scenario.another_agent_than(&agent).await?;
+    let gaps = gaps_in_lock(&scenario.node).await?;
+    assert_eq!(scenario.untouched_pids().await?, pids, "an upgrade is nothing to a pod");
+    assert_eq!(gaps, "", "at these times logind had no lock");
+    assert_eq!(scenario.node.read("/etc/winddown/config.yaml")?, CONFIG);
+    let changed = rpm(&scenario.node, &["--verify", "--nodeps", "--noscripts"], None).await;
+    let changed = changed.err().map(|error| error.to_string()).unwrap_or_default();
+    let changed: Vec<&str> = changed.lines().filter(|line| line.contains(" /")).collect();
+    assert!(
+        changed.iter().all(|line| line.contains(" c /etc/winddown/config.yaml")),
+        "only the configuration is not as the package has it: {changed:#?}"
+    );
+
+    let said = rpm(&scenario.node, &["--erase"], None).await?;
+    println!("{said}");
+    for pod in &scenario.pods {
+        assert!(said.contains(&format!("default/{}", pod.name)), "{} is not named", pod.name);
+    }
+    assert_eq!(scenario.untouched_pids().await?, pids, "a removal ends no pod");
+    assert!(!scenario.lock_is_listed().await, "nobody is left who would release the lock");
+    let left = left_behind(&scenario.node, &bare).await?;
+    let others = OF_OTHERS.map(str::to_owned).into();
+    let left = left.difference(&others).cloned().collect();
+    let kept = ["/etc/winddown", "/var/lib/winddown", "/var/log/winddown", "/root/.rpmdb"];
+    assert_only(&left, &kept, "the erasure");
+    assert!(left.contains("/etc/winddown/config.yaml.rpmsave"), "the operator's words are kept");
+    Ok(())
+}
+
+/// Does something with the package in this file, or with the one that is installed.
+async fn rpm(node: &Node, what: &[&str], file: Option<&Path>) -> TestResult<String> {
+    let path = "/var/tmp/winddown.rpm";
+    let mut args = [&["rpm"], what].concat();
+    if let Some(file) = file {
+        node.install(file, path)?;
+        args.extend(["--nodeps", path]);
+    } else {
+        args.push("winddown");
+    }
+    let output = node.exec(&args, DPKG).await?;
+    node.run(&["rm", "-f", path]).await?;
+    let said = output.stdout + &output.stderr;
+    match output.status.success() {
+        true => Ok(said),
+        false => Err(format!("{}: {}\n{said}", args.join(" "), output.status).into()),
+    }
+}
