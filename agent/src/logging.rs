@@ -86,6 +86,7 @@ pub fn start_at(level: &str) -> Log {
     // A second start (tests in one process) keeps the first.
     let _ = tracing_subscriber::registry().with(filter).with(log.clone()).try_init();
     if let Some(text) = not_understood {
+        let level = level.split(',').next().unwrap_or(level);
         tracing::warn!(
             "{LEVEL_VARIABLE}: `{text}` is not understood, {level} is in force: write error, warn, \
              info, debug, trace or off, or the like for one part, for example info,winddown_systemd=debug"
