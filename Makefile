@@ -78,7 +78,7 @@ bench-cri: ## Containers alone: real containerd and logind on a disposable node 
 	@$(BENCH) containers
 
 fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; table of docs/security.md
-	@tests/node/packages.sh build
+	@tests/node/packages.sh fuzz
 	@nice -n 19 tests/fuzz/run.sh $(or $(T),600) $(TARGETS)
 
 calm: ## Leave an agent alone for ten minutes: no eviction, CPU and wake-ups (needs root)

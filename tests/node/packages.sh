@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that a target needs and this machine lacks.
 #
-#   tests/node/packages.sh build|test|packages|earlyoom|promtool
+#   tests/node/packages.sh build|test|packages|fuzz|earlyoom|promtool
 #
 # `earlyoom` and `promtool` unpack a package outside git, without installing it, and print where the
 # program is: installed, earlyoom would watch over this machine, and Prometheus would listen on it.
@@ -50,6 +50,10 @@ packages | test)
     need git git
     ;;
 esac
+# What guides the input of `make fuzz` is written in C++.
+if [ "${1:-}" = fuzz ]; then
+    need c++ g++
+fi
 # The static program is linked with musl where rustup has its target.
 if [ "${1:-}" = packages ] && [ -d "$(rustc --print sysroot)/lib/rustlib/$(uname -m)-unknown-linux-musl" ]; then
     need musl-gcc musl-tools

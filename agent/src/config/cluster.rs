@@ -13,13 +13,15 @@ use crate::document::{Fields, Problem};
 mod read;
 
 pub(super) use read::one_of;
-use read::{ended_pods, file, lease, node_ips, taints};
+use read::{domain, ended_pods, file, lease, name_servers, node_ips, taints};
 
 const MODE: &str = "mode";
 const KUBECONFIG: &str = "kubeconfig";
 const BOOTSTRAP: &str = "bootstrapKubeconfig";
 const TAINTS: &str = "registerWithTaints";
 const NODE_IP: &str = "nodeIP";
+const DNS: &str = "clusterDNS";
+const DOMAIN: &str = "clusterDomain";
 const LEASE: &str = "nodeLeaseDurationSeconds";
 const REPORT: &str = "nodeStatusReportFrequency";
 const ENDED: &str = "endedPods";
@@ -56,6 +58,11 @@ pub struct ClusterSettings {
     /// `nodeIP`: the node's addresses, the primary one first, at most one of each family. Empty: those
     /// of the machine.
     pub node_ips: Vec<IpAddr>,
+    /// `clusterDNS`: name servers of the cluster, which containers of a CRI runtime ask first. Empty:
+    /// those of the machine alone.
+    pub dns: Vec<IpAddr>,
+    /// `clusterDomain`: where such containers look for names of Services. Empty: nowhere.
+    pub domain: String,
     /// `providerID`: what the cloud calls the machine.
     pub provider_id: Option<String>,
     /// `nodeLeaseDurationSeconds`: 4 to 86400.
@@ -116,6 +123,8 @@ impl Default for ClusterSettings {
             recreate_node: false,
             register_with_taints: Vec::new(),
             node_ips: Vec::new(),
+            dns: Vec::new(),
+            domain: String::new(),
             provider_id: None,
             node_lease_duration: Duration::from_secs(40),
             node_status_report_frequency: Duration::from_secs(300),
@@ -163,6 +172,8 @@ impl ClusterSettings {
             recreate_node: flag(fields, "recreateNode", defaults.recreate_node),
             register_with_taints: taints(fields),
             node_ips: node_ips(fields),
+            dns: name_servers(fields),
+            domain: domain(fields),
             provider_id: fields
                 .text("providerID")
                 .map(|text| text.value.to_owned())
@@ -221,6 +232,12 @@ impl ClusterSettings {
         if !self.node_ips.is_empty() {
             let ips: Vec<String> = self.node_ips.iter().map(ToString::to_string).collect();
             entries.push((NODE_IP, json!(ips.join(","))));
+        }
+        if !self.dns.is_empty() {
+            entries.push((DNS, json!(self.dns)));
+        }
+        if !self.domain.is_empty() {
+            entries.push((DOMAIN, json!(self.domain)));
         }
         entries.extend(self.provider_id.as_ref().map(|id| ("providerID", json!(id))));
         entries.extend([

@@ -81,6 +81,8 @@ pub(crate) enum Kind {
     Quantity,
     /// A list of these words.
     Words(&'static [&'static str]),
+    /// A list of IP addresses.
+    Addresses,
     /// A mapping from names to values.
     Map { names: Names, value: &'static Kind },
     /// A mapping with these fields.
@@ -174,6 +176,7 @@ impl Kind {
             Self::Threshold => "quantity or percentage",
             Self::Quantity => "quantity",
             Self::Words(_) => "list of words",
+            Self::Addresses => "list of addresses",
             Self::Map { .. } => "mapping from names to values",
             Self::Object(_) => "mapping",
             Self::List { .. } => "list of mappings",

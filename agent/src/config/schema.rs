@@ -72,6 +72,9 @@ fn of_kind(kind: &Kind) -> Value {
         Kind::Threshold => amount(&[QUANTITY, r"^[+-]?[0-9.]+([eE][+-]?[0-9]+)?%+$"]),
         Kind::Quantity => amount(&[QUANTITY]),
         Kind::Words(words) => json!({"type": "array", "items": {"enum": words}}),
+        Kind::Addresses => {
+            json!({"type": "array", "items": {"type": "string", "pattern": "^[0-9a-fA-F.:]+$"}})
+        }
         Kind::Map { names, value } => {
             let names = match names {
                 Names::Words(words) => json!({"enum": words}),

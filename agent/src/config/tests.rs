@@ -170,6 +170,23 @@ fn a_kubelets_configuration_is_accepted_and_what_is_not_used_is_listed_once() {
 }
 
 #[test]
+fn a_domain_is_one_that_a_resolver_file_can_hold() {
+    let refused = |domain: &str| {
+        let text =
+            format!("apiVersion: {API_VERSION}\nkind: {KIND}\nclusterDomain: \"{domain}\"\n");
+        parse(&text).is_err()
+    };
+    for good in ["", "cluster.local", "cluster.local.", "a-b.c9", &"a.".repeat(100)] {
+        assert!(!refused(good), "{good}");
+    }
+    for bad in
+        ["cluster local", "a..b", ".", "-a", "a-", "A", "a\\nnameserver 1.1.1.1", &"a".repeat(64)]
+    {
+        assert!(refused(bad), "{bad}");
+    }
+}
+
+#[test]
 fn in_a_kubelets_configuration_a_total_alone_leaves_nothing_to_critical_pods() {
     assert_eq!(kubelets("shutdownGracePeriod: 100s\n").0.shutdown, total(100, 0));
     assert_eq!(kubelets("").0.shutdown, roles(30, 10));

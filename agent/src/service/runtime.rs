@@ -44,6 +44,10 @@ pub(super) async fn cri(
     identity: &Identity,
     wall: &WallClock,
 ) -> Result<CriRuntime, RuntimeStartError> {
+    CriRuntime::open(cri_config(config, identity, wall)).await.map_err(RuntimeStartError::Cri)
+}
+
+fn cri_config(config: &Config, identity: &Identity, wall: &WallClock) -> CriConfig {
     let mut cri = CriConfig::new(
         &*config.container_runtime_endpoint,
         config.state_directory.join("cri"),
@@ -51,9 +55,11 @@ pub(super) async fn cri(
         wall.clone(),
     );
     cri.node.name.clone_from(&identity.name);
+    cri.cluster_dns.clone_from(&config.cluster.dns);
+    cri.cluster_domain.clone_from(&config.cluster.domain);
     cri.log_max_bytes = config.container_log_max_size;
     cri.log_max_files = config.container_log_max_files;
-    CriRuntime::open(cri).await.map_err(RuntimeStartError::Cri)
+    cri
 }
 
 /// Transient services of the system's service manager, which must answer.
@@ -113,5 +119,24 @@ pub(super) fn systemd_health(runtime: &TransientRuntime<SystemdUnits>) -> Result
     match runtime.units().is_connected() {
         true => Ok(()),
         false => Err("systemd cannot be reached over the bus".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_shared::WallTime;
+
+    use super::*;
+
+    #[test]
+    fn containers_ask_the_name_servers_that_a_kubelets_configuration_names() {
+        let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
+                    clusterDNS: [10.96.0.10, 'fd00::a']\nclusterDomain: cluster.local\n";
+        let (config, _) = Config::parse("config.yaml".as_ref(), text.as_bytes()).unwrap();
+        let identity = Identity { name: "n1".into(), boot_id: "b".into() };
+        let cri = cri_config(&config, &identity, &WallClock::fixed(WallTime::UNIX_EPOCH));
+        let servers: Vec<String> = cri.cluster_dns.iter().map(ToString::to_string).collect();
+        assert_eq!(servers, ["10.96.0.10", "fd00::a"]);
+        assert_eq!(cri.cluster_domain, "cluster.local");
     }
 }

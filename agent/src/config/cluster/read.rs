@@ -7,7 +7,7 @@ use std::time::Duration;
 use winddown_shared::parse_duration;
 
 use super::super::read::absolute;
-use super::{ENDED, EndedPods, LEASE, LONGEST, NODE_IP, NodeTaint, TAINTS};
+use super::{DNS, DOMAIN, ENDED, EndedPods, LEASE, LONGEST, NODE_IP, NodeTaint, TAINTS};
 use crate::document::{Fields, Located, Node, Position, Value, names};
 
 pub(in crate::config) fn one_of<T: Copy>(
@@ -60,6 +60,49 @@ pub(super) fn node_ips(fields: &mut Fields<'_, '_>) -> Vec<IpAddr> {
         }
     }
     ips
+}
+
+pub(super) fn name_servers(fields: &mut Fields<'_, '_>) -> Vec<IpAddr> {
+    let Some(found) = fields.node(DNS) else { return Vec::new() };
+    let Value::List(items) = &found.value.value else {
+        let what = format!("needs a list such as [10.96.0.10], this is {}", found.value.describe());
+        fields.fail(DNS, found.at, what);
+        return Vec::new();
+    };
+    let mut servers = Vec::with_capacity(items.len());
+    for item in items {
+        let address = match &item.value {
+            Value::Scalar(scalar) => scalar.text.parse::<IpAddr>().ok(),
+            _ => None,
+        };
+        match address {
+            Some(address) => servers.push(address),
+            None => {
+                let what =
+                    format!("needs addresses such as 10.96.0.10, this is {}", item.describe());
+                fields.fail(DNS, item.at, what);
+            }
+        }
+    }
+    servers
+}
+
+/// A domain such as cluster.local. It becomes a word of a resolver file.
+pub(super) fn domain(fields: &mut Fields<'_, '_>) -> String {
+    let Some(text) = fields.text(DOMAIN) else { return String::new() };
+    let is_label = |label: &str| {
+        let mut letters = label.bytes();
+        !label.starts_with('-')
+            && !label.ends_with('-')
+            && (1..=63).contains(&label.len())
+            && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
+    };
+    let plain = text.value.strip_suffix('.').unwrap_or(text.value);
+    if !text.value.is_empty() && (plain.len() > 253 || !plain.split('.').all(is_label)) {
+        let what = format!("`{}` is no domain: write such as cluster.local", text.value);
+        fields.fail(DOMAIN, text.at, what);
+    }
+    plain.to_owned()
 }
 
 pub(super) fn taints(fields: &mut Fields<'_, '_>) -> Vec<NodeTaint> {

@@ -60,6 +60,19 @@ pub(super) const SECTION: Section = Section {
         )
         .example("10.0.0.5"),
         Field::new(
+            "clusterDNS",
+            Kind::Addresses,
+            "The cluster's name servers. Pods with `dnsPolicy: ClusterFirst`, which is the default, ask them \
+             instead of the node's. With `runtime: cri` only: other runtimes' pods use the node's files.",
+        )
+        .example("[10.96.0.10]"),
+        Field::new(
+            "clusterDomain",
+            Kind::Text { pattern: "^[a-z0-9.-]*$" },
+            "The domain of the cluster's Services, which such pods search for short names.",
+        )
+        .example("cluster.local"),
+        Field::new(
             "nodeLeaseDurationSeconds",
             Kind::Integer { least: 4, most: 86_400, unit: "seconds" },
             "How long the cluster waits for a sign of life.",

@@ -164,6 +164,12 @@ fn the_reader_accepts_the_bounds_and_nothing_beyond() {
                 good = vec!["100Mi".to_owned(), "10%".to_owned()];
                 bad.push("some".to_owned());
             }
+            Kind::Addresses => {
+                good = vec!["[10.96.0.10, 'fd00::a']".to_owned(), "[]".to_owned()];
+                bad.extend(
+                    ["[ten]", "10.96.0.10", "[10.96.0.300]", "[[10.96.0.1]]"].map(str::to_owned),
+                );
+            }
             Kind::Words(words) => good = vec![format!("[{}]", words.join(", ")), "[]".to_owned()],
             Kind::Map { .. } | Kind::Object(_) | Kind::List { .. } | Kind::Text { .. } => {}
         }
