@@ -89,10 +89,39 @@ pub(super) mod optional_millis {
     }
 }
 
+/// From here on a number has no exact thousandths. logind's `infinity` is above it.
+const COARSE: Duration = Duration::from_secs(1 << 40);
+
 fn rounded(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1000.0).round() / 1000.0
+    let seconds = duration.as_secs_f64();
+    if duration < COARSE { (seconds * 1000.0).round() / 1000.0 } else { seconds.trunc() }
 }
 
+/// As [`rounded`] writes it again, however fine the number is that somebody else wrote.
 fn read_seconds<E: serde::de::Error>(seconds: f64) -> Result<Duration, E> {
-    Duration::try_from_secs_f64(seconds).map_err(E::custom)
+    let read = Duration::try_from_secs_f64(seconds).map_err(E::custom)?;
+    if read >= COARSE {
+        return Ok(Duration::from_secs(read.as_secs()));
+    }
+    let millis = (read + Duration::from_micros(500)).as_millis();
+    u64::try_from(millis).map(Duration::from_millis).map_err(E::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Json = serde_json::Error;
+
+    #[test]
+    fn what_was_read_is_written_and_read_again_as_it_is() {
+        let read = |seconds| read_seconds::<Json>(seconds).unwrap();
+        assert_eq!(read(32.077_777_777), Duration::from_millis(32_078));
+        assert_eq!(read(0.000_4), Duration::ZERO);
+        for seconds in [0.0, 0.001, 32.077_777_777, 1e9 + 0.123_4, 1.099e12 + 0.7, 1.8e13, 1e19] {
+            let first = read(seconds);
+            assert_eq!(read(rounded(first)), first, "{seconds}");
+        }
+        assert!(read_seconds::<Json>(-1.0).is_err() && read_seconds::<Json>(1e300).is_err());
+    }
 }
