@@ -114,6 +114,26 @@ fn a_hostile_pod_neither_reaches_the_terminal_nor_breaks_the_table() {
     }
 }
 
+#[test]
+fn a_pod_without_an_image_is_a_problem_and_the_way_out_is_named() {
+    let problem = |reason: &str, state| {
+        let mut node = fresh();
+        let mut pulls = pod("default", "web", 0);
+        (pulls.reason, pulls.state) = (reason.to_owned(), state);
+        node.pods.push(pulls);
+        let text = status(&node, &View::default());
+        text.lines().find(|line| line.contains("default/web ")).map(str::to_owned)
+    };
+    for reason in ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"] {
+        let line = problem(reason, PodState::Syncing).unwrap_or_default();
+        assert!(line.contains(&format!("default/web has no image, {reason}")), "{reason}: {line}");
+    }
+    let line = problem("CreateContainerConfigError", PodState::Syncing).unwrap_or_default();
+    assert!(line.contains("cannot be started as it is written"), "{line}");
+    assert_eq!(problem("ErrImagePull", PodState::Terminating), None, "it is on its way out");
+    assert_eq!(problem("ContainerCreating", PodState::Syncing), None);
+}
+
 /// The text without the colours this module writes itself.
 fn anstream_free(text: &str) -> String {
     ["1", "2", "0", "31", "32", "33"]

@@ -41,18 +41,13 @@ pub(in crate::render) fn of(status: &Status, all: bool) -> Vec<Problem> {
                 next: "`winddown plan preemption` shows what there is and who has it".to_owned(),
             });
         }
-        let crashing = pod.state != PodState::Terminating
-            && matches!(
-                state.as_str(),
-                "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError"
-            );
-        if crashing {
+        if let Some((what, next)) = trouble(&state).filter(|_| pod.state != PodState::Terminating) {
             let said = pod.containers.iter().find(|c| c.reason == state && !c.message.is_empty());
             let why = said.map(|c| format!(": {}", clean(&c.message))).unwrap_or_default();
             let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
             found.push(Problem {
-                text: format!("{name} does not stay up, {}{why}", clean(&state)),
-                next: String::new(),
+                text: format!("{name} {what}, {}{why}", clean(&state)),
+                next: next.to_owned(),
             });
         }
     }
@@ -60,6 +55,24 @@ pub(in crate::render) fn of(status: &Status, all: bool) -> Vec<Problem> {
         found.push(Problem { text: clean(warning).into_owned(), next: String::new() });
     }
     found
+}
+
+/// What is the matter with a pod in this state, and what to do next; none where nothing is.
+fn trouble(state: &str) -> Option<(&'static str, &'static str)> {
+    match state {
+        "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError" => {
+            Some(("does not stay up", ""))
+        }
+        "CreateContainerConfigError" => Some(("cannot be started as it is written", "")),
+        "ErrImageNeverPull" | "ImageInspectError" => {
+            Some(("has no image", "`crictl images` lists those of this node"))
+        }
+        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" => Some((
+            "has no image",
+            "`crictl pull IMAGE` on this node says what the registry answers",
+        )),
+        _ => None,
+    }
 }
 
 fn manifests(status: &Status, all: bool, found: &mut Vec<Problem>) {
