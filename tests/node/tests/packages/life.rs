@@ -13,7 +13,7 @@ use crate::made::{Packages, are_here};
 pub(super) const DPKG: Duration = Duration::from_secs(120);
 
 /// As short as pods allow; the disk is the host's, and may be as full as it likes.
-pub(super) const CONFIG: &str = "\
+const CONFIG: &str = "\
 apiVersion: winddown.dev/v1alpha1
 kind: Configuration
 runtime: process
@@ -49,23 +49,9 @@ async fn a_package_is_installed_upgraded_and_removed_without_harm_to_a_pod() -> 
     scenario.lock_is_back().await?;
     println!("{}", scenario.text(&["status"]).await?);
 
-    // The configuration is the operator's from here on.
-    scenario.pods = seven_pods();
-    scenario.node.write("/etc/winddown/config.yaml", CONFIG, 0o644)?;
-    install_pods(&scenario.node, &scenario.pods)?;
-    scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
-    scenario.wait_started(scenario.pods.len()).await?;
-    scenario.lock_is_back().await?;
-    let pids = scenario.untouched_pids().await?;
-
-    let agent = scenario.status().await?["node"]["pid"].clone();
-    watch_lock(&scenario.node).await?;
-    install(&scenario, &second).await?;
-    scenario.another_agent_than(&agent).await?;
-    let gaps = gaps_in_lock(&scenario.node).await?;
+    let pids = run_pods(&mut scenario).await?;
+    upgrade(&scenario, async || install(&scenario, &second).await).await?;
     assert_eq!(scenario.untouched_pids().await?, pids, "an upgrade is nothing to a pod");
-    assert_eq!(gaps, "", "at these times logind had no lock");
-    assert_eq!(scenario.node.read("/etc/winddown/config.yaml")?, CONFIG);
 
     let said = dpkg(&scenario.node, &["--remove", "winddown"]).await?;
     println!("{said}");
@@ -96,6 +82,31 @@ async fn a_package_is_installed_upgraded_and_removed_without_harm_to_a_pod() -> 
     Ok(())
 }
 
+/// Gives the agent its operator's configuration and pods, and says which processes they are.
+pub(super) async fn run_pods(scenario: &mut Scenario) -> TestResult<Vec<u32>> {
+    scenario.pods = seven_pods();
+    scenario.node.write("/etc/winddown/config.yaml", CONFIG, 0o644)?;
+    install_pods(&scenario.node, &scenario.pods)?;
+    scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+    scenario.wait_started(scenario.pods.len()).await?;
+    scenario.lock_is_back().await?;
+    scenario.untouched_pids().await
+}
+
+/// The next version comes: another agent, never a moment without a lock, and the same configuration.
+pub(super) async fn upgrade(
+    scenario: &Scenario,
+    install: impl AsyncFnOnce() -> TestResult,
+) -> TestResult {
+    let agent = scenario.status().await?["node"]["pid"].clone();
+    watch_lock(&scenario.node).await?;
+    install().await?;
+    scenario.another_agent_than(&agent).await?;
+    assert_eq!(gaps_in_lock(&scenario.node).await?, "", "at these times logind had no lock");
+    assert_eq!(scenario.node.read("/etc/winddown/config.yaml")?, CONFIG);
+    Ok(())
+}
+
 /// Installs the package or its next version as an operator does.
 async fn install(scenario: &Scenario, deb: &Path) -> TestResult {
     let path = "/var/tmp/winddown.deb";
@@ -116,7 +127,7 @@ async fn dpkg(node: &Node, args: &[&str]) -> TestResult<String> {
 
 /// Watches over logind's list of locks from now on, a hundred times a second. The new agent's lock is
 /// taken before the old one goes, so that a look in between may have to be taken twice.
-pub(super) async fn watch_lock(node: &Node) -> TestResult {
+async fn watch_lock(node: &Node) -> TestResult {
     let watch = "\
         held() { grep --devices=skip --quiet --no-messages '^WHO=winddown' /run/systemd/inhibit/*; }\n\
         held && echo watching\n\
@@ -130,7 +141,7 @@ pub(super) async fn watch_lock(node: &Node) -> TestResult {
 }
 
 /// When there was no lock since [`watch_lock`]; empty if there always was one.
-pub(super) async fn gaps_in_lock(node: &Node) -> TestResult<String> {
+async fn gaps_in_lock(node: &Node) -> TestResult<String> {
     node.run(&["systemctl", "stop", "lock-watch"]).await?;
     let seen = node.read(GAPS)?;
     node.run(&["rm", GAPS, WATCH]).await?;

@@ -6,12 +6,10 @@
 
 use std::path::Path;
 
-use winddown_node_tests::scenario::{Scenario, TestResult, seven_pods};
-use winddown_node_tests::{Flavour, Node, base_or_skip, install_pods};
+use winddown_node_tests::scenario::{Scenario, TestResult};
+use winddown_node_tests::{Flavour, Node, base_or_skip};
 
-use crate::life::{
-    CONFIG, DPKG, ENABLED, assert_only, files, gaps_in_lock, left_behind, watch_lock,
-};
+use crate::life::{DPKG, ENABLED, assert_only, files, left_behind, run_pods, upgrade};
 use crate::made::{Packages, are_here};
 
 /// Directories that other packages of an rpm distribution have, and that this Debian lacks.
@@ -41,22 +39,11 @@ async fn an_rpm_is_installed_upgraded_and_erased_without_harm_to_a_pod() -> Test
     scenario.lock_is_back().await?;
     println!("{}", scenario.text(&["version"]).await?);
 
-    scenario.pods = seven_pods();
-    scenario.node.write("/etc/winddown/config.yaml", CONFIG, 0o644)?;
-    install_pods(&scenario.node, &scenario.pods)?;
-    scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
-    scenario.wait_started(scenario.pods.len()).await?;
-    scenario.lock_is_back().await?;
-    let pids = scenario.untouched_pids().await?;
-
-    let agent = scenario.status().await?["node"]["pid"].clone();
-    watch_lock(&scenario.node).await?;
-    rpm(&scenario.node, &["--upgrade"], Some(&packages.1.rpm()?)).await?;
-    scenario.another_agent_than(&agent).await?;
-    let gaps = gaps_in_lock(&scenario.node).await?;
+    let pids = run_pods(&mut scenario).await?;
+    let newer = packages.1.rpm()?;
+    upgrade(&scenario, async || rpm(&scenario.node, &["--upgrade"], Some(&newer)).await.map(drop))
+        .await?;
     assert_eq!(scenario.untouched_pids().await?, pids, "an upgrade is nothing to a pod");
-    assert_eq!(gaps, "", "at these times logind had no lock");
-    assert_eq!(scenario.node.read("/etc/winddown/config.yaml")?, CONFIG);
     let changed = rpm(&scenario.node, &["--verify", "--nodeps", "--noscripts"], None).await;
     let changed = changed.err().map(|error| error.to_string()).unwrap_or_default();
     let changed: Vec<&str> = changed.lines().filter(|line| line.contains(" /")).collect();
