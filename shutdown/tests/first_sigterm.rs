@@ -2,19 +2,41 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::fake::{FakeInhibitor, FakeKiller, FakeRecorder};
 use winddown_shared::{Pod, WallClock};
 use winddown_shutdown::{
-    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordFile, RecordPlace,
-    ReportStore, RunPhase, RunRecord, ShutdownController, ShutdownParts, Trigger,
+    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordError, RecordFile,
+    RecordPlace, ReportStore, RunRecord, ShutdownController, ShutdownParts, Trigger,
 };
+
+/// How long a run waits for a disk before it asks the first pod without a record.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// A file on a real disk, and when the first record was kept there with how many pods.
+struct Watched(RecordFile, OnceLock<(Instant, usize)>);
+
+impl RecordPlace for Watched {
+    fn write(&self, record: &RunRecord) -> Result<(), RecordError> {
+        self.0.write(record)?;
+        self.1.get_or_init(|| (Instant::now(), record.report.pods().count()));
+        Ok(())
+    }
+
+    fn read(&self) -> Result<Option<RunRecord>, RecordError> {
+        self.0.read()
+    }
+
+    fn name(&self) -> String {
+        self.0.name()
+    }
+}
 
 fn pod(name: &str) -> Pod {
     let mut object = api::Pod::default();
@@ -31,8 +53,7 @@ async fn first_request(pods: usize) -> Duration {
     let login = FakeInhibitor::holding(Duration::from_secs(40));
     let progress = ProgressSender::new();
     let policy = Policy::from_periods(Duration::from_secs(30), Duration::from_secs(10)).unwrap();
-    let places: Vec<Arc<dyn RecordPlace>> =
-        vec![Arc::new(RecordFile::in_directory(directory.path()))];
+    let file = Arc::new(Watched(RecordFile::in_directory(directory.path()), OnceLock::new()));
     let controller = ShutdownController::new(ShutdownParts {
         killer: Arc::new(killer.clone()),
         inhibitor: Arc::new(login.clone()),
@@ -40,7 +61,7 @@ async fn first_request(pods: usize) -> Duration {
         gate: AdmissionGate::new(),
         policy: watch::channel(Arc::new(policy)).1,
         reports: Arc::new(ReportStore::new(directory.path())),
-        records: places.clone(),
+        records: vec![Arc::clone(&file) as Arc<dyn RecordPlace>],
         carried: None,
         state_file: None,
         last_words: None,
@@ -53,7 +74,7 @@ async fn first_request(pods: usize) -> Duration {
     });
     let running = tokio::spawn(controller.run(CancellationToken::new()));
     tokio::task::yield_now().await;
-    let signal = tokio::time::Instant::now();
+    let signal = Instant::now();
     login.prepare();
     let mut steps = progress.subscribe();
     let released = steps.wait_for(|progress| progress.phase == ProgressPhase::Released);
@@ -61,12 +82,16 @@ async fn first_request(pods: usize) -> Duration {
     running.abort();
     let calls = killer.calls();
     assert_eq!(calls.len(), pods);
-    let record = RunRecord::of_boot(&places, "boot").unwrap();
-    assert_eq!((record.phase, record.report.pods().count()), (RunPhase::Released, pods));
-    calls.iter().map(|call| call.at).min().unwrap() - signal
+    let first = calls.iter().map(|call| call.at).min().unwrap();
+    match file.1.get() {
+        Some((kept, of)) if *kept <= first => assert_eq!(*of, pods),
+        // A busy disk may be slower than a run waits for it.
+        kept => assert!(first - signal >= PATIENCE, "{kept:?}, and {first:?} the first is asked"),
+    }
+    first - signal
 }
 
-// Timing is printed, not asserted: the machine may be busy.
+// How soon is printed, not asserted: the machine may be busy.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_record_is_on_disk_before_the_first_pod_is_asked() {
     for pods in [10, 100, 1000] {

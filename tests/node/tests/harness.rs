@@ -15,18 +15,17 @@ async fn a_node_boots_powers_off_through_logind_and_boots_again_with_its_files()
     };
     let mut node = Node::boot(&base).await?;
     node.run(&["sh", "-c", "echo kept > /var/lib/kept"]).await?;
-    // Held for a moment only: logind must honour it and the node must still go down.
+    // Held for a moment only: logind must honour it and the node must still go down. Whoever listens does
+    // so before there is a lock: a signal that nobody heard would leave the shell waiting.
     let mut lock = node
         .command(&[
-            "systemd-inhibit",
-            "--what=shutdown",
-            "--mode=delay",
-            "--who=test",
             "sh",
             "-c",
             "dbus-monitor --system \"type='signal',member='PrepareForShutdown'\" > /run/bus & \
-             until grep -q 'boolean true' /run/bus; do sleep 0.05; done; \
-             echo heard > /var/lib/heard; kill $!",
+             until grep -q NameLost /run/bus; do sleep 0.05; done; \
+             exec systemd-inhibit --what=shutdown --mode=delay --who=test sh -c '\
+             until grep -q \"boolean true\" /run/bus; do sleep 0.05; done; \
+             echo heard > /var/lib/heard; kill $0' $!",
         ])?
         .kill_on_drop(true)
         .spawn()?;

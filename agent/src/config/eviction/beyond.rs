@@ -7,6 +7,7 @@ use winddown_eviction::{
 use winddown_shared::GoDuration;
 
 use super::EvictionSettings;
+use crate::config::cluster::one_of;
 use crate::document::{Fields, Located, Value};
 
 pub(super) fn read(fields: &mut Fields<'_, '_>, defaults: EvictionSettings) -> EvictionSettings {
@@ -69,20 +70,6 @@ fn written(rule: &PressureRule) -> Json {
     let cool_down = GoDuration::try_from(rule.cool_down).unwrap_or_default();
     entry.insert("coolDown".to_owned(), json!(cool_down));
     Json::Object(entry)
-}
-
-fn one_of<T: Copy>(
-    fields: &mut Fields<'_, '_>,
-    key: &'static str,
-    choices: &[(&str, T)],
-) -> Option<T> {
-    let Located { value, at } = fields.text(key)?;
-    let found = choices.iter().find(|(name, _)| *name == value);
-    if found.is_none() {
-        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        fields.fail(key, at, format!("`{value}` is unknown: write {}", names.join(" or ")));
-    }
-    found.map(|(_, choice)| *choice)
 }
 
 fn enforce_pods(fields: &mut Fields<'_, '_>) -> Option<bool> {

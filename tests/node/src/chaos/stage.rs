@@ -18,6 +18,8 @@ use crate::{Disk, Manner, Node, TestPod, install_pods};
 pub(super) const SECONDS: [u32; 3] = [5, 3, 3];
 /// How long a node may take to go down: more than the budget and all of systemd's own work.
 const DOWN: Duration = Duration::from_secs(40);
+/// What the agent keeps lies on it: small, so that it is soon full.
+const DISK: u64 = 16 << 20;
 /// How often a node is asked how it is. Each time costs the machine something.
 const LOOK: Duration = Duration::from_millis(50);
 /// Bounds the agent and its pods, in the phase in which one of them wants more. systemd does not use the
@@ -58,7 +60,7 @@ impl<'a> Stage<'a> {
         let mut node = Node::create(base).await?;
         let has_disk = schedule.strikes.iter().any(|strike| strike.fault.needs_a_disk());
         if has_disk {
-            node.add_disk().await?;
+            node.add_disk(DISK).await?;
         }
         parts.template.install(&node, schedule.runtime).await?;
         if schedule.phase == Phase::Eviction {

@@ -1,4 +1,4 @@
-//! A small disk of the node's own, for what the agent keeps.
+//! A disk of the node's own, for what the agent keeps.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +14,6 @@ use super::{Node, NodeError};
 /// What boot.sh looks for.
 const IMAGE: &str = "state.img";
 const MOUNTED: &str = "state";
-const BYTES: u64 = 16 << 20;
 const FILLER: &str = "filler";
 
 /// The disk under `/var/lib/winddown`. While this is there its files can be read, also when the node is
@@ -25,18 +24,19 @@ pub struct Disk(File);
 // === impl Node ===
 
 impl Node {
-    /// Gives the node a disk of 16 MiB under `/var/lib/winddown`. It is off, and was never started.
+    /// Gives the node a disk of so many bytes under `/var/lib/winddown`, of which the host's disk holds
+    /// what is written. The node is off, and was never started.
     ///
     /// # Errors
     /// [`NodeError::File`], [`NodeError::Start`] or [`NodeError::Command`] when there can be none.
-    pub async fn add_disk(&self) -> Result<(), NodeError> {
+    pub async fn add_disk(&self, bytes: u64) -> Result<(), NodeError> {
         let file = |path: &Path| {
             let path = path.to_path_buf();
             move |source| NodeError::File { path, source }
         };
         let (image, mounted) = (self.dir.path().join(IMAGE), self.dir.path().join(MOUNTED));
         fs::create_dir(&mounted).map_err(file(&mounted))?;
-        let made = File::create(&image).and_then(|image| image.set_len(BYTES));
+        let made = File::create(&image).and_then(|image| image.set_len(bytes));
         made.map_err(file(&image))?;
         let mut command = Command::new("mkfs.ext4");
         command.args(["-q", "-F"]).arg(&image).stdin(Stdio::null());
