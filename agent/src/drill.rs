@@ -27,7 +27,7 @@ use crate::control::AgentApi;
 use crate::manifests::{DesiredManifests, ManifestDirectory};
 use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
 use crate::render::{clean, seconds};
-use crate::service::{boot_clock, wall_clock};
+use crate::service::{ConfiguredRuntime, ServiceNode, boot_clock, wall_clock};
 
 /// How long pods may take to start before the rehearsal goes on without the late ones.
 const START: Duration = Duration::from_secs(30);
@@ -135,8 +135,6 @@ impl From<CommandError> for DrillError {
     }
 }
 
-type DrillNode = Node<ProcessRuntime, LogindInhibitor>;
-
 /// Holds a rehearsal and says how it went.
 ///
 /// # Errors
@@ -169,7 +167,7 @@ pub async fn run(options: DrillOptions, out: &mut Output) -> Result<Outcome, Dri
 }
 
 struct Drill {
-    node: DrillNode,
+    node: ServiceNode,
     inhibitor: Arc<LogindInhibitor>,
     manifests: watch::Receiver<Arc<DesiredManifests>>,
     pods: PathBuf,
@@ -213,8 +211,8 @@ impl Drill {
                 warnings: Vec::new(),
                 loaded_at,
             },
-            runtime: Arc::new(runtime),
-            runtime_health: |_| Ok(()),
+            runtime: Arc::new(ConfiguredRuntime::Process(Arc::new(runtime))),
+            runtime_health: ConfiguredRuntime::health,
             runtime_supports: crate::service::supports_process,
             inhibitor: Arc::clone(&inhibitor),
             board: winddown_notices::Board::new(),

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod companion;
+mod configured;
 mod control_loop;
 mod host;
 mod notices;
@@ -18,9 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{
-    Inhibitor, LockState, Pod, Runtime, RuntimeError, WallClock, WallTime, error_chain,
-};
+use winddown_shared::{Inhibitor, LockState, Pod, RuntimeError, WallClock, WallTime, error_chain};
 use winddown_shutdown::Trigger;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
@@ -38,9 +37,13 @@ use signals::{Ends, Reloads};
 
 pub use cluster::ClusterStartError;
 pub(crate) use companion::missing_rights;
+pub(crate) use configured::ConfiguredRuntime;
 pub use host::{boot_clock, host_name, wall_clock};
 pub use runtime::{RuntimeStartError, supports_process};
 pub use units::SystemdUnits;
+
+/// A node on the real runtimes and the real logind.
+pub(crate) type ServiceNode = Node<ConfiguredRuntime, LogindInhibitor>;
 
 /// Who holds the lock, as `systemd-inhibit --list` shows it.
 const WHO: &str = "winddown";
@@ -131,28 +134,26 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     match config.runtime {
         RuntimeKind::Process => {
             let process = runtime::process(&config, &service.identity, &service.wall).await?;
-            let runs = Runs::own(process, |_| Ok(()), supports_process, &config, joined);
-            service.run(runs).await
+            let is = ConfiguredRuntime::Process;
+            service.run(Runs::own(process, is, supports_process, &config, joined)).await
         }
         RuntimeKind::Cri => {
             let cri = runtime::cri(&config, &service.identity, &service.wall).await?;
             let joined = joined.map(|parts| cluster::named_by(parts, cri.health()));
-            let runs = Runs::own(cri, runtime::cri_health, runtime::supports_cri, &config, joined);
-            service.run(runs).await
+            let (is, supports) = (ConfiguredRuntime::Cri, runtime::supports_cri);
+            service.run(Runs::own(cri, is, supports, &config, joined)).await
         }
         RuntimeKind::Systemd => {
             let units = runtime::systemd(&config, &service.identity, &service.wall).await?;
-            let health = runtime::systemd_health;
-            let runs = Runs::own(units, health, runtime::supports_systemd, &config, joined);
-            service.run(runs).await
+            let (is, supports) = (ConfiguredRuntime::Systemd, runtime::supports_systemd);
+            service.run(Runs::own(units, is, supports, &config, joined)).await
         }
     }
 }
 
 /// What the mode decides: what runs the pods, and which.
-struct Runs<R> {
-    runtime: Arc<R>,
-    health: fn(&R) -> Result<(), String>,
+struct Runs {
+    runtime: ConfiguredRuntime,
     supports: fn(&Pod) -> Result<(), RuntimeError>,
     /// The pods that are wanted; none takes the manifests directory.
     manifests: Option<watch::Receiver<Arc<DesiredManifests>>>,
@@ -165,11 +166,11 @@ struct Runs<R> {
     stop: CancellationToken,
 }
 
-impl<R: Runtime + RuntimeFigures> Runs<R> {
+impl Runs {
     /// The agent runs the pods itself.
-    fn own(
+    fn own<R: RuntimeFigures>(
         runtime: R,
-        health: fn(&R) -> Result<(), String>,
+        is: fn(Arc<R>) -> ConfiguredRuntime,
         supports: fn(&Pod) -> Result<(), RuntimeError>,
         config: &Config,
         cluster: Option<ClusterParts>,
@@ -177,7 +178,6 @@ impl<R: Runtime + RuntimeFigures> Runs<R> {
         let runtime = Arc::new(runtime);
         let places = host::usage_places(config);
         Self {
-            health,
             supports,
             manifests: None,
             machine: Some(host::machine(config)),
@@ -185,7 +185,7 @@ impl<R: Runtime + RuntimeFigures> Runs<R> {
             cluster,
             admits_all: false,
             progress: None,
-            runtime,
+            runtime: is(runtime),
             stop: CancellationToken::new(),
         }
     }
@@ -196,7 +196,7 @@ impl Service {
     ///
     /// # Errors
     /// Signals cannot be received; no pod was touched.
-    async fn run<R: Runtime>(self, runs: Runs<R>) -> Result<(), StartError> {
+    async fn run(self, runs: Runs) -> Result<(), StartError> {
         let ends = Ends::listen().map_err(StartError::Signals)?;
         let Self { options, configuration, identity, socket, notifier, wall, reloads } = self;
         let config = Arc::clone(&configuration.config);
@@ -208,8 +208,8 @@ impl Service {
         let board = notices::listen(&config, &wall, &stop);
         let node = Node::start(NodeParts {
             configuration,
-            runtime: runs.runtime,
-            runtime_health: runs.health,
+            runtime: Arc::new(runs.runtime),
+            runtime_health: ConfiguredRuntime::health,
             runtime_supports: runs.supports,
             inhibitor: Arc::clone(&inhibitor),
             board,

@@ -4,6 +4,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -32,6 +33,7 @@ async fn starting(file: PathBuf) -> (Child, File) {
         .env_remove("WINDDOWN_CONFIG")
         // Never the login manager of the machine that runs the tests.
         .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
+        .env("NOTIFY_SOCKET", root.join("notify"))
         .args(["agent", "--root"])
         .arg(root)
         .stdin(Stdio::null())
@@ -46,10 +48,23 @@ async fn starting(file: PathBuf) -> (Child, File) {
     (agent, pipe.expect("opened"))
 }
 
+/// The agent's own word for a state, of what it has told the service manager so far.
+fn told(manager: &UnixDatagram) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(length) = manager.recv(&mut buffer) {
+        let text = String::from_utf8_lossy(&buffer[..length]);
+        all.extend(text.lines().filter(|line| line.ends_with("=1")).map(str::to_owned));
+    }
+    all
+}
+
 #[tokio::test]
 async fn a_reload_that_comes_while_the_agent_starts_is_done_when_it_runs() {
     let root = tempfile::tempdir().expect("a directory");
     std::fs::create_dir_all(root.path().join("run/winddown")).expect("created");
+    let manager = UnixDatagram::bind(root.path().join("notify")).expect("a service manager");
+    manager.set_nonblocking(true).expect("set");
     let file = root.path().join("etc/winddown/config.yaml");
     std::fs::create_dir_all(file.parent().expect("a parent")).expect("created");
     let (mut agent, mut pipe) = starting(file.clone()).await;
@@ -62,18 +77,24 @@ async fn a_reload_that_comes_while_the_agent_starts_is_done_when_it_runs() {
 
     let mut said = BufReader::new(agent.stderr.take().expect("piped")).lines();
     let mut all = Vec::new();
-    let reloads = async {
-        while let Ok(Some(line)) = said.next_line().await {
-            all.push(line);
-            if all.last().is_some_and(|line| line.contains("reload: in force now")) {
-                return true;
+    for end in ["reload: in force now", "reload: nothing has changed"] {
+        let reloads = async {
+            while let Ok(Some(line)) = said.next_line().await {
+                all.push(line);
+                if all.last().is_some_and(|line| line.contains(end)) {
+                    return true;
+                }
             }
-        }
-        false
-    };
-    let reloaded = timeout(LIMIT, reloads).await;
-    assert_eq!(reloaded, Ok(true), "it said: {all:#?}; {:?}", agent.try_wait());
+            false
+        };
+        let reloaded = timeout(LIMIT, reloads).await;
+        assert_eq!(reloaded, Ok(true), "it said: {all:#?}; {:?}", agent.try_wait());
+        kill_process(pid, Signal::HUP).expect("sent");
+    }
     assert!(matches!(agent.try_wait(), Ok(None)), "it runs");
+    // It is ready when it knows of a lock, or that there is none; no sooner by a reload.
+    let told = told(&manager);
+    assert!(told.first().is_none_or(|first| first == "READY=1"), "{told:?}");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use winddown_node_tests::usage::{self, Watch};
 use winddown_node_tests::{Base, Flavour, IMAGE, Node, NodeError, Unavailable};
 
-use crate::figure::{megabytes, millis};
+use crate::figure::millis;
 use crate::node::{CONFIG, CRITICAL};
 use crate::options::Options;
 use crate::pod::PodTimes;
@@ -103,13 +103,12 @@ async fn idle(node: &Node, span: Duration, table: &mut Table) -> Result<(), Cont
     let pid = shown.trim().parse().ok().and_then(|pid| node.host_pid(pid));
     let pid = pid.ok_or(ContainerBenchError::Missing("the agent's process"))?;
     idle::settle().await;
+    let counts = usage::forget_touched(pid).is_ok();
     let mut watch = Watch::new(vec![pid]);
     let took = idle::watch(&mut watch, span).await;
     let memory = usage::memory(pid);
-    idle::agent_rows(table, memory.resident, watch.used(), took);
-    let files = memory.resident.saturating_sub(memory.anonymous);
-    table.row("- of its memory: pages of its program and of libraries", megabytes(files));
-    table.row("- of its memory: heap and stacks", megabytes(memory.anonymous));
+    idle::memory_rows(table, &memory, counts);
+    idle::time_rows(table, watch.used(), took);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use winddown_node_tests::usage::{self, Used, Watch};
+use winddown_node_tests::usage::{self, Memory, Used, Watch};
 
 use crate::figure::{self, Figure, megabytes};
 use crate::node::{BenchError, TestNode};
@@ -22,13 +22,15 @@ pub(crate) async fn measure(
     settle().await;
     let agent_pid = node.agent_pid()?;
     let shim_pids = usage::running(node.agent_program(), "shim");
+    let counts = usage::forget_touched(agent_pid).is_ok();
     let mut agent = Watch::new(vec![agent_pid]);
     let mut shims = Watch::new(shim_pids.clone());
     let span = watch(&mut agent, span).await;
     shims.look();
 
     let memory = usage::memory(agent_pid);
-    agent_rows(table, memory.resident, agent.used(), span);
+    memory_rows(table, &memory, counts);
+    time_rows(table, agent.used(), span);
     if !shim_pids.is_empty() {
         let share: u64 = shim_pids.iter().map(|pid| usage::memory(*pid).share).sum();
         table.row("memory of all shims (fair share)", megabytes(share));
@@ -37,10 +39,21 @@ pub(crate) async fn measure(
     Ok(())
 }
 
-/// What is asked of an idle agent, and of the kubelet beside it.
-pub(crate) fn agent_rows(table: &mut Table, resident: u64, used: Used, span: Duration) {
-    let memory = table.row("resident memory of the agent", megabytes(resident));
-    memory.below(megabytes(16_000_000)).kubelet(megabytes(103_000_000));
+/// What is asked of an idle agent, and of the kubelet beside it. With `counts`, what was touched was
+/// touched while it was idle.
+pub(crate) fn memory_rows(table: &mut Table, memory: &Memory, counts: bool) {
+    let resident = table.row("resident memory of the agent", megabytes(memory.resident));
+    resident.below(megabytes(16_000_000)).kubelet(megabytes(103_000_000));
+    let files = memory.resident.saturating_sub(memory.anonymous);
+    table.row("- of its memory: pages of its program and of libraries", megabytes(files));
+    table.row("- of its memory: heap and stacks", megabytes(memory.anonymous));
+    if counts {
+        table.row("- of its memory: touched while idle", megabytes(memory.touched));
+    }
+}
+
+/// The same of its time.
+pub(crate) fn time_rows(table: &mut Table, used: Used, span: Duration) {
     let cpu = table.row("idle CPU of the agent", percent(used, span));
     cpu.below(figure::percent(0.1)).kubelet(figure::percent(2.4));
     table.row("wake-ups of the agent", per_second(used, span));

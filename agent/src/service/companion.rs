@@ -6,16 +6,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::NodeSystemInfo;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use winddown_cluster::companion::{
-    CompanionConfig, KubeletRuntime, RunningContainers, Unasked, companion,
-};
+use winddown_cluster::companion::{CompanionConfig, RunningContainers, Unasked, companion};
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_runtimes::cri::PodContainers;
 use winddown_shared::{DesiredPods, PodUid, RuntimeError, WallClock, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
 
 use super::cluster::connect;
-use super::{ClusterStartError, Runs, RuntimeStartError, Service, StartError};
+use super::{ClusterStartError, ConfiguredRuntime, Runs, RuntimeStartError, Service, StartError};
 use crate::cluster::ClusterParts;
 use crate::config::Config;
 use crate::manifests::DesiredManifests;
@@ -29,7 +27,7 @@ const OWN_UID: &str = "POD_UID";
 
 /// The container runtime that the kubelet works with.
 #[derive(Debug)]
-struct Containers(PodContainers);
+pub(crate) struct Containers(PodContainers);
 
 impl Service {
     /// Runs beside a kubelet until a signal ends it.
@@ -54,7 +52,6 @@ impl Service {
         let stop = CancellationToken::new();
         tokio::spawn(follower.run(stop.clone()));
         let runs = Runs {
-            health: health::<Containers>,
             supports: |_| Ok(()),
             manifests: Some(as_manifests(runtime.desired())),
             machine: None,
@@ -72,7 +69,7 @@ impl Service {
                 pods: None,
             }),
             admits_all: true,
-            runtime: Arc::new(runtime),
+            runtime: ConfiguredRuntime::Kubelet(runtime),
             progress: Some(progress),
             stop,
         };
@@ -111,10 +108,6 @@ fn goes_down(progress: Slot) -> Arc<dyn Fn() -> bool + Send + Sync> {
 
 fn is_going_down(phase: ProgressPhase) -> bool {
     matches!(phase, ProgressPhase::Ending | ProgressPhase::Ended | ProgressPhase::Released)
-}
-
-fn health<C>(runtime: &KubeletRuntime<C>) -> Result<(), String> {
-    runtime.trouble().map_or(Ok(()), |trouble| Err(trouble.to_owned()))
 }
 
 /// The API server's pods in the place of a directory's. Its task ends with the runtime.

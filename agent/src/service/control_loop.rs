@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
-use winddown_shared::{Inhibitor, Runtime, error_chain};
+use winddown_shared::{Inhibitor, error_chain};
 use winddown_systemd::{LogindInhibitor, Notifier};
 
 use super::reload::{self, Loaded, Reading};
 use super::signals::{Ends, Reloads};
-use super::{ServiceOptions, status_line, unit_stop};
+use super::{ServiceNode, ServiceOptions, status_line, unit_stop};
 use crate::config::Config;
 use crate::control::AgentApi;
-use crate::node::{Node, policy_of};
+use crate::node::policy_of;
 
 /// A login manager that has not been reached for this long counts as not available for now. The
 /// agent is then ready without the lock, says so, and goes on trying.
@@ -22,16 +22,16 @@ const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
 /// Ticks when no watchdog wants to be fed: once an hour costs nothing.
 const IDLE_TICK: Duration = Duration::from_secs(3600);
 
-pub(super) struct ControlLoop<R: Runtime> {
+pub(super) struct ControlLoop {
     pub(super) options: ServiceOptions,
-    pub(super) node: Node<R, LogindInhibitor>,
+    pub(super) node: ServiceNode,
     pub(super) inhibitor: Arc<LogindInhibitor>,
     pub(super) notifier: Notifier,
     pub(super) reloads: Reloads,
     pub(super) ends: Ends,
 }
 
-impl<R: Runtime> ControlLoop<R> {
+impl ControlLoop {
     /// Runs until SIGTERM or SIGINT, and ends the pods then if the machine goes down.
     pub(super) async fn run(mut self) {
         let mut state = self.inhibitor.state();
@@ -56,12 +56,17 @@ impl<R: Runtime> ControlLoop<R> {
                     }
                 }
                 () = self.reloads.next(), if reading.is_none() => {
-                    self.notifier.reloading();
+                    // Whoever is told of a reload is told of its end by the word for readiness.
+                    if ready {
+                        self.notifier.reloading();
+                    }
                     reading = Some(Reading::start(&self.options));
                 }
                 loaded = reload::end_of(&mut reading) => {
                     self.take_over(loaded);
-                    self.notifier.ready();
+                    if ready {
+                        self.notifier.ready();
+                    }
                 }
                 () = self.ends.next() => break,
             }

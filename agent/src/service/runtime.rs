@@ -102,24 +102,10 @@ pub(super) fn supports_cri(pod: &Pod) -> Result<(), RuntimeError> {
     first.map_or(Ok(()), |field| Err(field.into()))
 }
 
-/// How the container runtime is: what is wrong, for people.
-pub(super) fn cri_health(runtime: &CriRuntime) -> Result<(), String> {
-    let health = runtime.health();
-    health.borrow().trouble().map_or(Ok(()), Err)
-}
-
 /// Whether the systemd runtime can do all that the pod asks for.
 pub(super) fn supports_systemd(pod: &Pod) -> Result<(), RuntimeError> {
     let first = winddown_runtimes::transient::check_supported(pod).into_iter().next();
     first.map_or(Ok(()), |field| Err(field.into()))
-}
-
-/// How systemd is, as far as the runtime's last calls tell.
-pub(super) fn systemd_health(runtime: &TransientRuntime<SystemdUnits>) -> Result<(), String> {
-    match runtime.units().is_connected() {
-        true => Ok(()),
-        false => Err("systemd cannot be reached over the bus".to_owned()),
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde_json::json;
 use winddown_preemption::Strategy;
 
-use crate::cases::{nodes, rows};
+use crate::cases::{Case, nodes, rows};
 
 #[test]
 fn every_row_has_the_victims_of_the_kubelet_in_its_order_or_its_error() {
@@ -36,12 +36,16 @@ fn every_pod_has_the_facts_that_the_kubelet_sees() {
     }
 }
 
+/// Work is counted in pods looked at. It is the time that a critical pod waits for its room, and more of it
+/// may be a bound that no longer bounds; whoever changes it says why.
 #[test]
-fn the_work_on_full_nodes_does_not_grow() {
-    let most = [(2_119, 95_000), (38_640, 260_000), (584_805, 1_500_000)];
-    for (case, (distance, minimal)) in nodes().iter().zip(most) {
-        let work = |strategy| case.select(strategy).unwrap().work;
-        assert_eq!(work(Strategy::Distance), distance, "{}", case.id);
-        assert!(work(Strategy::Minimal) <= minimal, "{}: {}", case.id, work(Strategy::Minimal));
+fn the_work_is_what_it_was_on_every_machine() {
+    let work = |case: &Case, strategy| case.select(strategy).map_or(0, |found| found.work);
+    let all = |strategy| rows().iter().map(|case| work(case, strategy)).sum::<u64>();
+    assert_eq!((all(Strategy::Distance), all(Strategy::Minimal)), (30_947, 410_944));
+    let full = [(2_119, 92_124), (38_640, 256_655), (584_805, 1_473_555)];
+    for (case, (distance, minimal)) in nodes().iter().zip(full) {
+        assert_eq!(work(case, Strategy::Distance), distance, "{}", case.id);
+        assert_eq!(work(case, Strategy::Minimal), minimal, "{}", case.id);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -74,13 +75,28 @@ pub struct Memory {
     pub share: u64,
     /// Of the resident pages those of no file: heap, stacks, what was relocated.
     pub anonymous: u64,
+    /// Of the resident pages those that were used since [`forget_touched`], or ever.
+    pub touched: u64,
 }
 
 /// Reads a process's memory; zero for one that is gone.
 pub fn memory(pid: u32) -> Memory {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let bytes = |field| number(&rollup, field) * 1024;
-    Memory { resident: bytes("Rss:"), share: bytes("Pss:"), anonymous: bytes("Anonymous:") }
+    Memory {
+        resident: bytes("Rss:"),
+        share: bytes("Pss:"),
+        anonymous: bytes("Anonymous:"),
+        touched: bytes("Referenced:"),
+    }
+}
+
+/// Begins anew with what [`Memory::touched`] counts. Not every kernel can; then it goes on counting.
+///
+/// # Errors
+/// The operating system's.
+pub fn forget_touched(pid: u32) -> io::Result<()> {
+    fs::write(format!("/proc/{pid}/clear_refs"), "1")
 }
 
 /// Resident memory of this very process, in bytes.

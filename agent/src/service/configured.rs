@@ -1,0 +1,104 @@
+//! The runtime that the configuration names, as one type: a node is compiled once, and not once for each
+//! runtime there is.
+
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+use winddown_cluster::companion::KubeletRuntime;
+use winddown_runtimes::cri::CriRuntime;
+use winddown_runtimes::process::ProcessRuntime;
+use winddown_runtimes::transient::TransientRuntime;
+use winddown_shared::{
+    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
+};
+
+use super::companion::Containers;
+use super::units::SystemdUnits;
+
+/// What runs the pods of a node. Each call is the named runtime's own, with its errors and its
+/// cancel-safety.
+#[derive(Debug)]
+pub(crate) enum ConfiguredRuntime {
+    Process(Arc<ProcessRuntime>),
+    Cri(Arc<CriRuntime>),
+    Systemd(Arc<TransientRuntime<SystemdUnits>>),
+    /// A kubelet runs them, and this agent has them ended.
+    Kubelet(KubeletRuntime<Containers>),
+}
+
+/// The same call of whichever runtime it is, boxed: else the task of each pod has room for the largest of
+/// them, which was 1.4 MB for a hundred pods.
+macro_rules! boxed {
+    ($self:ident, $runtime:ident => $call:expr) => {
+        match $self {
+            Self::Process($runtime) => Box::pin($call).await,
+            Self::Cri($runtime) => Box::pin($call).await,
+            Self::Systemd($runtime) => Box::pin($call).await,
+            Self::Kubelet($runtime) => Box::pin($call).await,
+        }
+    };
+}
+
+// === impl ConfiguredRuntime ===
+
+impl ConfiguredRuntime {
+    /// How it is: what is wrong, for people.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn health(&self) -> Result<(), String> {
+        match self {
+            Self::Process(_) => Ok(()),
+            Self::Cri(cri) => cri.health().borrow().trouble().map_or(Ok(()), Err),
+            Self::Systemd(systemd) if systemd.units().is_connected() => Ok(()),
+            Self::Systemd(_) => Err("systemd cannot be reached over the bus".to_owned()),
+            Self::Kubelet(kubelet) => {
+                kubelet.trouble().map_or(Ok(()), |trouble| Err(trouble.to_owned()))
+            }
+        }
+    }
+}
+
+impl Runtime for ConfiguredRuntime {
+    async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
+        boxed!(self, runtime => runtime.sync_pod(pod))
+    }
+
+    async fn stop_pod(
+        &self,
+        uid: &PodUid,
+        pod: Option<&Pod>,
+        grace: Grace,
+    ) -> Result<PodStopped, RuntimeError> {
+        boxed!(self, runtime => runtime.stop_pod(uid, pod, grace))
+    }
+
+    async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        boxed!(self, runtime => runtime.clean_pod(uid))
+    }
+
+    async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        boxed!(self, runtime => runtime.forget_pod(uid))
+    }
+
+    async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
+        boxed!(self, runtime => runtime.pod_status(uid))
+    }
+
+    async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
+        boxed!(self, runtime => runtime.list_pods())
+    }
+
+    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
+        boxed!(self, runtime => runtime.mounts(uid))
+    }
+
+    fn changes(&self) -> broadcast::Receiver<PodUid> {
+        match self {
+            Self::Process(process) => process.changes(),
+            Self::Cri(cri) => cri.changes(),
+            Self::Systemd(systemd) => systemd.changes(),
+            Self::Kubelet(kubelet) => kubelet.changes(),
+        }
+    }
+}
