@@ -5,8 +5,10 @@
 //! * A startup or liveness probe that fails `failureThreshold` times in a row has the container ended
 //!   and, if its policy says so, started again.
 //! * Probes rest as soon as the pod is asked to end.
-//! * After a restart of the agent a container counts as ready until its readiness probe says
-//!   otherwise: an agent's restart is no reason to take a pod out of service.
+//! * After a restart of the agent a container counts as started and ready until its probes say
+//!   otherwise: an agent's restart is no reason to take a pod out of service. Its startup probe is asked
+//!   again before its liveness probe is, since it may have been in the middle of its start. A sidecar
+//!   has to pass it again before anything that waits for it is started.
 //!
 //! One task per container that has probes; it sleeps between them.
 
@@ -15,6 +17,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as k8s;
 use tokio::sync::watch;
 use tokio::time::sleep;
+use winddown_shared::ContainerKind;
+
+use crate::plan::Seen;
 
 /// A container whose probes are asked.
 pub(crate) trait Probed: Send + Sync + 'static {
@@ -27,9 +32,6 @@ pub(crate) trait Probed: Send + Sync + 'static {
         action: &Self::Action,
         timeout: Duration,
     ) -> impl Future<Output = Option<bool>> + Send;
-
-    /// Whether the container has passed its startup probe before.
-    fn has_started(&self) -> bool;
 
     /// Keeps what was found, and tells the workers if that is new.
     fn note(&self, found: Found);
@@ -48,6 +50,19 @@ pub(crate) enum Found {
     Ready(bool),
     /// It is to be restarted.
     Failing,
+}
+
+/// What a run's postStart hook and its probes have come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Its postStart hook is done and its startup probe passed.
+    pub(crate) started: bool,
+    /// Its readiness probe passed.
+    pub(crate) ready: bool,
+    /// Its probes are being asked, or it has none.
+    pub(crate) probed: bool,
+    /// A probe or its postStart hook wants it restarted.
+    pub(crate) failing: bool,
 }
 
 /// The probes of a container.
@@ -87,6 +102,48 @@ pub(crate) struct Verdict {
     bad: u32,
 }
 
+// === impl Standing ===
+
+impl Standing {
+    /// Of a run that an earlier agent began: what it had come to is not known.
+    pub(crate) const ADOPTED: Self =
+        Self { started: true, ready: true, probed: false, failing: false };
+
+    /// The run is an earlier agent's, and nobody asks its probes yet.
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.started && !self.probed
+    }
+
+    /// The run's probes are asked from now on. `well`: its postStart hook went well.
+    pub(crate) fn begin<A>(&mut self, probes: &Probes<A>, kind: ContainerKind, well: bool) {
+        // What waits for a sidecar may not start too soon. Nothing waits for the others.
+        let was = self.started && kind != ContainerKind::Sidecar;
+        self.probed = true;
+        self.failing = !well;
+        self.started = well && (was || probes.startup.is_none());
+        self.ready |= well && probes.readiness.is_none();
+    }
+
+    /// Takes over what was found; true if that is new.
+    pub(crate) fn note(&mut self, found: Found) -> bool {
+        let before = *self;
+        match found {
+            Found::Started { ready } => {
+                self.started = true;
+                self.ready |= ready;
+            }
+            Found::Ready(well) => self.ready = well,
+            Found::Failing => self.failing = true,
+        }
+        before != *self
+    }
+
+    /// The run as it is planned with.
+    pub(crate) fn seen(&self) -> Seen {
+        Seen::Running { started: self.started, failing: self.failing }
+    }
+}
+
 // === impl Probes ===
 
 impl<A: Send + Sync + 'static> Probes<A> {
@@ -124,7 +181,7 @@ impl<A: Send + Sync + 'static> Probes<A> {
 
     async fn follow(self, probed: &impl Probed<Action = A>) {
         let Self { startup, readiness, liveness } = self;
-        if let Some(mut probe) = startup.filter(|_| !probed.has_started()) {
+        if let Some(mut probe) = startup {
             if !probe.until(probed, true).await {
                 return;
             }

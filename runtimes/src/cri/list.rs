@@ -1,6 +1,7 @@
 //! Lists what the runtime has and brings the agent's memory up to it: adoption at the start, and the
 //! safety net below events and pidfds.
 
+use crate::probing::Standing;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -183,8 +184,7 @@ fn adopt(context: &Context, entry: &PodEntry, name: &str, seen: &observe::Seen) 
         && let Some(run) = entry.lock().run(name, &seen.status.id)
         && run.started_at.is_none()
     {
-        run.started = true;
-        run.ready = true;
+        run.standing = Standing::ADOPTED;
         let asked = dirs::asked(&context.config, entry.uid(), name, run.attempt);
         run.signalled_at = asked.exists().then(Instant::now);
     }

@@ -36,13 +36,14 @@ pub(super) fn begin(
     let probes = Probes::of(container, |probe| Action::of_probe(probe, container, &node));
     let id = {
         let mut state = entry.lock();
-        let run = state.container(name).and_then(|c| c.run.as_mut());
-        let Some(run) = run.filter(|run| run.is_running() && !run.probed) else { return };
-        run.probed = true;
-        run.failing = !well;
-        // An adopted run is ready already.
-        run.ready |= well && probes.readiness.is_none();
-        run.started = well && (probes.startup.is_none() || run.started);
+        let Some(container) = state.container(name) else { return };
+        let kind = container.kind;
+        let Some(run) =
+            container.run.as_mut().filter(|run| run.is_running() && !run.standing.probed)
+        else {
+            return;
+        };
+        run.standing.begin(&probes, kind, well);
         Arc::clone(&run.id)
     };
     if well && !probes.is_empty() {
@@ -71,23 +72,10 @@ impl Probed for ProbedRun {
         }
     }
 
-    fn has_started(&self) -> bool {
-        self.entry.lock().run(&self.name, &self.id).is_some_and(|run| run.started)
-    }
-
     fn note(&self, found: Found) {
         let mut state = self.entry.lock();
         let Some(run) = state.run(&self.name, &self.id) else { return };
-        let before = (run.started, run.ready, run.failing);
-        match found {
-            Found::Started { ready } => {
-                run.started = true;
-                run.ready |= ready;
-            }
-            Found::Ready(well) => run.ready = well,
-            Found::Failing => run.failing = true,
-        }
-        let is_changed = before != (run.started, run.ready, run.failing);
+        let is_changed = run.standing.note(found);
         drop(state);
         if is_changed {
             self.entry.announce();

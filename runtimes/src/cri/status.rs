@@ -7,6 +7,7 @@ use winddown_shared::{ContainerState, ContainerStatus, PodRuntimeStatus};
 use super::pod::{Container, PodState, Run, Trouble};
 use super::spec;
 use crate::plan::{self, Restart, Seen};
+use crate::probing::Standing;
 use crate::states::{self, Progress};
 
 /// The pod now, with ids below `scheme`. The caller holds its lock.
@@ -65,7 +66,7 @@ fn one(
         state: now,
         last_exit: own_exit.or_else(|| container.last_exit.clone()),
         restart_count: run.map_or(0, |run| run.attempt),
-        started: running.is_some_and(|run| run.started),
+        started: running.is_some_and(|run| run.standing.started),
         ready: states::is_ready(container.kind, real.map(progress)),
     }
 }
@@ -79,7 +80,8 @@ impl Trouble {
 
 fn progress(run: &Run) -> Progress {
     let exit_code = run.end.as_ref().map(|end| end.exit.exit_code);
-    Progress { started: run.started, ready: run.ready, exit_code }
+    let Standing { started, ready, .. } = run.standing;
+    Progress { started, ready, exit_code }
 }
 
 fn image(state: &PodState, container: &Container) -> Option<String> {

@@ -44,7 +44,6 @@ struct Scripted {
     began: Instant,
     answers: Mutex<Vec<(&'static str, usize)>>,
     found: Arc<Mutex<Vec<(u64, Found)>>>,
-    has_started: bool,
     over: Duration,
 }
 
@@ -66,10 +65,6 @@ impl Probed for Scripted {
         }
     }
 
-    fn has_started(&self) -> bool {
-        self.has_started
-    }
-
     fn note(&self, found: Found) {
         self.found.lock().unwrap().push((self.began.elapsed().as_secs(), found));
     }
@@ -82,7 +77,6 @@ impl Probed for Scripted {
 /// Asks the probes, each every 10 s and with thresholds of 1 and 2, for so many seconds.
 async fn found_in(
     [startup, readiness, liveness]: [Option<&'static str>; 3],
-    has_started: bool,
     seconds: u64,
 ) -> Vec<(u64, Found)> {
     let probe = k8s::Probe { failure_threshold: Some(2), ..k8s::Probe::default() };
@@ -98,7 +92,6 @@ async fn found_in(
         began: Instant::now(),
         answers: Mutex::default(),
         found: Arc::clone(&found),
-        has_started,
         over: Duration::from_secs(seconds),
     };
     let (_alive, alive) = watch::channel(());
@@ -111,25 +104,55 @@ async fn found_in(
 async fn the_other_probes_rest_until_the_startup_probe_has_passed() {
     let probes = [Some("-?+"), Some("+ "), Some("+- ")];
     let expected = [(20, Found::Started { ready: false }), (20, Found::Ready(true))];
-    assert_eq!(found_in(probes, false, 500).await, expected);
-    let expected = [(0, Found::Ready(true))];
-    assert_eq!(found_in(probes, true, 500).await, expected, "it has passed before");
+    assert_eq!(found_in(probes, 500).await, expected);
     let expected = [(20, Found::Started { ready: true })];
-    assert_eq!(found_in([Some("-?+"), None, None], false, 500).await, expected);
+    assert_eq!(found_in([Some("-?+"), None, None], 500).await, expected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_container_that_fails_is_told_of_once_and_not_asked_whether_it_has_started_again() {
     let failing = |at| [(at, Found::Failing)];
-    assert_eq!(found_in([Some("-"), Some("+"), Some("+")], false, 500).await, failing(10));
-    assert_eq!(found_in([None, None, Some("+--")], false, 500).await, failing(20));
-    assert!(found_in([None, None, Some("-+")], false, 500).await.is_empty(), "one is not enough");
-    assert!(found_in([None, None, Some("?")], false, 500).await.is_empty(), "no answer is none");
+    assert_eq!(found_in([Some("-"), Some("+"), Some("+")], 500).await, failing(10));
+    assert_eq!(found_in([None, None, Some("+--")], 500).await, failing(20));
+    assert!(found_in([None, None, Some("-+")], 500).await.is_empty(), "one is not enough");
+    assert!(found_in([None, None, Some("?")], 500).await.is_empty(), "no answer is none");
 }
 
 #[tokio::test(start_paused = true)]
 async fn readiness_is_followed_until_the_container_is_over() {
-    let found = found_in([None, Some("+--+"), None], false, 35).await;
+    let found = found_in([None, Some("+--+"), None], 35).await;
     let ready = [(0, true), (20, false), (30, true)].map(|(at, is)| (at, Found::Ready(is)));
     assert_eq!(found, ready);
+}
+
+#[test]
+fn a_restart_of_the_agent_takes_no_container_out_of_service_and_starts_none_too_soon() {
+    let probe = k8s::Probe::default();
+    let of =
+        |action| Probe { action, schedule: Schedule::of(&probe), verdict: Verdict::of(&probe) };
+    let startup = Probes { startup: Some(of(())), readiness: Some(of(())), liveness: None };
+    for (kind, goes_on) in [(ContainerKind::Regular, true), (ContainerKind::Sidecar, false)] {
+        let mut standing = Standing::ADOPTED;
+        assert!(standing.is_adopted());
+        standing.begin(&startup, kind, true);
+        assert_eq!((standing.started, standing.ready), (goes_on, true), "{kind:?}");
+        assert!(standing.probed && !standing.failing && !standing.is_adopted());
+        assert_eq!(standing.note(Found::Started { ready: false }), !goes_on);
+        assert!(standing.started && standing.ready);
+    }
+    let mut fresh = Standing::default();
+    fresh.begin(&startup, ContainerKind::Regular, true);
+    assert_eq!((fresh.started, fresh.ready, fresh.failing), (false, false, false));
+    assert!(fresh.note(Found::Ready(true)) && !fresh.note(Found::Ready(true)));
+    assert!(fresh.note(Found::Failing) && fresh.failing);
+}
+
+#[test]
+fn without_probes_the_post_start_hook_alone_decides() {
+    let none = Probes::<()> { startup: None, readiness: None, liveness: None };
+    for well in [true, false] {
+        let mut standing = Standing::default();
+        standing.begin(&none, ContainerKind::Regular, well);
+        assert_eq!((standing.started, standing.ready, standing.failing), (well, well, !well));
+    }
 }

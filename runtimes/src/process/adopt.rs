@@ -22,6 +22,7 @@ use super::procfs::{self, Process};
 use super::record::{self, AttemptRecord, ExitRecord, StartedRecord};
 use super::watcher::{self, Watched};
 use super::{CHANGES, Context, ProcessRuntime, paths, start};
+use crate::probing::Standing;
 use crate::ready::Ready;
 use crate::state_lock;
 
@@ -263,10 +264,7 @@ fn resume(
         supervisor: None,
         main: main.map(Arc::new),
         cgroup: found.record.cgroup.clone(),
-        started: true,
-        ready: true,
-        probed: false,
-        failing: false,
+        standing: Standing::ADOPTED,
         ending: false,
         // When exactly is not known any more, but it was: it is not asked twice.
         signalled_at: asked.then(Instant::now),

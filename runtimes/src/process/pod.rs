@@ -13,6 +13,7 @@ use super::paths;
 use super::procfs::Process;
 use crate::entry::Entry;
 use crate::plan::Seen;
+use crate::probing::Standing;
 use crate::stopping::StopRecord;
 
 /// A pod.
@@ -61,14 +62,8 @@ pub(crate) struct Run {
     /// The container's process 1, unless it was gone when the agent looked.
     pub(crate) main: Option<Arc<Process>>,
     pub(crate) cgroup: Option<PathBuf>,
-    /// Its postStart hook is done and its startup probe passed.
-    pub(crate) started: bool,
-    /// Its readiness probe passed.
-    pub(crate) ready: bool,
-    /// Its probes are being asked, or it has none.
-    pub(crate) probed: bool,
-    /// A probe or its postStart hook wants it restarted.
-    pub(crate) failing: bool,
+    /// What its postStart hook and its probes have come to.
+    pub(crate) standing: Standing,
     /// It is being ended because it fails.
     pub(crate) ending: bool,
     /// When it was asked to end.
@@ -173,7 +168,7 @@ impl Container {
 
     /// It runs since an earlier agent, and nobody asks its probes yet.
     pub(crate) fn is_adopted(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.end.is_none() && run.started && !run.probed)
+        self.run.as_ref().is_some_and(|run| run.end.is_none() && run.standing.is_adopted())
     }
 
     /// The number of the next attempt, the wait that precedes it, and the back-off to follow it.
@@ -191,7 +186,7 @@ impl Container {
         match &self.run {
             None => Seen::Never,
             Some(run) => match &run.end {
-                None => Seen::Running { started: run.started, failing: run.failing },
+                None => run.standing.seen(),
                 Some(end) => Seen::Ended {
                     exit_code: end.exit.exit_code,
                     wait: end.restart_at.saturating_duration_since(now),

@@ -24,6 +24,7 @@ use super::procfs::{self, Process};
 use super::record::{self, AttemptRecord, RecordError};
 use super::{Context, blocking, caused, failed, launch, paths, watcher};
 use crate::fault;
+use crate::probing::Standing;
 use crate::ready::Ready;
 
 /// Starts the next attempt of the pod's container `name`. Resolves when its process runs; at once
@@ -259,10 +260,7 @@ impl<'a> Attempt<'a> {
             supervisor: Some(Arc::clone(supervisor)),
             main,
             cgroup: self.record.cgroup.clone(),
-            started: false,
-            ready: false,
-            probed: false,
-            failing: false,
+            standing: Standing::default(),
             ending: false,
             signalled_at: None,
             forced: false,

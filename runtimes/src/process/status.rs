@@ -5,6 +5,7 @@ use winddown_shared::{ContainerState, ContainerStatus, PodRuntimeStatus};
 
 use super::pod::{Container, PodState, Run};
 use crate::plan::{self, Restart, Seen};
+use crate::probing::Standing;
 use crate::states::{self, Progress};
 
 /// The pod now, with ids of this scheme. The caller holds its lock.
@@ -56,14 +57,15 @@ fn one(
         state: now,
         last_exit,
         restart_count: attempt.unwrap_or(0),
-        started: running.is_some_and(|run| run.started),
+        started: running.is_some_and(|run| run.standing.started),
         ready: states::is_ready(container.kind, container.run.as_ref().map(progress)),
     }
 }
 
 fn progress(run: &Run) -> Progress {
     let exit_code = run.end.as_ref().map(|end| end.exit.exit_code);
-    Progress { started: run.started, ready: run.ready, exit_code }
+    let Standing { started, ready, .. } = run.standing;
+    Progress { started, ready, exit_code }
 }
 
 fn id((state, scheme): (&PodState, &str), container: &Container, attempt: Option<u32>) -> String {

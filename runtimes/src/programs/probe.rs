@@ -41,13 +41,14 @@ pub(super) fn begin<P: Programs>(
     let probes = Probes::of(container, |probe| handler(probe, container, &config.node));
     let attempt = {
         let mut state = entry.lock();
-        let run = state.container(name).and_then(|c| c.run.as_mut());
-        let Some(run) = run.filter(|run| run.end.is_none() && !run.probed) else { return Ok(()) };
-        run.probed = true;
-        run.failing = !well;
-        // An adopted run is ready already.
-        run.ready |= well && probes.readiness.is_none();
-        run.started = well && probes.startup.is_none();
+        let Some(container) = state.container(name) else { return Ok(()) };
+        let kind = container.kind;
+        let Some(run) =
+            container.run.as_mut().filter(|run| run.end.is_none() && !run.standing.probed)
+        else {
+            return Ok(());
+        };
+        run.standing.begin(&probes, kind, well);
         run.attempt
     };
     if well && !probes.is_empty() {
@@ -84,23 +85,10 @@ impl<P: Programs> Probed for ProbedRun<P> {
         }
     }
 
-    fn has_started(&self) -> bool {
-        self.entry.lock().run(&self.name, self.attempt).is_some_and(|run| run.started)
-    }
-
     fn note(&self, found: Found) {
         let mut state = self.entry.lock();
         let Some(run) = state.run(&self.name, self.attempt) else { return };
-        let before = (run.started, run.ready, run.failing);
-        match found {
-            Found::Started { ready } => {
-                run.started = true;
-                run.ready |= ready;
-            }
-            Found::Ready(well) => run.ready = well,
-            Found::Failing => run.failing = true,
-        }
-        let is_changed = before != (run.started, run.ready, run.failing);
+        let is_changed = run.standing.note(found);
         drop(state);
         if is_changed {
             self.entry.announce();

@@ -14,6 +14,7 @@ use super::attempt::{Attempt, UNIT, UnitRecord};
 use super::names::{self, Role};
 use super::units::{ServiceUnits, UnitView};
 use super::{Context, end};
+use crate::probing::Standing;
 use crate::process::pod::{Container, End, PodEntry, Run, kind_of};
 use crate::process::record::{self, AttemptRecord, ExitRecord};
 use crate::process::{ProcessConfig, asked, caused, paths, watcher};
@@ -233,10 +234,7 @@ fn run_of(record: &AttemptRecord, attempt: u32, asked: bool) -> Run {
         supervisor: None,
         main: None,
         cgroup: None,
-        started: true,
-        ready: true,
-        probed: false,
-        failing: false,
+        standing: Standing::ADOPTED,
         ending: false,
         // When exactly is not known any more, but it was: it is not asked twice.
         signalled_at: asked.then(Instant::now),

@@ -14,6 +14,7 @@ use super::attempt::{Attempt, Prepared};
 use super::board::Watched;
 use super::units::{ServiceUnits, UnitError, UnitPhase};
 use super::{Context, end};
+use crate::probing::Standing;
 use crate::process::pod::{PodEntry, Run, Starting};
 use crate::process::{blocking, caused, failed};
 
@@ -81,10 +82,7 @@ async fn begin<U: ServiceUnits>(
             supervisor: None,
             main: None,
             cgroup: None,
-            started: false,
-            ready: false,
-            probed: false,
-            failing: false,
+            standing: Standing::default(),
             ending: false,
             signalled_at: None,
             forced: false,

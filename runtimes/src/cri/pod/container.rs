@@ -9,6 +9,7 @@ use winddown_shared::{ContainerExit, ContainerKind, WallTime};
 
 use super::super::direct::{Direct, HeldMounts};
 use crate::plan::{Backoff, ContainerRule, Restart, Seen};
+use crate::probing::Standing;
 
 /// A container.
 #[derive(Debug)]
@@ -47,14 +48,8 @@ pub(crate) struct Run {
     pub(crate) started_at: Option<WallTime>,
     /// The back-off to follow this run if it is short.
     pub(crate) backoff: Duration,
-    /// Its postStart hook is done and its startup probe passed.
-    pub(crate) started: bool,
-    /// Its readiness probe passed.
-    pub(crate) ready: bool,
-    /// Its probes are being asked, or it has none.
-    pub(crate) probed: bool,
-    /// A probe or its postStart hook wants it restarted.
-    pub(crate) failing: bool,
+    /// What its postStart hook and its probes have come to.
+    pub(crate) standing: Standing,
     /// The runtime could not start it, and told this agent so.
     pub(crate) refused: bool,
     /// It is being ended because it fails.
@@ -125,7 +120,7 @@ impl Container {
 
     /// It runs since an earlier agent, and nobody asks its probes yet.
     pub(crate) fn is_adopted(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.is_running() && run.started && !run.probed)
+        self.run.as_ref().is_some_and(|run| run.is_running() && run.standing.is_adopted())
     }
 
     /// The number of the next attempt, and the back-off to follow it.
@@ -178,7 +173,7 @@ impl Container {
             if run.started_at.is_none() {
                 return Seen::Never;
             }
-            return Seen::Running { started: run.started, failing: run.failing };
+            return run.standing.seen();
         };
         if run.is_undone() {
             return Seen::Never;
@@ -215,10 +210,7 @@ impl Run {
             sandbox: sandbox.into(),
             started_at: None,
             backoff,
-            started: false,
-            ready: false,
-            probed: false,
-            failing: false,
+            standing: Standing::default(),
             refused: false,
             ending: false,
             settling: false,

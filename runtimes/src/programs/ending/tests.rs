@@ -5,6 +5,7 @@ use tokio::sync::{broadcast, watch};
 use winddown_shared::{PodUid, WallClock, WallTime};
 
 use super::*;
+use crate::probing::Standing;
 use crate::process::ShimCommand;
 use crate::process::pod::{End, Run, Starting};
 use crate::process::watcher;
@@ -100,10 +101,7 @@ fn running() -> Arc<PodEntry> {
             supervisor: None,
             main: None,
             cgroup: None,
-            started: true,
-            ready: false,
-            probed: true,
-            failing: true,
+            standing: Standing { started: true, ready: false, probed: true, failing: true },
             ending: false,
             signalled_at: None,
             forced: false,
