@@ -7,7 +7,7 @@ use crate::cases::{Case, nodes, rows};
 
 #[test]
 fn every_row_has_the_victims_of_the_kubelet_in_its_order_or_its_error() {
-    for case in rows().iter().chain(&nodes()) {
+    for case in rows().iter().chain(nodes()) {
         let (victims, error) = match case.select(Strategy::Distance) {
             Ok(selection) => (selection.victims, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
@@ -20,7 +20,7 @@ fn every_row_has_the_victims_of_the_kubelet_in_its_order_or_its_error() {
 
 #[test]
 fn every_pod_has_the_facts_that_the_kubelet_sees() {
-    for case in &rows() {
+    for case in rows() {
         let facts = case.pods.iter().map(|pod| {
             let requests = pod.accounted_requests();
             json!({
