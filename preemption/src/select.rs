@@ -126,3 +126,26 @@ pub(crate) fn select_by(
         Strategy::Minimal => Ok(minimal::select(&table, pods)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strategy_is_read_as_it_is_written_and_nothing_else_is_one() {
+        for (strategy, text) in [(Strategy::Distance, "distance"), (Strategy::Minimal, "minimal")] {
+            assert_eq!(strategy.to_string(), text);
+            assert_eq!(text.parse(), Ok(strategy));
+        }
+        for text in ["", "Distance", "minimal "] {
+            assert_eq!(text.parse::<Strategy>(), Err(StrategyError(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_proof_is_exact_if_it_leaves_no_criterion_out() {
+        assert!(Proof::UpTo(Criterion::Identity).is_exact());
+        assert!(!Proof::UpTo(Criterion::Age).is_exact());
+        assert!(!Proof::Heuristic.is_exact());
+    }
+}

@@ -104,3 +104,44 @@ impl Term<'_> {
         ratio * ratio
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows that are left of pods that free these amounts, with so much lacking of each.
+    fn closest(amounts: &[&[i64]], lacking: &[i64]) -> Vec<usize> {
+        let amounts: Vec<Vec<i64>> = amounts.iter().map(|column| column.to_vec()).collect();
+        let lacking = lacking.iter().enumerate();
+        let lacking: Vec<Lacking> =
+            lacking.map(|(column, amount)| Lacking { column, amount: *amount }).collect();
+        Estimates::new(&amounts).closest(&lacking).to_vec()
+    }
+
+    #[test]
+    fn only_pods_that_may_be_the_closest_are_left() {
+        assert_eq!(closest(&[&[3, 7, 5, 6]], &[10]), [1]);
+        assert_eq!(closest(&[&[3, 10, 5, 12]], &[10]), [1, 3], "more than is lacking is no closer");
+        assert_eq!(closest(&[&[10, 0, 5], &[0, 10, 5]], &[10, 10]), [2]);
+        let three: [&[i64]; 3] = [&[10, 0, 5, 10], &[0, 10, 5, 5], &[0, 0, 5, 10]];
+        assert_eq!(closest(&three, &[10, 10, 10]), [3]);
+    }
+
+    #[test]
+    fn what_an_estimate_cannot_tell_apart_is_left() {
+        let whole = 1_000_000_000_000_000;
+        assert_eq!(closest(&[&[whole / 2, whole / 2 + 1, whole / 4]], &[whole]), [0, 1]);
+    }
+
+    #[test]
+    fn a_pod_that_was_taken_out_gives_its_row_to_the_last_one() {
+        let mut estimates = Estimates::new(&[vec![9, 1, 8]]);
+        let lacking = [Lacking { column: 0, amount: 10 }];
+        assert_eq!(estimates.closest(&lacking), [0]);
+        estimates.swap_remove(0);
+        assert_eq!(estimates.closest(&lacking), [0]);
+        estimates.swap_remove(0);
+        assert_eq!(estimates.closest(&lacking), [0]);
+        assert_eq!(estimates.freed, [[1.0]]);
+    }
+}

@@ -243,6 +243,13 @@ fn the_waiting_pod_says_who_ends_what_is_lacking_and_who_was_passed_over() {
 }
 
 #[test]
+fn the_waiting_pod_does_not_speak_of_pods_that_there_are_none_of() {
+    let room = room(&cluster_critical(), &[lacks("cpu", 1)], &[burstable(100)]);
+    let Room::Coming(plan) = room else { panic!("{room:?}") };
+    assert_eq!(&*plan.message, "waiting for default/burstable-100 to free cpu 1m");
+}
+
+#[test]
 fn pods_that_free_nothing_when_ranked_make_room_when_the_fit_counts_them() {
     let object = serde_json::json!({
         "metadata": {"name": "overhead", "namespace": "default", "uid": "overhead"},
