@@ -187,10 +187,6 @@ impl Kind {
     pub(crate) fn bounds(&self) -> Option<String> {
         match self {
             Self::Integer { least, most, unit } => {
-                let most = match *most == i64::from(i32::MAX) {
-                    true => "2147483647".to_owned(),
-                    false => most.to_string(),
-                };
                 let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
                 Some(format!("{least} to {most}{unit}"))
             }

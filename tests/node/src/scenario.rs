@@ -139,7 +139,7 @@ impl Scenario {
     }
 
     /// The same, asked on the agent's socket from outside: nothing is started in the node, which may be
-    /// going down.
+    /// going down, and who waits for something takes no time from the agent.
     pub async fn status_from_outside(&self) -> TestResult<Value> {
         let socket = self.node.host_path("/run/winddown/winddown.sock");
         let asked = async {
@@ -159,7 +159,10 @@ impl Scenario {
     pub async fn lock_is_back(&self) -> TestResult<Duration> {
         let held = async || {
             self.lock_is_listed().await
-                && self.status().await.is_ok_and(|status| status["lock"]["state"] == "held")
+                && self
+                    .status_from_outside()
+                    .await
+                    .is_ok_and(|status| status["lock"]["state"] == "held")
         };
         let waited = self.node.wait_until("the lock to be held", SOON, held).await;
         match waited {
@@ -176,7 +179,7 @@ impl Scenario {
     /// that took.
     pub async fn another_agent_than(&self, old: &Value) -> TestResult<Duration> {
         let changed = async || {
-            let status = self.status().await;
+            let status = self.status_from_outside().await;
             status.is_ok_and(|status| {
                 status["node"]["pid"] != *old && status["lock"]["state"] == "held"
             })
@@ -205,7 +208,7 @@ impl Scenario {
     /// Waits until the agent says that all pods are in `phase`.
     pub async fn all_pods_are(&self, phase: &str) -> TestResult {
         let are = async || {
-            let status = self.status().await.unwrap_or_default();
+            let status = self.status_from_outside().await.unwrap_or_default();
             let pods = status["pods"].as_array().cloned().unwrap_or_default();
             pods.len() == self.pods.len() && pods.iter().all(|pod| pod["phase"] == phase)
         };

@@ -11,12 +11,13 @@ use winddown_node_tests::scenario::TestResult;
 use crate::made::{Packages, are_here, text_of};
 
 /// What a package cannot do without.
-const EXPECTED: [&str; 18] = [
+const EXPECTED: [&str; 19] = [
     "/etc/winddown/config.yaml",
     "/usr/bin/winddown",
     "/usr/lib/systemd/catalog/winddown.catalog",
     "/usr/lib/systemd/logind.conf.d/zz-winddown.conf",
     "/usr/lib/systemd/system/cri-containerd-.scope.d/50-winddown.conf",
+    "/usr/lib/systemd/system/crio-.scope.d/50-winddown.conf",
     "/usr/lib/systemd/system/winddown.service",
     "/usr/lib/systemd/system/winddown.service.d/10-process-runtime.conf",
     "/usr/lib/sysusers.d/winddown.conf",
