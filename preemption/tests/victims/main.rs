@@ -2,6 +2,8 @@
 //! that tries everything.
 
 #[cfg(test)]
+mod awkward;
+#[cfg(test)]
 mod cases;
 #[cfg(test)]
 mod corpus;

@@ -1,0 +1,68 @@
+//! Nodes on which the best set is beyond any search: what `minimal` claims there, and what it costs.
+
+use winddown_preemption::{Criterion, Proof, Requirement, Strategy, select};
+use winddown_shared::{Pod, ResourceName};
+
+use crate::cases::{PodSpec, api_pod};
+
+const RESOURCES: [&str; 3] = ["memory", "cpu", "example.com/gpu"];
+
+/// Numbers that have nothing to do with each other, the same in every run.
+struct Mixed(u64);
+
+impl Mixed {
+    fn up_to(&mut self, most: u64) -> i64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        i64::try_from((self.0 >> 33) % most).unwrap()
+    }
+}
+
+/// All different, to the byte.
+fn odd(_: usize, mixed: &mut Mixed) -> PodSpec {
+    let (cpu, memory) = (mixed.up_to(1500) + 1, mixed.up_to(2_000_000_000) + 1);
+    PodSpec { cpu, memory, gpus: mixed.up_to(900_000) + 1, ..PodSpec::default() }
+}
+
+/// Each asks for much of one resource and little of the others.
+fn opposed(number: usize, mixed: &mut Mixed) -> PodSpec {
+    let much = mixed.up_to(1_000_000) + 1_000_000;
+    let little = mixed.up_to(9999) + 1;
+    let (cpu, memory, gpus) = match number % 2 {
+        0 => (mixed.up_to(20) + 1, much * 1000, little),
+        _ => (mixed.up_to(1500) + 500, little, much),
+    };
+    PodSpec { cpu, memory, gpus, ..PodSpec::default() }
+}
+
+/// What is chosen when a quarter of the node has to become free: how many pods, how good, by how much
+/// work.
+fn chosen(
+    pods: usize,
+    resources: usize,
+    shape: fn(usize, &mut Mixed) -> PodSpec,
+) -> (usize, Proof, u64) {
+    let mut mixed = Mixed(17);
+    let pods: Vec<Pod> =
+        (0..pods).map(|number| shape(number, &mut mixed).pod(&format!("p{number}"))).collect();
+    let needs: Vec<Requirement> = RESOURCES[..resources]
+        .iter()
+        .map(|name| {
+            let name = ResourceName::from(*name);
+            let all: i64 = pods.iter().map(|pod| pod.accounted_requests().get(&name)).sum();
+            (name, all / 4 + 7)
+        })
+        .collect();
+    let preemptor = api_pod("critical", Some(2_000_001_000));
+    let selection = select(&preemptor, &pods, &needs, Strategy::Minimal).unwrap();
+    (selection.victims.len(), selection.proof, selection.work)
+}
+
+#[test]
+fn where_it_cannot_be_shown_it_is_not_claimed_and_the_work_has_a_bound() {
+    let up_to = Proof::UpTo;
+    assert_eq!(chosen(110, 2, odd), (17, up_to(Criterion::Identity), 13_229));
+    assert_eq!(chosen(500, 3, odd), (83, up_to(Criterion::Number), 347_782));
+    assert_eq!(chosen(500, 2, opposed), (92, up_to(Criterion::Number), 492_353));
+    assert_eq!(chosen(500, 3, opposed), (102, up_to(Criterion::Priority), 1_183_113));
+}
