@@ -95,9 +95,9 @@ impl Items {
 
     /// The least that a set weighs which frees what is left.
     pub(super) fn least_weight(&self, left: &[i64]) -> u128 {
-        let rounded = left.iter().zip(&self.steps).map(|(left, step)| match *left {
-            left if left <= 0 => 0,
-            left => unsigned(left).div_ceil(unsigned(*step)).saturating_mul(unsigned(*step)),
+        let rounded = left.iter().zip(&self.steps).map(|(left, step)| {
+            let step = unsigned(*step);
+            unsigned(*left).div_ceil(step).saturating_mul(step)
         });
         let weights = rounded.zip(&self.units).map(|(left, unit)| left.saturating_mul(*unit));
         weights.fold(0, u128::saturating_add)
@@ -256,7 +256,7 @@ fn common_units(items: &[Item], need: &[i64]) -> Option<Vec<u128>> {
     Some(units)
 }
 
-/// Amounts are never negative.
+/// What is negative counts for nothing.
 fn unsigned(amount: i64) -> u128 {
     u128::try_from(amount).unwrap_or(0)
 }
