@@ -35,11 +35,11 @@ fn opposed(number: usize, mixed: &mut Mixed) -> PodSpec {
     PodSpec { cpu, memory, gpus, ..PodSpec::default() }
 }
 
-/// What is chosen when a quarter of the node has to become free: how many pods, how good, by how much
-/// work.
+/// What is chosen when so many parts in a hundred of the node have to become free: how many pods, how
+/// good, by how much work.
 fn chosen(
     pods: usize,
-    resources: usize,
+    (resources, share): (usize, i64),
     shape: fn(usize, &mut Mixed) -> PodSpec,
 ) -> (usize, Proof, u64) {
     let mut mixed = Mixed(17);
@@ -50,7 +50,7 @@ fn chosen(
         .map(|name| {
             let name = ResourceName::from(*name);
             let all: i64 = pods.iter().map(|pod| pod.accounted_requests().get(&name)).sum();
-            (name, all / 4 + 7)
+            (name, all * share / 100 + 7)
         })
         .collect();
     let preemptor = api_pod("critical", Some(2_000_001_000));
@@ -61,8 +61,16 @@ fn chosen(
 #[test]
 fn where_it_cannot_be_shown_it_is_not_claimed_and_the_work_has_a_bound() {
     let up_to = Proof::UpTo;
-    assert_eq!(chosen(110, 2, odd), (17, up_to(Criterion::Identity), 13_229));
-    assert_eq!(chosen(500, 3, odd), (83, up_to(Criterion::Number), 347_782));
-    assert_eq!(chosen(500, 2, opposed), (92, up_to(Criterion::Number), 492_353));
-    assert_eq!(chosen(500, 3, opposed), (102, up_to(Criterion::Priority), 1_183_113));
+    assert_eq!(chosen(110, (2, 25), odd), (17, up_to(Criterion::Identity), 13_229));
+    assert_eq!(chosen(500, (3, 25), odd), (83, up_to(Criterion::Number), 347_782));
+    assert_eq!(chosen(500, (2, 25), opposed), (92, up_to(Criterion::Number), 492_353));
+    assert_eq!(chosen(500, (3, 25), opposed), (102, up_to(Criterion::Priority), 1_183_113));
+}
+
+/// A search is as deep as the set is large.
+#[test]
+fn a_set_that_is_too_large_to_be_searched_is_not_searched() {
+    let up_to = Proof::UpTo;
+    assert_eq!(chosen(2000, (1, 85), odd), (1_143, up_to(Criterion::Number), 3_920_490));
+    assert_eq!(chosen(1600, (3, 85), opposed), (1_281, up_to(Criterion::Priority), 8_220_917));
 }
