@@ -268,3 +268,45 @@ fn gcd(a: i64, b: i64) -> i64 {
 fn gcd_wide(a: u128, b: u128) -> u128 {
     if b == 0 { a } else { gcd_wide(b, a % b) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(amounts: &[i64]) -> Item {
+        Item {
+            place: 0,
+            amounts: amounts.into(),
+            parts: Box::default(),
+            weight: 0,
+            rest: 0,
+            age: 0,
+            identity: 0,
+            score: 0.0,
+        }
+    }
+
+    #[test]
+    fn amounts_of_different_resources_are_weighed_in_the_smallest_common_unit() {
+        let mut items = [item(&[30, 7]), item(&[0, 250])];
+        assert_eq!(weigh(&mut items, &[100, 250]), [5, 2]);
+        assert_eq!(items.each_ref().map(|item| item.weight), [164, 500]);
+    }
+
+    #[test]
+    fn requirements_without_a_common_unit_are_weighed_to_a_millionth_of_a_millionth() {
+        let need = [i64::MAX, i64::MAX - 1, i64::MAX - 24];
+        let mut items = [item(&[i64::MAX / 2, 0, 0]), item(&[0, i64::MAX - 1, i64::MAX / 2])];
+        assert_eq!(weigh(&mut items, &need), [0; 3]);
+        let whole = 1 << 40;
+        assert_eq!(items.each_ref().map(|item| item.weight), [whole / 2 - 1, whole + whole / 2]);
+    }
+
+    #[test]
+    fn what_every_amount_is_a_multiple_of() {
+        for (a, b, greatest) in [(12, 18, 6), (0, 5, 5), (7, 3, 1)] {
+            assert_eq!(gcd(a, b), greatest);
+            assert_eq!(gcd_wide(unsigned(a), unsigned(b)), unsigned(greatest));
+        }
+    }
+}

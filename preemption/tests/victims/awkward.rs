@@ -35,6 +35,26 @@ fn opposed(number: usize, mixed: &mut Mixed) -> PodSpec {
     PodSpec { cpu, memory, gpus, ..PodSpec::default() }
 }
 
+/// Of round sizes, and of kinds that matter where sizes do not.
+fn round(number: usize, mixed: &mut Mixed) -> PodSpec {
+    let (cpu, memory) = (50 * mixed.up_to(6), 64 * mixed.up_to(6));
+    let (is_daemon, is_ending) = (number.is_multiple_of(3), number.is_multiple_of(5));
+    PodSpec {
+        cpu,
+        memory,
+        is_daemon,
+        is_ending,
+        is_limited: number.is_multiple_of(7),
+        ..PodSpec::default()
+    }
+}
+
+/// The same with more sizes.
+fn rounder(_: usize, mixed: &mut Mixed) -> PodSpec {
+    let (cpu, memory) = (50 * mixed.up_to(30), 64 * mixed.up_to(32));
+    PodSpec { cpu, memory, gpus: mixed.up_to(16), ..PodSpec::default() }
+}
+
 /// What is chosen when so many parts in a hundred of the node have to become free: how many pods, how
 /// good, by how much work.
 fn chosen(
@@ -62,6 +82,8 @@ fn chosen(
 fn where_it_cannot_be_shown_it_is_not_claimed_and_the_work_has_a_bound() {
     let up_to = Proof::UpTo;
     assert_eq!(chosen(110, (2, 25), odd), (17, up_to(Criterion::Identity), 13_229));
+    assert_eq!(chosen(40, (2, 25), round), (6, up_to(Criterion::Identity), 2_310));
+    assert_eq!(chosen(250, (3, 25), rounder), (44, up_to(Criterion::Overshoot), 156_966));
     assert_eq!(chosen(500, (3, 25), odd), (83, up_to(Criterion::Number), 347_782));
     assert_eq!(chosen(500, (2, 25), opposed), (92, up_to(Criterion::Number), 492_353));
     assert_eq!(chosen(500, (3, 25), opposed), (102, up_to(Criterion::Priority), 1_183_113));
