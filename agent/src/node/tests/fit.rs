@@ -120,16 +120,22 @@ async fn the_number_of_pods_is_bounded_and_selectors_ask_for_the_nodes_labels() 
         let wanted = from_api(&pod(name, 0, 30));
         changed(&wanted, |pod| pod.spec.as_mut().unwrap().node_selector = Some(labels))
     };
+    let elsewhere = selecting("elsewhere", &[("rack", "r2")]);
+    b.want(&[&elsewhere]).await;
+    let [(name, reason, _)] = &refused(&b)[..] else { panic!("{:?}", refused(&b)) };
+    assert_eq!((name.as_str(), reason.as_str()), ("elsewhere", "NodeAffinity"));
     let here = selecting("here", &[("rack", "r1"), ("kubernetes.io/hostname", "edge")]);
     let away = selecting("away", &[("rack", "r2")]);
     let more = from_api(&pod("more", 0, 30));
     b.want(&[&here]).await;
+    assert_eq!(b.runtime.starts(), [here.uid().clone()]);
     b.want(&[&here, &away, &more]).await;
-    let reasons: Vec<(String, String)> =
-        refused(&b).into_iter().map(|(name, reason, _)| (name, reason)).collect();
-    assert_eq!(reasons[1], ("more".into(), "OutOfpods".into()));
+    let all = refused(&b);
     // The number is reported before the labels, as the kubelet does.
-    assert_eq!(reasons[0], ("away".into(), "OutOfpods".into()));
+    for name in ["more", "away"] {
+        let (_, reason, _) = all.iter().find(|(other, ..)| other == name).unwrap();
+        assert_eq!(reason, "OutOfpods", "{name}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
