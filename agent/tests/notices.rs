@@ -10,6 +10,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bed::{Bed, LIMIT, manifest};
@@ -139,19 +141,23 @@ async fn a_deadline_lasts_over_a_killed_agent_until_it_is_withdrawn() {
 async fn a_spot_interruption_of_the_metadata_service_ends_the_pods() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    std::thread::spawn(move || serve_interruption(&listener));
+    let due = Arc::new(AtomicBool::new(false));
+    let is_due = Arc::clone(&due);
+    std::thread::spawn(move || serve_interruption(&listener, &is_due));
     let notices = format!(
         "shutdownNotices: {{cloud: aws, pollInterval: 1s, metadataEndpoint: 'http://{address}'}}\n"
     );
     let bed = start(&notices);
+    bed.until_running().await;
+    due.store(true, Ordering::SeqCst);
     let status = bed.until("noticed", |status| status["notices"][0]["inForce"] == true).await;
     assert_eq!(status["notices"][0]["source"], "aws");
     assert_eq!(status["notices"][0]["text"], "the spot instance is terminated");
-    bed.until("nothing runs", |status| !states(status).contains(&"syncing")).await;
+    bed.until_ended().await;
 }
 
-/// A metadata service whose machine is to be taken back in 2286.
-fn serve_interruption(listener: &TcpListener) {
+/// A metadata service whose machine is, once that is `due`, to be taken back in 2286.
+fn serve_interruption(listener: &TcpListener, due: &AtomicBool) {
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { return };
         let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
@@ -159,15 +165,16 @@ fn serve_interruption(listener: &TcpListener) {
         lines.find(String::is_empty);
         drop(lines);
         // Its own clock counts, as it is far from ours: two minutes are left.
-        let body = match target.split(' ').nth(1) {
-            Some("/latest/api/token") => "token",
-            Some("/latest/meta-data/spot/instance-action") => {
-                r#"{"action": "terminate", "time": "2286-11-20T12:02:00Z"}"#
-            }
-            _ => "[]",
+        let (status, body) = match target.split(' ').nth(1) {
+            Some("/latest/api/token") => ("200 OK", "token"),
+            Some("/latest/meta-data/spot/instance-action") => match due.load(Ordering::SeqCst) {
+                true => ("200 OK", r#"{"action": "terminate", "time": "2286-11-20T12:02:00Z"}"#),
+                false => ("404 Not Found", ""),
+            },
+            _ => ("200 OK", "[]"),
         };
         let head = format!(
-            "HTTP/1.1 200 OK\r\nDate: Sat, 20 Nov 2286 12:00:00 GMT\r\nContent-Length: {}\r\n\r\n",
+            "HTTP/1.1 {status}\r\nDate: Sat, 20 Nov 2286 12:00:00 GMT\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         let _ = stream.write_all(head.as_bytes());
