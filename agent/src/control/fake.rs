@@ -1,9 +1,9 @@
 //! A scripted agent that writes down what it is asked.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use winddown_eviction::{Explanation, Signal};
 use winddown_preemption::Strategy;
 use winddown_shared::WallTime;
@@ -21,8 +21,8 @@ pub(super) struct FakeAgent {
     pub(super) status: Mutex<Status>,
     pub(super) ready: Mutex<Health>,
     pub(super) kills: Mutex<Vec<String>>,
-    /// Kills of pods named `stuck` are answered when this is notified.
-    pub(super) unstick: Notify,
+    /// Held by every kill of a pod named `stuck`: such a kill is never answered.
+    pub(super) stuck: Arc<()>,
     pub(super) notice: Mutex<Option<NoticeBody>>,
     pub(super) drains: Mutex<Vec<mpsc::UnboundedSender<DrainEvent>>>,
 }
@@ -45,7 +45,7 @@ impl FakeAgent {
             status: Mutex::new(status),
             ready: Mutex::default(),
             kills: Mutex::default(),
-            unstick: Notify::new(),
+            stuck: Arc::default(),
             notice: Mutex::default(),
             drains: Mutex::default(),
         }
@@ -136,7 +136,8 @@ impl AgentApi for FakeAgent {
         let asked = format!("{namespace}/{name} {:?}", body.grace_seconds);
         locked(&self.kills).push(asked);
         if name == "stuck" {
-            self.unstick.notified().await;
+            let _waits = Arc::clone(&self.stuck);
+            std::future::pending::<()>().await;
         }
         Ok(KillAnswer {
             namespace: namespace.to_owned(),
