@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use winddown::install::{InstallError, InstallOptions, install_on};
+use winddown::install::{InstallError, InstallOptions, UninstallOptions, install_on, uninstall_on};
 
 use super::image::{Image, LONG, UNIT};
 
@@ -52,6 +52,12 @@ fn uninstall_keeps_an_edited_unit_unless_forced() {
     let line = "kept      /etc/systemd/system/winddown.service  (changed since it was installed)";
     assert!(report.contains(line), "{report}");
     assert_eq!(image.read(UNIT), "# winddown, mine\n");
+
+    let image = Image::new();
+    image.install().unwrap();
+    fs::write(image.path(UNIT), "# winddown, mine\n").unwrap();
+    uninstall_on(&UninstallOptions { force: true, ..image.removal(true) }, None).unwrap();
+    assert_eq!(image.tree(), [""; 0]);
 }
 
 #[test]
@@ -76,6 +82,7 @@ fn a_link_loop_is_an_error_that_names_the_path() {
     let image = Image::new();
     symlink("/etc", image.path("etc")).unwrap();
     let error = image.install().unwrap_err().to_string();
+    assert!(error.starts_with(image.path("etc/").to_str().unwrap()), "{error}");
     assert!(error.ends_with("leads through too many symbolic links"), "{error}");
 }
 
