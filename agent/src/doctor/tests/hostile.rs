@@ -7,7 +7,7 @@ use crate::render::View;
 #[test]
 fn huge_lists_and_long_texts_are_cut_and_counted() {
     let mut facts = healthy();
-    let endless = "x".repeat(1 << 20);
+    let endless = "x".repeat(1 << 14);
     let locks = &mut known(&mut facts.login).locks;
     locks.splice(0..0, (0..100_000).map(|_| lock("somebody")));
     known(&mut facts.service).after.extend((0..100_000).map(|number| format!("{number}.service")));
