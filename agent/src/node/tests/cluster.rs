@@ -1,48 +1,19 @@
 //! The joined node in a cluster: in-memory containers, a scripted login manager, a real API server.
 
-use std::sync::Arc;
+mod machine;
+
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use winddown_apiserver::ApiServer;
-use winddown_cluster::after_boot::AfterBootPolicy;
-use winddown_cluster::client::{ClusterConfig, Connection, Credentials};
-use winddown_cluster::node::{NodeFacts, NodeSettings};
-use winddown_cluster::pods::OrphanPolicy;
-use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
-use winddown_shared::{Inhibitor, LockState, PodUid, WallClock};
-use winddown_shutdown::{Outcome, ShutdownReport};
+use winddown_shutdown::Outcome;
 
-use super::{BootClock, Identity, bench_with, held};
-use crate::cluster::{CLEAN_SHUTDOWN, ClusterParts, PodsParts};
-use crate::manifests::DesiredManifests;
-use crate::node::Node;
+use crate::api::ApiState;
+use crate::cluster::CLEAN_SHUTDOWN;
+use crate::control::AgentApi;
+use machine::Machine;
 
 const LONG: Duration = Duration::from_secs(60);
 const NODE: &str = "nodes/n1";
-
-/// A machine and its API server. Agents come and go; a boot takes what is not on a disk.
-struct Machine {
-    server: ApiServer,
-    runtime: FakeRuntime,
-    state: tempfile::TempDir,
-    volatile: tempfile::TempDir,
-    boot: u32,
-}
-
-/// An agent that runs.
-struct Agent {
-    node: Node<FakeRuntime, FakeInhibitor>,
-    login: FakeInhibitor,
-    manifests: watch::Sender<Arc<DesiredManifests>>,
-    _state: tempfile::TempDir,
-}
-
-fn wall() -> WallClock {
-    crate::service::wall_clock()
-}
 
 fn pod_path(name: &str) -> String {
     format!("pods/default/{name}")
@@ -55,143 +26,6 @@ fn condition(object: &Value, kind: &str) -> Value {
 
 fn is_true(object: &Value, kind: &str) -> bool {
     condition(object, kind)["status"] == "True"
-}
-
-impl Machine {
-    async fn new() -> Self {
-        Self {
-            server: ApiServer::start().await.unwrap(),
-            runtime: FakeRuntime::default(),
-            state: tempfile::tempdir().unwrap(),
-            volatile: tempfile::tempdir().unwrap(),
-            boot: 1,
-        }
-    }
-
-    /// The machine goes down and comes up: no container runs, and what was in memory is gone.
-    fn reboot(&mut self) {
-        self.boot += 1;
-        self.runtime = FakeRuntime::default();
-        self.volatile = tempfile::tempdir().unwrap();
-    }
-
-    async fn parts(&self) -> ClusterParts {
-        let kubeconfig = self.state.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, self.server.kubeconfig()).unwrap();
-        let credentials = Credentials::Kubeconfig { path: kubeconfig, context: None };
-        let connection = Connection::open(ClusterConfig::new(credentials), wall()).await.unwrap();
-        let amounts =
-            [("cpu", "2"), ("memory", "4Gi"), ("pods", "9"), ("ephemeral-storage", "9Gi")];
-        let amounts = amounts.map(|(name, text)| (name.to_owned(), Quantity(text.to_owned())));
-        ClusterParts {
-            connection,
-            node: NodeSettings::default(),
-            facts: NodeFacts {
-                capacity: amounts.clone().into(),
-                allocatable: amounts.into(),
-                ..NodeFacts::default()
-            },
-            pods: Some(PodsParts {
-                state: self.state.path().to_owned(),
-                volatile: self.volatile.path().to_owned(),
-                secret_volumes: self.volatile.path().join("volumes"),
-                ended: AfterBootPolicy::Delete,
-                orphans: OrphanPolicy::Stop,
-                runtime: watch::Sender::new("fake://1".to_owned()).subscribe(),
-            }),
-        }
-    }
-
-    /// An agent with an empty manifests directory.
-    async fn agent(&self) -> Agent {
-        let cluster = self.parts().await;
-        let boot_id = format!("boot-{}", self.boot);
-        let login = held();
-        let origin = tokio::time::Instant::now();
-        let clock = BootClock::new(move || Duration::from_secs(1000) + origin.elapsed());
-        let state = tempfile::tempdir().unwrap();
-        let bench = bench_with(state, clock, self.runtime.clone(), login.clone(), |parts| {
-            parts.cluster = Some(cluster);
-            parts.wall = wall();
-            parts.identity = Identity { name: "n1".into(), boot_id };
-        });
-        let agent = Agent {
-            node: bench.node.clone(),
-            login,
-            manifests: bench.manifests.clone(),
-            _state: bench.state,
-        };
-        agent.has_manifests(&[]);
-        agent
-    }
-
-    /// Somebody makes a pod and binds it to this node; its UID.
-    fn bind(&self, name: &str) -> PodUid {
-        let object = json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
-            "spec": {
-                "nodeName": "n1", "terminationGracePeriodSeconds": 5,
-                "containers": [{"name": "main", "image": "none"}],
-            },
-            "status": {"phase": "Pending"},
-        });
-        let made = self.server.apply(object).unwrap();
-        PodUid::new(made["metadata"]["uid"].as_str().unwrap())
-    }
-
-    fn starts(&self, uid: &PodUid) -> usize {
-        self.runtime.starts().iter().filter(|started| *started == uid).count()
-    }
-
-    async fn until_pod(&self, name: &str, what: &str, is: impl Fn(&Value) -> bool) {
-        let path = pod_path(name);
-        let what = format!("{name} {what}");
-        let found =
-            self.server.until(&what, |all| all.get(&path).filter(|pod| is(pod)).map(|_| ())).await;
-        if found.is_err() {
-            panic!("{what}: {:#?}", self.server.get(&path));
-        }
-    }
-
-    async fn until_phase(&self, name: &str, phase: &str) {
-        self.until_pod(name, &format!("is {phase}"), |pod| pod["status"]["phase"] == *phase).await;
-    }
-
-    async fn until_gone(&self, name: &str) {
-        let path = pod_path(name);
-        let gone = self.server.until("gone", |all| all.get(&path).is_none().then_some(())).await;
-        gone.unwrap_or_else(|_| panic!("{name} stays: {:#?}", self.server.get(&path)));
-    }
-
-    async fn until_node(&self, what: &str, is: impl Fn(&Value) -> bool) {
-        let found = self.server.until(what, |all| is(&*all.get(NODE)?).then_some(())).await;
-        if found.is_err() {
-            panic!("{what}: {:#?}", self.server.get(NODE));
-        }
-    }
-}
-
-impl Agent {
-    fn has_manifests(&self, pods: &[winddown_shared::Pod]) {
-        self.manifests.send_modify(|now| {
-            let generation = now.generation + 1;
-            let (pods, rest) = (pods.to_vec(), DesiredManifests::default());
-            *now = Arc::new(DesiredManifests { generation, complete: true, pods, ..rest });
-        });
-    }
-
-    /// The login manager announces the shutdown; resolves when the lock is given back.
-    async fn go_down(&self) -> ShutdownReport {
-        self.login.prepare();
-        let mut state = self.login.state();
-        let released = state.wait_for(|s| s.lock == LockState::Released);
-        tokio::time::timeout(LONG, released).await.unwrap().unwrap();
-        self.node.reports().latest().unwrap().unwrap()
-    }
-
-    async fn stop(self) {
-        tokio::time::timeout(LONG, self.node.shut_down()).await.unwrap();
-    }
 }
 
 /// Waits until `is` is true.
@@ -259,7 +93,8 @@ async fn an_agent_that_is_restarted_while_the_api_is_away_looks_after_the_same_p
     m.server.cut_off().await.unwrap();
     let second = m.agent().await;
     until("both are known", || second.node.workers().snapshot().len() == 2).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let api = || AgentApi::status(&second.node).cluster.unwrap().api.state;
+    until("the API has not answered", || api() == ApiState::Unreachable).await;
     assert!(m.runtime.runs(&web) && m.runtime.runs(&gone), "no answer is no proof of anything");
     m.server.come_back().await.unwrap();
     until("ended", || m.runtime.stops() == [gone.clone()]).await;
@@ -275,7 +110,7 @@ async fn at_a_shutdown_the_api_knows_every_end_before_the_lock_goes() {
     let uid = m.bind("web");
     m.until_phase("web", "Running").await;
     m.until_node("ready", |node| is_true(node, "Ready")).await;
-    m.runtime.stop_takes(&uid, Duration::from_secs(2));
+    m.runtime.stop_takes(&uid, Duration::from_secs(4));
     agent.login.prepare();
     m.until_node("says that it goes down", |node| {
         is_true(node, "GracefulNodeShutdownInProgress")
@@ -285,8 +120,7 @@ async fn at_a_shutdown_the_api_knows_every_end_before_the_lock_goes() {
     })
     .await;
     assert!(m.runtime.runs(&uid), "it is said while the pods still end");
-    let mut state = agent.login.state();
-    state.wait_for(|s| s.lock == LockState::Released).await.unwrap();
+    let report = agent.released().await;
     let web = m.server.get(&pod_path("web")).unwrap();
     assert_eq!(web["status"]["phase"], "Failed");
     assert_eq!(web["status"]["reason"], "Terminated");
@@ -294,7 +128,6 @@ async fn at_a_shutdown_the_api_knows_every_end_before_the_lock_goes() {
     assert_eq!(condition(&web, "Ready")["status"], "False");
     let node = m.server.get(NODE).unwrap();
     assert!(is_true(&node, CLEAN_SHUTDOWN), "{node:#}");
-    let report = agent.node.reports().latest().unwrap().unwrap();
     assert_eq!(report.statuses_not_told, Vec::<String>::new());
     assert_eq!(report.outcome, Outcome::Clean);
     agent.stop().await;
@@ -342,13 +175,11 @@ async fn a_node_that_is_cut_off_in_the_middle_of_going_down_loses_no_end() {
     let (web, slow) = (m.bind("web"), m.bind("slow"));
     m.until_phase("web", "Running").await;
     m.until_phase("slow", "Running").await;
-    m.runtime.stop_takes(&slow, Duration::from_secs(2));
+    m.runtime.stop_takes(&slow, Duration::from_secs(4));
     agent.login.prepare();
     m.until_phase("web", "Failed").await;
     m.server.cut_off().await.unwrap();
-    let mut state = agent.login.state();
-    state.wait_for(|s| s.lock == LockState::Released).await.unwrap();
-    let report = agent.node.reports().latest().unwrap().unwrap();
+    let report = agent.released().await;
     assert_eq!(report.statuses_not_told, ["default/slow"]);
     agent.stop().await;
     m.reboot();
@@ -392,8 +223,8 @@ async fn a_static_pod_is_shown_in_the_api_and_the_status_says_how_the_node_stand
             && pod["status"]["phase"] == "Running"
     })
     .await;
-    let cluster = crate::control::AgentApi::status(&agent.node).cluster.unwrap();
-    assert_eq!(cluster.api.state, crate::api::ApiState::Connected);
+    let cluster = AgentApi::status(&agent.node).cluster.unwrap();
+    assert_eq!(cluster.api.state, ApiState::Connected);
     assert_eq!(cluster.registered, Some(true));
     agent.stop().await;
 }

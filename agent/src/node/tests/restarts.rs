@@ -113,7 +113,8 @@ async fn the_units_stop_path_goes_on_with_a_run_that_nobody_has_finished() {
         async move { node.end_pods(bypassed, Trigger::UnitStop).await }
     });
     let mut state = winddown_shared::Inhibitor::state(&bypassed);
-    state.wait_for(|s| s.lock == LockState::Released).await.unwrap();
+    let released = state.wait_for(|s| s.lock == LockState::Released);
+    tokio::time::timeout(secs(300), released).await.unwrap().unwrap();
     let took = begun.elapsed();
     assert!(took <= secs(22), "no grace anew: {took:?}");
     let report = b.report();

@@ -1,0 +1,185 @@
+//! A machine whose agents come and go, beside a real API server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use winddown_apiserver::ApiServer;
+use winddown_cluster::after_boot::AfterBootPolicy;
+use winddown_cluster::client::{ClusterConfig, Connection, Credentials};
+use winddown_cluster::node::{NodeFacts, NodeSettings};
+use winddown_cluster::pods::OrphanPolicy;
+use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
+use winddown_shared::{Inhibitor, LockState, PodUid, WallClock};
+use winddown_shutdown::ShutdownReport;
+
+use super::super::{BootClock, Identity, bench_with, held};
+use super::{LONG, NODE, pod_path};
+use crate::cluster::{ClusterParts, PodsParts};
+use crate::manifests::DesiredManifests;
+use crate::node::Node;
+
+/// A machine and its API server. Agents come and go; a boot takes what is not on a disk.
+pub(super) struct Machine {
+    pub(super) server: ApiServer,
+    pub(super) runtime: FakeRuntime,
+    state: tempfile::TempDir,
+    volatile: tempfile::TempDir,
+    boot: u32,
+}
+
+/// An agent that runs.
+pub(super) struct Agent {
+    pub(super) node: Node<FakeRuntime, FakeInhibitor>,
+    pub(super) login: FakeInhibitor,
+    manifests: watch::Sender<Arc<DesiredManifests>>,
+    _state: tempfile::TempDir,
+}
+
+fn wall() -> WallClock {
+    crate::service::wall_clock()
+}
+
+impl Machine {
+    pub(super) async fn new() -> Self {
+        Self {
+            server: ApiServer::start().await.unwrap(),
+            runtime: FakeRuntime::default(),
+            state: tempfile::tempdir().unwrap(),
+            volatile: tempfile::tempdir().unwrap(),
+            boot: 1,
+        }
+    }
+
+    /// The machine goes down and comes up: no container runs, and what was in memory is gone.
+    pub(super) fn reboot(&mut self) {
+        self.boot += 1;
+        self.runtime = FakeRuntime::default();
+        self.volatile = tempfile::tempdir().unwrap();
+    }
+
+    pub(super) async fn parts(&self) -> ClusterParts {
+        let kubeconfig = self.state.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, self.server.kubeconfig()).unwrap();
+        let credentials = Credentials::Kubeconfig { path: kubeconfig, context: None };
+        let connection = Connection::open(ClusterConfig::new(credentials), wall()).await.unwrap();
+        let amounts =
+            [("cpu", "2"), ("memory", "4Gi"), ("pods", "9"), ("ephemeral-storage", "9Gi")];
+        let amounts = amounts.map(|(name, text)| (name.to_owned(), Quantity(text.to_owned())));
+        ClusterParts {
+            connection,
+            node: NodeSettings::default(),
+            facts: NodeFacts {
+                capacity: amounts.clone().into(),
+                allocatable: amounts.into(),
+                ..NodeFacts::default()
+            },
+            pods: Some(PodsParts {
+                state: self.state.path().to_owned(),
+                volatile: self.volatile.path().to_owned(),
+                secret_volumes: self.volatile.path().join("volumes"),
+                ended: AfterBootPolicy::Delete,
+                orphans: OrphanPolicy::Stop,
+                runtime: watch::Sender::new("fake://1".to_owned()).subscribe(),
+            }),
+        }
+    }
+
+    /// An agent with an empty manifests directory.
+    pub(super) async fn agent(&self) -> Agent {
+        let cluster = self.parts().await;
+        let boot_id = format!("boot-{}", self.boot);
+        let login = held();
+        let origin = tokio::time::Instant::now();
+        let clock = BootClock::new(move || Duration::from_secs(1000) + origin.elapsed());
+        let state = tempfile::tempdir().unwrap();
+        let bench = bench_with(state, clock, self.runtime.clone(), login.clone(), |parts| {
+            parts.cluster = Some(cluster);
+            parts.wall = wall();
+            parts.identity = Identity { name: "n1".into(), boot_id };
+        });
+        let agent = Agent {
+            node: bench.node.clone(),
+            login,
+            manifests: bench.manifests.clone(),
+            _state: bench.state,
+        };
+        agent.has_manifests(&[]);
+        agent
+    }
+
+    /// Somebody makes a pod and binds it to this node; its UID.
+    pub(super) fn bind(&self, name: &str) -> PodUid {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "nodeName": "n1", "terminationGracePeriodSeconds": 5,
+                "containers": [{"name": "main", "image": "none"}],
+            },
+            "status": {"phase": "Pending"},
+        });
+        let made = self.server.apply(object).unwrap();
+        PodUid::new(made["metadata"]["uid"].as_str().unwrap())
+    }
+
+    pub(super) fn starts(&self, uid: &PodUid) -> usize {
+        self.runtime.starts().iter().filter(|started| *started == uid).count()
+    }
+
+    pub(super) async fn until_pod(&self, name: &str, what: &str, is: impl Fn(&Value) -> bool) {
+        let path = pod_path(name);
+        let what = format!("{name} {what}");
+        let found =
+            self.server.until(&what, |all| all.get(&path).filter(|pod| is(pod)).map(|_| ())).await;
+        if found.is_err() {
+            panic!("{what}: {:#?}", self.server.get(&path));
+        }
+    }
+
+    pub(super) async fn until_phase(&self, name: &str, phase: &str) {
+        self.until_pod(name, &format!("is {phase}"), |pod| pod["status"]["phase"] == *phase).await;
+    }
+
+    pub(super) async fn until_gone(&self, name: &str) {
+        let path = pod_path(name);
+        let gone = self.server.until("gone", |all| all.get(&path).is_none().then_some(())).await;
+        gone.unwrap_or_else(|_| panic!("{name} stays: {:#?}", self.server.get(&path)));
+    }
+
+    pub(super) async fn until_node(&self, what: &str, is: impl Fn(&Value) -> bool) {
+        let found = self.server.until(what, |all| is(&*all.get(NODE)?).then_some(())).await;
+        if found.is_err() {
+            panic!("{what}: {:#?}", self.server.get(NODE));
+        }
+    }
+}
+
+impl Agent {
+    pub(super) fn has_manifests(&self, pods: &[winddown_shared::Pod]) {
+        self.manifests.send_modify(|now| {
+            let generation = now.generation + 1;
+            let (pods, rest) = (pods.to_vec(), DesiredManifests::default());
+            *now = Arc::new(DesiredManifests { generation, complete: true, pods, ..rest });
+        });
+    }
+
+    /// The login manager announces the shutdown; resolves when the lock is given back.
+    pub(super) async fn go_down(&self) -> ShutdownReport {
+        self.login.prepare();
+        self.released().await
+    }
+
+    /// Waits until the lock is given back.
+    pub(super) async fn released(&self) -> ShutdownReport {
+        let mut state = self.login.state();
+        let released = state.wait_for(|s| s.lock == LockState::Released);
+        tokio::time::timeout(LONG, released).await.unwrap().unwrap();
+        self.node.reports().latest().unwrap().unwrap()
+    }
+
+    pub(super) async fn stop(self) {
+        tokio::time::timeout(LONG, self.node.shut_down()).await.unwrap();
+    }
+}
