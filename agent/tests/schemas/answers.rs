@@ -9,7 +9,7 @@ use crate::bed::{Bed, LIMIT, manifest};
 
 /// A threshold is met, and nobody is ended for it.
 const CONFIG: &str = "shutdownGracePeriod: 20s\nevictionShadow: true\n\
-                      evictionHard: {memory.available: 1Ki, nodefs.available: 99.9%}\n\
+                      evictionHard: {memory.available: 1Ki, nodefs.available: 99.9999%}\n\
                       shutdownNotices: {file: /run/winddown/notice}\n";
 
 /// What a command prints, one JSON value after the other.
