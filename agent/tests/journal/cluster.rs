@@ -20,8 +20,10 @@ fn api_pod(name: &str) -> serde_json::Value {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_was_never_there_is_told_in_a_few_lines_an_hour() {
-    // Nobody listens there any more.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // The port is taken, so that nobody else gets it, but nobody listens.
+    let taken = tokio::net::TcpSocket::new_v4().unwrap();
+    taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = taken.local_addr().unwrap().port();
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{ "name": "c", "cluster":
