@@ -42,10 +42,16 @@ async fn starting(file: PathBuf) -> (Child, File) {
         .kill_on_drop(true)
         .spawn()
         .expect("the agent starts");
-    // Opened when the other side is.
-    let opening = tokio::task::spawn_blocking(|| OpenOptions::new().write(true).open(file));
-    let pipe = timeout(LIMIT, opening).await.expect("in time").expect("no panic");
-    (agent, pipe.expect("opened"))
+    let pipe = opened(file).await;
+    (agent, pipe)
+}
+
+/// A pipe to write to, once the other side is opened. A thread of the runtime's own would be waited for
+/// even after the time is up.
+async fn opened(file: PathBuf) -> File {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || tell.send(OpenOptions::new().write(true).open(file)));
+    timeout(LIMIT, told).await.expect("in time").expect("no panic").expect("opened")
 }
 
 /// The agent's own word for a state, of what it has told the service manager so far.
@@ -113,8 +119,7 @@ async fn a_configuration_that_cannot_be_read_to_its_end_holds_up_nothing_else() 
     pipe.write_all(config(30).as_bytes()).expect("written");
     drop(pipe);
     // Whoever writes has it open and does not write: the agent waits for its configuration.
-    let opening = tokio::task::spawn_blocking(|| OpenOptions::new().write(true).open(file));
-    let open = timeout(LIMIT, opening).await.expect("in time").expect("no panic").expect("opened");
+    let open = opened(file).await;
     kill_process(pid, Signal::TERM).expect("sent");
     let ended = timeout(LIMIT, agent.wait()).await;
     assert!(matches!(&ended, Ok(Ok(status)) if status.success()), "{ended:?}");

@@ -319,6 +319,7 @@ fn a_journal_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed() {
     let folder = tempfile::tempdir().unwrap();
     let address = folder.path().join("socket");
     let reader = UnixDatagram::bind(&address).unwrap();
+    reader.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let journal = Journal::at(&address).unwrap();
     let line = lines(|| tracing::warn!("x")).remove(0);
     for _ in 0..10_000 {
@@ -348,6 +349,7 @@ fn a_journal_that_was_started_anew_is_found() {
     journal.write(&line);
     std::fs::remove_file(&address).unwrap();
     let second = UnixDatagram::bind(&address).unwrap();
+    second.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     journal.write(&line);
     let mut buffer = vec![0; 65536];
     let length = second.recv(&mut buffer).unwrap();

@@ -1,7 +1,7 @@
 //! A terminal with `winddown status --watch` on it, and an agent that says what it is told to say.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::num::NonZero;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -34,12 +34,13 @@ impl Agent {
         let socket = folder.join("winddown.sock");
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).unwrap();
+        listener.set_nonblocking(true).unwrap();
         Self { socket, listener, watch: None }
     }
 
     /// Waits for the question, and answers it.
     pub(crate) fn answer(&mut self) {
-        let (stream, _) = self.listener.accept().unwrap();
+        let stream = self.accept();
         let mut lines = BufReader::new(stream.try_clone().unwrap());
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
@@ -51,6 +52,24 @@ impl Agent {
         let mut watch = stream;
         watch.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").unwrap();
         self.watch = Some(watch);
+    }
+
+    fn accept(&self) -> UnixStream {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false).unwrap();
+                    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                    return stream;
+                }
+                Err(error) => assert!(
+                    error.kind() == ErrorKind::WouldBlock && Instant::now() < deadline,
+                    "nobody asks: {error}"
+                ),
+            }
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
     }
 
     pub(crate) fn say(&mut self, status: &Status) {

@@ -147,7 +147,11 @@ async fn a_deadline_given_while_another_run_is_called_off_is_followed_to_its_own
     battery.say(&Announcement::new(When::In(secs(300)), "battery low"), WallTime::UNIX_EPOCH);
     tokio::time::sleep(secs(2)).await;
     battery.withdraw();
+    // Not by the clock: the run must not come to its end.
+    let mut turns = 0;
     while b.node.status().admission_closed {
+        assert!(turns < 100_000, "the notice is still in force");
+        turns += 1;
         tokio::task::yield_now().await;
     }
     // The run is not over yet.
