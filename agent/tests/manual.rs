@@ -32,7 +32,8 @@ fn said(command: &mut Command) -> String {
 
 #[test]
 fn every_page_is_rendered_without_a_warning() {
-    if !has("man", "every_page_is_rendered") || !has("groff", "every_page_is_rendered") {
+    let test = "every_page_is_rendered_without_a_warning";
+    if !has("man", test) || !has("groff", test) {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
@@ -136,7 +137,7 @@ fn bash_completes_commands_options_and_values() {
 
 #[test]
 fn zsh_takes_the_script_and_knows_the_commands() {
-    if !has("zsh", "zsh_takes_the_script") {
+    if !has("zsh", "zsh_takes_the_script_and_knows_the_commands") {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
@@ -152,7 +153,7 @@ fn zsh_takes_the_script_and_knows_the_commands() {
 
 #[test]
 fn fish_completes_commands_with_what_they_do() {
-    if !has("fish", "fish_completes_commands") {
+    if !has("fish", "fish_completes_commands_with_what_they_do") {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");

@@ -69,7 +69,8 @@ fn collected() -> Vec<(&'static str, Value)> {
 
 #[test]
 fn every_answer_in_json_is_as_its_schema_says_and_nothing_can_be_added_to_it() {
-    if !is_there("every_answer_in_json") {
+    let test = "every_answer_in_json_is_as_its_schema_says_and_nothing_can_be_added_to_it";
+    if !is_there(test) {
         return;
     }
     let schemas = schemas();
@@ -98,7 +99,7 @@ fn every_answer_in_json_is_as_its_schema_says_and_nothing_can_be_added_to_it() {
 
 #[test]
 fn a_configuration_that_the_agent_accepts_is_as_the_schema_says() {
-    if !is_there("a_configuration_that_the_agent_accepts") {
+    if !is_there("a_configuration_that_the_agent_accepts_is_as_the_schema_says") {
         return;
     }
     let schema = answers(winddown().args(["config", "schema"])).remove(0);
@@ -126,7 +127,8 @@ fn a_configuration_that_the_agent_accepts_is_as_the_schema_says() {
 
 #[test]
 fn broken_configurations_are_refused_by_the_agent_and_by_the_schema_where_it_can_know() {
-    if !is_there("broken_configurations") {
+    let test = "broken_configurations_are_refused_by_the_agent_and_by_the_schema_where_it_can_know";
+    if !is_there(test) {
         return;
     }
     let schema = answers(winddown().args(["config", "schema"])).remove(0);

@@ -28,9 +28,9 @@ struct Group {
 }
 
 impl Group {
-    /// None, after saying so, where the test may not make one.
-    fn make(test: &str) -> Option<Self> {
-        let name = format!("winddown-stalls-{}-{test}", std::process::id());
+    /// None, after saying so, where the test may not make one. `short` is for the group's name.
+    fn make(test: &str, short: &str) -> Option<Self> {
+        let name = format!("winddown-stalls-{}-{short}", std::process::id());
         let group = Self { dirs: dirs(&name), name };
         match group.again() {
             Ok(()) if group.dirs[1].join("memory.pressure").exists() => Some(group),
@@ -74,7 +74,8 @@ impl Group {
     /// A program that reads a file which does not fit, again and again.
     fn thrash(&self) -> Thrasher {
         // On a disk: what is read from memory need not be read again.
-        let files = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let program = std::env::current_exe().unwrap();
+        let files = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
         let big = files.path().join("big");
         fs::write(&big, vec![7; 4 * usize::try_from(LIMIT).unwrap()]).unwrap();
         let join: Vec<String> = self
@@ -146,7 +147,8 @@ async fn pressed(told: &mut UnboundedReceiver<Told>) {
 
 #[tokio::test]
 async fn a_cgroup_that_goes_and_comes_back_is_listened_to_again_and_the_machine_meanwhile() {
-    let Some(group) = Group::make("goes-and-comes-back") else { return };
+    let test = "a_cgroup_that_goes_and_comes_back_is_listened_to_again_and_the_machine_meanwhile";
+    let Some(group) = Group::make(test, "goes-and-comes-back") else { return };
     let own = PsiPlace::Cgroup(format!("/{}", group.name));
     let mut told = followed(group.places());
     assert_eq!(armed(&mut told).await.0, own);
@@ -161,7 +163,8 @@ async fn a_cgroup_that_goes_and_comes_back_is_listened_to_again_and_the_machine_
 
 #[tokio::test]
 async fn the_window_is_the_shortest_that_this_process_may_have() {
-    let Some(group) = Group::make("window") else { return };
+    let test = "the_window_is_the_shortest_that_this_process_may_have";
+    let Some(group) = Group::make(test, "window") else { return };
     let (_, armed) = armed(&mut followed(group.places())).await;
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
@@ -203,7 +206,8 @@ impl BringBack for Plenty {
 
 #[tokio::test]
 async fn a_real_stall_wakes_a_loop_that_would_look_again_in_an_hour() {
-    let Some(group) = Group::make("wakes") else { return };
+    let test = "a_real_stall_wakes_a_loop_that_would_look_again_in_an_hour";
+    let Some(group) = Group::make(test, "wakes") else { return };
     let threshold = Threshold {
         signal: Signal::MemoryAvailable,
         value: ThresholdValue::Share(0.01),
