@@ -10,11 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as kube;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
-use winddown_shared::{LockState, Pod, Runtime, WallClock, WallTime};
+use winddown_shared::fake::{FakeInhibitor, FakeRuntime, pod_with};
+use winddown_shared::{CONFIG_SOURCE_ANNOTATION, LockState, Pod, Runtime, WallClock, WallTime};
 use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 
 use super::{Configuration, Identity, Node, NodeParts};
@@ -134,24 +133,13 @@ impl Bench {
 }
 
 fn pod(name: &str, priority: i32, grace: i64) -> Pod {
-    let source = ("kubernetes.io/config.source".to_owned(), "file".to_owned());
-    Pod::new(kube::Pod {
-        metadata: ObjectMeta {
-            name: Some(name.into()),
-            namespace: Some("default".into()),
-            uid: Some(format!("uid-{name}")),
-            annotations: Some([source].into()),
-            ..ObjectMeta::default()
-        },
-        spec: Some(kube::PodSpec {
-            containers: vec![kube::Container { name: "main".into(), ..kube::Container::default() }],
-            priority: Some(priority),
-            termination_grace_period_seconds: Some(grace),
-            ..kube::PodSpec::default()
-        }),
-        status: None,
+    pod_with(&format!("uid-{name}"), name, |pod| {
+        let source = (CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned());
+        pod.metadata.annotations = Some([source].into());
+        let spec = pod.spec.get_or_insert_default();
+        spec.priority = Some(priority);
+        spec.termination_grace_period_seconds = Some(grace);
     })
-    .unwrap()
 }
 
 fn held() -> FakeInhibitor {

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use k8s_openapi::api::core::v1 as kube;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -22,9 +20,10 @@ use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_cluster::pods::OrphanPolicy;
 use winddown_eviction::Reclaimable;
 use winddown_machine::UsagePlaces;
-use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
+use winddown_shared::fake::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
-    Freed, ImagePlaces, LockState, Pod, PodStats, PodUid, RuntimeError, WallClock, WallTime,
+    CONFIG_SOURCE_ANNOTATION, Freed, ImagePlaces, LockState, Pod, PodStats, PodUid, RuntimeError,
+    WallClock, WallTime,
 };
 use winddown_shutdown::{BootClock, BootMark, Trigger};
 
@@ -131,24 +130,13 @@ impl Bed {
 }
 
 pub(crate) fn pod(name: &str, priority: i32, grace: i64) -> Pod {
-    let source = ("kubernetes.io/config.source".to_owned(), "file".to_owned());
-    Pod::new(kube::Pod {
-        metadata: ObjectMeta {
-            name: Some(name.into()),
-            namespace: Some("default".into()),
-            uid: Some(format!("uid-{name}")),
-            annotations: Some([source].into()),
-            ..ObjectMeta::default()
-        },
-        spec: Some(kube::PodSpec {
-            containers: vec![kube::Container { name: "main".into(), ..kube::Container::default() }],
-            priority: Some(priority),
-            termination_grace_period_seconds: Some(grace),
-            ..kube::PodSpec::default()
-        }),
-        status: None,
+    pod_with(&format!("uid-{name}"), name, |pod| {
+        let source = (CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned());
+        pod.metadata.annotations = Some([source].into());
+        let spec = pod.spec.get_or_insert_default();
+        spec.priority = Some(priority);
+        spec.termination_grace_period_seconds = Some(grace);
     })
-    .unwrap()
 }
 
 /// A cluster that is reached with `kubeconfig`; its clock is the real one, as the server's is.
