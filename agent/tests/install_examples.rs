@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +32,8 @@ fn pods() -> BTreeMap<String, Pod> {
 fn a_dozen_pods_that_the_process_runtime_can_run() {
     let pods = pods();
     assert_eq!(pods.len(), 12);
+    let names: BTreeSet<String> = pods.values().map(|pod| pod.full_name().to_string()).collect();
+    assert_eq!(names.len(), 12, "a name is there twice: {names:?}");
     for (name, pod) in &pods {
         let refused = check_supported(pod);
         assert!(refused.is_empty(), "{name}: {refused:?}");

@@ -97,21 +97,6 @@ fn a_toleration_that_is_there_is_not_added_again() {
 }
 
 #[test]
-fn every_example_is_a_good_manifest() {
-    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/node");
-    let mut names = std::collections::BTreeSet::new();
-    for entry in std::fs::read_dir(examples).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|ending| ending == "yaml") {
-            let pod = read_manifest(&path, &std::fs::read(&path).unwrap(), "node1");
-            let pod = pod.unwrap_or_else(|error| panic!("{error}"));
-            assert!(names.insert(pod.full_name().to_string()), "{} is there twice", pod.label());
-        }
-    }
-    assert!(!names.is_empty());
-}
-
-#[test]
 fn what_a_wrong_manifest_holds_of_secrets_is_not_quoted() {
     let with_env = |env: &str| {
         manifest("web", "ls")
