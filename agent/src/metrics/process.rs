@@ -144,7 +144,7 @@ mod tests {
         fs::write(proc.path().join("stat"), "cpu 1 2\nbtime 1000000\nprocesses 3\n").unwrap();
         let mut reader = ProcessReader::new(proc.path());
         (reader.ticks_per_second, reader.page_bytes) = (100.0, 4096);
-        let usage = ProcessUsage { max_fds: None, ..reader.read().unwrap_or(usage) };
+        let usage = ProcessUsage { max_fds: None, ..reader.read().unwrap() };
         let expected = ProcessUsage {
             cpu_seconds: 2.0,
             resident_bytes: 2560 * 4096,

@@ -260,7 +260,7 @@ fn a_drain_tells_each_group_and_pod_and_ends_with_5_when_sigkill_was_needed() {
 #[test]
 fn a_deadline_and_its_reason_reach_the_agent_and_the_pods_end_is_followed() {
     with_agent(|socket| {
-        // The line is split at spaces, so the reason's are typed as options are: in one word.
+        // run() splits at every space, and this reason has one.
         let socket = socket.split(' ').next_back().expect("a path");
         let line = ["winddown", "--socket", socket, "drain", "--deadline", "2m", "--reason"];
         let cli = Cli::try_parse_from(line.into_iter().chain(["rack moves"])).expect("parsed");

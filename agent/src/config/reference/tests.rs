@@ -212,7 +212,7 @@ fn every_example_is_accepted_and_every_name_in_a_mapping_is_known() {
 }
 
 #[test]
-fn documentation_is_in_whole_sentences_and_says_no_bounds_twice() {
+fn documentation_is_in_whole_sentences_and_leaves_to_live_when_it_takes_effect() {
     for path in all() {
         let field = path.last().unwrap();
         let (name, doc) = (name_of(&path), field.doc);
