@@ -48,6 +48,14 @@ async fn about_all_that_a_pod_had_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_leaves_nothing_changes_nothing_of_what_is_waited_for() {
+    let now = Instant::now();
+    let mut owed = after(240, now);
+    owed.ask(&leaves(0), now, &left(100));
+    assert!(owed.is_awaited(SIGNAL, now + secs(1.0)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_does_not_come_back_is_given_up_and_sooner_when_nothing_would_be_left() {
     let now = Instant::now();
     for (at_last, seconds, is_awaited) in [
@@ -55,6 +63,8 @@ async fn what_does_not_come_back_is_given_up_and_sooner_when_nothing_would_be_le
         (100, 30.0, false),
         // 1 MiB a second: more than that is left.
         (90, 10.0, true),
+        // At this pace the last MiB goes with the last second.
+        (50, 15.0, true),
         // 5 MiB a second, and 6: 75 MiB would last for 15 s.
         (75, 4.9, true),
         (75, 5.0, false),

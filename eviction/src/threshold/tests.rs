@@ -127,3 +127,16 @@ fn what_is_quoted_stays_on_its_line_and_moves_no_cursor() {
     let said = parse_threshold("it's \"5\"").unwrap_err().to_string();
     assert!(said.starts_with("`it's \"5\"` is not"), "{said}");
 }
+
+#[test]
+fn what_is_in_force_unless_something_is_configured_is_what_the_kubelet_has() {
+    let text = |(signal, value): (&str, &str)| (signal.to_owned(), value.to_owned());
+    let kubelets = [
+        ("memory.available", "100Mi"),
+        ("nodefs.available", "10%"),
+        ("nodefs.inodesFree", "5%"),
+        ("imagefs.available", "15%"),
+        ("imagefs.inodesFree", "5%"),
+    ];
+    assert_eq!(default_hard(), kubelets.map(text).into());
+}

@@ -66,3 +66,18 @@ fn what_counts_is_what_is_on_the_file_system_that_is_short() {
         assert_eq!(of([NodeFsInodesFree, ImageFsInodesFree, ContainerFsInodesFree]), expected);
     }
 }
+
+#[test]
+fn a_pod_leaves_behind_what_goes_with_it_and_files_are_counted_apart_from_bytes() {
+    let (pod, mut stats) = pod_on_disk();
+    stats.containers[0].rootfs = Some(DiskUse { bytes: 1000, inodes: 7 });
+    let left = |layout, signal: Signal| left_behind(&pod, &stats, layout)[signal.index()];
+    for (layout, node, image) in
+        [(FsLayout::One, (1210, 217), (1210, 217)), (FsLayout::ImageFs, (210, 210), (1000, 7))]
+    {
+        let of = |bytes, inodes| (left(layout, bytes), left(layout, inodes));
+        assert_eq!(of(Signal::NodeFsAvailable, Signal::NodeFsInodesFree), node, "{layout:?}");
+        assert_eq!(of(Signal::ImageFsAvailable, Signal::ImageFsInodesFree), image, "{layout:?}");
+        assert_eq!(left(layout, Signal::MemoryAvailable), 0, "its memory is not on a disk");
+    }
+}

@@ -46,6 +46,8 @@ fn an_end_in_sight_takes_from_the_pods_and_never_gives() {
     assert_eq!(budget.within(secs(20)).pods, secs(18));
     assert_eq!(budget.within(secs(20)).within(secs(300)).pods, secs(18));
     assert_eq!(budget.within(Duration::ZERO).pods, Duration::ZERO);
+    let short = budget.within(secs(5));
+    assert_eq!((short.pods, short.reserve), (Duration::from_millis(4500), secs(5) / 10));
 }
 
 proptest! {
