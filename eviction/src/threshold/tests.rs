@@ -116,6 +116,22 @@ fn all_that_is_wrong_is_said_at_once_with_the_field_and_what_to_write() {
 }
 
 #[test]
+fn a_grace_that_cannot_be_read_is_complained_about_once() {
+    let map = |value: &str| [("pid.available".to_owned(), value.to_owned())].into();
+    let config =
+        ThresholdConfig { soft: map("10"), soft_grace: map("soon"), ..ThresholdConfig::default() };
+    let error = config.thresholds().unwrap_err();
+    assert!(matches!(error.0[..], [ThresholdError::Grace { .. }]), "{error}");
+}
+
+#[test]
+fn a_minimum_reclaim_may_be_nothing_but_no_share_of_nothing() {
+    for (text, is_one) in [("0", true), ("1Gi", true), ("5%", true), ("0%", false), ("-1", false)] {
+        assert_eq!(parse_minimum_reclaim(text).is_ok(), is_one, "{text}");
+    }
+}
+
+#[test]
 fn what_is_quoted_stays_on_its_line_and_moves_no_cursor() {
     for text in ["10\r\n%", "1\u{1b}[2J", "\u{202e}5", "-1\n%"] {
         for error in [parse_threshold(text).unwrap_err(), parse_minimum_reclaim(text).unwrap_err()]

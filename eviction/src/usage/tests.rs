@@ -25,8 +25,8 @@ fn pod_on_disk() -> (Pod, PodStats) {
     let both = |amount| DiskUse { bytes: amount, inodes: amount };
     stats.containers[0].rootfs = Some(both(1000));
     stats.containers[0].logs = Some(both(200));
-    stats.volumes = ["dir", "tmpfs", "host", "config", "secret"]
-        .map(|name| VolumeStats { name: name.into(), used: both(10) })
+    stats.volumes = [("tmpfs", 99), ("dir", 10), ("host", 10), ("config", 10), ("secret", 10)]
+        .map(|(name, used)| VolumeStats { name: name.into(), used: both(used) })
         .into();
     (pod, stats)
 }
@@ -36,12 +36,15 @@ fn a_pod_of_which_no_part_is_known_that_counts_was_not_measured() {
     let (pod, all) = pod_on_disk();
     let mut no_layers = all.clone();
     no_layers.containers[0].rootfs = None;
+    let mut only_logs = no_layers.clone();
+    only_logs.volumes.clear();
     let nothing = PodStats { containers: vec![Default::default()], ..PodStats::default() };
     let of = |signal, stats: &PodStats, layout| measured(signal, &pod, stats, layout);
     let (node, image) = (Signal::NodeFsAvailable, Signal::ImageFsAvailable);
     assert_eq!(of(image, &all, FsLayout::ImageFs), Some(1000));
     assert_eq!(of(image, &no_layers, FsLayout::ImageFs), None);
     assert_eq!(of(node, &no_layers, FsLayout::ImageFs), Some(230));
+    assert_eq!(of(node, &only_logs, FsLayout::One), Some(200));
     assert_eq!(of(node, &nothing, FsLayout::One), None);
     assert_eq!(of(image, &nothing, FsLayout::Split), Some(0), "nobody knows, nor ever will");
     assert_eq!(of(Signal::MemoryAvailable, &all, FsLayout::One), None);
