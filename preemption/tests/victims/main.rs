@@ -15,3 +15,5 @@ mod lines;
 mod minimal;
 #[cfg(test)]
 mod node;
+#[cfg(test)]
+mod reasons;

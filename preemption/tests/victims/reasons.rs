@@ -1,0 +1,56 @@
+//! Why a pod is kept that could have taken a victim's place.
+
+use winddown_preemption::{Criterion, Requirement, Strategy, Why, explain};
+use winddown_shared::{Pod, ResourceName};
+
+use crate::cases::{PodSpec, api_pod};
+
+/// Why `other` is kept where `victim` is taken.
+fn why_kept(victim: &PodSpec, other: &PodSpec, requirements: &[(&str, i64)]) -> Why {
+    let pods: Vec<Pod> = vec![victim.pod("a"), other.pod("b")];
+    let requirements: Vec<Requirement> =
+        requirements.iter().map(|(name, need)| (ResourceName::from(*name), *need)).collect();
+    let preemptor = api_pod("critical", Some(2_000_001_000));
+    let explained = explain(&preemptor, &pods, &requirements, Strategy::Minimal);
+    assert_eq!(explained.considered[0].why, Why::Taken(1), "{victim:?} {other:?}");
+    explained.considered[1].why
+}
+
+fn asks(cpu: i64, memory: i64) -> PodSpec {
+    PodSpec { cpu, memory, born: Some(5), ..PodSpec::default() }
+}
+
+#[test]
+fn the_first_criterion_by_which_it_would_be_worse_is_named() {
+    let same = || asks(1, 100);
+    for (victim, other, criterion) in [
+        (same(), asks(1, 101), Criterion::Overshoot),
+        (PodSpec { is_ending: true, ..same() }, same(), Criterion::Ending),
+        (same(), PodSpec { is_daemon: true, ..same() }, Criterion::Bound),
+        (same(), PodSpec { is_limited: true, ..same() }, Criterion::Class),
+        (same(), PodSpec { born: Some(4), ..same() }, Criterion::Age),
+        (same(), same(), Criterion::Identity),
+    ] {
+        assert_eq!(why_kept(&victim, &other, &[("memory", 100)]), Why::Worse(criterion));
+    }
+}
+
+#[test]
+fn over_shoots_of_different_resources_are_parts_of_what_is_required() {
+    let needs = [("cpu", 100), ("memory", 1000)];
+    let half_too_much_cpu = asks(150, 1000);
+    let same = why_kept(&half_too_much_cpu, &asks(100, 1500), &needs);
+    assert_eq!(same, Why::Worse(Criterion::Identity));
+    let more = why_kept(&half_too_much_cpu, &asks(100, 1501), &needs);
+    assert_eq!(more, Why::Worse(Criterion::Overshoot));
+}
+
+#[test]
+fn a_requirement_of_nothing_is_none() {
+    let preemptor = api_pod("critical", Some(2_000_001_000));
+    let pods = [asks(1, 1).pod("a")];
+    for strategy in [Strategy::Distance, Strategy::Minimal] {
+        let explained = explain(&preemptor, &pods, &[(ResourceName::Memory, 0)], strategy);
+        assert_eq!(explained.considered[0].why, Why::NothingLacking, "{strategy}");
+    }
+}
