@@ -109,6 +109,13 @@ fn a_longer_deadline_moves_every_latest_end() {
     assert_eq!(ends(&plan), [290, 300]);
 }
 
+#[test]
+fn a_run_that_begins_late_has_its_ends_later_by_as_much() {
+    let pods = [pod("app", None, None), pod("last", Some(CRITICAL_PRIORITY), None)];
+    let plan = plan(&pods, &two_fields(30, 10), None).begun_after(secs(7));
+    assert_eq!((ends(&plan), plan.deadline), (vec![27, 37], secs(37)));
+}
+
 // Shrinking.
 
 #[test]
