@@ -117,6 +117,20 @@ impl Items {
 // === impl Item ===
 
 impl Item {
+    /// Nothing is known of it yet but what it frees.
+    fn new(place: usize, amounts: Box<[i64]>) -> Self {
+        Self {
+            place,
+            amounts,
+            parts: Box::default(),
+            weight: 0,
+            rest: 0,
+            age: 0,
+            identity: 0,
+            score: 0.0,
+        }
+    }
+
     /// Which of two pods that free the same is to be taken first.
     pub(super) fn rank(&self) -> (u64, u32, u32) {
         (self.rest, self.age, self.identity)
@@ -126,15 +140,8 @@ impl Item {
 fn up_to_the_priority_needed(table: &Table, pods: &[Pod], need: &[i64]) -> Vec<Item> {
     let rows = table.lanes.iter().flat_map(|lane| (0..lane.place.len()).map(move |r| (lane, r)));
     let mut items: Vec<Item> = rows
-        .map(|(lane, row)| Item {
-            place: lane.place[row],
-            amounts: lane.amounts.iter().map(|column| column[row]).collect(),
-            parts: Box::default(),
-            weight: 0,
-            rest: 0,
-            age: 0,
-            identity: 0,
-            score: 0.0,
+        .map(|(lane, row)| {
+            Item::new(lane.place[row], lane.amounts.iter().map(|column| column[row]).collect())
         })
         .collect();
     items.sort_by_key(|item| pods[item.place].priority_or_zero());
@@ -274,16 +281,7 @@ mod tests {
     use super::*;
 
     fn item(amounts: &[i64]) -> Item {
-        Item {
-            place: 0,
-            amounts: amounts.into(),
-            parts: Box::default(),
-            weight: 0,
-            rest: 0,
-            age: 0,
-            identity: 0,
-            score: 0.0,
-        }
+        Item::new(0, amounts.into())
     }
 
     #[test]
