@@ -194,6 +194,7 @@ impl Drill {
             wall.clone(),
         );
         let runtime = ProcessRuntime::open(process).await.map_err(DrillError::Runtime)?;
+        let runtime = ConfiguredRuntime::Process(Arc::new(runtime));
         let mut wanted = InhibitorConfig::new(policy_of(&config.shutdown).delay_wanted());
         wanted.bus = logind.peer();
         wanted.root = root.to_owned();
@@ -211,9 +212,9 @@ impl Drill {
                 warnings: Vec::new(),
                 loaded_at,
             },
-            runtime: Arc::new(ConfiguredRuntime::Process(Arc::new(runtime))),
+            runtime_supports: runtime.supports(),
+            runtime: Arc::new(runtime),
             runtime_health: ConfiguredRuntime::health,
-            runtime_supports: crate::service::supports_process,
             inhibitor: Arc::clone(&inhibitor),
             board: winddown_notices::Board::new(),
             manifests: manifests.clone(),

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Inhibitor, LockState, Pod, RuntimeError, WallClock, WallTime, error_chain};
+use winddown_shared::{Inhibitor, LockState, WallClock, WallTime, error_chain};
 use winddown_shutdown::Trigger;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
@@ -39,7 +39,7 @@ pub use cluster::ClusterStartError;
 pub(crate) use companion::missing_rights;
 pub(crate) use configured::ConfiguredRuntime;
 pub use host::{boot_clock, host_name, wall_clock};
-pub use runtime::{RuntimeStartError, supports_process};
+pub use runtime::RuntimeStartError;
 pub use units::SystemdUnits;
 
 /// A node on the real runtimes and the real logind.
@@ -135,18 +135,18 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
         RuntimeKind::Process => {
             let process = runtime::process(&config, &service.identity, &service.wall).await?;
             let is = ConfiguredRuntime::Process;
-            service.run(Runs::own(process, is, supports_process, &config, joined)).await
+            service.run(Runs::own(process, is, &config, joined)).await
         }
         RuntimeKind::Cri => {
             let cri = runtime::cri(&config, &service.identity, &service.wall).await?;
             let joined = joined.map(|parts| cluster::named_by(parts, cri.health()));
-            let (is, supports) = (ConfiguredRuntime::Cri, runtime::supports_cri);
-            service.run(Runs::own(cri, is, supports, &config, joined)).await
+            let is = ConfiguredRuntime::Cri;
+            service.run(Runs::own(cri, is, &config, joined)).await
         }
         RuntimeKind::Systemd => {
             let units = runtime::systemd(&config, &service.identity, &service.wall).await?;
-            let (is, supports) = (ConfiguredRuntime::Systemd, runtime::supports_systemd);
-            service.run(Runs::own(units, is, supports, &config, joined)).await
+            let is = ConfiguredRuntime::Systemd;
+            service.run(Runs::own(units, is, &config, joined)).await
         }
     }
 }
@@ -154,7 +154,6 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
 /// What the mode decides: what runs the pods, and which.
 struct Runs {
     runtime: ConfiguredRuntime,
-    supports: fn(&Pod) -> Result<(), RuntimeError>,
     /// The pods that are wanted; none takes the manifests directory.
     manifests: Option<watch::Receiver<Arc<DesiredManifests>>>,
     machine: Option<Machine>,
@@ -171,14 +170,12 @@ impl Runs {
     fn own<R: RuntimeFigures>(
         runtime: R,
         is: fn(Arc<R>) -> ConfiguredRuntime,
-        supports: fn(&Pod) -> Result<(), RuntimeError>,
         config: &Config,
         cluster: Option<ClusterParts>,
     ) -> Self {
         let runtime = Arc::new(runtime);
         let places = host::usage_places(config);
         Self {
-            supports,
             manifests: None,
             machine: Some(host::machine(config)),
             pressure: Some(PressureSource { places, runtime: Arc::clone(&runtime) as _ }),
@@ -208,9 +205,9 @@ impl Service {
         let board = notices::listen(&config, &wall, &stop);
         let node = Node::start(NodeParts {
             configuration,
+            runtime_supports: runs.runtime.supports(),
             runtime: Arc::new(runs.runtime),
             runtime_health: ConfiguredRuntime::health,
-            runtime_supports: runs.supports,
             inhibitor: Arc::clone(&inhibitor),
             board,
             manifests,

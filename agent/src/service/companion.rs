@@ -52,7 +52,6 @@ impl Service {
         let stop = CancellationToken::new();
         tokio::spawn(follower.run(stop.clone()));
         let runs = Runs {
-            supports: |_| Ok(()),
             manifests: Some(as_manifests(runtime.desired())),
             machine: None,
             pressure: None,

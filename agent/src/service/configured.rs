@@ -13,6 +13,7 @@ use winddown_shared::{
 };
 
 use super::companion::Containers;
+use super::runtime;
 use super::units::SystemdUnits;
 
 /// What runs the pods of a node. Each call is the named runtime's own, with its errors and its
@@ -55,6 +56,16 @@ impl ConfiguredRuntime {
             Self::Kubelet(kubelet) => {
                 kubelet.trouble().map_or(Ok(()), |trouble| Err(trouble.to_owned()))
             }
+        }
+    }
+
+    /// What tells whether it can do all that a pod asks for. A kubelet has asked that itself.
+    pub(crate) fn supports(&self) -> fn(&Pod) -> Result<(), RuntimeError> {
+        match self {
+            Self::Process(_) => runtime::supports_process,
+            Self::Cri(_) => runtime::supports_cri,
+            Self::Systemd(_) => runtime::supports_systemd,
+            Self::Kubelet(_) => |_| Ok(()),
         }
     }
 }

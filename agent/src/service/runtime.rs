@@ -91,7 +91,7 @@ fn programs(config: &Config, identity: &Identity, wall: &WallClock, kind: &str) 
 ///
 /// # Errors
 /// [`RuntimeError::Unsupported`] with the first field that it cannot.
-pub fn supports_process(pod: &Pod) -> Result<(), RuntimeError> {
+pub(super) fn supports_process(pod: &Pod) -> Result<(), RuntimeError> {
     let first = winddown_runtimes::process::check_supported(pod).into_iter().next();
     first.map_or(Ok(()), |field| Err(field.into()))
 }
