@@ -19,14 +19,14 @@ FILES := preemption/src/**/*.rs \
 BENCH = $(or $(CARGO_TARGET_DIR),target)/release/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test reboots chaos bench bench-cri fuzz mutants calm pressure earlyoom packages lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test test-all reboots chaos bench bench-cri fuzz mutants calm pressure earlyoom packages lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the agent: target/release/winddown
 	@tests/node/packages.sh build
-	$(CARGO) build --release --package winddown
+	$(CARGO) build --release --locked --package winddown
 
 manual: ## Write man pages, completions and JSON schemas into target/{man,completions,schemas}
 	@tests/node/packages.sh build
@@ -50,9 +50,19 @@ demo-node: ## The same in a disposable systemd node: real logind, real power-off
 	@tests/node/packages.sh test
 	@$(CARGO) run --quiet --package winddown-node-tests --bin demo-node
 
-test: ## Run every test; the last line counts passed, failed and skipped
+test: ## Run every test but the longest; the last line counts passed, failed and skipped
 	@tests/node/packages.sh test
 	@tests/node/suite.sh
+
+test-all: ## The same with packages and new random seeds, then chaos, reboots and fuzzing (hours)
+	@echo "Twice the time of 'make test' and an hour more, for packages, chaos, reboots and fuzzing; 20 GB."
+	@tests/node/packages.sh test
+	@tests/node/packages.sh packages
+	@tests/node/packages.sh fuzz
+	@WINDDOWN_LONG=1 tests/node/suite.sh
+	@$(CARGO) run --quiet --package winddown-node-tests --bin chaos -- 100
+	@$(CARGO) run --quiet --package winddown-node-tests --bin reboots -- 10
+	@nice -n 19 tests/fuzz/run.sh 60
 
 reboots: ## Reboot a node N times (30) with random pods and faults; rewrites docs/reliability.md
 	@tests/node/packages.sh test
@@ -107,7 +117,7 @@ mutants: $(CARGO_MUTANTS) ## Change the planners in every small way: does a test
 
 packages: ## Build target/packages: .deb, .rpm and a static tarball (two release builds)
 	@tests/node/packages.sh packages
-	$(CARGO) build --release --package winddown
+	$(CARGO) build --release --locked --package winddown
 	@packaging/build.sh deb rpm
 	@packaging/static.sh
 
@@ -121,9 +131,10 @@ lint: $(CARGO_DENY) ## Formatting, clippy, licences, bans, layering
 fmt: ## Format the code
 	$(CARGO) fmt --all
 
-node-base: ## Make the Debian root that disposable nodes are laid over (once, half a minute)
+node-base: ## Make the Debian roots that disposable nodes are laid over (once, three minutes)
 	@tests/node/packages.sh test
-	@tests/node/base.sh plain
+	@for flavour in plain containerd rpm; do tests/node/base.sh bookworm $$flavour; done
+	@for flavour in plain uml; do tests/node/base.sh trixie $$flavour; done
 
 clean-cache: ## Remove everything kept outside git: node bases and tools
 	rm -rf "$(CACHE)/node" "$(CACHE)/tools"

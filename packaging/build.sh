@@ -50,7 +50,7 @@ die() {
     exit 1
 }
 
-[ -x "$binary" ] || die "$binary is not there: run 'cargo build --release --package winddown' first"
+[ -x "$binary" ] || die "$binary is not there: run 'cargo build --release --locked --package winddown' first"
 case $maintainer in
 *' <'*@*'>') ;;
 *) die "--maintainer '$maintainer': write it as 'Name <address>'" ;;
@@ -85,7 +85,6 @@ stage_installation() {
     # The scopes' drop-ins order containers behind the agent; without a container runtime there are
     # no such scopes.
     cp -R "$installed"/cri/etc/systemd/system/*.scope.d "$vendor/systemd/system/"
-    cp -R "$installed/process/etc/systemd/logind.conf.d" "$vendor/systemd/"
     cp -R "$installed/process/etc/sysusers.d" "$installed/process/etc/tmpfiles.d" "$vendor/"
     cp "$installed/process/etc/winddown/config.yaml" "$root/etc/winddown/"
     # Line tables are two thirds of the file and of no use on a node.
@@ -107,7 +106,7 @@ stage_documents() {
     "$binary" completions zsh >"$root/usr/share/zsh/vendor-completions/_winddown"
     # With what its links lead to, as far as operators need it.
     cp -R README.md docs "$doc/"
-    "$cargo" run --quiet --package xtask -- inventory "$doc" 9>&- || die "no inventory"
+    "$cargo" run --quiet --locked --package xtask -- inventory "$doc" 9>&- || die "no inventory"
     cp packaging/catalog/winddown.catalog "$root/usr/lib/systemd/catalog/"
     mkdir "$root/usr/share/winddown/schemas" "$root/usr/share/winddown/monitoring"
     names=$("$binary" schema --list)

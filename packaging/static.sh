@@ -20,5 +20,5 @@ else
     echo "The tarball's program is linked with glibc, statically. For musl:"
     echo "rustup target add $machine-unknown-linux-musl && apt-get install musl-tools"
 fi
-"$cargo" build --release --package winddown --target "$target"
+"$cargo" build --release --locked --package winddown --target "$target"
 packaging/build.sh --binary "${CARGO_TARGET_DIR:-target}/$target/release/winddown" tarball

@@ -36,8 +36,8 @@ pub use room::{
     ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
 };
 pub use status::{
-    ConfigStatus, GroupProgress, GroupSummary, LastBootStatus, LockState, LockStatus, NodeStatus,
-    NoticeStatus, Phase, PlanSummary, RuntimeStatus, ShutdownProgress, Status,
+    ClosedBy, ConfigStatus, GroupProgress, GroupSummary, LastBootStatus, LockState, LockStatus,
+    NodeStatus, NoticeStatus, Phase, PlanSummary, RuntimeStatus, ShutdownProgress, Status,
 };
 pub use version::VersionAnswer;
 

@@ -1,5 +1,6 @@
 //! The commands that need no running agent, joined to what carries them out.
 
+mod end_process;
 mod hints;
 mod pods;
 
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use winddown_runtimes::process::shim;
+use winddown_shared::critical;
 use winddown_shutdown::{
     Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line, render_html, render_svg,
     render_text,
@@ -26,6 +28,7 @@ use crate::install::{self, InstallOptions, UninstallOptions};
 use crate::logging;
 use crate::node::{plan_view, policy_of, reports};
 use crate::service::{self, ServiceOptions, StartError};
+use end_process::EndProcess;
 
 /// How long threads that wait for a disk may take when the process ends.
 const LAST_THREADS: Duration = Duration::from_millis(500);
@@ -40,6 +43,7 @@ pub struct Commands;
 impl Offline for Commands {
     fn agent(&self, global: &GlobalArgs, args: &AgentArgs) -> Result<Exit, CommandError> {
         let log = logging::start();
+        critical::on_failure(EndProcess(log.clone()));
         let options = ServiceOptions {
             config: global.config.clone(),
             socket: Some(global.socket.clone())
@@ -98,13 +102,19 @@ impl Offline for Commands {
         args: &InstallArgs,
         out: &mut Output,
     ) -> Result<Exit, CommandError> {
+        let chosen = match args.runtime {
+            Some(_) => None,
+            None => Some(install::choose(&args.root, args.from.as_deref()).map_err(failure)?),
+        };
+        let runtime = match args.runtime {
+            Some(RuntimeChoice::Process) => install::Runtime::Process,
+            Some(RuntimeChoice::Systemd) => install::Runtime::Systemd,
+            Some(RuntimeChoice::Cri) => install::Runtime::Cri,
+            None => chosen.map(|choice| choice.runtime).unwrap_or_default(),
+        };
         let options = InstallOptions {
             root: args.root.clone(),
-            runtime: match args.runtime {
-                RuntimeChoice::Process => install::Runtime::Process,
-                RuntimeChoice::Systemd => install::Runtime::Systemd,
-                RuntimeChoice::Cri => install::Runtime::Cri,
-            },
+            runtime,
             config: args.from.clone(),
             bin_dir: args.bin_dir.clone(),
             enable: !args.no_enable,
@@ -113,7 +123,8 @@ impl Offline for Commands {
             force: args.force,
             ..InstallOptions::new(own_program()?)
         };
-        let report = install::install(&options).map_err(failure)?;
+        let mut report = install::install(&options).map_err(failure)?;
+        report.notes.extend(chosen.map(|choice| choice.to_string()));
         out.text(&report.to_string())?;
         Ok(Exit::Success)
     }
@@ -269,10 +280,17 @@ fn typed(report: &serde_json::Value) -> Result<ShutdownReport, CommandError> {
     read.map_err(|error| failure(anyhow::Error::new(error).context("not a report of this version")))
 }
 
-/// The program that is running, which is what gets installed.
+/// The program that is running, which is what gets installed. The kernel knows best; in a chroot without
+/// `/proc`, as installers have, the name it was started by has to do.
 fn own_program() -> Result<std::path::PathBuf, CommandError> {
-    let own = std::env::current_exe();
-    own.map_err(|error| failure(anyhow::Error::new(error).context("where this program lies")))
+    let started_as = || {
+        let name = std::env::args_os().next()?;
+        install::find_program(&name, &std::env::var_os("PATH").unwrap_or_default())
+    };
+    std::env::current_exe().or_else(|error| started_as().ok_or(error)).map_err(|error| {
+        let what = "where this program lies: start it by its path";
+        failure(anyhow::Error::new(error).context(what))
+    })
 }
 
 fn same_directory(one: &Path, other: &Path) -> bool {

@@ -82,6 +82,8 @@ pub struct Config {
     pub preemption_strategy: winddown_preemption::Strategy,
     /// `nodeStatusUpdateFrequency`: at least 1 s.
     pub node_status_update_frequency: Duration,
+    /// `resolvConf`: the resolver file that containers of a CRI runtime get; see `dnsPolicy`.
+    pub resolv_conf: PathBuf,
     /// `podLogsDir`: where the containers' logs are.
     pub pod_logs_dir: PathBuf,
     /// `containerLogMaxSize`: bytes a log file may have before it is rotated; at least 4096.
@@ -185,7 +187,12 @@ impl Config {
         let cluster = &mut self.cluster;
         cluster.kubeconfig = cluster.kubeconfig.take().map(|path| under(&path));
         cluster.bootstrap_kubeconfig = cluster.bootstrap_kubeconfig.take().map(|path| under(&path));
-        for path in [&mut self.pod_logs_dir, &mut self.state_directory, &mut self.control_socket] {
+        for path in [
+            &mut self.resolv_conf,
+            &mut self.pod_logs_dir,
+            &mut self.state_directory,
+            &mut self.control_socket,
+        ] {
             *path = under(path);
         }
         if let Some(socket) = self.container_runtime_endpoint.strip_prefix("unix://") {
@@ -218,6 +225,7 @@ impl Default for Config {
             node_labels: BTreeMap::new(),
             preemption_strategy: winddown_preemption::Strategy::default(),
             node_status_update_frequency: Duration::from_secs(10),
+            resolv_conf: PathBuf::from("/etc/resolv.conf"),
             pod_logs_dir: PathBuf::from("/var/log/winddown"),
             container_log_max_size: 10 * 1024 * 1024,
             container_log_max_files: 5,

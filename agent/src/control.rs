@@ -20,9 +20,9 @@
 //! Everything that is not a success is an [`ErrorBody`](crate::api::ErrorBody).
 //!
 //! # Limits
-//! One request per connection. Who may connect is decided by the socket's mode and group; what
-//! changes the node's state also needs root's or the socket's group's credentials, so that a
-//! socket opened wider by hand stays harmless. Connections, watchers, sizes and waits are bounded
+//! One request per connection. Who may connect is decided by the socket's mode: 0600, or 0660 with the
+//! configured group. What changes the node's state also needs the credentials of root or of that
+//! group, so that a socket opened wider by hand stays harmless. Connections, watchers, sizes and waits are bounded
 //! by [`Limits`]: a client that sends nothing or reads nothing loses its connection and holds up
 //! nobody.
 //!
@@ -39,6 +39,7 @@ mod peer;
 mod respond;
 mod route;
 mod server;
+mod slots;
 mod socket;
 #[cfg(test)]
 mod tests;

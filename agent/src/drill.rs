@@ -309,7 +309,7 @@ impl Drill {
     async fn end_all(&self) {
         self.stop.cancel();
         let workers = self.node.workers();
-        let kills = workers.active_pods().into_iter().map(|pod| {
+        let kills = workers.running().into_pods().into_iter().map(|pod| {
             let request = KillRequest {
                 grace: Some(Duration::from_secs(1)),
                 ..KillRequest::new(KillReason::Operator)

@@ -8,10 +8,13 @@
 //! Everything blocks: these are one-shot commands.
 
 mod assets;
+mod choice;
 mod error;
 mod host;
 mod plan;
+mod program;
 mod record;
+mod removal;
 mod report;
 mod tree;
 mod uninstall;
@@ -25,15 +28,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use choice::{Choice, choose};
 pub use error::{Conflict, HostError, InstallError};
 pub use host::{Host, LiveHost};
+pub use program::find_program;
 pub use report::{Action, Change, InstallReport};
 pub use uninstall::{UninstallOptions, uninstall, uninstall_on};
 
-use assets::{
-    Body, CONFIG, Choices, LOGIND_DROP_IN, MANIFESTS, PROCESS_DROP_IN, STATE, SYSUSERS, TMPFILES,
-    UNIT,
-};
+use assets::{Body, CONFIG, Choices, MANIFESTS, PROCESS_DROP_IN, STATE, SYSUSERS, TMPFILES, UNIT};
 use plan::{Plan, Work};
 use record::Record;
 use tree::{Found, Tree};
@@ -260,15 +262,12 @@ fn tell_systemd(
         |path: &str| report.changes.iter().any(|c| c.path == path && c.action != Action::Kept);
     let any = report.changed();
     let mut commands: Vec<(bool, &str, Vec<&str>)> = Vec::new();
-    // The first three are of use and not vital: their failure is a note.
+    // The first two are of use and not vital: their failure is a note.
     if changed(SYSUSERS) {
         commands.push((false, "systemd-sysusers", vec![SYSUSERS]));
     }
     if changed(TMPFILES) {
         commands.push((false, "systemd-tmpfiles", vec!["--create", TMPFILES]));
-    }
-    if changed(LOGIND_DROP_IN) {
-        commands.push((false, "systemctl", vec!["kill", "-s", "HUP", "systemd-logind.service"]));
     }
     if any {
         commands.push((true, "systemctl", vec!["daemon-reload"]));

@@ -6,13 +6,16 @@ use clap::Parser;
 use winddown::cli::{self, Cli};
 use winddown::commands::Commands;
 use winddown::service::wall_clock;
+use winddown_runtimes::cri::host_mount;
 use winddown_runtimes::process::shim;
 
 fn main() -> ExitCode {
     // One of these runs for every container, so it goes around everything that costs memory.
     let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|word| word == "shim") {
-        return shim::run(args, &wall_clock());
+    match args.next() {
+        Some(word) if word == "shim" => return shim::run(args, &wall_clock()),
+        Some(word) if word == host_mount::SUBCOMMAND => return host_mount::run(args),
+        _ => {}
     }
     cli::run(&Cli::parse(), &Commands).into()
 }

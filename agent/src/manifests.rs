@@ -15,6 +15,7 @@ mod telling;
 mod tests;
 mod validate;
 mod watch;
+mod writers;
 
 use std::ffi::OsStr;
 use std::io;
@@ -25,6 +26,7 @@ use winddown_shared::{Pod, WallTime};
 
 pub use directory::ManifestDirectory;
 pub use read::read_manifest;
+pub use writers::{OthersMayWrite, Writers, others_may_write};
 
 use crate::document::Problems;
 use crate::render::clean;

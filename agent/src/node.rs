@@ -13,7 +13,7 @@ mod picture;
 mod pressure;
 pub mod reports;
 mod room;
-mod running;
+pub(crate) mod running;
 #[cfg(test)]
 mod tests;
 
@@ -27,8 +27,8 @@ use winddown_cluster::node::Draining;
 use winddown_notices::{Board, Operator};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    Inhibitor, LockState, Pod, PodWorkers, Recorder, Runtime, RuntimeError, RuntimeSyncer,
-    WallClock, WallTime, WorkerObserver, WorkerTimes, error_chain,
+    Inhibitor, LockState, Pod, PodKiller, PodWorkers, Recorder, Runtime, RuntimeError,
+    RuntimeSyncer, WallClock, WallTime, WorkerObserver, WorkerTimes, critical, error_chain,
 };
 use winddown_shutdown::{
     AdmissionGate, BootClock, GroupPeriod, Policy, ProgressSender, RecordPlace, ReportStore,
@@ -172,7 +172,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     ///
     /// No pod is admitted before the login manager has said whether a shutdown is already under way
     /// (or has been silent for two seconds), and no shutdown is acted on before the pods that run
-    /// already are known.
+    /// already are known, or have not become known for five seconds: then the shutdown itself waits
+    /// for them.
     pub fn start(parts: NodeParts<R, I>) -> Self {
         let state = parts.configuration.config.state_directory.clone();
         let decisions = Decisions::new(parts.wall.clone());
@@ -192,7 +193,12 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             Arc::clone(&recorder),
             parts.wall.clone(),
         )
-        .with_host_ips(winddown_runtimes::host_addresses);
+        .with_host_ips({
+            let config = Arc::clone(&parts.configuration.config);
+            move || config.cluster.node_addresses()
+        });
+        // A kubelet ends its own pods when their time is over.
+        let syncer = if parts.admits_all { syncer.without_deadlines() } else { syncer };
         // Exits come as events; the resync is only the safety net, and costs a wake-up each time.
         let times = WorkerTimes { resync: Duration::from_secs(300), ..WorkerTimes::default() };
         let observer: Arc<dyn WorkerObserver> = Arc::clone(&metrics) as _;
@@ -268,19 +274,24 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             stop: CancellationToken::new(),
         });
         let node = Self(inner);
-        tokio::spawn(RuntimeSyncer::follow_changes(node.0.workers.clone()));
-        tokio::spawn(node.clone().run_board());
+        let stop = || node.0.stop.clone();
+        critical::spawn(
+            "changes of the runtime",
+            RuntimeSyncer::follow_changes(node.0.workers.clone()),
+        );
+        critical::spawn_until("notices", stop(), node.clone().run_board());
         tokio::spawn(node.clone().note_lock());
         tokio::spawn(node.clone().count_changes());
         tokio::spawn(node.clone().measure_starts());
-        tokio::spawn(node.clone().read_machine());
+        critical::spawn("reader of the machine", node.clone().read_machine());
         if let Some(work) = pressure_loop {
-            tokio::spawn(node.clone().watch_pressure(work));
+            critical::spawn_until("eviction", stop(), node.clone().watch_pressure(work));
         }
         if let (Some(cluster), Some(work)) = (cluster, cluster_work) {
             node.clone().join(cluster, work);
         }
-        tokio::spawn(node.clone().run(parts.runtime, parts.trigger, carried));
+        let run = node.clone().run(parts.runtime, parts.trigger, carried);
+        critical::spawn_stopping("shutdown controller", stop(), run);
         node
     }
 
@@ -353,8 +364,10 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let mut progress = self.0.progress.subscribe();
         let mut decisions = self.0.decisions.changes();
         let mut notices = self.0.board.changes();
+        let mut more_known = self.0.workers.more_known();
         loop {
             tokio::select! {
+                Ok(()) = more_known.changed() => {}
                 Ok(()) = statuses.changed() => {}
                 Ok(()) = manifests.changed() => {}
                 Ok(()) = inhibitor.changed() => {}

@@ -28,6 +28,10 @@ pub(crate) use text::is_harmful;
 pub use text::{clean, fit, wrap};
 pub use units::{age, seconds};
 
+/// What is said instead of "no pods" while nobody can know that.
+pub(crate) const PODS_UNKNOWN: &str =
+    "not known yet which pods run: the container runtime has not answered";
+
 /// How a text is to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Inhibitor, LockState, WallClock, WallTime, error_chain};
+use winddown_shared::{Inhibitor, LockState, WallClock, WallTime, critical, error_chain};
 use winddown_shutdown::Trigger;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
@@ -36,7 +36,7 @@ use control_loop::ControlLoop;
 use signals::{Ends, Reloads};
 
 pub use cluster::ClusterStartError;
-pub(crate) use companion::missing_rights;
+pub(crate) use companion::{missing_rights, verifies_server};
 pub(crate) use configured::ConfiguredRuntime;
 pub use host::{boot_clock, host_name, wall_clock};
 pub use runtime::RuntimeStartError;
@@ -202,7 +202,7 @@ impl Service {
             runs.manifests.unwrap_or_else(|| manifests(&config, &identity, &wall, &stop));
         let inhibitor =
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
-        let board = notices::listen(&config, &wall, &stop);
+        let board = notices::listen(&config, &wall, &identity.boot_id, &stop);
         let node = Node::start(NodeParts {
             configuration,
             runtime_supports: runs.runtime.supports(),
@@ -232,7 +232,7 @@ impl Service {
             let again = metrics::TRY_AGAIN;
             tokio::spawn(metrics::serve_over_tcp(server.clone(), address, again, stop.clone()))
         });
-        let served = tokio::spawn(server.serve(socket));
+        let served = critical::spawn("control server", server.serve(socket));
         let control = ControlLoop { options, node, inhibitor, notifier, reloads, ends };
         control.run().await;
         stop.cancel();
@@ -301,7 +301,7 @@ fn manifests(
     };
     let rescan = config.file_check_frequency;
     let (directory, desired) = ManifestDirectory::new(path, &identity.name, rescan, wall.clone());
-    tokio::spawn(directory.run(stop.clone()));
+    critical::spawn_until("manifests", stop.clone(), directory.run(stop.clone()));
     desired
 }
 

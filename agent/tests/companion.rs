@@ -180,7 +180,7 @@ impl Scene {
         let scene = Self { server, containers, node, login, _state: state };
         scene
             .eventually("three pods are known", |scene| {
-                scene.node.workers().active_pods().len() == 3
+                scene.node.workers().running().pods.len() == 3
             })
             .await;
         scene

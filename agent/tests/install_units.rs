@@ -60,17 +60,30 @@ fn exposure(test: &str, runtime: Runtime) -> Option<f64> {
     Some(score.unwrap_or_else(|| panic!("no score in:\n{text}")).parse().unwrap())
 }
 
+/// Whether the machine's systemd is of this version or later.
+fn is_at_least(version: u32) -> bool {
+    let said = Command::new("systemd-analyze").arg("--version").output();
+    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let number = said.ok().and_then(|text| text.split_whitespace().nth(1)?.parse().ok());
+    number.is_some_and(|number: u32| number >= version)
+}
+
 #[test]
 fn systemd_finds_nothing_to_say_against_the_units() {
     for runtime in [Runtime::Cri, Runtime::Process] {
         let dir = tempfile::tempdir().unwrap();
         let unit = dir.path().join("winddown.service");
-        fs::write(&unit, whole_unit(&installed(runtime))).unwrap();
+        let whole = whole_unit(&installed(runtime));
+        // systemd 252, which judges here where it is the machine's, finds fault with a line that it does
+        // not know and passes over.
+        let known = |line: &&str| is_at_least(254) || !line.starts_with("DelegateSubgroup=");
+        let lines: Vec<&str> = whole.lines().filter(known).collect();
+        fs::write(&unit, lines.join("\n")).unwrap();
         let test = "systemd_finds_nothing_to_say_against_the_units";
         let args = ["verify", "--man=no", "--recursive-errors=no", unit.to_str().unwrap()];
         let Some(output) = analyze(test, &args) else { return };
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.is_empty(), "{runtime:?}: {said}");
+        assert!(output.status.success() && said.is_empty(), "{runtime:?}: {said:?}");
     }
 }
 
@@ -104,11 +117,11 @@ fn the_drop_in_takes_back_exactly_what_pods_inherit() {
     let sandbox = unit.split_once("# --- Sandbox").unwrap().1.split_once("[Install]").unwrap().0;
     let drop_in = fs::read_to_string(root.path().join(DROP_IN)).unwrap();
     let kept: Vec<_> = keys(sandbox).difference(&keys(&drop_in)).cloned().collect();
-    // Empty already.
-    assert_eq!(kept, ["AmbientCapabilities"]);
+    // Empty already; set for each pod by its launcher, so that the agent's own files are root's alone.
+    assert_eq!(kept, ["AmbientCapabilities", "UMask"]);
     let added: Vec<_> = keys(&drop_in).difference(&keys(&unit)).cloned().collect();
     // Defaults that only matter to a unit with children of its own.
-    assert_eq!(added, ["Delegate", "OOMPolicy"]);
+    assert_eq!(added, ["Delegate", "DelegateSubgroup", "OOMPolicy"]);
 }
 
 #[test]

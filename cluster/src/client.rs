@@ -194,6 +194,12 @@ impl Connection {
         self.shared.now().and_then(|current| current.material.certificate.clone())
     }
 
+    /// Whether the API server's certificate is verified: not with `insecure-skip-tls-verify`, where whoever
+    /// answers at its address gets the credentials.
+    pub fn verifies_server(&self) -> bool {
+        self.shared.verifies_server()
+    }
+
     /// Requests held back by the rate at this moment.
     pub fn waiting(&self) -> usize {
         self.shared.limits.waiting()

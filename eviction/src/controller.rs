@@ -9,8 +9,8 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_shared::{
-    Event, FsLayout, NodeStats, PodKiller, PodUidMap, PressureStats, Recorder, VictimLock,
-    WallClock, error_chain,
+    Event, FsLayout, GateReasons, NodeStats, PodKiller, PodUidMap, PressureStats, Recorder,
+    VictimLock, WallClock, error_chain,
 };
 
 use crate::cadence::Cadence;
@@ -57,9 +57,9 @@ pub struct EvictionParts<K, S, R> {
     pub wall: WallClock,
     /// The rules, which may change.
     pub policy: watch::Receiver<Arc<Policy>>,
-    /// While it is true (a node shutdown, a drain) nothing is measured and nobody is ended. The loop
-    /// ends when its sender is gone.
-    pub still: watch::Receiver<bool>,
+    /// While there is a reason to let no pod in (a node shutdown, a drain) nothing is measured and no
+    /// pod is ended. The loop ends when its sender is gone.
+    pub still: watch::Receiver<GateReasons>,
     /// Wakes the loop before its time: the kernel says that tasks wait for memory.
     pub wake: Arc<Notify>,
     /// How often to look.
@@ -158,7 +158,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     /// Waits while the loop has to stand still. False: it is to end.
     async fn stand_still(&mut self) -> bool {
-        if !*self.parts.still.borrow_and_update() {
+        if self.parts.still.borrow_and_update().is_empty() {
             return true;
         }
         // Whoever made it stand still ends the pods now.
@@ -166,7 +166,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         self.endings.clear();
         self.owed.forget();
         self.reclaiming = false;
-        let opened = self.parts.still.wait_for(|still| !still).await.is_ok();
+        let opened = self.parts.still.wait_for(|reasons| reasons.is_empty()).await.is_ok();
         self.memory = Memory::default();
         self.next_look = Instant::now();
         opened

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{Notice, Notices, WallTime};
+use winddown_shared::{LONGEST_NOTICE, Notice, Notices, WallTime};
 
 use crate::{Announcement, When};
 
@@ -14,9 +14,6 @@ mod tests;
 
 /// A deadline that moves by less than this is the same one: servers' clocks tell whole seconds.
 const SAME: Duration = Duration::from_secs(1);
-
-/// Nothing is announced further ahead than this; it keeps sums within the clock's range.
-const FARTHEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Joins what the sources say. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -162,32 +159,17 @@ impl Voice {
     ///
     /// Saying the same again changes nothing, unless the wall clock was set meanwhile.
     pub fn say(&self, announced: &Announcement, now: WallTime) {
-        let heard = Instant::now();
+        if self.change(|place| place.take(announced, now, Instant::now())) {
+            self.published();
+        }
+    }
+
+    /// Says again what was said, if that was a wall time: `now` may have become another.
+    pub(crate) fn say_again(&self, now: WallTime) {
         let changed = self.change(|place| {
-            let before = place.said.as_ref();
-            if before.is_some_and(|said| {
-                said.announced == *announced && matches!(announced.when, When::In(_))
-            }) {
-                return false;
-            }
-            let left = announced.left(now).min(FARTHEST);
-            let deadline = heard.checked_add(left).unwrap_or(heard);
-            if before.is_some_and(|said| {
-                said.notice.text == announced.text && is_same(said.notice.deadline, deadline, heard)
-            }) {
-                return false;
-            }
-            // A deadline that moves is not a new notice: the budget counts from the first word.
-            let first = before.map_or(heard, |said| said.notice.since.min(heard));
-            let counts = place.lead.and_then(|lead| deadline.checked_sub(lead));
-            let notice = Notice {
-                source: Arc::clone(&place.source),
-                text: Arc::clone(&announced.text),
-                since: counts.map_or(first, |counts| counts.max(first)),
-                deadline,
-            };
-            place.said = Some(Said { announced: announced.clone(), notice: Arc::new(notice) });
-            true
+            let announced = place.said.as_ref().map(|said| said.announced.clone());
+            let announced = announced.filter(|said| matches!(said.when, When::At(_)));
+            announced.is_some_and(|announced| place.take(&announced, now, Instant::now()))
         });
         if changed {
             self.published();
@@ -220,6 +202,11 @@ impl Voice {
         self.board.places().get(self.place)?.said.as_ref().map(|said| Arc::clone(&said.notice))
     }
 
+    /// Changes with everything that is said on the board.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.board.changes()
+    }
+
     fn change(&self, change: impl FnOnce(&mut Place) -> bool) -> bool {
         self.board.places().get_mut(self.place).is_some_and(change)
     }
@@ -231,6 +218,34 @@ impl Voice {
 }
 
 impl Place {
+    /// Takes what is said at `heard`. False: nothing is different.
+    fn take(&mut self, announced: &Announcement, now: WallTime, heard: Instant) -> bool {
+        let before = self.said.as_ref();
+        if before.is_some_and(|said| {
+            said.announced == *announced && matches!(announced.when, When::In(_))
+        }) {
+            return false;
+        }
+        let left = announced.left(now).min(LONGEST_NOTICE);
+        let deadline = heard.checked_add(left).unwrap_or(heard);
+        if before.is_some_and(|said| {
+            said.notice.text == announced.text && is_same(said.notice.deadline, deadline, heard)
+        }) {
+            return false;
+        }
+        // A deadline that moves is not a new notice: the budget counts from the first word.
+        let first = before.map_or(heard, |said| said.notice.since.min(heard));
+        let counts = self.lead.and_then(|lead| deadline.checked_sub(lead));
+        let notice = Notice {
+            source: Arc::clone(&self.source),
+            text: Arc::clone(&announced.text),
+            since: counts.map_or(first, |counts| counts.max(first)),
+            deadline,
+        };
+        self.said = Some(Said { announced: announced.clone(), notice: Arc::new(notice) });
+        true
+    }
+
     /// From when on its notice counts; none when nothing is said.
     fn counts_from(&self) -> Option<Instant> {
         let notice = &self.said.as_ref()?.notice;

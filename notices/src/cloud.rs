@@ -6,6 +6,8 @@
 //! | Azure | scheduled events `Preempt`, `Terminate`, `Reboot`, `Redeploy` of this machine | every poll interval |
 //! | Google | `preempted`, `maintenance-event` | it holds the answer until something changes |
 //!
+//! An event that a service still lists of an earlier boot is passed over, see `seen`.
+//!
 //! What only pauses or moves a machine (Azure's `Freeze`, Google's live migration, AWS' network
 //! maintenance) does not end it and is no notice.
 
@@ -16,16 +18,20 @@ pub(crate) mod fuzzing;
 mod gcp;
 mod http;
 mod poll;
+mod seen;
 #[cfg(test)]
 mod stand_in;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use winddown_shared::WallClock;
 
-use crate::Board;
+use self::poll::Clocks;
+use self::seen::Seen;
+use crate::{Board, Uptime};
 
 pub use http::{Endpoint, EndpointError};
 
@@ -51,6 +57,12 @@ pub struct CloudSettings {
     pub lead: Duration,
     /// Dates are compared with it.
     pub wall: WallClock,
+    /// How long the machine has been up: what was due before is not due again.
+    pub uptime: Uptime,
+    /// This boot; empty if it cannot be told from another.
+    pub boot_id: String,
+    /// The directory in which it is kept which events were seen; it outlives the boot.
+    pub directory: PathBuf,
 }
 
 /// Asks the metadata service and says on `board` what it announces. Never returns.
@@ -58,19 +70,30 @@ pub struct CloudSettings {
 /// A service that does not answer is asked again with growing pauses, at most 30 s long, and what
 /// it said before stays in force.
 pub async fn watch_cloud(board: &Board, cloud: Cloud, settings: CloudSettings) {
-    let CloudSettings { endpoint, poll, lead, wall } = settings;
+    let CloudSettings { endpoint, poll, lead, wall, uptime, boot_id, directory } = settings;
     let voice = || board.voice(cloud.as_str(), Some(lead));
     let every = poll.max(poll::FASTEST);
+    let clocks = Clocks { wall, uptime };
+    let seen =
+        async |of: &str| Seen::open(directory.join(format!("notices-{of}.json")), &boot_id).await;
     match cloud {
-        Cloud::Aws => poll::follow(aws::Aws::new(endpoint), &voice(), every, &wall).await,
-        Cloud::Azure => poll::follow(azure::Azure::new(endpoint), &voice(), every, &wall).await,
+        Cloud::Aws => {
+            let (voice, seen) = (voice(), seen("aws").await);
+            poll::follow(aws::Aws::new(endpoint), &voice, every, &clocks, seen).await;
+        }
+        Cloud::Azure => {
+            let (voice, seen) = (voice(), seen("azure").await);
+            poll::follow(azure::Azure::new(endpoint), &voice, every, &clocks, seen).await;
+        }
         Cloud::Gcp => {
             // Two values, each with a question of its own that waits for the value to change.
             let (preempted, maintenance) = (voice(), voice());
             let of = |value| gcp::Gcp::new(endpoint.clone(), value);
+            let (seen, seen_too) = tokio::join!(seen("gcp-preempted"), seen("gcp-maintenance"));
+            let every = poll::FASTEST;
             tokio::join!(
-                poll::follow(of(gcp::Value::Preempted), &preempted, poll::FASTEST, &wall),
-                poll::follow(of(gcp::Value::Maintenance), &maintenance, poll::FASTEST, &wall),
+                poll::follow(of(gcp::Value::Preempted), &preempted, every, &clocks, seen),
+                poll::follow(of(gcp::Value::Maintenance), &maintenance, every, &clocks, seen_too),
             );
         }
     }

@@ -3,14 +3,15 @@
 //! The first word (or words) is the deadline: an RFC 3339 time (`2026-11-20T12:00:00Z`) or a
 //! duration counted from when the file was written (`90s`, `2min 30s`). What follows is the text. A
 //! file that is not there is no notice; taking it away withdraws the notice. What cannot be read as
-//! a deadline is warned about and changes nothing.
+//! a deadline is warned about and changes nothing. The directory may be another user's: a link is not
+//! followed, only a regular file is opened, and nothing of what is no notice is told.
 
 mod content;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod watch;
 
-use std::fs::OpenOptions;
+use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -18,9 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{WallClock, WallTime, error_chain};
+use winddown_shared::{LONGEST_NOTICE, WallClock, WallTime, error_chain};
 
-use crate::{Announcement, NoticeSource, Voice, When};
+use crate::{Announcement, COMPARE, NoticeSource, Uptime, Voice, When};
 
 pub use content::ContentError;
 
@@ -35,14 +36,8 @@ const LARGEST: u64 = 4096;
 /// The file is looked at this often besides: some file systems tell of no changes.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// While a wall time is announced: it is compared with the wall clock this often, which may be set.
-const COMPARE: Duration = Duration::from_secs(5);
-
 /// A file that was just created and is still empty is looked at again after this time.
 const SETTLE: Duration = Duration::from_secs(1);
-
-/// How long the machine has been up; none when that cannot be told.
-pub type Uptime = fn() -> Option<Duration>;
 
 /// Follows one file. Neither the file nor its directory need exist.
 #[derive(Clone, Debug)]
@@ -169,6 +164,13 @@ impl FileSource {
                 self.path.display()
             ));
         }
+        if Announcement::new(When::At(gone), "").left(now) > LONGEST_NOTICE {
+            return Some(format!(
+                "{}: its deadline, {gone}, is more than {} days ahead: name an earlier one",
+                self.path.display(),
+                LONGEST_NOTICE.as_secs() / 86_400
+            ));
+        }
         let when = match when {
             When::At(at) => When::At(at),
             When::In(_) => When::In(Announcement::new(When::At(gone), "").left(now)),
@@ -202,11 +204,19 @@ impl NoticeSource for FileSource {
     }
 }
 
-/// Reads the file. Blocks on the file system, but never on a pipe or a device.
+/// Reads the file. Blocks on the file system, but never on a pipe or a device: what is none is not
+/// opened, and if it is exchanged meanwhile, opening it waits for nobody.
 fn look(path: &Path) -> Look {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(metadata) => return Look::Failed(not_a_file(&metadata)),
+        Err(error) if is_missing(&error) => return Look::Missing,
+        Err(error) => return Look::Failed(error),
+    }
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
     let open = OpenOptions::new()
         .read(true)
-        .custom_flags(nix::libc::O_NONBLOCK)
+        .custom_flags(flags)
         .open(path)
         .and_then(|file| file.metadata().map(|metadata| (file, metadata)));
     let (file, metadata) = match open {
@@ -215,7 +225,7 @@ fn look(path: &Path) -> Look {
         Err(error) => return Look::Failed(error),
     };
     if !metadata.is_file() {
-        return Look::Failed(io::Error::other("it is not a regular file"));
+        return Look::Failed(not_a_file(&metadata));
     }
     let mut bytes = Vec::new();
     if let Err(error) = file.take(LARGEST).read_to_end(&mut bytes) {
@@ -223,6 +233,14 @@ fn look(path: &Path) -> Look {
     }
     let written = metadata.modified().ok().and_then(|at| WallTime::try_from(at).ok());
     Look::Found { text: String::from_utf8_lossy(&bytes).into_owned(), written }
+}
+
+fn not_a_file(metadata: &Metadata) -> io::Error {
+    io::Error::other(if metadata.is_symlink() {
+        "it is a link, which is not followed: put the notice itself there"
+    } else {
+        "it is not a regular file"
+    })
 }
 
 fn is_missing(error: &io::Error) -> bool {

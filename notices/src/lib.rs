@@ -16,6 +16,10 @@
 //! - A source that fails keeps what it said last: losing the metadata service withdraws nothing.
 //! - The earliest deadline wins. Notices that are announced long before (a maintenance window) are
 //!   held back until the voice's lead before their deadline.
+//! - A deadline on the wall clock is compared with it every few seconds: the clock may be set, and a
+//!   machine may sleep.
+//! - What a source still names of an earlier boot starts nothing.
+//! - No deadline is farther ahead than [`LONGEST_NOTICE`](winddown_shared::LONGEST_NOTICE).
 //! - Nothing a file or a server sends can panic, grow without bound or hang more than its source.
 
 mod announcement;
@@ -24,12 +28,16 @@ mod cloud;
 mod file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod kept;
 mod operator;
 mod source;
 
 pub use announcement::{Announcement, When};
 pub use board::{Board, Standing, Voice};
 pub use cloud::{Cloud, CloudSettings, Endpoint, EndpointError, watch_cloud};
-pub use file::{ContentError, FileSource, Uptime};
+pub use file::{ContentError, FileSource};
 pub use operator::Operator;
-pub use source::NoticeSource;
+pub use source::{NoticeSource, Uptime};
+
+/// While a wall time is announced it is compared with the wall clock this often.
+const COMPARE: std::time::Duration = std::time::Duration::from_secs(5);

@@ -1,25 +1,17 @@
 //! What an operator says, kept over a restart of the agent.
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use winddown_shared::{Notice, WallClock, WallTime};
 
-use crate::{Announcement, Voice, When};
+use crate::kept::KeptFile;
+use crate::{Announcement, COMPARE, Voice, When};
 
 #[cfg(test)]
 mod tests;
-
-/// A disk that takes longer is not waited for: the notice counts without it.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// No more of the file is read.
-const LARGEST: usize = 4096;
 
 /// Says what operators say through the control socket. It lasts for this boot: an agent that is
 /// started again goes on with it, a node that comes up again does not. Cheap to clone.
@@ -29,13 +21,11 @@ pub struct Operator(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     voice: Voice,
-    file: PathBuf,
+    file: KeptFile,
     boot_id: String,
     wall: WallClock,
     /// One change at a time, or the disk and the board could disagree.
     turn: Mutex<()>,
-    /// Counts changes; a slow write that is no longer the newest leaves the file alone.
-    newest: Arc<AtomicU64>,
 }
 
 /// What is on the disk.
@@ -59,8 +49,8 @@ impl Operator {
         boot_id: impl Into<String>,
         wall: WallClock,
     ) -> Self {
-        let (file, boot_id) = (file.into(), boot_id.into());
-        match read(&file) {
+        let (file, boot_id) = (KeptFile::at(file), boot_id.into());
+        match file.read::<Kept>() {
             // Without a boot id nobody can tell this boot from another.
             Ok(Some(kept))
                 if kept.version == 1 && kept.boot_id == boot_id && !boot_id.is_empty() =>
@@ -71,12 +61,11 @@ impl Operator {
             Ok(_) => {}
             Err(error) => tracing::warn!(
                 "{} cannot be read: {error}; give the notice again if there was one",
-                file.display()
+                file.path().display()
             ),
         }
         let turn = Mutex::default();
-        let newest = Arc::default();
-        Self(Arc::new(Inner { voice, file, boot_id, wall, turn, newest }))
+        Self(Arc::new(Inner { voice, file, boot_id, wall, turn }))
     }
 
     /// The notice that was given and not withdrawn.
@@ -108,61 +97,26 @@ impl Operator {
         was_there
     }
 
+    /// Compares the notice with the wall clock every few seconds while there is one, as the clock may
+    /// be set and the machine may sleep. Never returns.
+    pub async fn follow(&self) {
+        let mut changes = self.0.voice.changes();
+        loop {
+            if self.said().is_some() {
+                tokio::time::sleep(COMPARE).await;
+                self.0.voice.say_again(self.0.wall.now());
+            } else if changes.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
     async fn store(&self, kept: Option<Kept>) {
-        let file = self.0.file.clone();
-        let newest = Arc::clone(&self.0.newest);
-        let turn = newest.fetch_add(1, Ordering::SeqCst) + 1;
-        let work = tokio::task::spawn_blocking(move || {
-            if newest.load(Ordering::SeqCst) != turn {
-                return Ok(());
-            }
-            match kept {
-                Some(kept) => write(&file, &kept),
-                None => remove(&file),
-            }
-        });
-        let failed = match tokio::time::timeout(PATIENCE, work).await {
-            Ok(Ok(Ok(()))) => return,
-            Ok(Ok(Err(error))) => error.to_string(),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "the disk does not answer".to_owned(),
-        };
-        tracing::warn!(
-            "{}: {failed}; an agent that is started again will not know of this change",
-            self.0.file.display()
-        );
+        if let Err(why) = self.0.file.store(kept).await {
+            tracing::warn!(
+                "{}: {why}; an agent that is started again will not know of this change",
+                self.0.file.path().display()
+            );
+        }
     }
-}
-
-fn read(file: &Path) -> io::Result<Option<Kept>> {
-    let bytes = match std::fs::read(file) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let bytes = bytes.get(..LARGEST.min(bytes.len())).unwrap_or_default();
-    serde_json::from_slice(bytes).map(Some).map_err(io::Error::from)
-}
-
-/// Replaces the file as a whole: a reader sees the old or the new one, after a crash too.
-fn write(file: &Path, kept: &Kept) -> io::Result<()> {
-    let directory = file.parent().unwrap_or(Path::new("."));
-    let mut new = tempfile::NamedTempFile::new_in(directory)?;
-    serde_json::to_writer(&mut new, kept)?;
-    new.write_all(b"\n")?;
-    new.as_file().sync_all()?;
-    new.persist(file).map_err(|error| error.error)?;
-    sync(directory)
-}
-
-fn remove(file: &Path) -> io::Result<()> {
-    match std::fs::remove_file(file) {
-        Ok(()) => sync(file.parent().unwrap_or(Path::new("."))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-fn sync(directory: &Path) -> io::Result<()> {
-    std::fs::File::open(directory)?.sync_all()
 }

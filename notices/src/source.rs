@@ -1,6 +1,11 @@
 //! The trait of all sources.
 
+use std::time::Duration;
+
 use crate::Voice;
+
+/// How long the machine has been up; none when that cannot be told.
+pub type Uptime = fn() -> Option<Duration>;
 
 /// Something that knows when the node ends.
 pub trait NoticeSource: Send + 'static {

@@ -16,7 +16,8 @@
 //!   hundred are asked at once and a runtime that hangs keeps no pod from ending.
 //!
 //! # Limits
-//! * The cgroup of a whole pod gets no limits of its own; those of its containers are applied.
+//! * The cgroup of a whole pod gets the weight of its CPU request and no limits of its own; those of its
+//!   containers are applied.
 //! * Volumes are `hostPath` and `emptyDir`; what else a pod may ask for and does not get is refused by
 //!   name ([`check_supported`]).
 
@@ -34,6 +35,7 @@ use winddown_shared::{
 };
 
 mod action;
+mod alone;
 mod api;
 mod beside;
 mod cgroup;
@@ -48,6 +50,7 @@ pub mod fake;
 pub(crate) mod fuzzing;
 mod garbage;
 mod health;
+pub mod host_mount;
 mod image;
 mod labels;
 mod list;
@@ -59,6 +62,7 @@ mod pod;
 mod probe;
 mod reclaim;
 mod sandbox;
+mod shares;
 mod spec;
 mod start;
 mod stats;
@@ -67,6 +71,7 @@ mod stop;
 mod support;
 mod sync;
 mod taken;
+mod tree;
 mod volumes;
 mod weight;
 
@@ -75,7 +80,7 @@ pub use client::EndpointError;
 pub use config::{CgroupDriver, CriConfig, CriTimes};
 pub use health::CriHealth;
 pub use open::CriOpenError;
-pub use support::{Unsupported, check_supported};
+pub use support::check_supported;
 
 use client::Client;
 use pod::PodEntry;
@@ -85,8 +90,8 @@ use crate::notes::Notes;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
-/// How long a start or a pull waits for those before it.
-const TURN_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a stop waits for the first answer of the runtime.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs pods as containers of a CRI runtime. See the [module](self).
 ///
@@ -166,7 +171,12 @@ impl Runtime for CriRuntime {
         pod: Option<&Pod>,
         grace: Grace,
     ) -> Result<PodStopped, RuntimeError> {
-        self.context.ensure_adopted().await?;
+        if let Err(error) = self.context.adopted_soon().await {
+            return match pod {
+                Some(pod) => alone::stop(&self.context, pod, grace).await,
+                None => Err(error),
+            };
+        }
         match self.context.entry(uid) {
             Some(entry) => {
                 let _in_flight = self.context.cleaning.hold();
@@ -194,7 +204,10 @@ impl Runtime for CriRuntime {
     }
 
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
-        self.context.ensure_adopted().await?;
+        let entry = self.context.entry(uid);
+        if entry.as_ref().is_none_or(|entry| entry.lock().alone.is_none()) {
+            self.context.ensure_adopted().await?;
+        }
         let entry = self.context.entry(uid);
         Ok(entry.map(|entry| self.context.status(&entry)).unwrap_or_default())
     }
@@ -291,10 +304,17 @@ impl Context {
         looked
     }
 
-    /// A turn at one of the places that keep the runtime from being asked for everything at once. Who
+    /// The same for a stop, which does not wait long: a pod can be ended without the runtime.
+    async fn adopted_soon(self: &Arc<Self>) -> Result<(), RuntimeError> {
+        let what = || "listing what the container runtime has".to_owned();
+        let silent = |_| RuntimeError::Timeout { what: what(), after: STOP_PATIENCE };
+        timeout(STOP_PATIENCE, self.ensure_adopted()).await.map_err(silent)?
+    }
+
+    /// A turn at one of the places that keep the runtime from being asked for all starts at once. Who
     /// waits too long goes ahead: calls that hang must not keep other pods from starting.
-    pub(crate) async fn turn(places: &Semaphore) -> Option<SemaphorePermit<'_>> {
-        timeout(TURN_PATIENCE, places.acquire()).await.ok()?.ok()
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        timeout(self.config.turn_patience, self.starts.acquire()).await.ok()?.ok()
     }
 
     pub(crate) fn set_adopted(&self) {

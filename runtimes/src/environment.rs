@@ -6,14 +6,15 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::{Pod, Quantity};
+use winddown_shared::{Pod, Quantity, RuntimeError};
 
 /// What `valueFrom` may ask about the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
     /// `spec.nodeName`, for pods that do not say it themselves.
     pub name: String,
-    /// The node's address as it is configured. None has pods told the one found by
+    /// The node's address as it is configured (`nodeIP`): what pods are told, and where probes ask pods
+    /// on the host's network. None has pods told the one found by
     /// [`host_address`](Self::host_address), and probes of pods on the host's network ask `127.0.0.1`.
     pub address: Option<IpAddr>,
     /// What a container without a CPU limit may use, in thousandths of a CPU.
@@ -30,6 +31,20 @@ pub struct EnvironmentError {
     pub field: String,
     /// What is wrong and what to write instead.
     pub why: String,
+    /// It will have one: the node does not know it yet, and nothing is wrong with the pod.
+    pub passing: bool,
+}
+
+impl EnvironmentError {
+    /// The same for the container at `container`, for example `spec.containers[0]`.
+    pub(crate) fn of(self, container: &str) -> RuntimeError {
+        let what = format!("{container}.{self}");
+        match self.passing {
+            true => RuntimeError::NotYet { what },
+            // Whether the pod asks for what is never known was judged before it was started.
+            false => RuntimeError::Failed { what, source: None },
+        }
+    }
 }
 
 impl NodeFacts {
@@ -157,11 +172,16 @@ fn sourced(
     }
     let kind = if source.config_map_key_ref.is_some() { "configMapKeyRef" } else { "secretKeyRef" };
     let why = "there is no API server to read it from: write the value in `value`";
-    Err(EnvironmentError { field: kind.to_owned(), why: why.to_owned() })
+    Err(EnvironmentError { field: kind.to_owned(), why: why.to_owned(), passing: false })
 }
 
 fn field_value(pod: &Pod, node: &NodeFacts, path: &str) -> Result<String, EnvironmentError> {
-    let refused = |why: String| EnvironmentError { field: "fieldRef.fieldPath".to_owned(), why };
+    let error = |why: String, passing| EnvironmentError {
+        field: "fieldRef.fieldPath".to_owned(),
+        why,
+        passing,
+    };
+    let refused = |why| error(why, false);
     let keyed = |map: &Option<BTreeMap<String, String>>, key: &str| {
         map.as_ref().and_then(|m| m.get(key)).cloned().unwrap_or_default()
     };
@@ -184,7 +204,7 @@ fn field_value(pod: &Pod, node: &NodeFacts, path: &str) -> Result<String, Enviro
             Ok(spec.and_then(|s| s.service_account_name.clone()).unwrap_or_default())
         }
         "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => {
-            address_value(path, node.host_address()).map_err(refused)
+            address_value(path, node.host_address()).map_err(|why| error(why, true))
         }
         _ => Err(refused(format!("{path} is not a field a container can be told"))),
     }
@@ -205,6 +225,7 @@ fn resource_value(
     let refused = |field: &str, why: String| EnvironmentError {
         field: format!("resourceFieldRef.{field}"),
         why,
+        passing: false,
     };
     if selector.container_name.as_ref().is_some_and(|n| *n != container.name) {
         let why = "only the container's own resources are known: leave it out".to_owned();

@@ -30,5 +30,8 @@ mod states;
 mod stats;
 mod stopping;
 pub mod transient;
+mod unsupported;
 
 pub use environment::{EnvironmentError, NodeFacts, command_line, environment, host_addresses};
+pub use mount_table::below as mounts_below;
+pub use reach::{Unsendable, unsendable};

@@ -47,7 +47,7 @@ pub(crate) fn points(mountinfo: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
 ///
 /// # Errors
 /// The kernel's list cannot be read.
-pub(crate) fn below(proc_root: &Path, path: &Path) -> io::Result<Vec<PathBuf>> {
+pub fn below(proc_root: &Path, path: &Path) -> io::Result<Vec<PathBuf>> {
     let text = fs::read(proc_root.join("self/mountinfo"))?;
     let mut found: Vec<PathBuf> = points(&text).filter(|point| point.starts_with(path)).collect();
     // The list is in the order of mounting, so what is upper comes later.

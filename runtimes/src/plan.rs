@@ -10,6 +10,8 @@
 //!   its exit code, before, during and after the regular containers' life.
 //! * Regular containers start together when every init container is done. Once one of them was
 //!   started, init containers are not looked at again.
+//! * A pod that lost what it ran in (its sandbox, or the machine was booted) begins anew, init containers
+//!   first. What ended for good before that is [`Seen::Done`], the rest [`Seen::Never`].
 //! * A container that ends is restarted as `restartPolicy` says: at once the first time, then after
 //!   10 s, doubling to 5 min; a run of 10 min clears that ([`Backoff`]).
 //! * When no regular container runs or will run again, nothing is started any more, sidecars neither.
@@ -60,12 +62,19 @@ pub enum Seen {
         /// A liveness or startup probe wants it restarted.
         failing: bool,
     },
+    /// It was ended because its definition changed: it is started again at once, whatever its policy says.
+    Outdated,
     /// It has ended.
     Ended {
         /// 0 is success.
         exit_code: i32,
         /// What is left of its back-off.
         wait: Duration,
+    },
+    /// It ended for good before the pod had to begin anew ([`ContainerRule::is_for_good`]).
+    Done {
+        /// 0 is success.
+        exit_code: i32,
     },
 }
 
@@ -115,7 +124,8 @@ pub fn plan(rules: &[ContainerRule], seen: &[Seen]) -> Plan {
     let mut plan = Plan::default();
     let at = |i: usize| seen.get(i).copied().unwrap_or(Seen::Never);
     let kinds = |kind| rules.iter().enumerate().filter(move |(_, r)| r.kind == kind);
-    let begun = kinds(ContainerKind::Regular).any(|(i, _)| at(i) != Seen::Never);
+    let is_begun = |seen| !matches!(seen, Seen::Never | Seen::Done { .. });
+    let begun = kinds(ContainerKind::Regular).any(|(i, _)| is_begun(at(i)));
     if is_done(rules, at, begun) {
         return Plan { done: true, ..plan };
     }
@@ -141,15 +151,37 @@ fn rule(container: &api::Container, kind: ContainerKind, restart: Restart) -> Co
 fn is_done(rules: &[ContainerRule], at: impl Fn(usize) -> Seen, begun: bool) -> bool {
     let ended_for_good = |i: usize, rule: &ContainerRule| match at(i) {
         Seen::Ended { exit_code, .. } => !rule.restart.applies_to(exit_code),
-        _ => false,
+        Seen::Done { .. } => true,
+        Seen::Never | Seen::Outdated | Seen::Running { .. } => false,
     };
     let all = || rules.iter().enumerate();
-    if begun {
-        let mut regular = all().filter(|(_, r)| r.kind == ContainerKind::Regular);
-        return regular.all(|(i, rule)| ended_for_good(i, rule));
+    let regular = || all().filter(|(_, r)| r.kind == ContainerKind::Regular);
+    let any_ran = regular().any(|(i, _)| at(i) != Seen::Never);
+    if any_ran && regular().all(|(i, rule)| ended_for_good(i, rule)) {
+        return true;
     }
-    let failed = |i: usize| matches!(at(i), Seen::Ended { exit_code, .. } if exit_code != 0);
+    if begun {
+        return false;
+    }
+    let failed = |i: usize| match at(i) {
+        Seen::Ended { exit_code, .. } | Seen::Done { exit_code } => exit_code != 0,
+        Seen::Never | Seen::Outdated | Seen::Running { .. } => false,
+    };
     all().any(|(i, r)| r.kind == ContainerKind::Init && failed(i) && ended_for_good(i, r))
+}
+
+// === impl ContainerRule ===
+
+impl ContainerRule {
+    /// Whether a container that ended like this stays so when its pod begins anew.
+    pub fn is_for_good(&self, exit_code: i32) -> bool {
+        match self.kind {
+            ContainerKind::Regular => !self.restart.applies_to(exit_code),
+            // An init container's work may have been lost; one that failed the pod has.
+            ContainerKind::Init => self.restart == Restart::Never && exit_code != 0,
+            ContainerKind::Sidecar => false,
+        }
+    }
 }
 
 // === impl Restart ===
@@ -197,7 +229,7 @@ impl Plan {
 
     fn consider(&mut self, index: usize, rule: &ContainerRule, seen: Seen) {
         match seen {
-            Seen::Never => self.start.push(index),
+            Seen::Never | Seen::Outdated => self.start.push(index),
             Seen::Running { failing: true, .. } => self.stop.push(index),
             Seen::Running { .. } => {}
             Seen::Ended { exit_code, wait } if rule.restart.applies_to(exit_code) => {
@@ -207,7 +239,7 @@ impl Plan {
                     self.again_in = Some(self.again_in.map_or(wait, |w| w.min(wait)));
                 }
             }
-            Seen::Ended { .. } => {}
+            Seen::Ended { .. } | Seen::Done { .. } => {}
         }
     }
 }

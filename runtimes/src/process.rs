@@ -12,10 +12,11 @@
 //!
 //! # Limits
 //! * No isolation: one user's processes see and may signal each other.
-//! * CPU and memory limits are enforced only below a delegated cgroup v2; where there is none, that is
-//!   logged at the start.
-//! * If both the agent and a supervisor are killed, what the container left is found by its
-//!   environment; a process that wiped its own is not. A cgroup closes that gap.
+//! * CPU and memory limits are enforced in cgroups that were delegated to the agent ([`CgroupParent`]); where
+//!   there are none, pods with limits are refused.
+//! * If a supervisor is killed, what its container left is found in the container's cgroup. Where there is
+//!   none it is found by its environment; a process that wiped its own is not.
+//! * A pod that runs as root can leave its cgroup, as it can do anything else on the host.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -39,6 +40,7 @@ pub(crate) mod launch;
 pub(crate) mod order;
 pub(crate) mod paths;
 pub(crate) mod pod;
+pub(crate) mod pod_record;
 pub(crate) mod procfs;
 pub(crate) mod record;
 pub mod shim;
@@ -50,8 +52,9 @@ mod support;
 pub(crate) mod watcher;
 
 pub use adopt::OpenError;
-pub use config::{ProcessConfig, ShimCommand};
-pub use support::{Unsupported, check_supported};
+pub use cgroup::unenforced;
+pub use config::{CgroupParent, ProcessConfig, ShimCommand};
+pub use support::check_supported;
 
 use order::Command;
 use pod::{PodEntry, Starting};
@@ -62,6 +65,7 @@ use crate::programs::ending::Target;
 use crate::programs::hook::HookError;
 use crate::programs::{Programs, sync};
 use crate::stats::DiskCache;
+use crate::unsupported::refused_or_ignored;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
@@ -88,6 +92,7 @@ pub(crate) struct Context {
     pub(crate) starts: Arc<Semaphore>,
     pub(crate) cgroups: cgroup::Cgroups,
     pub(crate) alive: watch::Receiver<()>,
+    pub(crate) boot_id: String,
     pub(crate) asked: Notes,
 }
 
@@ -115,11 +120,11 @@ impl Programs for Context {
 
     async fn exec(
         self: &Arc<Self>,
-        _: (&Pod, &str),
+        beside: (&Pod, &str),
         command: Command,
         _: Option<Duration>,
     ) -> Result<(), HookError> {
-        hook::exec(self, command).await
+        hook::exec(self, beside, command).await
     }
 
     fn is_answer(_: &HookError) -> bool {
@@ -184,10 +189,12 @@ impl ProcessRuntime {
 
 impl Runtime for ProcessRuntime {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
-        if let Some(first) = check_supported(pod).into_iter().next() {
-            return Err(first.into());
-        }
-        sync::sync(&self.context, &self.entry_for(pod), pod).await
+        let has_started = self.entry(pod.uid()).is_some_and(|entry| entry.lock().has_started());
+        let mut unsupported = check_supported(pod);
+        unsupported.extend(self.context.cgroups.unsupported(pod));
+        let ignored = refused_or_ignored(pod, unsupported, has_started)?;
+        let synced = sync::sync(&self.context, &self.entry_for(pod), pod).await?;
+        Ok(SyncedPod { ignored, ..synced })
     }
 
     async fn stop_pod(
@@ -204,10 +211,11 @@ impl Runtime for ProcessRuntime {
 
     async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         let Some(entry) = self.entry(uid) else { return Ok(()) };
-        self.context.cgroups.remove_pod(entry.uid())?;
         let config = &self.context.config;
         let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
+        let context = Arc::clone(&self.context);
         blocking(move || {
+            context.cgroups.remove_pod(entry.uid())?;
             mount_table::unmount_below(&proc_root, &path)
                 .map_err(|e| caused("taking away the pod's mounts".to_owned(), e))
         })
@@ -219,8 +227,12 @@ impl Runtime for ProcessRuntime {
         let Some(places) = entry.lock().places(&self.context.config, uid) else {
             return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
         };
-        self.context.cgroups.remove_pod(uid)?;
-        blocking(move || places.iter().try_for_each(remove_all)).await?;
+        let context = Arc::clone(&self.context);
+        blocking(move || {
+            context.cgroups.remove_pod(entry.uid())?;
+            places.iter().try_for_each(remove_all)
+        })
+        .await?;
         self.pods().remove(uid);
         Ok(())
     }
@@ -271,11 +283,14 @@ pub(crate) fn caused(
     RuntimeError::Failed { what, source: Some(Arc::new(source)) }
 }
 
-/// Removes a directory. What a supervisor or a watcher still writes into it in the meantime (the last
+/// Removes a directory, or a file. What a supervisor or a watcher still writes into it in the meantime (the last
 /// words of an attempt) is removed with it: each writes once more at most.
 pub(crate) fn remove_all(path: &PathBuf) -> Result<(), RuntimeError> {
-    use std::io::ErrorKind::{DirectoryNotEmpty, NotFound};
+    use std::io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound};
     let mut result = std::fs::remove_dir_all(path);
+    if matches!(&result, Err(e) if e.kind() == NotADirectory) {
+        result = std::fs::remove_file(path);
+    }
     for _ in 0..REMOVALS {
         match &result {
             Err(e) if e.kind() == DirectoryNotEmpty => result = std::fs::remove_dir_all(path),

@@ -30,6 +30,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, broadcast, watch};
 use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
+    UnsupportedField,
 };
 
 mod adopt;
@@ -54,13 +55,14 @@ use crate::notes::Notes;
 use crate::process::order::Command;
 use crate::process::pod::{PodEntry, Starting};
 use crate::process::{
-    ProcessConfig, Unsupported, blocking, caused, check_supported as supported_by_process, failed,
-    remove_all, status,
+    ProcessConfig, blocking, caused, check_supported as supported_by_process, failed, remove_all,
+    status,
 };
 use crate::programs::ending::Target;
 use crate::programs::hook::HookError;
 use crate::programs::{Programs, sync};
 use crate::stats::DiskCache;
+use crate::unsupported::refused_or_ignored;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
@@ -97,12 +99,12 @@ pub(crate) struct Context<U> {
 }
 
 /// Everything of `pod` that this runtime cannot honour; empty if it runs the pod as written. Pure.
-pub fn check_supported(pod: &Pod) -> Vec<Unsupported> {
+pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
     let mut found = supported_by_process(pod);
     let spec = pod.spec.iter();
     let mut all = spec.flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
     if all.any(|container| !names::fits(pod.uid(), &container.name)) {
-        found.push(Unsupported {
+        found.push(UnsupportedField {
             field: "metadata.uid".to_owned(),
             why:
                 "with the containers' names it is too long for the name of a unit: use shorter ones"
@@ -224,10 +226,10 @@ impl<U: ServiceUnits> TransientRuntime<U> {
 
 impl<U: ServiceUnits> Runtime for TransientRuntime<U> {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
-        if let Some(first) = check_supported(pod).into_iter().next() {
-            return Err(first.into());
-        }
-        sync::sync(&self.context, &self.entry_for(pod), pod).await
+        let has_started = self.entry(pod.uid()).is_some_and(|entry| entry.lock().has_started());
+        let ignored = refused_or_ignored(pod, check_supported(pod), has_started)?;
+        let synced = sync::sync(&self.context, &self.entry_for(pod), pod).await?;
+        Ok(SyncedPod { ignored, ..synced })
     }
 
     async fn stop_pod(

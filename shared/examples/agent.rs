@@ -29,7 +29,8 @@ impl InMemory {
 impl Runtime for InMemory {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         self.pods().insert(pod.uid().clone(), pod.clone());
-        Ok(SyncedPod { status: self.pod_status(pod.uid()).await?, again_in: None })
+        let status = self.pod_status(pod.uid()).await?;
+        Ok(SyncedPod { status, ..SyncedPod::default() })
     }
 
     // A real runtime sends SIGTERM here, and SIGKILL when `grace.over()` resolves.
@@ -74,6 +75,7 @@ impl Runtime for InMemory {
             name: pod.name().clone(),
             namespace: pod.namespace().clone(),
             running: true,
+            grace: pod.own_grace(),
         };
         Ok(self.pods().values().map(listed).collect())
     }
@@ -86,7 +88,7 @@ impl Runtime for InMemory {
 /// (2) Ends the least important pods until no more than `most` are left. A controller needs nothing
 /// but a [`PodKiller`]: it can be tested with `winddown_shared::fake::FakeKiller`.
 async fn keep_at_most(most: usize, workers: &impl PodKiller) {
-    let mut pods = workers.active_pods();
+    let mut pods = workers.running().pods;
     pods.sort_by_key(|pod| pod.spec.as_ref().and_then(|s| s.priority));
     let too_many = pods.len().saturating_sub(most);
     for pod in pods.into_iter().take(too_many) {

@@ -32,6 +32,14 @@ pub enum Event {
         /// For people, without the status prefix.
         message: Arc<str>,
     },
+    /// A running pod asks for something that is not done, since an update or since the agent is another
+    /// one. It goes on without that.
+    FieldsIgnored {
+        /// Which pod.
+        pod: PodLabel,
+        /// The fields, with what is not done, for people.
+        message: Arc<str>,
+    },
     /// A pod that the node cannot do without does not fit yet. It starts when there is room.
     PodHeld {
         /// Which pod.
@@ -160,6 +168,11 @@ pub enum Event {
         error: String,
         /// When it will be tried again.
         again_in: Duration,
+    },
+    /// A pod was active for longer than its `activeDeadlineSeconds`. It is being ended.
+    DeadlineExceeded {
+        /// Which pod.
+        pod: PodLabel,
     },
     /// A kill outlived its deadline and goes on.
     ExceededGracePeriod {

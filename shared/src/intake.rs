@@ -12,7 +12,7 @@ use crate::syncer::UpdateKind;
 use crate::workers::has_terminal_phase;
 use crate::{
     Admission, KillReason, KillRequest, Lifecycle, Others, Pod, PodUid, PodUidMap, PodWorkers,
-    Recorder, Rejection, Runtime, RuntimeSyncer, VictimLock, error_chain,
+    Recorder, Rejection, RunningPods, Runtime, RuntimePod, RuntimeSyncer, VictimLock, error_chain,
 };
 
 mod away;
@@ -27,6 +27,13 @@ pub use delays::ReturnDelays;
 pub use held::WAITING_FOR_ROOM;
 use held::{Held, importance};
 use leftovers::Found;
+
+/// A runtime that has not answered for this long is silent.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// How long what runs counts as possibly wanted while no source has been read. A node whose sources
+/// cannot be read is shut down all the same.
+const SOURCE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Keeps the pod workers in step with the pods that a source wants on this node.
 ///
@@ -50,6 +57,8 @@ pub struct Intake<R: Runtime> {
     desired: HashMap<PodUid, Desired>,
     /// What the runtime was found to hold beside what the workers know.
     found: HashMap<PodUid, Found>,
+    /// What ran when the runtime was last listed, until the workers have been told.
+    listed: Option<Vec<RuntimePod>>,
     /// When the runtime is to be listed again.
     list_at: Instant,
     /// The runtime did not say what runs, and the log knows.
@@ -118,6 +127,7 @@ impl<R: Runtime> Intake<R> {
             recorder,
             desired: HashMap::new(),
             found: HashMap::new(),
+            listed: None,
             list_at: Instant::now(),
             list_fails: false,
             retry: None,
@@ -173,12 +183,18 @@ impl<R: Runtime> Intake<R> {
         mut desired: watch::Receiver<Option<Arc<DesiredPods>>>,
         mut closed: watch::Receiver<bool>,
     ) {
-        self.find_running().await;
+        self.find_running(&mut desired).await;
         self.away.shut(*closed.borrow_and_update());
+        // A source that is slow must not hide what runs.
+        let read = desired.wait_for(Option::is_some);
+        if tokio::time::timeout(SOURCE_PATIENCE, read).await.is_err() {
+            self.tell_running();
+        }
         loop {
             let wanted = desired.borrow_and_update().clone();
             if let Some(wanted) = &wanted {
                 self.apply(wanted).await;
+                self.tell_running();
                 self.passes.send_modify(|n| *n += 1);
             }
             loop {
@@ -211,10 +227,22 @@ impl<R: Runtime> Intake<R> {
 
     /// Asks the runtime what it still holds from before the agent started. A runtime that does not
     /// answer is asked again until it does: starting pods beside unknown ones could run them twice.
-    async fn find_running(&mut self) {
+    ///
+    /// Meanwhile what the source wants may run: a shutdown asks for its end, and the runtime says what
+    /// came of that as far as it can.
+    async fn find_running(&mut self, desired: &mut watch::Receiver<Option<Arc<DesiredPods>>>) {
         let mut wait = Duration::from_millis(100);
+        let silent_at = Instant::now() + SILENCE;
         loop {
-            match self.what_runs().await {
+            let listed = {
+                let listing = self.what_runs();
+                tokio::pin!(listing);
+                tokio::select! {
+                    listed = &mut listing => listed,
+                    () = self.tell_what_may_run(desired, silent_at) => listing.await,
+                }
+            };
+            match listed {
                 Ok(pods) => return self.note(pods, &HashMap::new()),
                 Err(error) => {
                     tracing::warn!(
@@ -225,6 +253,32 @@ impl<R: Runtime> Intake<R> {
                     wait = (wait * 2).min(Duration::from_secs(5));
                 }
             }
+        }
+    }
+
+    /// Tells the workers from `at` on what the source wants, for as long as it changes.
+    async fn tell_what_may_run(
+        &self,
+        desired: &mut watch::Receiver<Option<Arc<DesiredPods>>>,
+        at: Instant,
+    ) {
+        tokio::time::sleep_until(at).await;
+        loop {
+            let wanted = desired.borrow_and_update().clone();
+            let pods = wanted.iter().flat_map(|wanted| &wanted.pods);
+            let pods = pods.filter(|pod| !is_over(pod)).cloned().collect();
+            self.workers.note_running(RunningPods { pods, ..RunningPods::default() });
+            if desired.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Tells the workers what runs: a shutdown ends that too which was not handed to them. Once for
+    /// each listing, as the workers know what has ended since.
+    fn tell_running(&mut self) {
+        if let Some(runtime_only) = self.listed.take() {
+            self.workers.note_running(RunningPods { pods: Vec::new(), runtime_only, known: true });
         }
     }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{Pod, PodUid};
+use crate::{GateReason, Pod, PodUid, RuntimePod};
 
 /// Why a pod is asked to end. It names the controller, never the mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -117,12 +118,49 @@ pub enum KillError {
     },
 }
 
+/// What runs on the node, as far as it is known at one moment.
+///
+/// "Nothing runs" is `known` and empty. Without `known` what is listed may run, and there may be more.
+#[derive(Clone, Debug, Default)]
+pub struct RunningPods {
+    /// The pods that hold a place on the node, those that are ending included, in no order.
+    pub pods: Vec<Pod>,
+    /// What runs and is in no source: its manifest is broken or out of reach, or it is left from a pod
+    /// that is gone. In no order.
+    pub runtime_only: Vec<RuntimePod>,
+    /// Whether the runtime has said what runs since the agent started.
+    pub known: bool,
+}
+
+// === impl RunningPods ===
+
+impl RunningPods {
+    /// A node of which it is known that these pods run and nothing else.
+    pub fn known(pods: Vec<Pod>) -> Self {
+        Self { pods, runtime_only: Vec::new(), known: true }
+    }
+
+    /// Everything that runs, what only the runtime knows too ([`Pod::of_runtime`]). In the order of
+    /// their names.
+    pub fn into_pods(self) -> Vec<Pod> {
+        let mut pods = self.pods;
+        pods.extend(self.runtime_only.iter().map(Pod::of_runtime));
+        pods.sort_unstable_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
+        pods
+    }
+
+    /// Whether it is known that nothing runs.
+    pub fn is_known_empty(&self) -> bool {
+        self.known && self.pods.is_empty() && self.runtime_only.is_empty()
+    }
+}
+
 /// Ends pods. Implemented by the pod workers and by nobody else.
 pub trait PodKiller: Send + Sync + 'static {
     /// Ends `pod` and resolves when none of its containers runs and none will start.
     ///
-    /// Works for a pod in any state: not started, running, stopping, gone. Dropping the future
-    /// abandons the wait, not the kill.
+    /// Works for a pod in any state: not started, running, stopping, gone; and for one that only the
+    /// runtime knows ([`Pod::of_runtime`]). Dropping the future abandons the wait, not the kill.
     ///
     /// # Errors
     /// [`KillError::Deadline`] when containers still run at the deadline; the kill goes on.
@@ -138,12 +176,19 @@ pub trait PodKiller: Send + Sync + 'static {
         let _ = self.kill_pod(pod, request).now_or_never();
     }
 
-    /// The pods that hold a place on the node now, those that are ending included, in no order.
-    fn active_pods(&self) -> Vec<Pod>;
+    /// What runs on the node now, and whether that is all.
+    fn running(&self) -> RunningPods;
 
-    /// The active pods that nobody has asked to end: those among which a controller chooses.
+    /// Changes when more is known of what runs. One that never changes is right where everything is
+    /// known from the start.
+    fn more_known(&self) -> watch::Receiver<u64> {
+        watch::channel(0).1
+    }
+
+    /// The pods that nobody has asked to end: those among which a controller chooses. What is in no
+    /// source is not among them.
     fn staying_pods(&self) -> Vec<Pod> {
-        self.active_pods()
+        self.running().pods
     }
 
     /// Waits until a stopped pod holds nothing of the host any more (sandbox, cgroup, mounts), at
@@ -161,10 +206,11 @@ pub trait PodKiller: Send + Sync + 'static {
         async { Vec::new() }
     }
 
-    /// Makes every pod not ready (`true`), so that whoever balances load turns away before the
-    /// first SIGTERM; or lets readiness be what the probes say again (`false`). Returns at once.
-    fn lame_duck(&self, on: bool) {
-        let _ = on;
+    /// Makes every pod not ready (`true`), so that load balancers turn away before the first
+    /// SIGTERM; or takes that reason away again (`false`). Readiness is what the probes say again
+    /// when the last reason is gone. Returns at once.
+    fn lame_duck(&self, reason: GateReason, on: bool) {
+        let _ = (reason, on);
     }
 }
 
@@ -181,6 +227,6 @@ mod tests {
         assert_eq!(killer.calls().len(), 1);
         let staying: Vec<PodUid> = killer.staying_pods().iter().map(|p| p.uid().clone()).collect();
         assert_eq!(staying, [pod("b").uid().clone()]);
-        assert_eq!(killer.active_pods().len(), 2, "it still holds its place");
+        assert_eq!(killer.running().pods.len(), 2, "it still holds its place");
     }
 }

@@ -14,11 +14,13 @@ mod admission;
 mod cgroup;
 mod clock;
 mod counts;
+pub mod critical;
 mod error_chain;
 mod event;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod garbage;
+mod gate_reason;
 mod go_duration;
 mod grace;
 mod inhibitor;
@@ -51,6 +53,7 @@ pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
 pub use error_chain::error_chain;
 pub use event::{Event, PodLabel, Recorder};
 pub use garbage::{Freed, Garbage};
+pub use gate_reason::{GateReason, GateReasons};
 pub use go_duration::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, parse_duration,
 };
@@ -58,10 +61,11 @@ pub use grace::{Grace, GraceSender};
 pub use inhibitor::{Inhibitor, InhibitorState, LockState, ShutdownKind};
 pub use intake::{DesiredPods, Intake, ReturnDelays, WAITING_FOR_ROOM};
 pub use kill::{
-    KillError, KillReason, KillRequest, PodKiller, PodStopped, StatusOverride, StoppedContainer,
+    KillError, KillReason, KillRequest, PodKiller, PodStopped, RunningPods, StatusOverride,
+    StoppedContainer,
 };
 pub use last_words::LastWords;
-pub use notice::{Notice, Notices};
+pub use notice::{LONGEST_NOTICE, Notice, Notices};
 pub use pod::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, PodUidMap,
     QosClass, QosClassError, Requests, ResourceName, SYSTEM_CRITICAL_PRIORITY,
@@ -70,7 +74,7 @@ pub use pod::{
 pub use quantity::{Quantity, QuantityError, QuantityFormat};
 pub use runtime::{
     ContainerExit, ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus, Runtime,
-    RuntimeError, RuntimePod, SyncedPod,
+    RuntimeError, RuntimePod, SyncedPod, UnsupportedField,
 };
 pub use runtime_cache::RuntimeCache;
 pub use runtime_syncer::RuntimeSyncer;

@@ -2,9 +2,14 @@
 //! service, a battery, an operator.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+/// No notice's deadline is farther ahead. It keeps what is counted from it within the range of clocks,
+/// and of what is kept of a run.
+pub const LONGEST_NOTICE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Somebody outside ends this node at `deadline`, whatever the node does.
 ///

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 
+use crate::RuntimePod;
 use crate::event::PodLabel;
 
 mod amounts;
@@ -34,6 +35,7 @@ struct Inner {
     label: PodLabel,
     full_name: Arc<str>,
     object: api::Pod,
+    is_runtime_only: bool,
     // Facts that are asked for over and over, worked out on first use.
     qos: OnceLock<QosClass>,
     accounted: OnceLock<Requests>,
@@ -61,16 +63,33 @@ impl Pod {
         let name = named(&object.metadata.name, "metadata.name")?;
         let namespace = named(&object.metadata.namespace, "metadata.namespace")?;
         let uid = PodUid::new(named(&object.metadata.uid, "metadata.uid")?);
-        let full_name = Arc::from(format!("{name}_{namespace}"));
-        let label = PodLabel { namespace, name, uid };
-        Ok(Self(Arc::new(Inner {
+        Ok(Self::assemble(PodLabel { namespace, name, uid }, object, false))
+    }
+
+    /// What stands for a pod that only the runtime knows: its identity and, where that is known, its
+    /// grace. It has no containers, and is only good for being planned and ended.
+    pub fn of_runtime(pod: &RuntimePod) -> Self {
+        let RuntimePod { uid, name, namespace, grace, .. } = pod;
+        let mut object = api::Pod::default();
+        object.metadata.name = Some(name.to_string());
+        object.metadata.namespace = Some(namespace.to_string());
+        object.metadata.uid = Some(uid.to_string());
+        let seconds = grace.map(|grace| i64::try_from(grace.as_secs()).unwrap_or(i64::MAX));
+        let spec = api::PodSpec { termination_grace_period_seconds: seconds, ..Default::default() };
+        object.spec = Some(spec);
+        Self::assemble(pod.label(), object, true)
+    }
+
+    fn assemble(label: PodLabel, object: api::Pod, is_runtime_only: bool) -> Self {
+        Self(Arc::new(Inner {
+            full_name: Arc::from(format!("{}_{}", label.name, label.namespace)),
             label,
-            full_name,
             object,
+            is_runtime_only,
             qos: OnceLock::new(),
             accounted: OnceLock::new(),
             fit: OnceLock::new(),
-        })))
+        }))
     }
 
     /// Takes a pod object that somebody wrote to ask what would become of it. One without a namespace is in
@@ -118,6 +137,11 @@ impl Pod {
     /// The API object.
     pub fn object(&self) -> &api::Pod {
         &self.0.object
+    }
+
+    /// Whether it stands for a pod that only the runtime knows ([`Self::of_runtime`]).
+    pub fn is_runtime_only(&self) -> bool {
+        self.0.is_runtime_only
     }
 
     /// Whether both are the same object in memory.

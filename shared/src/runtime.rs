@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
-use crate::{Grace, Pod, PodStopped, PodUid, WallTime};
+use crate::{Grace, Pod, PodLabel, PodStopped, PodUid, WallTime};
 
 /// What the pod workers need of a container runtime.
 ///
@@ -20,8 +20,12 @@ pub trait Runtime: Send + Sync + 'static {
     /// Returns what it saw after that. Must be cancel-safe: the future is dropped as soon as the
     /// pod is asked to end, and [`stop_pod`](Self::stop_pod) then stops whatever had been started.
     ///
+    /// A pod of which anything was ever started is kept going whatever its spec says by now: what of
+    /// it is not done is named in [`SyncedPod::ignored`].
+    ///
     /// # Errors
-    /// The runtime refused or did not answer. The workers try again with a back-off.
+    /// [`RuntimeError::Unsupported`]: the pod asks for something that is not done, and nothing of it was
+    /// ever started. Else the runtime refused or did not answer, and the workers try again.
     fn sync_pod(&self, pod: &Pod) -> impl Future<Output = Result<SyncedPod, RuntimeError>> + Send;
 
     /// Stops every container of the pod: preStop, SIGTERM, grace, SIGKILL; resolves when none runs.
@@ -93,6 +97,24 @@ pub struct SyncedPod {
     pub status: PodRuntimeStatus,
     /// When to call again although nothing changes (a restart back-off ends then).
     pub again_in: Option<Duration>,
+    /// What the pod asks for and is not done, although the pod runs: it was added or changed after
+    /// the pod had started, or an earlier agent took the pod.
+    pub ignored: Vec<UnsupportedField>,
+}
+
+/// A field that asks for something a runtime does not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsupportedField {
+    /// Path of the field, for example `spec.volumes[0].nfs`.
+    pub field: String,
+    /// What is not done, and what to write instead.
+    pub why: String,
+}
+
+impl From<UnsupportedField> for RuntimeError {
+    fn from(one: UnsupportedField) -> Self {
+        Self::Unsupported { field: one.field, why: one.why }
+    }
 }
 
 /// A pod's containers as the runtime sees them.
@@ -204,14 +226,35 @@ pub struct RuntimePod {
     pub namespace: Arc<str>,
     /// Whether any container runs; otherwise only remains are left.
     pub running: bool,
+    /// The grace that its spec asked for when it was started, if the runtime has kept that.
+    pub grace: Option<Duration>,
+}
+
+// === impl RuntimePod ===
+
+impl RuntimePod {
+    /// A pod that runs, of which no more is known than this.
+    pub(crate) fn of_label(label: &PodLabel, grace: Option<Duration>) -> Self {
+        let PodLabel { namespace, name, uid } = label.clone();
+        Self { uid, name, namespace, running: true, grace }
+    }
+
+    /// How events and errors name it.
+    pub fn label(&self) -> PodLabel {
+        PodLabel {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+        }
+    }
 }
 
 /// Why the runtime could not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// The pod asks for something this runtime does not do. Trying again will not help: the pod is
-    /// rejected, with the field's name.
+    /// The pod asks for something this runtime does not do. Trying again will not help: a pod that was
+    /// never started is rejected, with the field's name.
     #[error("{field}: {why}")]
     Unsupported {
         /// Path of the field, for example `spec.volumes[0].nfs`.
@@ -227,6 +270,13 @@ pub enum RuntimeError {
         /// What it answered.
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    },
+    /// The node is not ready for the pod yet, for example because it has no address. Trying again
+    /// soon helps, and the pod is not at fault.
+    #[error("{what}")]
+    NotYet {
+        /// What is missing, with the field that needs it.
+        what: String,
     },
     /// The runtime did not answer in time.
     #[error("{what}: no answer within {after:?}")]

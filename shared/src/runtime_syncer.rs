@@ -4,16 +4,30 @@ use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as k8s;
 
 use tokio::sync::Notify;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 
-use crate::status::{Phase, StatusInput, StatusStore, generate};
-use crate::syncer::{PodSyncer, RuntimeView, Stop, SyncError, SyncUpdate, Synced};
+use crate::status::{Phase, StatusInput, StatusStore, generate, phase};
+use crate::syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced};
 use crate::{
-    Event, Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, PodWorkers, Recorder, Rejection,
-    Runtime, RuntimeError, RuntimePod, StatusOverride, UidHasher, WallClock,
+    Event, GateReason, Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, PodUidMap, PodWorkers,
+    Recorder, Rejection, Runtime, RuntimeError, RuntimePod, StatusOverride, UidHasher,
+    UnsupportedField, WallClock,
 };
+
+mod deadline;
+mod resized;
+
+use deadline::Deadlines;
+use resized::Given;
+
+/// What a failed step was about.
+const STARTING: &str = "starting the pod's containers";
 
 type Uids = HashSet<PodUid, BuildHasherDefault<UidHasher>>;
 
@@ -27,7 +41,13 @@ pub struct RuntimeSyncer<R> {
     statuses: StatusStore,
     recorder: Arc<dyn Recorder>,
     wall: WallClock,
-    host_ips: fn() -> Vec<IpAddr>,
+    host_ips: Box<dyn Fn() -> Vec<IpAddr> + Send + Sync>,
+    /// How long pods may be active; none where another agent sees to it.
+    deadlines: Option<Deadlines>,
+    /// With which resources containers run.
+    given: Given,
+    /// What was told of running pods that ask for more than they get.
+    ignored: Mutex<PodUidMap<Vec<String>>>,
     /// The pods that ran when the runtime was last listed; none before that.
     listed: Mutex<Option<Uids>>,
     /// Something changed in the runtime that no worker knows of.
@@ -43,14 +63,34 @@ impl<R: Runtime> RuntimeSyncer<R> {
         wall: WallClock,
     ) -> Self {
         let (listed, unknown) = (Mutex::new(None), Notify::new());
-        Self { runtime, statuses, recorder, wall, host_ips: Vec::new, listed, unknown }
+        let (ignored, deadlines) = (Mutex::default(), Some(Deadlines::default()));
+        let host_ips = Box::new(Vec::new);
+        let given = Given::default();
+        Self {
+            runtime,
+            statuses,
+            recorder,
+            wall,
+            host_ips,
+            deadlines,
+            given,
+            ignored,
+            listed,
+            unknown,
+        }
     }
 
     /// Has statuses name the node's addresses as `host_ips` tells them, the foremost first. It is asked
     /// for every status, so it must be cheap and must not block; it may know none yet.
     #[must_use]
-    pub fn with_host_ips(self, host_ips: fn() -> Vec<IpAddr>) -> Self {
-        Self { host_ips, ..self }
+    pub fn with_host_ips(self, host_ips: impl Fn() -> Vec<IpAddr> + Send + Sync + 'static) -> Self {
+        Self { host_ips: Box::new(host_ips), ..self }
+    }
+
+    /// Leaves `activeDeadlineSeconds` to the kubelet whose pods these are.
+    #[must_use]
+    pub fn without_deadlines(self) -> Self {
+        Self { deadlines: None, ..self }
     }
 
     /// Takes note of what the runtime answered when it was listed. A pod that its worker sees for
@@ -113,7 +153,38 @@ impl<R: Runtime> RuntimeSyncer<R> {
         phase
     }
 
-    /// A pod that asks for what the runtime does not do is refused for good.
+    /// What is left of the time that the pod may be active; none if it has no deadline, or has come to
+    /// its end by itself.
+    async fn active_time_left(&self, pod: &Pod) -> Option<Duration> {
+        let (deadlines, _) = self.deadlines.as_ref().zip(deadline::of(pod))?;
+        let said = self.statuses.probed(pod.uid());
+        let start = |status: &k8s::PodStatus| Some(status.start_time.as_ref()?.0);
+        let started = said.as_deref().or(pod.status.as_ref()).and_then(start);
+        // An agent that has just started knows the start from the runtime only. While that is silent, the
+        // pod's age is not known, and nothing is counted; the step itself fails then and is tried again.
+        let known = self.runtime.pod_status(pod.uid()).await.ok()?;
+        let started = started.or(known.started_at);
+        let left = deadlines.left(pod, started, self.wall.now(), Instant::now())?;
+        (!phase::observed(pod, &known).is_terminal()).then_some(left)
+    }
+
+    /// Tells what a running pod asks for and does not get, once for each change of that.
+    fn tell_ignored(&self, pod: &Pod, ignored: &[UnsupportedField]) {
+        let fields: Vec<String> =
+            ignored.iter().map(|one| format!("{}: {}", one.field, one.why)).collect();
+        let mut told = self.ignored.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match fields.is_empty() {
+            true => told.remove(pod.uid()).unwrap_or_default(),
+            false => told.insert(pod.uid().clone(), fields.clone()).unwrap_or_default(),
+        };
+        drop(told);
+        if !fields.is_empty() && fields != before {
+            let (pod, message) = (pod.label().clone(), fields.join("; ").into());
+            self.recorder.record(&Event::FieldsIgnored { pod, message });
+        }
+    }
+
+    /// A pod that asks for what the runtime does not do is refused for good: nothing of it was started.
     fn refuse(&self, pod: Pod, error: &RuntimeError) -> Synced {
         let rejection = Rejection {
             reason: "PodFeatureUnsupported".into(),
@@ -126,21 +197,34 @@ impl<R: Runtime> RuntimeSyncer<R> {
             message: rejection.message.clone(),
         });
         self.statuses.reject(pod, &rejection);
-        Synced { terminal: true, again_in: None }
+        Synced { terminal: true, ..Synced::default() }
     }
 }
 
 impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
     async fn sync_pod(&self, update: SyncUpdate) -> Result<Synced, SyncError> {
         let pod = update.pod;
+        let left = self.active_time_left(&pod).await;
+        if left == Some(Duration::ZERO) {
+            self.recorder.record(&Event::DeadlineExceeded { pod: pod.label().clone() });
+            let ended = Some(deadline::words());
+            return Ok(Synced { terminal: true, ended, again_in: None });
+        }
         match self.runtime.sync_pod(&pod).await {
             Ok(synced) => {
                 let phase = self.say(&pod, &synced.status, false, None);
                 let terminal = phase.is_some_and(Phase::is_terminal);
-                Ok(Synced { terminal, again_in: synced.again_in })
+                let mut ignored = synced.ignored;
+                ignored.extend(self.given.differ(&pod, &synced.status));
+                self.tell_ignored(&pod, &ignored);
+                let again_in = synced.again_in.into_iter().chain(left).min();
+                Ok(Synced { terminal, again_in, ended: None })
             }
             Err(error @ RuntimeError::Unsupported { .. }) => Ok(self.refuse(pod, &error)),
-            Err(error) => Err(SyncError::caused_by("starting the pod's containers", error)),
+            Err(error @ RuntimeError::NotYet { .. }) => {
+                Err(SyncError::caused_by(STARTING, error).retry(Retry::Transient))
+            }
+            Err(error) => Err(SyncError::caused_by(STARTING, error)),
         }
     }
 
@@ -180,7 +264,13 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         self.runtime
             .clean_pod(pod.uid())
             .await
-            .map_err(|e| SyncError::caused_by("freeing what the pod held", e))
+            .map_err(|e| SyncError::caused_by("freeing what the pod held", e))?;
+        self.ignored.lock().unwrap_or_else(PoisonError::into_inner).remove(pod.uid());
+        self.given.forget(pod.uid());
+        if let Some(deadlines) = &self.deadlines {
+            deadlines.forget(pod.uid());
+        }
+        Ok(())
     }
 
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, SyncError> {
@@ -190,8 +280,8 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
             .map_err(|e| SyncError::caused_by("reading what the pod has mounted", e))
     }
 
-    fn lame_duck(&self, on: bool) {
-        self.statuses.lame_duck(on, self.wall.now());
+    fn lame_duck(&self, reason: GateReason, on: bool) {
+        self.statuses.lame_duck(reason, on, self.wall.now());
     }
 
     fn runtime_view(&self, uid: &PodUid) -> RuntimeView {

@@ -4,7 +4,7 @@ mod conditions;
 mod containers;
 mod generate;
 mod lame_duck;
-mod phase;
+pub(crate) mod phase;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Grace, Pod, PodStopped, PodUid, RuntimePod, StatusOverride};
+use crate::{GateReason, Grace, Pod, PodStopped, PodUid, RuntimePod, StatusOverride};
 
 /// The four steps of a pod's life. [`RuntimeSyncer`](crate::RuntimeSyncer) is the one for real use.
 ///
@@ -54,10 +54,10 @@ pub trait PodSyncer: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// Makes every pod not ready, now and until it is called with `false`, or lets readiness be what
-    /// the probes say again. Never blocks.
-    fn lame_duck(&self, on: bool) {
-        let _ = on;
+    /// Makes every pod not ready, now and until it is called with `false` for the same reason; with
+    /// the last reason gone readiness is what the probes say again. Never blocks.
+    fn lame_duck(&self, reason: GateReason, on: bool) {
+        let _ = (reason, on);
     }
 
     /// The containers last seen running, for the error of a kill that took too long. Never blocks.
@@ -128,10 +128,13 @@ pub struct SyncUpdate {
 }
 
 /// The answer of [`PodSyncer::sync_pod`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Synced {
-    /// The pod has come to its end by itself: every container is done and none may restart.
+    /// The pod has come to its end by itself: every container is done and none may restart, or its
+    /// time is over.
     pub terminal: bool,
+    /// What to write into the status of a pod that is over although its containers run.
+    pub ended: Option<StatusOverride>,
     /// When to look again although nothing changes.
     pub again_in: Option<Duration>,
 }

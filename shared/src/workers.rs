@@ -30,8 +30,8 @@ use tokio_util::task::TaskTracker;
 use crate::lock::{Mutex, MutexGuard};
 use crate::syncer::{PodSyncer, RuntimeView, UpdateKind};
 use crate::{
-    Event, KillError, KillRequest, Pod, PodKiller, PodLabel, PodStopped, PodUid, Recorder,
-    RuntimePod,
+    Event, GateReason, KillError, KillReason, KillRequest, Pod, PodKiller, PodLabel, PodStopped,
+    PodUid, Recorder, RunningPods, RuntimePod,
 };
 
 mod grace;
@@ -105,6 +105,8 @@ struct Inner<S> {
     left: Notify,
     /// Goes up when a pod has ended.
     ends: watch::Sender<u64>,
+    /// Goes up when more is known of what runs.
+    more_known: watch::Sender<u64>,
     /// Wakes the timer when its first entry changed.
     timer: Notify,
     tasks: TaskTracker,
@@ -138,12 +140,13 @@ impl<S: PodSyncer> PodWorkers<S> {
             settled: Notify::new(),
             left: Notify::new(),
             ends: watch::Sender::new(0),
+            more_known: watch::Sender::new(0),
             timer: Notify::new(),
             tasks: TaskTracker::new(),
             root: root.clone(),
             shut_down: AtomicBool::new(false),
         });
-        start(task::run_timer(inner.clone()));
+        start("timer of the pod workers", task::run_timer(inner.clone()));
         Self { inner, _guard: Arc::new(root.drop_guard()) }
     }
 
@@ -207,26 +210,20 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Ends what the runtime runs under a UID that nobody configured, or whose pod has finished,
     /// with the shortest grace. Never blocks.
     pub fn kill_runtime_pod(&self, pod: RuntimePod) {
-        let (_, wake) = self.inner.lock().kill_runtime_pod(pod, Instant::now());
+        let grace = Some(grace::SHORTEST);
+        let request = KillRequest { grace, ..KillRequest::new(KillReason::Removed) };
+        let (_, wake) = self.inner.lock().kill_runtime_pod(pod, &request, Instant::now());
         self.inner.spawn(wake);
     }
 
-    /// The same, and resolves when none of its containers runs. Without a `deadline` the wait takes
-    /// ten seconds at most. Dropping the future abandons the wait, not the kill.
-    ///
-    /// # Errors
-    /// As [`PodKiller::kill_pod`].
-    pub async fn end_runtime_pod(
-        &self,
-        pod: RuntimePod,
-        deadline: Option<Instant>,
-    ) -> Result<Arc<PodStopped>, KillError> {
-        let begun = Instant::now();
-        let (name, namespace) = (pod.name.clone(), pod.namespace.clone());
-        let label = PodLabel { namespace, name, uid: pod.uid.clone() };
-        let (wait, wake) = self.inner.lock().kill_runtime_pod(pod, begun);
-        self.inner.spawn(wake);
-        self.inner.until_ended(&label, wait, deadline, begun).await
+    /// Tells the workers what runs, and whether the runtime has said so: what they were handed is passed
+    /// over, what is left counts as pods of a source or of none. Nobody can say that nothing runs
+    /// before this was called with [`known`](RunningPods::known). Never blocks.
+    pub fn note_running(&self, beside: RunningPods) {
+        let more = self.inner.lock().note_running(beside);
+        if more {
+            self.inner.more_known.send_modify(|n| *n += 1);
+        }
     }
 
     /// Resolves when a pod has finished that is not desired any more or is wanted anew, so that
@@ -272,9 +269,12 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
         self.inner.until_ended(&label, wait, request.deadline, begun).await
     }
 
-    fn active_pods(&self) -> Vec<Pod> {
-        let state = self.inner.lock();
-        state.records.values().filter(|r| r.may_run()).filter_map(|r| r.pod().cloned()).collect()
+    fn running(&self) -> RunningPods {
+        self.inner.lock().running()
+    }
+
+    fn more_known(&self) -> watch::Receiver<u64> {
+        self.inner.more_known.subscribe()
     }
 
     fn begin_kill(&self, pod: Pod, request: KillRequest) {
@@ -289,8 +289,8 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
         self.until_volumes_released(uid, deadline).await
     }
 
-    fn lame_duck(&self, on: bool) {
-        self.inner.syncer.lame_duck(on);
+    fn lame_duck(&self, reason: GateReason, on: bool) {
+        self.inner.syncer.lame_duck(reason, on);
     }
 }
 
@@ -305,8 +305,13 @@ impl<S: PodSyncer> Inner<S> {
 
     fn begin_kill(self: &Arc<Self>, pod: Pod, request: &KillRequest) -> KillWait {
         let label = pod.label().clone();
-        let view = self.view(&pod, true);
-        let (wait, wake) = self.lock().kill(pod, request, view, Instant::now());
+        let (wait, wake) = if pod.is_runtime_only() {
+            let pod = RuntimePod::of_label(&label, pod.own_grace());
+            self.lock().kill_runtime_pod(pod, request, Instant::now())
+        } else {
+            let view = self.view(&pod, true);
+            self.lock().kill(pod, request, view, Instant::now())
+        };
         if let KillWait::Ending { grace, began: true, .. } = &wait {
             let event = Event::KillRequested { pod: label, by: request.reason, grace: *grace };
             self.recorder.record(&event);
@@ -364,19 +369,21 @@ impl<S: PodSyncer> Inner<S> {
 
     fn spawn(self: &Arc<Self>, wake: Option<Wake>) {
         if let Some((uid, generation)) = wake {
-            start(self.tasks.track_future(task::run(self.clone(), uid, generation)));
+            let run = task::run(self.clone(), uid, generation);
+            start("pod worker", self.tasks.track_future(run));
         }
     }
 }
 
-/// Runs a task beside this one.
-fn start(task: impl Future<Output = ()> + Send + 'static) {
+/// Runs a task beside this one. A panic in a pod's step stays that pod's; what panics outside of a
+/// step would leave pods without anybody who ends them.
+fn start(name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
     #[cfg(test)]
     if crate::lock::is_scheduled() {
         shuttle::future::spawn(task);
         return;
     }
-    tokio::spawn(task);
+    crate::critical::spawn(name, task);
 }
 
 /// The grace, half as much again, and never less than ten seconds; saturating.

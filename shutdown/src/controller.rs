@@ -1,8 +1,10 @@
 //! The driver: from the login manager's word, or a notice, to the node being let go.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -10,12 +12,14 @@ use winddown_shared::{Event, Inhibitor, LastWords, Notices, PodKiller, Recorder,
 
 use crate::{
     AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordPlace, ReportSink,
-    RunPhase, RunRecord, StateFile, Trigger,
+    RunPhase, RunRecord, ShutdownReport, StateFile, Trigger,
 };
 use ears::{Ears, Said, before_now, until};
 
 mod conduct;
 mod ears;
+mod fallback;
+mod holding;
 mod keeping;
 #[cfg(test)]
 mod tests;
@@ -30,7 +34,8 @@ pub struct ShutdownParts<K, I> {
     pub inhibitor: Arc<I>,
     /// Announces that the node ends at a certain time, whatever anybody does.
     pub notices: Notices,
-    /// Shut during a shutdown. The controller is the only one that opens it.
+    /// Shut during a shutdown. The controller shuts it for a shutdown or a notice, and lifts these
+    /// reasons alone: what others keep shut stays shut.
     pub gate: AdmissionGate,
     /// Read at the start of each run; a change during a run waits for the next.
     pub policy: watch::Receiver<Arc<Policy>>,
@@ -40,8 +45,8 @@ pub struct ShutdownParts<K, I> {
     /// the next. With one that is memory ([`RecordPlace::is_volatile`]) most of the run waits for no
     /// other. None keeps no record, and an agent that is killed in the middle is not replaced.
     pub records: Vec<Arc<dyn RecordPlace>>,
-    /// The record of this boot that was found at the start ([`RunRecord::of_boot`]). Whoever finds
-    /// one shuts the gate before any pod is admitted.
+    /// The record of this boot that was found at the start ([`RunRecord::of_boot`]). Shut the gate
+    /// with [`ShutdownController::hold_admission`] before any pod is admitted.
     pub carried: Option<RunRecord>,
     /// The kubelet's state file, if wanted.
     pub state_file: Option<StateFile>,
@@ -95,6 +100,8 @@ enum Stage {
         epoch: Option<u64>,
         /// What is on disk of it, without its pods.
         record: Option<Box<RunRecord>>,
+        /// Its report, if this agent has made it.
+        report: Option<Box<ShutdownReport>>,
     },
 }
 
@@ -131,19 +138,30 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     /// Per shutdown: the admission gate is shut, pods turn not ready and are ended as planned, the
     /// report is written, the lock is released once. A failing disk, a failing kill or a panic in
     /// between delays the release at most until the budget is spent. When the shutdown is called
-    /// off, groups not started are spared and the gate opens; taking the lock again is the
-    /// inhibitor's part. After a notice the gate stays shut for as long as the notice is in force.
+    /// off, groups not started are spared and the gate opens, unless something else (a drain) keeps
+    /// it shut; taking the lock again is the inhibitor's part. After a notice the gate stays shut for
+    /// as long as the notice is in force.
     ///
     /// When `stop` fires during a run, no further pod is asked, and neither the gate nor the lock is
     /// touched: the node still goes down, and the lock lives as long as its last holder. What was
     /// done is in the record for the next agent, or in a report if there is no record.
+    ///
+    /// # Panics
+    /// After a panic in here that was not survived by asking all pods at once within the run. All pods
+    /// have been asked by then if that was possible, and the lock is given back if they are gone. The
+    /// process should end, so that another one goes on: see [`critical`](winddown_shared::critical).
     pub async fn run(mut self, stop: CancellationToken) {
         let mut ears = Ears::new(self.parts.inhibitor.state(), self.parts.notices.clone());
         let mut stage = self.pick_up(&mut ears);
         loop {
             let said = ears.hear();
             let wait_until;
-            (stage, wait_until) = match self.step(stage, &said, &mut ears, &stop).await {
+            let step = AssertUnwindSafe(self.step(stage, &said, &mut ears, &stop)).catch_unwind();
+            let next = match step.await {
+                Ok(next) => next,
+                Err(panic) => self.last_resort(&ears.hear(), panic).await,
+            };
+            (stage, wait_until) = match next {
                 Step::Done(stage) => (stage, Some(Instant::now())),
                 Step::Wait(stage, until) => (stage, until),
                 Step::Stop => return,
@@ -168,16 +186,23 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         match stage {
             Stage::Carried(record) => match self.fate(&record, said) {
                 Fate::Open(until) => Step::Wait(Stage::Carried(record), Some(until)),
-                Fate::GoesOn if record.phase.is_over() => self.let_go(said, Some(record)).await,
+                Fate::GoesOn if record.phase.is_over() => {
+                    self.let_go(said, Some(record), None).await
+                }
                 Fate::GoesOn => self.shut_down(said, ears, Some(*record), stop).await,
                 Fate::Over => self.end_carried(*record).await,
             },
             Stage::Idle if said.ends_the_node() => self.shut_down(said, ears, None, stop).await,
-            Stage::Done { record, .. } if !said.ends_the_node() => {
-                self.called_off_afterwards(record).await
+            // What was said before the first step may be over by then.
+            Stage::Idle => {
+                self.lift_all();
+                Step::Wait(Stage::Idle, None)
             }
-            Stage::Done { epoch: None, record } if said.login.preparing => {
-                self.let_go(said, record).await
+            Stage::Done { record, report, .. } if !said.ends_the_node() => {
+                self.called_off_afterwards(record, report).await
+            }
+            Stage::Done { epoch: None, record, report } if said.login.preparing => {
+                self.let_go(said, record, report).await
             }
             // The login manager has begun another one.
             Stage::Done { epoch: Some(epoch), .. }
@@ -185,7 +210,10 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             {
                 Step::Done(Stage::Idle)
             }
-            stage => Step::Wait(stage, None),
+            stage @ Stage::Done { .. } => {
+                self.follow_reasons(said);
+                Step::Wait(stage, None)
+            }
         }
     }
 
@@ -195,8 +223,8 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         let Some(record) = carried.filter(|record| record.phase != RunPhase::Cancelled) else {
             return Stage::Idle;
         };
-        self.parts.gate.shut();
-        self.parts.killer.lame_duck(true);
+        self.parts.gate.shut(self.own_reason());
+        self.parts.killer.lame_duck(self.own_reason(), true);
         ears.keep_notice_of(&record, self.start_of(&record));
         Stage::Carried(Box::new(record))
     }
@@ -222,22 +250,34 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     }
 
     /// Lets the node go without a run: the pods have been ended already.
-    async fn let_go(&self, said: &Said, record: Option<Box<RunRecord>>) -> Step {
+    async fn let_go(
+        &self,
+        said: &Said,
+        record: Option<Box<RunRecord>>,
+        report: Option<Box<ShutdownReport>>,
+    ) -> Step {
+        self.follow_reasons(said);
         let epoch = said.login.preparing.then_some(said.login.epoch);
         if epoch.is_some() {
             self.parts.inhibitor.release().await;
         }
         self.parts.progress.phase(ProgressPhase::Released);
-        Step::Done(Stage::Done { epoch, record })
+        Step::Done(Stage::Done { epoch, record, report })
     }
 
     /// What an earlier agent was doing was called off while nobody looked.
     async fn end_carried(&self, record: RunRecord) -> Step {
         if record.phase.is_over() {
-            // A soft reboot, for one: everything but the kernel has begun anew.
             tracing::info!(
                 "the shutdown that ended this boot's pods is over: pods are let in again"
             );
+            // Else the node did go down: after a soft reboot, or the restart of a container, everything
+            // but the kernel has begun anew.
+            let begun = Duration::from_millis(record.started_boot_ms);
+            let is_same_system = begun >= self.parts.boot_clock.system_start();
+            if is_same_system && record.report.node_action.as_deref() != Some("softReboot") {
+                self.report_called_off(&record).await;
+            }
         } else {
             tracing::warn!(
                 "the shutdown that an earlier agent was in the middle of was called off"
@@ -250,21 +290,32 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     }
 
     /// The node stays up. A run that went to its end before it was called off spared nobody.
-    async fn called_off_afterwards(&self, record: Option<Box<RunRecord>>) -> Step {
-        if self.parts.gate.is_shut() {
+    ///
+    /// Its report would say how the node went down, and it did not: it is kept again as called off.
+    async fn called_off_afterwards(
+        &self,
+        record: Option<Box<RunRecord>>,
+        report: Option<Box<ShutdownReport>>,
+    ) -> Step {
+        if let Some(report) = report {
+            let why = "the pods had ended when the shutdown was called off";
+            self.report_again_as_called_off(*report, why).await;
+        } else if let Some(record) = record.as_deref() {
+            self.report_called_off(record).await;
+        }
+        if self.holds_admission() {
             self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups: 0 });
         }
         self.parts.progress.phase(ProgressPhase::Cancelled);
         self.stay_up(record).await
     }
 
-    /// Lets pods in again, as if nothing had been.
+    /// Lets pods in again, unless others keep them out.
     async fn stay_up(&self, record: Option<Box<RunRecord>>) -> Step {
         if let Some(record) = record {
             self.close(*record).await;
         }
-        self.parts.killer.lame_duck(false);
-        self.parts.gate.open();
+        self.lift_all();
         Step::Done(Stage::Idle)
     }
 }

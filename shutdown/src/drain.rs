@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Pod, PodKiller, Recorder, ShutdownKind, StatusOverride, WallClock};
+use winddown_shared::{
+    GateReason, Pod, PodKiller, Recorder, ShutdownKind, StatusOverride, WallClock,
+};
 
 use crate::policy::LONGEST;
 use crate::report::{Ended, ReportHeader};
@@ -41,11 +43,11 @@ pub struct DrainOrder {
 
 /// Ends all active pods in shutdown order and tells how it went.
 ///
-/// Touches neither a login manager nor the admission gate: whoever drains shuts the gate first, or
+/// Touches neither a login manager nor the admission gate: shut it for [`GateReason::Drain`] first, or
 /// the drain follows pods that come back until its time is over. Pods turn not ready at once, and
-/// stay so after the drain: whoever opens the gate ends that too. With a disabled policy, ordinary and critical pods get half of the time each (of
-/// 60 s, if `time` is none). Firing `cancel` spares the pods not asked yet. The report is
-/// not kept anywhere.
+/// stay so after the drain: lift both when the drain is to end. With a disabled policy, ordinary and
+/// critical pods get half of the time each (of 60 s, if `time` is none). Firing `cancel` spares the
+/// pods not asked yet. The report is not kept anywhere.
 pub async fn drain<K: PodKiller>(
     killer: &Arc<K>,
     order: DrainOrder,
@@ -53,7 +55,7 @@ pub async fn drain<K: PodKiller>(
 ) -> ShutdownReport {
     let started = Instant::now();
     let started_at = order.clock.now();
-    let plan = order.plan(&killer.active_pods());
+    let plan = order.plan(&killer.running().into_pods());
     let budget = Budget::of_drain(&order.policy, plan.deadline);
     let endpoint_drain = Some(plan.endpoint_drain).filter(|drain| !drain.is_zero());
     let header = ReportHeader {
@@ -79,11 +81,11 @@ pub async fn drain<K: PodKiller>(
         recorder: order.recorder,
         progress: order.progress.clone(),
     };
-    killer.lame_duck(true);
+    killer.lame_duck(GateReason::Drain, true);
     let run = run_plan(killer, plan, &run_order, cancel).await;
     order.progress.phase(match run.stop {
         RunStop::Cancelled => {
-            killer.lame_duck(false);
+            killer.lame_duck(GateReason::Drain, false);
             ProgressPhase::Cancelled
         }
         _ => ProgressPhase::Ended,

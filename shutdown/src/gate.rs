@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use winddown_shared::{AdmitHandler, Others, Pod, Rejection};
+use winddown_shared::{AdmitHandler, GateReason, GateReasons, Others, Pod, Rejection};
 
-/// Shut while the node goes down. Cheap to clone and to ask; all clones are one gate.
+/// Shut for as long as anybody has a reason: a shutdown, a notice, a drain. Cheap to clone and to
+/// ask; all clones are one gate.
 ///
 /// Asked first of all admission checks, so that a pod arriving during a shutdown cannot preempt
 /// others before it is refused.
 #[derive(Clone, Debug, Default)]
-pub struct AdmissionGate(Arc<watch::Sender<bool>>);
+pub struct AdmissionGate(Arc<watch::Sender<GateReasons>>);
 
 impl AdmissionGate {
     /// An open gate.
@@ -21,8 +22,8 @@ impl AdmissionGate {
     /// Lets a pod in, critical and static ones like any other.
     ///
     /// # Errors
-    /// The node is shutting down; the reason and message are the kubelet's. It passes: a shutdown
-    /// that is called off lets the pod in.
+    /// The gate is shut; whatever the reason, what the pod is told is what the kubelet says while
+    /// it shuts down. It passes: when the last reason is gone the pod is let in.
     pub fn check(&self) -> Result<(), Rejection> {
         if self.is_shut() {
             return Err(Rejection {
@@ -36,27 +37,67 @@ impl AdmissionGate {
 
     /// Whether pods are refused.
     pub fn is_shut(&self) -> bool {
+        !self.reasons().is_empty()
+    }
+
+    /// What keeps the gate shut; empty while it is open.
+    pub fn reasons(&self) -> GateReasons {
         *self.0.borrow()
     }
 
-    /// True whenever the gate is shut, and every change of it.
-    pub fn changes(&self) -> watch::Receiver<bool> {
+    /// What keeps the gate shut, and every change of it.
+    pub fn changes(&self) -> watch::Receiver<GateReasons> {
         self.0.subscribe()
     }
 
-    /// Refuses pods from now on.
-    pub fn shut(&self) {
-        self.0.send_if_modified(|shut| !std::mem::replace(shut, true));
+    /// Refuses pods until this reason is lifted. The same reason twice counts once.
+    pub fn shut(&self, reason: GateReason) {
+        self.set(reason, true);
     }
 
-    /// Lets pods in again.
-    pub fn open(&self) {
-        self.0.send_if_modified(|shut| std::mem::replace(shut, false));
+    /// Takes a reason away: pods are let in again if it was the last one.
+    pub fn lift(&self, reason: GateReason) {
+        self.set(reason, false);
+    }
+
+    /// [Shuts](Self::shut) (`true`) or [lifts](Self::lift) (`false`).
+    pub fn set(&self, reason: GateReason, holds: bool) {
+        self.0.send_if_modified(|reasons| reasons.set(reason, holds));
     }
 }
 
 impl AdmitHandler for AdmissionGate {
     fn admit(&self, _pod: &Pod, _others: &Others) -> Result<(), Rejection> {
         self.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_shut_for_two_reasons_opens_with_the_last_one_and_says_the_same_all_along() {
+        let gate = AdmissionGate::new();
+        let words = "Pod was rejected as the node is shutting down.";
+        assert!(gate.check().is_ok());
+        gate.shut(GateReason::Drain);
+        let drained = gate.check().unwrap_err();
+        assert_eq!((&*drained.reason, &*drained.message), ("NodeShutdown", words));
+        gate.shut(GateReason::Shutdown);
+        gate.lift(GateReason::Shutdown);
+        assert_eq!(gate.check(), Err(drained));
+        gate.lift(GateReason::Drain);
+        assert!(gate.check().is_ok());
+    }
+
+    #[test]
+    fn a_reason_that_holds_already_is_no_change() {
+        let gate = AdmissionGate::new();
+        gate.shut(GateReason::Notice);
+        let changes = gate.changes();
+        gate.shut(GateReason::Notice);
+        gate.lift(GateReason::Drain);
+        assert!(!changes.has_changed().unwrap());
     }
 }

@@ -33,6 +33,15 @@ pub(crate) struct Standing {
     pub(crate) notice: Option<NoticeReport>,
 }
 
+impl Standing {
+    /// When the node is gone, counted from the run's start, as far as anybody has said.
+    pub(crate) fn node_is_gone(&self) -> Option<Duration> {
+        let login = self.login_since.zip(self.budget.delay).map(|(since, delay)| since + delay);
+        let notice = self.notice.as_ref().map(|notice| notice.deadline);
+        login.into_iter().chain(notice).min()
+    }
+}
+
 /// The record of one run: its head, and where it is kept.
 ///
 /// Where one of the places is memory ([`RecordPlace::is_volatile`]), each note waits for that one
@@ -45,6 +54,8 @@ pub(crate) struct Standing {
 pub(crate) struct Journal {
     pub(crate) header: ReportHeader,
     pub(crate) first_group: Duration,
+    /// The runtime has not said what runs.
+    pub(crate) pods_unknown: bool,
     phase: RunPhase,
     login_since: Option<Duration>,
     started: Instant,
@@ -79,6 +90,7 @@ impl Journal {
         Self {
             header,
             first_group: Duration::ZERO,
+            pods_unknown: false,
             phase: RunPhase::Ending,
             login_since: None,
             started,
@@ -228,7 +240,8 @@ impl Journal {
     }
 
     fn record(&self, groups: &[GroupReport]) -> RunRecord {
-        let run = RunReport { groups: in_flight(groups), stop: RunStop::Cancelled };
+        let pods_unknown = self.pods_unknown;
+        let run = RunReport { groups: in_flight(groups), stop: RunStop::Cancelled, pods_unknown };
         let ended = Ended { at: self.clock.now(), took: self.started.elapsed() };
         let mut report = ShutdownReport::new(self.header.clone(), run, ended);
         report.outcome = Outcome::Interrupted;

@@ -8,6 +8,10 @@ use crate::budget::whole_seconds;
 use crate::policy::Groups;
 use crate::{Policy, Role};
 
+/// The grace of a pod that nobody knows, where the policy has no better: what the API server writes
+/// into pods that do not say.
+const UNKNOWN_GRACE: Duration = Duration::from_secs(30);
+
 mod divide;
 mod rest;
 mod share;
@@ -33,6 +37,8 @@ pub struct Plan {
     pub deadline: Duration,
     /// Present when less time is available than the policy asks for.
     pub shrunk: Option<Shrink>,
+    /// What it was made by.
+    policy: Policy,
 }
 
 /// The pods that end together.
@@ -76,7 +82,10 @@ pub struct Shrink {
 /// Plans a shutdown of `pods`.
 ///
 /// With groups of priorities, a pod belongs to the last group whose priority is not above its own,
-/// or to the first group; a pod without a priority counts as 0. Otherwise its [`Role`] decides.
+/// or to the first group; a pod without a priority counts as 0. Otherwise its [`Role`] decides. Pods
+/// that only the runtime knows ([`Pod::is_runtime_only`]) make one more group, the last: what they are
+/// for is not known, so nothing they may be needed for is left when they end. It shares the time there
+/// is with the others.
 /// With no groups the plan is empty: nothing is ended.
 ///
 /// When `available` (counted from the signal) is less than the policy asks for, the plan shrinks.
@@ -87,6 +96,10 @@ pub struct Shrink {
 pub fn plan(pods: &[Pod], policy: &Policy, available: Option<Duration>) -> Plan {
     let requested = policy.requested();
     let mut groups = empty_groups(policy);
+    let has_unknown = pods.iter().any(Pod::is_runtime_only) && !groups.is_empty();
+    if has_unknown {
+        groups.push(unknown_group(pods, policy));
+    }
     for pod in pods {
         if let Some(group) = group_index(&groups, pod) {
             groups[group].pods.push(PlannedPod { pod: pod.clone(), grace: Duration::ZERO });
@@ -103,7 +116,8 @@ pub fn plan(pods: &[Pod], policy: &Policy, available: Option<Duration>) -> Plan 
     };
     let deadline = available.map_or(requested, |available| available.min(requested));
     let shrunk = (deadline < requested).then_some(Shrink { requested, available: deadline });
-    if shrunk.is_some() {
+    // No configured period counts with pods that nobody knows.
+    if shrunk.is_some() || (has_unknown && matches!(policy.groups(), Groups::ByPriority(_))) {
         endpoint_drain = divide::shrink(&mut groups, endpoint_drain, deadline);
     }
     for group in &mut groups {
@@ -111,8 +125,15 @@ pub fn plan(pods: &[Pod], policy: &Policy, available: Option<Duration>) -> Plan 
             planned.grace = planned.pod.own_grace().unwrap_or(group.allowed).min(group.allowed);
         }
     }
-    let mut plan =
-        Plan { groups, requested, endpoint_drain, endpoint_drain_wanted, deadline, shrunk };
+    let mut plan = Plan {
+        groups,
+        requested,
+        endpoint_drain,
+        endpoint_drain_wanted,
+        deadline,
+        shrunk,
+        policy: policy.clone(),
+    };
     plan.set_latest_ends();
     plan
 }
@@ -120,6 +141,11 @@ pub fn plan(pods: &[Pod], policy: &Policy, available: Option<Duration>) -> Plan 
 // === impl Plan ===
 
 impl Plan {
+    /// Takes the pods out of their groups.
+    pub(crate) fn take_pods(&mut self) -> Vec<Vec<PlannedPod>> {
+        self.groups.iter_mut().map(|group| std::mem::take(&mut group.pods)).collect()
+    }
+
     /// How many pods the plan ends.
     pub fn pod_count(&self) -> usize {
         self.groups.iter().map(|group| group.pods.len()).sum()
@@ -154,9 +180,29 @@ impl Plan {
         self
     }
 
-    /// The group that `pod` belongs to; none in an empty plan.
-    pub(crate) fn group_of(&self, pod: &Pod) -> Option<usize> {
+    /// A plan for what was not known when this one was made, by the same policy: it begins `now`,
+    /// counted from the signal, and ends with this one.
+    pub(crate) fn anew(&self, pods: &[Pod], now: Duration) -> Self {
+        let left = self.deadline.saturating_sub(now);
+        let mut plan = plan(pods, &self.policy, Some(left)).begun_after(now);
+        plan.extend_to(self.deadline);
+        plan
+    }
+
+    /// The group that `pod` belongs to; none in an empty plan. That of pods which nobody knows comes
+    /// into being with the first of them.
+    pub(crate) fn group_for(&mut self, pod: &Pod) -> Option<usize> {
+        self.ensure_unknown(pod.is_runtime_only());
         group_index(&self.groups, pod)
+    }
+
+    /// Has a group of pods that nobody knows, if it `needs` one. Its time is what the others leave.
+    pub(crate) fn ensure_unknown(&mut self, needs: bool) {
+        let has = self.groups.last().is_none_or(Group::is_unknown);
+        if needs && !has {
+            let group = Group { latest_end: self.deadline, ..unknown_group(&[], &self.policy) };
+            self.groups.push(group);
+        }
     }
 
     fn set_latest_ends(&mut self) {
@@ -176,6 +222,25 @@ impl Group {
     /// The group's name for people, `ordinary pods`; none where a priority is all that is known.
     pub fn name(&self) -> Option<&'static str> {
         self.role.map(Role::name)
+    }
+
+    fn is_unknown(&self) -> bool {
+        self.role == Some(Role::Unknown)
+    }
+}
+
+/// The group of the pods that nobody knows.
+fn unknown_group(pods: &[Pod], policy: &Policy) -> Group {
+    let unknown = pods.iter().filter(|pod| pod.is_runtime_only());
+    let longest = unknown.map(|pod| pod.own_grace().unwrap_or(UNKNOWN_GRACE)).max();
+    let period = whole_seconds(longest.unwrap_or(UNKNOWN_GRACE)).min(policy.periods());
+    Group {
+        priority: Role::Unknown.priority(),
+        role: Some(Role::Unknown),
+        configured: period,
+        allowed: period,
+        latest_end: Duration::ZERO,
+        pods: Vec::new(),
     }
 }
 
@@ -202,11 +267,12 @@ fn empty_groups(policy: &Policy) -> Vec<Group> {
 /// `groups` ascend. Linear in pods over all, logarithmic in groups.
 fn group_index(groups: &[Group], pod: &Pod) -> Option<usize> {
     let first = groups.first()?;
-    if first.role.is_some() {
+    if pod.is_runtime_only() || first.role.is_some() {
         let role = Some(Role::of(pod));
         return groups.iter().position(|group| group.role == role);
     }
     let priority = pod.priority_or_zero();
-    let not_above = groups.partition_point(|group| group.priority <= priority);
+    let not_above =
+        groups.partition_point(|group| !group.is_unknown() && group.priority <= priority);
     Some(not_above.saturating_sub(1))
 }

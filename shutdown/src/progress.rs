@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::Plan;
+use crate::{Group, Plan};
 
 /// How far a run is. Published through a watch channel; updated in place, once per pod and step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct Progress {
     pub phase: ProgressPhase,
     /// When the signal came; none before the first run.
     pub started: Option<Instant>,
+    /// The runtime has not said yet what runs: there may be more pods than are counted.
+    pub pods_unknown: bool,
     /// When the last group's time is over.
     pub deadline: Option<Instant>,
     /// The groups of the current or last run.
@@ -57,6 +59,23 @@ pub struct GroupProgress {
     pub finished: Option<Instant>,
 }
 
+// === impl GroupProgress ===
+
+impl GroupProgress {
+    fn new(group: &Group) -> Self {
+        Self {
+            priority: group.priority,
+            name: group.name(),
+            pods: group.pods.len(),
+            ended: 0,
+            forced: 0,
+            failed: 0,
+            started: None,
+            finished: None,
+        }
+    }
+}
+
 /// The writing end of a [`Progress`]; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct ProgressSender(Arc<watch::Sender<Progress>>);
@@ -75,25 +94,24 @@ impl ProgressSender {
     }
 
     pub(crate) fn begin(&self, plan: &Plan, started: Instant) {
-        let groups = plan
-            .groups
-            .iter()
-            .map(|group| GroupProgress {
-                priority: group.priority,
-                name: group.name(),
-                pods: group.pods.len(),
-                ended: 0,
-                forced: 0,
-                failed: 0,
-                started: None,
-                finished: None,
-            })
-            .collect();
+        let groups = plan.groups.iter().map(GroupProgress::new).collect();
         self.0.send_replace(Progress {
             phase: ProgressPhase::Ending,
             started: Some(started),
+            pods_unknown: false,
             deadline: started.checked_add(plan.deadline),
             groups,
+        });
+    }
+
+    /// One more group, which is the last.
+    pub(crate) fn add_group(&self, group: &Group) {
+        self.0.send_modify(|progress| progress.groups.push(GroupProgress::new(group)));
+    }
+
+    pub(crate) fn pods_unknown(&self, unknown: bool) {
+        self.0.send_if_modified(|progress| {
+            std::mem::replace(&mut progress.pods_unknown, unknown) != unknown
         });
     }
 

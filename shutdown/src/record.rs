@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::{KillRequest, PodUid, ShutdownKind};
+use winddown_shared::{KillRequest, LONGEST_NOTICE, PodUid, ShutdownKind};
 
 use crate::controller::status_of_ended;
 use crate::journal::Standing;
@@ -18,8 +18,9 @@ pub(crate) mod tests;
 
 pub use file::{RecordError, RecordFile};
 
-/// A time in a record that is longer than this was not put there by a run.
-const LONGEST: Duration = Duration::from_secs(2 * 366 * 24 * 3600);
+/// A time in a record that is longer than this was not put there by a run: its deadline is a notice's
+/// or the configuration's, and it may have begun some time after the boot.
+const LONGEST: Duration = LONGEST_NOTICE.saturating_mul(2);
 
 /// The version of the record's shape; goes up when a reader of the old one would be misled.
 pub(crate) const VERSION: u32 = 1;
@@ -98,7 +99,10 @@ pub trait RecordPlace: Send + Sync + 'static {
 
 /// Reads the time since boot, sleep included: the clock that one run's agents have in common.
 #[derive(Clone)]
-pub struct BootClock(Arc<dyn Fn() -> Duration + Send + Sync>);
+pub struct BootClock {
+    now: Arc<dyn Fn() -> Duration + Send + Sync>,
+    system_start: Duration,
+}
 
 // === impl RunRecord ===
 
@@ -145,6 +149,20 @@ impl RunRecord {
             };
             Some((PodUid::new(pod.uid.as_str()), request))
         })
+    }
+
+    /// Whether the run may go on, as far as it can be told when the clock that the record was written
+    /// by reads `now`. It does when somebody `ends_the_node`, and while the notice that began or
+    /// shortened it has not run out: after a restart one that is not repeated yet cannot be told from
+    /// one that was taken back. It may while the login manager has `not_spoken` and the run's time is not
+    /// over. Else it was called off.
+    pub fn may_go_on(&self, now: Duration, ends_the_node: bool, not_spoken: bool) -> bool {
+        let offset = now.saturating_sub(Duration::from_millis(self.started_boot_ms));
+        let notice = self.report.notice.as_ref();
+        let is_noticed = notice.is_some_and(|notice| offset < notice.deadline);
+        let budget = self.budget();
+        let has_time = offset < budget.pods.saturating_add(budget.reserve);
+        ends_the_node || is_noticed || (not_spoken && has_time)
     }
 
     /// The longest time that is counted with.
@@ -231,12 +249,24 @@ impl RunPhase {
 impl BootClock {
     /// A clock that answers with what `read` returns.
     pub fn new(read: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Self(Arc::new(read))
+        Self { now: Arc::new(read), system_start: Duration::ZERO }
+    }
+
+    /// The same on a system that was started so long after its kernel: in a container the boot id is
+    /// that of the host, and does not tell one start of the system from another.
+    #[must_use]
+    pub fn with_system_start(self, system_start: Duration) -> Self {
+        Self { system_start, ..self }
+    }
+
+    /// When the system was started, counted from the kernel's boot.
+    pub(crate) fn system_start(&self) -> Duration {
+        self.system_start
     }
 
     /// The time since boot.
     pub fn now(&self) -> Duration {
-        (self.0)()
+        (self.now)()
     }
 }
 

@@ -96,6 +96,10 @@ pub struct ShutdownReport {
     pub resumed: Vec<Duration>,
     /// In one word.
     pub outcome: Outcome,
+    /// When the run ended, the container runtime had not said since the agent's start what runs: there
+    /// may have been pods that are not listed here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pods_unknown: bool,
     /// In ascending priority, which is the order of their end.
     pub groups: Vec<GroupReport>,
     /// Pods, as `namespace/name`, whose last status the API server did not have when the node was let
@@ -151,7 +155,7 @@ pub enum Outcome {
     Clean,
     /// Every pod ended; at least one needed SIGKILL.
     Forced,
-    /// At least one pod was not seen to end.
+    /// At least one pod was not seen to end, or it is not known which ran.
     Left,
     /// Called off; groups not started were spared.
     Cancelled,
@@ -248,6 +252,7 @@ impl ShutdownReport {
             endpoint_drain: header.endpoint_drain,
             resumed: header.resumed,
             outcome: run.outcome(),
+            pods_unknown: run.pods_unknown,
             groups: run.groups,
             statuses_not_told: Vec::new(),
             warnings: header.warnings,

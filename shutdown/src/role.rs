@@ -17,6 +17,8 @@ mod tests;
 /// | `ControlPlane` | static pods in `kube-system` labelled `tier: control-plane`, or `component:` with the name of a control plane component |
 /// | `Datastore` | of those, the ones labelled `component: etcd` |
 ///
+/// | `Unknown` | pods that only the runtime knows |
+///
 /// A pod of several rows has the last of them. The host's network alone makes no system pod: where
 /// containers are processes of the host, every pod is on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +33,8 @@ pub enum Role {
     ControlPlane,
     /// The control plane relies on it.
     Datastore,
+    /// It runs, and nothing tells what for: its manifest is gone or cannot be read.
+    Unknown,
 }
 
 /// The namespace of the control plane's static pods.
@@ -44,12 +48,15 @@ const DATASTORE_COMPONENT: &str = "etcd";
 // === impl Role ===
 
 impl Role {
-    /// All of them, in the order in which they end.
+    /// Those of pods that somebody wants, in the order in which they end.
     pub const ALL: [Self; 5] =
         [Self::Ordinary, Self::System, Self::Node, Self::ControlPlane, Self::Datastore];
 
     /// What `pod` is for.
     pub fn of(pod: &Pod) -> Self {
+        if pod.is_runtime_only() {
+            return Self::Unknown;
+        }
         if let Some(part) = control_plane_part(pod) {
             return part;
         }
@@ -76,6 +83,7 @@ impl Role {
             Self::Node => "pods of the node itself",
             Self::ControlPlane => "control plane",
             Self::Datastore => "etcd",
+            Self::Unknown => "pods without a manifest",
         }
     }
 
@@ -88,6 +96,7 @@ impl Role {
             Self::Node => SYSTEM_NODE_CRITICAL_PRIORITY,
             Self::ControlPlane => SYSTEM_NODE_CRITICAL_PRIORITY + 1,
             Self::Datastore => SYSTEM_NODE_CRITICAL_PRIORITY + 2,
+            Self::Unknown => i32::MAX,
         }
     }
 }

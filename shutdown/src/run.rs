@@ -13,11 +13,12 @@ use winddown_shared::{
 };
 
 use crate::journal::{Journal, Standing};
-use crate::{Budget, GroupReport, Plan, PodReport, ProgressSender, RunPhase};
+use crate::{Budget, GroupReport, Plan, PlannedPod, PodReport, ProgressSender, RunPhase};
 use asking::{Asked, Wait};
 pub(crate) use asking::{rest_of_grace, room};
 
 mod asking;
+mod knowing;
 mod noting;
 mod outcome;
 mod resume;
@@ -58,6 +59,8 @@ pub struct RunReport {
     pub groups: Vec<GroupReport>,
     /// Why the run is over.
     pub stop: RunStop,
+    /// The runtime has not said what runs: there may have been more pods.
+    pub pods_unknown: bool,
 }
 
 /// Why a run is over.
@@ -67,7 +70,7 @@ pub enum RunStop {
     Finished,
     /// It was called off.
     Cancelled,
-    /// It hit a bug; what became of the pods is not known.
+    /// It hit a bug; the pods were asked all at once, without an order.
     Panicked,
 }
 
@@ -89,9 +92,10 @@ pub(crate) struct Driven<'a> {
 /// The first group waits for the plan's endpoint drain. All pods of a group are asked at once. The
 /// next group starts when the last of them is gone and what was mounted for it is released, or when
 /// the group's time ([`Group::latest_end`](crate::Group::latest_end)) is over; pods that are
-/// late are waited for until the end, beside the others. Between groups the active pods are read
-/// again: one that was let in just before the gate shut ends with its group, or with the current
-/// one. A pod gets its own grace, or its group's time if it has none, but never past its group's
+/// late are waited for until the end, beside the others. Between groups it is read again what runs:
+/// a pod that was let in just before the gate shut ends with its group, or with the current one. While
+/// it is not known what runs, more pods are waited for until the plan's deadline; the first that
+/// become known are planned into what is left. A pod gets its own grace, or its group's time if it has none, but never past its group's
 /// latest end. At the end what outlasts the machine is awaited, within the budget: mounts, and the
 /// network of pods that have one of their own.
 ///
@@ -124,7 +128,7 @@ pub(crate) async fn carry_out<K: PodKiller>(
         Err(Cancelled) => RunStop::Cancelled,
     };
     run.give_up_on_the_rest(stop);
-    RunReport { groups: run.groups, stop }
+    RunReport { groups: run.groups, stop, pods_unknown: !run.known }
 }
 
 struct Cancelled;
@@ -149,6 +153,13 @@ struct Run<'a, K> {
     /// Pods not asked yet by this agent, per group.
     waiting: Vec<Vec<(Place, Pod)>>,
     seen: HashSet<PodUid>,
+    /// Pods of an earlier agent's run that are not listed, as long as that means nothing.
+    missing: HashMap<PodUid, Place>,
+    /// The runtime has said what runs.
+    known: bool,
+    more_known: watch::Receiver<u64>,
+    /// It was put down that more pods are waited for.
+    has_waited: bool,
     kills: JoinSet<Result<Arc<PodStopped>, KillError>>,
     asked: HashMap<Id, Asked>,
     /// Kills of earlier groups that were not answered in their group's time.
@@ -176,18 +187,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
         driven: Driven<'a>,
         cancel: &'a CancellationToken,
     ) -> Self {
-        let pods: Vec<_> =
-            plan.groups.iter_mut().map(|group| std::mem::take(&mut group.pods)).collect();
-        let groups = plan.groups.iter().zip(&pods).map(|(group, pods)| GroupReport {
-            priority: group.priority,
-            name: group.name().map(str::to_owned),
-            configured: group.configured,
-            allowed: group.allowed,
-            latest_end: group.latest_end,
-            started: None,
-            ended: None,
-            pods: Vec::with_capacity(pods.len()),
-        });
+        let pods = plan.take_pods();
         let mut run = Self {
             killer,
             order,
@@ -195,9 +195,13 @@ impl<'a, K: PodKiller> Run<'a, K> {
             budget: order.budget,
             first_group: driven.first_group.unwrap_or(plan.endpoint_drain),
             driven,
-            groups: groups.collect(),
-            waiting: pods.iter().map(|pods| Vec::with_capacity(pods.len())).collect(),
+            groups: Vec::new(),
+            waiting: Vec::new(),
             seen: HashSet::with_capacity(pods.iter().map(Vec::len).sum()),
+            missing: HashMap::new(),
+            known: false,
+            more_known: killer.more_known(),
+            has_waited: false,
             plan,
             kills: JoinSet::new(),
             asked: HashMap::new(),
@@ -210,37 +214,57 @@ impl<'a, K: PodKiller> Run<'a, K> {
             note_at: None,
             noted: order.started,
         };
-        for (group, pods) in pods.into_iter().enumerate() {
-            for planned in pods {
-                run.enlist(group, planned.pod, planned.grace);
-            }
-        }
+        run.enlist_all(pods);
         run
     }
 
+    fn enlist_all(&mut self, pods: Vec<Vec<PlannedPod>>) {
+        self.add_groups();
+        for (group, pods) in pods.into_iter().enumerate() {
+            for planned in pods {
+                self.enlist(group, planned.pod, planned.grace);
+            }
+        }
+    }
+
+    /// Reports and waiting pods have a place for each group of the plan.
+    fn add_groups(&mut self) {
+        for group in &self.plan.groups[self.groups.len()..] {
+            self.groups.push(GroupReport::unstarted(group));
+            self.waiting.push(Vec::new());
+        }
+    }
+
     async fn all_rounds(&mut self) -> Result<(), Cancelled> {
+        self.look_again();
         if let Some(carried) = self.driven.carried.take() {
             self.take_over(carried);
         }
-        self.wait_as_lame_duck().await?;
-        for group in 0..self.groups.len() {
-            let batch = self.due(group);
-            if !batch.is_empty() {
+        let mut turn = 0;
+        loop {
+            self.wait_as_lame_duck().await?;
+            if let Some(group) = self.next_group(turn) {
+                let batch = self.due(group);
                 self.round(group, batch).await?;
                 self.look_again();
-            }
-        }
-        // Pods that came while the last group was ending.
-        while let Some(last) = self.groups.len().checked_sub(1) {
-            let batch = self.due(last);
-            if batch.is_empty() || self.elapsed() >= self.plan.deadline {
+                turn = group + 1;
+            } else if self.known || self.elapsed() >= self.plan.deadline {
                 break;
+            } else {
+                self.wait_for_more().await?;
             }
-            self.round(last, batch).await?;
-            self.look_again();
         }
         self.overdue.clear();
         self.answers(Wait::End).await
+    }
+
+    /// The group to end now, where those before `turn` had theirs. None if nobody is left to ask:
+    /// pods that came while the last group was ending are asked for as long as there is time.
+    fn next_group(&self, turn: usize) -> Option<usize> {
+        let last = self.waiting.len().checked_sub(1)?;
+        let lowest = self.waiting.iter().position(|waiting| !waiting.is_empty())?;
+        let is_late = turn > last && self.elapsed() >= self.plan.deadline;
+        (!is_late).then(|| lowest.max(turn).min(last))
     }
 
     /// Waits until the first group may be asked. With nobody to ask there is nothing to wait for.
@@ -310,21 +334,6 @@ impl<'a, K: PodKiller> Run<'a, K> {
     /// The pods of all groups up to `group` that were not asked yet.
     fn due(&mut self, group: usize) -> Vec<(Place, Pod)> {
         self.waiting[..=group].iter_mut().flat_map(std::mem::take).collect()
-    }
-
-    /// Enlists active pods that nobody has seen yet.
-    fn look_again(&mut self) {
-        for pod in self.killer.active_pods() {
-            if self.seen.contains(pod.uid()) {
-                continue;
-            }
-            if let Some(group) = self.plan.group_of(&pod) {
-                let allowed = self.plan.groups[group].allowed;
-                let grace = pod.own_grace().unwrap_or(allowed).min(allowed);
-                self.enlist(group, pod, grace);
-                self.order.progress.group(group, |group| group.pods += 1);
-            }
-        }
     }
 
     fn enlist(&mut self, group: usize, pod: Pod, grace: Duration) {

@@ -223,11 +223,21 @@ fn the_screenshots_of_the_documentation_can_be_taken() {
         browser.show(&path, width, dark);
         let height = if width == PHONE { 1700 } else { 1240 };
         let image = browser.picture(width, height);
-        assert!(image.starts_with(b"\x89PNG"), "{name} is no image");
+        assert_eq!(size(&image), Some((width, height)), "{name} is no such image");
         let kept = root().join(format!("docs/img/report-html-{name}.png"));
         if bless {
             fs::write(&kept, image).unwrap();
         }
-        assert!(kept.exists(), "{}: WINDDOWN_BLESS=1 takes it", kept.display());
+        let kept_image = fs::read(&kept).unwrap_or_default();
+        let same = size(&kept_image) == Some((width, height));
+        assert!(same, "{}: WINDDOWN_BLESS=1 takes it", kept.display());
     }
+}
+
+/// Width and height of a PNG image; none if it is no whole one.
+fn size(image: &[u8]) -> Option<(u32, u32)> {
+    let header = image.strip_prefix(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")?;
+    let number = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));
+    // The last chunk: its name and checksum.
+    image.ends_with(b"IEND\xaeB\x60\x82").then_some((number(0)?, number(4)?))
 }

@@ -7,6 +7,7 @@
 //! (kubernetes/kubernetes#102818).
 
 mod merge;
+mod ours;
 mod time_span;
 mod write;
 
@@ -14,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use merge::{Content, Source, effective, inhibit_delay};
+pub use ours::{Applied, Ours, apply, ours};
 pub use time_span::parse_time_span;
-pub use write::{WriteError, Written, content, write};
+pub use write::{WriteError, Written, content, remove, write};
 
 /// The name of winddown's drop-in. It sorts after what packages are known to install; who names a
 /// file to sort after it means to win, and does.
@@ -24,6 +26,9 @@ pub const NAME: &str = "zz-winddown.conf";
 /// Where systemd looks, the strongest first: a name found in one hides the same name in the later
 /// ones. The order does not decide between different names.
 pub const DIRECTORIES: [&str; 4] = ["/etc", "/run", "/usr/local/lib", "/usr/lib"];
+
+/// What logind gives where no file sets it.
+pub const DEFAULT: Duration = Duration::from_secs(5);
 
 /// What `infinity` is: 584 thousand years, systemd's largest time span. Unlike [`Duration::MAX`] it
 /// can be added to any instant.
@@ -40,7 +45,7 @@ pub struct Setting {
 
 /// Finds the assignment of `InhibitDelayMaxSec` that logind uses, in the tree below `root`.
 ///
-/// `None`: no file sets it, so logind's own default (5 s) holds. What cannot be
+/// `None`: no file sets it, so logind's own [`DEFAULT`] holds. What cannot be
 /// read sets nothing, for logind as for us. Blocks on the file system.
 pub fn find(root: &Path) -> Option<Setting> {
     let (main, drop_ins) = merge::scan(root);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use winddown_shared::{Inhibitor, InhibitorState, LockState};
+use winddown_shared::{Inhibitor, InhibitorState, LockState, critical};
 
 pub use self::bus::Bus;
 use self::bus::BusLogin;
@@ -30,8 +30,8 @@ use crate::notify::{LockStore, NoStore};
 
 /// How to hold the lock.
 pub struct InhibitorConfig {
-    /// The delay that the shutdown plan needs. If logind gives less, a drop-in asks for this much.
-    /// Zero takes the lock and asks for nothing.
+    /// The delay that the shutdown plan needs. If logind gives less, a drop-in asks for this much; it
+    /// goes when it is no longer needed. Zero takes the lock and asks for nothing.
     pub wanted_delay: Duration,
     /// What stands for `/` when logind's configuration is read and written.
     pub root: PathBuf,
@@ -134,7 +134,7 @@ impl LogindInhibitor {
         let (state_tx, state) = watch::channel(InhibitorState::unknown());
         let (requests, requests_rx) = mpsc::unbounded_channel();
         let keeper = Keeper::new(config, state_tx, requests_rx, Arc::clone(&refused));
-        let supervisor = tokio::spawn(supervise(login, keeper));
+        let supervisor = critical::spawn("login manager", supervise(login, keeper));
         Self(Arc::new(Handle { state, requests, refused, supervisor }))
     }
 

@@ -34,7 +34,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_shared::{ShutdownKind, error_chain};
-use zbus::{Connection, Variant};
+use zbus::{Connection, Structure, Variant};
 
 pub use self::locks::LockRecord;
 pub use self::service::{OnBus, StandInError};
@@ -43,6 +43,8 @@ use crate::logind::Bus;
 
 const PATH: &str = "/org/freedesktop/login1";
 const INTERFACE: &str = "org.freedesktop.login1.Manager";
+const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+const CHANGED: &str = "PropertiesChanged";
 
 /// A logind that does what it is told. Clones are the same one.
 #[derive(Clone)]
@@ -85,6 +87,8 @@ struct Inner {
     /// Where the drop-ins are, and how long a reload takes.
     reload: Option<(PathBuf, Duration)>,
     metadata: bool,
+    /// What changes is told by `PropertiesChanged`, and a cancel by nothing else.
+    quiet_cancel: bool,
     preparing: bool,
     /// systemd's own idea: the units are being stopped.
     stopping: bool,
@@ -104,6 +108,7 @@ impl StandIn {
             default_delay: delay,
             reload: None,
             metadata: false,
+            quiet_cancel: false,
             preparing: false,
             stopping: false,
             locks: Vec::new(),
@@ -123,6 +128,14 @@ impl StandIn {
     /// Sends `PrepareForShutdownWithMetadata` as well, as logind does since systemd 255.
     pub fn with_metadata(self) -> Self {
         self.lock().metadata = true;
+        self
+    }
+
+    /// Calls a shutdown off without a signal, as logind does for `shutdown -c` since systemd 256: the
+    /// property `ScheduledShutdown` changes, and `PreparingForShutdown` is no longer true. When a
+    /// shutdown begins the change is told as well, before the signals.
+    pub fn cancelling_without_a_signal(self) -> Self {
+        self.lock().quiet_cancel = true;
         self
     }
 
@@ -160,7 +173,7 @@ impl StandIn {
             inner.preparing = true;
             (waited_for, inner.delay)
         };
-        self.emit(true, kind).await;
+        self.announce(true, kind).await;
         let all_gone = changes.wait_for(|_| {
             let inner = self.lock();
             let mut awaited = inner.locks.iter().filter(|lock| waited_for.contains(&lock.id));
@@ -180,15 +193,37 @@ impl StandIn {
         ShutdownOutcome { took, released, late, cancelled }
     }
 
-    /// Calls the shutdown off, as logind does when its job fails.
+    /// Calls the shutdown off, as logind does when its job fails or, if it is
+    /// [`cancelling_without_a_signal`](Self::cancelling_without_a_signal), on `shutdown -c`.
     pub async fn cancel(&self) {
         self.prepare_for_shutdown(false).await;
     }
 
-    /// Sets `PreparingForShutdown` and sends the signal; waits for nothing.
+    /// Sets `PreparingForShutdown` and tells of it; waits for nothing.
     pub async fn prepare_for_shutdown(&self, begins: bool) {
         self.set_preparing(begins);
-        self.emit(begins, ShutdownKind::PowerOff).await;
+        self.announce(begins, ShutdownKind::PowerOff).await;
+    }
+
+    async fn announce(&self, begins: bool, kind: ShutdownKind) {
+        let quiet_cancel = self.lock().quiet_cancel;
+        if quiet_cancel {
+            self.emit_change().await;
+        }
+        if begins || !quiet_cancel {
+            self.emit(begins, kind).await;
+        }
+    }
+
+    /// Tells that `ScheduledShutdown` changed, whatever `PreparingForShutdown` is.
+    pub async fn emit_change(&self) {
+        let none_is_scheduled = Variant::from(Structure::from(("", u64::MAX)));
+        let changed = HashMap::from([("ScheduledShutdown", none_is_scheduled)]);
+        let body = (INTERFACE, changed, Vec::<&str>::new());
+        for connection in self.connections() {
+            let sent = connection.emit_signal(None::<&str>, PATH, PROPERTIES, CHANGED, &body);
+            log_unsent(sent.await);
+        }
     }
 
     /// Sets `PreparingForShutdown` without a signal: what a receiver sees that was not connected.
@@ -205,12 +240,8 @@ impl StandIn {
 
     /// Sends the signal without setting the property. Connections that broke are forgotten.
     pub async fn emit(&self, begins: bool, kind: ShutdownKind) {
-        let (connections, metadata) = {
-            let mut inner = self.lock();
-            inner.connections.retain(|connection| !connection.is_closed());
-            (inner.connections.clone(), inner.metadata)
-        };
-        for connection in connections {
+        let metadata = self.lock().metadata;
+        for connection in self.connections() {
             if metadata {
                 let body = (begins, HashMap::from([("type", Variant::from(kind_name(kind)))]));
                 let member = "PrepareForShutdownWithMetadata";
@@ -267,6 +298,12 @@ impl StandIn {
     /// The calls so far, with their arguments, in the order of arrival.
     pub fn calls(&self) -> Vec<String> {
         self.lock().calls.clone()
+    }
+
+    fn connections(&self) -> Vec<Connection> {
+        let mut inner = self.lock();
+        inner.connections.retain(|connection| !connection.is_closed());
+        inner.connections.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -1,32 +1,43 @@
 #!/bin/sh
-# Makes the Debian root that disposable nodes are laid over, once, and prints its path.
+# Makes a Debian root that disposable nodes are laid over, once, and prints its path.
 #
-#   tests/node/base.sh [plain|containerd|rpm]
+#   tests/node/base.sh [bookworm|trixie] [plain|containerd|rpm|uml]
 #
 # The result is kept outside git, in ${XDG_CACHE_HOME:-~/.cache}/winddown/node, under a name that
-# holds a checksum of what went into it: changing the package list or the preparation below makes
-# a new base, and nothing ever writes to one that is finished. Set WINDDOWN_DEBIAN_MIRROR to use
+# holds a checksum of what went into it: changing the package lists or the preparation below makes
+# new bases, and nothing ever writes to one that is finished. Only the plain root of a suite is made
+# by debootstrap; the others are copies of it with more packages. uml has a kernel in it, user-mode
+# Linux, that boots the very root it lies in (trixie on x86-64 only). Set WINDDOWN_DEBIAN_MIRROR to use
 # another mirror than debootstrap's own default.
 #
-# Exit codes: 0 ready, 1 could not be made (the reason is on standard error), 2 wrong usage.
+# Exit codes, with the reason on standard error: 0 ready, 1 could not be made, 2 wrong usage, 3 this
+# machine lacks something (root, a program, an architecture, a way to the mirror).
 set -eu
 
-flavour=${1:-plain}
-suite=bookworm
-packages=systemd-sysv,dbus,libpam-systemd
-case $flavour in
-plain) ;;
-rpm) packages=$packages,rpm ;;
-containerd) packages=$packages,containerd,runc,containernetworking-plugins,iproute2,busybox-static ;;
+suite=${1:-bookworm} flavour=${2:-plain}
+case $suite in
+bookworm | trixie) ;;
 *)
-    echo "base.sh: unknown flavour '$flavour': use plain, containerd or rpm" >&2
+    echo "base.sh: unknown suite '$suite': use bookworm or trixie" >&2
+    exit 2
+    ;;
+esac
+case $flavour in
+plain) packages=systemd-sysv,dbus,libpam-systemd ;;
+rpm) packages=rpm ;;
+containerd) packages=containerd,runc,containernetworking-plugins,iproute2,busybox-static ;;
+uml) packages=user-mode-linux,kmod,procps ;;
+*)
+    echo "base.sh: unknown flavour '$flavour': use plain, containerd, rpm or uml" >&2
     exit 2
     ;;
 esac
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/winddown/node
-key=$({ echo "$suite $packages"; cat "$0"; } | sha256sum | cut -c1-12)
-base=$cache/$flavour-$key
+here=$(cd "$(dirname "$0")" && pwd)
+key=$(cat "$here/base.sh" "$here/src/node/xstate.c" | sha256sum | cut -c1-12)
+name=$suite-$flavour
+base=$cache/$name-$key
 
 if [ -e "$base" ]; then
     echo "$base"
@@ -34,42 +45,117 @@ if [ -e "$base" ]; then
 fi
 if [ "$(id -u)" != 0 ]; then
     echo "base.sh: making a node's root needs root: run 'sudo make node-base' once" >&2
-    exit 1
+    exit 3
 fi
 if ! command -v debootstrap >/dev/null; then
     echo "base.sh: debootstrap is not installed: run 'apt-get install debootstrap'" >&2
-    exit 1
+    exit 3
 fi
+if [ "$flavour" = uml ] && [ "$(uname -m)" != x86_64 ]; then
+    echo "base.sh: user-mode Linux runs on x86-64 only" >&2
+    exit 3
+fi
+[ "$flavour" = plain ] || plain=$("$here/base.sh" "$suite" plain)
 
 mkdir -p "$cache"
 # Two test runs that start together must not build twice, nor see a half-made base.
-exec 9>"$cache/lock"
+exec 9>"$cache/lock-$name"
 flock 9
 if [ -e "$base" ]; then
     echo "$base"
     exit 0
 fi
 
-partial=$cache/.partial-$flavour
+partial=$cache/.partial-$name
+log=$cache/$name.log
 rm -rf "$partial"
-echo "base.sh: making $base (about half a minute, once)" >&2
-if ! debootstrap --variant=minbase --include="$packages" "$suite" "$partial" \
-    ${WINDDOWN_DEBIAN_MIRROR:+"$WINDDOWN_DEBIAN_MIRROR"} >"$cache/debootstrap-$flavour.log" 2>&1 9>&-; then
-    tail -n 15 "$cache/debootstrap-$flavour.log" >&2
-    echo "base.sh: debootstrap failed; its log is $cache/debootstrap-$flavour.log" >&2
+
+# bootstrap: the plain root, out of nothing.
+bootstrap() {
+    debootstrap --variant=minbase --include="$packages" "$suite" "$partial" \
+        ${WINDDOWN_DEBIAN_MIRROR:+"$WINDDOWN_DEBIAN_MIRROR"}
+}
+
+# extend: another one, out of the plain root. Nothing is started, because systemd does not run there.
+extend() {
+    cp --archive --reflink=auto "$plain" "$partial" &&
+        cp /etc/resolv.conf "$partial/etc/resolv.conf" &&
+        chroot "$partial" apt-get --quiet update &&
+        DEBIAN_FRONTEND=noninteractive chroot "$partial" apt-get --quiet --yes \
+            --no-install-recommends install $(echo "$packages" | tr , ' ') &&
+        case $flavour in uml) add_kernel ;; esac
+}
+
+# add_kernel: what user-mode Linux needs beside its package.
+add_kernel() {
+    cc -shared -fPIC -O2 -Wall -Werror -o "$partial/usr/lib/xstate.so" "$here/src/node/xstate.c" &&
+        cp --archive "$partial/usr/lib/uml/modules" "$partial/usr/lib/" || return
+    # Nothing of the host reaches in there but the disk and a serial line; that is how commands are run.
+    # A request is a script; what it printed lies beside it when the line tells that it has ended.
+    mkdir -p "$partial/var/lib/node-line"
+    cat >"$partial/usr/local/sbin/node-line" <<'LINE'
+#!/bin/sh
+exec 3<>/dev/ttyS0
+stty raw -echo <&3
+cd /var/lib/node-line || exit
+echo 0 0 >&3
+while read -r n <&3; do
+    {
+        (cd / && exec sh "/var/lib/node-line/$n.sh") >"$n.out" 2>"$n.err" </dev/null 3<&-
+        echo "$n $?" >&3
+    } &
+done
+LINE
+    chmod 0755 "$partial/usr/local/sbin/node-line"
+    # It is there until the very end: what a power-off does can be asked while it lasts.
+    cat >"$partial/etc/systemd/system/node-line.service" <<'UNIT'
+[Unit]
+Description=Run what the host asks for
+DefaultDependencies=no
+After=local-fs.target
+
+[Service]
+ExecStart=/usr/local/sbin/node-line
+Environment=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+Environment=HOME=/root LANG=C.UTF-8
+UNIT
+    mkdir -p "$partial/etc/systemd/system/sysinit.target.wants"
+    ln -sf ../node-line.service "$partial/etc/systemd/system/sysinit.target.wants/"
+}
+
+if [ "$flavour" = plain ]; then
+    echo "base.sh: making $base (half a minute to three, once)" >&2
+    made_by=bootstrap
+else
+    echo "base.sh: making $base (some seconds, once)" >&2
+    made_by=extend
+fi
+if ! $made_by >"$log" 2>&1 9>&-; then
     rm -rf "$partial"
+    mirror=${WINDDOWN_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+    case $mirror in
+    http*)
+        # debootstrap itself needs wget.
+        if ! wget --quiet --spider --tries=1 --timeout=20 "$mirror/dists/$suite/InRelease" 9>&-; then
+            echo "base.sh: $mirror cannot be reached; the log is $log" >&2
+            exit 3
+        fi
+        ;;
+    esac
+    tail -n 15 "$log" >&2
+    echo "base.sh: $name could not be made; the log is $log" >&2
     exit 1
 fi
 
 cd "$partial"
 rm -rf var/cache/apt/*.bin var/cache/apt/archives/*.deb var/lib/apt/lists/*
+rm -f etc/resolv.conf
 # The journal is kept: tests read it after the node is gone.
 mkdir -p var/log/journal
 echo winddown-node >etc/hostname
 echo '127.0.0.1 localhost winddown-node' >etc/hosts
 # An empty machine-id would make the first boot of every copy a "first boot" with presets.
 echo 5d1c0f7e2a9b4c38a6e70d91b2f3c4a5 >etc/machine-id
-rm -f etc/resolv.conf
 
 # What a node needs before anything else starts, because nspawn hands it less than a machine has.
 cat >usr/local/sbin/prepare-node <<'PREPARE'
@@ -100,7 +186,7 @@ ExecStart=/usr/local/sbin/prepare-node
 WantedBy=sysinit.target
 UNIT
 mkdir -p etc/systemd/system/sysinit.target.wants
-ln -s ../prepare-node.service etc/systemd/system/sysinit.target.wants/prepare-node.service
+ln -sf ../prepare-node.service etc/systemd/system/sysinit.target.wants/prepare-node.service
 # Periodic jobs, consoles and the network's start would only add time and noise to a test.
 for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer \
     e2scrub_reap.service fstrim.timer getty.target console-getty.service systemd-networkd.service \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Becomes the systemd-nspawn process of one disposable node.
+# Becomes the systemd-nspawn process of one disposable node, or the kernel of one that has its own.
 #
 #   boot.sh NAME BASE DIR
 #
@@ -29,6 +29,21 @@ fi
 if [ -d "$dir/upper" ]; then
     mkdir -p "$dir/root"
     mount -t overlay overlay -o "lowerdir=$base,upperdir=$dir/upper,workdir=$dir/work" "$dir/root"
+fi
+
+# A root with a kernel in it is booted by that. The kernel runs in the base, which has the libraries it
+# wants, with the node's root as its disk; standard input is the serial line that commands come by.
+# A node that reboots ends, like one that is switched off.
+if [ -x "$dir/root/usr/bin/linux.uml" ]; then
+    mount --bind "$base" "$base"
+    mount -t proc proc "$base/proc"
+    # Its memory, which is taken as the node uses it.
+    mount -t tmpfs -o mode=1777 tmpfs "$base/tmp"
+    mount --bind "$dir/root" "$base/mnt"
+    cd /
+    exec chroot "$base" env -i PATH=/usr/bin HOME=/tmp TMPDIR=/tmp LD_PRELOAD=/usr/lib/xstate.so \
+        linux.uml mem=1G umid=node noreboot root=/dev/root rootfstype=hostfs rootflags=/mnt rw \
+        con=null con0=null,fd:2 ssl=null ssl0=fd:0,fd:0 console=tty0 selinux=0 quiet
 fi
 
 # Overlays cannot lie on an overlay, so what containers run from is on the host's disk.

@@ -74,6 +74,14 @@ impl Decision {
                     "still runs after its grace; the kill goes on",
                 );
             }
+            Event::FieldsIgnored { pod, message } => {
+                told.pod("fieldsIgnored", pod, &format!("goes on without {message}"));
+                told.field("message", &**message);
+            }
+            Event::DeadlineExceeded { pod } => {
+                let text = "was active for longer than its activeDeadlineSeconds and is ended";
+                told.pod("deadlineExceeded", pod, text);
+            }
             Event::PodHeld { .. }
             | Event::PreemptionStarted { .. }
             | Event::PodPreempted { .. } => told.room_event(event),

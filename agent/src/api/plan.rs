@@ -20,6 +20,9 @@ pub struct ShutdownPlan {
     /// Set when logind allows less than the configuration asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shrunk: Option<PlanShrink>,
+    /// The container runtime has not said yet what runs: there may be more than is listed here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pods_unknown: bool,
     /// The groups, in the order they would be ended.
     pub groups: Vec<PlannedGroup>,
     /// What an operator may want to mend, for people.
@@ -87,6 +90,7 @@ impl ShutdownPlan {
             requested_seconds,
             endpoint_drain_seconds: None,
             shrunk: None,
+            pods_unknown: false,
             groups: Vec::new(),
             warnings: Vec::new(),
         }

@@ -66,7 +66,8 @@ pub struct NoticeBody {
     pub text: String,
 }
 
-/// The answer to `DELETE /v1/notice`.
+/// The answer to `DELETE /v1/notice`, which takes the operator's notice back, or ends the drain when
+/// there is none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WithdrawAnswer {
@@ -96,6 +97,9 @@ pub enum DrainEvent {
         pods: usize,
         /// The longest time it takes, in seconds.
         seconds: f64,
+        /// The container runtime has not said yet what runs: there may be more pods.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pods_unknown: bool,
     },
     /// A group was asked to end.
     GroupStarted {
@@ -151,6 +155,9 @@ pub enum DrainEvent {
         left: usize,
         /// How long it took, in seconds.
         took_seconds: f64,
+        /// The container runtime did not say what runs: there may have been more pods.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pods_unknown: bool,
     },
     /// A word this version does not know; skipped.
     #[serde(other)]

@@ -1,7 +1,7 @@
 //! The node as the agent sees it now.
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::WallTime;
+use winddown_shared::{GateReason, WallTime};
 
 use super::{
     API_VERSION, ClusterStatus, Decision, Manifests, PodStatus, PressureStatus, RejectedPod,
@@ -52,7 +52,14 @@ pub struct Status {
     /// No new pod is let in: a shutdown is under way, or the node was drained.
     #[serde(default)]
     pub admission_closed: bool,
-    /// The pods that hold a place on the node, those that are ending included.
+    /// Everything that keeps new pods out; they are let in when the last of it is gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub admission_closed_by: Vec<ClosedBy>,
+    /// The container runtime has not said yet what runs: there may be more than is listed here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pods_unknown: bool,
+    /// The pods that hold a place on the node, those that are ending included. One without a `source`
+    /// runs although no manifest of it can be read.
     #[serde(default)]
     pub pods: Vec<PodStatus>,
     /// Pods that were refused.
@@ -132,6 +139,37 @@ pub enum LockState {
     Unknown,
 }
 
+/// What keeps new pods out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ClosedBy {
+    /// The agent is starting.
+    Startup,
+    /// The login manager shuts the node down.
+    Shutdown,
+    /// The agent's unit is being stopped because the node goes down.
+    UnitStop,
+    /// A notice is in force.
+    Notice,
+    /// An operator drains the node, or has drained it.
+    Drain,
+    /// A word this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl From<GateReason> for ClosedBy {
+    fn from(reason: GateReason) -> Self {
+        match reason {
+            GateReason::Startup => Self::Startup,
+            GateReason::Shutdown => Self::Shutdown,
+            GateReason::UnitStop => Self::UnitStop,
+            GateReason::Notice => Self::Notice,
+            GateReason::Drain => Self::Drain,
+        }
+    }
+}
+
 /// What one source says about the end of the node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -164,6 +202,9 @@ pub struct ShutdownProgress {
     /// When the node goes down whatever still runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<WallTime>,
+    /// The container runtime has not said yet what runs: there may be more than is listed here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pods_unknown: bool,
     /// The groups, in the order they are ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupProgress>,
@@ -304,6 +345,8 @@ impl Status {
             cluster: None,
             pressure: None,
             admission_closed: false,
+            admission_closed_by: Vec::new(),
+            pods_unknown: false,
             pods: Vec::new(),
             rejected: Vec::new(),
             manifests: Manifests::default(),

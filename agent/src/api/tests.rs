@@ -178,6 +178,19 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
     let other = || PodLabel { name: "dns".into(), ..pod().label().clone() };
     let room = [
         (
+            Event::FieldsIgnored {
+                pod: pod().label().clone(),
+                message: "spec.ephemeralContainers: they are not run".into(),
+            },
+            "fieldsIgnored",
+            "shop/web goes on without spec.ephemeralContainers: they are not run",
+        ),
+        (
+            Event::DeadlineExceeded { pod: pod().label().clone() },
+            "deadlineExceeded",
+            "shop/web was active for longer than its activeDeadlineSeconds and is ended",
+        ),
+        (
             Event::PodHeld { pod: pod().label().clone(), message: "2 pods end".into() },
             "podHeld",
             "shop/web has to wait for room: 2 pods end",

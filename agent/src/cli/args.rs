@@ -262,7 +262,7 @@ can be given while a shutdown is under way, which then takes less time, and it
 stays in force, also over a restart of the agent, until it is withdrawn or the
 node comes up again.
 
-Needs root or the socket's group.
+Needs root, or membership in the group that controlSocketGroup names.
 Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL,
 6 refused, or something else than the deadline still keeps pods out.")]
 pub struct DrainArgs {
@@ -276,7 +276,7 @@ pub struct DrainArgs {
     /// Why the node goes away, for the status and the report
     #[arg(long, value_name = "TEXT", requires = "deadline")]
     pub reason: Option<String>,
-    /// Take the deadline back, or end the drain: pods are let in again and static pods come back
+    /// Take the deadline back, or end the drain if there is none: static pods come back
     #[arg(long, conflicts_with_all = ["timeout", "deadline"])]
     pub withdraw: bool,
     /// Form of the progress: text, or json, one object per line
@@ -298,7 +298,7 @@ Examples:
   winddown kill web-node1
   winddown kill shop/web-node1 --grace 5s
 
-Needs root or the socket's group.
+Needs root, or membership in the group that controlSocketGroup names.
 Exit codes: 0 the pod is gone, 5 it still runs, 6 refused.")]
 pub struct KillArgs {
     /// The pod, NAME or NAMESPACE/NAME [default namespace: default]

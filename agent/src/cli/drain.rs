@@ -8,7 +8,7 @@ use super::values::When;
 use super::{CommandError, DrainArgs, Exit, GlobalArgs, Output, TextFormat};
 use crate::api::{DrainEvent, DrainRequest, NoticeBody, WithdrawAnswer};
 use crate::control::{Client, ClientError};
-use crate::render::{clean, group_title, seconds};
+use crate::render::{PODS_UNKNOWN, clean, group_title, seconds};
 
 const TICK: Duration = Duration::from_secs(1);
 
@@ -53,8 +53,8 @@ pub(super) async fn run(
                 }
             }
         }
-        if let DrainEvent::Finished { forced, left, .. } = event {
-            let clean = forced == 0 && left == 0;
+        if let DrainEvent::Finished { forced, left, pods_unknown, .. } = event {
+            let clean = forced == 0 && left == 0 && !pods_unknown;
             return Ok(if clean { Exit::Success } else { Exit::PodsLeft });
         }
     }
@@ -123,8 +123,11 @@ fn pods(count: usize) -> String {
 
 fn told_as(event: &DrainEvent) -> Option<String> {
     Some(match event {
+        DrainEvent::Started { pods: 0, seconds: limit, pods_unknown: true, .. } => {
+            format!("{PODS_UNKNOWN}; at most {}", seconds(*limit))
+        }
         DrainEvent::Started { pods: 0, .. } => "no pods to end".to_owned(),
-        DrainEvent::Started { groups, pods: count, seconds: limit } => {
+        DrainEvent::Started { groups, pods: count, seconds: limit, .. } => {
             let groups =
                 if *groups == 1 { "1 group".to_owned() } else { format!("{groups} groups") };
             format!("{} in {groups}, at most {}", pods(*count), seconds(*limit))
@@ -149,13 +152,16 @@ fn told_as(event: &DrainEvent) -> Option<String> {
             let group = group_title(name.as_deref(), *priority);
             format!("{group}: {} left after {}", pods(*left), seconds(*took_seconds))
         }
-        DrainEvent::Finished { ended, forced, left, took_seconds } => {
+        DrainEvent::Finished { ended, forced, left, took_seconds, pods_unknown } => {
             let mut line = format!("{} ended in {}", pods(*ended), seconds(*took_seconds));
             if *forced > 0 {
                 line.push_str(&format!(", {forced} needed SIGKILL"));
             }
             if *left > 0 {
                 line.push_str(&format!(", {left} still running"));
+            }
+            if *pods_unknown {
+                line.push_str("; the container runtime did not say what else runs");
             }
             line
         }

@@ -17,7 +17,8 @@ Exit codes:
   5  pods were left running or needed SIGKILL
   6  refused: no permission, or not possible now
   7  doctor found warnings
-  8  doctor found problems";
+  8  doctor found problems
+  9  the agent lost a task that it depends on, and ended to be started again";
 
 /// How the process ends. The numbers are a stable interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +42,8 @@ pub enum Exit {
     Warnings = 7,
     /// `doctor` found problems.
     Problems = 8,
+    /// The agent lost a task that it depends on, and ended to be started again.
+    TaskLost = 9,
 }
 
 /// Why a command failed.

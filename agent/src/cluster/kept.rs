@@ -179,12 +179,10 @@ fn write(directory: &Path, path: &Path, object: &api::Pod) -> io::Result<()> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made?;
     let temporary = path.with_extension("new");
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)?;
+    // What a broken-off write left; a link in its place is not written through.
+    let _ = std::fs::remove_file(&temporary);
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     file.write_all(&text)?;
     std::fs::rename(&temporary, path)
 }

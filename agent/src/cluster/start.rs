@@ -13,7 +13,7 @@ use winddown_cluster::pods::{OrphanPolicy, PodController, PodControllerConfig, R
 use winddown_cluster::resolve::Freshener;
 use winddown_cluster::status::{Follow, OutboxDriver};
 use winddown_shared::status::StatusStore;
-use winddown_shared::{DesiredPods, PodSyncer, PodWorkers, WallClock};
+use winddown_shared::{DesiredPods, PodSyncer, PodWorkers, WallClock, critical};
 
 use super::provider::{HoldBack, WorkersProvider};
 use super::told::Told;
@@ -59,9 +59,9 @@ impl<P: Ping> ClusterWork<P> {
         let stop = &around.stop;
         let connection = cluster.0.connection.clone();
         let until = stop.clone();
-        tokio::spawn(async move { connection.run(until).await });
-        tokio::spawn(self.node.run(stop.clone()));
-        tokio::spawn(self.writer.run(stop.clone()));
+        critical::spawn("connection to the API server", async move { connection.run(until).await });
+        critical::spawn("Node object", self.node.run(stop.clone()));
+        critical::spawn("events", self.writer.run(stop.clone()));
         if let (Some(work), Some(_)) = (self.pods, cluster.pods()) {
             work.start(cluster, self.name, around);
         }
@@ -75,21 +75,23 @@ impl PodsWork {
         let Around { workers, statuses, static_pods, hold_back, wall, stop } = around;
         let Some(side) = cluster.pods() else { return };
         let client = cluster.0.connection.client();
-        tokio::spawn(self.outbox_driver.run(client.clone(), stop.clone()));
+        critical::spawn("outbox", self.outbox_driver.run(client.clone(), stop.clone()));
         let follow = Follow::new(statuses.clone(), side.outbox.clone());
-        tokio::spawn(follow.with_mirrors(side.mirrors.clone()).run(stop.clone()));
+        let follow = follow.with_mirrors(side.mirrors.clone()).run(stop.clone());
+        critical::spawn("statuses for the outbox", follow);
         let ending = workers.clone();
         let mirrors = self.mirror_driver.with_is_ending(Arc::new(move |seen| {
             let full_name = format!("{}_{}", seen.pod.name, seen.pod.namespace);
             ending.is_static_pod_terminating(&full_name.into())
         }));
-        tokio::spawn(mirrors.run(client.clone(), static_pods, stop.clone()));
-        tokio::spawn(self.freshener.run(stop.clone()));
+        let mirrors = mirrors.run(client.clone(), static_pods, stop.clone());
+        critical::spawn("mirror pods", mirrors);
+        critical::spawn("volumes from the API", self.freshener.run(stop.clone()));
         remove_unknown_volumes(side);
         let (ready, is_ready) = watch::channel(false);
         let after_boot = AfterBoot::new(side.ended.clone(), self.policy, wall.clone());
-        tokio::spawn(after_boot.run(client, is_ready, stop.clone()));
-        tokio::spawn(hear_the_api(cluster.clone(), stop.clone()));
+        critical::spawn("statuses after a boot", after_boot.run(client, is_ready, stop.clone()));
+        critical::spawn("state of the API server", hear_the_api(cluster.clone(), stop.clone()));
         tokio::spawn(
             stop.clone().run_until_cancelled_owned(name_runtime(cluster.clone(), self.runtime)),
         );
@@ -104,7 +106,7 @@ impl PodsWork {
             },
             ready,
         };
-        tokio::spawn(controllers.run(stop));
+        critical::spawn("pod controllers", controllers.run(stop));
     }
 }
 

@@ -189,6 +189,16 @@ impl ClusterSettings {
         settings
     }
 
+    /// The node's addresses: those that are configured, else those that this machine speaks from to the
+    /// rest of the world; none while it has no route there. Does not block.
+    #[must_use]
+    pub fn node_addresses(&self) -> Vec<IpAddr> {
+        match self.node_ips.as_slice() {
+            [] => winddown_runtimes::host_addresses(),
+            own => own.to_vec(),
+        }
+    }
+
     fn check(&self, fields: &mut Fields<'_, '_>, mode: Mode, warnings: &mut Vec<Problem>) {
         let given =
             [KUBECONFIG, BOOTSTRAP].map(|key| fields.key_at(key).filter(|_| fields.has(key)));

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use winddown_eviction::{
-    MemoryAvailable, Policy, PressureRule, Signal, StaticPods, ThresholdConfig, ThresholdValue,
-    default_hard, parse_minimum_reclaim, parse_soft_grace, parse_threshold,
+    MemoryAvailable, Policy, PressureRule, Signal, SoftGraceError, StaticPods, ThresholdConfig,
+    ThresholdValue, default_hard, parse_minimum_reclaim, parse_soft_grace, parse_threshold,
 };
 use winddown_shared::{GoDuration, error_chain};
 
@@ -114,7 +114,7 @@ impl EvictionSettings {
         let merge = fields.bool("mergeDefaultEvictionSettings").is_some_and(|merge| merge.value);
         let hard = signals(fields, HARD, threshold);
         let soft = signals(fields, SOFT, threshold).unwrap_or_default();
-        let grace = signals(fields, GRACE, soft_grace).unwrap_or_default();
+        let mut grace = signals(fields, GRACE, soft_grace).unwrap_or_default();
         let reclaim = signals(fields, RECLAIM, reclaim).unwrap_or_default();
         check_soft(fields, hard.as_ref(), &soft, &grace);
 
@@ -132,6 +132,7 @@ impl EvictionSettings {
             let field = format!("{field}[{signal}]");
             warnings.push(Problem::new(at, field, "has no threshold to go with, and no effect"));
         }
+        grace.retain(|_, grace| !grace.value.is_zero());
         Self {
             soft: texts(&soft),
             soft_grace_period: grace.into_iter().map(|(signal, g)| (signal, g.value)).collect(),
@@ -207,8 +208,12 @@ fn reclaim(text: &str) -> Result<Written, String> {
     Ok((text.to_owned(), Some(value)))
 }
 
+/// No grace at all is wrong only of a threshold that is in force: the kubelet takes it of any other.
 fn soft_grace(text: &str) -> Result<Duration, String> {
-    parse_soft_grace(text).map_err(|error| error.to_string())
+    match parse_soft_grace(text) {
+        Err(SoftGraceError::Zero) => Ok(Duration::ZERO),
+        read => read.map_err(|error| error.to_string()),
+    }
 }
 
 fn check_soft(
@@ -222,6 +227,11 @@ fn check_soft(
         if value.is_some() && !grace.contains_key(signal) && !fields.has_below(GRACE, signal) {
             let what = format!("needs a grace period: add {GRACE}[{signal}], for example 1m30s");
             fields.fail_below(SOFT, signal, entry.at, what);
+        }
+        if let Some(grace) = grace.get(signal).filter(|grace| grace.value.is_zero())
+            && value.is_some()
+        {
+            fields.fail_below(GRACE, signal, grace.at, SoftGraceError::Zero);
         }
         let Some(hard) = hard.and_then(|hard| hard.get(signal)) else { continue };
         let (hard_text, hard) = &hard.value;

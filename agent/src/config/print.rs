@@ -74,6 +74,7 @@ impl Config {
         entries.extend(self.cluster.entries());
         entries.extend(self.companion.entries());
         entries.extend([
+            ("resolvConf", path(&self.resolv_conf)),
             ("podLogsDir", path(&self.pod_logs_dir)),
             ("containerLogMaxSize", json!(size(self.container_log_max_size))),
             ("containerLogMaxFiles", json!(self.container_log_max_files)),

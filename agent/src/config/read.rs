@@ -16,7 +16,7 @@ const KUBELET_API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KUBELET_KIND: &str = "KubeletConfiguration";
 /// Fields in which the kubelet takes its zero value for its default, and which have no 0 of their own here.
 const KUBELET_ZERO_IS_UNSET: &[&str] =
-    &["maxPods", "nodeLeaseDurationSeconds", "podLogsDir", "containerLogMaxSize"];
+    &["maxPods", "nodeLeaseDurationSeconds", "podLogsDir", "containerLogMaxSize", "resolvConf"];
 /// `sun_path` holds 108 bytes, one of them the final zero.
 const LONGEST_SOCKET_PATH: usize = 107;
 pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -133,6 +133,7 @@ fn all(fields: &mut Fields<'_, '_>, origin: Origin, warnings: &mut Vec<Problem>)
         preemption_strategy: resources::strategy(fields).unwrap_or_default(),
         node_status_update_frequency: interval(fields, "nodeStatusUpdateFrequency", HOUR)
             .unwrap_or(defaults.node_status_update_frequency),
+        resolv_conf: path(fields, "resolvConf").unwrap_or(defaults.resolv_conf),
         pod_logs_dir: path(fields, "podLogsDir").unwrap_or(defaults.pod_logs_dir),
         container_log_max_size: log_size(fields).unwrap_or(defaults.container_log_max_size),
         container_log_max_files: fields
@@ -140,7 +141,7 @@ fn all(fields: &mut Fields<'_, '_>, origin: Origin, warnings: &mut Vec<Problem>)
             .map_or(defaults.container_log_max_files, |n| n.value),
         state_directory: path(fields, "stateDirectory").unwrap_or(defaults.state_directory),
         control_socket: socket(fields).unwrap_or(defaults.control_socket),
-        control_socket_group: group(fields),
+        control_socket_group: group(fields, warnings),
         metrics_address: metrics_address(fields),
     };
     check_directories(fields, &config);
@@ -274,12 +275,18 @@ fn log_size(fields: &mut Fields<'_, '_>) -> Option<u64> {
     }
 }
 
-fn group(fields: &mut Fields<'_, '_>) -> Option<String> {
+fn group(fields: &mut Fields<'_, '_>, warnings: &mut Vec<Problem>) -> Option<String> {
     let Located { value, at } = fields.text("controlSocketGroup")?;
     let valid = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
     if value.is_empty() || value.len() > 32 || !value.bytes().all(valid) {
         let what = format!("`{value}` is no group name: write one that `getent group` knows");
         fields.fail("controlSocketGroup", at, what);
+    }
+    if value == "root" {
+        let what = "is root, which counts as none: a process that was given no group runs with this one. \
+                    Name a group of operators, for example winddown";
+        warnings.push(Problem::new(at, "controlSocketGroup", what));
+        return None;
     }
     Some(value.to_owned())
 }

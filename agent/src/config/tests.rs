@@ -85,6 +85,15 @@ fn a_shutdown_period_of_zero_is_off_and_says_so() {
 }
 
 #[test]
+fn roots_group_is_no_group_for_the_control_socket_and_says_so() {
+    let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
+    let (config, warnings) = parse(&format!("{head}controlSocketGroup: root\n")).unwrap();
+    assert_eq!(config.control_socket_group, None);
+    let warning = warnings[0].to_string();
+    assert!(warning.starts_with("config.yaml:3: controlSocketGroup: is root"), "{warning}");
+}
+
+#[test]
 fn groups_by_priority_are_sorted_and_replace_the_periods() {
     let config = ours(
         "shutdownGracePeriod: 0s\nshutdownGracePeriodByPodPriority:\n\
@@ -204,7 +213,7 @@ fn zero_gives_the_default_where_the_kubelet_says_so() {
 #[test]
 fn in_a_kubelets_configuration_fields_that_are_zero_have_their_default() {
     let zeroes = "maxPods: 0\nnodeLeaseDurationSeconds: 0\npodLogsDir: \"\"\n\
-                  containerLogMaxSize: \"\"\n";
+                  containerLogMaxSize: \"\"\nresolvConf: \"\"\n";
     assert_eq!(kubelets(zeroes), (Config::default(), vec![]));
     // In our own, that is a slip of the pen.
     let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");

@@ -365,7 +365,11 @@ fn bare(status: StatusCode) -> ErrorBody {
 
 /// The name of the group that may use the socket, or its number.
 fn group_of(socket: &Path) -> Option<String> {
-    let gid = std::fs::metadata(socket).ok()?.gid();
-    let named = nix::unistd::Group::from_gid(nix::unistd::Gid::from_raw(gid)).ok().flatten();
+    let facts = std::fs::metadata(socket).ok()?;
+    if facts.mode() & 0o020 == 0 {
+        return None;
+    }
+    let gid = nix::unistd::Gid::from_raw(facts.gid());
+    let named = nix::unistd::Group::from_gid(gid).ok().flatten();
     Some(named.map_or_else(|| gid.to_string(), |group| group.name))
 }

@@ -161,7 +161,8 @@ impl AgentApi for FakeAgent {
         let seconds = request
             .timeout_seconds
             .map_or(40.0, |s| f64::from(u32::try_from(s).unwrap_or(u32::MAX)));
-        let _ = events.send(DrainEvent::Started { groups: 1, pods: 2, seconds });
+        let _ =
+            events.send(DrainEvent::Started { groups: 1, pods: 2, seconds, pods_unknown: false });
         drains.push(events);
         Ok(receiver)
     }

@@ -1,5 +1,6 @@
 //! What must hold of a conversation on the control socket, whatever the client sends. Called by tests/fuzz.
 
+use std::net::Ipv4Addr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub fn conversation(request: &[u8]) {
         let peer = Peer::Local { uid: 1000, pid: None, may_change };
         runtime.block_on(said(request, peer));
     }
-    runtime.block_on(said(request, Peer::Network));
+    runtime.block_on(said(request, Peer::Network(Ipv4Addr::LOCALHOST.into())));
 }
 
 async fn said(request: &[u8], peer: Peer) {

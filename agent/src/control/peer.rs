@@ -1,5 +1,6 @@
 //! Who is at the other end, and what they may do.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use tokio::net::UnixStream;
@@ -17,26 +18,26 @@ pub enum Peer {
         /// It may change the node's state.
         may_change: bool,
     },
-    /// Somebody on the network: metrics and health only.
-    Network,
+    /// A client on the network, by its address: metrics and health only.
+    Network(IpAddr),
 }
 
 impl Peer {
     /// The process behind `stream`, as the kernel saw it when it connected.
     ///
-    /// Root, the agent's own user and the members of `socket_gid` may change the node's state. A
-    /// caller whose credentials cannot be read may not.
-    pub(super) fn of(stream: &UnixStream, socket_gid: u32) -> std::io::Result<Self> {
+    /// Root, the agent's own user and the members of `group` may change the node's state. Without a
+    /// group only the user id counts, whatever group the socket's file has. A caller whose credentials
+    /// cannot be read may not.
+    pub(super) fn of(stream: &UnixStream, group: Option<u32>) -> std::io::Result<Self> {
         let cred = stream.peer_cred()?;
-        Ok(Self::with(&cred, socket_gid, rustix::process::geteuid().as_raw(), Path::new("/proc")))
+        Ok(Self::with(&cred, group, rustix::process::geteuid().as_raw(), Path::new("/proc")))
     }
 
-    fn with(cred: &UCred, socket_gid: u32, own_uid: u32, proc_root: &Path) -> Self {
+    fn with(cred: &UCred, group: Option<u32>, own_uid: u32, proc_root: &Path) -> Self {
         let (uid, pid) = (cred.uid(), cred.pid());
-        let may_change = uid == 0
-            || uid == own_uid
-            || cred.gid() == socket_gid
-            || pid.is_some_and(|pid| is_member(proc_root, pid, uid, socket_gid));
+        let is_in =
+            |gid| cred.gid() == gid || pid.is_some_and(|pid| is_member(proc_root, pid, uid, gid));
+        let may_change = uid == 0 || uid == own_uid || group.is_some_and(is_in);
         Self::Local { uid, pid, may_change }
     }
 
@@ -51,7 +52,7 @@ impl std::fmt::Display for Peer {
         match self {
             Self::Local { uid, pid: Some(pid), .. } => write!(f, "uid {uid}, pid {pid}"),
             Self::Local { uid, pid: None, .. } => write!(f, "uid {uid}"),
-            Self::Network => f.write_str("the network"),
+            Self::Network(address) => write!(f, "{address}"),
         }
     }
 }

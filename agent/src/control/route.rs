@@ -36,14 +36,14 @@ pub(super) async fn answer<A: AgentApi>(
         ["healthz"] => read(&request, || health("healthz", &shared.api.health(), &request)),
         ["readyz"] => read(&request, || health("readyz", &shared.api.readiness(), &request)),
         // The network gets numbers, never names.
-        _ if peer == Peer::Network => Err(not_found(&path)),
+        _ if matches!(peer, Peer::Network(_)) => Err(not_found(&path)),
         ["v1", "pods", namespace, name, "kill"] => {
             kill(shared, peer, request, namespace, name).await
         }
         ["v1", "plan", "preemption"] => preemption(shared, request).await,
         ["v1", "drain"] => drain(shared, peer, request).await,
         ["v1", "notice"] => notice(shared, peer, request).await,
-        ["v1", rest @ ..] => ask(shared, &request, rest).await,
+        ["v1", rest @ ..] => ask(shared, peer, &request, rest).await,
         _ => Err(not_found(&path)),
     };
     result.unwrap_or_else(|error| respond::failure(&error))
@@ -52,6 +52,7 @@ pub(super) async fn answer<A: AgentApi>(
 /// Requests that change nothing.
 async fn ask<A: AgentApi>(
     shared: &Arc<Shared<A>>,
+    peer: Peer,
     request: &Request<Incoming>,
     path: &[&str],
 ) -> Answer {
@@ -60,7 +61,7 @@ async fn ask<A: AgentApi>(
         return Ok(respond::wrong_method("GET"));
     }
     match path {
-        ["status"] if has_flag(request, "watch") => watch(shared),
+        ["status"] if has_flag(request, "watch") => watch(shared, peer),
         ["status"] => Ok(respond::json(&api.status())),
         ["plan", "shutdown"] => Ok(respond::json(&api.shutdown_plan())),
         ["plan", "eviction"] => eviction(&**api, request).await,
@@ -163,8 +164,8 @@ async fn notice<A: AgentApi>(
     }
 }
 
-fn watch<A: AgentApi>(shared: &Arc<Shared<A>>) -> Answer {
-    let permit = Arc::clone(&shared.watchers).try_acquire_owned().map_err(|_| {
+fn watch<A: AgentApi>(shared: &Arc<Shared<A>>, peer: Peer) -> Answer {
+    let permit = shared.slots.watch(peer).ok_or_else(|| {
         ApiError::new(ErrorCode::Unavailable, "too many clients watch the status already")
             .with_hint("end a `winddown status --watch`, or ask without --watch")
     })?;
@@ -257,7 +258,9 @@ fn may_change(peer: Peer) -> Result<(), ApiError> {
         return Ok(());
     }
     Err(ApiError::new(ErrorCode::Forbidden, "you may look, but not change the node's state")
-        .with_hint("run the command as root, or as a member of the socket's group"))
+        .with_hint(
+            "run the command as root, or as a member of the group that controlSocketGroup names",
+        ))
 }
 
 async fn body<A, T: DeserializeOwned + Default>(

@@ -1,36 +1,43 @@
 //! Accepts connections and keeps their number and their waits bounded.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use winddown_shared::error_chain;
 
 use super::connection::WriteDeadline;
+use super::slots::{Slot, Slots};
 use super::{AgentApi, ControlSocket, Peer, respond, route};
 use crate::api::ErrorCode;
 
 /// What one server allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections answered at the same time; a quarter as many more are told to come back later,
-    /// and the rest are closed.
-    pub connections: usize,
-    /// Connections of one user who is not root, answered at the same time.
+    /// Connections of root answered at the same time; a quarter as many more are told to come back
+    /// later, and the rest are closed.
+    pub root: usize,
+    /// The same of all other users together.
+    pub users: usize,
+    /// The same of one of them.
     pub per_user: usize,
-    /// Clients that watch the status at the same time.
+    /// Connections from the network at the same time; the oldest makes way for the newest.
+    pub network: usize,
+    /// The same from one address.
+    pub per_address: usize,
+    /// Clients that watch the status at the same time: of root, and as many of all other users.
     pub watchers: usize,
     /// The time a request may take to arrive.
     pub read: Duration,
+    /// The time the head of a request from the network may take to arrive.
+    pub network_head: Duration,
     /// The time an answer may stay unread.
     pub write: Duration,
     /// Bytes of a request's head, at least 8192.
@@ -42,10 +49,14 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 64,
+            root: 32,
+            users: 48,
             per_user: 24,
+            network: 64,
+            per_address: 16,
             watchers: 16,
             read: Duration::from_secs(5),
+            network_head: Duration::from_secs(2),
             write: Duration::from_secs(10),
             head_bytes: 16 * 1024,
             body_bytes: 64 * 1024,
@@ -61,23 +72,8 @@ pub struct Server<A> {
 pub(super) struct Shared<A> {
     pub(super) api: Arc<A>,
     pub(super) limits: Limits,
-    pub(super) watchers: Arc<Semaphore>,
+    pub(super) slots: Arc<Slots>,
     pub(super) stop: CancellationToken,
-    slots: Mutex<Slots>,
-}
-
-/// Connections by user; `None` is the network.
-#[derive(Default)]
-struct Slots {
-    total: usize,
-    by_user: HashMap<Option<u32>, usize>,
-}
-
-/// One connection's place; gives it back on drop.
-struct Slot<A> {
-    shared: Arc<Shared<A>>,
-    user: Option<u32>,
-    refused: bool,
 }
 
 /// How long connections may go on after the server was told to stop.
@@ -95,8 +91,8 @@ impl<A> Clone for Server<A> {
 impl<A: AgentApi> Server<A> {
     /// A server that answers from `api` until `stop` is cancelled.
     pub fn new(api: Arc<A>, limits: Limits, stop: CancellationToken) -> Self {
-        let watchers = Arc::new(Semaphore::new(limits.watchers));
-        let shared = Shared { api, limits, watchers, stop, slots: Mutex::default() };
+        let slots = Arc::new(Slots::new(limits));
+        let shared = Shared { api, limits, slots, stop };
         Self { shared: Arc::new(shared) }
     }
 
@@ -111,7 +107,7 @@ impl<A: AgentApi> Server<A> {
                 accepted = socket.accept() => accepted,
             };
             let Some(stream) = taken(accepted).await else { continue };
-            match Peer::of(&stream, socket.gid()) {
+            match Peer::of(&stream, socket.group()) {
                 Ok(peer) => self.start(stream, peer, &tasks, &abort),
                 Err(error) => tracing::debug!(
                     error = error_chain(&error),
@@ -134,8 +130,8 @@ impl<A: AgentApi> Server<A> {
                 () = self.shared.stop.cancelled() => break,
                 accepted = listener.accept() => accepted,
             };
-            if let Some((stream, _)) = taken(accepted).await {
-                self.start(stream, Peer::Network, &tasks, &abort);
+            if let Some((stream, from)) = taken(accepted).await {
+                self.start(stream, Peer::Network(from.ip()), &tasks, &abort);
             }
         }
         drop(listener);
@@ -148,8 +144,8 @@ impl<A: AgentApi> Server<A> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        if let Some(slot) = Slot::take(&self.shared, peer) {
-            converse(stream, peer, &slot).await;
+        if let Some(slot) = Slots::take(&self.shared.slots, peer) {
+            converse(&self.shared, stream, peer, &slot).await;
         }
     }
 
@@ -157,29 +153,34 @@ impl<A: AgentApi> Server<A> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Some(slot) = Slot::take(&self.shared, peer) else {
+        let Some(slot) = Slots::take(&self.shared.slots, peer) else {
             // Not louder: a local user could fill the journal with it.
             tracing::debug!(%peer, "too many control connections, one was closed");
             return;
         };
         let abort = abort.clone();
+        let shared = Arc::clone(&self.shared);
         tasks.spawn(async move {
             tokio::select! {
                 () = abort.cancelled() => {}
-                () = converse(stream, peer, &slot) => {}
+                () = slot.leave.cancelled() => {}
+                () = converse(&shared, stream, peer, &slot) => {}
             }
         });
     }
 }
 
 /// Serves one request.
-async fn converse<A, S>(stream: S, peer: Peer, slot: &Slot<A>)
+async fn converse<A, S>(shared: &Arc<Shared<A>>, stream: S, peer: Peer, slot: &Slot)
 where
     A: AgentApi,
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let shared = &slot.shared;
     let limits = shared.limits;
+    let head = match peer {
+        Peer::Local { .. } => limits.read,
+        Peer::Network(_) => limits.network_head,
+    };
     let service = service_fn(|request| async move {
         let response = if slot.refused {
             respond::failure(&too_many())
@@ -191,7 +192,7 @@ where
     let io = TokioIo::new(WriteDeadline::new(stream, limits.write));
     let result = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.read)
+        .header_read_timeout(head)
         .max_buf_size(limits.head_bytes.max(8192))
         .keep_alive(false)
         .serve_connection(io, service)
@@ -223,44 +224,5 @@ async fn farewell(tasks: TaskTracker, abort: CancellationToken) {
     if tokio::time::timeout(FAREWELL, tasks.wait()).await.is_err() {
         abort.cancel();
         tasks.wait().await;
-    }
-}
-
-impl<A> Slot<A> {
-    /// A place for a connection of `peer`; none when there are so many that it cannot even be told.
-    fn take(shared: &Arc<Shared<A>>, peer: Peer) -> Option<Self> {
-        let user = match peer {
-            Peer::Local { uid, .. } => Some(uid),
-            Peer::Network => None,
-        };
-        let Limits { connections, per_user, .. } = shared.limits;
-        let mut slots = shared.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let mine = slots.by_user.get(&user).copied().unwrap_or(0);
-        // Root's share is everything; anybody else leaves room for root even with their extras.
-        let (my_share, most) = if user == Some(0) {
-            (connections, connections + connections / 4)
-        } else {
-            (per_user, per_user + per_user / 4)
-        };
-        if slots.total >= connections + connections / 4 || mine >= most {
-            return None;
-        }
-        let refused = slots.total >= connections || mine >= my_share;
-        slots.total += 1;
-        *slots.by_user.entry(user).or_default() += 1;
-        Some(Self { shared: Arc::clone(shared), user, refused })
-    }
-}
-
-impl<A> Drop for Slot<A> {
-    fn drop(&mut self) {
-        let mut slots = self.shared.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.total = slots.total.saturating_sub(1);
-        if let Some(count) = slots.by_user.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
-                slots.by_user.remove(&self.user);
-            }
-        }
     }
 }

@@ -16,7 +16,7 @@ pub struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
     identity: (u64, u64),
-    gid: u32,
+    group: Option<u32>,
     _lock: File,
 }
 
@@ -63,11 +63,13 @@ pub enum SocketError {
 /// `sun_path` has 108 bytes, one of them for the terminator.
 const MAX_PATH: usize = 107;
 
-/// Read and write for the owner and the group: whoever may write may connect.
-const MODE: u32 = 0o660;
+/// Who may write may connect: the owner alone, or the members of the configured group as well.
+const OWNERS_MODE: u32 = 0o600;
+const GROUPS_MODE: u32 = 0o660;
 
 impl ControlSocket {
-    /// Listens at `path`, for root and the members of `group`.
+    /// Listens at `path`, for root and the members of `group`; for root alone without one. Group 0 counts
+    /// as none: a process has it that was given a user and no group, which makes it no operator.
     ///
     /// A socket left behind by an agent that died is replaced; one with a living agent behind it is
     /// not. Nobody else can connect at any moment: the socket gets its mode and group before it
@@ -102,11 +104,13 @@ impl ControlSocket {
             .map_err(failed("prepare", directory))?;
         let hidden = private.path().join("s");
         let listener = UnixListener::bind(&hidden).map_err(failed("listen on", path))?;
+        let group = group.filter(|gid| *gid != 0);
         if let Some(gid) = group {
             std::os::unix::fs::chown(&hidden, None, Some(gid))
                 .map_err(failed("set the group of", path))?;
         }
-        std::fs::set_permissions(&hidden, Permissions::from_mode(MODE))
+        let mode = if group.is_some() { GROUPS_MODE } else { OWNERS_MODE };
+        std::fs::set_permissions(&hidden, Permissions::from_mode(mode))
             .map_err(failed("set the mode of", path))?;
         let facts = std::fs::metadata(&hidden).map_err(failed("look at", path))?;
         std::fs::rename(&hidden, path).map_err(failed("name", path))?;
@@ -114,7 +118,7 @@ impl ControlSocket {
             listener,
             path: path.to_owned(),
             identity: (facts.dev(), facts.ino()),
-            gid: facts.gid(),
+            group,
             _lock: lock,
         })
     }
@@ -124,9 +128,9 @@ impl ControlSocket {
         &self.path
     }
 
-    /// The group whose members may connect.
-    pub(super) fn gid(&self) -> u32 {
-        self.gid
+    /// The group whose members may connect and change the node's state.
+    pub(super) fn group(&self) -> Option<u32> {
+        self.group
     }
 
     /// Waits for the next client. Cancel-safe.

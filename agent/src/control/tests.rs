@@ -29,9 +29,18 @@ struct Running {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn serve(limits: Limits) -> Running {
+    serve_with(limits, None).await
+}
+
+/// A server whose socket is for this group as well.
+async fn serve_for(group: Option<u32>) -> Running {
+    serve_with(Limits::default(), group).await
+}
+
+async fn serve_with(limits: Limits, group: Option<u32>) -> Running {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("winddown.sock");
-    let socket = ControlSocket::bind(&path, None).await.expect("a socket");
+    let socket = ControlSocket::bind(&path, group).await.expect("a socket");
     let agent = Arc::new(FakeAgent::new());
     let stop = CancellationToken::new();
     let server = Server::new(Arc::clone(&agent), limits, stop.clone());

@@ -28,7 +28,7 @@ struct Check {
 type Run = fn(&Facts) -> Option<Finding>;
 
 /// In the order in which they are shown among findings of one severity.
-const CHECKS: [Run; 24] = [
+const CHECKS: [Run; 28] = [
     shutdown::agent,
     shutdown::periods,
     shutdown::lock,
@@ -41,13 +41,17 @@ const CHECKS: [Run; 24] = [
     unit::stop_time,
     unit::crash,
     containers::runtime,
+    containers::starts,
     containers::scopes,
     containers::slice,
+    containers::limits,
     containers::kubelet,
     containers::api,
+    containers::server,
     containers::out_of_memory,
     node::config,
     node::manifests,
+    node::writers,
     node::state,
     room::room,
     node::socket,

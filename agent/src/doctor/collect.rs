@@ -18,6 +18,7 @@ use crate::api::Status;
 use crate::cli::DEFAULT_SOCKET;
 use crate::config::{Config, Mode, RuntimeKind};
 use crate::control::{Client, ClientError};
+use crate::manifests::{self, OthersMayWrite};
 use crate::node::policy_of;
 use crate::service;
 
@@ -67,6 +68,8 @@ pub async fn collect(place: &Place) -> Facts {
         processes,
         kubelet,
         rights,
+        server_verified,
+        others_may_write,
         state,
         shortages,
         file,
@@ -84,6 +87,8 @@ pub async fn collect(place: &Place) -> Facts {
             Fact::Known(kubelet::config(&place.root, place.live))
         }),
         rights(place, &rooted),
+        server_verified(place, &rooted),
+        others_may_write(place, rooted.static_pod_path.as_deref()),
         look.live_disk("the state directory", |_, state, _| files::state(state)),
         shortages::look(place, &config.config, &rooted.state_directory),
         look.live_disk("the control socket", |_, _, socket| files::socket(socket)),
@@ -98,6 +103,7 @@ pub async fn collect(place: &Place) -> Facts {
         synchronised: bus.synchronised,
         newest: newest.known().cloned().flatten(),
     };
+    let unenforced = unenforced(place, &config.config, &agent).await;
     let node = match &agent {
         Fact::Known(status) => status.node.name.clone(),
         Fact::Unseen(..) if !place.live => place.root.display().to_string(),
@@ -117,11 +123,14 @@ pub async fn collect(place: &Place) -> Facts {
         service: bus.service,
         scopes: bus.scopes,
         slice: bus.slice,
+        unenforced,
         installed,
         endpoint,
         processes,
         kubelet,
         rights,
+        server_verified,
+        others_may_write,
         state,
         shortages,
         socket: file,
@@ -129,6 +138,22 @@ pub async fn collect(place: &Place) -> Facts {
         last,
         commands,
     }
+}
+
+/// What the agent's process runtime cannot enforce, by the control groups that the agent runs in.
+async fn unenforced(place: &Place, config: &Config, agent: &Fact<Status>) -> Fact<Vec<String>> {
+    let pid = match agent {
+        _ if config.runtime != RuntimeKind::Process => {
+            return Fact::Unseen(Unseen::Absent, "another runtime".to_owned());
+        }
+        Fact::Known(status) => status.node.pid,
+        Fact::Unseen(kind, why) => return Fact::Unseen(*kind, why.clone()),
+    };
+    let (proc_root, cgroups) = (place.root.join("proc"), place.root.join("sys/fs/cgroup"));
+    blocking(place.patience, "the control groups", move || {
+        Fact::Known(winddown_runtimes::process::unenforced(&proc_root, &cgroups, pid))
+    })
+    .await
 }
 
 /// What the looks at the disk need.
@@ -249,4 +274,27 @@ async fn rights(place: &Place, config: &Config) -> Fact<Vec<String>> {
         Ok(Err(why)) => Fact::Unseen(Unseen::Failed, why),
         Err(_) => silent("the API server", place.patience),
     }
+}
+
+async fn server_verified(place: &Place, config: &Config) -> Fact<bool> {
+    if !place.live || config.mode == Mode::Standalone {
+        return Fact::not_live();
+    }
+    let look = service::verifies_server(config, &place.wall);
+    match tokio::time::timeout(place.patience, look).await {
+        Ok(Ok(verified)) => Fact::Known(verified),
+        Ok(Err(why)) => Fact::Unseen(Unseen::Failed, why),
+        Err(_) => silent("the files of the credentials", place.patience),
+    }
+}
+
+async fn others_may_write(place: &Place, pods: Option<&Path>) -> Fact<Vec<OthersMayWrite>> {
+    let Some(pods) = pods.filter(|_| place.live).map(Path::to_owned) else {
+        return Fact::not_live();
+    };
+    blocking(place.patience, "the manifests", move || match manifests::others_may_write(&pods) {
+        Ok(found) => Fact::Known(found),
+        Err(error) => unseen(&error, &pods),
+    })
+    .await
 }

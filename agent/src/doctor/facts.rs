@@ -9,6 +9,7 @@ use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, Sy
 
 use crate::api::{ReportEntry, Status};
 use crate::config::Config;
+use crate::manifests::OthersMayWrite;
 
 /// Something that was looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct Facts {
     pub scopes: Fact<Scopes>,
     /// The slice that holds the pods' services. Looked at with the systemd runtime only.
     pub slice: Fact<SliceView>,
+    /// What of pods' limits the agent cannot enforce, a line for each. Looked at with the process runtime only.
+    pub unenforced: Fact<Vec<String>>,
     /// What is installed, by the files on disk.
     pub installed: Fact<Installed>,
     /// The container runtime's socket takes connections. Not looked at with the process runtime.
@@ -73,6 +76,10 @@ pub struct Facts {
     pub kubelet: Fact<Option<KubeletConfig>>,
     /// What the API server would have to allow and does not; looked at beside a kubelet only.
     pub rights: Fact<Vec<String>>,
+    /// Whether the API server's certificate is verified; looked at in a cluster only.
+    pub server_verified: Fact<bool>,
+    /// What in and above the directory of manifests others than root may write.
+    pub others_may_write: Fact<Vec<OthersMayWrite>>,
     /// The state directory.
     pub state: Fact<StateDirectory>,
     /// Thresholds for evictions below which less is left now. Measured here, and of what is measured

@@ -49,6 +49,7 @@ fn healthy() -> Facts {
         service: Fact::Known(service()),
         scopes: Fact::Known(Scopes { count: 1, seen: vec![scope(&["winddown.service"])] }),
         slice: Fact::not_live(),
+        unenforced: Fact::Known(Vec::new()),
         installed: Fact::Known(Installed {
             unit: true,
             enabled: true,
@@ -58,6 +59,8 @@ fn healthy() -> Facts {
         processes: Fact::Known(Vec::new()),
         kubelet: Fact::Known(None),
         rights: Fact::not_live(),
+        server_verified: Fact::not_live(),
+        others_may_write: Fact::Known(Vec::new()),
         state: Fact::Known(StateDirectory {
             path: "/var/lib/winddown".into(),
             unwritable: None,
@@ -67,7 +70,7 @@ fn healthy() -> Facts {
         shortages: Fact::Known(Vec::new()),
         socket: Fact::Known(SocketFile {
             path: "/run/winddown/winddown.sock".into(),
-            mode: 0o660,
+            mode: 0o600,
             uid: 0,
             group: "root".to_owned(),
             directory_mode: 0o755,

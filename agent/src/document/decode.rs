@@ -75,14 +75,17 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
+    /// Where a number or a bool is wanted, what stands there instead. Any other value may be a secret (a
+    /// variable, a header, an argument, an annotation), and what is said here is logged.
     fn wrong(&self, wanted: &str) -> DecodeError {
-        // Values of variables and of headers may be secrets, and what is said here is logged.
-        let is_secret = self.path.last_key() == Some("value");
         let hint = match &self.node.value {
-            Value::Scalar(scalar) => scalar.hint(wanted == TEXT, is_secret),
+            Value::Scalar(scalar) => scalar.hint(wanted == TEXT, true),
             _ => String::new(),
         };
-        let is = if is_secret { self.node.kind().to_owned() } else { self.node.describe() };
+        let is = match [NUMBER, BOOL, QUANTITY].contains(&wanted) {
+            true => self.node.describe(),
+            false => self.node.kind().to_owned(),
+        };
         DecodeError::at(self, format!("needs {wanted}, this is {is}{hint}"))
     }
 
@@ -98,7 +101,6 @@ impl<'a> Decoder<'a> {
     }
 
     fn integer<T: TryFrom<i128>>(&self) -> Result<T, DecodeError> {
-        const NUMBER: &str = "a whole number";
         match self.scalar(NUMBER)?.meaning() {
             Meaning::Int(value) => T::try_from(value).map_err(|_| {
                 let bits = 8 * size_of::<T>();
@@ -133,6 +135,9 @@ impl<'a> Decoder<'a> {
 
 /// What is wanted of a value, in the words of an error message.
 const TEXT: &str = "a text";
+const NUMBER: &str = "a whole number";
+const BOOL: &str = "true or false";
+const QUANTITY: &str = "a quantity, for example 500m or 1Gi";
 
 macro_rules! integers {
     ($($method:ident $visit:ident;)*) => {$(
@@ -158,9 +163,9 @@ impl<'de> serde::Deserializer<'de> for Decoder<'_> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        match self.scalar("true or false")?.meaning() {
+        match self.scalar(BOOL)?.meaning() {
             Meaning::Bool(value) => self.located(visitor.visit_bool(value)),
-            _ => Err(self.wrong("true or false")),
+            _ => Err(self.wrong(BOOL)),
         }
     }
 
@@ -187,7 +192,7 @@ impl<'de> serde::Deserializer<'de> for Decoder<'_> {
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
         if name == "Quantity" {
-            let wanted = "a quantity, for example 500m or 1Gi";
+            let wanted = QUANTITY;
             return match self.scalar(wanted)?.meaning() {
                 Meaning::Int(_) | Meaning::Float(_) | Meaning::Text(_) => {
                     self.located(visitor.visit_str(&self.scalar(wanted)?.text))

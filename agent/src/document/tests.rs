@@ -96,6 +96,27 @@ fn nesting_through_aliases_is_limited_too() {
 }
 
 #[test]
+fn aliases_that_multiply_are_refused_before_they_are_many() {
+    let mut text = "a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for (last, next) in "abcdefgh".chars().zip("bcdefghi".chars()) {
+        let ten = vec![format!("*{last}"); 10].join(", ");
+        text.push_str(&format!("{next}: &{next} [{ten}]\n"));
+    }
+    let refused = "more than 100000 values with all aliases followed";
+    assert!(error(&text).ends_with(refused), "{}", error(&text));
+    // The list itself is a value too.
+    assert!(parse(&"- x\n".repeat(99_999)).is_ok());
+    assert!(error(&"- x\n".repeat(100_001)).ends_with(refused));
+}
+
+#[test]
+fn a_key_that_is_written_twice_is_refused_and_not_quoted() {
+    let twice = "Some(3):Some(1) this key is written twice, first in line 1: remove one of them";
+    assert_eq!(error("s3cret: 1\nb: 2\ns3cret: 3\n"), twice);
+    assert_eq!(error("{\n\"a\": 1,\n\"a\": 2}"), twice.replace("line 1", "line 2"));
+}
+
+#[test]
 fn json_is_read_as_it_is() {
     let text =
         "{\n\t\"a\": \"x\\/y \\u00e9 \\ud83d\\ude00\",\n\t\"b\": [1, true, null, -2.5e3]\n}\n";

@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use winddown_systemd::drop_in;
-
 use super::Runtime;
 
 macro_rules! unit_file {
@@ -21,6 +19,8 @@ pub(super) const PACKAGED_PROGRAM: &str = "/usr/bin/winddown";
 pub(super) const PROCESS_DROP_IN: &str =
     "/etc/systemd/system/winddown.service.d/10-process-runtime.conf";
 pub(super) const WANTS: &str = "/etc/systemd/system/multi-user.target.wants/winddown.service";
+/// What the agent tells logind, in its own time: written when logind gives less than the configuration
+/// asks for, and removed when it gives enough without.
 pub(super) const LOGIND_DROP_IN: &str = "/etc/systemd/logind.conf.d/zz-winddown.conf";
 /// Where the agent puts its drop-in while `/etc` is read-only.
 pub(super) const VOLATILE_LOGIND_DROP_IN: &str = "/run/systemd/logind.conf.d/zz-winddown.conf";
@@ -42,8 +42,6 @@ const SCOPES: [&str; 2] = ["cri-containerd-", "crio-"];
 const STOP_SLACK: Duration = Duration::from_secs(30);
 /// systemd's own default; less would only hurt.
 const STOP_AT_LEAST: Duration = Duration::from_secs(90);
-/// logind counts from before it sends its signal.
-const DELAY_SLACK: Duration = Duration::from_secs(5);
 
 /// One thing that has to be in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +72,6 @@ pub(super) enum Body {
 pub(super) enum Owner {
     /// Only an installation.
     Install,
-    /// The running agent as well.
-    Agent,
     /// The operator: it is written if it is missing, and then left alone.
     Operator,
 }
@@ -101,12 +97,14 @@ pub(super) struct Choices {
 /// it needs.
 pub(super) fn items(choices: &Choices) -> Vec<Item> {
     let mut items = vec![
-        directory(STATE, 0o750),
+        // Pods of other users pass through to their termination log, and see nothing.
+        directory(STATE, 0o711),
         directory(LOGS, 0o750),
         directory("/etc/winddown", 0o755),
         directory(MANIFESTS, 0o755),
         file(CONFIG, 0o644, Owner::Operator, choices.config.clone()),
-        logind_drop_in(choices),
+        // The unit's sandbox opens it for the agent's drop-in.
+        directory("/etc/systemd/logind.conf.d", 0o755),
     ];
     if choices.packaged {
         items.extend(beside_a_package(choices));
@@ -161,11 +159,6 @@ fn beside_a_package(choices: &Choices) -> Vec<Item> {
         items.push(link(WANTS, PACKAGED_UNIT));
     }
     items
-}
-
-fn logind_drop_in(choices: &Choices) -> Item {
-    let delay = choices.budget.saturating_add(DELAY_SLACK);
-    file(LOGIND_DROP_IN, 0o644, Owner::Agent, drop_in::content(delay))
 }
 
 fn unit(program: &str, budget: Duration) -> String {

@@ -56,6 +56,18 @@ pub enum InstallError {
         /// What is wrong with it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Something is mounted where all files are to be removed. Nothing was changed.
+    #[error(
+        "{} is mounted below {}, nothing was changed: end the pods with winddown drain, then \
+         umount {}, and run the same command again",
+        .mount.display(), .directory.display(), .mount.display()
+    )]
+    Mounted {
+        /// The directory that was to go.
+        directory: PathBuf,
+        /// What is mounted there.
+        mount: PathBuf,
+    },
     /// Symbolic links lead nowhere.
     #[error("{} leads through too many symbolic links", .path.display())]
     LinkLoop {

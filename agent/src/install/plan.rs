@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::assets::{Body, Item, Kind, MASK, Owner};
+use super::assets::{Body, Item, Kind, LOGIND_DROP_IN, MASK, Owner};
 use super::error::Conflict;
 use super::record::{Entry, Record};
 use super::report::{Action, Change};
@@ -153,7 +153,7 @@ fn file(
     let is_text = matches!(body, Body::Text(_));
     let entry = match owner {
         Owner::Operator => Entry::Configuration,
-        Owner::Install | Owner::Agent => Entry::File { sha256: vec![wanted.clone()] },
+        Owner::Install => Entry::File { sha256: vec![wanted.clone()] },
     };
     let write = |keep_old| Work::Write { mode, body, keep_old };
     match there {
@@ -172,9 +172,7 @@ fn file(
             };
             Ok((action, work, ours.then_some(entry)))
         }
-        Found::File { sha256, signed, .. }
-            if record.owns(path, sha256) || (owner == Owner::Agent && *signed) =>
-        {
+        Found::File { sha256, .. } if record.owns(path, sha256) => {
             Ok((Action::Updated, write(false), Some(entry)))
         }
         Found::Link(to) if to.as_os_str() == "/dev/null" && owner != Owner::Operator => {
@@ -206,6 +204,8 @@ fn retire(plan: &mut Plan, found: &BTreeMap<String, Found>, record: &Record) {
             continue;
         }
         match entry {
+            // Earlier versions installed it. It is the agent's alone now, which may need it.
+            Entry::File { .. } if path == LOGIND_DROP_IN => {}
             // Another runtime needs what was hidden.
             Entry::Link { target } if target == MASK => {
                 let there = found.get(path).unwrap_or(&Found::Nothing);

@@ -60,7 +60,7 @@ fn outcome(plan: &Plan) -> Result<(Action, bool, bool), &'static str> {
 #[test]
 fn a_file_is_written_only_where_nothing_of_somebody_else_is_lost() {
     use Action::{Created, Kept, Replaced, Updated};
-    use Owner::{Agent, Install, Operator};
+    use Owner::{Install, Operator};
     let none = Record::default();
     let old = recorded("old");
     let edited = "it was edited; --force replaces it and keeps the old one beside it";
@@ -95,8 +95,6 @@ fn a_file_is_written_only_where_nothing_of_somebody_else_is_lost() {
             Err("it is not a file; move it away"),
         ),
         ("a socket", Install, Found::Other, &none, true, Err("it is not a file; move it away")),
-        ("the agent's", Agent, there("# winddown", 0o644), &none, false, Ok((Updated, true, true))),
-        ("not the agent's", Agent, there("other", 0o644), &none, false, Err(foreign)),
         ("operator's absent", Operator, Found::Nothing, &none, false, Ok((Created, true, true))),
         ("operator's", Operator, there("mine", 0o600), &none, true, Ok((Kept, false, false))),
         ("operator's link", Operator, elsewhere(), &none, true, Ok((Kept, false, false))),
@@ -104,6 +102,17 @@ fn a_file_is_written_only_where_nothing_of_somebody_else_is_lost() {
     for (name, owner, found, record, force, expected) in table {
         assert_eq!(outcome(&plan_file(owner, found, record, force)), expected, "{name}");
     }
+}
+
+#[test]
+fn the_agents_drop_in_that_an_earlier_version_installed_is_left_to_the_agent() {
+    let path = assets::LOGIND_DROP_IN;
+    let entry = Entry::File { sha256: vec![sha("x")] };
+    let record = Record { version: 1, entries: [(path.to_owned(), entry)].into() };
+    let found = [(path.to_owned(), there("x", 0o644))].into();
+    let plan = plan(with_parents(assets::items(&choices())), &found, &record, false);
+    assert!(plan.steps.iter().all(|step| step.change.path != path));
+    assert!(!plan.record.entries.contains_key(path));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::assets::PACKAGED_UNIT;
 use super::error::InstallError;
+use super::removal;
 
 /// A machine's file tree, or an image of one.
 #[derive(Clone, Debug)]
@@ -198,14 +199,25 @@ impl Tree {
         }
     }
 
-    /// Removes a directory with all that is in it. A symbolic link is left alone.
-    pub(super) fn remove_all(&self, path: &str) -> Result<(), InstallError> {
-        let path = self.resolve(path)?;
-        match fs::remove_dir_all(&path) {
+    /// Removes a directory with all that is in it, and nothing on other file systems; says whether it is
+    /// gone. One that is a mount point itself is left, and empty. A symbolic link is left alone.
+    pub(super) fn remove_all(&self, path: &str) -> Result<bool, InstallError> {
+        let resolved = self.resolve(path)?;
+        match removal::contents(&resolved) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                Err(InstallError::file("remove", path)(e))
+                Err(InstallError::file("remove", resolved)(e))
             }
-            _ => Ok(()),
+            _ => self.remove_if_empty(path),
+        }
+    }
+
+    /// Refuses a directory below which something is mounted: what is in there is not ours.
+    pub(super) fn refuse_mounts(&self, path: &str) -> Result<(), InstallError> {
+        let directory = self.resolve(path)?;
+        let mut mounts = removal::mounts_below(Path::new("/proc"), &directory);
+        match mounts.pop() {
+            Some(mount) => Err(InstallError::Mounted { directory, mount }),
+            None => Ok(()),
         }
     }
 

@@ -53,6 +53,10 @@ pub fn uninstall_on(
 ) -> Result<InstallReport, InstallError> {
     let tree = Tree::new(&options.root);
     let record = Record::load(&tree)?;
+    if options.purge {
+        // Before anything goes: an uninstall that stops half-way leaves no agent that unmounts.
+        [STATE, LOGS].into_iter().try_for_each(|path| tree.refuse_mounts(path))?;
+    }
     let steps = steps(&tree, &record, options)?;
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
     let unit = steps.iter().any(|s| s.change.path == UNIT && s.change.action == Action::Removed);
@@ -168,10 +172,7 @@ fn purge(
         removed(CONFIG);
     }
     for path in [STATE, LOGS] {
-        if tree.look(path)? == Found::Directory {
-            if !options.dry_run {
-                tree.remove_all(path)?;
-            }
+        if tree.look(path)? == Found::Directory && (options.dry_run || tree.remove_all(path)?) {
             removed(path);
         }
     }

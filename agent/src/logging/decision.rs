@@ -43,6 +43,7 @@ fn is_warning(event: &Event) -> bool {
     match event {
         Event::SyncFailed { .. }
         | Event::PodRejected { .. }
+        | Event::FieldsIgnored { .. }
         | Event::EvictionStarted { .. }
         | Event::EvictionFailed { .. }
         | Event::NodePressure { on: true, .. }

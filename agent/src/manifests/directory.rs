@@ -14,6 +14,7 @@ use winddown_shared::{WallClock, error_chain};
 use super::scan::{SETTLE, Scanner};
 use super::telling::Telling;
 use super::watch::{self as events, Hint, Watch};
+use super::writers::{OthersMayWrite, others_may_write};
 use super::{DesiredManifests, ManifestProblem};
 
 /// Between an event and the look: what is written together is seen together.
@@ -37,6 +38,7 @@ pub struct ManifestDirectory {
     wall: WallClock,
     desired: watch::Sender<Arc<DesiredManifests>>,
     telling: Telling,
+    others: Vec<OthersMayWrite>,
 }
 
 impl ManifestDirectory {
@@ -54,7 +56,7 @@ impl ManifestDirectory {
         let scanner = Scanner::new(directory.clone(), node_name.to_owned());
         let scanner = Arc::new(Mutex::new(scanner));
         let telling = Telling::default();
-        (Self { directory, scanner, rescan, wall, desired, telling }, receiver)
+        (Self { directory, scanner, rescan, wall, desired, telling, others: Vec::new() }, receiver)
     }
 
     /// Looks at once, then whenever something changes, until `stop` is cancelled.
@@ -105,7 +107,9 @@ impl ManifestDirectory {
             let mut scanner = scanner.lock().unwrap_or_else(PoisonError::into_inner);
             let attached = watches.map(|watches| events::attach(watches, scanner.directory()));
             let unsettled = scanner.scan(&closed, now, wall);
-            (attached, unsettled, scanner.desired(wall))
+            // A directory that cannot be listed is among the problems.
+            let others = others_may_write(scanner.directory()).unwrap_or_default();
+            (attached, unsettled, scanner.desired(wall), others)
         });
         let done = match tokio::time::timeout(PATIENCE, &mut work).await {
             Ok(done) => done,
@@ -115,8 +119,9 @@ impl ManifestDirectory {
             }
         };
         match done {
-            Ok((attached, unsettled, desired)) => {
+            Ok((attached, unsettled, desired, others)) => {
                 watch.attached(attached.unwrap_or_default());
+                self.warn_of(others);
                 let first = self.desired.borrow().generation == 0;
                 if !(first && unsettled && may_hold) {
                     self.publish(desired);
@@ -131,6 +136,23 @@ impl ManifestDirectory {
                 false
             }
         }
+    }
+
+    /// Says who else may write, when that has changed.
+    fn warn_of(&mut self, others: Vec<OthersMayWrite>) {
+        if let Some(first) = others.first()
+            && others != self.others
+        {
+            let more = match others.len() {
+                1 => String::new(),
+                many => format!(", and {} more", many - 1),
+            };
+            tracing::warn!(
+                "{first}{more}: who may write manifests runs programs as root; \
+                 `winddown doctor` says what to do"
+            );
+        }
+        self.others = others;
     }
 
     fn publish(&mut self, mut desired: DesiredManifests) {

@@ -31,7 +31,8 @@ impl<R: Runtime, I: Inhibitor> AgentApi for Node<R, I> {
     fn shutdown_plan(&self) -> ShutdownPlan {
         let (plan, _) = self.planned();
         let set_by = self.0.inhibitor.state().borrow().delay_set_by.clone();
-        plan_view(&plan, set_by.as_deref())
+        let pods_unknown = !self.0.workers.running().known;
+        ShutdownPlan { pods_unknown, ..plan_view(&plan, set_by.as_deref()) }
     }
 
     fn preemption_plan(

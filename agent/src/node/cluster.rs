@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use winddown_cluster::node::{Draining, Ping, Pressure};
+use winddown_cluster::node::{Ping, Pressure};
 use winddown_eviction::{Condition, Conditions};
 use winddown_shared::{
-    DesiredPods, Inhibitor, LastWords, LockState, Pod, Runtime, WallClock, error_chain,
+    DesiredPods, Inhibitor, LastWords, LockState, Pod, Runtime, WallClock, critical, error_chain,
 };
 use winddown_shutdown::ProgressPhase;
 
@@ -71,9 +71,9 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                 stop: self.0.stop.clone(),
             },
         );
-        tokio::spawn(self.clone().hear_of_node(cluster.clone()));
+        critical::spawn("reader of the Node object", self.clone().hear_of_node(cluster.clone()));
         tokio::spawn(self.clone().show_cluster(cluster.clone()));
-        tokio::spawn(self.tell_cluster(cluster));
+        critical::spawn("teller of the cluster", self.tell_cluster(cluster));
     }
 
     /// Of which pods a refusal is the end: those of the API.
@@ -118,9 +118,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                 cluster.node().set_shutting_down(ends || runs || carried);
                 said.lock.clone()
             };
-            if !*gate.borrow_and_update() && *drained.borrow() != Draining::No {
-                self.0.drained.send_replace(Draining::No);
-            }
+            gate.mark_unchanged();
             cluster.node().set_draining(*drained.borrow_and_update());
             if let Some(pressed) = &mut pressed {
                 cluster.node().set_pressure(pressure(*pressed.borrow_and_update()));
@@ -189,7 +187,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     pub(super) fn static_pods(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
         let (tx, rx) = watch::channel(None);
         let mut manifests = self.0.manifests.clone();
-        tokio::spawn(async move {
+        critical::spawn("static pods", async move {
             loop {
                 let now = Arc::clone(&manifests.borrow_and_update());
                 if now.generation > 0 {

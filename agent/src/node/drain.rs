@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::Draining;
-use winddown_shared::{Event, Inhibitor, PodKiller, Recorder, Runtime};
+use winddown_shared::{Event, GateReason, Inhibitor, PodKiller, Recorder, Runtime, critical};
 use winddown_shutdown::{DrainOrder, PodEnd, ProgressPhase, ProgressSender, ShutdownReport, drain};
 
 use super::Node;
@@ -26,18 +26,25 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             return Err(ApiError::new(ErrorCode::Conflict, "a drain is under way already")
                 .with_hint("follow it with: winddown status --watch"));
         };
-        self.0.gate.shut();
+        self.0.gate.shut(GateReason::Drain);
         self.0.drained.send_replace(Draining::InProgress);
         let node = self.clone();
         let (tx, rx) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
+        critical::spawn("drain", async move {
             node.run_drain(request, tx).await;
-            // Somebody may have let pods in again meanwhile.
-            let drained = if node.0.gate.is_shut() { Draining::Done } else { Draining::No };
-            node.0.drained.send_replace(drained);
+            node.0.drained.send_replace(Draining::Done);
             drop(turn);
         });
         Ok(rx)
+    }
+
+    /// Ends a drain that is over: its pods may come back, if nothing else keeps them out. One that is
+    /// under way goes on.
+    pub(super) fn end_drain(&self) {
+        let Ok(_turn) = Arc::clone(&self.0.draining).try_acquire_owned() else { return };
+        self.0.drained.send_replace(Draining::No);
+        self.0.workers.lame_duck(GateReason::Drain, false);
+        self.0.gate.lift(GateReason::Drain);
     }
 
     async fn run_drain(&self, request: DrainRequest, events: mpsc::UnboundedSender<DrainEvent>) {
@@ -52,12 +59,15 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             clock: self.0.wall.clone(),
             boot_id: self.0.identity.boot_id.clone(),
         };
-        let planned = order.plan(&self.0.workers.active_pods());
+        let running = self.0.workers.running();
+        let pods_unknown = !running.known;
+        let planned = order.plan(&running.into_pods());
         // Nobody listening any more is fine: the drain goes on.
         let _ = events.send(DrainEvent::Started {
             groups: planned.groups.iter().filter(|g| !g.pods.is_empty()).count(),
             pods: planned.pod_count(),
             seconds: planned.deadline.as_secs_f64(),
+            pods_unknown,
         });
         let told = tokio::spawn(tell_pods(self.0.decisions.listen(), events.clone()));
         let cancel = CancellationToken::new();
@@ -152,5 +162,6 @@ fn tell_end(report: &ShutdownReport, events: &mpsc::UnboundedSender<DrainEvent>)
         forced: pods().filter(|pod| pod.end == PodEnd::Killed).count(),
         left: pods().filter(|pod| left(pod.end)).count(),
         took_seconds: report.took.as_secs_f64(),
+        pods_unknown: report.pods_unknown,
     });
 }

@@ -12,7 +12,8 @@ use winddown_machine::{Allotment, Capacity, ReadError, StandAlone};
 use winddown_preemption::Strategy;
 use winddown_shared::{
     Admission, AdmitHandler, Allocatable, Inhibitor, MakeRoom, NodeFit, NodeSource, NodeView,
-    Others, Pod, Quantity, Rejection, ResourceName, Runtime, RuntimeError, VictimLock, error_chain,
+    Others, Pod, Quantity, Rejection, ResourceName, Runtime, RuntimeError, VictimLock, critical,
+    error_chain,
 };
 
 use super::Node;
@@ -264,7 +265,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let mut found = self.0.fit.0.found.subscribe();
         let mut pressed = self.0.pressure.as_ref().map(Pressure::relief);
         let (tx, rx) = watch::channel(closed());
-        tokio::spawn(async move {
+        critical::spawn("state of admission", async move {
             loop {
                 tokio::select! {
                     changed = opened.changed() => if changed.is_err() { return },

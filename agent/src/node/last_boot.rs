@@ -44,6 +44,7 @@ impl LookBack {
         if boot_id.is_empty() {
             return Self::nothing();
         }
+        reports.remove_drafts();
         let mark = or_none(BootMark::load(state));
         let previous = mark.as_ref().and_then(|mark| mark.previous_boot(boot_id));
         let report = match &previous {

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
-use winddown_shared::{Event, Inhibitor, PodKiller, Runtime, WallTime};
+use tokio::time::{Instant, sleep_until, timeout};
+use winddown_shared::{Event, GateReason, Inhibitor, LONGEST_NOTICE, PodKiller, Runtime, WallTime};
 use winddown_shutdown::ProgressPhase;
 
 use super::{Node, drain};
@@ -14,6 +14,9 @@ use crate::control::ApiError;
 
 /// Whoever follows the pods' end is let go this long after the node should have been gone.
 const AFTER_THE_END: Duration = Duration::from_secs(5);
+
+/// How long the answer to a withdrawal waits for the controller, which may wait for a disk.
+const FOLLOWED_WITHIN: Duration = Duration::from_secs(5);
 
 impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// Puts the operator's notice in force and tells how the pods end.
@@ -42,11 +45,14 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let (events, progress) = mpsc::unbounded_channel();
         let seconds = until.saturating_duration_since(Instant::now()).as_secs_f64();
         // Nobody listening any more is fine: the notice is in force.
-        let _ = events.send(DrainEvent::Started { groups, pods, seconds });
+        let pods_unknown = !self.0.workers.running().known;
+        let _ = events.send(DrainEvent::Started { groups, pods, seconds, pods_unknown });
         let begun = Instant::now();
-        if self.0.gate.is_shut() && self.is_over() {
+        let reasons = self.0.gate.reasons();
+        let had_a_run = [GateReason::Shutdown, GateReason::Notice].map(|r| reasons.contains(r));
+        if had_a_run.contains(&true) && self.is_over() {
             // An earlier run has ended them all; there will be no other.
-            let _ = events.send(DrainEvent::finished(0, 0, 0, Duration::ZERO));
+            let _ = events.send(DrainEvent::finished((0, 0, 0), false, Duration::ZERO));
             return Ok(progress);
         }
         let node = self.clone();
@@ -54,9 +60,10 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             tokio::select! {
                 () = node.tell(happened, &events, begun) => {}
                 () = sleep_until(until + AFTER_THE_END) => {
-                    let left = node.0.workers.active_pods().len();
+                    let (left, unknown) = node.left();
                     let ended = pods.saturating_sub(left);
-                    let _ = events.send(DrainEvent::finished(ended, 0, left, begun.elapsed()));
+                    let tally = (ended, 0, left);
+                    let _ = events.send(DrainEvent::finished(tally, unknown, begun.elapsed()));
                 }
                 () = node.0.stop.cancelled() => {}
             }
@@ -64,21 +71,16 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         Ok(progress)
     }
 
-    /// Takes the operator's notice back and lets pods in again, unless something else is against it.
+    /// Takes the operator's notice back; without one, ends the operator's drain. Whatever else keeps
+    /// pods out goes on doing so: a drain outlives a deadline that was set during it.
     pub(super) async fn end_notice(&self) -> WithdrawAnswer {
         let was_shut = self.0.gate.is_shut();
         let withdrawn = self.0.operator.withdraw().await;
-        let mut closed = self.keeps_closed();
-        if closed.is_none() {
-            self.0.gate.open();
-            self.0.workers.lame_duck(false);
-            // A shutdown that began in between has shut it, and we have opened it.
-            closed = self.keeps_closed();
-            if closed.is_some() {
-                self.0.gate.shut();
-                self.0.workers.lame_duck(true);
-            }
+        if !withdrawn {
+            self.end_drain();
         }
+        self.notice_is_followed().await;
+        let closed = self.keeps_closed();
         WithdrawAnswer {
             withdrawn,
             opened: was_shut && closed.is_none(),
@@ -87,10 +89,12 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         }
     }
 
-    /// Puts notices in force whose time has come, until the node stops.
+    /// Puts notices in force whose time has come, and compares the operator's with the clock, until the
+    /// node stops.
     pub(super) async fn run_board(self) {
         tokio::select! {
             () = self.0.board.run() => {}
+            () = self.0.operator.follow() => {}
             () = self.0.stop.cancelled() => {}
         }
     }
@@ -138,14 +142,15 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                 Event::ShutdownEnded { left, .. } => Some(*left),
                 // An earlier run may still be on its way out when this one's notice is given.
                 Event::ShutdownCancelled { .. } if self.0.operator.said().is_some() => None,
-                Event::ShutdownCancelled { .. } => Some(self.0.workers.active_pods().len()),
+                Event::ShutdownCancelled { .. } => Some(self.left().0),
                 _ => None,
             };
             if let Some(told) = drain::told(&event) {
                 let _ = events.send(told);
             }
             if let Some(left) = left {
-                let _ = events.send(DrainEvent::finished(ended, forced, left, begun.elapsed()));
+                let (tally, unknown) = ((ended, forced, left), self.left().1);
+                let _ = events.send(DrainEvent::finished(tally, unknown, begun.elapsed()));
                 return;
             }
         }
@@ -155,25 +160,61 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     fn is_over(&self) -> bool {
         let phase = self.0.progress.subscribe().borrow().phase;
         matches!(phase, ProgressPhase::Ended | ProgressPhase::Released)
-            && self.0.workers.active_pods().is_empty()
+            && self.0.workers.running().is_known_empty()
     }
 
-    /// Why no pod may be let in, other than a drain that is over.
+    /// How many pods run, and whether there may be more.
+    fn left(&self) -> (usize, bool) {
+        let running = self.0.workers.running();
+        (running.pods.len() + running.runtime_only.len(), !running.known)
+    }
+
+    /// Waits until the controller has heard that no notice is in force any more.
+    async fn notice_is_followed(&self) {
+        let mut reasons = self.0.gate.changes();
+        let notices = self.0.board.notices();
+        let followed = reasons.wait_for(|reasons| {
+            !reasons.contains(GateReason::Notice) || notices.borrow().is_some()
+        });
+        // It is busy with a disk that does not answer: the answer says what holds by then.
+        let _ = timeout(FOLLOWED_WITHIN, followed).await;
+    }
+
+    /// Why no pod is let in; none when pods are.
     fn keeps_closed(&self) -> Option<String> {
-        if self.0.inhibitor.state().borrow().preparing {
-            return Some("the node is shutting down".to_owned());
+        let reasons: Vec<String> =
+            self.0.gate.reasons().iter().map(|reason| self.in_words(reason)).collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+
+    fn in_words(&self, reason: GateReason) -> String {
+        match reason {
+            GateReason::Startup => "the agent is starting".to_owned(),
+            GateReason::Shutdown => "the node is shutting down".to_owned(),
+            GateReason::UnitStop => "the agent's unit is being stopped".to_owned(),
+            GateReason::Notice => match self.0.board.notices().borrow().as_ref() {
+                Some(notice) => {
+                    format!("a notice is in force ({}): {}", notice.source, notice.text)
+                }
+                None => "the run of a notice that was withdrawn is not over yet".to_owned(),
+            },
+            GateReason::Drain if self.0.draining.available_permits() == 0 => {
+                "a drain is under way".to_owned()
+            }
+            GateReason::Drain => {
+                "the node is drained (`winddown drain --withdraw` ends the drain)".to_owned()
+            }
         }
-        if let Some(notice) = self.0.board.notices().borrow().as_ref() {
-            return Some(format!("a notice is in force ({}): {}", notice.source, notice.text));
-        }
-        let draining = self.0.draining.available_permits() == 0;
-        draining.then(|| "a drain is under way".to_owned())
     }
 }
 
 impl DrainEvent {
-    fn finished(ended: usize, forced: usize, left: usize, took: Duration) -> Self {
-        Self::Finished { ended, forced, left, took_seconds: took.as_secs_f64() }
+    fn finished(
+        (ended, forced, left): (usize, usize, usize),
+        pods_unknown: bool,
+        took: Duration,
+    ) -> Self {
+        Self::Finished { ended, forced, left, took_seconds: took.as_secs_f64(), pods_unknown }
     }
 }
 
@@ -183,15 +224,24 @@ fn deadline(body: &NoticeBody, now: WallTime) -> Result<WallTime, ApiError> {
         Err(ApiError::new(ErrorCode::BadRequest, what)
             .with_hint("give inSeconds (from 1 on), or a deadline such as 2026-11-20T12:00:00Z"))
     };
+    let too_far = |field: &str| {
+        let days = LONGEST_NOTICE.as_secs() / 86_400;
+        let what = format!("{field}: at most {days} days ahead, to {}", ahead(now, LONGEST_NOTICE));
+        Err(ApiError::new(ErrorCode::BadRequest, what)
+            .with_hint("end the pods now with `winddown drain`, or name an earlier time"))
+    };
     match (body.deadline, body.in_seconds) {
         (Some(_), Some(_)) => bad("deadline and inSeconds: only one of them can be given"),
         (None, None) => bad("a notice needs a deadline"),
         (Some(at), None) if at <= now => bad("deadline: that time is over"),
+        (Some(at), None) if at > ahead(now, LONGEST_NOTICE) => too_far("deadline"),
         (Some(at), None) => Ok(at),
         (None, Some(0)) => bad("inSeconds: at least 1"),
-        (None, Some(seconds)) => match now.checked_add(Duration::from_secs(seconds)) {
-            Ok(at) => Ok(at),
-            Err(_) => bad("inSeconds: too far away"),
-        },
+        (None, Some(seconds)) if seconds > LONGEST_NOTICE.as_secs() => too_far("inSeconds"),
+        (None, Some(seconds)) => Ok(ahead(now, Duration::from_secs(seconds))),
     }
+}
+
+fn ahead(now: WallTime, by: Duration) -> WallTime {
+    now.checked_add(by).unwrap_or(WallTime::MAX)
 }

@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1 as kube;
 use tokio::time::Instant;
 use winddown_shared::status::StatusEntry;
 use winddown_shared::{
-    Inhibitor, Lifecycle, Pod, PodKiller, PodSnapshot, PodUid, Runtime, WAITING_FOR_ROOM,
+    Inhibitor, Lifecycle, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod,
+    WAITING_FOR_ROOM,
 };
 use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, plan};
 
@@ -46,7 +47,10 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let mode = config.mode.as_str();
         status.cluster = inner.cluster.as_ref().map(|c| c.status(mode, &inner.wall));
         status.pressure = inner.pressure.as_ref().map(super::pressure::Pressure::status);
-        status.admission_closed = inner.gate.is_shut();
+        let reasons = inner.gate.reasons();
+        status.admission_closed = !reasons.is_empty();
+        status.admission_closed_by = reasons.iter().map(Into::into).collect();
+        status.pods_unknown = !inner.workers.running().known;
         status.pods = pods;
         status.rejected = rejected;
         status.manifests = self.manifests(config.static_pod_path.as_deref());
@@ -103,6 +107,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             phase: phase(&progress),
             since: at(progress.started),
             deadline: at(progress.deadline),
+            pods_unknown: progress.pods_unknown,
             groups: progress
                 .groups
                 .iter()
@@ -122,8 +127,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     pub(super) fn planned(&self) -> (Plan, Budget) {
         let policy = Arc::clone(&self.0.policy.borrow());
         let budget = Budget::new(&policy, self.0.inhibitor.state().borrow().delay);
-        let mut pods = self.0.workers.active_pods();
-        pods.sort_unstable_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
+        let pods = self.0.workers.running().into_pods();
         (plan(&pods, &policy, Some(budget.pods)), budget)
     }
 
@@ -178,6 +182,9 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         // What has a status but no worker was refused before it got one, or waits for room.
         let (held, rest): (Vec<_>, Vec<_>) = said.into_values().partition(is_held);
         pods.extend(held.iter().map(waiting));
+        let lifecycle = |uid: &PodUid| self.0.workers.lifecycle(uid);
+        let runtime_only = self.0.workers.running().runtime_only;
+        pods.extend(runtime_only.iter().map(|pod| without_manifest(pod, lifecycle(&pod.uid))));
         let mut rejected: Vec<api::RejectedPod> = rest.into_iter().map(refused).collect();
         pods.sort_unstable_by(|a, b| {
             (a.priority, &a.namespace, &a.name).cmp(&(b.priority, &b.namespace, &b.name))
@@ -215,6 +222,20 @@ fn waiting(entry: &StatusEntry) -> api::PodStatus {
         state: api::PodState::Waiting,
         wanted_containers: containers,
         ..told(&entry.pod, Some(&entry.status))
+    }
+}
+
+/// A pod that only the runtime knows.
+fn without_manifest(pod: &RuntimePod, lifecycle: Option<Lifecycle>) -> api::PodStatus {
+    api::PodStatus {
+        namespace: pod.namespace.to_string(),
+        name: pod.name.to_string(),
+        uid: pod.uid.to_string(),
+        phase: "Running".to_owned(),
+        reason: "NoManifest".to_owned(),
+        message: "It runs, and no manifest of it can be read.".to_owned(),
+        state: lifecycle.map_or(api::PodState::Syncing, state),
+        ..api::PodStatus::default()
     }
 }
 

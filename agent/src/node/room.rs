@@ -54,7 +54,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
 
     fn resources(&self, found: &Found) -> Vec<NodeResource> {
         let mut used = NodeUse::default();
-        self.0.workers.active_pods().iter().for_each(|pod| used.add(pod));
+        self.0.workers.running().pods.iter().for_each(|pod| used.add(pod));
         let allocatable = &found.view.allocatable;
         let resource = |(name, capacity): (&ResourceName, i64)| NodeResource {
             name: name.to_string(),

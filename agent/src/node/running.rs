@@ -8,7 +8,8 @@ use std::time::Duration;
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use tokio::sync::watch;
 use winddown_shared::{
-    DesiredPods, Inhibitor, Intake, KillRequest, PodUidMap, PodWorkers, Runtime, RuntimeSyncer,
+    DesiredPods, GateReason, Inhibitor, Intake, KillRequest, PodKiller, PodUidMap, PodWorkers,
+    Runtime, RuntimeSyncer, critical,
 };
 use winddown_shutdown::{
     AdmissionGate, RecordFile, RecordPlace, RunPhase, RunRecord, ShutdownController, ShutdownParts,
@@ -36,7 +37,7 @@ pub(super) fn places(state: &Path, volatile: Option<&Path>) -> Vec<Arc<dyn Recor
 }
 
 /// Whether `directory`, or where it would be created, is on a file system without a disk.
-fn is_in_memory(directory: &Path) -> bool {
+pub(crate) fn is_in_memory(directory: &Path) -> bool {
     let kind = directory.ancestors().find_map(|found| statfs(found).ok());
     kind.is_some_and(|found| found.filesystem_type() == TMPFS_MAGIC)
 }
@@ -51,7 +52,7 @@ pub(super) fn pick_up(
     let found = RunRecord::of_boot(places, boot_id);
     let carried = found.filter(|record| record.phase != RunPhase::Cancelled);
     if carried.is_some() {
-        gate.shut();
+        gate.shut(GateReason::Startup);
     }
     carried
 }
@@ -70,28 +71,36 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     pub(super) async fn run(self, runtime: Arc<R>, trigger: Trigger, carried: Option<RunRecord>) {
         let mut inhibitor = self.0.inhibitor.state();
         let said = inhibitor.wait_for(|s| s.preparing || s.lock.is_decided());
-        let preparing = tokio::time::timeout(FIRST_WORD, said)
-            .await
-            .is_ok_and(|state| state.is_ok_and(|s| s.preparing));
+        let said = tokio::time::timeout(FIRST_WORD, said).await;
+        let preparing = said.ok().and_then(Result::ok).map(|state| state.preparing);
+        let (has_spoken, preparing) = (preparing.is_some(), preparing.unwrap_or(false));
         let ends = |preparing| preparing || self.0.board.notices().borrow().is_some();
         let ends_early = ends(preparing);
         if ends_early {
-            self.0.gate.shut();
+            self.0.gate.shut(GateReason::Startup);
         }
-        // Where nobody says that the node goes down, an earlier agent's run was called off meanwhile.
-        let goes_on = carried.as_ref().filter(|_| ends_early);
-        let asked_before = goes_on.map(|run| run.asked(self.0.boot_clock.now()).collect());
+        // Where it was not called off meanwhile, nothing that was asked to end is started again.
+        let now = self.0.boot_clock.now();
+        let goes_on = carried.as_ref().filter(|run| run.may_go_on(now, ends_early, !has_spoken));
+        let asked_before = goes_on.map(|run| run.asked(now).collect());
         let first_pass = self.start_intake(runtime, asked_before.unwrap_or_default());
-        if tokio::time::timeout(FIRST_PASS, first_pass).await.is_err() {
-            tracing::warn!("the pods of this node are not known yet; a shutdown would miss them");
+        // A shutdown need not wait for a runtime that is silent where it knows what to ask.
+        let known = tokio::time::timeout(FIRST_PASS, async {
+            tokio::select! {
+                biased;
+                () = first_pass => true,
+                () = self.something_may_run() => false,
+            }
+        });
+        if !known.await.unwrap_or(false) {
+            tracing::warn!("it is not known yet which pods run; a shutdown would wait for that");
         }
         self.0.pods_known.send_replace(true);
-        // From here on the gate is the controller's.
-        if ends_early && carried.is_none() && !ends(inhibitor.borrow().preparing) {
-            self.0.gate.open();
-        }
-        let inhibitor = Arc::clone(&self.0.inhibitor);
-        self.controller(inhibitor, trigger, carried).run(self.0.stop.clone()).await;
+        let controller = self.controller(Arc::clone(&self.0.inhibitor), trigger, carried);
+        // From here on the controller keeps the gate shut if need be.
+        controller.hold_admission();
+        self.0.gate.lift(GateReason::Startup);
+        controller.run(self.0.stop.clone()).await;
     }
 
     /// Waits until the pods that ran before the agent did are known, for as long as a shutdown waits
@@ -100,6 +109,21 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let mut known = self.0.pods_known.subscribe();
         let known = known.wait_for(|known| *known);
         let _ = tokio::time::timeout(FIRST_WORD + FIRST_PASS, known).await;
+    }
+
+    /// Resolves when the runtime is silent and there is something that a shutdown can ask to end all
+    /// the same.
+    async fn something_may_run(&self) {
+        let mut more = self.0.workers.more_known();
+        loop {
+            let running = self.0.workers.running();
+            if !running.known && !running.pods.is_empty() {
+                return;
+            }
+            if more.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Starts the intake; resolves when it has gone through the desired pods once.
@@ -122,12 +146,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let desired = self.desired();
         let stop = self.0.stop.clone();
         let closed = self.admission_closed();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = intake.run(desired, closed) => {}
-                () = stop.cancelled() => {}
-            }
-        });
+        critical::spawn_until("intake", stop, intake.run(desired, closed));
         async move {
             // An intake that is gone will not say more.
             let _ = passed.wait_for(|n| *n > 0).await;
@@ -143,7 +162,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             return statics;
         };
         let (tx, rx) = watch::channel(None);
-        tokio::spawn(async move {
+        critical::spawn("wanted pods", async move {
             let Some(side) = cluster.pods() else { return };
             let mut wanted = side.api_pods.changes();
             loop {

@@ -5,6 +5,7 @@ mod fit;
 mod notices;
 mod pressure;
 mod restarts;
+mod unknown;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +61,10 @@ fn bench_with(
 ) -> Bench {
     let board = winddown_notices::Board::new();
     let manifests = watch::Sender::new(Arc::new(DesiredManifests::default()));
-    let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+    // Like the machine's, it goes on while no agent runs.
+    let since_boot = boot_clock.clone();
+    let wall =
+        WallClock::new(move || WallTime::UNIX_EPOCH + since_boot.now().saturating_sub(secs(1000)));
     let mut parts = NodeParts {
         configuration: configuration(&state, secs(30)),
         runtime: Arc::new(runtime.clone()),

@@ -1,6 +1,6 @@
 //! `winddown plan` and the list of reports.
 
-use super::{Column, Table, View, clean, seconds, wrap};
+use super::{Column, PODS_UNKNOWN, Table, View, clean, seconds, wrap};
 use crate::api::{PlannedGroup, ReportList, ShutdownPlan};
 
 /// The plan of a shutdown as text.
@@ -14,6 +14,7 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
         }
     };
     let pods = match plan.pod_count() {
+        0 if plan.pods_unknown => PODS_UNKNOWN.to_owned(),
         0 => "no pods to end".to_owned(),
         1 => "1 pod to end".to_owned(),
         count => format!("{count} pods to end"),
@@ -30,6 +31,9 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
             };
             say(&by, 2);
         }
+    }
+    if plan.pods_unknown && plan.pod_count() > 0 {
+        say(PODS_UNKNOWN, 2);
     }
     if let Some(drain) = plan.endpoint_drain_seconds {
         let drain = seconds(drain);

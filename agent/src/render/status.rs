@@ -4,8 +4,8 @@ use anstyle::Style;
 use winddown_shared::{WAITING_FOR_ROOM, WallTime};
 
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
-use super::{Column, Table, View, age, clean, group_title, seconds, wrap};
-use crate::api::{LockState, Phase, PodState, PodStatus, Status};
+use super::{Column, PODS_UNKNOWN, Table, View, age, clean, group_title, seconds, wrap};
+use crate::api::{ClosedBy, LockState, Phase, PodState, PodStatus, Status};
 
 pub(super) mod problems;
 
@@ -84,6 +84,9 @@ impl Page<'_> {
         self.lock(status);
         self.shutdown(status);
         self.notices(status);
+        if !status.admission_closed_by.is_empty() {
+            self.labelled("admission", &closed_line(status), Some(WARN));
+        }
         if status.shutdown.phase == Phase::Idle {
             self.labelled("plan", &plan_line(status), None);
         }
@@ -158,6 +161,9 @@ impl Page<'_> {
         if shutdown.phase == Phase::Idle {
             return;
         }
+        if shutdown.pods_unknown {
+            self.labelled("", PODS_UNKNOWN, running.then_some(WARN));
+        }
         for group in &shutdown.groups {
             let how = match (group.started, group.finished) {
                 (_, true) if group.ended >= group.pods => "done".to_owned(),
@@ -190,6 +196,12 @@ impl Page<'_> {
 
     fn pods(&mut self, status: &Status) {
         self.text.push('\n');
+        if status.pods_unknown {
+            self.line(PODS_UNKNOWN, Some(WARN));
+        }
+        if status.pods.is_empty() && status.pods_unknown {
+            return;
+        }
         if status.pods.is_empty() {
             self.line("no pods", None);
             if !status.manifests.directory.is_empty() {
@@ -291,6 +303,23 @@ impl Page<'_> {
     }
 }
 
+fn closed_line(status: &Status) -> String {
+    let reasons: Vec<&str> = status.admission_closed_by.iter().map(|by| closed_by(*by)).collect();
+    format!("closed, no new pod is let in: {}", reasons.join(", "))
+}
+
+/// What keeps new pods out, for people.
+pub(super) const fn closed_by(by: ClosedBy) -> &'static str {
+    match by {
+        ClosedBy::Startup => "the agent is starting",
+        ClosedBy::Shutdown => "the node is shutting down",
+        ClosedBy::UnitStop => "the agent's unit is being stopped",
+        ClosedBy::Notice => "a notice is in force",
+        ClosedBy::Drain => "an operator drains the node",
+        ClosedBy::Unknown => "a reason that this version does not know",
+    }
+}
+
 fn plan_line(status: &Status) -> String {
     let plan = &status.shutdown_plan;
     if !plan.enabled {
@@ -311,6 +340,9 @@ fn plan_line(status: &Status) -> String {
             }
         })
         .collect();
+    if status.pods_unknown && groups.is_empty() {
+        return format!("{PODS_UNKNOWN}; at most {}", seconds(most));
+    }
     if groups.is_empty() {
         return format!("nothing to end; at most {}", seconds(most));
     }

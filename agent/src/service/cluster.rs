@@ -134,17 +134,13 @@ fn facts(config: &Config, identity: &Identity) -> NodeFacts {
         labels: view.labels,
         taints: config.cluster.register_with_taints.iter().map(taint).collect(),
         provider_id: config.cluster.provider_id.clone(),
-        addresses: addresses(&config.cluster.node_ips, host_name),
+        addresses: addresses(config.cluster.node_addresses(), host_name),
         ..NodeFacts::default()
     }
 }
 
-fn addresses(wanted: &[IpAddr], host_name: String) -> Vec<NodeAddress> {
+fn addresses(own: Vec<IpAddr>, host_name: String) -> Vec<NodeAddress> {
     let address = |kind: &str, text: String| NodeAddress { type_: kind.into(), address: text };
-    let own = match wanted {
-        [] => winddown_runtimes::host_addresses(),
-        wanted => wanted.to_vec(),
-    };
     let internal = own.into_iter().map(|ip| address("InternalIP", ip.to_string()));
     internal.chain([address("Hostname", host_name)]).collect()
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_cluster::companion::{CompanionConfig, RunningContainers, Unasked, companion};
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_runtimes::cri::PodContainers;
-use winddown_shared::{DesiredPods, PodUid, RuntimeError, WallClock, error_chain};
+use winddown_shared::{DesiredPods, PodUid, RuntimeError, WallClock, critical, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
 
 use super::cluster::connect;
@@ -50,7 +50,7 @@ impl Service {
         settings.going_down = goes_down(Arc::clone(&progress));
         let (runtime, follower) = companion(connection.client(), Containers(containers), settings);
         let stop = CancellationToken::new();
-        tokio::spawn(follower.run(stop.clone()));
+        critical::spawn("pods of the kubelet", follower.run(stop.clone()));
         let runs = Runs {
             manifests: Some(as_manifests(runtime.desired())),
             machine: None,
@@ -93,6 +93,17 @@ pub(crate) async fn missing_rights(
     Ok(missing.iter().map(ToString::to_string).collect())
 }
 
+/// Whether the API server's certificate is verified, by the credentials. The server is not asked.
+///
+/// # Errors
+/// The credentials cannot be read: why, for people.
+pub(crate) async fn verifies_server(config: &Config, wall: &WallClock) -> Result<bool, String> {
+    let name = config.node_name_or(&super::host_name());
+    let identity = Identity { name, boot_id: String::new() };
+    let connection = connect(config, &identity, wall).await.map_err(|error| error_chain(&error))?;
+    Ok(connection.verifies_server())
+}
+
 /// Only what a shutdown writes: the rest of the Node object is the kubelet's.
 fn node_settings(config: &Config) -> NodeSettings {
     NodeSettings {
@@ -114,7 +125,7 @@ fn as_manifests(
     mut pods: watch::Receiver<Option<Arc<DesiredPods>>>,
 ) -> watch::Receiver<Arc<DesiredManifests>> {
     let (tx, rx) = watch::channel(Arc::default());
-    tokio::spawn(async move {
+    critical::spawn("wanted pods", async move {
         let mut generation = 0;
         loop {
             let now = pods.borrow_and_update().clone();

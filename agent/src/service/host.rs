@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{SysconfVar, sysconf};
 use winddown_machine::{Capacity, Roots, UsagePlaces};
 use winddown_shared::{WallClock, WallTime};
 use winddown_shutdown::BootClock;
@@ -70,10 +72,26 @@ pub(super) fn uptime() -> Option<Duration> {
 
 /// The kernel's time since boot, sleep included.
 pub fn boot_clock() -> BootClock {
-    BootClock::new(|| {
-        let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        std::time::Duration::try_from(since).unwrap_or_default()
-    })
+    // Not rustix: it panics on a kernel whose vDSO is not laid out as it expects.
+    let clock = BootClock::new(|| match clock_gettime(ClockId::CLOCK_BOOTTIME) {
+        Ok(since) => since.into(),
+        Err(_) => uptime().unwrap_or_default(),
+    });
+    clock.with_system_start(system_start().unwrap_or_default())
+}
+
+/// When the first process was started, since the kernel's boot; none where that cannot be read.
+fn system_start() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/1/stat").ok()?;
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
+    let ticks = start_ticks(&text)?;
+    Duration::try_from_secs_f64(ticks as f64 / per_second as f64).ok()
+}
+
+/// The 22nd field of `/proc/PID/stat`; the second one is a name that may hold anything.
+fn start_ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// The machine's own wall clock: the one place that reads it.

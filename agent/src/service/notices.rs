@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use winddown_notices::{Board, CloudSettings, Endpoint, FileSource, NoticeSource, watch_cloud};
-use winddown_shared::WallClock;
+use winddown_shared::{WallClock, critical};
 
 use super::host;
 use crate::config::Config;
@@ -18,7 +18,12 @@ const LEAD: Duration = Duration::from_secs(600);
 const SLACK: Duration = Duration::from_secs(60);
 
 /// A board with the configured sources, which are followed until `stop` fires.
-pub(super) fn listen(config: &Config, wall: &WallClock, stop: &CancellationToken) -> Board {
+pub(super) fn listen(
+    config: &Config,
+    wall: &WallClock,
+    boot_id: &str,
+    stop: &CancellationToken,
+) -> Board {
     let board = Board::new();
     let policy = policy_of(&config.shutdown);
     if config.notices.is_enabled() && !policy.is_enabled() {
@@ -37,12 +42,17 @@ pub(super) fn listen(config: &Config, wall: &WallClock, stop: &CancellationToken
         && let Some(endpoint) = endpoint(config)
     {
         tracing::info!(%cloud, "listening for notices of the cloud's metadata service");
-        let (poll, wall) = (config.notices.poll, wall.clone());
-        let follows = board.clone();
-        let source = async move {
-            watch_cloud(&follows, cloud, CloudSettings { endpoint, poll, lead, wall }).await;
+        let settings = CloudSettings {
+            endpoint,
+            poll: config.notices.poll,
+            lead,
+            wall: wall.clone(),
+            uptime: host::uptime,
+            boot_id: boot_id.to_owned(),
+            directory: config.state_directory.clone(),
         };
-        follow(source, stop);
+        let follows = board.clone();
+        follow(async move { watch_cloud(&follows, cloud, settings).await }, stop);
     }
     board
 }
@@ -56,11 +66,5 @@ fn endpoint(config: &Config) -> Option<Endpoint> {
 }
 
 fn follow(source: impl Future<Output = ()> + Send + 'static, stop: &CancellationToken) {
-    let stop = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            () = source => {}
-            () = stop.cancelled() => {}
-        }
-    });
+    critical::spawn_until("source of notices", stop.clone(), source);
 }

@@ -1,7 +1,9 @@
 //! The runtimes a service can run on, opened as the configuration says.
 
 use winddown_runtimes::cri::{CriConfig, CriOpenError, CriRuntime, EndpointError};
-use winddown_runtimes::process::{OpenError, ProcessConfig, ProcessRuntime, ShimCommand};
+use winddown_runtimes::process::{
+    CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand,
+};
 use winddown_runtimes::transient::{TransientOpenError, TransientRuntime};
 use winddown_shared::{Pod, RuntimeError, WallClock};
 use winddown_systemd::Bus;
@@ -9,6 +11,10 @@ use winddown_systemd::Bus;
 use super::units::SystemdUnits;
 use crate::config::Config;
 use crate::node::Identity;
+use crate::node::running::is_in_memory;
+
+/// Where control groups are.
+const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Why the runtime cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +40,8 @@ pub(super) async fn process(
     identity: &Identity,
     wall: &WallClock,
 ) -> Result<ProcessRuntime, RuntimeStartError> {
-    let process = programs(config, identity, wall, "process");
+    let mut process = programs(config, identity, wall, "process");
+    process.cgroups = CgroupParent::OwnUnit { mount: CGROUPS.into() };
     ProcessRuntime::open(process).await.map_err(RuntimeStartError::Process)
 }
 
@@ -55,6 +62,9 @@ fn cri_config(config: &Config, identity: &Identity, wall: &WallClock) -> CriConf
         wall.clone(),
     );
     cri.node.name.clone_from(&identity.name);
+    cri.node.address = config.cluster.node_ips.first().copied();
+    cri.made_volumes.push(config.state_directory.join("volumes"));
+    cri.resolv_conf.clone_from(&config.resolv_conf);
     cri.cluster_dns.clone_from(&config.cluster.dns);
     cri.cluster_domain.clone_from(&config.cluster.domain);
     cri.log_max_bytes = config.container_log_max_size;
@@ -81,7 +91,11 @@ fn programs(config: &Config, identity: &Identity, wall: &WallClock, kind: &str) 
         ShimCommand::subcommand("shim"),
         wall.clone(),
     );
+    // The control socket's directory is in memory, or what must not reach a disk is not kept.
+    let volatile = config.control_socket.parent().filter(|directory| is_in_memory(directory));
+    programs.volatile_dir = volatile.map(|directory| directory.join(kind));
     programs.node.name.clone_from(&identity.name);
+    programs.node.address = config.cluster.node_ips.first().copied();
     programs.log_max_bytes = config.container_log_max_size;
     programs.log_max_files = config.container_log_max_files;
     programs

@@ -95,8 +95,8 @@ impl Inhibitor for UnitStop {
 }
 
 impl<R: Runtime, I: Inhibitor> Node<R, I> {
-    /// Whether no pod holds a place on the node.
+    /// Whether it is known that no pod runs on the node.
     pub(super) fn is_empty(&self) -> bool {
-        self.workers().active_pods().is_empty()
+        self.workers().running().is_known_empty()
     }
 }

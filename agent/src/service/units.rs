@@ -1,6 +1,7 @@
 //! The service manager of this machine, as the runtime of transient services asks for it.
 
 use std::time::Duration;
+use winddown_shared::critical;
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -35,7 +36,7 @@ impl SystemdUnits {
     pub fn start(bus: Bus) -> Self {
         let client = UnitsClient::start(bus, PREFIX, PATIENCE);
         let changes = broadcast::Sender::new(CHANGES);
-        tokio::spawn(pass_on(client.changes(), changes.clone()));
+        critical::spawn("changes of units", pass_on(client.changes(), changes.clone()));
         Self { client, changes }
     }
 
@@ -65,6 +66,16 @@ impl ServiceUnits for SystemdUnits {
     async fn start(&self, unit: NewUnit) -> Result<(), UnitError> {
         let name = unit.name.clone();
         self.client.start_service(service(unit)).await.map_err(|error| sorted(error, &name))
+    }
+
+    async fn make_slice(
+        &self,
+        slice: &str,
+        description: &str,
+        cpu_weight: u64,
+    ) -> Result<(), UnitError> {
+        let made = self.client.make_slice(slice, description, cpu_weight).await;
+        made.map_err(|error| sorted(error, slice))
     }
 
     async fn signal(&self, unit: &str, whom: Whom, signal: i32) -> Result<(), UnitError> {

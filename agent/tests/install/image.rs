@@ -16,7 +16,7 @@ use winddown::install::{
 pub(crate) const UNIT: &str = "etc/systemd/system/winddown.service";
 pub(crate) const LOGIND: &str = "etc/systemd/logind.conf.d/zz-winddown.conf";
 
-/// With a budget of 100 s: systemd's patience and logind's follow from it.
+/// With a budget of 100 s: systemd's patience follows from it.
 pub(crate) const LONG: &str = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n\
                     shutdownGracePeriod: 100s\n";
 

@@ -94,3 +94,85 @@ async fn an_api_server_that_goes_for_an_hour_is_told_once_and_so_is_its_return()
         assert_eq!(lines.with(shape), 0, "{}", lines.text());
     }
 }
+
+#[tokio::test]
+async fn an_api_server_that_is_not_verified_is_warned_of_once() {
+    let lines = Lines::keep();
+    let state = tempfile::tempdir().unwrap();
+    let kubeconfig = |skip: bool| {
+        json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{ "name": "c", "cluster":
+                { "server": "https://127.0.0.1:1", "insecure-skip-tls-verify": skip } }],
+            "users": [{ "name": "u", "user": { "token": "t" } }],
+            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+        })
+        .to_string()
+    };
+    let parts = cluster_parts(state.path(), &kubeconfig(false)).await;
+    assert!(parts.connection.verifies_server());
+    assert_eq!(lines.with("insecure-skip-tls-verify"), 0, "{}", lines.text());
+    let parts = cluster_parts(state.path(), &kubeconfig(true)).await;
+    assert!(!parts.connection.verifies_server());
+    assert_eq!(lines.with("insecure-skip-tls-verify"), 1, "{}", lines.text());
+}
+
+/// In a variable, in a volume, and beside what is wrong.
+#[tokio::test]
+async fn secrets_of_the_api_are_in_no_line_of_the_log_at_any_level() {
+    const SECRET: &str = "271828182845904523536";
+    let server = ApiServer::start().await.unwrap();
+    let lines = Lines::keep_all();
+    let state = tempfile::tempdir().unwrap();
+    let volumes = state.path().join("volumes");
+    let parts = cluster_parts(state.path(), &server.kubeconfig()).await;
+    server
+        .apply(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "default" },
+            "data": { "p": base64(SECRET) },
+        }))
+        .unwrap();
+    let mut pod = api_pod("web");
+    let reference = json!({ "secretKeyRef": { "name": "s", "key": "p" } });
+    pod["spec"]["containers"][0]["env"] = json!([{ "name": "P", "valueFrom": reference }]);
+    pod["spec"]["volumes"] = json!([{ "name": "v", "secret": { "secretName": "s" } }]);
+    server.apply(pod).unwrap();
+    let mut broken = api_pod("broken");
+    let missing = json!({ "secretKeyRef": { "name": "s", "key": "none" } });
+    broken["spec"]["containers"][0]["env"] = json!([
+        { "name": "P", "valueFrom": reference },
+        { "name": "Q", "value": "$(P)" },
+        { "name": "R", "valueFrom": missing },
+    ]);
+    server.apply(broken).unwrap();
+    let bed = Bed::in_cluster(state, parts);
+    bed.want(&[]);
+    server
+        .until("the pod runs", |o| {
+            let web = o.get("pods/default/web")?;
+            (web["status"]["phase"] == "Running").then_some(())
+        })
+        .await
+        .unwrap();
+    lines.until("broken").await;
+    assert!(holds(&volumes, SECRET), "it was there to be told of");
+    let text = lines.text();
+    assert!(text.contains("TRACE") || lines.count() > 20, "everything is kept: {text}");
+    for secret in [SECRET, &base64(SECRET)] {
+        assert!(!text.contains(secret), "{text}");
+    }
+}
+
+fn base64(text: &str) -> String {
+    let bytes = k8s_openapi::ByteString(text.as_bytes().to_vec());
+    serde_json::to_value(bytes).unwrap().as_str().unwrap().to_owned()
+}
+
+/// Whether a file below `directory` has this text.
+fn holds(directory: &std::path::Path, text: &str) -> bool {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| match path.is_dir() {
+        true => holds(&path, text),
+        false => std::fs::read_to_string(path).is_ok_and(|found| found.contains(text)),
+    })
+}

@@ -20,12 +20,21 @@ pub(crate) struct Lines {
 impl Lines {
     /// Keeps what is said from now on, as an agent with the usual level would write it.
     pub(crate) fn keep() -> Self {
+        Self::keep_at(USUAL)
+    }
+
+    /// The same of everything that is said, for whom it may concern.
+    pub(crate) fn keep_all() -> Self {
+        Self::keep_at("trace")
+    }
+
+    fn keep_at(levels: &str) -> Self {
         let said = Arc::new(Mutex::new(Vec::new()));
         let (into, began) = (Arc::clone(&said), Instant::now());
         let log =
             Log::to(move |text| into.lock().unwrap().push((began.elapsed(), text.to_owned())));
-        let usual: Targets = USUAL.parse().unwrap();
-        let subscriber = tracing_subscriber::registry().with(usual).with(log.clone());
+        let levels: Targets = levels.parse().unwrap();
+        let subscriber = tracing_subscriber::registry().with(levels).with(log.clone());
         let _guard = tracing::subscriber::set_default(subscriber);
         let follows = tokio::spawn(async move {
             let _ = log.follow().await;

@@ -78,6 +78,11 @@ impl Assembly {
         self.config.accept_invalid_certs = true;
     }
 
+    /// Whether the server's certificate is looked at.
+    pub(super) fn verifies_server(&self) -> bool {
+        !self.config.accept_invalid_certs
+    }
+
     /// The certificates that the server's has to come from.
     pub(super) fn authority(&mut self, found: &Found) -> Result<(), CredentialsError> {
         let sections = pem::parse_many(&found.bytes)

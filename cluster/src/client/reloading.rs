@@ -41,6 +41,8 @@ pub(super) struct Shared {
     looked: Mutex<Looked>,
     /// The first credentials come from a command, which is asked when they are needed.
     asks_command: AtomicBool,
+    /// The server's certificate is not looked at, so that anybody on the way may be the server.
+    trusts_anybody: AtomicBool,
 }
 
 /// The credentials in use.
@@ -109,6 +111,7 @@ impl Shared {
             reading: Semaphore::new(1),
             looked: Mutex::new(Looked { at: now, asked: None, said: None }),
             asks_command: AtomicBool::new(false),
+            trusts_anybody: AtomicBool::new(false),
         }
     }
 
@@ -131,6 +134,7 @@ impl Shared {
     pub(super) async fn begin(&self) -> Result<String, CredentialsError> {
         let draft = self.source.draft().await?;
         let namespace = draft.default_namespace().to_owned();
+        self.note_trust(&draft);
         if draft.plugin.is_some() {
             self.asks_command.store(true, Ordering::Relaxed);
         } else {
@@ -285,7 +289,26 @@ impl Shared {
         self.take(draft).await
     }
 
+    /// Warns when the credentials begin to trust any server.
+    fn note_trust(&self, draft: &Draft) {
+        let trusts = !draft.assembly.verifies_server();
+        if trusts && !self.trusts_anybody.swap(trusts, Ordering::Relaxed) {
+            tracing::warn!(
+                files = %draft.files.names(),
+                "insecure-skip-tls-verify: the API server's certificate is not verified; who answers at \
+                 its address gets this node's credentials and decides what runs here"
+            );
+        }
+        self.trusts_anybody.store(trusts, Ordering::Relaxed);
+    }
+
+    /// Whether the server's certificate is looked at.
+    pub(super) fn verifies_server(&self) -> bool {
+        !self.trusts_anybody.load(Ordering::Relaxed)
+    }
+
     async fn take(&self, draft: Draft) -> Result<Arc<Current>, CredentialsError> {
+        self.note_trust(&draft);
         if draft.plugin.is_some() {
             self.looked().asked = Some(Instant::now());
         }

@@ -195,6 +195,7 @@ impl Known {
             name: entry.newest.name().clone(),
             namespace: entry.newest.namespace().clone(),
             running: !entry.stopped && facts::runs(&entry.newest),
+            grace: entry.newest.own_grace(),
         })
         .collect()
     }

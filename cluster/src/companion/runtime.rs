@@ -65,7 +65,7 @@ impl<C: RunningContainers> Runtime for KubeletRuntime<C> {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         let known = self.core.known.status(pod.uid());
         let status = known.unwrap_or_else(|| facts::status(pod, true));
-        Ok(SyncedPod { status, again_in: None })
+        Ok(SyncedPod { status, ..SyncedPod::default() })
     }
 
     async fn stop_pod(

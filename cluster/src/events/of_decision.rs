@@ -42,6 +42,14 @@ pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
         Event::SyncFailed { pod, error, .. } => {
             vec![EventDraft::warning(Subject::pod(pod), "FailedSync", error.clone())]
         }
+        Event::FieldsIgnored { pod, message } => {
+            let message = format!("The pod goes on without {message}");
+            vec![EventDraft::warning(Subject::pod(pod), "PodFeatureUnsupported", message)]
+        }
+        Event::DeadlineExceeded { pod } => {
+            let message = "Pod was active on the node longer than the specified deadline";
+            vec![EventDraft::normal(Subject::pod(pod), "DeadlineExceeded", message).decided()]
+        }
         Event::ExceededGracePeriod { pod } => {
             let message = "Container runtime did not kill the pod within specified grace period.";
             let about = Subject::pod(pod);

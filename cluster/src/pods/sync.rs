@@ -252,7 +252,8 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
     fn not_prepared(&self, pod: &Pod, error: &PrepareError) -> Outcome {
         let text = error_chain(error);
         if self.known.mark(pod.uid(), |marks| marks.fail(&text)) == Some(true) {
-            tracing::warn!(pod = %pod.label(), error = text, "the pod cannot be prepared yet");
+            let label = pod.label();
+            tracing::warn!(pod = %label, error = text, "pod {label} cannot be prepared yet: {text}");
         }
         self.say_waiting(pod, Waits::Config, &text);
         match error {

@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{IdentityError, Pod};
 
 /// A copy of `pod` with these variables, in the order of [`needs::environments`], and with the volumes
-/// of `paths` as directories of the host that nobody writes to.
+/// of `paths` as directories of the host that nobody writes to. The runtime's own `handler` stands in the
+/// place of the class that names it.
 ///
 /// [`needs::environments`]: super::needs::environments
 ///
@@ -17,9 +18,11 @@ pub(crate) fn pod(
     pod: &Pod,
     environments: Vec<Vec<api::EnvVar>>,
     paths: &HashMap<String, PathBuf>,
+    handler: Option<String>,
 ) -> Result<Pod, IdentityError> {
     let mut object = pod.object().clone();
     let Some(spec) = object.spec.as_mut() else { return Pod::new(object) };
+    spec.runtime_class_name = handler;
     for volume in spec.volumes.iter_mut().flatten() {
         if let Some(path) = paths.get(&volume.name) {
             *volume = directory(&volume.name, path);

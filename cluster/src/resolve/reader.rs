@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::time::timeout;
@@ -105,6 +106,30 @@ impl Reader {
             Ok(object) => Ok(Pod::new(object).ok().filter(|found| found.uid() == pod.uid())),
             Err(unread) if unread.is_missing => Ok(None),
             Err(unread) => Err(unread),
+        }
+    }
+
+    /// What the container runtime calls the class of this name: its handler. None for no class.
+    ///
+    /// # Errors
+    /// There is no such class, or it cannot be read.
+    pub(crate) async fn runtime_handler(
+        &self,
+        class: Option<&str>,
+    ) -> Result<Option<String>, Problem> {
+        let Some(class) = class.filter(|class| !class.is_empty()) else { return Ok(None) };
+        let all = Api::<RuntimeClass>::all(self.client.clone());
+        match bounded(self.limit, all.get(class)).await {
+            Ok(found) => Ok(Some(found.handler)),
+            // It may be made yet.
+            Err(unread) if unread.is_missing => Err(Problem::Unreadable {
+                message: format!("RuntimeClass \"{class}\" not found"),
+                after: None,
+            }),
+            Err(unread) => Err(Problem::Unreadable {
+                message: format!("cannot read RuntimeClass {class}: {}", unread.error),
+                after: unread.after,
+            }),
         }
     }
 

@@ -211,7 +211,11 @@ impl Inner {
             Err(_) if earlier.is_some() => self.paths(pod),
             other => other?,
         };
-        let literal = literal::pod(pod, environments, &paths).map_err(|error| {
+        let handler = match &earlier {
+            Some(earlier) => earlier.spec.as_ref().and_then(|s| s.runtime_class_name.clone()),
+            None => self.reader.runtime_handler(spec.runtime_class_name.as_deref()).await?,
+        };
+        let literal = literal::pod(pod, environments, &paths, handler).map_err(|error| {
             Problem::Invalid { field: error.field.to_owned(), why: "a pod needs one".to_owned() }
         })?;
         if let Some(kept) = self.lock().pods.get_mut(pod.uid()) {

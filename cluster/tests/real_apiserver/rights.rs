@@ -197,3 +197,54 @@ async fn the_companion_writes_on_its_own_node_only() {
     assert!(said.contains("winddown on node '' may not"), "{said}");
     api.remove("companion", own).await;
 }
+
+#[tokio::test]
+async fn the_agents_account_gets_tokens_of_pods_on_its_own_node_only() {
+    let Some(api) = RealApi::get().await else { return };
+    let (own, other) = ("tokens-a", "tokens-b");
+    api.namespace("tokens").await;
+    api.apply(&[
+        json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "other", "namespace": "tokens"}}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "tokens-of-the-test"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "winddown:cluster"},
+            "subjects": [{"kind": "ServiceAccount", "name": "winddown", "namespace": "kube-system"}]}),
+    ])
+    .await;
+    let mut pods = Vec::new();
+    for node in [own, other] {
+        api.apply(&[json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})]).await;
+        pods.push(api.pod("tokens", &format!("on-{node}"), node).await);
+    }
+    let connection = companion(api, own, true).await;
+    let accounts: Api<ServiceAccount> = Api::namespaced(connection.client(), "tokens");
+    let asked = async |account: &str, pod: Option<&Pod>| {
+        let bound_object_ref = pod.map(|pod| BoundObjectReference {
+            api_version: Some("v1".into()),
+            kind: Some("Pod".into()),
+            name: pod.metadata.name.clone(),
+            uid: pod.metadata.uid.clone(),
+        });
+        let spec = TokenRequestSpec {
+            bound_object_ref,
+            expiration_seconds: Some(600),
+            ..Default::default()
+        };
+        let request = TokenRequest { spec, ..Default::default() };
+        refusal(accounts.create_token_request(account, &PostParams::default(), &request).await)
+    };
+    // A new policy takes a moment until it is in force.
+    let refused = async {
+        while !asked("default", Some(&pods[1])).await.starts_with("403") {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), refused).await.unwrap();
+    assert_eq!(asked("default", Some(&pods[0])).await, "it was let");
+    for said in [asked("other", Some(&pods[0])).await, asked("default", None).await] {
+        assert!(said.starts_with("403"), "{said}");
+    }
+    api.remove("tokens", own).await;
+}

@@ -48,15 +48,16 @@ impl RealApi {
     pub(crate) async fn get() -> Option<&'static Self> {
         static SERVER: OnceLock<Option<RealApi>> = OnceLock::new();
         let server = SERVER.get_or_init(|| {
-            let Some(program) = std::env::var_os("WINDDOWN_KUBE_APISERVER") else {
-                println!(
-                    "NOTICE: not tried against a real kube-apiserver: set WINDDOWN_KUBE_APISERVER"
-                );
-                return None;
-            };
+            let program = std::env::var_os("WINDDOWN_KUBE_APISERVER")?;
             Some(Self::start(Path::new(&program)))
         });
-        let server = server.as_ref()?;
+        let Some(server) = server.as_ref() else {
+            // Not failed where nothing may be skipped: no package registry has the program.
+            let thread = std::thread::current();
+            let test = thread.name().unwrap_or("a test of the real kube-apiserver");
+            println!("SKIPPED: {test}: WINDDOWN_KUBE_APISERVER names no kube-apiserver");
+            return None;
+        };
         match server.ready.get_or_init(|| server.prepare()).await {
             Ok(()) => Some(server),
             Err(why) => panic!("{why}"),

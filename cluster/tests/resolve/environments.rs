@@ -138,3 +138,27 @@ async fn variables_keep_the_order_of_the_spec() {
     bed.resolver.forget(web.uid()).await;
     assert_eq!(bed.prepare(&web).await.unwrap().spec, first.spec, "and so each time");
 }
+
+#[tokio::test]
+async fn a_runtime_class_becomes_the_handler_that_it_names() {
+    let bed = Bed::new().await;
+    let web = pod("web", &json!({"runtimeClassName": "sandboxed"}), &json!({}));
+    let missing = bed.prepare(&web).await.unwrap_err();
+    assert!(
+        matches!(&missing, PrepareError::Unavailable { what, .. }
+        if what == "RuntimeClass \"sandboxed\" not found"),
+        "{missing:?}"
+    );
+    bed.server
+        .apply(json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
+            "metadata": {"name": "sandboxed"}, "handler": "runsc"}))
+        .unwrap();
+    let literal = bed.prepare(&web).await.unwrap();
+    let handler = |pod: &Pod| pod.spec.as_ref().unwrap().runtime_class_name.clone();
+    assert_eq!(handler(&literal).as_deref(), Some("runsc"));
+    // It stays what it was, and pods without a class ask for none.
+    bed.server.remove("/apis/node.k8s.io/v1/runtimeclasses/sandboxed");
+    assert_eq!(handler(&bed.prepare(&web).await.unwrap()).as_deref(), Some("runsc"));
+    let plain = pod("plain", &json!({}), &json!({}));
+    assert_eq!(handler(&bed.prepare(&plain).await.unwrap()), None);
+}

@@ -98,6 +98,11 @@ pub(crate) async fn references() -> BTreeSet<Right> {
     ]});
     let mounts = json!({"volumeMounts": [{"name": "t", "mountPath": "/t"}]});
     bed.prepare(&resolve::pod("token", &volumes, &mounts)).await.unwrap();
+    let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
+        "metadata": {"name": "sandboxed"}, "handler": "runsc"});
+    bed.server.apply(class).unwrap();
+    let sandboxed = json!({"runtimeClassName": "sandboxed"});
+    bed.prepare(&resolve::pod("sandboxed", &sandboxed, &json!({}))).await.unwrap();
     let alone = resolve::pod("alone", &json!({"enableServiceLinks": false}), &json!({}));
     bed.prepare(&alone).await.unwrap();
     used(&bed.server)

@@ -63,7 +63,7 @@ pub(super) struct Ended {
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Chooses a pod and asks it to end, in turn with others who choose.
     pub(super) async fn evict(&mut self, act: &Act) {
-        let active = self.parts.killer.active_pods();
+        let active = self.parts.killer.running().pods;
         let wanted = Wanted::of(act.resource());
         let measured = self.parts.signals.pods(&active, wanted);
         let stats = timeout(MEASURE_PODS, measured).await.unwrap_or_else(|_| {
@@ -168,7 +168,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     }
 
     fn choose_and_ask(&mut self, act: &Act, measured: &[Pod], stats: &[Option<PodStats>]) {
-        if *self.parts.still.borrow() {
+        if !self.parts.still.borrow().is_empty() {
             return;
         }
         let now = Instant::now();
@@ -219,7 +219,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let uids = |pods: Vec<Pod>| -> HashSet<PodUid> {
             pods.iter().map(|pod| pod.uid().clone()).collect()
         };
-        let active = uids(self.parts.killer.active_pods());
+        let active = uids(self.parts.killer.running().pods);
         let staying = uids(self.parts.killer.staying_pods());
         self.endings.retain(|uid, _| active.contains(uid));
         let here = measured.iter().enumerate().filter(|(_, pod)| active.contains(pod.uid()));

@@ -56,7 +56,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     }
 
     fn ask_all(&mut self, over: Vec<(&Pod, OverLimit, Amounts)>) {
-        if *self.parts.still.borrow() {
+        if !self.parts.still.borrow().is_empty() {
             return;
         }
         let staying = self.parts.killer.staying_pods();

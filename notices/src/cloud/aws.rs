@@ -12,6 +12,7 @@ use winddown_shared::WallTime;
 
 use super::http::{Answer, AskError, Endpoint, Question, date};
 use super::poll::{Service, Told};
+use super::seen::CloudEvent;
 use crate::{Announcement, When};
 
 #[cfg(test)]
@@ -56,6 +57,8 @@ struct Event {
     description: String,
     #[serde(default)]
     not_before: String,
+    #[serde(default)]
+    event_id: String,
 }
 
 // === impl Aws ===
@@ -116,17 +119,17 @@ impl Service for Aws {
         };
         let (spot, server_time) = self.get(SPOT).await?;
         let spot = spot.map(|body| spot_action(&body)).transpose().map_err(bad(SPOT))?;
-        if spot.is_some() {
-            return Ok(Told { announced: spot, server_time });
+        if let Some(spot) = spot {
+            return Ok(Told { events: vec![spot], server_time });
         }
         let (events, server_time) = self.get(EVENTS).await?;
-        let event = events.map(|body| scheduled(&body)).transpose().map_err(bad(EVENTS))?;
-        Ok(Told { announced: event.flatten(), server_time })
+        let events = events.map(|body| scheduled(&body)).transpose().map_err(bad(EVENTS))?;
+        Ok(Told { events: events.unwrap_or_default(), server_time })
     }
 }
 
 /// The interruption of a spot instance.
-pub(super) fn spot_action(body: &str) -> Result<Announcement, String> {
+pub(super) fn spot_action(body: &str) -> Result<CloudEvent, String> {
     let SpotAction { action, time } = serde_json::from_str(body).map_err(|e| e.to_string())?;
     let done = match action.as_str() {
         "terminate" => "terminated",
@@ -134,17 +137,18 @@ pub(super) fn spot_action(body: &str) -> Result<Announcement, String> {
         "hibernate" => "hibernated",
         _ => "taken away",
     };
-    Ok(Announcement::new(When::At(time), &format!("the spot instance is {done}")))
+    let announced = Announcement::new(When::At(time), &format!("the spot instance is {done}"));
+    Ok(CloudEvent { id: format!("spot {action} {time}"), not_before: Some(time), announced })
 }
 
-/// The earliest of the scheduled events that end the instance.
-pub(super) fn scheduled(body: &str) -> Result<Option<Announcement>, String> {
+/// The scheduled events that end the instance.
+pub(super) fn scheduled(body: &str) -> Result<Vec<CloudEvent>, String> {
     // Some instances answer with nothing at all when nothing is scheduled.
     if body.trim().is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let events: Vec<Event> = serde_json::from_str(body).map_err(|e| e.to_string())?;
-    let mut earliest: Option<(WallTime, Event)> = None;
+    let mut ending = Vec::new();
     for event in events {
         // Done or called off; AWS leaves such events in the list, marked in the description.
         let over = matches!(event.state.as_str(), "completed" | "canceled")
@@ -155,14 +159,11 @@ pub(super) fn scheduled(body: &str) -> Result<Option<Announcement>, String> {
         }
         let at = date(&event.not_before)
             .ok_or_else(|| format!("NotBefore {:?} is no date", event.not_before))?;
-        if earliest.as_ref().is_none_or(|(first, _)| at < *first) {
-            earliest = Some((at, event));
-        }
-    }
-    Ok(earliest.map(|(at, event)| {
         let text = format!("scheduled event {}: {}", event.code, event.description);
-        Announcement::new(When::At(at), &text)
-    }))
+        let announced = Announcement::new(When::At(at), &text);
+        ending.push(CloudEvent { id: event.event_id, not_before: Some(at), announced });
+    }
+    Ok(ending)
 }
 
 /// `system-maintenance` (network, power) leaves the instance running.

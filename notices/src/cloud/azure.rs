@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
-use winddown_shared::WallTime;
 
 use super::http::{Answer, AskError, Endpoint, Question, date};
 use super::poll::{Service, Told};
+use super::seen::CloudEvent;
 use crate::{Announcement, When};
 
 #[cfg(test)]
@@ -43,6 +43,8 @@ struct Document {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Event {
+    #[serde(default)]
+    event_id: String,
     #[serde(default)]
     event_type: String,
     #[serde(default)]
@@ -85,38 +87,37 @@ impl Service for Azure {
         let within = if self.answered { WITHIN } else { FIRST_WITHIN };
         let answer = self.get(EVENTS, within).await?;
         self.answered = true;
-        let announced = scheduled(&answer.body, &name)
+        let events = scheduled(&answer.body, &name)
             .map_err(|why| AskError::Content { path: EVENTS.to_owned(), why })?;
-        Ok(Told { announced, server_time: answer.server_time() })
+        Ok(Told { events, server_time: answer.server_time() })
     }
 }
 
-/// The earliest of the events that end the machine `name`.
-pub(super) fn scheduled(body: &str, name: &str) -> Result<Option<Announcement>, String> {
+/// The events that end the machine `name`.
+pub(super) fn scheduled(body: &str, name: &str) -> Result<Vec<CloudEvent>, String> {
     let Document { events } = serde_json::from_str(body).map_err(|e| e.to_string())?;
-    let mut earliest: Option<(Option<WallTime>, Announcement)> = None;
+    let mut ending = Vec::new();
     for event in events {
         let ours = event.resources.iter().any(|resource| resource.eq_ignore_ascii_case(name));
         let Some(what) = what_ends(&event.event_type).filter(|_| ours) else { continue };
         let not_before = event.not_before.as_deref().map(str::trim).unwrap_or_default();
         // One that has started has no time any more, and comes before all others.
-        let at = match (event.event_status.as_str(), not_before) {
+        let not_before = match (event.event_status.as_str(), not_before) {
             ("Started", _) | (_, "") => None,
             (_, text) => {
                 let at = date(text).or_else(|| text.parse().ok());
                 Some(at.ok_or_else(|| format!("NotBefore {text:?} is no date"))?)
             }
         };
-        let when = at.map_or(When::In(STARTED), When::At);
+        let when = not_before.map_or(When::In(STARTED), When::At);
         let text = match event.description.as_deref().map(str::trim) {
             None | Some("") => format!("the machine is {what}"),
             Some(description) => format!("the machine is {what}: {description}"),
         };
-        if earliest.as_ref().is_none_or(|(first, _)| at < *first) {
-            earliest = Some((at, Announcement::new(when, &text)));
-        }
+        let announced = Announcement::new(when, &text);
+        ending.push(CloudEvent { id: event.event_id, not_before, announced });
     }
-    Ok(earliest.map(|(_, announcement)| announcement))
+    Ok(ending)
 }
 
 /// What an event does to the machine, if it ends it. `Freeze` only pauses it.

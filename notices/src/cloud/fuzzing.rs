@@ -9,8 +9,8 @@ pub(crate) fn answers(text: &str) -> Vec<Announcement> {
     let _ = text.parse::<http::Endpoint>();
     let values = [gcp::Value::Preempted, gcp::Value::Maintenance];
     let told = values.into_iter().filter_map(|value| value.read(text).ok().flatten());
-    told.chain(aws::spot_action(text).ok())
-        .chain(aws::scheduled(text).ok().flatten())
-        .chain(azure::scheduled(text, "vm-1").ok().flatten())
-        .collect()
+    let events = aws::spot_action(text).into_iter();
+    let events = events.chain(aws::scheduled(text).into_iter().flatten());
+    let events = events.chain(azure::scheduled(text, "vm-1").into_iter().flatten());
+    told.chain(events.map(|event| event.announced)).collect()
 }

@@ -10,6 +10,7 @@ use hyper::{Method, StatusCode};
 
 use super::http::{AskError, Endpoint, Question};
 use super::poll::{Service, Told};
+use super::seen::CloudEvent;
 use crate::{Announcement, When};
 
 #[cfg(test)]
@@ -75,8 +76,11 @@ impl Service for Gcp {
             return Err(bad("it is not from Google's metadata server".to_owned()));
         }
         let announced = self.value.read(&answer.body).map_err(bad)?;
+        // It has neither a name nor a time; while it lasts it is the same one.
+        let event = |announced| CloudEvent { id: path.to_owned(), not_before: None, announced };
+        let events = announced.map(event).into_iter().collect();
         self.seen = answer.etag().filter(|etag| is_plain(etag)).map(str::to_owned);
-        Ok(Told { announced, server_time: answer.server_time() })
+        Ok(Told { events, server_time: answer.server_time() })
     }
 }
 

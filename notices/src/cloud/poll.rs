@@ -6,7 +6,8 @@ use tokio::time::sleep;
 use winddown_shared::{WallClock, WallTime};
 
 use super::http::AskError;
-use crate::{Announcement, Voice};
+use super::seen::{CloudEvent, Seen};
+use crate::{Uptime, Voice};
 
 /// Two questions are at least this far apart, whatever the service answers.
 pub(super) const FASTEST: Duration = Duration::from_secs(1);
@@ -26,18 +27,25 @@ pub(super) trait Service: Send {
 /// An answer.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Told {
-    /// None when nothing is announced.
-    pub(super) announced: Option<Announcement>,
+    /// What is announced, in any order.
+    pub(super) events: Vec<CloudEvent>,
     /// The service's own clock, which its dates go by.
     pub(super) server_time: Option<WallTime>,
 }
 
-/// Asks for ever, `every` so often, and says each answer.
+/// The clocks that an answer is judged by.
+pub(super) struct Clocks {
+    pub(super) wall: WallClock,
+    pub(super) uptime: Uptime,
+}
+
+/// Asks for ever, `every` so often, and says of each answer what this boot has to expect.
 pub(super) async fn follow(
     mut service: impl Service,
     voice: &Voice,
     every: Duration,
-    wall: &WallClock,
+    clocks: &Clocks,
+    mut seen: Seen,
 ) {
     let mut failures = 0_u32;
     loop {
@@ -48,10 +56,14 @@ pub(super) async fn follow(
                 }
                 failures = 0;
                 voice.problem(None);
-                match told.announced {
-                    Some(announced) => voice.say(&announced, clock(wall.now(), told.server_time)),
+                let now = clock(clocks.wall.now(), told.server_time);
+                let booted = (clocks.uptime)().and_then(|up| now.checked_sub(up).ok());
+                match seen.earliest(&told.events, booted) {
+                    Some(event) => voice.say(&event.announced, now),
                     None => voice.withdraw(),
                 }
+                // Said first: the disk may take its time.
+                seen.take(&told.events, booted).await;
             }
             Err(error) => {
                 failures = failures.saturating_add(1);

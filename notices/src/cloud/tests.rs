@@ -21,6 +21,7 @@ struct Rig {
     board: Board,
     notices: Notices,
     task: JoinHandle<()>,
+    directory: Arc<tempfile::TempDir>,
 }
 
 impl Drop for Rig {
@@ -31,6 +32,17 @@ impl Drop for Rig {
 
 impl Rig {
     async fn start(cloud: Cloud, prepare: impl FnOnce(&StandIn)) -> Self {
+        let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+        Self::start_in(cloud, "one", directory, prepare).await
+    }
+
+    /// On a machine that has been up for an hour, in the boot `boot_id`.
+    async fn start_in(
+        cloud: Cloud,
+        boot_id: &str,
+        directory: Arc<tempfile::TempDir>,
+        prepare: impl FnOnce(&StandIn),
+    ) -> Self {
         let stand_in = StandIn::start().await;
         prepare(&stand_in);
         let board = Board::new();
@@ -39,13 +51,32 @@ impl Rig {
             poll: Duration::from_secs(1),
             lead: Duration::from_secs(600),
             wall: WallClock::fixed(NOW.parse().expect("a time")),
+            uptime: || Some(Duration::from_secs(3600)),
+            boot_id: boot_id.to_owned(),
+            directory: directory.path().to_owned(),
         };
         let notices = board.notices();
         let follows = board.clone();
         let task = tokio::spawn(async move {
             tokio::join!(follows.run(), watch_cloud(&follows, cloud, settings));
         });
-        Self { stand_in, board, notices, task }
+        Self { stand_in, board, notices, task, directory }
+    }
+
+    /// The same machine after a reboot that the cloud made, with the cloud as `prepare` says.
+    async fn rebooted(self, cloud: Cloud, prepare: impl FnOnce(&StandIn)) -> Self {
+        self.task.abort();
+        Self::start_in(cloud, "two", Arc::clone(&self.directory), prepare).await
+    }
+
+    /// Waits until so many questions were asked, and answered.
+    async fn asked(&self, count: usize) {
+        let asked = async {
+            while self.stand_in.asked().len() < count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, asked).await.expect("asked in time");
     }
 
     async fn notice(&mut self) -> Arc<Notice> {
@@ -191,6 +222,70 @@ async fn the_services_clock_counts_when_our_own_is_wrong() {
     assert_eq!(left(&notice), 120);
 }
 
+#[tokio::test]
+async fn an_aws_reboot_that_is_done_and_still_listed_starts_nothing() {
+    let event = |when: WallTime| {
+        let date = when.strftime("%d %b %Y %H:%M:%S GMT");
+        format!(
+            r#"{{"EventId":"e{when}","Code":"system-reboot","State":"active","NotBefore":"{date}"}}"#
+        )
+    };
+    let two_hours_ago = at(0).checked_sub(Duration::from_secs(7200)).expect("in range");
+    let mut rig = Rig::start(Cloud::Aws, |aws| {
+        aws.say("/latest/api/token", "t");
+        aws.say(AWS_EVENTS, format!("[{}]", event(two_hours_ago)));
+    })
+    .await;
+    // A token, and twice both questions: the first answers are taken.
+    rig.asked(5).await;
+    assert!(rig.notices.borrow().is_none());
+    rig.stand_in.say(AWS_EVENTS, format!("[{},{}]", event(two_hours_ago), event(at(300))));
+    let notice = rig.notice().await;
+    assert_eq!(left(&notice), 300, "another one is still ahead");
+}
+
+#[tokio::test]
+async fn an_azure_event_that_started_before_the_boot_starts_nothing_after_it() {
+    let started = serde_json::json!({"DocumentIncarnation": 2, "Events": [{
+        "EventId": "f020ba2e", "EventType": "Reboot", "EventStatus": "Started",
+        "Resources": ["vmss_1"], "NotBefore": "",
+    }]});
+    let prepare = |azure: &StandIn| {
+        azure.say(AZURE_NAME, "vmss_1");
+        azure.say(AZURE_EVENTS, started.to_string());
+    };
+    let mut rig = Rig::start(Cloud::Azure, prepare).await;
+    rig.notice().await;
+    // Two more questions: what the first answer was is on the disk by then.
+    rig.asked(4).await;
+    let mut rig = rig.rebooted(Cloud::Azure, prepare).await;
+    rig.asked(4).await;
+    assert!(rig.notices.borrow().is_none(), "{:?}", rig.board.standings());
+    // The next one counts.
+    rig.stand_in.say(AZURE_EVENTS, started.to_string().replace("f020ba2e", "another"));
+    rig.notice().await;
+}
+
+#[tokio::test]
+async fn a_preemption_that_google_still_tells_after_the_boot_starts_nothing() {
+    let (yes, no) = ("TRUE".to_owned(), "FALSE".to_owned());
+    let prepare = |gcp: &StandIn| {
+        gcp.reply(PREEMPTED, Reply::Etag("a2", yes.clone()));
+        gcp.reply(MAINTENANCE, Reply::Etag("b1", "NONE".to_owned()));
+    };
+    let mut rig = Rig::start(Cloud::Gcp, prepare).await;
+    rig.notice().await;
+    // Both values, and both held back: the first answers are taken.
+    rig.asked(4).await;
+    let mut rig = rig.rebooted(Cloud::Gcp, prepare).await;
+    rig.asked(4).await;
+    assert!(rig.notices.borrow().is_none(), "{:?}", rig.board.standings());
+    rig.stand_in.reply(PREEMPTED, Reply::Etag("a3", no));
+    rig.asked(5).await;
+    rig.stand_in.reply(PREEMPTED, Reply::Etag("a4", yes));
+    rig.notice().await;
+}
+
 fn azure_event(kind: &str, machine: &str) -> String {
     let date = at(60).strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
     serde_json::json!({"DocumentIncarnation": 1, "Events": [{
@@ -294,6 +389,9 @@ async fn nobody_at_home_is_a_problem_that_says_so() {
         poll: Duration::from_secs(1),
         lead: Duration::ZERO,
         wall: WallClock::fixed(NOW.parse().expect("a time")),
+        uptime: || None,
+        boot_id: String::new(),
+        directory: std::env::temp_dir(),
     };
     let follows = board.clone();
     let task = tokio::spawn(async move { watch_cloud(&follows, Cloud::Aws, settings).await });

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use winddown_shared::{DurationError, WallTime, parse_duration};
+use winddown_shared::{WallTime, parse_duration};
 
 use crate::When;
 
@@ -21,17 +21,13 @@ pub enum ContentError {
     #[error("it is empty: write a deadline such as 90s or 2026-11-20T12:00:00Z, then a text")]
     Empty,
     /// The first word is neither a time nor a duration.
+    ///
+    /// It is not quoted: the file may be one that was never meant to be a notice.
     #[error(
-        "{word:?} is no deadline: write a duration such as 90s or a time such as \
+        "its first word is no deadline: write a duration such as 90s or a time such as \
          2026-11-20T12:00:00Z"
     )]
-    NoDeadline {
-        /// The first word, at most its first 40 characters.
-        word: String,
-        /// What is wrong with it as a duration.
-        #[source]
-        source: DurationError,
-    },
+    NoDeadline,
 }
 
 /// The deadline and the text behind it. A duration counts from when the file was written.
@@ -47,10 +43,7 @@ pub(super) fn parse(content: &str) -> Result<(When, &str), ContentError> {
             let (duration, end) = longest_duration(content).unwrap_or((first, word.len()));
             Ok((When::In(duration), after(content, end)))
         }
-        Err(source) => {
-            let word = word.chars().take(40).collect();
-            Err(ContentError::NoDeadline { word, source })
-        }
+        Err(_) => Err(ContentError::NoDeadline),
     }
 }
 

@@ -136,7 +136,7 @@ async fn what_cannot_be_read_is_told_and_changes_nothing() {
     let mut rig = Rig::start("notice", Some("5m first")).await;
     let before = rig.notice("first").await;
     for (content, part) in [
-        (&b"soon\n"[..], "\"soon\" is no deadline"),
+        (&b"soon\n"[..], "is no deadline"),
         (&b""[..], "it is empty"),
         (&b"\xff\xfe\x00\x01"[..], "is no deadline"),
         (&[b'9'; 100_000][..], "is no deadline"),
@@ -162,6 +162,56 @@ async fn a_pipe_and_a_directory_in_its_place_hold_nobody_up() {
     fs::remove_file(&rig.path).expect("removed");
     fs::write(&rig.path, "5m x").expect("written");
     rig.notice("x").await;
+}
+
+#[tokio::test]
+async fn a_link_in_its_place_is_not_followed_and_nothing_of_its_target_is_told() {
+    let mut rig = Rig::start("notice", None).await;
+    let target = rig.directory.path().join("shadow");
+    for content in ["root:$y$j9T$secret:20000::", "90s an hour at most"] {
+        fs::write(&target, content).expect("written");
+        std::os::unix::fs::symlink(&target, &rig.path).expect("linked");
+        rig.problem("it is a link").await;
+        assert!(rig.notices.borrow().is_none(), "{content}");
+        let problem = rig.board.standings().pop().and_then(|s| s.problem).expect("a problem");
+        assert!(!problem.contains("secret") && !problem.contains("hour"), "{problem}");
+        fs::remove_file(&rig.path).expect("removed");
+        rig.standing("well", |s| s.problem.is_none()).await;
+    }
+    fs::write(&rig.path, "root:$y$j9T$secret:20000::").expect("written");
+    rig.problem("no deadline").await;
+    let problem = rig.board.standings().pop().and_then(|s| s.problem).expect("a problem");
+    assert!(!problem.contains("secret") && !problem.contains("root"), "{problem}");
+    fs::write(&rig.path, "5m x").expect("written");
+    rig.notice("x").await;
+}
+
+#[test]
+fn what_is_no_regular_file_is_not_even_opened() {
+    use inotify::{Inotify, WatchMask};
+    let directory = tempfile::tempdir().expect("a directory");
+    let (pipe, link) = (directory.path().join("pipe"), directory.path().join("link"));
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("made");
+    std::os::unix::fs::symlink(&pipe, &link).expect("linked");
+    let mut opened = Inotify::init().expect("inotify");
+    opened.watches().add(&pipe, WatchMask::OPEN).expect("a watch");
+    for path in [&pipe, &link] {
+        assert!(matches!(look(path), Look::Failed(_)), "{}", path.display());
+    }
+    let events = opened.read_events(&mut [0; 1024]).map(Iterator::count);
+    assert!(
+        matches!(events, Err(ref error) if error.kind() == io::ErrorKind::WouldBlock),
+        "{events:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_deadline_farther_ahead_than_counts_is_told_with_the_limit() {
+    for content in ["9999h", "2199-01-01T00:00:00Z"] {
+        let rig = Rig::start("notice", Some(content)).await;
+        rig.problem("more than 365 days ahead").await;
+        assert!(rig.notices.borrow().is_none(), "{content}");
+    }
 }
 
 #[tokio::test]

@@ -96,9 +96,8 @@ impl Watch {
                 return;
             }
             let Some((descriptor, name)) = &self.attached.watched else { return };
-            // Without a name the event is about the directory itself. `..data` is the link that
-            // Kubernetes' tools swap to change all files at once.
-            let ours = event.name.as_ref().is_none_or(|n| n == name || n == "..data");
+            // Without a name the event is about the directory itself.
+            let ours = event.name.as_ref().is_none_or(|n| n == name);
             if event.wd == *descriptor && ours {
                 return;
             }

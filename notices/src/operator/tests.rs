@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -78,4 +79,50 @@ async fn a_damaged_file_is_no_notice() {
         let (board, _) = open(directory.path(), "boot-1");
         assert!(board.notices().borrow().is_some(), "the next one mends it");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_is_set_moves_the_deadline_within_seconds_both_ways() {
+    use std::sync::atomic::{AtomicI64, Ordering};
+    let directory = tempfile::tempdir().expect("a directory");
+    let off = Arc::new(AtomicI64::new(0));
+    let (seconds, origin) = (Arc::clone(&off), Instant::now());
+    let wall = WallClock::new(move || {
+        let off = jiff::SignedDuration::from_secs(seconds.load(Ordering::SeqCst));
+        (noon() + origin.elapsed()).checked_add(off).expect("in range")
+    });
+    let board = Board::new();
+    let file = directory.path().join("operator-notice.json");
+    let operator = Operator::open(board.voice("operator", None), file, "boot-1", wall);
+    let follows = operator.clone();
+    let task = tokio::spawn(async move { follows.follow().await });
+    operator.give(after(3600), "maintenance").await;
+    let mut notices = board.notices();
+    let first = notices.borrow_and_update().clone().expect("in force");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(
+        !notices.has_changed().expect("the board lives"),
+        "a clock that only goes on is no news"
+    );
+    for step in [1800, -1200] {
+        off.store(step, Ordering::SeqCst);
+        let stepped = Instant::now();
+        notices.changed().await.expect("the board lives");
+        assert!(stepped.elapsed() <= COMPARE, "{:?}", stepped.elapsed());
+        let now = notices.borrow_and_update().clone().expect("in force");
+        let moved = Duration::from_secs(step.unsigned_abs());
+        let expected = if step > 0 { first.deadline - moved } else { first.deadline + moved };
+        assert_eq!(now.deadline, expected);
+        assert_eq!((now.since, &now.text), (first.since, &first.text));
+    }
+    // Without a notice nothing is compared, and the next one is.
+    operator.withdraw().await;
+    notices.borrow_and_update();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    operator.give(after(3600), "again").await;
+    notices.changed().await.expect("the board lives");
+    off.store(0, Ordering::SeqCst);
+    notices.borrow_and_update();
+    tokio::time::timeout(COMPARE * 2, notices.changed()).await.expect("in time").expect("alive");
+    task.abort();
 }

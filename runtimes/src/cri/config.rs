@@ -20,6 +20,12 @@ pub struct CriConfig {
     /// Holds emptyDir volumes in memory where the agent may not mount: a directory of a file system in
     /// memory that the runtime sees too.
     pub memory_dir: PathBuf,
+    /// Below it are directories that were made for pods and come as hostPath volumes: those whose bytes
+    /// come from an API server. Like other volumes they may get SELinux labels.
+    pub made_volumes: Vec<PathBuf>,
+    /// The program whose first argument may be [`host_mount`](super::host_mount), as a path that holds
+    /// outside of the agent's sandbox.
+    pub own_program: PathBuf,
     /// Container logs; the kubelet's is `/var/log/pods`.
     pub log_dir: PathBuf,
     /// What containers may ask about the node.
@@ -42,6 +48,9 @@ pub struct CriConfig {
     pub cluster_domain: String,
     /// The resolver file that pods with `dnsPolicy: Default` get.
     pub resolv_conf: PathBuf,
+    /// The resolver file with the name servers of the network, which pods with a network of their own
+    /// get where the other one names only servers on this host: systemd-resolved writes it.
+    pub upstream_resolv_conf: PathBuf,
     /// The hosts file that pods on the host's network get.
     pub hosts_file: PathBuf,
     /// The back-off of crashing containers.
@@ -52,7 +61,9 @@ pub struct CriConfig {
     pub times: CriTimes,
     /// Sandboxes and containers being started at the same time, over all pods.
     pub parallel_starts: usize,
-    /// Images being pulled at the same time.
+    /// How long a start waits for those before it; then it goes ahead.
+    pub turn_patience: Duration,
+    /// Images being pulled at the same time. Further ones wait, however long that takes.
     pub parallel_pulls: usize,
     /// Bytes after which a container's log turns; 0 never turns it.
     pub log_max_bytes: u64,
@@ -105,6 +116,8 @@ impl CriConfig {
             endpoint: endpoint.into(),
             state_dir: state_dir.into(),
             memory_dir: "/run/winddown/memory".into(),
+            made_volumes: vec!["/run/winddown/volumes".into()],
+            own_program: std::env::current_exe().unwrap_or_else(|_| "winddown".into()),
             log_dir: log_dir.into(),
             node: NodeFacts::of_this_host(Path::new("/proc")),
             cgroup_parent: Some("winddown".to_owned()),
@@ -115,11 +128,13 @@ impl CriConfig {
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
             resolv_conf: "/etc/resolv.conf".into(),
+            upstream_resolv_conf: "/run/systemd/resolve/resolv.conf".into(),
             hosts_file: "/etc/hosts".into(),
             backoff: Backoff::default(),
             retry: Backoff::default(),
             times: CriTimes::default(),
             parallel_starts: 8,
+            turn_patience: Duration::from_secs(10),
             parallel_pulls: 2,
             log_max_bytes: 10 * 1024 * 1024,
             log_max_files: 5,

@@ -7,6 +7,7 @@
 //! STATE/pods/UID/subpaths/CONTAINER/INDEX            a part of a volume, bound in place
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT          a run's termination message
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.asked    it was asked to end
+//! STATE/pods/UID/messages/CONTAINER/ATTEMPT.process  its first process, as JSON
 //! LOGS/NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log      a run's log
 //! ```
 
@@ -46,6 +47,16 @@ pub(crate) fn sub_path(config: &CriConfig, uid: &PodUid, container: &str, mount:
     pod(config, uid).join("subpaths").join(container).join(mount.to_string())
 }
 
+/// What is kept of each run of the pod's containers.
+pub(crate) fn messages(config: &CriConfig, uid: &PodUid) -> PathBuf {
+    pod(config, uid).join("messages")
+}
+
+/// The file that names a run's first process.
+pub(crate) fn process(config: &CriConfig, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
+    termination_log(config, uid, container, attempt).with_extension("process")
+}
+
 /// The file that a run of a container writes its termination message into.
 pub(crate) fn termination_log(
     config: &CriConfig,
@@ -53,7 +64,7 @@ pub(crate) fn termination_log(
     container: &str,
     attempt: u32,
 ) -> PathBuf {
-    pod(config, uid).join("messages").join(container).join(attempt.to_string())
+    messages(config, uid).join(container).join(attempt.to_string())
 }
 
 /// The file that says that a run was asked to end, and is not to be asked a second time by another agent.

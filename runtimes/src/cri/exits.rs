@@ -17,7 +17,7 @@ use winddown_shared::{PodUid, error_chain};
 use super::client::Optional;
 use super::direct::Direct;
 use super::pod::PodEntry;
-use super::{Context, api, labels, list, observe};
+use super::{Context, alone, api, labels, list, observe};
 use crate::ready::Ready;
 
 mod code;
@@ -132,6 +132,16 @@ pub(super) fn watch(
         let about = (process.pid, process.runtime_type.as_str());
         let direct = Direct::of(ended, about, id, stop_signal).map(Arc::new);
         if let Some(run) = entry.lock().run(&name, id).filter(|run| run.end.is_none()) {
+            if direct.is_some() {
+                let note = alone::Note {
+                    id: id.to_owned(),
+                    sandbox: run.sandbox.to_string(),
+                    pid: process.pid,
+                    runtime_type: process.runtime_type.clone(),
+                    signal: stop_signal.map(str::to_owned),
+                };
+                alone::note(&context.config, entry.uid(), (&name, run.attempt), &note);
+            }
             run.direct = direct;
         }
     }

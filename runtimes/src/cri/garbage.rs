@@ -11,8 +11,10 @@ use winddown_shared::{RuntimeError, error_chain};
 use super::client::CallError;
 use super::direct::HeldMounts;
 use super::pod::{Dead, PodEntry, PodState, Run, Sandbox};
-use super::{Context, api, blocking, caused, cgroup, dirs, failed, list, volumes};
-use crate::{files, mount_table};
+use super::{
+    Context, api, blocking, caused, cgroup, dirs, failed, host_mount, list, shares, volumes,
+};
+use crate::files;
 
 /// Sandboxes that are taken down at the same time.
 const PARALLEL: usize = 4;
@@ -49,10 +51,11 @@ pub(super) async fn clean(
     }
     let may_mount = entry.lock().pod.as_ref().is_none_or(volumes::may_mount);
     if may_mount && files::is_safe(uid.as_str()) {
-        let (proc_root, path) = (context.config.proc_root.clone(), dirs::pod(&context.config, uid));
+        let (config, path) = (context.config.clone(), dirs::pod(&context.config, uid));
         let what = format!("taking away the mounts of pod {}", entry.title());
         blocking(move || {
-            mount_table::unmount_below(&proc_root, &path).map_err(|e| caused(what, e))
+            host_mount::unmount_below(&config.own_program, &config.proc_root, &path)
+                .map_err(|e| caused(what, e))
         })
         .await?;
     }
@@ -82,6 +85,7 @@ pub(super) async fn clean(
         let mut state = entry.lock();
         state.sandboxes.iter_mut().filter(|s| s.id == id).for_each(|s| s.ready = false);
     }
+    shares::give(context, entry).await;
     Ok(())
 }
 

@@ -63,7 +63,8 @@ async fn pull(
     name: &str,
     sandbox: &api::PodSandboxConfig,
 ) -> Result<(), ImageError> {
-    let _turn = Context::turn(&context.pulls).await;
+    // However long those before it take: more at once would only make each slower. Never closed.
+    let _turn = context.pulls.acquire().await;
     let request =
         api::PullImageRequest { image: Some(spec(name)), sandbox_config: Some(sandbox.clone()) };
     match context.client.pull_image(request).await {

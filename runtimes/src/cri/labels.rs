@@ -28,6 +28,7 @@ const KIND: &str = "io.winddown.container.kind";
 const PLACE: &str = "io.winddown.container.place";
 const STOP_SIGNAL: &str = "io.winddown.container.stop-signal";
 const BACKOFF: &str = "io.winddown.container.backoff-ms";
+const IMAGE: &str = "io.winddown.container.image";
 
 /// How a termination message is taken when the file is empty and the container failed.
 pub(crate) const FALL_BACK_TO_LOGS: &str = "FallbackToLogsOnError";
@@ -42,6 +43,10 @@ pub(crate) struct ContainerFacts {
     pub(crate) place: usize,
     /// The back-off to follow this run.
     pub(crate) backoff: Duration,
+    /// The grace of its pod, if that has one of its own.
+    pub(crate) grace: Option<Duration>,
+    /// The image as the spec named it; none if an earlier version of the agent made it.
+    pub(crate) image: Option<String>,
     /// The signal that asks it to end, if that is known.
     pub(crate) stop_signal: Option<String>,
     /// What is needed to stop it although nobody knows its pod any more.
@@ -96,6 +101,7 @@ pub(crate) fn container_annotations(
     say(KIND, kind_text(kind).to_owned());
     say(PLACE, place.to_string());
     say(BACKOFF, backoff.as_millis().to_string());
+    say(IMAGE, container.image.clone().unwrap_or_default());
     let path = container.termination_message_path.as_deref().filter(|p| !p.is_empty());
     say(MESSAGE_PATH, path.unwrap_or(super::spec::TERMINATION_MESSAGE_PATH).to_owned());
     let policy = container.termination_message_policy.as_deref().filter(|p| !p.is_empty());
@@ -138,6 +144,8 @@ pub(crate) fn read_container(
         kind: kind_of(annotations.get(KIND).map_or("", String::as_str)),
         place: number(PLACE).and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX),
         backoff: Duration::from_millis(number(BACKOFF).unwrap_or(0)),
+        grace: number(POD_GRACE).map(Duration::from_secs),
+        image: annotations.get(IMAGE).cloned(),
         stop_signal: annotations.get(STOP_SIGNAL).cloned(),
         name,
         spec,
@@ -199,6 +207,7 @@ mod tests {
         let facts = read_container(&labels, &notes).unwrap();
         assert_eq!((facts.kind, facts.place, facts.backoff), (ContainerKind::Sidecar, 2, wait));
         assert_eq!(facts.stop_signal.as_deref(), Some("QUIT"));
+        assert_eq!(facts.grace, Some(Duration::from_secs(7)));
         assert_eq!(facts.spec.ports, spec.ports);
         assert_eq!(facts.spec.lifecycle, spec.lifecycle);
     }

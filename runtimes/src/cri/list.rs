@@ -287,6 +287,7 @@ impl PodState {
                 self.strays.push(old.id.as_str().into());
             }
         }
+        self.grace = self.grace.or(facts.grace);
         if self.container(&facts.name).is_none() {
             let name = facts.name.as_str().into();
             self.containers.push(Container::new(name, facts.kind));
@@ -299,7 +300,8 @@ impl PodState {
         let known = container.run.as_ref().filter(|run| *run.id == *newest.id);
         if known.is_none() {
             let sandbox = &newest.pod_sandbox_id;
-            let run = Run::created(&newest.id, attempt(&newest), sandbox, facts.backoff);
+            let mut run = Run::created(&newest.id, attempt(&newest), sandbox, facts.backoff);
+            run.image = facts.image.as_deref().map(Into::into);
             container.begin(run);
         }
         container.dead = dead;

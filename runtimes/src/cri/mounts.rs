@@ -4,12 +4,13 @@ use std::ffi::CString;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Component, Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
 
+use super::tree::{Bounds, NewDirectory, Tree};
 use crate::mount_table;
 
 /// Takes care that a mount that was just made at `path` is seen by others: a service with a mount
@@ -54,90 +55,100 @@ pub(super) fn is_mount_point(path: &Path) -> io::Result<bool> {
     Ok(mount_table::points(&text).any(|point| point == path))
 }
 
-/// Binds the part `sub` of the volume at `volume` to `target`, making it if it is not there.
+/// Binds the part `sub` of the volume at `volume`, a path of the host, to `target`, making it if it is
+/// not there: directories have the volume's mode and owner. What is bound there already stays if it is
+/// still the same file; a volume that shows objects of the API shows new ones in new directories.
 ///
-/// What the volume holds is the container's to write, so a link in it may point anywhere: the kernel
-/// resolves the part without leaving the volume, and what it found is bound by its descriptor, so that
-/// nothing can be exchanged in between.
+/// The part is resolved without leaving the volume, and what was found is bound by its descriptor, so
+/// that a container cannot exchange it in between.
 ///
 /// # Errors
-/// The part leads out of the volume, or cannot be made or bound.
-pub(super) fn bind_part(volume: &Path, sub: &Path, target: &Path) -> io::Result<()> {
+/// The part leads out of the volume, or cannot be made or bound; `PermissionDenied` where this process
+/// may not mount, or what it mounts is not seen by others.
+pub(super) fn bind_part(
+    proc_root: &Path,
+    volume: &Path,
+    sub: &Path,
+    target: &Path,
+) -> io::Result<()> {
+    let part = part_of(proc_root, volume, sub)?;
+    let stat = fstat(&part)?;
     if is_mount_point(target)? {
-        return Ok(());
-    }
-    let root =
-        openat(CWD, volume, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let part = match resolve(&root, sub) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            make_part(&root, sub)?;
-            resolve(&root, sub)?
+        let bound = fs::symlink_metadata(target)?;
+        if (bound.dev(), bound.ino()) == (stat.st_dev, stat.st_ino) {
+            return Ok(());
         }
-        other => other?,
-    };
-    let source = format!("/proc/self/fd/{}", part.as_raw_fd());
+        unmount(target, UnmountFlags::NOFOLLOW)?;
+    }
     let parent = target.parent().ok_or(io::ErrorKind::InvalidInput)?;
     DirBuilder::new().recursive(true).mode(0o711).create(parent)?;
-    if fs::metadata(&source)?.is_dir() {
+    let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    remove_if_other(target, is_dir)?;
+    if is_dir {
         DirBuilder::new().recursive(true).mode(0o711).create(target)?;
     } else {
         OpenOptions::new().create(true).append(true).mode(0o600).open(target)?;
     }
-    mount_bind_recursive(source, target)?;
+    mount_bind_recursive(format!("/proc/self/fd/{}", part.as_raw_fd()), target)?;
     ensure_shared(target)
 }
 
-fn resolve(root: &OwnedFd, sub: &Path) -> io::Result<OwnedFd> {
-    let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let found = openat2(root, sub, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), how);
-    found.map_err(|errno| match errno {
-        rustix::io::Errno::XDEV => io::Error::other("it leads out of the volume"),
-        other => other.into(),
-    })
+/// The part `sub` of the volume at `volume`, made if it is not there.
+fn part_of(proc_root: &Path, volume: &Path, sub: &Path) -> io::Result<OwnedFd> {
+    let root = Tree::of_host(proc_root)?.find(volume, None)?;
+    let root =
+        openat(&root, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let tree = Tree::new(root, Bounds::Refuse);
+    let of_volume = tree.stat()?;
+    let new = NewDirectory {
+        mode: of_volume.st_mode & 0o777,
+        owner: Some((of_volume.st_uid, of_volume.st_gid)),
+    };
+    tree.find(sub, Some(new))
 }
 
-/// Makes the directories of `sub`, each below the one the kernel found for its parent.
-fn make_part(root: &OwnedFd, sub: &Path) -> io::Result<()> {
-    let mut done = PathBuf::new();
-    for part in sub.components() {
-        let Component::Normal(name) = part else { continue };
-        let parent = if done.as_os_str().is_empty() { Path::new(".") } else { &done };
-        let parent = resolve(root, parent)?;
-        match mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        done.push(name);
+/// A file cannot be bound to a directory, nor a directory to a file.
+fn remove_if_other(target: &Path, is_dir: bool) -> io::Result<()> {
+    match fs::symlink_metadata(target) {
+        Ok(found) if found.is_dir() != is_dir => match found.is_dir() {
+            true => fs::remove_dir(target),
+            false => fs::remove_file(target),
+        },
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
-    fn a_part_that_leads_out_of_its_volume_is_refused() {
+    fn a_part_that_is_not_there_is_made_like_its_volume() {
         let dir = tempfile::tempdir().unwrap();
         let volume = dir.path().join("volume");
-        fs::create_dir_all(volume.join("in")).unwrap();
-        fs::create_dir_all(dir.path().join("secret")).unwrap();
-        std::os::unix::fs::symlink("../secret", volume.join("link")).unwrap();
-        std::os::unix::fs::symlink("in", volume.join("inner")).unwrap();
-        let open = |flags| openat(CWD, &volume, flags, Mode::empty()).unwrap();
-        let root = open(OFlags::PATH | OFlags::DIRECTORY);
-        for out in ["link", "../secret", "in/../../secret", "link/x"] {
-            let error = resolve(&root, Path::new(out)).unwrap_err();
-            assert_eq!(error.to_string(), "it leads out of the volume", "{out}");
+        fs::create_dir(&volume).unwrap();
+        fs::set_permissions(&volume, fs::Permissions::from_mode(0o2777)).unwrap();
+        part_of(Path::new("/proc"), &volume, Path::new("data/db")).unwrap();
+        for path in ["data", "data/db"] {
+            let mode = fs::metadata(volume.join(path)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o777, "{path}");
         }
-        for inside in ["in", "inner", "in/../in", "."] {
-            resolve(&root, Path::new(inside)).unwrap();
-        }
-        make_part(&root, Path::new("a/b/c")).unwrap();
-        assert!(volume.join("a/b/c").is_dir());
-        make_part(&root, Path::new("inner/deep")).unwrap();
-        assert!(volume.join("in/deep").is_dir());
-        assert!(make_part(&root, Path::new("link/deep")).is_err());
-        assert!(!dir.path().join("secret/deep").exists());
+        std::os::unix::fs::symlink(dir.path(), volume.join("out")).unwrap();
+        let error = part_of(Path::new("/proc"), &volume, Path::new("out/x")).unwrap_err();
+        assert_eq!(error.to_string(), "it leads out of the volume");
+    }
+
+    #[test]
+    fn what_stands_in_the_way_of_a_bind_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("0");
+        fs::create_dir(&target).unwrap();
+        remove_if_other(&target, true).unwrap();
+        assert!(target.is_dir());
+        remove_if_other(&target, false).unwrap();
+        assert!(!target.exists());
+        remove_if_other(&target, false).unwrap();
     }
 }

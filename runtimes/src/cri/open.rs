@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use winddown_shared::critical;
 
 use tokio::sync::watch;
 
@@ -66,7 +67,7 @@ fn spawn<F: Future<Output = ()> + Send + 'static>(
 ) {
     let mut alive = context.alive.clone();
     let task = task(Arc::clone(context));
-    tokio::spawn(async move {
+    critical::spawn("container runtime", async move {
         tokio::select! {
             () = task => {}
             _ = alive.changed() => {}

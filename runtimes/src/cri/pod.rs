@@ -1,10 +1,11 @@
 //! What the agent knows of one pod, in memory.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{Pod, PodUid, RuntimePod, WallTime};
+use winddown_shared::{Pod, PodUid, RuntimePod, UnsupportedField, WallTime};
 
 use crate::entry::Entry;
 use crate::plan::{ContainerRule, Seen};
@@ -25,6 +26,8 @@ pub(crate) struct PodState {
     pub(crate) pod: Option<Pod>,
     /// `namespace` and `name` by the labels.
     pub(crate) label: (Arc<str>, Arc<str>),
+    /// Its own grace by the labels of its containers.
+    pub(crate) grace: Option<Duration>,
     /// When the first sandbox of the pod was made.
     pub(crate) started_at: Option<WallTime>,
     pub(crate) ips: Vec<String>,
@@ -36,6 +39,8 @@ pub(crate) struct PodState {
     pub(crate) starts_begun: u64,
     /// A call that makes something was not answered: only a listing tells what there is.
     pub(crate) unsure: bool,
+    /// What it asks for and goes on without.
+    pub(crate) ignored: Vec<UnsupportedField>,
     /// Its directories and volumes are in place.
     pub(crate) prepared: bool,
     /// Held by whoever makes or removes its volumes.
@@ -45,6 +50,8 @@ pub(crate) struct PodState {
     pub(crate) containers: Vec<Container>,
     /// Containers that run beside the newest run of the same name, or of an unknown name.
     pub(crate) strays: Vec<Arc<str>>,
+    /// It is known without the runtime, which is silent: its control groups.
+    pub(crate) alone: Option<Vec<PathBuf>>,
     /// What ran when the stop began; kept so that a second stop tells the same.
     pub(crate) stop: Option<StopRecord>,
 }
@@ -106,6 +113,9 @@ impl PodState {
             let mut container = old.unwrap_or_else(fresh);
             container.kind = rule.kind;
             container.by_labels = None;
+            let image =
+                crate::cri::spec::find(pod, &rule.name).and_then(|f| f.container.image.clone());
+            container.wanted_image = image.map(Into::into);
             self.containers.push(container);
         }
         // Containers the spec no longer has may still run.
@@ -133,6 +143,12 @@ impl PodState {
             || self.containers.iter().any(Container::is_running)
     }
 
+    /// Whether anything of the pod was ever started.
+    pub(crate) fn has_started(&self) -> bool {
+        !self.sandboxes.is_empty()
+            || self.containers.iter().any(|c| c.run.is_some() || !c.dead.is_empty())
+    }
+
     /// The pod for a listing.
     pub(crate) fn summary(&self, uid: &PodUid) -> RuntimePod {
         RuntimePod {
@@ -140,6 +156,7 @@ impl PodState {
             name: self.label.1.clone(),
             namespace: self.label.0.clone(),
             running: self.any_running(),
+            grace: self.pod.as_ref().map_or(self.grace, Pod::own_grace),
         }
     }
 

@@ -77,10 +77,19 @@ pub(super) async fn config(
     pod: &Pod,
     attempt: u32,
 ) -> Result<api::PodSandboxConfig, RuntimeError> {
-    let path = context.config.resolv_conf.clone();
+    let (path, upstream) =
+        (context.config.resolv_conf.clone(), context.config.upstream_resolv_conf.clone());
+    let has_own_network = !spec::is_on_host_network(pod);
     let host = blocking(move || {
         // A node without the file resolves nothing, and neither do its pods.
-        Ok(HostFacts { resolv_conf: std::fs::read_to_string(path).unwrap_or_default() })
+        let mut resolv_conf = std::fs::read_to_string(path).unwrap_or_default();
+        if has_own_network
+            && spec::asks_only_this_host(&resolv_conf)
+            && let Ok(text) = std::fs::read_to_string(upstream)
+        {
+            resolv_conf = text;
+        }
+        Ok(HostFacts { resolv_conf })
     })
     .await?;
     let parent = match (&context.config.cgroup_parent, context.driver.get(context).await) {

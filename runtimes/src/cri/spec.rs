@@ -13,8 +13,10 @@ mod resources;
 mod security;
 mod variables;
 
-pub(crate) use dns::{HostFacts, dns};
-pub(crate) use resources::{cgroup_parent, pods_cgroup};
+pub(crate) use dns::{HostFacts, asks_only_this_host, dns};
+pub(crate) use resources::{
+    MAX_SHARES, MIN_SHARES, cgroup_parent, class_cgroup, pod_cgroup, pods_cgroup, shares,
+};
 pub(crate) use security::{sandbox_security, user_of_image};
 pub(crate) use variables::{expand_path, variables};
 

@@ -21,6 +21,10 @@ mod attempt;
 
 use attempt::Begun;
 
+/// The kubelet's word for a container whose configuration cannot be made.
+const CONFIG_ERROR: &str = "CreateContainerConfigError";
+/// How long a container waits for what the node is about to have, such as an address.
+const SOON: Duration = Duration::from_secs(1);
 /// How long a postStart hook may take. The kubelet lets it take for ever; the container's life and a
 /// stop of its pod end it as well.
 const LONGEST_HOOK: Duration = Duration::from_secs(3600);
@@ -31,6 +35,8 @@ enum StartError {
     Stopping,
     /// A reason for the container's status, and a message. It is tried again after a while.
     Trouble(&'static str, String),
+    /// The node lacks something that it is about to have: it is tried again soon.
+    NotYet(String),
     /// What an earlier agent had begun came to nothing: it is tried again at once.
     Undone,
     /// The runtime did not answer: the pod workers try again.
@@ -114,14 +120,26 @@ async fn carry_out(
             Ok(())
         }
         Err(StartError::Runtime(error)) => Err(error),
+        Err(StartError::NotYet(message)) => {
+            say_trouble(pod, name, CONFIG_ERROR, &message);
+            if let Some(container) = entry.lock().container(name) {
+                container.wait(CONFIG_ERROR, message, SOON);
+            }
+            Ok(())
+        }
         Err(StartError::Trouble(reason, message)) => {
-            tracing::warn!(pod = %pod.label(), container = %name, reason, why = %message, "cannot start a container");
+            say_trouble(pod, name, reason, &message);
             if let Some(container) = entry.lock().container(name) {
                 container.fail(reason, message, &context.config.retry);
             }
             Ok(())
         }
     }
+}
+
+fn say_trouble(pod: &Pod, container: &str, reason: &'static str, why: &str) {
+    let pod = pod.label();
+    tracing::warn!(%pod, %container, reason, "cannot start container {container} of pod {pod}: {why}");
 }
 
 /// Makes the container if it is not there yet, and starts it. Gives its id.
@@ -203,7 +221,7 @@ async fn make(
     };
     let image::Found { image, stop_signal } = image;
     spec::user_of_image(pod, container, &image)
-        .map_err(|why| StartError::Trouble("CreateContainerConfigError", why))?;
+        .map_err(|why| StartError::Trouble(CONFIG_ERROR, why))?;
     let field = &found.field;
     let start = Start {
         config: &context.config,
@@ -218,14 +236,14 @@ async fn make(
         image: &image,
         image_signal: stop_signal.as_deref(),
     };
-    let mut config = spec::container(&start)?;
+    let mut config = spec::container(&start).map_err(config_error)?;
     config.mounts = prepare(context, pod, container, attempt, &ips).await?;
     let request = api::CreateContainerRequest {
         pod_sandbox_id: sandbox_id.to_string(),
         config: Some(config),
         sandbox_config: Some(sandbox_config),
     };
-    let _turn = Context::turn(&context.starts).await;
+    let _turn = context.turn().await;
     if entry.lock().stopping {
         return Err(StartError::Stopping);
     }
@@ -246,7 +264,8 @@ async fn make(
         Some(Err(error)) => return Err(unanswered(context, entry, error, what())),
         None => return Err(StartError::Stopping),
     };
-    let run = Run::created(&id, attempt, &sandbox_id, backoff);
+    let mut run = Run::created(&id, attempt, &sandbox_id, backoff);
+    run.image = container.image.as_deref().map(Into::into);
     let id = Arc::clone(&run.id);
     if let Some(container) = entry.lock().container(name) {
         container.begin(run);
@@ -268,10 +287,14 @@ async fn prepare(
         volumes::prepare_run(&config, &pod, &container.name, attempt, &ips)?;
         volumes::mounts(&config, &pod, &container, attempt, &ips)
     };
-    blocking(work).await.map_err(|error| match error {
-        RuntimeError::Unsupported { .. } => StartError::Runtime(error),
-        other => StartError::Trouble("CreateContainerConfigError", error_chain(&other)),
-    })
+    blocking(work).await.map_err(config_error)
+}
+
+fn config_error(error: RuntimeError) -> StartError {
+    match error {
+        RuntimeError::NotYet { what } => StartError::NotYet(what),
+        other => StartError::Trouble(CONFIG_ERROR, error_chain(&other)),
+    }
 }
 
 /// Waits for a call that makes something; when the pod is asked to stop meanwhile, only for a short

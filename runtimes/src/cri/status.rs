@@ -44,7 +44,8 @@ fn one(
     let run = container.run.as_ref();
     let real = run.filter(|run| !run.is_undone());
     let end = real.and_then(|run| run.end.as_ref());
-    let will_restart = end.is_some_and(|end| restart.applies_to(end.exit.exit_code));
+    let will_restart = seen == Some(Seen::Outdated)
+        || end.is_some_and(|end| restart.applies_to(end.exit.exit_code));
     let waits = matches!(seen, Some(Seen::Ended { wait, .. }) if !wait.is_zero());
     let trouble = container.trouble.as_ref().filter(|_| !state.stopping);
     let running = run.filter(|run| run.is_running());
@@ -62,7 +63,11 @@ fn one(
         name: container.name.clone(),
         kind: container.kind,
         id: String::new(),
-        image: image(state, container).unwrap_or_default(),
+        // Its own, as long as it is there: the spec may name another one by now.
+        image: run
+            .and_then(|run| run.image.as_deref().map(str::to_owned))
+            .or_else(|| image(state, container))
+            .unwrap_or_default(),
         state: now,
         last_exit: own_exit.or_else(|| container.last_exit.clone()),
         restart_count: run.map_or(0, |run| run.attempt),

@@ -3,26 +3,19 @@
 use std::path::Path;
 
 use k8s_openapi::api::core::v1 as k8s;
-use winddown_shared::{Pod, RuntimeError};
+use winddown_shared::{Pod, UnsupportedField};
 
 use super::{spec, volumes};
 use crate::environment::{NodeFacts, environment};
 use crate::{files, pod_resources, reach};
 
-/// A field that asks for something this runtime does not do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsupported {
-    /// Path of the field, for example `spec.volumes[0].nfs`.
-    pub field: String,
-    /// What is not done, and what to write instead.
-    pub why: String,
-}
-
 /// Everything of `pod` that this runtime cannot honour; empty if it runs the pod as written.
 ///
 /// Nothing is ignored in silence: a field is honoured, or belongs to another component (scheduling,
-/// readiness gates), or is listed here. Pure; use it in admission and to show what would happen.
-pub fn check_supported(pod: &Pod) -> Vec<Unsupported> {
+/// readiness gates), or is listed here. Containers that can only be added to a running pod
+/// (`kubectl debug`) are not: they refuse no pod. Pure; use it in admission and to show what would
+/// happen.
+pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
     let mut found = Findings::default();
     for (field, text) in [
         ("metadata.uid", pod.uid().as_str()),
@@ -56,8 +49,6 @@ pub fn check_supported(pod: &Pod) -> Vec<Unsupported> {
 
 fn of_pod(spec: &k8s::PodSpec, found: &mut Findings) {
     let list = |is_empty: Option<bool>| is_empty == Some(false);
-    let ephemeral = list(spec.ephemeral_containers.as_ref().map(Vec::is_empty));
-    found.refuse_if(ephemeral, "ephemeralContainers", "they are not run");
     let claims = list(spec.resource_claims.as_ref().map(Vec::is_empty));
     found.refuse_if(claims, "resourceClaims", "devices are not allocated");
     let no_users = "user namespaces are not made: leave it out";
@@ -247,6 +238,9 @@ fn handler(
         let is_tls = http.scheme.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("https"));
         found.refuse_if(is_tls, "httpGet.scheme", "HTTPS is not spoken: use `exec`");
         found.refuse_if(reach::port(&http.port, one).is_none(), "httpGet.port", no_port);
+        for field in reach::unsendable(http) {
+            found.refuse_if(true, &format!("httpGet.{field}"), field.why());
+        }
     }
     if let Some(tcp) = tcp {
         found.refuse_if(reach::port(&tcp.port, one).is_none(), "tcpSocket.port", no_port);
@@ -268,7 +262,7 @@ fn profile(given: Option<(&String, Option<&String>)>, field: &str, found: &mut F
 #[derive(Default)]
 struct Findings {
     path: String,
-    all: Vec<Unsupported>,
+    all: Vec<UnsupportedField>,
 }
 
 impl Findings {
@@ -276,7 +270,7 @@ impl Findings {
         if refused {
             let dot = if self.path.is_empty() || field.is_empty() { "" } else { "." };
             let field = format!("{}{dot}{field}", self.path);
-            self.all.push(Unsupported { field, why: why.to_owned() });
+            self.all.push(UnsupportedField { field, why: why.to_owned() });
         }
     }
 
@@ -288,12 +282,6 @@ impl Findings {
         self.path.push_str(step);
         work(self);
         self.path.truncate(length);
-    }
-}
-
-impl From<Unsupported> for RuntimeError {
-    fn from(one: Unsupported) -> Self {
-        Self::Unsupported { field: one.field, why: one.why }
     }
 }
 

@@ -9,10 +9,11 @@ use winddown_shared::{Grace, Pod, RuntimeError, SyncedPod, error_chain};
 
 use super::pod::PodEntry;
 use super::{
-    Context, blocking, failed, garbage, list, probe, sandbox, start, stop, support, volumes,
+    Context, blocking, failed, garbage, list, probe, sandbox, shares, start, stop, support, volumes,
 };
 use crate::plan::{self, ContainerRule};
 use crate::stopping;
+use crate::unsupported::refused_or_ignored;
 
 /// One pass: starts what may start, until nothing more can be started without waiting.
 pub(super) async fn sync(
@@ -36,16 +37,16 @@ pub(super) async fn sync(
     }
     let again_in = pass(context, entry, pod, &rules).await?;
     garbage::prune(context, entry);
-    Ok(SyncedPod { status: context.status(entry), again_in })
+    let ignored = entry.lock().ignored.clone();
+    Ok(SyncedPod { status: context.status(entry), again_in, ignored })
 }
 
 /// Notes the pod as it is now.
 fn take(entry: &PodEntry, pod: &Pod) -> Result<(), RuntimeError> {
     let mut state = entry.lock();
     if !state.pod.as_ref().is_some_and(|known| known.is_same_object(pod)) {
-        if let Some(first) = support::check_supported(pod).into_iter().next() {
-            return Err(first.into());
-        }
+        let unsupported = support::check_supported(pod);
+        state.ignored = refused_or_ignored(pod, unsupported, state.has_started())?;
         state.take_pod(pod);
         state.prepared = false;
     }
@@ -114,6 +115,7 @@ async fn pass(
             plan::plan(rules, &state.seen(rules, now))
         };
         for &i in &next.stop {
+            tell_outdated(entry, pod, &rules[i].name);
             end_failing(context, entry, pod, &rules[i].name);
         }
         let mut again_in = next.again_in;
@@ -161,7 +163,7 @@ async fn ensure_sandbox(
         let (context, entry, pod) = (Arc::clone(context), Arc::clone(entry), pod.clone());
         async move {
             let _starting = starting;
-            let _turn = Context::turn(&context.starts).await;
+            let _turn = context.turn().await;
             if entry.lock().stopping {
                 return Ok(false);
             }
@@ -169,6 +171,7 @@ async fn ensure_sandbox(
                 made = sandbox::make(&context, &entry, &pod) => made?,
                 () = start::given_up(&context, &entry) => return Ok(false),
             }
+            shares::give(&context, &entry).await;
             let (config, ips) = (context.config.clone(), entry.lock().ips.clone());
             blocking(move || volumes::write_hosts(&config, &pod, &ips)).await?;
             Ok(true)
@@ -177,6 +180,16 @@ async fn ensure_sandbox(
     match tokio::spawn(work).await {
         Ok(outcome) => outcome,
         Err(error) => Err(failed(format!("making the sandbox of pod {}: {error}", pod.label()))),
+    }
+}
+
+/// Says once of a run why it is ended, if that is its image.
+fn tell_outdated(entry: &PodEntry, pod: &Pod, name: &str) {
+    let mut state = entry.lock();
+    let Some(container) = state.container(name).filter(|c| c.is_outdated()) else { return };
+    if container.run.as_ref().is_some_and(|run| !run.ending) {
+        let pod = pod.label();
+        tracing::info!(%pod, "Container {name} definition changed, will be restarted (pod {pod})");
     }
 }
 

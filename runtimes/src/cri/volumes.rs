@@ -2,15 +2,15 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use k8s_openapi::api::core::v1 as k8s;
+use rustix::fs::{FileType, fstat};
 use winddown_shared::{Pod, PodUid, Quantity, RuntimeError, error_chain};
 
 use super::config::CriConfig;
+use super::tree::{NewDirectory, Tree};
 use super::{caused, dirs, failed, mounts as mount_points, spec};
 use crate::{files, mount_table};
 
@@ -33,7 +33,8 @@ pub(super) fn prepare(config: &CriConfig, pod: &Pod) -> Result<(), RuntimeError>
                 .map_err(|e| caused(what(), e))?;
         }
         if let Some(host) = &volume.host_path {
-            host_path(host).map_err(|e| caused(format!("{}: {}", what(), host.path), e))?;
+            host_path(&config.proc_root, host)
+                .map_err(|e| caused(format!("{}: {}", what(), host.path), e))?;
         }
     }
     Ok(())
@@ -189,26 +190,28 @@ fn or_link(
     }
 }
 
-/// Checks or makes what a hostPath volume asks for.
-fn host_path(host: &k8s::HostPathVolumeSource) -> io::Result<()> {
-    let path = Path::new(&host.path);
+/// Checks or makes what a hostPath volume asks for, in the files of the host: this service may see
+/// other ones, and may not write to them.
+fn host_path(proc_root: &Path, host: &k8s::HostPathVolumeSource) -> io::Result<()> {
     let kind = host.type_.as_deref().unwrap_or_default();
-    match kind {
-        "DirectoryOrCreate" if !path.exists() => return make(path, 0o755),
-        "FileOrCreate" if !path.exists() => {
-            let file = OpenOptions::new().create(true).append(true).open(path)?;
-            return file.set_permissions(Permissions::from_mode(0o644));
-        }
-        "" => return Ok(()),
-        _ => {}
+    if kind.is_empty() {
+        return Ok(());
     }
-    let found = fs::metadata(path)?.file_type();
+    let (tree, path) = (Tree::of_host(proc_root)?, Path::new(&host.path));
+    let new = NewDirectory { mode: 0o755, owner: None };
+    let found = match tree.find(path, (kind == "DirectoryOrCreate").then_some(new)) {
+        Err(e) if kind == "FileOrCreate" && e.kind() == io::ErrorKind::NotFound => {
+            tree.make_file(path, 0o644)?
+        }
+        found => found?,
+    };
+    let found = FileType::from_raw_mode(fstat(&found)?.st_mode);
     let (is_right, wanted) = match kind {
-        "Directory" | "DirectoryOrCreate" => (found.is_dir(), "directory"),
-        "File" | "FileOrCreate" => (found.is_file(), "file"),
-        "Socket" => (found.is_socket(), "socket"),
-        "CharDevice" => (found.is_char_device(), "character device"),
-        "BlockDevice" => (found.is_block_device(), "block device"),
+        "Directory" | "DirectoryOrCreate" => (found == FileType::Directory, "directory"),
+        "File" | "FileOrCreate" => (found == FileType::RegularFile, "file"),
+        "Socket" => (found == FileType::Socket, "socket"),
+        "CharDevice" => (found == FileType::CharacterDevice, "character device"),
+        "BlockDevice" => (found == FileType::BlockDevice, "block device"),
         _ => (false, "path of a known type"),
     };
     if is_right { Ok(()) } else { Err(io::Error::other(format!("it is not a {wanted}"))) }

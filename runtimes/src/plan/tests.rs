@@ -221,6 +221,33 @@ fn containers_start_in_the_order_their_kinds_ask_for() {
             None,
             false,
         ),
+        (
+            "begun anew: what is done stays, the rest begins with the init containers",
+            Restart::OnFailure,
+            [Never, Never, Never, Seen::Done { exit_code: 0 }, Never],
+            &[0],
+            &[],
+            None,
+            false,
+        ),
+        (
+            "begun anew: all are done",
+            Restart::Never,
+            [Never, Never, Never, Seen::Done { exit_code: 0 }, Seen::Done { exit_code: 137 }],
+            &[],
+            &[],
+            None,
+            true,
+        ),
+        (
+            "begun anew: an init container had failed the pod",
+            Restart::Never,
+            [Never, Never, Seen::Done { exit_code: 1 }, Never, Never],
+            &[],
+            &[],
+            None,
+            true,
+        ),
     ];
     for (what, restart, seen, start, stop, wait, done) in table {
         let got = plan(&full(*restart), seen);

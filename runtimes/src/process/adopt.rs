@@ -1,18 +1,16 @@
 //! Takes over what an earlier agent left running.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1 as api;
 use rustix::process::Signal;
 use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::time::Instant;
-use winddown_shared::{Pod, PodUid, WallTime};
+use winddown_shared::{PodUid, WallTime};
 
 use super::asked;
 use super::cgroup::Cgroups;
@@ -21,7 +19,7 @@ use super::pod::{Container, End, PodEntry, Run, kind_of};
 use super::procfs::{self, Process};
 use super::record::{self, AttemptRecord, ExitRecord, StartedRecord};
 use super::watcher::{self, Watched};
-use super::{CHANGES, Context, ProcessRuntime, paths, start};
+use super::{CHANGES, Context, ProcessRuntime, paths, pod_record, start};
 use crate::probing::Standing;
 use crate::ready::Ready;
 use crate::state_lock;
@@ -53,9 +51,7 @@ pub enum OpenError {
 /// What was found of one pod.
 struct FoundPod {
     uid: PodUid,
-    pod: Option<Pod>,
-    /// When its record was written, which is when it was first started.
-    started_at: Option<WallTime>,
+    known: pod_record::Found,
     containers: Vec<FoundContainer>,
 }
 
@@ -69,7 +65,8 @@ struct FoundAttempt {
     number: u32,
     dir: PathBuf,
     record: AttemptRecord,
-    started: StartedRecord,
+    /// Not of one of an earlier boot that may not have run.
+    started: Option<StartedRecord>,
     exit: Option<ExitRecord>,
     /// Its supervisor, if that lives.
     supervisor: Option<Process>,
@@ -78,26 +75,27 @@ struct FoundAttempt {
 pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenError> {
     let lock = take(&config).await?;
     let search = config.clone();
-    let (found, boot) = off_thread(move || {
+    let (found, boot_id, cgroups) = off_thread(move || {
         let boot = procfs::boot_id(&search.proc_root);
-        Ok((find_pods(&search, &boot)?, boot))
+        Ok((find_pods(&search, &boot)?, boot, Cgroups::new(&search)))
     })
     .await?;
     let (alive_end, alive) = watch::channel(());
     let context = Arc::new(Context {
-        cgroups: Cgroups::new(config.cgroup_root.as_deref()),
+        cgroups,
         changes: broadcast::Sender::new(CHANGES),
         starts: Arc::new(Semaphore::new(config.parallel_starts.max(1))),
         alive,
+        boot_id,
         asked: asked::notes(),
         config,
     });
-    if let Err(why) = context.cgroups.enforced() {
-        tracing::info!(why, "CPU and memory limits of pods are not enforced");
+    if let Some(why) = context.cgroups.missing() {
+        tracing::info!(why, "not every limit of pods can be enforced");
     }
     let mut pods = HashMap::with_capacity(found.len());
     for pod in found {
-        let entry = adopt(&context, pod, &boot);
+        let entry = adopt(&context, pod)?;
         pods.insert(entry.uid().clone(), entry);
     }
     Ok(ProcessRuntime::assemble(context, pods, lock, alive_end))
@@ -112,14 +110,15 @@ async fn off_thread<T: Send + 'static>(
 /// Makes the directories and takes the lock on the state directory.
 pub(crate) async fn take(config: &ProcessConfig) -> Result<File, OpenError> {
     let unusable = |path: PathBuf| move |source| OpenError::Unusable { path, source };
-    for dir in [paths::pods(config), config.log_dir.clone()] {
-        let make = move || {
-            // Containers that run as another user pass through it; they cannot list it.
-            let made = DirBuilder::new().recursive(true).mode(0o711).create(&dir);
-            made.map_err(unusable(dir))
-        };
-        off_thread(make).await?;
-    }
+    let (state, pods, logs) =
+        (config.state_dir.clone(), paths::pods(config), config.log_dir.clone());
+    let make = move || {
+        record::make_passage(&state)
+            .and_then(|()| record::make_passage(&pods))
+            .and_then(|()| record::make_dirs(&logs))
+            .map_err(|error| OpenError::Unusable { path: error.path, source: error.source })
+    };
+    off_thread(make).await?;
     let path = config.state_dir.join("lock");
     let taken = state_lock::take(&path).await.map_err(unusable(path))?;
     taken.ok_or_else(|| OpenError::InUse(config.state_dir.clone()))
@@ -127,29 +126,28 @@ pub(crate) async fn take(config: &ProcessConfig) -> Result<File, OpenError> {
 
 fn find_pods(config: &ProcessConfig, boot: &str) -> Result<Vec<FoundPod>, OpenError> {
     let root = paths::pods(config);
-    let entries = std::fs::read_dir(&root)
-        .map_err(|source| OpenError::Unusable { path: root.clone(), source })?;
-    let dirs = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
-    Ok(dirs.filter_map(|dir| find_pod(config, &dir, boot)).collect())
+    let dirs = entries(&root)?.into_iter().filter(|path| path.is_dir());
+    dirs.filter_map(|dir| find_pod(config, &dir, boot).transpose()).collect()
 }
 
-fn find_pod(config: &ProcessConfig, dir: &Path, boot: &str) -> Option<FoundPod> {
-    let uid = PodUid::new(dir.file_name()?.to_str()?);
-    let object: Option<api::Pod> = record::read(&dir.join(record::POD));
-    let pod = object.and_then(|object| Pod::new(object).ok()).filter(|pod| *pod.uid() == uid);
-    if pod.is_none() {
-        tracing::warn!(dir = %dir.display(), "the pod's record is missing or damaged; only its UID is known");
+/// None if it is no pod's directory.
+fn find_pod(config: &ProcessConfig, dir: &Path, boot: &str) -> Result<Option<FoundPod>, OpenError> {
+    let Some(uid) = dir.file_name().and_then(|name| name.to_str()) else { return Ok(None) };
+    let uid = PodUid::new(uid);
+    let mut containers = Vec::new();
+    for path in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
+        containers.extend(find_container(config, &uid, &path, boot)?);
     }
-    let mut containers: Vec<FoundContainer> = std::fs::read_dir(dir)
-        .ok()?
-        .flatten()
-        .filter(|entry| entry.path().is_dir())
-        .filter_map(|entry| find_container(config, &uid, &entry.path(), boot))
-        .collect();
     containers.sort_by(|a, b| a.name.cmp(&b.name));
-    let written = std::fs::metadata(dir.join(record::POD)).and_then(|m| m.modified());
-    let started_at = written.ok().and_then(|at| WallTime::try_from(at).ok());
-    Some(FoundPod { uid, pod, started_at, containers })
+    let known = pod_record::find(config, &uid);
+    Ok(Some(FoundPod { uid, known, containers }))
+}
+
+/// What is in a directory.
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, OpenError> {
+    let listed = std::fs::read_dir(dir).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let unusable = |source| OpenError::Unusable { path: dir.to_owned(), source };
+    Ok(listed.map_err(unusable)?.into_iter().map(|entry| entry.path()).collect())
 }
 
 fn find_container(
@@ -157,33 +155,45 @@ fn find_container(
     uid: &PodUid,
     dir: &Path,
     boot: &str,
-) -> Option<FoundContainer> {
-    let name: Arc<str> = dir.file_name()?.to_str()?.into();
-    let mut numbers: Vec<u32> = std::fs::read_dir(dir)
-        .ok()?
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
+) -> Result<Option<FoundContainer>, OpenError> {
+    let Some(name) = dir.file_name().and_then(|name| name.to_str()) else { return Ok(None) };
+    let name: Arc<str> = name.into();
+    let number = |path: PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
+    let mut numbers: Vec<u32> = entries(dir)?.into_iter().filter_map(number).collect();
     numbers.sort_unstable();
-    let attempts: Vec<FoundAttempt> =
-        numbers.into_iter().filter_map(|number| find_attempt(config, dir, number)).collect();
-    let newest = attempts.last()?;
-    let is_orphaned = newest.supervisor.is_none()
-        && newest.started.boot_id == boot
-        && !record::is_cleaned_up(&newest.dir);
-    if is_orphaned && !watcher::end_leftovers(config, uid, &name) {
+    let mut attempts = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        attempts.extend(find_attempt(config, dir, number, boot)?);
+    }
+    let Some(newest) = attempts.last() else { return Ok(None) };
+    let is_of_this_boot = newest.started.as_ref().is_some_and(|started| started.boot_id == boot);
+    let is_orphaned =
+        newest.supervisor.is_none() && is_of_this_boot && !record::is_cleaned_up(&newest.dir);
+    let ended = || watcher::end_leftovers(config, (uid, &name), &newest.record.cgroups);
+    if is_orphaned && !ended() {
         tracing::error!(%uid, container = %name, "processes left by a dead supervisor survive SIGKILL");
     }
-    Some(FoundContainer { name, attempts })
+    Ok(Some(FoundContainer { name, attempts }))
 }
 
 /// What is known of an attempt. One that never ran is removed: its number is free again.
-fn find_attempt(config: &ProcessConfig, container: &Path, number: u32) -> Option<FoundAttempt> {
+fn find_attempt(
+    config: &ProcessConfig,
+    container: &Path,
+    number: u32,
+    boot: &str,
+) -> Result<Option<FoundAttempt>, OpenError> {
     let dir = container.join(number.to_string());
-    let supervisor = living_supervisor(config, &dir);
-    let started: Option<StartedRecord> = record::read(&dir.join(record::STARTED));
-    let record: Option<AttemptRecord> = record::read(&dir.join(record::ATTEMPT));
-    let (Some(started), Some(record)) = (started, record) else {
+    let unusable = |source| OpenError::Unusable { path: dir.clone(), source };
+    let supervisor = living_supervisor(config, &dir).map_err(unusable)?;
+    let started: Option<StartedRecord> =
+        record::look(&dir.join(record::STARTED)).map_err(unusable)?;
+    let record: Option<AttemptRecord> =
+        record::look(&dir.join(record::ATTEMPT)).map_err(unusable)?;
+    // A power cut loses the record of the start, which nobody waits for: what is known of an earlier
+    // boot is that it may have run, and a pod that runs once must not run again.
+    let may_have_run = |r: &AttemptRecord| started.is_some() || is_earlier(&r.boot_id, boot);
+    let Some(record) = record.filter(may_have_run) else {
         // Without these records nothing was run, and a supervisor that is still there hangs.
         if let Some(supervisor) = &supervisor {
             let _ = supervisor.signal(Signal::KILL);
@@ -191,99 +201,116 @@ fn find_attempt(config: &ProcessConfig, container: &Path, number: u32) -> Option
             supervisor.reap();
         }
         let _ = std::fs::remove_dir_all(&dir);
-        return None;
+        return Ok(None);
     };
     let exit = record::read(&dir.join(record::EXIT));
-    Some(FoundAttempt { number, dir, record, started, exit, supervisor })
+    Ok(Some(FoundAttempt { number, dir, record, started, exit, supervisor }))
+}
+
+/// Whether a record says that it is of another boot than this one.
+fn is_earlier(boot_id: &str, boot: &str) -> bool {
+    !boot_id.is_empty() && boot_id != boot
 }
 
 /// The supervisor of an attempt, once it has said who it is or has ended.
-fn living_supervisor(config: &ProcessConfig, dir: &Path) -> Option<Process> {
+///
+/// # Errors
+/// Whether there is one cannot be seen (no descriptor is left, for example). That is not "none": what
+/// it supervises would be killed for an orphan.
+fn living_supervisor(config: &ProcessConfig, dir: &Path) -> io::Result<Option<Process>> {
     let mut unnamed: Option<Process> = None;
     for _ in 0..STARTING_ROUNDS {
-        if !start::is_supervised(dir) {
-            return None;
+        if !start::is_supervised(dir)? {
+            return Ok(None);
         }
-        if let Some(started) = record::read::<StartedRecord>(&dir.join(record::STARTED)) {
-            let id = started.supervisor;
-            return Process::open(&config.proc_root, id.pid, id.start_time).ok().flatten();
+        if let Some(started) = record::look::<StartedRecord>(&dir.join(record::STARTED))? {
+            return Process::open(&config.proc_root, started.supervisor);
         }
         // The agent died while this one was being started: it is about to say, or to give up.
-        unnamed = unnamed.or_else(|| start::find_supervisor(&config.proc_root, dir));
-        unnamed.as_ref()?.ended_within(20);
+        if unnamed.is_none() {
+            unnamed = start::find_supervisor(&config.proc_root, dir)?;
+        }
+        let Some(supervisor) = &unnamed else { return Ok(None) };
+        supervisor.ended_within(20);
     }
-    unnamed
+    Ok(unnamed)
 }
 
-fn adopt(context: &Arc<Context>, found: FoundPod, boot: &str) -> Arc<PodEntry> {
+fn adopt(context: &Arc<Context>, found: FoundPod) -> Result<Arc<PodEntry>, OpenError> {
     let entry = Arc::new(PodEntry::new(found.uid, context.changes.clone()));
     let mut watched = Vec::new();
     {
         let mut state = entry.lock();
         for container in found.containers {
-            let kind = kind_of(found.pod.as_ref(), &container.name);
+            let kind = kind_of(found.known.pod.as_ref(), &container.name);
             let mut adopted = Container::new(Arc::clone(&container.name), kind);
             for attempt in container.attempts {
-                let (run, ended) = resume(context, &container.name, attempt, boot);
+                let dir = attempt.dir.clone();
+                let (run, ended) = resume(context, &container.name, attempt)
+                    .map_err(|source| OpenError::Unusable { path: dir, source })?;
                 watched.extend(ended);
                 adopted.last_exit = adopted.run.take().and_then(|old| old.end).map(|e| e.exit);
                 adopted.run = Some(run);
             }
             state.containers.push(adopted);
         }
-        state.started_at = found.started_at;
-        if let Some(pod) = &found.pod {
+        state.started_at = found.known.started_at;
+        if let Some(pod) = &found.known.pod {
             state.take_pod(pod);
         }
     }
     for (watched, ended) in watched {
         watcher::watch(context, &entry, watched, ended);
     }
-    entry
+    Ok(entry)
 }
 
 /// The attempt as a run, and what to wait for if it goes on.
+///
+/// # Errors
+/// A process that runs cannot be held: no descriptor is left, for example.
 fn resume(
     context: &Context,
     name: &Arc<str>,
     found: FoundAttempt,
-    boot: &str,
-) -> (Run, Option<(Watched, Ready)>) {
+) -> io::Result<(Run, Option<(Watched, Ready)>)> {
     let config = &context.config;
     let now = config.wall.now();
-    let started_at = found.started.started_at;
+    let started = found.started.as_ref();
+    let started_at = started.map_or(found.record.created_at, |started| started.started_at);
     let backoff = Duration::from_millis(found.record.backoff_ms);
-    let is_of_this_boot = found.started.boot_id == boot;
+    let is_of_this_boot = started.is_some_and(|started| started.boot_id == context.boot_id);
     let asked = asked::was_asked(&found.dir);
-    let id = found.started.main;
-    let main = Process::open(&config.proc_root, id.pid, id.start_time).ok().flatten();
+    let main = match started.filter(|_| is_of_this_boot) {
+        Some(started) => Process::open(&config.proc_root, started.main)?,
+        None => None,
+    };
     let mut run = Run {
         attempt: found.number,
         started_at,
         backoff,
         supervisor: None,
         main: main.map(Arc::new),
-        cgroup: found.record.cgroup.clone(),
+        cgroups: found.record.cgroups.clone(),
         standing: Standing::ADOPTED,
+        is_of_earlier_boot: !is_of_this_boot,
         ending: false,
         // When exactly is not known any more, but it was: it is not asked twice.
         signalled_at: asked.then(Instant::now),
         forced: false,
         end: None,
     };
-    let watched = found.supervisor.and_then(|supervisor| {
-        let ended = supervisor.duplicate().and_then(Ready::new);
-        let supervisor = Arc::new(supervisor);
-        run.supervisor = Some(Arc::clone(&supervisor));
-        let (name, attempt, dir) = (Arc::clone(name), found.number, found.dir.clone());
-        ended.ok().map(|ended| (Watched { name, attempt, dir, supervisor }, ended))
-    });
-    if watched.is_none() {
+    let Some(supervisor) = found.supervisor else {
         let past = Past { backoff, is_of_this_boot, asked, now };
         run.end = Some(past.end(config, started_at, found.exit));
         run.main = None;
-    }
-    (run, watched)
+        return Ok((run, None));
+    };
+    let ended = supervisor.duplicate().and_then(Ready::new)?;
+    let supervisor = Arc::new(supervisor);
+    run.supervisor = Some(Arc::clone(&supervisor));
+    let (name, attempt, dir) = (Arc::clone(name), found.number, found.dir);
+    Ok((run, Some((Watched { name, attempt, dir, supervisor }, ended))))
 }
 
 /// What a run's end is judged by after the fact.

@@ -1,68 +1,125 @@
-//! One cgroup v2 per container, where a delegated one is there.
+//! A cgroup for each container, below those that were delegated to the agent.
 //!
-//! `ROOT/pod-UID/CONTAINER.ATTEMPT`. Limits are applied if the root has the controllers for CPU and
-//! memory; otherwise it is said that they are not, and the cgroup serves to end its processes at once.
+//! ```text
+//! UNIT/agent                          the agent (cgroup v2)
+//! UNIT/pods                           all pods
+//! UNIT/pods/pod-UID/NAME.ATTEMPT      a container's attempt: its limits
+//! UNIT/pods/besteffort/pod-UID/…      the same of pods that ask for nothing
+//! ```
+//!
+//! `UNIT` is the cgroup of the agent's own unit, with cgroup v1 in each hierarchy that was delegated. A pod
+//! weighs what it asks for; those that ask for nothing weigh together as little as can be asked for. A group
+//! around pods of the class burstable would weigh what they ask for together, which they do without it.
+//!
+//! systemd removes empty cgroups of a unit that stops, so each start of a container makes what is missing.
 
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::{Pod, PodUid, Quantity, RuntimeError};
+use winddown_shared::{Pod, PodUid, QosClass, RuntimeError, UnsupportedField, cgroup_number};
 
-use super::caused;
+use super::config::CgroupParent;
+use super::{ProcessConfig, caused, failed};
+
+/// The file of a cgroup that lists its processes, and takes one in.
+const PROCS: &str = "cgroup.procs";
+
+mod amounts;
+pub(crate) mod members;
+mod place;
+
+use amounts::Entry;
+pub(crate) use amounts::weight;
+use place::{Controller, Hierarchy, Places};
 
 /// `cgroup2`'s magic number in statfs.
 const CGROUP2: i64 = 0x6367_7270;
-/// Length of a CPU period, in microseconds; the kernel's default.
-const PERIOD: i64 = 100_000;
+const BEST_EFFORT: &str = "besteffort";
 
-/// The cgroups below one delegated directory.
+/// The cgroups of all pods.
 #[derive(Debug)]
 pub(crate) struct Cgroups {
-    /// None if there is no cgroup to use.
-    root: Option<PathBuf>,
-    controllers: Vec<String>,
-    /// Whether limits are applied; if not, why.
-    limits: Result<(), String>,
+    hierarchies: Vec<Hierarchy>,
+    /// What is not enforced, each with the reason.
+    missing: Vec<(Controller, String)>,
+    /// The embedder wants none: limits are not applied, and pods that have some run all the same.
+    is_off: bool,
+    /// How many tasks the node may have.
+    node_tasks: Option<u64>,
+}
+
+/// What the process runtime of the agent `pid` cannot enforce, for people: one line for each of the limits
+/// on CPU, memory and tasks. Reads and changes nothing.
+pub fn unenforced(proc_root: &Path, cgroup_mount: &Path, pid: u32) -> Vec<String> {
+    let places = place::look((proc_root, cgroup_mount), &pid.to_string());
+    places.missing.iter().map(|(controller, why)| format!("{}: {why}", controller.name())).collect()
 }
 
 impl Cgroups {
-    /// Looks at what was delegated, and makes `root` if only its parent is there.
-    pub(crate) fn new(root: Option<&Path>) -> Self {
-        let without = |why: String| Self { root: None, controllers: Vec::new(), limits: Err(why) };
-        let Some(root) = root else { return without("no cgroup is configured".to_owned()) };
-        let named = |why: String| format!("{}: {why}", root.display());
-        if let Err(why) = make_root(root) {
-            return without(named(why));
-        }
-        let controllers = available(root);
-        let is_missing = |name: &&str| !controllers.iter().any(|c| c == name);
-        let missing: Vec<&str> = ["cpu", "memory"].into_iter().filter(is_missing).collect();
-        let limits = match enable(root, &controllers) {
-            _ if !missing.is_empty() => {
-                Err(named(format!("the controllers {} are not delegated", missing.join(", "))))
-            }
-            Err(e) => Err(named(format!("controllers cannot be enabled: {e}"))),
-            Ok(()) => Ok(()),
+    /// Looks at what was delegated, and makes the cgroup around those of all pods.
+    pub(crate) fn new(config: &ProcessConfig) -> Self {
+        let places = match &config.cgroups {
+            CgroupParent::None => Places::none("no cgroups are wanted"),
+            CgroupParent::OwnUnit { mount } => place::look((&config.proc_root, mount), "self"),
+            CgroupParent::Directory(root) => given(root),
         };
-        Self { root: Some(root.to_owned()), controllers, limits }
+        let mut cgroups = Self {
+            hierarchies: Vec::new(),
+            missing: places.missing,
+            is_off: config.cgroups == CgroupParent::None,
+            node_tasks: node_tasks(&config.proc_root),
+        };
+        for hierarchy in places.hierarchies {
+            match cgroups.make_root(&hierarchy) {
+                Ok(()) => cgroups.hierarchies.push(hierarchy),
+                Err(error) => {
+                    let why = format!("{}: {error}", hierarchy.root.display());
+                    let lost = hierarchy.controllers.into_iter().map(|one| (one, why.clone()));
+                    cgroups.missing.extend(lost);
+                }
+            }
+        }
+        cgroups
     }
 
-    /// Whether limits are applied; if not, why.
-    pub(crate) fn enforced(&self) -> Result<(), String> {
-        self.limits.clone()
+    /// What is not enforced, and why, for people.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let named =
+            |(controller, why): &(Controller, String)| format!("{}: {why}", controller.name());
+        let all: Vec<String> = self.missing.iter().map(named).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Where they are, from the root of the hierarchy; none without a delegated root.
+    /// A limit of the pod that would not be enforced.
+    pub(crate) fn unsupported(&self, pod: &Pod) -> Option<UnsupportedField> {
+        let spec = pod.spec.as_ref().filter(|_| !self.is_off)?;
+        let init = spec.init_containers.iter().flatten().enumerate();
+        let init = init.map(|(i, container)| (format!("spec.initContainers[{i}]"), container));
+        let regular = spec.containers.iter().enumerate();
+        let regular = regular.map(|(i, container)| (format!("spec.containers[{i}]"), container));
+        init.chain(regular).find_map(|(path, container)| {
+            amounts::limits(container).find_map(|(name, controller)| {
+                let (_, why) = self.missing.iter().find(|(missing, _)| *missing == controller)?;
+                Some(UnsupportedField {
+                    field: format!("{path}.resources.limits.{name}"),
+                    why: format!(
+                        "cannot be enforced ({why}): use `runtime: systemd`, or leave it out"
+                    ),
+                })
+            })
+        })
+    }
+
+    /// Where all pods' memory is counted, from the root of its hierarchy; none without cgroups.
     pub(crate) fn path(&self) -> Option<String> {
-        let root = self.root.as_ref()?;
-        let is_cgroup =
-            |dir: &&Path| rustix::fs::statfs(*dir).is_ok_and(|found| found.f_type == CGROUP2);
-        let mount = root.ancestors().take_while(is_cgroup).last()?;
-        Some(format!("/{}", root.strip_prefix(mount).ok()?.display()))
+        let has_memory = |one: &&Hierarchy| one.controllers.contains(&Controller::Memory);
+        let with_memory = self.hierarchies.iter().find(has_memory);
+        with_memory.or(self.hierarchies.first()).map(|one| one.path.clone())
     }
 
-    /// Makes the cgroup of one attempt and sets its limits; none without a delegated root.
+    /// Makes the cgroups of one attempt, one in each hierarchy, and sets its limits.
     ///
     /// # Errors
     /// The kernel refused.
@@ -71,124 +128,180 @@ impl Cgroups {
         pod: &Pod,
         container: &api::Container,
         attempt: u32,
-    ) -> Result<Option<PathBuf>, RuntimeError> {
-        let Some(root) = &self.root else { return Ok(None) };
-        let of_pod = pod_dir(root, pod.uid());
-        // One for each attempt: the kernel's count of out-of-memory kills is never taken back.
-        let dir = of_pod.join(format!("{}.{attempt}", container.name));
-        let made = make_dir(&of_pod)
-            .and_then(|()| enable(&of_pod, &self.controllers))
-            .and_then(|()| make_dir(&dir))
-            .and_then(|()| if self.limits.is_ok() { limit(&dir, container) } else { Ok(()) });
-        made.map_err(|e| caused(format!("cannot make cgroup {}", dir.display()), e))?;
-        Ok(Some(dir))
+    ) -> Result<Vec<PathBuf>, RuntimeError> {
+        let made = self.hierarchies.iter().map(|hierarchy| {
+            let of_pod = pod_dir(&hierarchy.root, pod);
+            // One for each attempt: the kernel's count of out-of-memory kills is never taken back.
+            let dir = of_pod.join(format!("{}.{attempt}", container.name));
+            self.make_in(hierarchy, pod, container, (&of_pod, &dir))
+                .map_err(|e| caused(format!("cannot make cgroup {}", dir.display()), e))?;
+            Ok(dir)
+        });
+        made.collect()
     }
 
-    /// Removes the pod's cgroups, which must be empty.
+    /// The cgroups of the container's newest attempt.
+    pub(crate) fn newest(&self, pod: &Pod, container: &str) -> Vec<PathBuf> {
+        let newest = |hierarchy: &Hierarchy| {
+            let entries = fs::read_dir(pod_dir(&hierarchy.root, pod)).ok()?.flatten();
+            let attempt = |path: PathBuf| {
+                let (name, number) = path.file_name()?.to_str()?.rsplit_once('.')?;
+                (name == container).then_some((number.parse::<u32>().ok()?, path.clone()))
+            };
+            entries.filter_map(|entry| attempt(entry.path())).max().map(|(_, path)| path)
+        };
+        self.hierarchies.iter().filter_map(newest).collect()
+    }
+
+    /// Removes the pod's cgroups, and ends what is left in them. Blocks.
     ///
     /// # Errors
-    /// A process is still in one of them.
+    /// A process survives.
     pub(crate) fn remove_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
-        let Some(root) = &self.root else { return Ok(()) };
-        let dir = pod_dir(root, uid);
-        let inner = std::fs::read_dir(&dir).into_iter().flatten().flatten();
-        let inner = inner.map(|entry| entry.path()).filter(|path| path.is_dir());
-        for path in inner.chain([dir.clone()]) {
-            match std::fs::remove_dir(&path) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                    return Err(caused(format!("cannot remove cgroup {}", path.display()), e));
-                }
-                _ => {}
-            }
+        let name = pod_name(uid);
+        let places = self.hierarchies.iter().flat_map(|hierarchy| {
+            [hierarchy.root.join(&name), hierarchy.root.join(BEST_EFFORT).join(&name)]
+        });
+        let places: Vec<PathBuf> = places.filter(|dir| dir.exists()).collect();
+        if !members::end(&places) {
+            return Err(failed(format!("processes of pod {uid} survive SIGKILL")));
         }
-        Ok(())
+        places.iter().try_for_each(|dir| {
+            members::remove(dir)
+                .map_err(|e| caused(format!("cannot remove cgroup {}", dir.display()), e))
+        })
+    }
+
+    fn make_root(&self, hierarchy: &Hierarchy) -> io::Result<()> {
+        if let Some(unit) = hierarchy.root.parent() {
+            enable(hierarchy, unit).or_else(|error| make_way(hierarchy, unit, error))?;
+        }
+        // systemd has made the unit's own, but for a hierarchy of version 1 that it leaves alone.
+        fs::create_dir_all(&hierarchy.root)?;
+        for controller in &hierarchy.controllers {
+            write(&hierarchy.root, &amounts::of_all(*controller, self.node_tasks))?;
+        }
+        enable(hierarchy, &hierarchy.root)
+    }
+
+    fn make_in(
+        &self,
+        hierarchy: &Hierarchy,
+        pod: &Pod,
+        container: &api::Container,
+        (of_pod, dir): (&Path, &Path),
+    ) -> io::Result<()> {
+        let entries = |of: &dyn Fn(Controller) -> Vec<Entry>| {
+            hierarchy.controllers.iter().flat_map(|controller| of(*controller)).collect::<Vec<_>>()
+        };
+        let is_v2 = hierarchy.is_v2;
+        self.make_root(hierarchy)?;
+        if pod.qos() == QosClass::BestEffort {
+            let class = hierarchy.root.join(BEST_EFFORT);
+            make_dir(&class)?;
+            write(&class, &entries(&|controller| amounts::of_best_effort(controller, is_v2)))?;
+            enable(hierarchy, &class)?;
+        }
+        make_dir(of_pod)?;
+        write(of_pod, &entries(&|controller| amounts::of_pod(pod, controller, is_v2)))?;
+        enable(hierarchy, of_pod)?;
+        make_dir(dir)?;
+        write(dir, &entries(&|controller| amounts::of_container(container, controller, is_v2)))
     }
 }
 
-fn pod_dir(root: &Path, uid: &PodUid) -> PathBuf {
-    root.join(format!("pod-{uid}"))
+fn pod_name(uid: &PodUid) -> String {
+    format!("pod-{uid}")
 }
 
-fn make_root(root: &Path) -> Result<(), String> {
+fn pod_dir(root: &Path, pod: &Pod) -> PathBuf {
+    let name = pod_name(pod.uid());
+    match pod.qos() {
+        QosClass::BestEffort => root.join(BEST_EFFORT).join(name),
+        QosClass::Burstable | QosClass::Guaranteed => root.join(name),
+    }
+}
+
+/// A directory of cgroup v2 that the embedder hands over.
+fn given(root: &Path) -> Places {
+    let is_cgroup = |dir: &&Path| fs::metadata(dir).is_ok() && is_v2(dir);
     let parent = root.parent().unwrap_or(root);
-    for dir in [parent, root] {
-        if dir == root {
-            make_dir(root).map_err(|e| e.to_string())?;
-        }
-        let kind = rustix::fs::statfs(dir).map_err(|e| e.to_string())?.f_type;
-        if kind != CGROUP2 {
-            return Err("not a cgroup v2 directory".to_owned());
-        }
-    }
-    Ok(())
+    let Some(mount) = parent.ancestors().take_while(is_cgroup).last() else {
+        return Places::none(&format!("{}: not a cgroup v2 directory", root.display()));
+    };
+    let path = root.strip_prefix(mount).unwrap_or(root);
+    let controllers = place::available(parent).unwrap_or_default();
+    let missing = Controller::ALL.into_iter().filter(|one| !controllers.contains(one));
+    let why = || format!("{}: not delegated", root.display());
+    let missing = missing.map(|one| (one, why())).collect();
+    let hierarchy = Hierarchy {
+        root: root.to_owned(),
+        path: format!("/{}", path.display()),
+        is_v2: true,
+        controllers,
+    };
+    Places { hierarchies: vec![hierarchy], missing }
 }
 
-fn available(root: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
-    let wanted = |name: &&str| matches!(*name, "cpu" | "memory" | "pids");
-    text.split_whitespace().filter(wanted).map(str::to_owned).collect()
+fn is_v2(dir: &Path) -> bool {
+    rustix::fs::statfs(dir).is_ok_and(|found| found.f_type == CGROUP2)
 }
 
-fn enable(dir: &Path, controllers: &[String]) -> io::Result<()> {
-    if controllers.is_empty() {
+fn node_tasks(proc_root: &Path) -> Option<u64> {
+    let number =
+        |name: &str| cgroup_number(&fs::read(proc_root.join("sys/kernel").join(name)).ok()?);
+    number("pid_max").into_iter().chain(number("threads-max")).min()
+}
+
+/// Hands the controllers on to the cgroups below `dir`.
+fn enable(hierarchy: &Hierarchy, dir: &Path) -> io::Result<()> {
+    if !hierarchy.is_v2 || hierarchy.controllers.is_empty() {
         return Ok(());
     }
-    let line = controllers.iter().map(|c| format!("+{c}")).collect::<Vec<_>>().join(" ");
-    std::fs::write(dir.join("cgroup.subtree_control"), line)
+    let names = hierarchy.controllers.iter().map(|controller| format!("+{}", controller.name()));
+    let line = names.collect::<Vec<_>>().join(" ");
+    put(&dir.join("cgroup.subtree_control"), &line)
+}
+
+/// Enables the controllers below a unit that has processes itself, which the kernel refuses: pods and
+/// supervisors of a version that had no cgroup of its own. They go where the agent is.
+fn make_way(hierarchy: &Hierarchy, unit: &Path, error: io::Error) -> io::Result<()> {
+    let own = unit.join(place::OWN).join(PROCS);
+    if error.kind() != io::ErrorKind::ResourceBusy || !own.exists() {
+        return Err(error);
+    }
+    // A process may have forked while it was moved.
+    for _ in 0..3 {
+        for pid in fs::read_to_string(unit.join(PROCS))?.lines() {
+            // One that cannot be moved has ended.
+            let _ = put(&own, pid);
+        }
+        if enable(hierarchy, unit).is_ok() {
+            return Ok(());
+        }
+    }
+    enable(hierarchy, unit)
+}
+
+fn write(dir: &Path, entries: &[Entry]) -> io::Result<()> {
+    entries.iter().try_for_each(|entry| match put(&dir.join(entry.file), &entry.text) {
+        Err(_) if entry.optional => Ok(()),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", entry.file))),
+        Ok(()) => Ok(()),
+    })
+}
+
+/// Writes to a file of the kernel, which is there or cannot be had.
+fn put(path: &Path, text: &str) -> io::Result<()> {
+    File::options().write(true).open(path)?.write_all(text.as_bytes())
 }
 
 fn make_dir(path: &Path) -> io::Result<()> {
-    match std::fs::create_dir(path) {
+    match fs::create_dir(path) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
         _ => Ok(()),
     }
 }
 
-/// Writes the container's limits. The same arithmetic as the kubelet's.
-fn limit(dir: &Path, container: &api::Container) -> io::Result<()> {
-    let resources = container.resources.as_ref();
-    let amount = |map: Option<&std::collections::BTreeMap<String, _>>, name: &str| {
-        let quantity: &k8s_openapi::apimachinery::pkg::api::resource::Quantity = map?.get(name)?;
-        quantity.0.parse::<Quantity>().ok()
-    };
-    let limits = resources.and_then(|r| r.limits.as_ref());
-    let requests = resources.and_then(|r| r.requests.as_ref());
-    let max = amount(limits, "memory").map_or("max".to_owned(), |q| q.value().to_string());
-    std::fs::write(dir.join("memory.max"), max)?;
-    let quota = amount(limits, "cpu")
-        .map(|q| q.milli_value().saturating_mul(PERIOD) / 1000)
-        .map_or("max".to_owned(), |us| us.max(1000).to_string());
-    std::fs::write(dir.join("cpu.max"), format!("{quota} {PERIOD}"))?;
-    let cpu = amount(requests, "cpu").or_else(|| amount(limits, "cpu"));
-    let weight = weight(cpu.map_or(0, Quantity::milli_value));
-    std::fs::write(dir.join("cpu.weight"), weight.to_string())
-}
-
-/// CPU shares (1024 per CPU, 2..=262144) mapped to a weight (1..=10000).
-pub(crate) fn weight(milli: i64) -> i64 {
-    let shares = (milli.saturating_mul(1024) / 1000).clamp(2, 262_144);
-    1 + ((shares - 2) * 9999) / 262_142
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpu_requests_map_to_weights_as_the_kubelet_maps_them() {
-        for (milli, expected) in
-            [(0, 1), (100, 4), (500, 20), (1000, 39), (4000, 157), (i64::MAX, 10_000)]
-        {
-            assert_eq!(weight(milli), expected, "{milli} m");
-        }
-    }
-
-    #[test]
-    fn a_directory_that_is_no_cgroup_is_named_as_the_reason_for_missing_limits() {
-        let dir = tempfile::tempdir().unwrap();
-        let why = Cgroups::new(Some(dir.path())).enforced().unwrap_err();
-        assert!(why.ends_with("not a cgroup v2 directory"), "{why}");
-        let why = Cgroups::new(None).enforced().unwrap_err();
-        assert_eq!(why, "no cgroup is configured");
-    }
-}
+mod tests;

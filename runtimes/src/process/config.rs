@@ -14,6 +14,9 @@ use crate::plan::Backoff;
 pub struct ProcessConfig {
     /// Records of pods and attempts. One agent at a time; must survive a restart of the agent.
     pub state_dir: PathBuf,
+    /// Records with what must not reach a disk: in memory, as `/run` is. None keeps no such records, and
+    /// after a restart of the agent the hooks of pods that it finds run without their environment.
+    pub volatile_dir: Option<PathBuf>,
     /// Container logs, laid out as `/var/log/pods` is.
     pub log_dir: PathBuf,
     /// How the supervisor is started.
@@ -26,8 +29,8 @@ pub struct ProcessConfig {
     pub log_max_files: u32,
     /// The back-off of crashing containers.
     pub backoff: Backoff,
-    /// A cgroup v2 directory delegated to the agent; none applies no limits.
-    pub cgroup_root: Option<PathBuf>,
+    /// Where pods have their cgroups.
+    pub cgroups: CgroupParent,
     /// Labels records and log lines.
     pub wall: WallClock,
     /// Where `/proc` is.
@@ -38,6 +41,21 @@ pub struct ProcessConfig {
     pub kill_timeout: Duration,
     /// Supervisors being started at the same time.
     pub parallel_starts: usize,
+}
+
+/// Where pods have their cgroups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CgroupParent {
+    /// They have none, and their limits are not applied: for rehearsals.
+    None,
+    /// Below the unit that the agent runs as, in what was delegated to that. A pod with a limit that
+    /// cannot be enforced there is refused.
+    OwnUnit {
+        /// Where control groups are, `/sys/fs/cgroup`.
+        mount: PathBuf,
+    },
+    /// In this directory of cgroup v2, which is made; the one above must not have processes.
+    Directory(PathBuf),
 }
 
 /// Program and leading arguments that reach [`shim::run`](super::shim::run).
@@ -60,13 +78,14 @@ impl ProcessConfig {
     ) -> Self {
         Self {
             state_dir: state_dir.into(),
+            volatile_dir: None,
             log_dir: log_dir.into(),
             shim,
             node: NodeFacts::of_this_host(Path::new("/proc")),
             log_max_bytes: 10 * 1024 * 1024,
             log_max_files: 5,
             backoff: Backoff::default(),
-            cgroup_root: None,
+            cgroups: CgroupParent::None,
             wall,
             proc_root: "/proc".into(),
             start_timeout: Duration::from_secs(10),

@@ -6,8 +6,10 @@
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Stdio};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use winddown_shared::Pod;
 
 use super::order::{Command, Order};
 use super::procfs::Process;
@@ -15,19 +17,28 @@ use super::{Context, ProcessConfig};
 use crate::programs::hook::HookError;
 use crate::ready::Ready;
 
-/// Runs a command as a container's. Dropping the future kills what runs.
+/// Runs a command as the container's, in its cgroups. Dropping the future kills what runs.
 ///
 /// # Errors
 /// The command failed, or could not be run.
-pub(crate) async fn exec(context: &Context, command: Command) -> Result<(), HookError> {
+pub(crate) async fn exec(
+    context: &Arc<Context>,
+    (pod, container): (&Pod, &str),
+    mut command: Command,
+) -> Result<(), HookError> {
     let words = command.argv.join(" ");
     let broken = |source| HookError::Broken { command: words.clone(), source };
-    let config = context.config.clone();
+    let (context, pod, container) = (Arc::clone(context), pod.clone(), container.to_owned());
     // The leash: while it is held, the command may run.
     let (leash, let_go) = oneshot::channel::<()>();
     let (done, outcome) = oneshot::channel();
     tokio::spawn(async move {
-        let started = tokio::task::spawn_blocking(move || Hook::start(&config, command)).await;
+        let start = move || {
+            // What it uses is the container's, and it ends with that at the latest.
+            command.cgroups = context.cgroups.newest(&pod, &container);
+            Hook::start(&context.config, command)
+        };
+        let started = tokio::task::spawn_blocking(start).await;
         let outcome = match started {
             Ok(Ok(hook)) => hook.follow(let_go).await,
             Ok(Err(error)) => Err(error),

@@ -32,17 +32,15 @@ pub(crate) fn find<'a>(pod: &'a Pod, name: &str) -> Option<(&'a api::Container, 
 /// What to run for a container, without its files.
 ///
 /// # Errors
-/// [`RuntimeError::Unsupported`]: a variable's source is not known here.
+/// A variable's source is not known here; [`RuntimeError::NotYet`]: it is to have the node's address,
+/// and the node has none.
 pub(crate) fn command(
     config: &ProcessConfig,
     pod: &Pod,
     container: &api::Container,
     field: &str,
 ) -> Result<Command, RuntimeError> {
-    let own = environment(pod, container, &config.node).map_err(|e| RuntimeError::Unsupported {
-        field: format!("{field}.{}", e.field),
-        why: e.why,
-    })?;
+    let own = environment(pod, container, &config.node).map_err(|error| error.of(field))?;
     let argv = command_line(container, &own);
     let mut env = vec![("PATH".to_owned(), DEFAULT_PATH.to_owned())];
     env.retain(|(name, _)| !own.iter().any(|(n, _)| n == name));
@@ -62,7 +60,7 @@ pub(crate) fn command(
         groups: groups.iter().filter_map(|&g| u32::try_from(g).ok()).collect(),
         no_new_privs: security.and_then(|s| s.allow_privilege_escalation) == Some(false),
         oom_score_adj: Some(oom_score_adj(pod, container, config.node.memory_bytes)),
-        cgroup: None,
+        cgroups: Vec::new(),
         error_file: None,
     })
 }
@@ -77,13 +75,13 @@ pub(crate) fn order(
     (container, field): (&api::Container, &str),
     dir: &Path,
     log: PathBuf,
-    cgroup: Option<PathBuf>,
+    cgroups: Vec<PathBuf>,
 ) -> Result<Order, RuntimeError> {
     let mut command = command(config, pod, container, field)?;
     let message_file = dir.join(record::TERMINATION_LOG);
     command.env.push((TERMINATION_LOG_VARIABLE.to_owned(), message_file.display().to_string()));
     command.error_file = Some(dir.join(record::START_ERROR));
-    command.cgroup = cgroup;
+    command.cgroups = cgroups;
     let fall_back_to_log =
         container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
     Ok(Order {

@@ -33,7 +33,7 @@ pub(crate) struct Command {
     pub(crate) cwd: Option<PathBuf>,
     /// User to become; none stays the agent's.
     pub(crate) uid: Option<u32>,
-    /// Group to become; none stays the agent's.
+    /// Group to become; none is the user's own, and without a user the agent's.
     pub(crate) gid: Option<u32>,
     /// Supplemental groups.
     pub(crate) groups: Vec<u32>,
@@ -41,8 +41,8 @@ pub(crate) struct Command {
     pub(crate) no_new_privs: bool,
     /// `-1000..=1000`; none leaves it.
     pub(crate) oom_score_adj: Option<i16>,
-    /// A cgroup v2 directory to enter first.
-    pub(crate) cgroup: Option<PathBuf>,
+    /// Directories of cgroups to enter first, one in each hierarchy.
+    pub(crate) cgroups: Vec<PathBuf>,
     /// Where the launcher says why it could not start the program.
     pub(crate) error_file: Option<PathBuf>,
 }

@@ -10,9 +10,10 @@ use winddown_shared::{ContainerExit, ContainerKind, Pod, PodUid, RuntimePod, Wal
 use super::config::ProcessConfig;
 use super::launch;
 use super::paths;
+use super::pod_record;
 use super::procfs::Process;
 use crate::entry::Entry;
-use crate::plan::Seen;
+use crate::plan::{ContainerRule, Seen};
 use crate::probing::Standing;
 use crate::stopping::StopRecord;
 
@@ -61,9 +62,12 @@ pub(crate) struct Run {
     pub(crate) supervisor: Option<Arc<Process>>,
     /// The container's process 1, unless it was gone when the agent looked.
     pub(crate) main: Option<Arc<Process>>,
-    pub(crate) cgroup: Option<PathBuf>,
+    /// One in each hierarchy; none where there is none.
+    pub(crate) cgroups: Vec<PathBuf>,
     /// What its postStart hook and its probes have come to.
     pub(crate) standing: Standing,
+    /// The machine was booted since: the pod begins anew.
+    pub(crate) is_of_earlier_boot: bool,
     /// It is being ended because it fails.
     pub(crate) ending: bool,
     /// When it was asked to end.
@@ -132,11 +136,18 @@ impl PodState {
         self.starting > 0 || self.containers.iter().any(Container::is_running)
     }
 
+    /// Whether any container was started in this boot.
+    pub(crate) fn has_started(&self) -> bool {
+        let mut runs = self.containers.iter().filter_map(|container| container.run.as_ref());
+        runs.any(|run| !run.is_of_earlier_boot)
+    }
+
     /// The pod for a listing. One whose record is damaged has no name.
     pub(crate) fn summary(&self, uid: &PodUid) -> RuntimePod {
         let named = self.pod.as_ref().map(|p| (p.name().clone(), p.namespace().clone()));
         let (name, namespace) = named.unwrap_or_else(|| ("".into(), "".into()));
-        RuntimePod { uid: uid.clone(), name, namespace, running: self.any_running() }
+        let grace = self.pod.as_ref().and_then(Pod::own_grace);
+        RuntimePod { uid: uid.clone(), name, namespace, running: self.any_running(), grace }
     }
 
     /// The directories to remove with the pod; none while it runs.
@@ -146,12 +157,14 @@ impl PodState {
         }
         let logs = self.pod.as_ref().map(|p| paths::logs(config, p.namespace(), p.name(), uid));
         // Records last: while they are there, what is left of the pod can be found.
-        Some(logs.into_iter().chain([paths::pod(config, uid)]).collect())
+        let whole = pod_record::whole_path(config, uid);
+        Some(logs.into_iter().chain(whole).chain([paths::pod(config, uid)]).collect())
     }
 
-    /// What each of the first `count` containers does, for the plan.
-    pub(crate) fn seen(&self, count: usize, now: Instant) -> Vec<Seen> {
-        self.containers.iter().take(count).map(|c| c.seen(now)).collect()
+    /// What the containers of these rules, which come first and in their order, do, for the plan.
+    pub(crate) fn seen(&self, rules: &[ContainerRule], now: Instant) -> Vec<Seen> {
+        let containers = self.containers.iter().zip(rules);
+        containers.map(|(container, rule)| container.seen(rule, now)).collect()
     }
 }
 
@@ -174,7 +187,8 @@ impl Container {
     /// The number of the next attempt, the wait that precedes it, and the back-off to follow it.
     pub(crate) fn next(&self, backoff: &crate::plan::Backoff) -> (u32, Duration) {
         let Some(run) = &self.run else { return (0, Duration::ZERO) };
-        if run.end.as_ref().is_some_and(|end| end.asked) {
+        // A boot is no crash of the container.
+        if run.is_of_earlier_boot || run.end.as_ref().is_some_and(|end| end.asked) {
             return (run.attempt.saturating_add(1), Duration::ZERO);
         }
         let waited =
@@ -182,17 +196,16 @@ impl Container {
         (run.attempt.saturating_add(1), backoff.next(waited))
     }
 
-    fn seen(&self, now: Instant) -> Seen {
-        match &self.run {
-            None => Seen::Never,
-            Some(run) => match &run.end {
-                None => run.standing.seen(),
-                Some(end) => Seen::Ended {
-                    exit_code: end.exit.exit_code,
-                    wait: end.restart_at.saturating_duration_since(now),
-                },
-            },
+    fn seen(&self, rule: &ContainerRule, now: Instant) -> Seen {
+        let Some(run) = &self.run else { return Seen::Never };
+        let Some(end) = &run.end else { return run.standing.seen() };
+        let exit_code = end.exit.exit_code;
+        if run.is_of_earlier_boot {
+            // What init containers and sidecars did went with the machine's memory.
+            let is_for_good = rule.is_for_good(exit_code);
+            return if is_for_good { Seen::Done { exit_code } } else { Seen::Never };
         }
+        Seen::Ended { exit_code, wait: end.restart_at.saturating_duration_since(now) }
     }
 }
 

@@ -4,7 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::record::Identity;
 
 /// Environment variable that marks every process of a pod.
 pub(crate) const POD_MARK: &str = "WINDDOWN_POD_UID";
@@ -32,14 +35,15 @@ pub(crate) struct Stat {
 }
 
 impl Process {
-    /// Takes hold of `pid` if it is still the process that started at `start_time`.
+    /// Takes hold of the process that was seen; none if it is gone, also where its pid is another's now.
     ///
     /// # Errors
     /// The kernel refused for another reason than that there is no such process.
-    pub(crate) fn open(proc_root: &Path, pid: i32, start_time: u64) -> io::Result<Option<Self>> {
-        let Some(process) = Self::open_any(pid)? else { return Ok(None) };
+    pub(crate) fn open(proc_root: &Path, seen: Identity) -> io::Result<Option<Self>> {
+        let Some(process) = Self::open_any(seen.pid)? else { return Ok(None) };
         // Read after opening: the pidfd pins the process whose start time this is.
-        Ok(stat(proc_root, pid)?.filter(|s| s.start_time == start_time).map(|_| process))
+        let stat = stat(proc_root, seen.pid)?;
+        Ok(stat.filter(|stat| stat.start_time == seen.start_time).map(|_| process))
     }
 
     /// Takes hold of whatever process has this pid now.
@@ -50,7 +54,9 @@ impl Process {
         let Some(raw) = Pid::from_raw(pid) else { return Ok(None) };
         match pidfd_open(raw, PidfdFlags::NONBLOCK) {
             Ok(fd) => Ok(Some(Self { pid, fd })),
-            Err(rustix::io::Errno::SRCH) => Ok(None),
+            // The last two say that the number is a thread's by now, later and earlier kernels: the
+            // process is gone.
+            Err(Errno::SRCH | Errno::NOENT | Errno::INVAL) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -127,62 +133,76 @@ pub(crate) fn boot_id(proc_root: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// Pids of all living processes whose environment carries the container's marks.
+/// All living processes whose environment carries the container's marks.
 ///
 /// Only for when the supervisor is gone: a process that wiped its environment is not found here,
 /// which the supervisor, its subreaper, does not depend on.
-pub(crate) fn marked(proc_root: &Path, pod_uid: &str, container: &str) -> Vec<i32> {
+///
+/// # Errors
+/// The processes cannot be listed.
+pub(crate) fn marked(
+    proc_root: &Path,
+    pod_uid: &str,
+    container: &str,
+) -> io::Result<Vec<Identity>> {
     let pod = format!("{POD_MARK}={pod_uid}");
     let container = format!("{CONTAINER_MARK}={container}");
-    pids(proc_root)
-        .filter(|&pid| {
-            let Some(environ) = environ(proc_root, pid) else { return false };
-            let has = |wanted: &str| environ.split(|&b| b == 0).any(|v| v == wanted.as_bytes());
-            has(&pod) && has(&container) && is_alive(proc_root, pid)
-        })
-        .collect()
+    let is_marked = |pid: &i32| {
+        let Some(environ) = environ(proc_root, *pid) else { return false };
+        let has = |wanted: &str| environ.split(|&b| b == 0).any(|v| v == wanted.as_bytes());
+        has(&pod) && has(&container)
+    };
+    let marked = pids(proc_root)?.filter(is_marked);
+    Ok(marked.filter_map(|pid| Some(living(proc_root, pid)?.0)).collect())
 }
 
-/// The pid of the process one of whose arguments is `argument`, byte for byte.
-pub(crate) fn with_argument(proc_root: &Path, argument: &str) -> Option<i32> {
-    pids(proc_root).find(|&pid| {
-        std::fs::read(proc_root.join(pid.to_string()).join("cmdline")).is_ok_and(|line| {
-            line.split(|&b| b == 0).any(|a| a == argument.as_bytes()) && is_alive(proc_root, pid)
-        })
-    })
+/// The process one of whose arguments is `argument`, byte for byte.
+///
+/// # Errors
+/// The processes cannot be listed.
+pub(crate) fn with_argument(proc_root: &Path, argument: &str) -> io::Result<Option<Identity>> {
+    let has_it = |pid: &i32| {
+        let line = std::fs::read(proc_root.join(pid.to_string()).join("cmdline"));
+        line.is_ok_and(|line| line.split(|&b| b == 0).any(|a| a == argument.as_bytes()))
+    };
+    Ok(pids(proc_root)?.filter(has_it).find_map(|pid| Some(living(proc_root, pid)?.0)))
 }
 
-/// Pids of all living processes below `root`, which is not among them.
-pub(crate) fn descendants(proc_root: &Path, root: i32) -> Vec<i32> {
-    let mut all: Vec<(i32, i32)> = pids(proc_root)
-        .filter_map(|pid| {
-            let stat = stat(proc_root, pid).ok()??;
-            (!stat.has_ended()).then_some((stat.parent, pid))
-        })
-        .collect();
+/// All living processes below `root`, which is not among them.
+///
+/// # Errors
+/// The processes cannot be listed.
+pub(crate) fn descendants(proc_root: &Path, root: i32) -> io::Result<Vec<Identity>> {
+    let living = pids(proc_root)?.filter_map(|pid| living(proc_root, pid));
+    let mut all: Vec<(i32, Identity)> = living.map(|(seen, parent)| (parent, seen)).collect();
     all.sort_unstable();
-    let mut found = vec![root];
-    let mut at = 0;
-    while let Some(&parent) = found.get(at) {
+    let mut parents = vec![root];
+    let mut found = Vec::new();
+    while let Some(parent) = parents.pop() {
         let from = all.partition_point(|&(p, _)| p < parent);
-        found.extend(all[from..].iter().take_while(|&&(p, _)| p == parent).map(|&(_, pid)| pid));
-        at += 1;
+        let children = all[from..].iter().take_while(|&&(p, _)| p == parent);
+        for (_, child) in children {
+            parents.push(child.pid);
+            found.push(*child);
+        }
     }
-    found.remove(0);
-    found
+    Ok(found)
 }
 
-/// Whether the process exists and is more than a zombie.
-pub(crate) fn is_alive(proc_root: &Path, pid: i32) -> bool {
-    matches!(stat(proc_root, pid), Ok(Some(stat)) if !stat.has_ended())
+/// A process that is more than a zombie, and its parent.
+fn living(proc_root: &Path, pid: i32) -> Option<(Identity, i32)> {
+    let stat = stat(proc_root, pid).ok()??;
+    let seen = Identity { pid, start_time: stat.start_time };
+    (!stat.has_ended()).then_some((seen, stat.parent))
 }
 
 /// Pids of all processes there are.
-pub(crate) fn pids(proc_root: &Path) -> impl Iterator<Item = i32> {
-    std::fs::read_dir(proc_root)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+///
+/// # Errors
+/// They cannot be listed: that is not "none".
+pub(crate) fn pids(proc_root: &Path) -> io::Result<impl Iterator<Item = i32>> {
+    let entries = std::fs::read_dir(proc_root)?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
 
 /// The environment of a process; of one whose first thread has ended, as another thread has it.
@@ -236,6 +256,19 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_is_a_threads_by_now_is_no_process() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tell.send(nix::unistd::gettid().as_raw()).unwrap();
+            let _ = ended.recv();
+        });
+        assert!(Process::open_any(told.recv().unwrap()).unwrap().is_none());
+        drop(end);
+        thread.join().unwrap();
+    }
+
+    #[test]
     fn a_cut_off_stat_line_is_no_stat() {
         for text in ["", "42 (a", "42 (a) S", "42 (a) S 1 2 3"] {
             assert_eq!(parse_stat(text), None, "{text:?}");
@@ -247,8 +280,9 @@ mod tests {
         let proc_root = Path::new("/proc");
         let pid = i32::try_from(std::process::id()).unwrap();
         let start = stat(proc_root, pid).unwrap().unwrap().start_time;
-        assert!(Process::open(proc_root, pid, start).unwrap().is_some());
-        assert!(Process::open(proc_root, pid, start + 1).unwrap().is_none());
+        let open = |start_time| Process::open(proc_root, Identity { pid, start_time }).unwrap();
+        assert!(open(start).is_some());
+        assert!(open(start + 1).is_none());
     }
 
     proptest! {

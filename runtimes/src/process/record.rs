@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! STATE/lock                                       held by the one agent that uses STATE
-//! STATE/pods/UID/pod.json                          the pod as it was first started
+//! STATE/pods/UID/pod.json                          the pod as it was first started, without its values
+//! VOLATILE/UID.json                                the same, whole
 //! STATE/pods/UID/NAME/ATTEMPT/supervisor           held by the supervisor while it lives; its stderr
 //! STATE/pods/UID/NAME/ATTEMPT/attempt.json         written by the agent before anything is started
 //! STATE/pods/UID/NAME/ATTEMPT/started.json         written by the supervisor before the command runs
@@ -14,9 +15,9 @@
 //! A record is complete or absent: it is written beside its place and renamed. One that does not
 //! parse (a crash of the machine can leave zeros) counts as absent.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -37,6 +38,9 @@ pub(crate) const ENDED: &str = "ended";
 pub(crate) const START_ERROR: &str = "start-error";
 pub(crate) const TERMINATION_LOG: &str = "termination-log";
 
+/// Others pass through and see nothing.
+const PASSAGE: u32 = 0o711;
+
 /// Numbers the files that records are written into before they have their names.
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
@@ -51,9 +55,12 @@ pub(crate) struct AttemptRecord {
     pub(crate) backoff_ms: u64,
     /// The log file of this attempt.
     pub(crate) log: PathBuf,
-    /// The attempt's own cgroup, if it has one.
+    /// Boot in which it was written. It is on disk before anything runs, which `started.json` is not.
     #[serde(default)]
-    pub(crate) cgroup: Option<PathBuf>,
+    pub(crate) boot_id: String,
+    /// The attempt's own cgroups, one in each hierarchy.
+    #[serde(default)]
+    pub(crate) cgroups: Vec<PathBuf>,
 }
 
 /// Who runs.
@@ -71,7 +78,7 @@ pub(crate) struct StartedRecord {
 }
 
 /// A process of one boot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Identity {
     pub(crate) pid: i32,
@@ -117,14 +124,28 @@ impl RecordError {
     }
 }
 
-/// Reads a record; none if it is absent or not a record.
+/// Reads a record; none if it is absent, not a record, or cannot be read.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let bytes = std::fs::read(path).ok()?;
+    look(path).ok().flatten()
+}
+
+/// Reads a record; none if it is absent or not a record.
+///
+/// # Errors
+/// It cannot be read: what it says is not known.
+pub(crate) fn look<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
     match serde_json::from_slice(&bytes) {
-        Ok(record) => Some(record),
+        Ok(record) => Ok(Some(record)),
         Err(error) => {
             tracing::warn!(path = %path.display(), error = error_chain(&error), "ignoring a record that does not parse");
-            None
+            Ok(None)
         }
     }
 }
@@ -162,6 +183,26 @@ pub(crate) fn write<T: Serialize>(
 pub(crate) fn is_cleaned_up(dir: &Path) -> bool {
     std::fs::read_to_string(dir.join(SUPERVISOR))
         .is_ok_and(|said| said.ends_with(&format!("{ENDED}\n")))
+}
+
+/// Makes a directory, and those above it.
+///
+/// # Errors
+/// The disk refused, or something else is there.
+pub(crate) fn make_dirs(path: &Path) -> Result<(), RecordError> {
+    let made = DirBuilder::new().recursive(true).mode(PASSAGE).create(path);
+    made.map_err(RecordError::new("create", path))
+}
+
+/// Makes a directory that containers of other users pass through, to their termination log, and cannot
+/// list. Whatever the umask of the agent is.
+///
+/// # Errors
+/// As [`make_dirs`].
+pub(crate) fn make_passage(path: &Path) -> Result<(), RecordError> {
+    make_dirs(path)?;
+    let made = std::fs::set_permissions(path, Permissions::from_mode(PASSAGE));
+    made.map_err(RecordError::new("open the way through", path))
 }
 
 /// Makes the names in a directory durable.

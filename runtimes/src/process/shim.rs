@@ -20,6 +20,7 @@
 //! and it ends the command when the agent closes the pipe (the grace is over, or the agent is gone).
 
 pub(crate) mod exit;
+mod identity;
 mod launcher;
 pub(crate) mod log;
 mod log_writer;

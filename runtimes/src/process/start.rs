@@ -5,10 +5,10 @@
 //! to it, and the supervisor runs nothing before it has the whole order and has written down the
 //! pid. An attempt that is found later without that record and without a holder of the lock never ran.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,11 +18,12 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use winddown_shared::{Pod, RuntimeError};
 
+use super::cgroup::members;
 use super::order::Order;
 use super::pod::{Run, Starting};
 use super::procfs::{self, Process};
 use super::record::{self, AttemptRecord, RecordError};
-use super::{Context, blocking, caused, failed, launch, paths, watcher};
+use super::{Context, blocking, caused, failed, launch, paths, pod_record, watcher};
 use crate::fault;
 use crate::probing::Standing;
 use crate::ready::Ready;
@@ -83,11 +84,12 @@ impl<'a> Attempt<'a> {
         let logs = paths::logs(config, pod.namespace(), pod.name(), pod.uid());
         let log = paths::log_file(&logs, name, number);
         let dir = paths::container(config, pod.uid(), name).join(number.to_string());
-        let cgroup = context.cgroups.make(pod, container, number)?;
+        let cgroups = context.cgroups.make(pod, container, number)?;
         let place = (container, field.as_str());
-        let order = launch::order(config, pod, place, &dir, log.clone(), cgroup.clone())?;
+        let order = launch::order(config, pod, place, &dir, log.clone(), cgroups.clone())?;
         let backoff_ms = record::millis(backoff);
-        let record = AttemptRecord { created_at: config.wall.now(), backoff_ms, log, cgroup };
+        let (created_at, boot_id) = (config.wall.now(), context.boot_id.clone());
+        let record = AttemptRecord { created_at, backoff_ms, log, boot_id, cgroups };
         let attempt = Self { context, starting, name, number, dir, record, order };
         attempt.write(pod).map_err(|e| {
             caused(format!("cannot prepare container {name} of pod {}", pod.label()), e)
@@ -98,23 +100,16 @@ impl<'a> Attempt<'a> {
     /// Writes everything down, so that it survives whatever happens next.
     fn write(&self, pod: &Pod) -> Result<(), RecordError> {
         if let Some(logs) = self.record.log.parent() {
-            make_dirs(logs)?;
+            record::make_dirs(logs)?;
         }
         let container_dir = self.dir.parent().unwrap_or(&self.dir);
-        make_dirs(container_dir)?;
-        let pod_dir = paths::pod(&self.context.config, pod.uid());
-        let pod_record = pod_dir.join(record::POD);
-        if !pod_record.exists() {
-            record::write(&pod_record, pod.object(), true)?;
-            record::sync_dir(&pod_dir)?;
-            record::sync_dir(&paths::pods(&self.context.config))?;
-        }
+        record::make_passage(&paths::pod(&self.context.config, pod.uid()))?;
+        record::make_passage(container_dir)?;
+        pod_record::write(&self.context.config, pod)?;
         fault::point("agent-before-attempt-dir");
         // Fails if it exists: one attempt is never started twice.
-        DirBuilder::new()
-            .mode(0o711)
-            .create(&self.dir)
-            .map_err(RecordError::new("create", &self.dir))?;
+        std::fs::create_dir(&self.dir).map_err(RecordError::new("create", &self.dir))?;
+        record::make_passage(&self.dir)?;
         fault::point("agent-after-attempt-dir");
         let written = record::write(&self.dir.join(record::ATTEMPT), &self.record, true)
             .and_then(|()| self.make_termination_log())
@@ -149,7 +144,11 @@ impl<'a> Attempt<'a> {
             if said.is_err() {
                 // Whatever went wrong, nothing of the attempt may stay behind.
                 let _ = supervisor.signal(rustix::process::Signal::KILL);
-                watcher::end_leftovers(&self.context.config, entry.uid(), self.name);
+                watcher::end_leftovers(
+                    &self.context.config,
+                    (entry.uid(), self.name),
+                    &self.record.cgroups,
+                );
                 supervisor.ended_within(1000);
                 supervisor.reap();
             }
@@ -232,7 +231,8 @@ impl<'a> Attempt<'a> {
             return Err(failed(what));
         };
         // None: it has ended already, and the record is on its way.
-        let main = Process::open(&config.proc_root, pid, start_time).ok().flatten().map(Arc::new);
+        let main = Process::open(&config.proc_root, record::Identity { pid, start_time });
+        let main = main.ok().flatten().map(Arc::new);
         let ended = Ready::new(report.0.into())
             .map_err(|e| caused(format!("cannot watch container {}", self.name), e))?;
         self.enter(supervisor, main);
@@ -259,8 +259,9 @@ impl<'a> Attempt<'a> {
             backoff: Duration::from_millis(self.record.backoff_ms),
             supervisor: Some(Arc::clone(supervisor)),
             main,
-            cgroup: self.record.cgroup.clone(),
+            cgroups: self.record.cgroups.clone(),
             standing: Standing::default(),
+            is_of_earlier_boot: false,
             ending: false,
             signalled_at: None,
             forced: false,
@@ -274,8 +275,8 @@ impl<'a> Attempt<'a> {
     /// Takes back an attempt that never ran, so that its number is free again.
     fn withdraw(&self) {
         let _ = std::fs::remove_dir_all(&self.dir);
-        if let Some(cgroup) = &self.record.cgroup {
-            let _ = std::fs::remove_dir(cgroup);
+        for dir in &self.record.cgroups {
+            let _ = members::remove(dir);
         }
     }
 }
@@ -312,22 +313,30 @@ impl From<Report> for OwnedFd {
     }
 }
 
-fn make_dirs(path: &Path) -> Result<(), RecordError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o711)
-        .create(path)
-        .map_err(RecordError::new("create", path))
-}
-
 /// Whether some process holds the attempt's lock: its supervisor lives.
-pub(crate) fn is_supervised(dir: &Path) -> bool {
-    File::open(dir.join(record::SUPERVISOR))
-        .is_ok_and(|file| matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock)))
+///
+/// # Errors
+/// The lock cannot be looked at.
+pub(crate) fn is_supervised(dir: &Path) -> io::Result<bool> {
+    let lock = match File::open(dir.join(record::SUPERVISOR)) {
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(false);
+        }
+        opened => opened?,
+    };
+    match lock.try_lock() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
 }
 
 /// The supervisor of an attempt that has not written down who it is.
-pub(crate) fn find_supervisor(proc_root: &Path, dir: &Path) -> Option<Process> {
-    let pid = procfs::with_argument(proc_root, dir.to_str()?)?;
-    Process::open_any(pid).ok().flatten()
+///
+/// # Errors
+/// The processes cannot be listed, or it cannot be held.
+pub(crate) fn find_supervisor(proc_root: &Path, dir: &Path) -> io::Result<Option<Process>> {
+    let Some(argument) = dir.to_str() else { return Ok(None) };
+    let Some(seen) = procfs::with_argument(proc_root, argument)? else { return Ok(None) };
+    Process::open(proc_root, seen)
 }

@@ -20,7 +20,7 @@ use processes::Processes;
 /// What runs of one container.
 struct Running {
     name: Arc<str>,
-    cgroup: Option<PathBuf>,
+    cgroups: Vec<PathBuf>,
     /// The process all others of the container descend from, and whether it is one of them: the main
     /// process is, the supervisor is not.
     root: Option<(i32, bool)>,
@@ -138,8 +138,8 @@ fn running(state: &PodState) -> Vec<Running> {
         let run = container.run.as_ref()?;
         let supervisor = run.supervisor.as_ref().map(|process| (process.pid(), false));
         let main = run.main.as_ref().map(|process| (process.pid(), true));
-        let (name, cgroup) = (Arc::clone(&container.name), run.cgroup.clone());
-        Some(Running { name, cgroup, root: supervisor.or(main) })
+        let (name, cgroups) = (Arc::clone(&container.name), run.cgroups.clone());
+        Some(Running { name, cgroups, root: supervisor.or(main) })
     };
     containers.into_iter().filter_map(one).collect()
 }
@@ -153,7 +153,7 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<(PodUid, 
         let mut stats = PodStats::default();
         let (mut memory, mut tasks) = (Some(0_u64), Some(0_u64));
         for container in containers {
-            let dirs = container.cgroup.as_deref().map(CgroupDirs::unified);
+            let dirs = CgroupDirs::among(&container.cgroups);
             let mut used = dirs.map_or((None, None), |dirs| (dirs.working_set(), dirs.tasks()));
             if used.0.is_none() || used.1.is_none() {
                 let all = processes.get_or_insert_with(|| Processes::look(proc_root));

@@ -11,10 +11,10 @@ use crate::states::{self, Progress};
 /// The pod now, with ids of this scheme. The caller holds its lock.
 pub(crate) fn status(state: &PodState, scheme: &str) -> PodRuntimeStatus {
     let rules = state.pod.as_ref().map(plan::rules).unwrap_or_default();
-    let seen = state.seen(rules.len(), tokio::time::Instant::now());
+    let seen = state.seen(&rules, tokio::time::Instant::now());
     let will_start = !state.stopping && !plan::plan(&rules, &seen).done;
-    let progress = state.containers.iter().map(|c| (c.kind, c.run.as_ref().map(progress)));
-    let initialized = states::is_initialized(progress);
+    let runs = state.containers.iter().enumerate().map(|(i, c)| (c.kind, run(c, seen.get(i))));
+    let initialized = states::is_initialized(runs.map(|(kind, run)| (kind, run.map(progress))));
     let containers = state
         .containers
         .iter()
@@ -34,20 +34,22 @@ fn one(
     seen: Option<Seen>,
     initialized: bool,
 ) -> ContainerStatus {
-    let end = container.run.as_ref().and_then(|run| run.end.as_ref());
+    let newest = run(container, seen.as_ref());
+    let end = newest.and_then(|run| run.end.as_ref());
     let is_restarting = end.is_some_and(|end| {
         restart.applies_to(end.exit.exit_code)
             && matches!(seen, Some(Seen::Ended { wait, .. }) if !wait.is_zero())
     });
-    let now = match (&container.run, end) {
+    let now = match (newest, end) {
         (None, _) => states::waiting_to_start(container.kind, initialized),
         (Some(run), None) => ContainerState::Running { started_at: run.started_at },
         (Some(_), Some(_)) if is_restarting => states::crash_loop(seen),
         (Some(_), Some(end)) => ContainerState::Exited(end.exit.clone()),
     };
     let running = container.run.as_ref().filter(|run| run.end.is_none());
-    let last_exit =
-        if is_restarting { end.map(|e| e.exit.clone()) } else { container.last_exit.clone() };
+    let past = container.run.as_ref().filter(|_| is_restarting || newest.is_none());
+    let past = past.and_then(|run| run.end.as_ref()).map(|end| &end.exit);
+    let last_exit = past.or(container.last_exit.as_ref()).cloned();
     let attempt = container.run.as_ref().map(|run| run.attempt);
     ContainerStatus {
         name: container.name.clone(),
@@ -58,8 +60,13 @@ fn one(
         last_exit,
         restart_count: attempt.unwrap_or(0),
         started: running.is_some_and(|run| run.standing.started),
-        ready: states::is_ready(container.kind, container.run.as_ref().map(progress)),
+        ready: states::is_ready(container.kind, newest.map(progress)),
     }
+}
+
+/// The newest run; none if that was before the pod began anew and the container is started again.
+fn run<'a>(container: &'a Container, seen: Option<&Seen>) -> Option<&'a Run> {
+    container.run.as_ref().filter(|_| seen != Some(&Seen::Never))
 }
 
 fn progress(run: &Run) -> Progress {

@@ -10,6 +10,7 @@
 //!
 //! Between the call and the first SIGTERM there is no system call but the signals.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +20,10 @@ use rustix::process::Signal;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
 
+use super::cgroup::members;
 use super::pod::{PodEntry, PodState};
 use super::procfs::{self, Process};
+use super::record::Identity;
 use super::{Context, failed, paths};
 use crate::programs::ending::{self, Target};
 use crate::stopping;
@@ -128,11 +131,11 @@ pub(crate) async fn end_one(
         return Ok(());
     }
     for _ in 0..3 {
-        let left = kill_by_search(context, entry, &target.name, &held).await;
+        let is_alone = kill_by_search(context, entry, &target.name, &held).await;
         if timeout(patience / 4, &mut ended).await.is_ok() {
             return Ok(());
         }
-        if left.is_empty() {
+        if is_alone {
             // Only the supervisor is left, and it hangs (a dead disk): the container is gone.
             let _ = held.supervisor.signal(Signal::KILL);
         }
@@ -143,7 +146,7 @@ pub(crate) async fn end_one(
 /// What a container that runs is held by.
 struct Held {
     supervisor: Arc<Process>,
-    cgroup: Option<PathBuf>,
+    cgroups: Vec<PathBuf>,
 }
 
 impl Held {
@@ -151,7 +154,8 @@ impl Held {
     fn of(entry: &PodEntry, target: &Target) -> Option<Self> {
         let mut state = entry.lock();
         let run = state.run(&target.name, target.attempt).filter(|run| run.end.is_none())?;
-        Some(Self { supervisor: Arc::clone(run.supervisor.as_ref()?), cgroup: run.cgroup.clone() })
+        let supervisor = Arc::clone(run.supervisor.as_ref()?);
+        Some(Self { supervisor, cgroups: run.cgroups.clone() })
     }
 }
 
@@ -168,40 +172,45 @@ fn kill(entry: &PodEntry, target: &Target, held: &Held) {
             let _ = main.signal(Signal::KILL);
         }
     }
-    if let Some(cgroup) = &held.cgroup {
-        let _ = std::fs::write(cgroup.join("cgroup.kill"), b"1");
-    }
+    members::kill(&held.cgroups);
 }
 
 /// Finds and kills what is left by all other means: the supervisor may be stopped or hung. The
-/// supervisor itself is spared. Returns the pids that are still there.
+/// supervisor itself is spared. True if nothing but that is left.
 async fn kill_by_search(
     context: &Arc<Context>,
     entry: &PodEntry,
     name: &Arc<str>,
     held: &Held,
-) -> Vec<i32> {
+) -> bool {
     let (context, uid, name) = (Arc::clone(context), entry.uid().clone(), Arc::clone(name));
     let supervisor = Arc::clone(&held.supervisor);
     let search = move || {
         let _ = supervisor.signal(Signal::CONT);
-        for pid in remaining(&context, &supervisor, uid.as_str(), &name) {
-            if let Ok(Some(process)) = Process::open_any(pid) {
+        let remaining = || remaining(&context, &supervisor, uid.as_str(), &name);
+        for seen in remaining().into_iter().flatten() {
+            // Opened by what was seen: a pid that is used again meanwhile is another process's.
+            if let Ok(Some(process)) = Process::open(&context.config.proc_root, seen) {
                 let _ = process.signal(Signal::KILL);
             }
         }
-        remaining(&context, &supervisor, uid.as_str(), &name)
+        remaining().is_ok_and(|left| left.is_empty())
     };
     tokio::task::spawn_blocking(search).await.unwrap_or_default()
 }
 
-fn remaining(context: &Context, supervisor: &Process, uid: &str, name: &str) -> Vec<i32> {
+fn remaining(
+    context: &Context,
+    supervisor: &Process,
+    uid: &str,
+    name: &str,
+) -> io::Result<Vec<Identity>> {
     let proc_root = &context.config.proc_root;
-    let mut left = procfs::descendants(proc_root, supervisor.pid());
-    left.extend(procfs::marked(proc_root, uid, name));
+    let mut left = procfs::descendants(proc_root, supervisor.pid())?;
+    left.extend(procfs::marked(proc_root, uid, name)?);
     left.sort_unstable();
     left.dedup();
-    left
+    Ok(left)
 }
 
 async fn survivors(
@@ -213,7 +222,8 @@ async fn survivors(
     let (context, uid, name) = (Arc::clone(context), entry.uid().clone(), Arc::clone(container));
     let supervisor = Arc::clone(&held.supervisor);
     let describe = move || {
-        let mut left = remaining(&context, &supervisor, uid.as_str(), &name);
+        let left = remaining(&context, &supervisor, uid.as_str(), &name).unwrap_or_default();
+        let mut left: Vec<i32> = left.into_iter().map(|seen| seen.pid).collect();
         if left.is_empty() {
             left.push(supervisor.pid());
         }

@@ -1,27 +1,19 @@
 //! What of a pod the process runtime cannot honour.
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::{Pod, RuntimeError};
+use winddown_shared::{Pod, UnsupportedField};
 
 use super::launch;
 use crate::environment::{NodeFacts, environment};
 use crate::{files, pod_resources, reach};
 
-/// A field that asks for something this runtime does not do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsupported {
-    /// Path of the field, for example `spec.volumes[0]`.
-    pub field: String,
-    /// What is not done, and what to write instead.
-    pub why: String,
-}
-
 /// Everything of `pod` that this runtime cannot honour; empty if it runs the pod as written.
 ///
 /// Nothing is ignored in silence: a field is honoured, or has no meaning without an image (for
 /// example `imagePullPolicy`), or belongs to another component (scheduling, probes of readiness
-/// gates), or is listed here. Pure; use it in admission and to show what would happen.
-pub fn check_supported(pod: &Pod) -> Vec<Unsupported> {
+/// gates), or is listed here. Containers that can only be added to a running pod (`kubectl debug`)
+/// are not: they refuse no pod. Pure; use it in admission and to show what would happen.
+pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
     let mut found = Findings::default();
     for (field, text) in [
         ("metadata.uid", pod.uid().as_str()),
@@ -57,7 +49,7 @@ pub fn check_supported(pod: &Pod) -> Vec<Unsupported> {
 
 /// Collects, under a field's path.
 #[derive(Default)]
-struct Findings(Vec<Unsupported>);
+struct Findings(Vec<UnsupportedField>);
 
 struct Below<'a> {
     path: String,
@@ -95,8 +87,6 @@ fn pod_isolation(spec: &api::PodSpec, found: &mut Findings) {
             },
         );
     }
-    let list = spec.ephemeral_containers.as_ref().is_some_and(|e| !e.is_empty());
-    found.refuse_if(list, "spec.ephemeralContainers", || "they are not run".into());
     let claims = spec.resource_claims.as_ref().is_some_and(|c| !c.is_empty());
     found.refuse_if(claims, "spec.resourceClaims", || "devices are not allocated".into());
     for (field, why) in pod_resources::unsupported(spec.resources.as_ref()) {
@@ -114,6 +104,12 @@ fn pod_isolation(spec: &api::PodSpec, found: &mut Findings) {
 fn pod_security(security: &api::PodSecurityContext, found: &mut Findings) {
     let mut found = found.below("spec.securityContext");
     found.refuse_if(security.fs_group.is_some(), "fsGroup", "there are no volumes: leave it out");
+    let merge = security.supplemental_groups_policy.as_deref() == Some("Merge");
+    found.refuse_if(
+        merge,
+        "supplementalGroupsPolicy",
+        "groups of /etc/group are not added: write `Strict`, and list them in supplementalGroups",
+    );
     let sysctls = security.sysctls.as_ref().is_some_and(|s| !s.is_empty());
     found.refuse_if(sysctls, "sysctls", "they would change the host: set them there");
     found.ids(&[("runAsUser", security.run_as_user), ("runAsGroup", security.run_as_group)]);
@@ -146,6 +142,11 @@ fn container(spec: &api::PodSpec, one: &api::Container, is_init: bool, found: &m
     let claims =
         one.resources.as_ref().and_then(|r| r.claims.as_ref()).is_some_and(|c| !c.is_empty());
     found.refuse_if(claims, "resources.claims", "devices are not allocated");
+    let limits = one.resources.as_ref().and_then(|r| r.limits.as_ref()).into_iter().flatten();
+    for (name, _) in limits.filter(|(name, _)| name.starts_with("hugepages-")) {
+        let why = "huge pages are not limited: leave it out";
+        found.refuse_if(true, format!("resources.limits.{name}"), why);
+    }
     let path = one.termination_message_path.as_deref().unwrap_or_default();
     found.refuse_if(
         !matches!(path, "" | "/dev/termination-log"),
@@ -237,6 +238,9 @@ fn handler(
         let is_tls = http.scheme.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("https"));
         found.refuse_if(is_tls, at("httpGet.scheme"), "HTTPS is not spoken: use `exec`");
         found.refuse_if(reach::port(&http.port, one).is_none(), at("httpGet.port"), no_port);
+        for field in reach::unsendable(http) {
+            found.refuse_if(true, at(&format!("httpGet.{field}")), field.why());
+        }
     }
     if let Some(tcp) = tcp {
         found.refuse_if(reach::port(&tcp.port, one).is_none(), at("tcpSocket.port"), no_port);
@@ -298,7 +302,7 @@ fn profiles(
 
 impl Findings {
     fn refuse(&mut self, field: impl Into<String>, why: impl Into<String>) {
-        self.0.push(Unsupported { field: field.into(), why: why.into() });
+        self.0.push(UnsupportedField { field: field.into(), why: why.into() });
     }
 
     fn refuse_if(&mut self, refused: bool, field: &str, why: impl FnOnce() -> String) {
@@ -326,14 +330,6 @@ impl Below<'_> {
             let wrong = id.is_some_and(|id| u32::try_from(id).is_err());
             self.refuse_if(wrong, field, "is not a user or group number");
         }
-    }
-}
-
-// === impl Unsupported ===
-
-impl From<Unsupported> for RuntimeError {
-    fn from(one: Unsupported) -> Self {
-        Self::Unsupported { field: one.field, why: one.why }
     }
 }
 

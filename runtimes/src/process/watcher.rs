@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use winddown_shared::{ContainerExit, PodUid, WallTime};
 
 use super::Context;
+use super::cgroup::members;
 use super::config::ProcessConfig;
 use super::pod::{End, PodEntry};
 use super::procfs::{self, Process};
@@ -45,17 +46,26 @@ pub(crate) fn watch(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watc
     });
 }
 
-/// Kills every process that carries the container's marks. True if none is left.
+/// Kills every process that is in the container's cgroups or carries its marks. True if none is left.
 ///
 /// For when the supervisor is gone; it does this itself otherwise, and misses none. Blocks.
-pub(crate) fn end_leftovers(config: &ProcessConfig, uid: &PodUid, name: &str) -> bool {
+pub(crate) fn end_leftovers(
+    config: &ProcessConfig,
+    (uid, name): (&PodUid, &str),
+    cgroups: &[PathBuf],
+) -> bool {
+    if !members::end(cgroups) {
+        return false;
+    }
+    let marked = || procfs::marked(&config.proc_root, uid.as_str(), name);
     for _ in 0..KILL_ROUNDS {
-        let left = procfs::marked(&config.proc_root, uid.as_str(), name);
+        // What cannot be listed is not gone.
+        let Ok(left) = marked() else { return false };
         if left.is_empty() {
             return true;
         }
-        let held: Vec<Process> =
-            left.into_iter().filter_map(|pid| Process::open_any(pid).ok().flatten()).collect();
+        let open = |seen| Process::open(&config.proc_root, seen).ok().flatten();
+        let held: Vec<Process> = left.into_iter().filter_map(open).collect();
         for process in &held {
             let _ = process.signal(Signal::KILL);
         }
@@ -64,7 +74,7 @@ pub(crate) fn end_leftovers(config: &ProcessConfig, uid: &PodUid, name: &str) ->
             process.reap();
         }
     }
-    procfs::marked(&config.proc_root, uid.as_str(), name).is_empty()
+    marked().is_ok_and(|left| left.is_empty())
 }
 
 /// What is reported of a run whose end nobody saw.
@@ -110,22 +120,30 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
     let dir = watched.dir;
     let _ = tokio::task::spawn_blocking(move || {
         let attempt: Option<AttemptRecord> = record::read(&dir.join(record::ATTEMPT));
-        if let Some(cgroup) = attempt.and_then(|attempt| attempt.cgroup) {
-            let _ = std::fs::remove_dir(cgroup);
+        let cgroups = attempt.map(|attempt| attempt.cgroups).unwrap_or_default();
+        // What a hook left there, and what escaped its supervisor.
+        members::end(&cgroups);
+        for cgroup in cgroups {
+            let _ = members::remove(&cgroup);
         }
         prune(&dir);
     })
     .await;
 }
 
-/// The supervisor was killed: what it supervised is ended by its marks. Resolves when
+/// The supervisor was killed: what it supervised is ended in its cgroups and by its marks. Resolves when
 /// nothing is left, however long that takes: until then the container does run.
 async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: &Watched) {
     let mut wait = Duration::from_secs(1);
     loop {
         let (config, uid, name) =
             (context.config.clone(), entry.uid().clone(), Arc::clone(&watched.name));
-        let done = tokio::task::spawn_blocking(move || end_leftovers(&config, &uid, &name)).await;
+        let cgroups = {
+            let mut state = entry.lock();
+            state.run(&watched.name, watched.attempt).map(|run| run.cgroups.clone())
+        };
+        let end = move || end_leftovers(&config, (&uid, &name), &cgroups.unwrap_or_default());
+        let done = tokio::task::spawn_blocking(end).await;
         if done.unwrap_or(true) {
             return;
         }

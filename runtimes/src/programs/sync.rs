@@ -35,7 +35,7 @@ pub(crate) async fn sync<P: Programs>(
     }
     let mut tried = vec![false; rules.len()];
     let again_in = loop {
-        let next = plan::plan(&rules, &entry.lock().seen(rules.len(), Instant::now()));
+        let next = plan::plan(&rules, &entry.lock().seen(&rules, Instant::now()));
         for &i in &next.stop {
             end_failing(programs, entry, pod, &rules[i].name);
         }
@@ -51,7 +51,8 @@ pub(crate) async fn sync<P: Programs>(
         // All are awaited also when one fails: a container does not suffer for another.
         join_all(starts).await.into_iter().collect::<Result<(), RuntimeError>>()?;
     };
-    Ok(SyncedPod { status: status::status(&entry.lock(), P::SCHEME), again_in })
+    let status = status::status(&entry.lock(), P::SCHEME);
+    Ok(SyncedPod { status, again_in, ..SyncedPod::default() })
 }
 
 async fn start_one<P: Programs>(

@@ -15,9 +15,15 @@ pub(crate) struct CgroupDirs {
 }
 
 impl CgroupDirs {
-    /// One of version 2, by its directory.
-    pub(crate) fn unified(dir: &Path) -> Self {
-        Self { memory: dir.to_owned(), is_v2: true, tasks: Some(dir.to_owned()) }
+    /// Those of one cgroup, which is one directory in each hierarchy. None if none of them counts memory.
+    pub(crate) fn among(dirs: &[PathBuf]) -> Option<Self> {
+        let with = |file: &str| dirs.iter().find(|dir| dir.join(file).exists()).cloned();
+        let tasks = with("pids.current");
+        let of = |memory, is_v2| Self { memory, is_v2, tasks };
+        match with("memory.current") {
+            Some(memory) => Some(of(memory, true)),
+            None => Some(of(with("memory.usage_in_bytes")?, false)),
+        }
     }
 
     /// That of a process, which must carry `mark` in its path: a number that has become another
@@ -100,6 +106,9 @@ mod tests {
         let pod = found.parent("-u").unwrap();
         assert_eq!((pod.working_set(), pod.tasks()), (None, Some(9)));
         assert_eq!(found.parent("other"), None);
+        let dirs = [dir, mount.join("pids/pod-u/c1")];
+        assert_eq!(CgroupDirs::among(&dirs), Some(found));
+        assert_eq!(CgroupDirs::among(&[]), None);
         assert_eq!(CgroupDirs::of_process((&proc, &mount), 42, "c2"), None, "another's now");
         assert_eq!(CgroupDirs::of_process((&proc, &mount), 43, "c1"), None);
     }
@@ -115,6 +124,6 @@ mod tests {
         write(mount.join("pod-u/c1/pids.current"), "7\n");
         let found = CgroupDirs::of_process((&proc, &mount), 42, "c1").unwrap();
         assert_eq!((found.working_set(), found.tasks()), (Some(3000), Some(7)));
-        assert_eq!(found, CgroupDirs::unified(&mount.join("pod-u/c1")));
+        assert_eq!(Some(found), CgroupDirs::among(&[mount.clone(), mount.join("pod-u/c1")]));
     }
 }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use k8s_openapi::api::core::v1 as api;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{Pod, PodUid, RuntimeError, WallTime, error_chain};
+use winddown_shared::{PodUid, RuntimeError, error_chain};
 
 use super::attempt::{Attempt, UNIT, UnitRecord};
 use super::names::{self, Role};
@@ -17,7 +16,7 @@ use super::{Context, end};
 use crate::probing::Standing;
 use crate::process::pod::{Container, End, PodEntry, Run, kind_of};
 use crate::process::record::{self, AttemptRecord, ExitRecord};
-use crate::process::{ProcessConfig, asked, caused, paths, watcher};
+use crate::process::{ProcessConfig, asked, caused, paths, pod_record, watcher};
 
 /// How long the ends of containers that ended meanwhile may hold up the agent's start.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,9 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct FoundPod {
     pub(crate) uid: PodUid,
-    pod: Option<Pod>,
-    /// When its record was written, which is when it was first started.
-    started_at: Option<WallTime>,
+    known: pod_record::Found,
     /// Of each container, its attempts in ascending order.
     containers: Vec<(Arc<str>, Vec<FoundAttempt>)>,
 }
@@ -50,20 +47,14 @@ pub(crate) fn find(config: &ProcessConfig) -> std::io::Result<Vec<FoundPod>> {
 
 fn find_pod(config: &ProcessConfig, dir: &Path) -> Option<FoundPod> {
     let uid = PodUid::new(dir.file_name()?.to_str()?);
-    let object: Option<api::Pod> = record::read(&dir.join(record::POD));
-    let pod = object.and_then(|object| Pod::new(object).ok()).filter(|pod| *pod.uid() == uid);
-    if pod.is_none() {
-        tracing::warn!(dir = %dir.display(), "the pod's record is missing or damaged; only its UID is known");
-    }
     let entries = std::fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path());
     let mut containers: Vec<(Arc<str>, Vec<FoundAttempt>)> = entries
         .filter(|path| path.is_dir())
         .filter_map(|path| find_container(config, &uid, &path))
         .collect();
     containers.sort_by(|a, b| a.0.cmp(&b.0));
-    let written = std::fs::metadata(dir.join(record::POD)).and_then(|m| m.modified());
-    let started_at = written.ok().and_then(|at| WallTime::try_from(at).ok());
-    Some(FoundPod { uid, pod, started_at, containers })
+    let known = pod_record::find(config, &uid);
+    Some(FoundPod { uid, known, containers })
 }
 
 fn find_container(
@@ -199,16 +190,19 @@ fn resume<U>(
     let mut loaded = Vec::new();
     let mut state = entry.lock();
     for (name, attempts) in found.containers {
-        let kind = kind_of(found.pod.as_ref(), &name);
+        let kind = kind_of(found.known.pod.as_ref(), &name);
         let mut container = Container::new(name, kind);
         for one in attempts {
             let view = listed.remove(&one.attempt.unit);
-            if view.is_none() && one.exit.is_none() && !one.unit.started {
-                // Asked for at most, and not there: it never ran.
+            let is_of_earlier_boot = one.unit.boot_id != context.boot_id;
+            if view.is_none() && one.exit.is_none() && !one.unit.started && !is_of_earlier_boot {
+                // Asked for at most, and not there: it never ran. That it was started is not on disk
+                // at once, so of an earlier boot it may have.
                 one.attempt.withdraw();
                 continue;
             }
             let mut run = run_of(&one.record, one.attempt.number, one.asked);
+            run.is_of_earlier_boot = is_of_earlier_boot;
             match view {
                 Some(view) => loaded.push((one.attempt, view)),
                 None => run.end = Some(past(context, &one)),
@@ -218,8 +212,8 @@ fn resume<U>(
         }
         state.containers.push(container);
     }
-    state.started_at = found.started_at;
-    if let Some(pod) = &found.pod {
+    state.started_at = found.known.started_at;
+    if let Some(pod) = &found.known.pod {
         state.take_pod(pod);
     }
     loaded
@@ -233,8 +227,9 @@ fn run_of(record: &AttemptRecord, attempt: u32, asked: bool) -> Run {
         backoff: Duration::from_millis(record.backoff_ms),
         supervisor: None,
         main: None,
-        cgroup: None,
+        cgroups: Vec::new(),
         standing: Standing::ADOPTED,
+        is_of_earlier_boot: false,
         ending: false,
         // When exactly is not known any more, but it was: it is not asked twice.
         signalled_at: asked.then(Instant::now),
@@ -268,7 +263,8 @@ fn enter_unrecorded<U>(context: &Context<U>, entry: &PodEntry, attempt: &Attempt
             created_at: context.config.wall.now(),
             backoff_ms: 0,
             log: std::path::PathBuf::new(),
-            cgroup: None,
+            boot_id: context.boot_id.clone(),
+            cgroups: Vec::new(),
         });
     {
         let mut state = entry.lock();

@@ -1,9 +1,8 @@
 //! One attempt of a container: its records, and its units.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use super::units::{JournalMarks, Keep, NewUnit, UnitLimits, UnitOutput};
 use crate::process::cgroup::weight;
 use crate::process::order::Command;
 use crate::process::record::{self, AttemptRecord, RecordError};
-use crate::process::{ProcessConfig, caused, launch, paths};
+use crate::process::{ProcessConfig, caused, launch, paths, pod_record};
 use crate::stopping;
 
 /// What the service manager gives a writer of a log to come to its end.
@@ -55,6 +54,8 @@ pub(crate) struct Prepared {
     pub(crate) is_new: bool,
     pub(crate) log: NewUnit,
     pub(crate) main: NewUnit,
+    /// Of its pod beside other pods: that of what it asks for.
+    pub(crate) pod_weight: u64,
 }
 
 impl Attempt {
@@ -89,12 +90,13 @@ impl Attempt {
         let logs = paths::logs(config, pod.namespace(), pod.name(), pod.uid());
         let log = paths::log_file(&logs, &self.container, self.number);
         let place = (container, field.as_str());
-        let order = launch::order(config, pod, place, &self.dir, log.clone(), None)?;
+        let order = launch::order(config, pod, place, &self.dir, log.clone(), Vec::new())?;
         let record = AttemptRecord {
             created_at: config.wall.now(),
             backoff_ms: record::millis(backoff),
             log: log.clone(),
-            cgroup: None,
+            boot_id: boot_id.to_owned(),
+            cgroups: Vec::new(),
         };
         let is_new = self.write(config, boot_id, pod, (&record, &order.command)).map_err(|e| {
             caused(format!("cannot prepare container {} of pod {}", self.container, pod.label()), e)
@@ -116,7 +118,8 @@ impl Attempt {
         main.after = Some(self.log_unit.clone());
         let pipes = (out_read.into(), error_read.into());
         let log = self.log_unit(config, pod, &log, pipes);
-        Ok(Some(Prepared { record, is_new, log, main }))
+        let pod_weight = positive(weight(pod.fit_requests().cpu_milli())).unwrap_or(1);
+        Ok(Some(Prepared { record, is_new, log, main, pod_weight }))
     }
 
     /// Notes that its unit has been started.
@@ -139,21 +142,16 @@ impl Attempt {
         (attempt, command): (&AttemptRecord, &Command),
     ) -> Result<bool, RecordError> {
         if let Some(logs) = attempt.log.parent() {
-            make_dirs(logs)?;
+            record::make_dirs(logs)?;
         }
         let container_dir = self.dir.parent().unwrap_or(&self.dir);
-        make_dirs(container_dir)?;
-        let pod_dir = paths::pod(config, pod.uid());
-        let pod_record = pod_dir.join(record::POD);
-        if !pod_record.exists() {
-            record::write(&pod_record, pod.object(), true)?;
-            record::sync_dir(&pod_dir)?;
-            record::sync_dir(&paths::pods(config))?;
-        }
+        record::make_passage(&paths::pod(config, pod.uid()))?;
+        record::make_passage(container_dir)?;
+        pod_record::write(config, pod)?;
         if self.dir.join(UNIT).exists() {
             return Ok(false);
         }
-        make_dirs(&self.dir)?;
+        record::make_passage(&self.dir)?;
         let unit = UnitRecord { boot_id: boot_id.to_owned(), started: false };
         let written = record::write(&self.dir.join(record::ATTEMPT), attempt, true)
             .and_then(|()| self.make_termination_log(command))
@@ -264,7 +262,6 @@ fn limits(container: &api::Container) -> UnitLimits {
     let requests = resources.and_then(|r| r.requests.as_ref());
     let cpu_limit = amount(limits, "cpu");
     let cpu = amount(requests, "cpu").or(cpu_limit).map_or(0, Quantity::milli_value);
-    let positive = |n: i64| u64::try_from(n).ok().filter(|&n| n > 0);
     UnitLimits {
         memory_max: amount(limits, "memory").and_then(|q| positive(q.value())),
         cpu_milli: cpu_limit.and_then(|q| positive(q.milli_value())),
@@ -273,12 +270,8 @@ fn limits(container: &api::Container) -> UnitLimits {
     }
 }
 
-fn make_dirs(path: &Path) -> Result<(), RecordError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o711)
-        .create(path)
-        .map_err(RecordError::new("create", path))
+fn positive(n: i64) -> Option<u64> {
+    u64::try_from(n).ok().filter(|&n| n > 0)
 }
 
 #[cfg(test)]

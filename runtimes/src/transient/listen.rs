@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
-use winddown_shared::error_chain;
+use winddown_shared::{critical, error_chain};
 
 use super::units::{ServiceUnits, UnitChange, UnitPhase};
 use super::{Context, names};
@@ -21,7 +21,7 @@ pub(crate) fn listen<U: ServiceUnits>(
 ) {
     let context = Arc::clone(context);
     let mut alive = context.alive.clone();
-    tokio::spawn(async move {
+    critical::spawn("changes of services", async move {
         tokio::select! {
             () = follow(&context, changes) => {}
             _ = alive.changed() => {}

@@ -81,8 +81,9 @@ async fn begin<U: ServiceUnits>(
             backoff,
             supervisor: None,
             main: None,
-            cgroup: None,
+            cgroups: Vec::new(),
             standing: Standing::default(),
+            is_of_earlier_boot: false,
             ending: false,
             signalled_at: None,
             forced: false,
@@ -147,7 +148,7 @@ async fn request<U: ServiceUnits>(
     attempt: &Attempt,
     prepared: Prepared,
 ) -> Result<(), UnitError> {
-    let Prepared { is_new, log, main, .. } = prepared;
+    let Prepared { is_new, log, main, pod_weight, .. } = prepared;
     if !is_new {
         // An earlier start was not answered.
         if let Some(view) = context.units.look(&attempt.unit).await? {
@@ -155,6 +156,8 @@ async fn request<U: ServiceUnits>(
             return Ok(());
         }
     }
+    let of_pod = format!("Pod {}", attempt.uid);
+    context.units.make_slice(&main.slice, &of_pod, pod_weight).await?;
     match context.units.start(log).await {
         // That of the earlier start reads pipes which nobody writes.
         Err(UnitError::Exists { .. }) => {

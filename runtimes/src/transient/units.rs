@@ -18,6 +18,18 @@ pub trait ServiceUnits: Send + Sync + 'static {
     /// See [`UnitError`]. After [`UnitError::Silent`] it may or may not have been started.
     fn start(&self, unit: NewUnit) -> impl Future<Output = Result<(), UnitError>> + Send;
 
+    /// Makes a slice whose services together have this share of the CPU, 1 to 10000, beside other slices.
+    /// One that is there stays as it is.
+    ///
+    /// # Errors
+    /// See [`UnitError`].
+    fn make_slice(
+        &self,
+        slice: &str,
+        description: &str,
+        cpu_weight: u64,
+    ) -> impl Future<Output = Result<(), UnitError>> + Send;
+
     /// Sends a signal. A unit of which nothing runs takes it without error.
     ///
     /// # Errors

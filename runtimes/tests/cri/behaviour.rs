@@ -230,3 +230,94 @@ async fn two_agents_do_not_share_a_state_directory() {
     let error = CriRuntime::open(config).await.unwrap_err().to_string();
     assert!(error.contains("write unix:///path/to/socket"), "{error}");
 }
+
+#[tokio::test]
+async fn a_container_whose_image_changed_is_ended_and_started_anew_whatever_its_policy() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let of = |image: &str| {
+        let mut main = container_of("main", POLITE);
+        main["image"] = json!(image);
+        main["imagePullPolicy"] = json!("IfNotPresent");
+        let other = container_of("other", POLITE);
+        pod("web", &json!({"restartPolicy": "Never", "containers": [main, other]}))
+    };
+    run(&runtime, &of("registry/app:1")).await;
+    let new = of("registry/app:2");
+    let first = runtime.sync_pod(&new).await.unwrap().status.containers;
+    assert_eq!(first[0].image, "registry/app:1", "the old container shows the new image");
+    let seen = sync_until(&runtime, &new, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
+    assert_eq!((seen[0].image.as_str(), exit_of_last(&seen[0])), ("registry/app:2", Some(0)));
+    assert_eq!((seen[1].restart_count, is_running(&seen[1])), (0, true));
+    let running = || {
+        let mut running = stage.cri.running();
+        running.sort();
+        running
+    };
+    assert_eq!(running(), ["web/main#1", "web/other#0"]);
+    // The next agent knows which image runs.
+    drop(runtime);
+    let runtime = stage.open_now().await;
+    let newest = of("registry/app:3");
+    let seen =
+        sync_until(&runtime, &newest, |c| c[0].restart_count == 2 && is_running(&c[0])).await;
+    assert_eq!(seen[0].image, "registry/app:3");
+    assert!(is_running(&runtime.sync_pod(&newest).await.unwrap().status.containers[0]));
+    assert_eq!(running(), ["web/main#2", "web/other#0"]);
+}
+
+fn exit_of_last(container: &winddown_shared::ContainerStatus) -> Option<i32> {
+    container.last_exit.as_ref().map(|exit| exit.exit_code)
+}
+
+#[tokio::test]
+async fn pulls_wait_for_those_before_them_however_long_they_take() {
+    let stage = Fake::set().await;
+    let mut config = stage.config();
+    config.parallel_pulls = 1;
+    config.turn_patience = Duration::from_millis(50);
+    let runtime = CriRuntime::open(config).await.unwrap();
+    stage.cri.script("PullImage", 1, Fault::Slow(Duration::from_millis(1500)));
+    let pulled = |name: &str| {
+        let mut container = container_of(name, POLITE);
+        container["image"] = json!(format!("registry/{name}:1"));
+        container
+    };
+    let web = pod("web", &json!({"containers": [pulled("a"), pulled("b")]}));
+    let pulls = || calls(&stage, "PullImage").len();
+    let up = run(&runtime, &web);
+    tokio::pin!(up);
+    let first = async {
+        while pulls() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        pulls()
+    };
+    let at_once = tokio::select! {
+        () = &mut up => panic!("the slow pull was not waited for"),
+        pulls = first => pulls,
+    };
+    assert_eq!(at_once, 1);
+    up.await;
+    assert_eq!(pulls(), 2);
+}
+
+#[tokio::test]
+async fn a_pod_that_asks_for_an_address_waits_for_it_and_does_not_fail() {
+    let stage = Fake::set().await;
+    let mut config = stage.config();
+    config.node.address = None;
+    let runtime = CriRuntime::open(config).await.unwrap();
+    let mut main = container_of("main", POLITE);
+    main["env"] =
+        json!([{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}]);
+    let web = pod("web", &json!({"containers": [main]}));
+    // With a route it runs, without one it waits, and says what for.
+    let synced = runtime.sync_pod(&web).await.unwrap();
+    let seen = &synced.status.containers[0];
+    if !is_running(seen) {
+        assert_eq!(waits_for(seen), "CreateContainerConfigError");
+        assert!(synced.again_in.unwrap() <= secs(1), "{:?}", synced.again_in);
+    }
+}

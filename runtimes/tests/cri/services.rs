@@ -163,3 +163,102 @@ async fn a_failing_container_that_was_not_ended_is_ended_when_the_service_manage
     stop(&runtime, &pod, 5).await;
     nothing_loaded(&stage.units).await;
 }
+
+/// What a boot leaves: no unit, nothing of the memory, and records of an earlier boot.
+fn boot(stage: &Services) {
+    for unit in stage.units.names() {
+        stage.units.lose(&unit);
+    }
+    let root = stage.gates().join("..");
+    std::fs::remove_dir_all(root.join("run")).unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let mut dirs = vec![root.join("state/pods")];
+    while let Some(dir) = dirs.pop() {
+        for path in std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                dirs.push(path);
+            } else if let Ok(text) = std::fs::read_to_string(&path) {
+                std::fs::write(&path, text.replace(boot.trim(), "the-boot-before")).unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_boot_init_containers_run_again_and_sidecars_have_their_head_start() {
+    let stage = Services::set().await;
+    let file = stage.gates().join("order");
+    let container = |name: &str, then: &str| {
+        let script = format!("echo {name} >> {}; {then}", file.display());
+        json!({"name": name, "image": "none", "command": ["/bin/sh", "-c", script]})
+    };
+    let mut side = container("side", "exec sleep 1000");
+    side["restartPolicy"] = json!("Always");
+    let pod = pod(
+        "web",
+        &json!({"initContainers": [container("first", "true"), side],
+        "containers": [container("main", "exec sleep 1000")]}),
+    );
+    let written = || std::fs::read_to_string(&file).unwrap_or_default();
+    for _ in 0..2 {
+        let runtime = stage.open().await;
+        sync_until(&runtime, &pod, |c| is_running(&c[2]) && written().contains("main")).await;
+        assert_eq!(written(), "first\nside\nmain\n");
+        drop(runtime);
+        std::fs::remove_file(&file).unwrap();
+        boot(&stage);
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_runs_once_does_not_run_twice_when_the_power_cut_took_the_record_of_its_start() {
+    let stage = Services::set().await;
+    let file = stage.gates().join("ran");
+    let pod = pod("web", &one(&sh(&format!("echo ran >> {}; exec sleep 1000", file.display()))));
+    let written = || std::fs::read_to_string(&file).unwrap_or_default();
+    let runtime = stage.open().await;
+    sync_until(&runtime, &pod, |_| written().contains("ran")).await;
+    drop(runtime);
+    let record = format!("../state/pods/{}/main/0/unit.json", pod.uid());
+    let record = stage.gates().join(record);
+    let unsynced = std::fs::read_to_string(&record).unwrap().replace("true", "false");
+    std::fs::write(&record, unsynced).unwrap();
+    boot(&stage);
+    let runtime = stage.open().await;
+    let synced = runtime.sync_pod(&pod).await.unwrap();
+    assert_eq!(exit_of(&synced.status.containers[0]).unwrap().exit_code, 137);
+    assert_eq!(written(), "ran\n");
+}
+
+#[tokio::test]
+async fn values_of_the_environment_are_kept_in_memory_only() {
+    let stage = Services::set().await;
+    let runtime = stage.open().await;
+    let mut main = sh("exec sleep 1000");
+    main["env"] = json!([{"name": "TOKEN", "value": "s3cret"}]);
+    let pod = pod("web", &one(&main));
+    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    let record = |path: String| std::fs::read_to_string(stage.gates().join(path)).unwrap();
+    assert!(!record(format!("../state/pods/{}/pod.json", pod.uid())).contains("s3cret"));
+    assert!(record(format!("../run/{}.json", pod.uid())).contains("s3cret"));
+    stop(&runtime, &pod, 0).await;
+    runtime.forget_pod(pod.uid()).await.unwrap();
+    assert_eq!(std::fs::read_dir(stage.gates().join("../run")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_pods_slice_weighs_what_the_pod_asks_for() {
+    let stage = Services::set().await;
+    let runtime = stage.open().await;
+    let mut main = sh("exec sleep 1000");
+    main["resources"] = json!({"requests": {"cpu": "1"}});
+    let asks = pod("asks", &one(&main));
+    let nothing = pod("nothing", &one(&sh("exec sleep 1000")));
+    for pod in [&asks, &nothing] {
+        sync_until(&runtime, pod, |c| is_running(&c[0])).await;
+    }
+    let weight = |name: &str| stage.units.weight(&format!("winddown-poduid\\x2d{name}.slice"));
+    assert_eq!((weight("asks"), weight("nothing")), (Some(39), Some(1)));
+    stop(&runtime, &asks, 0).await;
+    stop(&runtime, &nothing, 0).await;
+}

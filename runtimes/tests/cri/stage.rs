@@ -119,6 +119,7 @@ pub(crate) fn process_config(dir: &TempDir, program: PathBuf) -> ProcessConfig {
     let shim = ShimCommand { program, args: vec!["shim".into()] };
     let path = |name| dir.path().join(name);
     let mut config = ProcessConfig::new(path("state"), path("logs"), shim, clock());
+    config.volatile_dir = Some(path("run"));
     config.backoff = backoff();
     config
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
-use winddown_shared::{ContainerKind, Grace, PodStopped, PodUid, Runtime as _};
+use winddown_shared::{
+    ContainerKind, Grace, Pod, PodStopped, PodUid, Runtime as _, RuntimeError, SyncedPod,
+};
 
 use crate::bed::{
     Act, POLITE, STUBBORN, exit_of, is_running, pod, run, secs, status_until, stop, sync_until,
@@ -31,6 +33,7 @@ macro_rules! common_scenarios {
             an_exit_is_told_without_anybody_asking
             containers_are_stopped_together
             a_second_stop_tells_the_same_as_the_first
+            a_pod_that_runs_goes_on_without_what_only_a_new_one_is_refused_for
         }
     };
 }
@@ -262,4 +265,46 @@ pub(crate) async fn a_second_stop_tells_the_same_as_the_first<S: Stage>(stage: &
     let (second, third) = (second.unwrap(), third.unwrap());
     assert_eq!(second.containers, third.containers);
     assert_eq!((second.containers[0].exit_code, second.forced()), (2, false));
+}
+
+pub(crate) async fn a_pod_that_runs_goes_on_without_what_only_a_new_one_is_refused_for<S: Stage>(
+    stage: &S,
+) {
+    let changed = |pod: &Pod, change: &dyn Fn(&mut Value)| {
+        let mut object = serde_json::to_value(pod.object()).unwrap();
+        change(&mut object["spec"]);
+        Pod::new(serde_json::from_value(object).unwrap()).unwrap()
+    };
+    let debug = |spec: &mut Value| {
+        spec["ephemeralContainers"] = json!([{"name": "debugger", "image": "none"}]);
+    };
+    let both = |spec: &mut Value| {
+        debug(spec);
+        spec["hostUsers"] = json!(false);
+    };
+    let fields = |synced: SyncedPod| {
+        synced.ignored.into_iter().map(|ignored| ignored.field).collect::<Vec<_>>()
+    };
+    let runtime = stage.open().await;
+    let web = pod("web", &one(&stage.container("main", POLITE)));
+    stage.up(&runtime, &web).await;
+    let before = runtime.sync_pod(&web).await.unwrap();
+    assert_eq!(before.ignored, []);
+    let debugged = runtime.sync_pod(&changed(&web, &debug)).await.unwrap();
+    assert_eq!(debugged.status, before.status, "kubectl debug touched the pod");
+    assert_eq!(fields(debugged), ["spec.ephemeralContainers"]);
+    drop(runtime);
+    // The next agent refuses more than the one that took the pod.
+    let runtime = stage.open().await;
+    let web = changed(&web, &both);
+    let adopted = runtime.sync_pod(&web).await.unwrap();
+    assert_eq!(adopted.status.containers[0].id, before.status.containers[0].id);
+    assert!(is_running(&adopted.status.containers[0]));
+    assert_eq!(fields(adopted), ["spec.hostUsers", "spec.ephemeralContainers"]);
+    stop(&runtime, &web, 20).await;
+    let other = changed(&pod("other", &one(&stage.container("main", POLITE))), &both);
+    let refused = runtime.sync_pod(&other).await.unwrap_err();
+    assert!(
+        matches!(&refused, RuntimeError::Unsupported { field, .. } if field == "spec.hostUsers")
+    );
 }

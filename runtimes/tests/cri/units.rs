@@ -25,6 +25,8 @@ pub(crate) struct LocalUnits(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     units: Mutex<HashMap<String, Unit>>,
+    /// The slices that were asked for, with their weights.
+    slices: Mutex<HashMap<String, u64>>,
     changes: broadcast::Sender<UnitChange>,
     hangs: AtomicBool,
     loses_answers: AtomicBool,
@@ -42,6 +44,7 @@ impl LocalUnits {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Inner {
             units: Mutex::default(),
+            slices: Mutex::default(),
             changes: broadcast::Sender::new(64),
             hangs: AtomicBool::new(false),
             loses_answers: AtomicBool::new(false),
@@ -86,6 +89,11 @@ impl LocalUnits {
         let mut names: Vec<String> = self.0.units.lock().unwrap().keys().cloned().collect();
         names.sort();
         names
+    }
+
+    /// The weight of a slice.
+    pub(crate) fn weight(&self, slice: &str) -> Option<u64> {
+        self.0.slices.lock().unwrap().get(slice).copied()
     }
 
     /// Whether a unit's main process has ended.
@@ -197,6 +205,12 @@ impl ServiceUnits for LocalUnits {
         if self.0.loses_answers.load(Ordering::SeqCst) {
             return Err(UnitError::Silent { call, why: "the answer was lost".to_owned() });
         }
+        Ok(())
+    }
+
+    async fn make_slice(&self, slice: &str, _: &str, cpu_weight: u64) -> Result<(), UnitError> {
+        self.answer("StartTransientUnit")?;
+        self.0.slices.lock().unwrap().entry(slice.to_owned()).or_insert(cpu_weight);
         Ok(())
     }
 

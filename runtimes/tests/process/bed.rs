@@ -32,6 +32,7 @@ impl Bed {
     pub(crate) fn config(&self) -> ProcessConfig {
         let shim = ShimCommand { program: host(), args: vec!["shim".into()] };
         let mut config = ProcessConfig::new(self.path("state"), self.path("logs"), shim, clock());
+        config.volatile_dir = Some(self.path("run"));
         config.backoff = Backoff {
             initial: Duration::from_millis(300),
             max: Duration::from_millis(600),
@@ -104,6 +105,27 @@ impl Bed {
     pub(crate) async fn logged(&self, container: &str, attempt: u32, text: &str) {
         let what = format!("{text:?} in the log of {container}");
         eventually(&what, || self.log(container, attempt).contains(text)).await;
+    }
+
+    /// What a power cut and a boot leave of all pods: no process, nothing of the memory, and of the disk
+    /// what was synced. To be called while no runtime is open.
+    pub(crate) async fn cut_the_power(&self, files: &[&str]) {
+        for pid in self.supervisors().into_iter().chain(self.processes()) {
+            let pid = nix::unistd::Pid::from_raw(pid);
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        }
+        self.nothing_left().await;
+        let _ = std::fs::remove_dir_all(self.path("run"));
+        for lost in files {
+            std::fs::remove_file(self.path("state/pods").join(lost)).unwrap();
+        }
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        for record in files_below(&self.path("state/pods")) {
+            let text = read_lossy(&record);
+            if text.contains(boot.trim()) {
+                std::fs::write(&record, text.replace(boot.trim(), "the-boot-before")).unwrap();
+            }
+        }
     }
 
     /// Waits until none of the pod's processes is left, nor a supervisor.
@@ -216,6 +238,13 @@ fn pids_with(wanted: impl Fn(&Path) -> bool) -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| is_alive(*pid) && wanted(&Path::new("/proc").join(pid.to_string()))).collect()
+}
+
+/// All files below a directory.
+pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let below = |path: PathBuf| if path.is_dir() { files_below(&path) } else { vec![path] };
+    entries.flat_map(|entry| below(entry.path())).collect()
 }
 
 fn read_lossy(path: &Path) -> String {

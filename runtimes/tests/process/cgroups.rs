@@ -1,9 +1,11 @@
 use std::path::{Path, PathBuf};
 
-use winddown_runtimes::process::ProcessRuntime;
+use winddown_runtimes::process::{CgroupParent, ProcessRuntime};
 use winddown_shared::{PodStatsSource as _, Runtime as _};
 
-use crate::bed::{Bed, eventually, skip, stop, sync_until};
+use serde_json::json;
+
+use crate::bed::{Bed, eventually, exit_of, is_alive, sh, skip, stop, sync_until};
 
 /// Where a cgroup v2 hierarchy may be mounted, alone or beside v1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
@@ -23,14 +25,14 @@ async fn a_container_lives_in_a_cgroup_of_its_own_that_is_gone_after_the_pod() {
         return skip("a cgroup of its own", "needs a cgroup v2 that can be written");
     };
     let mut config = bed.config();
-    config.cgroup_root = Some(root.clone());
+    config.cgroups = CgroupParent::Directory(root.clone());
     let runtime = ProcessRuntime::open(config).await.unwrap();
     let name = root.file_name().unwrap().to_str().unwrap();
     assert_eq!(runtime.pods_cgroup().await, Some(format!("/{name}")));
     let pod = bed.pod("trap '' TERM; (setsid sleep 1000 &); echo up; while :; do sleep 0.05; done");
     sync_until(&runtime, &pod, |c| c[0].started).await;
     bed.logged("main", 0, "up").await;
-    let dir = root.join(format!("pod-{}/main.0", pod.uid()));
+    let dir = root.join(format!("besteffort/pod-{}/main.0", pod.uid()));
     let inside = || std::fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     let pids: Vec<i32> = inside().lines().map(|l| l.parse().unwrap()).collect();
     let supervisors = bed.supervisors();
@@ -40,7 +42,39 @@ async fn a_container_lives_in_a_cgroup_of_its_own_that_is_gone_after_the_pod() {
     bed.nothing_left().await;
     eventually("its cgroup is gone", || !dir.exists()).await;
     runtime.clean_pod(pod.uid()).await.unwrap();
-    assert!(!root.join(format!("pod-{}", pod.uid())).exists());
+    assert!(!root.join(format!("besteffort/pod-{}", pod.uid())).exists());
+    std::fs::remove_dir(root.join("besteffort")).unwrap();
     drop(runtime);
+    std::fs::remove_dir(&root).unwrap();
+}
+
+/// What a pod does that runs as root and wants to go on: out of its session, its environment wiped, and its
+/// supervisor killed.
+#[tokio::test]
+async fn a_process_that_wiped_its_marks_and_killed_its_supervisor_ends_with_its_container() {
+    let bed = Bed::new();
+    let Some(root) = delegated(&bed) else {
+        return skip("an escape", "needs a cgroup v2 that can be written");
+    };
+    let mut config = bed.config();
+    config.cgroups = CgroupParent::Directory(root.clone());
+    let pid = bed.path("pid");
+    let escape = format!(
+        // `$$` is how a manifest writes a dollar sign.
+        "env -i setsid sh -c 'echo $$$$ > {pid}.new; mv {pid}.new {pid}; exec sleep 1000' & \
+         while [ ! -e {pid} ]; do sleep 0.01; done; kill -9 $PPID; sleep 1000",
+        pid = pid.display(),
+    );
+    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [sh("main", &escape)]}));
+    let runtime = ProcessRuntime::open(config.clone()).await.unwrap();
+    sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+    let pid: i32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    assert!(!is_alive(pid), "it outlived its container");
+    stop(&runtime, &pod, 100).await;
+    // A group that a container made in its own is in nobody's way.
+    std::fs::create_dir_all(root.join(format!("besteffort/pod-{}/main.0/own", pod.uid()))).unwrap();
+    runtime.clean_pod(pod.uid()).await.unwrap();
+    drop(runtime);
+    std::fs::remove_dir(root.join("besteffort")).unwrap();
     std::fs::remove_dir(&root).unwrap();
 }

@@ -45,6 +45,47 @@ fn agent(bed: &Bed, pod: &Pod, fault: &str) -> Agent {
         .unwrap()
 }
 
+/// With few descriptors it may not come up; what runs must not be taken for an orphan and killed.
+#[tokio::test]
+async fn an_agent_that_is_short_of_descriptors_at_its_start_kills_nothing() {
+    let bed = Bed::new();
+    let runs = bed.path("runs");
+    let script = format!("echo run >> {}; exec sleep 1000", runs.display());
+    let pod = bed.pod(&script);
+    let first = bed.open().await;
+    first.sync_pod(&pod).await.unwrap();
+    eventually("it runs", || lines(&runs) == 1).await;
+    drop(first);
+    let before = bed.processes();
+    let file = bed.path("pod.json");
+    std::fs::write(&file, serde_json::to_vec(pod.object()).unwrap()).unwrap();
+    let mut came_up = 0;
+    for descriptors in 6..40 {
+        let mut agent = Command::new("/bin/sh")
+            .args(["-c", &format!("ulimit -n {descriptors}; exec \"$@\"")])
+            .arg("sh")
+            .arg(host())
+            .arg("run")
+            .args([bed.path("state"), bed.path("logs"), file.clone()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map(Agent)
+            .unwrap();
+        // Its first word, or the end of what it had to say.
+        let mut word = [0];
+        let said = std::io::Read::read(agent.0.stdout.as_mut().unwrap(), &mut word).unwrap();
+        came_up += usize::from(said > 0);
+        agent.kill();
+        assert_eq!(bed.processes(), before, "with {descriptors} descriptors");
+        assert_eq!(lines(&runs), 1, "with {descriptors} descriptors");
+    }
+    assert!(came_up > 0 && came_up < 34, "{came_up} of 34 came up");
+    let last = bed.open().await;
+    stop(&last, &pod, 5000).await;
+    bed.nothing_left().await;
+}
+
 fn lines(path: &Path) -> usize {
     std::fs::read_to_string(path).unwrap_or_default().lines().count()
 }

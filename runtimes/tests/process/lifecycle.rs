@@ -146,6 +146,31 @@ async fn a_container_runs_as_the_user_and_group_it_asks_for() {
 }
 
 #[tokio::test]
+async fn a_user_without_a_group_never_has_that_of_the_hosts_root() {
+    if !nix::unistd::geteuid().is_root() {
+        return crate::bed::skip("runs as another user", "needs root");
+    }
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    // No user of this host has the number.
+    let mut container = sh("main", "echo main $(id -u) $(id -G) $(umask)");
+    container["securityContext"] = json!({"runAsUser": 54321});
+    let file = bed.path("hook");
+    std::fs::write(&file, "").unwrap();
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    std::fs::set_permissions(&file, all).unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+    std::fs::set_permissions(bed.dir.path(), open).unwrap();
+    let hook = format!("echo hook $(id -u) $(id -G) > {}", file.display());
+    container["lifecycle"] = json!({"postStart": {"exec": {"command": ["/bin/sh", "-c", hook]}}});
+    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [container]}));
+    sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+    let log = bed.log("main", 0);
+    assert!(log.contains("main 54321 65534 0022"), "{log}");
+    bed_file(file.to_str().unwrap(), "hook 54321 65534\n").await;
+}
+
+#[tokio::test]
 async fn a_signal_mask_or_open_file_of_the_supervisor_does_not_reach_the_container() {
     let bed = Bed::new();
     let runtime = bed.open().await;

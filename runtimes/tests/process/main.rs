@@ -4,11 +4,13 @@
 
 mod adoption;
 mod bed;
+mod boots;
 mod cgroups;
 mod faults;
 mod lifecycle;
 mod logs;
 mod probes;
 mod restarts;
+mod secrets;
 mod stats;
 mod stopping;

@@ -4,9 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{KillError, KillRequest, Pod, PodKiller, PodStopped, PodUid, StoppedContainer};
+use crate::{
+    GateReason, KillError, KillRequest, Pod, PodKiller, PodStopped, PodUid, RunningPods,
+    RuntimePod, StoppedContainer,
+};
 
 /// A [`PodKiller`] whose pods take as long as they are told to stop, up to their grace. A pod that
 /// was not told stops at once. Clones share one memory.
@@ -16,10 +20,13 @@ pub struct FakeKiller(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     active: Vec<Pod>,
+    runtime_only: Vec<RuntimePod>,
+    is_unknown: bool,
+    more_known: watch::Sender<u64>,
     takes: HashMap<PodUid, Duration>,
     stuck: HashMap<PodUid, Duration>,
     mounted: HashMap<PodUid, (Vec<String>, Option<Instant>)>,
-    lame_duck: Vec<(bool, Instant)>,
+    lame_duck: Vec<(GateReason, bool, Instant)>,
     calls: Vec<KillCall>,
 }
 
@@ -47,6 +54,21 @@ impl FakeKiller {
         self.lock().active.push(pod);
     }
 
+    /// One more pod runs that is in no source.
+    pub fn add_runtime_only(&self, pod: RuntimePod) {
+        let mut state = self.lock();
+        state.runtime_only.push(pod);
+        state.more_known.send_modify(|n| *n += 1);
+    }
+
+    /// Whether it is known what runs, which it is unless the test says otherwise. While it is not,
+    /// only what runs in no source is listed.
+    pub fn knows(&self, known: bool) {
+        let mut state = self.lock();
+        state.is_unknown = !known;
+        state.more_known.send_modify(|n| *n += 1);
+    }
+
     /// The pod needs this long after SIGTERM; if its grace is shorter it is killed at its grace.
     pub fn takes(&self, uid: &PodUid, time: Duration) {
         self.lock().takes.insert(uid.clone(), time);
@@ -70,7 +92,7 @@ impl FakeKiller {
     }
 
     /// Every call of [`PodKiller::lame_duck`], and when.
-    pub fn lame_duck_calls(&self) -> Vec<(bool, Instant)> {
+    pub fn lame_duck_calls(&self) -> Vec<(GateReason, bool, Instant)> {
         self.lock().lame_duck.clone()
     }
 
@@ -112,6 +134,7 @@ impl PodKiller for FakeKiller {
             });
         }
         self.lock().active.retain(|p| p.uid() != pod.uid());
+        self.lock().runtime_only.retain(|p| p.uid != *pod.uid());
         Ok(Arc::new(PodStopped {
             signalled_at: Some(at),
             stopped_at: Some(done),
@@ -123,8 +146,15 @@ impl PodKiller for FakeKiller {
         }))
     }
 
-    fn active_pods(&self) -> Vec<Pod> {
-        self.lock().active.clone()
+    fn running(&self) -> RunningPods {
+        let state = self.lock();
+        let pods = if state.is_unknown { Vec::new() } else { state.active.clone() };
+        let runtime_only = state.runtime_only.clone();
+        RunningPods { pods, runtime_only, known: !state.is_unknown }
+    }
+
+    fn more_known(&self) -> watch::Receiver<u64> {
+        self.lock().more_known.subscribe()
     }
 
     fn staying_pods(&self) -> Vec<Pod> {
@@ -149,7 +179,7 @@ impl PodKiller for FakeKiller {
         }
     }
 
-    fn lame_duck(&self, on: bool) {
-        self.lock().lame_duck.push((on, Instant::now()));
+    fn lame_duck(&self, reason: GateReason, on: bool) {
+        self.lock().lame_duck.push((reason, on, Instant::now()));
     }
 }

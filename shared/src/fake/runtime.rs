@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use crate::{
     ContainerExit, ContainerKind, ContainerState, ContainerStatus, Grace, Pod, PodRuntimeStatus,
-    PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, StoppedContainer, SyncedPod, WallTime,
+    PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, StoppedContainer, SyncedPod,
+    UnsupportedField, WallTime,
 };
 
 /// A [`Runtime`] whose containers run until the test or a stop ends them. Clones share one memory.
@@ -188,9 +189,12 @@ impl Runtime for FakeRuntime {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         self.check()?;
         let mut state = self.lock();
-        if state.refused.contains(pod.uid()) {
-            let why = "refused as scripted".to_owned();
-            return Err(RuntimeError::Unsupported { field: "spec.volumes".to_owned(), why });
+        let (field, why) = ("spec.volumes".to_owned(), "refused as scripted".to_owned());
+        let asks_too_much = state.refused.contains(pod.uid());
+        let ignored: Vec<_> =
+            asks_too_much.then_some(UnsupportedField { field, why }).into_iter().collect();
+        if let (Some(one), false) = (ignored.first(), state.pods.contains_key(pod.uid())) {
+            return Err(one.clone().into());
         }
         if state.pods.get(pod.uid()).is_none_or(|known| known.again) {
             state.starts.push(pod.uid().clone());
@@ -203,7 +207,7 @@ impl Runtime for FakeRuntime {
             state.pods.insert(pod.uid().clone(), fake);
         }
         let status = state.pods.get(pod.uid()).map(|p| p.status.clone()).unwrap_or_default();
-        Ok(SyncedPod { status, again_in: None })
+        Ok(SyncedPod { status, ignored, ..SyncedPod::default() })
     }
 
     async fn stop_pod(
@@ -310,6 +314,7 @@ impl Runtime for FakeRuntime {
             name: pod.name.clone(),
             namespace: pod.namespace.clone(),
             running: pod.status.any_running(),
+            grace: None,
         });
         Ok(pods.collect())
     }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::syncer::{PodSyncer, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
-use crate::{Grace, Pod, PodStopped, PodUid, RuntimePod, StatusOverride, StoppedContainer};
+use crate::{
+    GateReason, Grace, Pod, PodStopped, PodUid, RuntimePod, StatusOverride, StoppedContainer,
+};
 
 /// A [`PodSyncer`] without a runtime. A step succeeds at once unless the pod's [`Script`] says
 /// otherwise. It panics when two steps of one UID overlap: the workers promise that none do.
@@ -20,7 +22,7 @@ struct State {
     calls: Vec<SyncCall>,
     in_flight: HashSet<PodUid>,
     views: HashMap<PodUid, RuntimeView>,
-    lame_duck: Vec<bool>,
+    lame_duck: Vec<(GateReason, bool)>,
 }
 
 /// How the steps of one pod go.
@@ -106,7 +108,7 @@ impl FakeSyncer {
     }
 
     /// Every call of `lame_duck`.
-    pub fn lame_duck_calls(&self) -> Vec<bool> {
+    pub fn lame_duck_calls(&self) -> Vec<(GateReason, bool)> {
         self.lock().lame_duck.clone()
     }
 
@@ -189,7 +191,7 @@ impl PodSyncer for FakeSyncer {
         if self.fails(uid, |s| &mut s.sync_fails) {
             return Err(SyncError::new("the sync fails as scripted"));
         }
-        Ok(Synced { terminal: script.terminal, again_in: script.again_in })
+        Ok(Synced { terminal: script.terminal, again_in: script.again_in, ended: None })
     }
 
     async fn sync_terminating_pod(&self, pod: Pod, stop: Stop) -> Result<PodStopped, SyncError> {
@@ -234,8 +236,8 @@ impl PodSyncer for FakeSyncer {
         Ok(script.mounts)
     }
 
-    fn lame_duck(&self, on: bool) {
-        self.lock().lame_duck.push(on);
+    fn lame_duck(&self, reason: GateReason, on: bool) {
+        self.lock().lame_duck.push((reason, on));
     }
 
     fn last_seen_running(&self, _uid: &PodUid) -> Vec<String> {

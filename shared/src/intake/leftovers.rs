@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Intake, Reason};
-use crate::{Event, Lifecycle, PodLabel, PodUid, Runtime, RuntimeError, RuntimePod, error_chain};
+use crate::{Event, Lifecycle, PodUid, Runtime, RuntimeError, RuntimePod, error_chain};
 
 /// How often the runtime is listed although nothing says that it should be: the safety net for an
 /// event that was lost.
@@ -87,6 +87,7 @@ impl<R: Runtime> Intake<R> {
     pub(super) fn note(&mut self, pods: Vec<RuntimePod>, tracked: &HashMap<PodUid, Lifecycle>) {
         self.list_at = Instant::now() + LIST_AGAIN;
         self.workers.syncer().note_listed(&pods);
+        self.listed = Some(pods.iter().filter(|pod| pod.running).cloned().collect());
         for pod in pods {
             match tracked.get(&pod.uid) {
                 Some(Lifecycle::Finished) if pod.running => {
@@ -157,12 +158,7 @@ impl<R: Runtime> Intake<R> {
     }
 
     fn end_stray(&mut self, pod: RuntimePod) {
-        let label = PodLabel {
-            namespace: pod.namespace.clone(),
-            name: pod.name.clone(),
-            uid: pod.uid.clone(),
-        };
-        self.recorder.record(&Event::OrphanFound { pod: label });
+        self.recorder.record(&Event::OrphanFound { pod: pod.label() });
         self.found.insert(pod.uid.clone(), Found::Remains);
         self.workers.kill_runtime_pod(pod);
     }

@@ -11,9 +11,9 @@ use super::{DesiredPods, Intake, WAITING_FOR_ROOM};
 use crate::fake::{self, FakeRecorder, FakeRuntime, pod_with};
 use crate::status::StatusStore;
 use crate::{
-    Admission, AdmitHandler, CONFIG_SOURCE_ANNOTATION, KillReason, KillRequest, Others, Pod,
-    PodKiller, PodUid, PodUidMap, PodWorkers, Rejection, Runtime, RuntimeSyncer, StatusOverride,
-    VictimLock, WallClock, WallTime, WorkerTimes,
+    Admission, AdmitHandler, CONFIG_SOURCE_ANNOTATION, GateReason, KillReason, KillRequest, Others,
+    Pod, PodKiller, PodUid, PodUidMap, PodWorkers, Rejection, Runtime, RuntimeSyncer,
+    StatusOverride, VictimLock, WallClock, WallTime, WorkerTimes,
 };
 
 struct Node {
@@ -179,8 +179,86 @@ async fn a_pod_that_runs_already_is_known_also_while_admission_is_closed() {
     let node = node(runtime);
     node.closed.send_replace(true);
     node.want(&[&kept, &pod("new", "Always")]).await;
-    let active: Vec<PodUid> = node.workers.active_pods().iter().map(|p| p.uid().clone()).collect();
+    let active: Vec<PodUid> = node.workers.running().pods.iter().map(|p| p.uid().clone()).collect();
     assert_eq!(active, [kept.uid().clone()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_is_not_known_before_the_runtime_has_said_so() {
+    let runtime = FakeRuntime::default();
+    runtime.hang_lists(true);
+    let node = node(runtime);
+    node.want(&[&pod("web", "Always")]).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!node.workers.running().known);
+    let mut more = node.workers.more_known();
+    node.runtime.hang_lists(false);
+    tokio::time::timeout(Duration::from_secs(30), more.changed()).await.unwrap().unwrap();
+    let running = node.workers.running();
+    assert!(running.known && running.pods.len() == 1 && running.runtime_only.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wanted_may_run_while_the_runtime_is_silent_and_nothing_is_started_for_that() {
+    let runtime = FakeRuntime::default();
+    runtime.hang_lists(true);
+    let node = node(runtime);
+    let (web, new) = (pod("web", "Always"), pod("new", "Always"));
+    node.want(&[&web]).await;
+    assert!(node.workers.running().pods.is_empty(), "it has not been silent for long");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let running = node.workers.running();
+    assert!(!running.known && running.pods.len() == 1);
+    node.want(&[&web, &new]).await;
+    assert_eq!(node.workers.running().pods.len(), 2);
+    assert!(node.workers.snapshot().is_empty() && node.runtime.starts().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_counts_as_known_although_no_source_can_be_read() {
+    let runtime = FakeRuntime::default();
+    runtime.sync_pod(&pod("lost", "Always")).await.unwrap();
+    let node = node(runtime);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(!node.workers.running().known, "the source may have it");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let running = node.workers.running();
+    assert!(running.known && running.pods.is_empty() && running.runtime_only.len() == 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_and_is_missing_from_a_source_that_is_not_whole_is_listed_beside_its_pods() {
+    let runtime = FakeRuntime::default();
+    let (web, lost) = (pod("web", "Always"), pod("lost", "Always"));
+    runtime.sync_pod(&web).await.unwrap();
+    runtime.sync_pod(&lost).await.unwrap();
+    let node = node(runtime);
+    node.want_of(&[&web], false).await;
+    let running = node.workers.running();
+    let named: Vec<&PodUid> = running.runtime_only.iter().map(|pod| &pod.uid).collect();
+    assert_eq!((named, running.pods.len()), (vec![lost.uid()], 1));
+    // Its manifest is there again, and then it is gone.
+    node.want(&[&web, &lost]).await;
+    assert_eq!(node.workers.running().pods.len(), 2);
+    node.want(&[&web]).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let running = node.workers.running();
+    assert!(running.pods.len() == 1 && running.runtime_only.is_empty(), "{running:?}");
+    assert!(node.runtime.stops().contains(lost.uid()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_in_no_source_and_was_ended_is_not_listed_again() {
+    let runtime = FakeRuntime::default();
+    let lost = pod("lost", "Always");
+    runtime.sync_pod(&lost).await.unwrap();
+    let node = node(runtime);
+    node.want_of(&[], false).await;
+    let found = node.workers.running().runtime_only.remove(0);
+    node.workers.kill_pod(Pod::of_runtime(&found), shutdown()).await.unwrap();
+    assert!(node.workers.running().is_known_empty());
+    node.want_of(&[&pod("new", "Always")], false).await;
+    assert_eq!(node.workers.running().runtime_only, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,11 +321,11 @@ async fn a_lame_duck_has_no_ready_pod_and_volumes_are_those_of_the_runtime() {
     };
     node.want(&[&web]).await;
     assert!(ready(&web));
-    node.workers.lame_duck(true);
+    node.workers.lame_duck(GateReason::Shutdown, true);
     assert!(!ready(&web));
     node.want(&[&web, &late]).await;
     assert!(!ready(&late));
-    node.workers.lame_duck(false);
+    node.workers.lame_duck(GateReason::Shutdown, false);
     assert!(ready(&web) && ready(&late));
 
     node.runtime.mounted(web.uid(), ["/var/lib/winddown/pods/web/data"]);
@@ -361,7 +439,7 @@ async fn to_admit_thousands_of_pods_each_is_looked_at_once() {
         node_with(FakeRuntime::default(), FakeRecorder::default(), checks, &VictimLock::new());
     let pods: Vec<Pod> = (0..2000).map(|i| fake::pod(&format!("p{i}"))).collect();
     node.want(&pods.iter().collect::<Vec<_>>()).await;
-    assert_eq!(node.workers.active_pods().len(), pods.len());
+    assert_eq!(node.workers.running().pods.len(), pods.len());
     // The first is not among those that are read, the last is let in without looking at itself.
     assert!(visits.load(Ordering::Relaxed) < pods.len());
 }

@@ -54,7 +54,13 @@ impl Script {
 }
 
 fn pod(name: &str) -> RuntimePod {
-    RuntimePod { uid: PodUid::new(name), name: name.into(), namespace: "n".into(), running: true }
+    RuntimePod {
+        uid: PodUid::new(name),
+        name: name.into(),
+        namespace: "n".into(),
+        running: true,
+        grace: None,
+    }
 }
 
 macro_rules! cache {

@@ -74,6 +74,7 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
         qos_class: Some(input.pod.qos().as_str().to_owned()),
         start_time: input
             .previous
+            .or(input.pod.status.as_ref())
             .and_then(|s| s.start_time.clone())
             .or_else(|| Some(Time(input.runtime.started_at.unwrap_or(input.now)))),
         host_ip: host_ips.first().cloned(),

@@ -48,7 +48,7 @@ enum Restart {
 }
 
 /// The phase that follows from the containers alone.
-pub(super) fn observed(pod: &Pod, status: &PodRuntimeStatus) -> Phase {
+pub(crate) fn observed(pod: &Pod, status: &PodRuntimeStatus) -> Phase {
     let restart = restart_policy(pod);
     if let Some(phase) = init_phase(status, restart) {
         return phase;

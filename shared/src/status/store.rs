@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use tokio::sync::watch;
 
 use super::lame_duck;
-use crate::{Pod, PodUid, PodUidMap, Rejection, WallTime};
+use crate::{GateReason, GateReasons, Pod, PodUid, PodUidMap, Rejection, WallTime};
 
 /// The last status of every pod. Cheap to clone; clones share one memory.
 ///
@@ -26,8 +26,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Statuses {
     pods: PodUidMap<Kept>,
-    /// Every pod is shown as not ready.
-    lame_duck: bool,
+    /// Why every pod is shown as not ready.
+    lame_duck: GateReasons,
     /// The last change of any status.
     change: u64,
     /// The pods by their last change, one entry for each.
@@ -99,12 +99,13 @@ impl StatusStore {
     }
 
     /// Shows every pod that is ready as not ready from now on (`true`), those that become ready
-    /// later too; or shows what the probes say again (`false`). `now` labels the transitions.
+    /// later too; or takes that reason away (`false`): with the last one gone, what the probes say is
+    /// shown again. `now` labels the transitions.
     ///
-    /// Whoever watches the statuses is told at once, and once. A pod that is not ready stays as it
+    /// Watchers of the statuses are told at once, and once. A pod that is not ready stays as it
     /// is. Takes time with the number of pods; calling it again changes nothing.
-    pub fn lame_duck(&self, on: bool, now: WallTime) {
-        let changed = self.lock().lame_duck(on, now);
+    pub fn lame_duck(&self, reason: GateReason, on: bool, now: WallTime) {
+        let changed = self.lock().lame_duck(reason, on, now);
         if changed {
             self.0.version.send_modify(|v| *v += 1);
         }
@@ -164,7 +165,7 @@ impl Statuses {
     fn set(&mut self, pod: Pod, mut status: api::PodStatus) -> bool {
         let before = self.pods.get_mut(pod.uid());
         let mut probed = None;
-        if self.lame_duck {
+        if !self.lame_duck.is_empty() {
             if lame_duck::is_ready(&status) {
                 probed = Some(Arc::new(status.clone()));
             }
@@ -199,8 +200,10 @@ impl Statuses {
         removed.is_some()
     }
 
-    fn lame_duck(&mut self, on: bool, now: WallTime) -> bool {
-        if std::mem::replace(&mut self.lame_duck, on) == on {
+    fn lame_duck(&mut self, reason: GateReason, on: bool, now: WallTime) -> bool {
+        let before = self.lame_duck.is_empty();
+        self.lame_duck.set(reason, on);
+        if self.lame_duck.is_empty() == before {
             return false;
         }
         let mut changed = false;

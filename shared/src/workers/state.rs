@@ -14,7 +14,7 @@ use super::timetable::Timetable;
 use super::waiters::EndWaiter;
 use crate::kill::PodStopped;
 use crate::syncer::{RuntimeView, Stop, SyncUpdate, UpdateKind};
-use crate::{Grace, KillReason, KillRequest, Pod, PodUid, PodUidMap, RuntimePod};
+use crate::{Grace, KillReason, KillRequest, Pod, PodUid, PodUidMap, RunningPods, RuntimePod};
 
 mod known;
 mod steps;
@@ -29,6 +29,8 @@ pub(super) struct State {
     timetable: Timetable,
     /// The desired set was seen once: from now on an unknown UID is one that may be torn down.
     pub(super) known_pods_synced: bool,
+    /// What runs and has no record, as it was last heard.
+    beside: RunningPods,
     counter: u64,
 }
 
@@ -182,9 +184,11 @@ impl State {
     pub(super) fn kill_runtime_pod(
         &mut self,
         pod: RuntimePod,
+        request: &KillRequest,
         now: Instant,
     ) -> (KillWait, Option<Wake>) {
         let uid = pod.uid.clone();
+        let by_source = request.reason == KillReason::Removed;
         if let Some(record) = self.records.get_mut(&uid) {
             record.observed_runtime = true;
             match record.lifecycle {
@@ -198,13 +202,11 @@ impl State {
                     return (wait, self.wake(&uid));
                 }
                 Lifecycle::Waiting | Lifecycle::Syncing | Lifecycle::Terminating => {
-                    record.deleted = true;
+                    record.deleted |= by_source;
                 }
             }
             if let Some(real) = record.pod().cloned() {
-                let mut request = KillRequest::new(KillReason::Removed);
-                request.grace = Some(grace::SHORTEST);
-                return self.kill(real, &request, RuntimeView::Running, now);
+                return self.kill(real, request, RuntimeView::Running, now);
             }
         }
         let generation = self.next();
@@ -221,12 +223,14 @@ impl State {
         record.observed_runtime = true;
         let began = !record.is_ending();
         if began {
-            record.begin_ending(now, Some(KillReason::Removed));
+            record.begin_ending(now, Some(request.reason));
         }
-        record.shorten(grace::SHORTEST, now);
+        let current = record.ending.as_ref().and_then(|e| e.grace);
+        let grace = grace::effective(current, None, request.grace.or(pod.grace));
+        record.shorten(grace, now);
         record.runtime_pod = Some(pod);
         record.replay();
-        let wait = ending_wait(record, grace::SHORTEST, began);
+        let wait = ending_wait(record, grace, began);
         (wait, self.wake(&uid))
     }
 }
@@ -302,11 +306,48 @@ impl State {
 
     fn remove(&mut self, uid: &PodUid) -> Option<Wake> {
         let record = self.records.remove(uid)?;
+        self.beside.pods.retain(|pod| pod.uid() != uid);
+        self.beside.runtime_only.retain(|pod| pod.uid != *uid);
         self.timetable.remove(record.due);
         if !record.is_static {
             return None;
         }
         self.leave_name(&record.full_name, uid, record.generation)
+    }
+}
+
+// === what runs ===
+
+impl State {
+    /// Takes over what runs and has no record. True if there is more than was known.
+    pub(super) fn note_running(&mut self, beside: RunningPods) -> bool {
+        let is_more = |of: &RunningPods| {
+            let new = |pod: &RuntimePod| of.runtime_only.iter().all(|known| known.uid != pod.uid);
+            let unknown = |pod: &Pod| of.pods.iter().all(|known| known.uid() != pod.uid());
+            beside.known != of.known
+                || beside.runtime_only.iter().any(new)
+                || beside.pods.iter().any(unknown)
+        };
+        let more = is_more(&self.beside);
+        self.beside = beside;
+        more
+    }
+
+    /// What runs, and whether that is all.
+    pub(super) fn running(&self) -> RunningPods {
+        let (mut pods, mut runtime_only) = (Vec::new(), Vec::new());
+        for record in self.records.values().filter(|r| r.may_run()) {
+            match record.pod() {
+                Some(pod) => pods.push(pod.clone()),
+                None => runtime_only.extend(record.runtime_pod.clone()),
+            }
+        }
+        let beside = &self.beside;
+        let unrecorded = |uid: &PodUid| !self.records.contains_key(uid);
+        pods.extend(beside.pods.iter().filter(|pod| unrecorded(pod.uid())).cloned());
+        let others = beside.runtime_only.iter().filter(|pod| unrecorded(&pod.uid));
+        runtime_only.extend(others.cloned());
+        RunningPods { pods, runtime_only, known: beside.known }
     }
 }
 

@@ -124,7 +124,7 @@ async fn sync<S: PodSyncer>(syncer: &S, update: SyncUpdate, cancel: &Notify) -> 
         () = cancel.notified() => return Done::quiet(Outcome::Interrupted),
     };
     match result {
-        Ok(Synced { terminal: true, .. }) => Done::quiet(Outcome::Completed),
+        Ok(Synced { terminal: true, ended, .. }) => Done::quiet(Outcome::Completed(ended)),
         Ok(Synced { again_in, .. }) => Done::quiet(Outcome::Synced { again_in }),
         Err(error) => Done::failed(pod.label().clone(), &error),
     }
@@ -145,8 +145,7 @@ async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instan
 }
 
 async fn terminate_runtime<S: PodSyncer>(syncer: &S, pod: RuntimePod, grace: Grace) -> Done {
-    let label =
-        PodLabel { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone() };
+    let label = pod.label();
     match caught(syncer.sync_terminating_runtime_pod(pod, grace)).await {
         Ok(stopped) => Done::quiet(Outcome::RuntimePodStopped(Arc::new(stopped))),
         Err(error) => Done::failed(label, &error),

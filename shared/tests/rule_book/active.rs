@@ -29,7 +29,7 @@ async fn pods_that_still_hold_a_place_are_active_and_the_others_are_not() {
     node.workers.request_kill(in_phase("ending", "Failed"), &request());
     settle().await;
     let mut active: Vec<_> =
-        node.workers.active_pods().iter().map(|p| p.uid().to_string()).collect();
+        node.workers.running().pods.iter().map(|p| p.uid().to_string()).collect();
     active.sort();
     assert_eq!(active, ["ending", "leaving", "running"]);
 }

@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use tokio::time::Instant;
 use winddown_shared::fake::{FakeRuntime, Script, Step};
 use winddown_shared::{
@@ -10,7 +12,7 @@ use winddown_shared::{
     StatusOverride, UpdateKind,
 };
 
-use super::node::{job, node};
+use super::node::{job, node, with_label};
 use super::{
     bench, in_phase, in_runtime, pod, pod_with, request, secs, settle, static_pod, stop, sync, uid,
     uids,
@@ -250,8 +252,86 @@ async fn a_stray_without_a_name_is_ended_all_the_same() {
         name: "".into(),
         namespace: "".into(),
         running: true,
+        grace: None,
     });
     settle().await;
     assert_eq!(b.workers.lifecycle(&uid("odd")), None);
     assert_eq!(b.syncer.steps(&uid("odd")), [Step::TerminateRuntime]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_pod_is_not_failed_for_what_an_update_asks_for() {
+    let node = node(FakeRuntime::default());
+    node.want(&[&with_label("web", "1")]).await;
+    let web = with_label("web", "2");
+    node.runtime.refuse(web.uid());
+    node.want(&[&web]).await;
+    node.want(&[&with_label("web", "3")]).await;
+    assert_eq!(node.phase(&web).as_deref(), Some("Running"));
+    assert_eq!(node.stops(&web), 0);
+    let told = |e: &Event| {
+        matches!(e, Event::FieldsIgnored { message, .. }
+        if &**message == "spec.volumes: refused as scripted")
+    };
+    assert_eq!(node.events.events().iter().filter(|e| told(e)).count(), 1, "each change, once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_ended_when_its_deadline_is_over_and_says_so_whatever_its_exit_codes_are() {
+    let limited = |seconds| {
+        pod_with("web", "web", |p| p.spec.as_mut().unwrap().active_deadline_seconds = Some(seconds))
+    };
+    let first = node(FakeRuntime::default());
+    let web = limited(60);
+    first.want(&[&web]).await;
+    tokio::time::sleep(secs(50)).await;
+    assert_eq!(first.phase(&web).as_deref(), Some("Running"));
+    assert_eq!(first.stops(&web), 0);
+    // An update may shorten it.
+    let shorter = limited(55);
+    first.want(&[&shorter]).await;
+    tokio::time::sleep(secs(4)).await;
+    assert_eq!(first.stops(&web), 0);
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(first.stops(&web), 1);
+    let status = first.statuses.get(web.uid()).unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Failed"));
+    assert_eq!(status.reason.as_deref(), Some("DeadlineExceeded"));
+    let message = "Pod was active on the node longer than the specified deadline";
+    assert_eq!(status.message.as_deref(), Some(message));
+    let conditions = status.conditions.iter().flatten();
+    assert_eq!(conditions.filter(|c| c.type_ == "DisruptionTarget").count(), 0);
+    tokio::time::sleep(secs(600)).await;
+    assert_eq!(first.starts(&web), 1);
+    let told = |e: &Event| matches!(e, Event::DeadlineExceeded { .. });
+    assert_eq!(first.events.events().iter().filter(|e| told(e)).count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn resources_that_a_running_container_does_not_get_are_told_once() {
+    let with_cpu = |cpu: &str| {
+        pod_with("web", "web", |p| {
+            let cpu = [("cpu".to_owned(), Quantity(cpu.to_owned()))].into();
+            let resources = api::ResourceRequirements { requests: Some(cpu), ..Default::default() };
+            p.spec.as_mut().unwrap().containers[0].resources = Some(resources);
+        })
+    };
+    let node = node(FakeRuntime::default());
+    for cpu in ["100m", "200m", "200m"] {
+        node.want(&[&with_cpu(cpu)]).await;
+        node.workers.look_at_all();
+        settle().await;
+    }
+    let events = node.events.events();
+    let told: Vec<_> = events
+        .iter()
+        .filter_map(|e| match e {
+            Event::FieldsIgnored { message, .. } => Some(&**message),
+            _ => None,
+        })
+        .collect();
+    let expected =
+        "spec.containers[0].resources: what runs keeps those it has until it is started again";
+    assert_eq!(told, [expected]);
+    assert_eq!(node.stops(&with_cpu("200m")), 0);
 }

@@ -194,7 +194,7 @@ async fn a_finished_pod_that_is_wanted_anew_is_forgotten_and_started_in_one_pass
     node.workers.update(UpdateKind::Create, second.clone(), None);
     node.want(&[&second]).await;
     assert_eq!((node.stops(&first), node.restarted()), (1, 1));
-    let pods = node.workers.active_pods();
+    let pods = node.workers.running().pods;
     assert!(pods.len() == 1 && pods[0].is_same_object(&second));
 }
 

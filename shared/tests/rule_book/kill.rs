@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use winddown_shared::fake::{Script, Step};
-use winddown_shared::{KillError, KillRequest, Lifecycle, PodKiller, RuntimeView, StatusOverride};
+use winddown_shared::{
+    KillError, KillRequest, Lifecycle, Pod, PodKiller, RunningPods, RuntimePod, RuntimeView,
+    StatusOverride,
+};
 
 use super::{bench, in_runtime, pod, request, secs, settle, static_pod, stop, uid, with_grace};
 
@@ -56,10 +59,68 @@ async fn a_pod_that_only_the_runtime_knows_can_be_waited_for() {
     let stray = pod("stray");
     b.script(&stray, Script { stop_takes: secs(60), ..Script::default() });
     let begun = Instant::now();
-    let stopped = b.workers.end_runtime_pod(in_runtime(&stray), None).await.unwrap();
-    assert_eq!(begun.elapsed(), secs(1), "the shortest grace");
+    let by_runtime = RuntimePod { grace: Some(secs(20)), ..in_runtime(&stray) };
+    let kill = KillRequest { grace: Some(secs(7)), ..request() };
+    let stopped = b.workers.kill_pod(Pod::of_runtime(&by_runtime), kill).await.unwrap();
+    assert_eq!(begun.elapsed(), secs(7), "the grace that was asked for");
     assert!(stopped.forced());
     assert_eq!(b.workers.lifecycle(stray.uid()), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_only_the_runtime_knows_gets_the_grace_that_the_runtime_has_kept() {
+    for (kept, asked, gets) in [(Some(20), None, 20), (Some(20), Some(5), 5), (None, None, 1)] {
+        let b = bench();
+        let stray = pod("stray");
+        b.script(&stray, Script { stop_takes: secs(60), ..Script::default() });
+        let by_runtime = RuntimePod { grace: kept.map(secs), ..in_runtime(&stray) };
+        let kill = KillRequest { grace: asked.map(secs), ..request() };
+        let begun = Instant::now();
+        b.workers.kill_pod(Pod::of_runtime(&by_runtime), kill).await.unwrap();
+        assert_eq!(begun.elapsed(), secs(gets), "{kept:?} {asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stray_that_is_ending_is_asked_no_longer_grace_than_it_has() {
+    let b = bench();
+    let stray = pod("stray");
+    b.script(&stray, Script { stop_takes: secs(60), ..Script::default() });
+    b.workers.kill_runtime_pod(in_runtime(&stray));
+    let begun = Instant::now();
+    b.workers.kill_pod(Pod::of_runtime(&in_runtime(&stray)), with_grace(20)).await.unwrap();
+    assert_eq!(begun.elapsed(), secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_is_not_known_before_somebody_has_said_so() {
+    let b = bench();
+    assert!(!b.workers.running().known, "empty is not the same as unknown");
+    let mut more = b.workers.more_known();
+    b.workers.note_running(RunningPods::known(Vec::new()));
+    assert!(more.has_changed().unwrap() && b.workers.running().is_known_empty());
+    more.mark_unchanged();
+    b.workers.note_running(RunningPods::known(Vec::new()));
+    assert!(!more.has_changed().unwrap(), "nothing more is known");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_in_no_source_is_listed_until_it_has_ended_and_is_no_choice_for_others() {
+    let b = bench();
+    let (stray, wanted) = (in_runtime(&pod("stray")), in_runtime(&pod("wanted")));
+    let runtime_only = vec![stray.clone(), wanted.clone()];
+    b.workers.note_running(RunningPods { runtime_only, known: true, ..RunningPods::default() });
+    b.create(&pod("wanted"));
+    settle().await;
+    let running = b.workers.running();
+    assert_eq!((running.pods.len(), running.runtime_only), (1, vec![stray.clone()]));
+    assert_eq!(b.workers.staying_pods().len(), 1);
+    b.script(&pod("stray"), Script { stop_takes: secs(60), ..Script::default() });
+    b.workers.kill_runtime_pod(stray.clone());
+    settle().await;
+    assert_eq!(b.workers.running().runtime_only, [stray], "it has not ended yet");
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(b.workers.running().runtime_only, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,8 +128,8 @@ async fn the_wait_for_a_stray_that_cannot_be_stopped_ends_with_a_typed_error() {
     let b = bench();
     let stray = pod("stray");
     b.script(&stray, Script { stop_fails: 9, ..Script::default() });
-    let deadline = Some(Instant::now() + secs(3));
-    let error = b.workers.end_runtime_pod(in_runtime(&stray), deadline).await.unwrap_err();
+    let kill = KillRequest { deadline: Some(Instant::now() + secs(3)), ..with_grace(1) };
+    let error = b.workers.kill_pod(Pod::of_runtime(&in_runtime(&stray)), kill).await.unwrap_err();
     assert!(matches!(error, KillError::Deadline { waited, .. } if waited == secs(3)), "{error}");
     tokio::time::sleep(secs(200)).await;
     assert_eq!(b.workers.lifecycle(stray.uid()), None, "the kill went on");

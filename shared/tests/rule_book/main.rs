@@ -85,6 +85,7 @@ fn in_runtime(pod: &Pod) -> RuntimePod {
         name: pod.name().clone(),
         namespace: pod.namespace().clone(),
         running: true,
+        grace: None,
     }
 }
 

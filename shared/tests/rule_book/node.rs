@@ -103,7 +103,7 @@ impl Node {
     }
 
     pub(crate) fn active(&self) -> usize {
-        self.workers.active_pods().len()
+        self.workers.running().pods.len()
     }
 
     fn count(&self, which: impl Fn(&Event) -> bool) -> usize {

@@ -104,7 +104,7 @@ async fn day(ops: Vec<Op>) {
     }
     want(&agent, &HashMap::new()).await;
     tokio::time::sleep(secs(1000)).await;
-    assert!(agent.workers.snapshot().is_empty() && agent.workers.active_pods().is_empty());
+    assert!(agent.workers.snapshot().is_empty() && agent.workers.running().pods.is_empty());
     assert!(agent.statuses.all().is_empty(), "a status leaked");
     assert_eq!(runtime.list_pods().await.unwrap(), [], "something is left in the runtime");
     settle().await;

@@ -1,6 +1,6 @@
 //! One run, from the word to its end.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use winddown_shared::critical::panic_text;
 use winddown_shared::{Event, Inhibitor, PodKiller, PodLabel, StatusOverride};
 
 use super::ears::{Ears, Said};
-use super::keeping::{Noted, panic_text};
+use super::keeping::Noted;
 use super::{Left, ShutdownController, Stage, Step};
 use crate::journal::{Journal, Standing};
 use crate::report::{Ended, ReportHeader};
@@ -66,9 +67,9 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     ) -> Step {
         let policy = Arc::clone(&self.parts.policy.borrow());
         if !policy.is_enabled() {
-            return self.let_go(said, None).await;
+            return self.let_go(said, None, None).await;
         }
-        self.parts.gate.shut();
+        self.shut_for(said);
         let mut conduct = self.conduct(policy, said, carried);
         let noted = self.note_start(conduct.journal.header.started_at);
         let mut epoch = said.login.preparing.then_some(said.login.epoch);
@@ -110,11 +111,10 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             let another = said.login.preparing && epoch.is_some_and(|e| e != said.login.epoch);
             if !said.ends_the_node() || (another && said.notice.is_none()) {
                 running.cancel();
-                if !said.ends_the_node() {
-                    self.parts.gate.open();
-                }
+                self.follow_reasons(&said);
                 return (Left::CalledOff, run.await);
             }
+            self.follow_reasons(&said);
             if said.login.preparing {
                 *epoch = Some(said.login.epoch);
             }
@@ -127,7 +127,11 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
     }
 
-    /// Plans and runs. Whatever panics in here ends up as a warning of the report.
+    /// Plans and runs. After a panic in here all pods are asked at once, and the report says so.
+    ///
+    /// # Panics
+    /// If that is not possible either. Then nothing is let go: the process is to end, and the next
+    /// agent goes on.
     async fn end_pods(
         &self,
         conduct: &mut Conduct,
@@ -135,7 +139,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         cancel: &CancellationToken,
     ) -> RunReport {
         let work = async {
-            self.parts.killer.lame_duck(true);
+            self.parts.killer.lame_duck(self.own_reason(), true);
             let order = self.order(conduct);
             let carried = conduct.carried.take();
             let (plan, first_group) = self.plan(conduct, carried.as_ref());
@@ -150,21 +154,28 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 conduct.journal.header.endpoint_drain = Some(drain).filter(|d| !d.is_zero());
             }
             let driven = Driven {
-                standing: Some(standing),
+                standing: Some(standing.clone()),
                 journal: Some(&mut conduct.journal),
                 carried: groups,
                 first_group: Some(first_group),
             };
             carry_out(&self.parts.killer, plan, &order, driven, cancel).await
         };
-        let outcome = AssertUnwindSafe(work).catch_unwind().await;
-        outcome.unwrap_or_else(|panic| {
-            let why = panic_text(panic.as_ref());
-            tracing::error!(why, "the shutdown run panicked; the node is let go");
-            let warning = format!("the run panicked, which is a bug: {why}");
-            conduct.journal.header.warnings.push(warning);
-            RunReport { groups: Vec::new(), stop: RunStop::Panicked }
-        })
+        let panic = match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(run) => return run,
+            Err(panic) => panic,
+        };
+        let why = panic_text(panic.as_ref());
+        tracing::error!(why, "the shutdown run panicked; all pods are asked to end at once");
+        let all = self.end_all(self.order(conduct), standing, cancel);
+        let Ok((group, known)) = AssertUnwindSafe(all).catch_unwind().await else {
+            resume_unwind(panic)
+        };
+        let warning =
+            format!("the run panicked, which is a bug; all pods were asked to end at once: {why}");
+        conduct.journal.header.warnings.push(warning);
+        let stop = if cancel.is_cancelled() { RunStop::Cancelled } else { RunStop::Panicked };
+        RunReport { groups: vec![group], stop, pods_unknown: !known }
     }
 
     fn order(&self, conduct: &Conduct) -> RunOrder {
@@ -180,9 +191,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
 
     /// The plan, and when its first group may be asked.
     fn plan(&self, conduct: &Conduct, carried: Option<&Carried>) -> (Plan, Duration) {
-        let mut pods = self.parts.killer.active_pods();
-        // For the report's readers: the snapshot has no order of its own.
-        pods.sort_unstable_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
+        let pods = self.parts.killer.running().into_pods();
         let budget = conduct.standing.budget;
         let late = conduct.started.elapsed();
         let (mut plan, first_group) = if late < LATE && carried.is_none() {
@@ -263,7 +272,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         ears: &mut Ears,
         epoch: Option<u64>,
     ) -> Step {
-        let Conduct { started, mut journal, .. } = conduct;
+        let Conduct { started, standing, mut journal, .. } = conduct;
         let budget = journal.budget();
         let (spared_groups, left_pods) = (run.spared_groups(), run.left());
         let until = self.report_until(started, budget);
@@ -274,11 +283,16 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
         self.parts.progress.phase(ProgressPhase::Ended);
         let groups = run.groups.clone();
-        let mut kept = false;
-        let not_told = match left {
-            Left::Finished => self.tell(is_clean(&run), until).await,
+        let (mut kept, mut last_report) = (false, None);
+        let (not_told, until) = match left {
+            Left::Finished => {
+                let standing = ears.hear().limit(&standing, started);
+                let at_most = self.tell_until(&standing, started);
+                let not_told = self.tell(is_clean(&run), at_most, ears).await;
+                (not_told, self.report_after_telling(at_most, budget))
+            }
             // The node stays up, or the next agent goes on.
-            Left::CalledOff | Left::Stopped => Vec::new(),
+            Left::CalledOff | Left::Stopped => (Vec::new(), until),
         };
         // What the next agent finds in the record is reported once, and whole, by that one.
         if left != Left::Stopped || !journal.is_kept() {
@@ -288,6 +302,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             if left == Left::Stopped {
                 report.outcome = Outcome::Interrupted;
             }
+            last_report = Some(Box::new(report.clone()));
             kept = self.keep(report, noted, until).await;
         }
         // After the report the record has nothing to say that a power cut must not take.
@@ -298,7 +313,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 journal.note_last(RunPhase::Cancelled, &groups, until, lasting).await;
                 self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
                 if !ears.hear().ends_the_node() {
-                    self.parts.killer.lame_duck(false);
+                    self.lift_all();
                 }
                 self.parts.progress.phase(ProgressPhase::Cancelled);
                 Step::Done(Stage::Idle)
@@ -310,25 +325,31 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 let released = ours && self.parts.trigger != Trigger::UnitStop;
                 let ended = Event::ShutdownEnded { took, left: left_pods, released };
                 self.parts.recorder.record(&ended);
-                if !self.parts.gate.is_shut() {
+                if !self.holds_admission() {
                     // Called off the moment it ended: the gate was opened then, and it is told here.
                     self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
                 }
-                Step::Done(Stage::Done { epoch, record: journal.last() })
+                Step::Done(Stage::Done { epoch, record: journal.last(), report: last_report })
             }
         }
     }
 
     /// Waits until those have been told who have to be, and names the pods that could not be told of.
-    /// What is left of the time after that is the report's.
-    async fn tell(&self, clean: bool, until: Instant) -> Vec<PodLabel> {
+    /// What is left of the time after that is the report's. A node that stays up is not waited with.
+    async fn tell(&self, clean: bool, until: Instant, ears: &Ears) -> Vec<PodLabel> {
         let Some(last_words) = &self.parts.last_words else { return Vec::new() };
         let whole = until.saturating_duration_since(Instant::now());
         let told_by = until - FOR_REPORT.min(whole / 4);
         let telling = AssertUnwindSafe(last_words.tell(clean, told_by)).catch_unwind();
         // It ends by itself. If it does not, half of what is the report's stays with the report.
         let given_up = told_by + until.saturating_duration_since(told_by) / 2;
-        match tokio::time::timeout_at(given_up, telling).await {
+        let told = tokio::select! {
+            biased;
+            told = tokio::time::timeout_at(given_up, telling) => told,
+            // What is not told yet is told beside the pods that come back.
+            () = ears.clone().called_off() => return Vec::new(),
+        };
+        match told {
             Ok(Ok(not_told)) => not_told,
             Ok(Err(_)) | Err(_) => {
                 tracing::error!("it is not known whether the last statuses of the pods were told");
@@ -356,8 +377,9 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     }
 }
 
-/// Whether every pod ended and none left anything mounted.
+/// Whether every pod there was ended and none left anything mounted.
 fn is_clean(run: &RunReport) -> bool {
     let mut pods = run.groups.iter().flat_map(|group| &group.pods);
-    run.stop == RunStop::Finished && run.left() == 0 && pods.all(|pod| pod.mounts.is_empty())
+    let is_over = run.stop == RunStop::Finished && !run.pods_unknown;
+    is_over && run.left() == 0 && pods.all(|pod| pod.mounts.is_empty())
 }

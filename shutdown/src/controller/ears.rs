@@ -137,6 +137,13 @@ impl Ears {
         }
     }
 
+    /// Resolves when the node is not ended by anybody any more. Never, if that is not said.
+    pub(super) async fn called_off(mut self) {
+        while self.deaf || self.hear().ends_the_node() {
+            self.changed().await;
+        }
+    }
+
     /// Whether the login manager's channel is gone.
     pub(super) fn is_deaf(&self) -> bool {
         self.deaf

@@ -8,12 +8,17 @@ use tokio::time::{Instant, sleep, timeout_at};
 use winddown_shared::{Inhibitor, PodKiller, WallTime, error_chain};
 
 use super::ShutdownController;
+use crate::journal::Standing;
 use crate::{
     Budget, Outcome, ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, StateTimes,
 };
 
 /// The disk gets at least this long, however late it is.
 const LEAST_FOR_REPORT: Duration = Duration::from_millis(100);
+
+/// Last statuses are told for at most this long, however long the node would wait: logind holds up the
+/// whole machine meanwhile.
+const LONGEST_TELLING: Duration = Duration::from_secs(10);
 
 /// How long the end of somebody else's run may take to put down; nothing waits for it.
 const NO_HURRY: Duration = Duration::from_secs(2);
@@ -41,6 +46,21 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         let now = Instant::now();
         let until = (started + budget.report_until()).min(now + budget.reserve);
         until.max(now + LEAST_FOR_REPORT)
+    }
+
+    /// Until when last statuses are told, the report's time included: pods that ended early leave
+    /// what is not theirs any more to that. Where it is not known when the node goes, the reserve.
+    pub(super) fn tell_until(&self, standing: &Standing, started: Instant) -> Instant {
+        let reserved = self.report_until(started, standing.budget);
+        let Some(gone) = standing.node_is_gone() else { return reserved };
+        let last = started + gone.saturating_sub(standing.budget.reserve / 8);
+        reserved.max(last.min(Instant::now() + LONGEST_TELLING))
+    }
+
+    /// Until when the disk is waited for after last statuses were told, `at_most` at the latest.
+    pub(super) fn report_after_telling(&self, at_most: Instant, budget: Budget) -> Instant {
+        let now = Instant::now();
+        at_most.min(now + budget.reserve).max(now + LEAST_FOR_REPORT)
     }
 
     /// Keeps the report, for as long as there is time, and says whether it is kept. That of a run that
@@ -77,9 +97,15 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
 
     /// Reports a run that was called off while no agent was there.
     pub(super) async fn report_called_off(&self, record: &RunRecord) {
-        let mut report = record.report.clone();
+        let why = "the run was called off while no agent was there to see when";
+        self.report_again_as_called_off(record.report.clone(), why).await;
+    }
+
+    /// Replaces the report of a run that had ended before it was called off: the node stays up, so it
+    /// does not say how the node went down.
+    pub(super) async fn report_again_as_called_off(&self, mut report: ShutdownReport, why: &str) {
         report.outcome = Outcome::Cancelled;
-        report.warnings.push("the run was called off while no agent was there to see when".into());
+        report.warnings.push(why.into());
         let noted = self.note_start(report.started_at);
         self.keep(report, noted, Instant::now() + NO_HURRY).await;
     }
@@ -125,9 +151,4 @@ fn store_times(file: Option<&StateFile>, times: StateTimes) {
     if let Err(error) = file.store(times) {
         tracing::warn!(error = error_chain(&error), "the shutdown state file is not up to date");
     }
-}
-
-pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

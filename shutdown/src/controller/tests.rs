@@ -97,6 +97,7 @@ struct Setup {
     fail_reports: u32,
     state_file: Option<StateFile>,
     last_words: Option<Arc<dyn LastWords>>,
+    boot_clock: BootClock,
 }
 
 fn two_fields(total: u64, critical: u64) -> Policy {
@@ -113,6 +114,7 @@ impl Setup {
             fail_reports: 0,
             state_file: None,
             last_words: None,
+            boot_clock: BootClock::new(Duration::default),
         }
     }
 
@@ -167,7 +169,7 @@ impl Setup {
             recorder: Arc::new(recorder.clone()),
             progress: progress.clone(),
             clock: WallClock::fixed("2026-11-20T03:44:00.123456789Z".parse().unwrap()),
-            boot_clock: BootClock::new(Duration::default),
+            boot_clock: self.boot_clock,
             boot_id: "boot".into(),
             trigger: Trigger::LoginManager,
         });

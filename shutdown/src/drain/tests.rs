@@ -102,6 +102,6 @@ async fn pods_turn_not_ready_before_they_are_asked_and_again_when_the_drain_is_c
     assert_eq!(report.endpoint_drain, Some(secs(3)));
     assert_eq!(killer.calls()[0].at - begun, secs(3));
     let switched: Vec<_> =
-        killer.lame_duck_calls().iter().map(|(on, at)| (*on, *at - begun)).collect();
+        killer.lame_duck_calls().iter().map(|(_, on, at)| (*on, *at - begun)).collect();
     assert_eq!(switched, [(true, secs(0)), (false, secs(5))]);
 }

@@ -9,6 +9,7 @@ use crate::{CRITICAL_PRIORITY, Policy, Role};
 
 mod drain;
 mod roles;
+mod unknown;
 
 fn two_fields(total: u64, critical: u64) -> Policy {
     Policy::from_periods(secs(total), secs(critical)).unwrap()

@@ -30,7 +30,7 @@ pub(crate) fn record(boot: &str, started_boot_ms: u64, sequence: u64) -> RunReco
         resumed: vec![Duration::from_secs(3)],
         warnings: vec!["hm".into()],
     };
-    let run = RunReport { groups: Vec::new(), stop: RunStop::Cancelled };
+    let run = RunReport { groups: Vec::new(), stop: RunStop::Cancelled, pods_unknown: false };
     let ended = Ended { at: header.started_at, took: Duration::from_secs(3) };
     RunRecord {
         version: 1,
@@ -72,7 +72,7 @@ fn every_way_down_is_known_to_the_next_agent() {
     for kind in [Unknown, PowerOff, Halt, Reboot, Kexec, SoftReboot] {
         let mut record = record("boot", 1000, 1);
         let header = ReportHeader { node_action: kind, ..record.header(Duration::ZERO) };
-        let run = RunReport { groups: Vec::new(), stop: RunStop::Cancelled };
+        let run = RunReport { groups: Vec::new(), stop: RunStop::Cancelled, pods_unknown: false };
         let ended = Ended { at: record.report.ended_at, took: Duration::ZERO };
         record.report = ShutdownReport::new(header, run, ended);
         let text = serde_json::to_string(&record).unwrap();
@@ -191,6 +191,18 @@ fn impossible_times_are_not_counted_with() {
 }
 
 #[test]
+fn the_farthest_deadline_that_a_notice_can_have_is_counted_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = RecordFile::in_directory(directory.path());
+    let places: Vec<Arc<dyn RecordPlace>> = vec![Arc::new(file.clone())];
+    let mut record = record("boot", 1, 1);
+    record.report.notice.as_mut().unwrap().deadline = winddown_shared::LONGEST_NOTICE;
+    record.report.budget.pods = winddown_shared::LONGEST_NOTICE;
+    file.write(&record).unwrap();
+    assert!(RunRecord::of_boot(&places, "boot").is_some());
+}
+
+#[test]
 fn pods_that_were_asked_and_not_seen_to_end_are_asked_for_the_rest_of_their_grace() {
     let mut record = record("boot", 10_000, 1);
     let group = GroupReport {
@@ -278,4 +290,19 @@ fn links_in_place_of_what_is_kept_reach_no_other_file() {
     mark.store(&at("b")).unwrap();
     assert_eq!(fs::read_to_string(at("victim")).unwrap(), "precious");
     assert!(paths.iter().all(|path| fs::symlink_metadata(path).unwrap().is_file()));
+}
+
+#[test]
+fn a_run_may_go_on_while_nobody_can_tell_that_it_was_called_off() {
+    // It began at 1 s and had 30 s and a reserve of 2 s; its notice runs out at 121 s.
+    let noticed = record("boot", 1000, 1);
+    let mut plain = noticed.clone();
+    plain.report.notice = None;
+    let secs = Duration::from_secs;
+    assert!(noticed.may_go_on(secs(2), false, false), "the source has not repeated it yet");
+    assert!(!noticed.may_go_on(secs(122), false, false), "its time is over");
+    assert!(plain.may_go_on(secs(2), false, true), "the login manager has not spoken");
+    assert!(!plain.may_go_on(secs(2), false, false), "the login manager says that it is over");
+    assert!(!plain.may_go_on(secs(60), false, true), "its time is over");
+    assert!(plain.may_go_on(secs(600), true, false));
 }

@@ -140,9 +140,10 @@ fn report_of(record: RunRecord) -> ShutdownReport {
     let asked_all = matches!(record.phase, RunPhase::Reporting | RunPhase::Released);
     let mut report = record.report;
     let any = |end: PodEnd| report.count(end) > 0;
-    report.outcome = if any(PodEnd::Ending) || (any(PodEnd::Spared) && !asked_all) {
+    let may_lack_some = any(PodEnd::Spared) || report.pods_unknown;
+    report.outcome = if any(PodEnd::Ending) || (may_lack_some && !asked_all) {
         Outcome::CutOff
-    } else if any(PodEnd::Left) {
+    } else if any(PodEnd::Left) || report.pods_unknown {
         Outcome::Left
     } else if any(PodEnd::Killed) {
         Outcome::Forced

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use winddown_shared::Pod;
 
 use super::units;
+use crate::Group;
 
 /// How a group's end went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -134,6 +135,24 @@ pub enum PodEnd {
     Ending,
     /// It was not seen to end.
     Left,
+}
+
+// === impl GroupReport ===
+
+impl GroupReport {
+    /// A group that nobody has been asked of, without its pods.
+    pub(crate) fn unstarted(group: &Group) -> Self {
+        Self {
+            priority: group.priority,
+            name: group.name().map(str::to_owned),
+            configured: group.configured,
+            allowed: group.allowed,
+            latest_end: group.latest_end,
+            started: None,
+            ended: None,
+            pods: Vec::with_capacity(group.pods.len()),
+        }
+    }
 }
 
 // === impl PodEnd ===

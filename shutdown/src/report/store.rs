@@ -116,6 +116,16 @@ impl ReportStore {
         Ok(path)
     }
 
+    /// Drops what a power cut or a killed agent left half-written. For the agent's start: a draft may
+    /// be one that a drain and a shutdown write at the same time later. Blocks on the disk.
+    pub fn remove_drafts(&self) {
+        let drafts = self.entries().into_iter().flatten().filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with(TEMPORARY))
+        });
+        drafts.for_each(|path| remove(&path));
+    }
+
     /// Reads all reports. A directory that does not exist holds none.
     ///
     /// # Errors
@@ -175,15 +185,18 @@ impl ReportStore {
 
     /// Where `report` goes: a place of its own, unless it is there already.
     fn path_for(&self, report: &ShutdownReport) -> Result<PathBuf, StoreError> {
-        let Some(last) = self.files()?.pop() else {
+        let files = self.files()?;
+        let Some(last) = files.last() else {
             return Ok(self.directory.join(Named::of(1, report)));
         };
         // An agent that is killed between its report and the word that all is done leaves the run to
         // the next agent, which has the same to report.
-        // Its name tells: no boot has two runs of a kind that began in the same millisecond.
-        let again = self.directory.join(Named::of(last.number, report));
-        if again == last.path {
-            return Ok(again);
+        // And a run that is called off after its end is reported again. Its name tells: no boot has two
+        // runs of a kind that began in the same millisecond.
+        let is_of_it =
+            |file: &&Named| self.directory.join(Named::of(file.number, report)) == file.path;
+        if let Some(again) = files.iter().rev().find(is_of_it) {
+            return Ok(again.path.clone());
         }
         // Numbered, so that the order survives a clock that was set back between two boots.
         Ok(self.directory.join(Named::of(last.number.saturating_add(1), report)))
@@ -205,19 +218,10 @@ impl ReportStore {
         Ok(entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())))
     }
 
-    /// Drops the oldest reports beyond the limit, and what a power cut left half-written.
+    /// Drops the oldest reports beyond the limit.
     fn prune(&self) {
         let files = self.files().unwrap_or_default();
-        let old = outdated(files, self.keep).into_iter().map(|file| file.path);
-        let half_written = self.entries().into_iter().flatten().filter(|path| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(|name| name.starts_with(TEMPORARY))
-        });
-        for path in old.chain(half_written) {
-            if let Err(error) = fs::remove_file(&path) {
-                tracing::warn!(path = %path.display(), error = error_chain(&error), "cannot remove an old report");
-            }
-        }
+        outdated(files, self.keep).into_iter().for_each(|file| remove(&file.path));
     }
 }
 
@@ -248,6 +252,12 @@ fn write_beside(path: &Path, prefix: &str, bytes: &[u8]) -> io::Result<NamedTemp
     file.as_file().set_permissions(Permissions::from_mode(0o644))?;
     file.write_all(bytes)?;
     Ok(file)
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path) {
+        tracing::warn!(path = %path.display(), error = error_chain(&error), "cannot remove an old report");
+    }
 }
 
 fn read(path: &Path) -> Result<ShutdownReport, StoreError> {

@@ -64,6 +64,7 @@ pub(super) fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> S
         endpoint_drain: None,
         resumed: Vec::new(),
         outcome,
+        pods_unknown: false,
         groups,
         statuses_not_told: Vec::new(),
         warnings: Vec::new(),

@@ -30,6 +30,10 @@ pub(super) fn headline(report: &ShutdownReport) -> String {
             "Forced {what}: {killed} of {} had to be killed, all ended in {time}.",
             pods(total)
         ),
+        Outcome::Left if left == 0 && report.pods_unknown => format!(
+            "Incomplete {what}: the container runtime did not say what runs, so pods may have been \
+             left running, after {time}."
+        ),
         Outcome::Left if left == 0 => {
             format!("Failed {what}: it is not known what became of the pods, after {time}.")
         }
@@ -113,6 +117,13 @@ pub(super) fn origin(report: &ShutdownReport) -> Vec<String> {
             "The agent was restarted in the middle and went on after {}.",
             times.join(", then after ")
         ));
+    }
+    if report.pods_unknown {
+        said.push(
+            "The container runtime did not say what runs: there may have been pods that are not \
+             listed here."
+                .to_owned(),
+        );
     }
     said
 }

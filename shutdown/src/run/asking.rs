@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped};
 
 use super::outcome::Failure;
-use super::{Cancelled, Place, REAPING, ROUNDING, Run, RunStop, changed};
+use super::{Cancelled, Place, REAPING, ROUNDING, Run, RunStop, changed, knowing};
 use crate::PodEnd;
 use crate::budget::whole_seconds;
 
@@ -45,6 +45,8 @@ pub(super) enum Wait {
     },
     /// Everything that was asked, and what it held.
     End,
+    /// More pods to ask.
+    More,
 }
 
 impl Due {
@@ -127,7 +129,8 @@ impl<K: PodKiller> Run<'_, K> {
     /// the asked tasks go on by themselves.
     pub(super) async fn answers(&mut self, wait: Wait) -> Result<(), Cancelled> {
         loop {
-            let until = if self.asked.len() > self.overdue.len() {
+            let is_awaited = self.asked.len() > self.overdue.len();
+            let until = if is_awaited || matches!(wait, Wait::More) {
                 self.answered_until(wait)
             } else if self.holds_on(wait) {
                 self.released_until(wait)
@@ -140,6 +143,9 @@ impl<K: PodKiller> Run<'_, K> {
                 Some(answer) = self.releases.join_next_with_id() => self.take_release(answer),
                 () = self.cancel.cancelled() => return Err(Cancelled),
                 () = changed(&mut self.driven.standing) => self.follow().await,
+                () = knowing::more(&mut self.more_known), if matches!(wait, Wait::More) => {
+                    return Ok(());
+                }
                 () = sleep_until(self.note_at.unwrap_or(until)), if self.note_at.is_some() => {
                     self.note_ends();
                 }
@@ -155,6 +161,7 @@ impl<K: PodKiller> Run<'_, K> {
                 if end > begun { end + REAPING } else { begun }
             }
             Wait::End => self.order.started + self.budget.abandon_at(),
+            Wait::More => self.order.started + self.plan.deadline,
         }
     }
 
@@ -215,6 +222,7 @@ impl<K: PodKiller> Run<'_, K> {
     /// Marks what was not answered and lets those kills go on by themselves.
     pub(super) fn give_up_on_the_rest(&mut self, stop: RunStop) {
         self.kills.detach_all();
+        self.give_up_on_the_missing(stop);
         for (_, asked) in self.asked.drain() {
             let place = asked.place;
             let report = &mut self.groups[place.group].pods[place.pod];

@@ -19,8 +19,11 @@ impl RunReport {
         let any = |end| self.groups.iter().flat_map(|group| &group.pods).any(|pod| pod.end == end);
         match self.stop {
             RunStop::Cancelled => Outcome::Cancelled,
-            RunStop::Panicked => Outcome::Left,
-            RunStop::Finished if any(PodEnd::Left) => Outcome::Left,
+            RunStop::Panicked | RunStop::Finished if any(PodEnd::Left) || self.pods_unknown => {
+                Outcome::Left
+            }
+            // They were asked all at once, which is not what was promised.
+            RunStop::Panicked => Outcome::Forced,
             RunStop::Finished if any(PodEnd::Killed) => Outcome::Forced,
             RunStop::Finished => Outcome::Clean,
         }

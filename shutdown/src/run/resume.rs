@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use tokio::time::Instant;
-use winddown_shared::PodKiller;
+use winddown_shared::{PodKiller, PodUid};
 
 use super::{Place, Run};
 use crate::run::asking::Due;
-use crate::{GroupReport, PodEnd, PodReport};
+use crate::{GroupReport, PodEnd, PodReport, Role};
 
 /// What is said of a pod that ended unseen.
 const UNSEEN: &str = "it ended while no agent was there to see when";
@@ -21,6 +21,7 @@ impl<K: PodKiller> Run<'_, K> {
     /// promised to a pod stays.
     pub(super) fn take_over(&mut self, carried: Vec<GroupReport>) {
         self.taken_over = Some(self.elapsed());
+        self.match_groups(&carried);
         let Some(last) = self.groups.len().checked_sub(1) else { return };
         let same = carried.len() == self.groups.len()
             && carried.iter().zip(&self.groups).all(|(was, is)| was.is_same_group(is));
@@ -38,9 +39,12 @@ impl<K: PodKiller> Run<'_, K> {
             for pod in pods {
                 match places.get(pod.uid.as_str()) {
                     Some(place) => self.groups[place.group].pods[place.pod].go_on(pod),
-                    None => self.groups[into].pods.push(pod.ended_unseen()),
+                    None => self.miss(into, pod),
                 }
             }
+        }
+        if self.known {
+            self.settle_missing();
         }
         self.finish_what_is_over();
         if self.budget.pods < self.plan.deadline {
@@ -48,6 +52,29 @@ impl<K: PodKiller> Run<'_, K> {
         }
         self.ask_the_overdue();
         self.tell_progress();
+    }
+
+    /// Either run may have a last group for pods that nobody knows: then both have.
+    fn match_groups(&mut self, carried: &[GroupReport]) {
+        let unknown = Role::Unknown.name();
+        let has_it = carried.iter().any(|was| was.name.as_deref() == Some(unknown));
+        let before = self.groups.len();
+        self.plan.ensure_unknown(has_it);
+        self.add_groups();
+        if self.groups.len() > before {
+            self.order.progress.add_group(&self.plan.groups[before]);
+        }
+    }
+
+    /// Keeps a pod of the earlier run that is not listed, with what was promised to it.
+    fn miss(&mut self, group: usize, mut was: PodReport) {
+        if !was.end.is_over() {
+            was.end = PodEnd::Spared;
+        }
+        let pods = &mut self.groups[group].pods;
+        let place = Place { group, pod: pods.len() };
+        self.missing.insert(PodUid::new(was.uid.as_str()), place);
+        pods.push(was);
     }
 
     fn places(&self) -> HashMap<String, Place> {
@@ -62,16 +89,18 @@ impl<K: PodKiller> Run<'_, K> {
     }
 
     /// A group whose last pod ended while nobody looked is over now.
-    fn finish_what_is_over(&mut self) {
+    pub(super) fn finish_what_is_over(&mut self) {
         let now = self.elapsed();
-        for (group, waiting) in self.groups.iter_mut().zip(&self.waiting) {
-            if group.started.is_some() && group.ended.is_none() && waiting.is_empty() {
+        for (index, (group, waiting)) in self.groups.iter_mut().zip(&self.waiting).enumerate() {
+            let is_open = group.started.is_some() && group.ended.is_none();
+            let misses = self.missing.values().any(|place| place.group == index);
+            if is_open && waiting.is_empty() && !misses {
                 group.ended = Some(now);
             }
         }
     }
 
-    fn ask_the_overdue(&mut self) {
+    pub(super) fn ask_the_overdue(&mut self) {
         for index in 0..self.groups.len() {
             if self.groups[index].ended.is_none() {
                 continue;
@@ -89,7 +118,7 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    fn tell_progress(&self) {
+    pub(super) fn tell_progress(&self) {
         let (now, begun) = (Instant::now(), self.order.started);
         for (index, group) in self.groups.iter().enumerate() {
             let count = |end| group.pods.iter().filter(|pod| pod.end == end).count();
@@ -123,10 +152,9 @@ impl PodReport {
     }
 
     /// The pod is not there any more.
-    fn ended_unseen(self) -> Self {
-        if self.end.is_over() {
-            return self;
+    pub(super) fn end_unseen(&mut self) {
+        if !self.end.is_over() {
+            (self.end, self.error) = (PodEnd::Exited, Some(UNSEEN.into()));
         }
-        Self { end: PodEnd::Exited, error: Some(UNSEEN.into()), ..self }
     }
 }

@@ -5,7 +5,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::fake::{FakeKiller, FakeRecorder};
 use winddown_shared::{
-    Event, KillError, KillReason, KillRequest, Pod, PodKiller, PodStopped, StatusOverride,
+    Event, KillError, KillReason, KillRequest, Pod, PodKiller, PodStopped, PodUid, RunningPods,
+    RuntimePod, StatusOverride,
 };
 
 use super::{RunOrder, RunReport, RunStop, run_plan};
@@ -47,7 +48,7 @@ impl<K: PodKiller> Scene<K> {
             recorder: Arc::new(self.recorder.clone()),
             progress: self.progress.clone(),
         };
-        let plan = plan(&self.killer.active_pods(), &self.policy, Some(budget.pods));
+        let plan = plan(&self.killer.running().into_pods(), &self.policy, Some(budget.pods));
         run_plan(&self.killer, plan, &order, &self.cancel).await
     }
 }
@@ -245,9 +246,9 @@ async fn cancelling_spares_the_groups_not_started() {
     assert_eq!((of(&report, "app").end, of(&report, "last").end), (PodEnd::Ending, PodEnd::Spared));
     assert_eq!((report.spared_groups(), report.left()), (1, 1));
     // The kill that was asked for goes on without the run.
-    assert_eq!(killer.active_pods().len(), 2);
+    assert_eq!(killer.running().pods.len(), 2);
     sleep(secs(9)).await;
-    assert_eq!(killer.active_pods().len(), 1);
+    assert_eq!(killer.running().pods.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,8 +307,8 @@ impl PodKiller for Scripted {
         }
     }
 
-    fn active_pods(&self) -> Vec<Pod> {
-        self.active.lock().unwrap().clone()
+    fn running(&self) -> RunningPods {
+        RunningPods::known(self.active.lock().unwrap().clone())
     }
 }
 
@@ -370,4 +371,100 @@ async fn a_pod_that_slipped_in_ends_with_its_group_or_with_the_current_one() {
     assert_eq!(of(&report, "late-brings-9").asked, ms(3000));
     assert_eq!((report.groups[0].pods.len(), report.outcome()), (2, Outcome::Clean));
     assert_eq!(scene.progress.subscribe().borrow().groups[2].pods, 2);
+}
+
+fn runtime_only(name: &str, grace: Option<u64>) -> RuntimePod {
+    let uid = PodUid::new(name);
+    let namespace = "default".into();
+    RuntimePod { uid, name: name.into(), namespace, running: true, grace: grace.map(secs) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_never_says_what_runs_is_waited_for_until_the_deadline_and_reported() {
+    let killer = FakeKiller::with([pod("app", None, None)]);
+    killer.knows(false);
+    let scene = Scene::new(killer.clone(), two_fields(30, 10));
+    let begun = Instant::now();
+    let (report, ()) = tokio::join!(scene.run(), async {
+        sleep(secs(1)).await;
+        let progress = scene.progress.subscribe().borrow().clone();
+        assert!(progress.pods_unknown, "{progress:?}");
+    });
+    assert_eq!(begun.elapsed(), secs(30));
+    assert_eq!((report.outcome(), report.pods_unknown), (Outcome::Left, true));
+    assert!(killer.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_become_known_late_are_planned_into_what_is_left_and_asked_in_order() {
+    let pods = [pod("app", None, Some(60)), pod("last", CRITICAL, Some(5))];
+    let killer = FakeKiller::with(pods.clone());
+    pods.iter().for_each(|pod| killer.takes(pod.uid(), secs(100)));
+    killer.knows(false);
+    let scene = Scene::new(killer.clone(), two_fields(30, 10).with_endpoint_drain(secs(2)));
+    let (report, ()) = tokio::join!(scene.run(), async {
+        sleep(secs(4)).await;
+        killer.knows(true);
+    });
+    // Of 28 s that are left, 2 s are for the endpoints.
+    assert_eq!((of(&report, "app").asked, of(&report, "app").grace), (ms(6000), secs(20)));
+    assert_eq!((of(&report, "last").asked, of(&report, "last").grace), (ms(26_000), secs(5)));
+    assert_eq!((report.outcome(), report.pods_unknown), (Outcome::Forced, false));
+    assert!(!scene.progress.subscribe().borrow().pods_unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_called_off_waits_for_no_runtime() {
+    let killer = FakeKiller::default();
+    killer.knows(false);
+    let scene = Scene::new(killer, two_fields(30, 10));
+    let begun = Instant::now();
+    let (report, ()) = tokio::join!(scene.run(), async {
+        sleep(secs(3)).await;
+        scene.cancel.cancel();
+    });
+    assert_eq!((begun.elapsed(), report.outcome()), (secs(3), Outcome::Cancelled));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_in_no_source_end_last_in_a_group_of_their_own_with_the_grace_they_had() {
+    let killer = FakeKiller::with([pod("app", None, None), pod("last", CRITICAL, Some(3))]);
+    killer.add_runtime_only(runtime_only("orphan", Some(4)));
+    killer.takes(&PodUid::new("orphan"), secs(100));
+    let scene = Scene::new(killer, two_fields(30, 10));
+
+    let report = scene.run().await;
+
+    let group = &report.groups[2];
+    assert_eq!(group.name.as_deref(), Some("pods without a manifest"));
+    assert_eq!(group.pods.len(), 1, "{group:?}");
+    let orphan = of(&report, "orphan");
+    assert_eq!((orphan.grace, orphan.end), (secs(4), PodEnd::Killed));
+    let progress = scene.progress.subscribe().borrow().clone();
+    assert_eq!(progress.groups[2].name, Some("pods without a manifest"));
+    assert_eq!((progress.groups[2].pods, progress.groups[2].ended), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_in_no_source_that_becomes_known_in_the_middle_is_ended_too() {
+    let killer = FakeKiller::with([pod("app", None, None)]);
+    killer.takes(&PodUid::new("app"), secs(3));
+    let scene = Scene::new(killer.clone(), two_fields(30, 10));
+    let (report, ()) = tokio::join!(scene.run(), async {
+        sleep(secs(1)).await;
+        killer.add_runtime_only(runtime_only("orphan", None));
+    });
+    assert_eq!((of(&report, "orphan").asked, report.outcome()), (ms(3000), Outcome::Clean));
+    assert_eq!(scene.progress.subscribe().borrow().groups[2].ended, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_is_ended_while_the_rest_is_not() {
+    let killer = FakeKiller::default();
+    killer.knows(false);
+    killer.add_runtime_only(runtime_only("orphan", Some(2)));
+    let scene = Scene::new(killer, two_fields(30, 10));
+    let report = scene.run().await;
+    assert_eq!((of(&report, "orphan").asked, of(&report, "orphan").exit), (ms(0), ms(0)));
+    assert_eq!((report.outcome(), report.left(), report.pods_unknown), (Outcome::Left, 0, true));
 }

@@ -1,4 +1,4 @@
-//! Writing winddown's own drop-in.
+//! Writing winddown's own drop-in, and taking it away.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -10,7 +10,6 @@ use winddown_shared::error_chain;
 
 use super::{NAME, below};
 
-/// The file `winddown install` puts in place; the agent writes the same.
 const TEMPLATE: &str = include_str!("../../units/logind.conf.d/zz-winddown.conf");
 
 /// Where the drop-in may go: the second one is lost at reboot and serves nodes whose /etc cannot
@@ -40,6 +39,18 @@ pub enum WriteError {
     Masked {
         /// Its path on the node.
         file: PathBuf,
+    },
+    /// It is there and cannot be removed.
+    #[error(
+        "cannot remove {}, which makes logind's delay shorter than it is without; remove it",
+        file.display()
+    )]
+    Stays {
+        /// Its path on the node.
+        file: PathBuf,
+        /// What the system said about it.
+        #[source]
+        source: io::Error,
     },
     /// Neither place can be written.
     #[error("cannot write {} (nor the same name in /etc); make one of them writable", file.display())]
@@ -76,6 +87,41 @@ pub fn write(root: &Path, delay: Duration) -> Result<Written, WriteError> {
     }
 }
 
+/// Removes winddown's drop-in from below `root`, wherever it is, and gives the path it had on the
+/// node. A file of that name that does not say in its first line that it is winddown's stays, and so
+/// does a link to /dev/null. Blocks on the file system.
+///
+/// # Errors
+/// [`WriteError::Stays`].
+pub fn remove(root: &Path) -> Result<Option<PathBuf>, WriteError> {
+    let mut removed = None;
+    for place in PLACES {
+        let file = Path::new(place).join(NAME);
+        if !is_signed(&below(root, &file)) {
+            continue;
+        }
+        let path = below(root, &file);
+        match fs::remove_file(&path).and_then(|()| sync_directory(&path)) {
+            Ok(()) => removed = removed.or(Some(file)),
+            Err(source) => return Err(WriteError::Stays { file, source }),
+        }
+    }
+    Ok(removed)
+}
+
+/// Whether winddown's drop-in is in one of its places.
+pub(super) fn is_there(root: &Path) -> bool {
+    PLACES.iter().any(|place| is_signed(&below(root, &Path::new(place).join(NAME))))
+}
+
+/// Whether it is a file that says in its first line whose it is.
+fn is_signed(path: &Path) -> bool {
+    let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let text = if is_file { fs::read(path).unwrap_or_default() } else { Vec::new() };
+    let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    first.starts_with(b"#") && String::from_utf8_lossy(first).contains("winddown")
+}
+
 fn write_in(root: &Path, place: &str, text: &str) -> Result<Written, WriteError> {
     let file = Path::new(place).join(NAME);
     let path = below(root, &file);
@@ -100,6 +146,11 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     draft.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
     draft.as_file().sync_all()?;
     draft.persist(path)?;
+    sync_directory(path)
+}
+
+fn sync_directory(file: &Path) -> io::Result<()> {
+    let directory = file.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::File::open(directory)?.sync_all()
 }
 

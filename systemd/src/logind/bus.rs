@@ -17,7 +17,7 @@ use zbus::connection::Builder;
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, MessageStream, fdo};
 
-use self::proxies::{LoginProxy, SystemdProxy};
+use self::proxies::{Inhibitor, LoginProxy, SystemdProxy};
 use super::session::{CallError, Listed, LoginCalls, LoginManager, Session};
 
 /// The well-known name of logind.
@@ -218,22 +218,30 @@ impl LoginCalls for BusCalls {
             }
             list => list.map_err(self.translate("ListInhibitors"))?,
         };
-        let mut found = Listed::No;
-        for (what, by, _why, mode, _uid, pid) in list {
-            if by == who && mode == "delay" && what.split(':').any(|what| what == "shutdown") {
-                if pid == self.pid {
-                    return Ok(Listed::Ours);
-                }
-                found = Listed::UnderAnotherPid;
-            }
-        }
-        Ok(found)
+        Ok(find(&list, who, nix::unistd::geteuid().as_raw(), self.pid))
     }
 
     async fn reload(&self) -> Result<(), CallError> {
         let kill = self.systemd.kill_unit("systemd-logind.service", "all", nix::libc::SIGHUP);
         kill.await.map_err(self.translate("KillUnit"))
     }
+}
+
+/// Whether the list has a lock of this name that delays a shutdown and belongs to this user. Names prove
+/// nothing: polkit lets every user take a delay lock, in whatever name.
+fn find(list: &[Inhibitor], who: &str, uid: u32, pid: u32) -> Listed {
+    let ours = list.iter().filter(|(what, by, _, mode, owner, _)| {
+        let delays = mode == "delay" && what.split(':').any(|what| what == "shutdown");
+        delays && by == who && *owner == uid
+    });
+    let mut found = Listed::No;
+    for (.., of) in ours {
+        if *of == pid {
+            return Listed::Ours;
+        }
+        found = Listed::UnderAnotherPid;
+    }
+    found
 }
 
 /// Ends the reader, which holds the connection.
@@ -279,5 +287,25 @@ fn translate(call: &'static str, error: &zbus::Error, after: Duration) -> CallEr
             CallError::Connection { call, detail }
         }
         _ => CallError::Malformed { call, detail },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_another_user_took_in_our_name_is_not_ours() {
+        let lock = |who: &str, uid, pid| {
+            let [what, who, why, mode] = ["sleep:shutdown", who, "", "delay"].map(str::to_owned);
+            (what, who, why, mode, uid, pid)
+        };
+        let decoy = lock("winddown", 1000, 7);
+        let find = |list: &[Inhibitor]| find(list, "winddown", 0, 612);
+        assert_eq!(find(std::slice::from_ref(&decoy)), Listed::No);
+        assert_eq!(find(&[lock("winddown", 1000, 612)]), Listed::No);
+        assert_eq!(find(&[decoy.clone(), lock("winddown", 0, 40)]), Listed::UnderAnotherPid);
+        assert_eq!(find(&[decoy, lock("winddown", 0, 612)]), Listed::Ours);
+        assert_eq!(find(&[lock("other", 0, 612)]), Listed::No);
     }
 }

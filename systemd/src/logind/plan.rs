@@ -3,6 +3,8 @@
 //! The order is fixed by what can be missed: the signals are heard before the state is read, the
 //! state is read before and after the lock is taken, and the delay is raised last, with the lock
 //! already held. `PrepareForShutdown` only makes the state be read; `PreparingForShutdown` decides.
+//! So it does not matter in which order signals and changes of properties arrive, nor which of them
+//! a version of systemd sends: while a shutdown is under way the state is also read without any.
 
 use std::time::Duration;
 
@@ -10,6 +12,10 @@ use tokio::time::Instant;
 use winddown_shared::ShutdownKind;
 
 use super::session::{Heard, Listed};
+
+/// How often the state is read while a shutdown is under way. systemd 256 and later call one off
+/// without a signal, and no pod may be asked to end for a shutdown that no longer is.
+pub(super) const WHILE_PREPARING: Duration = Duration::from_millis(500);
 
 /// One call, or one sequence of calls, to the login manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +30,7 @@ pub(super) enum Step {
     VerifyNew,
     /// Look for the lock we already had in the list.
     VerifyHeld,
-    /// Write the drop-in, reload, read the delay until it settles.
+    /// Write or remove the drop-in, reload, read the delay until it settles.
     RaiseDelay,
 }
 
@@ -55,6 +61,8 @@ pub(super) struct Facts {
     pub(super) unread: bool,
     /// The signal that makes it be read, if one does.
     pub(super) hint: Option<Hint>,
+    /// The first change of a property since the state was read last.
+    changed: Option<Instant>,
     /// A shutdown is under way.
     pub(super) preparing: bool,
     /// Shutdowns seen.
@@ -83,6 +91,8 @@ pub(super) struct Facts {
     pub(super) wanted: Duration,
     /// Raising the delay was tried since logind, its delay or the wish last changed.
     pub(super) raised: bool,
+    /// The files that set the delay must be looked at again: other packages have theirs too.
+    pub(super) files_due: bool,
     /// The login manager left the bus. It is not called, as that would start it behind the back
     /// of whoever stopped it.
     pub(super) gone: bool,
@@ -107,6 +117,7 @@ impl Facts {
         Self {
             unread: true,
             hint: None,
+            changed: None,
             preparing: false,
             epoch: 0,
             since: None,
@@ -122,6 +133,7 @@ impl Facts {
             delay: None,
             wanted,
             raised: false,
+            files_due: false,
             gone: false,
         }
     }
@@ -141,7 +153,13 @@ impl Facts {
         self.unread = true;
         self.verify_due = true;
         self.delay = None;
+        self.files_due = true;
         self.gone = false;
+    }
+
+    /// Whether the state is to be read again soon without any event.
+    pub(super) fn may_be_called_off(&self) -> bool {
+        self.preparing && !self.gone
     }
 
     /// Takes what was heard.
@@ -159,6 +177,10 @@ impl Facts {
                     },
                     at: earlier.map_or(at, |hint| hint.at),
                 });
+                self.unread = true;
+            }
+            Heard::Changed { at } => {
+                self.changed.get_or_insert(at);
                 self.unread = true;
             }
             Heard::Gone => {
@@ -183,7 +205,7 @@ impl Facts {
             Some(Step::Inhibit)
         } else if self.held && (self.verify_due || !self.held_listed) {
             Some(Step::VerifyHeld)
-        } else if !self.preparing && !self.raised {
+        } else if !self.preparing && (!self.raised || self.files_due) {
             Some(Step::RaiseDelay)
         } else {
             None
@@ -195,11 +217,13 @@ impl Facts {
         self.unread = false;
         let hint = self.hint.take();
         let agreeing = hint.filter(|hint| hint.begins == value);
+        // systemd 257 tells of the change before it sends the signals, 262 after them.
+        let told = self.changed.take().into_iter().chain(agreeing.map(|hint| hint.at)).min();
         match (self.preparing, value) {
             (false, true) => {
                 self.preparing = true;
                 self.epoch += 1;
-                self.since = Some(agreeing.map_or(now, |hint| hint.at));
+                self.since = Some(told.unwrap_or(now));
                 self.kind = agreeing.map_or(ShutdownKind::Unknown, |hint| hint.kind);
                 self.released = false;
                 Meaning::Begins
@@ -267,6 +291,12 @@ impl Facts {
         self.held_listed = false;
         self.inherited = false;
         self.fresh = false;
+    }
+
+    /// Raising the delay was tried.
+    pub(super) fn tried_to_raise(&mut self) {
+        self.raised = true;
+        self.files_due = false;
     }
 
     /// The wish changed.

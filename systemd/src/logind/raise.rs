@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::session::{CallError, LoginCalls};
-use crate::drop_in::{self, Setting, WriteError, Written};
+use crate::drop_in::{self, Applied, Setting, WriteError};
 
 /// How long logind may take to apply its configuration after a reload (kubernetes#133133: reading
 /// once is too early).
@@ -30,7 +30,9 @@ pub(super) struct Raised {
     pub(super) obstacle: Option<String>,
 }
 
-/// Writes the drop-in if it is needed, has logind reload, and reads the delay until it settles.
+/// Makes the drop-in what it has to be, has logind reload, and reads the delay until it settles.
+/// `tried`: this was done before and nothing is known to have changed since; `None` says that nothing
+/// has, and nothing was asked of logind.
 ///
 /// Dropping it half-way leaves a complete drop-in or none.
 ///
@@ -41,54 +43,52 @@ pub(super) async fn raise(
     root: &Path,
     current: Duration,
     wanted: Duration,
-) -> Result<Raised, CallError> {
+    tried: bool,
+) -> Result<Option<Raised>, CallError> {
     let short = current < wanted;
     let mut obstacle = None;
-    let written = on_disk(root, move |root| {
-        // A delay that is long enough is left alone, unless it is a longer one of our own making.
-        let ours = || drop_in::find(root).filter(|found| found.file.ends_with(drop_in::NAME));
-        let write = short || ours().is_some_and(|found| found.value > wanted);
-        write.then(|| drop_in::write(root, wanted))
-    })
-    .await;
-    match written {
-        Ok(None) => return Ok(Raised { delay: current, set_by: None, obstacle }),
-        Ok(Some(Ok(Written::Changed { file }))) => {
+    match on_disk(root, move |root| drop_in::apply(root, wanted, short)).await {
+        Ok(Ok(Applied::Wrote { file })) => {
             tracing::info!(file = %file.display(), delay = ?wanted, "wrote logind's drop-in");
         }
-        Ok(Some(Ok(Written::Unchanged { .. }))) if !short => {
-            return Ok(Raised { delay: current, set_by: None, obstacle });
+        Ok(Ok(Applied::Removed { file })) => {
+            tracing::info!(file = %file.display(), "removed logind's drop-in: it gives enough without");
         }
-        Ok(Some(Ok(Written::Unchanged { .. }))) => {}
-        Ok(Some(Err(error))) => obstacle = Some(explain(&error)),
+        _ if tried => return Ok(None),
+        Ok(Ok(Applied::Nothing)) if !short => {
+            return Ok(Some(Raised { delay: current, set_by: None, obstacle }));
+        }
+        Ok(Ok(Applied::Nothing)) => {}
+        Ok(Err(error)) => obstacle = Some(explain(&error)),
         Err(error) => obstacle = Some(error),
     }
     // Also when nothing was written: logind may not have read yet what is there.
     if let Err(error) = calls.reload().await {
         obstacle = obstacle.or(Some(error.to_string()));
     }
-    let predicted = on_disk(root, drop_in::find).await.ok().flatten();
-    // What is long enough already settles when it has become shorter, as the file says.
+    let predicted = on_disk(root, drop_in::find).await.ok();
+    // What is long enough already settles when it has become what the files say.
     let enough = if short { wanted } else { Duration::MAX };
     let delay = settle(calls, enough, predicted.as_ref()).await?;
     if delay >= wanted {
-        return Ok(Raised { delay, set_by: None, obstacle: None });
+        return Ok(Some(Raised { delay, set_by: None, obstacle: None }));
     }
-    let set_by = predicted.filter(|setting| setting.value < wanted).as_ref().map(name);
-    Ok(Raised { delay, set_by, obstacle })
+    let set_by = predicted.flatten().filter(|setting| setting.value < wanted).as_ref().map(name);
+    Ok(Some(Raised { delay, set_by, obstacle }))
 }
 
 /// Reads the delay until it is enough, or what the files say, or time is up.
 async fn settle(
     calls: &impl LoginCalls,
     enough: Duration,
-    predicted: Option<&Setting>,
+    predicted: Option<&Option<Setting>>,
 ) -> Result<Duration, CallError> {
+    let predicted = predicted.map(|set| set.as_ref().map_or(drop_in::DEFAULT, |set| set.value));
     let deadline = Instant::now() + SETTLE;
     let mut pause = FIRST_PAUSE;
     loop {
         let delay = calls.delay().await?;
-        let final_word = predicted.is_some_and(|setting| setting.value == delay);
+        let final_word = predicted == Some(delay);
         if delay >= enough || final_word || Instant::now() + pause > deadline {
             return Ok(delay);
         }

@@ -64,6 +64,12 @@ pub(crate) enum Heard {
         /// When it arrived.
         at: Instant,
     },
+    /// A property that goes with a shutdown changed, says the owner of the name. It claims nothing;
+    /// since systemd 256 it is all that is told of a shutdown that is called off.
+    Changed {
+        /// When it arrived.
+        at: Instant,
+    },
     /// The login manager left the bus.
     Gone,
     /// The login manager is back, as a new process.

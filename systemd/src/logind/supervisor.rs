@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use winddown_shared::{InhibitorState, LockState, error_chain};
 
 use self::steps::{Answer, carry_out};
-use super::plan::{Facts, Meaning, Step};
+use super::plan::{Facts, Meaning, Step, WHILE_PREPARING};
 use super::raise::Raised;
 use super::session::{CallError, Heard, Listed, LoginCalls, LoginManager, Session};
 use super::{InhibitorConfig, Request};
@@ -84,6 +84,7 @@ enum Woken {
     Done(Step, Result<Answer, CallError>),
     Heard(Option<Heard>),
     Asked(Option<Request>),
+    Look,
     Recheck,
 }
 
@@ -132,6 +133,7 @@ impl Keeper {
     async fn serve<C: LoginCalls>(&mut self, session: Session<C>) -> Option<CallError> {
         let Session { calls, mut heard } = session;
         let mut recheck_at = Instant::now() + self.config.recheck;
+        let mut looked_at = Instant::now();
         loop {
             let step = self.facts.next_step();
             match step {
@@ -141,6 +143,7 @@ impl Keeper {
                 None => self.settled(),
             }
             self.publish();
+            let may_be_called_off = self.facts.may_be_called_off();
             let woken = {
                 let work = carry_out(step, &calls, &self.config, &self.facts);
                 tokio::select! {
@@ -151,6 +154,8 @@ impl Keeper {
                     asked = self.requests.recv() => Woken::Asked(asked),
                     (step, outcome) = work => Woken::Done(step, outcome),
                     () = sleep_until(recheck_at), if step.is_none() => Woken::Recheck,
+                    () = sleep_until(looked_at + WHILE_PREPARING),
+                        if step.is_none() && may_be_called_off => Woken::Look,
                 }
             };
             match woken {
@@ -163,6 +168,9 @@ impl Keeper {
                 }
                 Woken::Asked(asked) => self.answer(asked?).await,
                 Woken::Done(step, Ok(answer)) => {
+                    if step == Step::ReadPreparing {
+                        looked_at = Instant::now();
+                    }
                     if let Some(error) = self.take(step, answer).await {
                         return Some(error);
                     }
@@ -175,6 +183,7 @@ impl Keeper {
                     self.facts.unread = true;
                 }
                 Woken::Done(_, Err(error)) => return Some(error),
+                Woken::Look => self.facts.unread = true,
                 Woken::Recheck => {
                     recheck_at = Instant::now() + self.config.recheck;
                     self.facts.recheck();
@@ -188,6 +197,7 @@ impl Keeper {
             Heard::Gone => tracing::warn!("logind left the bus"),
             Heard::Back => tracing::info!("logind is a new process; looking at everything again"),
             Heard::Prepare { begins, .. } => tracing::debug!(begins, "shutdown signal"),
+            Heard::Changed { .. } => tracing::debug!("a property of logind's changed"),
         }
         self.facts.hear(event);
         if !self.facts.fresh {
@@ -224,7 +234,12 @@ impl Keeper {
                     self.clear_store().await;
                 }
             }
-            Answer::Raised(raised) => self.take_raised(raised),
+            Answer::Raised(raised) => {
+                self.facts.tried_to_raise();
+                if let Some(raised) = raised {
+                    self.take_raised(raised);
+                }
+            }
         }
         None
     }
@@ -286,7 +301,6 @@ impl Keeper {
     }
 
     fn take_raised(&mut self, raised: Raised) {
-        self.facts.raised = true;
         self.facts.delay = Some(raised.delay);
         self.delay = Some(raised.delay);
         if raised.delay < self.facts.wanted {

@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use winddown_shared::error_chain;
+use winddown_shared::{critical, error_chain};
 use zbus::connection::Builder;
 use zbus::fdo::DBusProxy;
 use zbus::names::BusName;
@@ -53,7 +53,8 @@ impl UnitsClient {
     pub fn start(bus: Bus, prefix: &str, patience: Duration) -> Self {
         let ears = Arc::new(Ears::new(prefix, CHANGES));
         let (published, connection) = watch::channel(None);
-        let keeper = tokio::spawn(keep(bus, patience, Arc::clone(&ears), published));
+        let keeper =
+            critical::spawn("units of systemd", keep(bus, patience, Arc::clone(&ears), published));
         Self(Arc::new(Inner { ears, connection, patience, keeper }))
     }
 
@@ -76,6 +77,25 @@ impl UnitsClient {
         let auxiliary: Vec<(String, Properties)> = Vec::new();
         let body = (name, "fail", properties(service), auxiliary);
         self.call("StartTransientUnit", &body).await.map(drop)
+    }
+
+    /// Makes a slice with this weight. One that is there stays as it is.
+    ///
+    /// # Errors
+    /// See [`ServiceError`].
+    pub async fn make_slice(
+        &self,
+        slice: &str,
+        description: &str,
+        cpu_weight: u64,
+    ) -> Result<(), ServiceError> {
+        let auxiliary: Vec<(String, Properties)> = Vec::new();
+        let properties: Properties =
+            vec![("Description", description.to_owned().into()), ("CPUWeight", cpu_weight.into())];
+        match self.call("StartTransientUnit", &(slice, "fail", properties, auxiliary)).await {
+            Err(ServiceError::Exists { .. }) => Ok(()),
+            answer => answer.map(drop),
+        }
     }
 
     /// Sends a signal to the main process, or to all. To a unit that is not there it is sent in vain.

@@ -5,19 +5,23 @@
 
 mod private;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use winddown_shared::Inhibitor as _;
 use winddown_shared::{LockState, ShutdownKind};
 use winddown_systemd::stand_in::StandIn;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, drop_in, is_going_down};
+use zbus::Variant;
 
 use self::private::{inhibitors_name, private_bus, read_after_the_grant, secs};
 
 const PATH: &str = "/org/freedesktop/login1";
 const INTERFACE: &str = "org.freedesktop.login1.Manager";
 const SIGNAL: &str = "PrepareForShutdown";
+const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
 #[tokio::test]
 async fn only_the_owner_of_the_name_is_believed_whatever_an_impostor_sends() {
@@ -26,21 +30,26 @@ async fn only_the_owner_of_the_name_is_believed_whatever_an_impostor_sends() {
     let logind = StandIn::new(secs(30));
     let _served = bus.serve(&logind).await;
     let mut node = bus.holding(&logind).await;
-    let victim = inhibitors_name(&bus).await;
+    let victim = inhibitors_name(&bus, &[]).await;
     let before = node.now();
     // The property would confirm whatever is believed: only the sender's identity protects here.
     logind.set_preparing(true);
 
     let impostor = bus.connect().await;
+    // The match rules name logind, so that what others broadcast does not even arrive.
     let broadcast = impostor.emit_signal(None::<&str>, PATH, INTERFACE, SIGNAL, &true);
     broadcast.await.expect("the bus takes it");
-    node.until_refused(1).await;
     let to = Some(victim.as_str());
     let unicast = impostor.emit_signal(to, PATH, INTERFACE, SIGNAL, &true);
     unicast.await.expect("the bus takes it");
-    node.until_refused(2).await;
+    node.until_refused(1).await;
     let elsewhere = impostor.emit_signal(to, "/some/where", "some.Interface", SIGNAL, &true);
     elsewhere.await.expect("the bus takes it");
+    node.until_refused(2).await;
+    let scheduled = HashMap::from([("ScheduledShutdown", Variant::from(true))]);
+    let body = (INTERFACE, scheduled, Vec::<&str>::new());
+    let change = impostor.emit_signal(to, PATH, PROPERTIES, "PropertiesChanged", &body);
+    change.await.expect("the bus takes it");
     node.until_refused(3).await;
 
     // A forged owner change does not make the impostor the owner.
@@ -103,10 +112,49 @@ async fn when_the_name_changes_hands_the_new_owner_is_believed_and_the_old_one_i
 
     new.set_preparing(true);
     old.emit(true, ShutdownKind::Unknown).await;
+    let victim = inhibitors_name(&bus, &[&old_served]).await;
+    let own = old_served.connection();
+    let sent = own.emit_signal(Some(victim.as_str()), PATH, INTERFACE, SIGNAL, &true);
+    sent.await.expect("the bus takes it");
     node.until_refused(1).await;
     assert!(!node.now().preparing);
     new.emit(true, ShutdownKind::Unknown).await;
     node.until("preparing", |s| s.preparing).await;
+}
+
+#[tokio::test]
+async fn a_shutdown_that_is_called_off_without_a_signal_is_told_by_the_changed_property() {
+    let test = "a_shutdown_that_is_called_off_without_a_signal_is_told_by_the_changed_property";
+    let Some(bus) = private_bus(test).await else { return };
+    let logind = StandIn::new(secs(30)).with_metadata().cancelling_without_a_signal();
+    let _served = bus.serve(&logind).await;
+    let mut node = bus.holding(&logind).await;
+    // While no shutdown is under way the state is read for a reason only: a change is one.
+    let reads = || logind.calls().iter().filter(|call| *call == "PreparingForShutdown()").count();
+    let before = reads();
+    logind.emit_change().await;
+    let read = async {
+        while reads() == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(secs(20), read).await.expect("the change makes the state be read");
+
+    let down = logind.shutdown(ShutdownKind::Reboot);
+    let cancel = async {
+        let told = node.until("preparing", |s| s.kind == ShutdownKind::Reboot).await;
+        assert_eq!((told.epoch, told.lock), (1, LockState::Held));
+        logind.cancel().await;
+        let cancelled = Instant::now();
+        node.until("called off", |s| !s.preparing).await;
+        cancelled.elapsed()
+    };
+    let (outcome, took) = tokio::join!(down, cancel);
+    assert!(outcome.cancelled);
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    node.until_held().await;
+    logind.until_locks(|locks| locks.len() == 2 && locks[0].released_at.is_some()).await;
+    assert_eq!(node.inhibitor.refused_signals(), 0);
 }
 
 #[tokio::test]
@@ -242,9 +290,13 @@ async fn a_flood_of_forged_signals_delays_neither_the_lock_nor_the_true_signal()
     let logind = StandIn::new(secs(30));
     let _served = bus.serve(&logind).await;
     let impostor = bus.connect().await;
+    // The bus counts its connections: whoever comes next is hit from its first moment on.
+    let own = impostor.unique_name().expect("a name").to_string();
+    let number: u32 = own.trim_start_matches(":1.").parse().expect("a number");
+    let to = [None, Some(format!(":1.{}", number + 1)), Some(format!(":1.{}", number + 2))];
     let flood = async {
-        for _ in 0..5000 {
-            let sent = impostor.emit_signal(None::<&str>, PATH, INTERFACE, SIGNAL, &true);
+        for to in to.iter().cycle().take(6000) {
+            let sent = impostor.emit_signal(to.as_deref(), PATH, INTERFACE, SIGNAL, &true);
             sent.await.expect("the bus takes it");
         }
     };

@@ -190,20 +190,23 @@ pub(crate) async fn read_after_the_grant(logind: &StandIn) {
     tokio::time::timeout(LIMIT, read).await.expect("the read after the grant");
 }
 
-/// The unique name of the inhibitor's connection: the one that took the lock.
-pub(crate) async fn inhibitors_name(bus: &PrivateBus) -> String {
+/// The unique name of the inhibitor's connection: the one that is neither the owner of logind's name
+/// nor one of `others`.
+pub(crate) async fn inhibitors_name(bus: &PrivateBus, others: &[&OnBus]) -> String {
     let asker = bus.connect().await;
     let driver = zbus::fdo::DBusProxy::new(&asker).await.expect("the bus");
     let own = asker.unique_name().expect("a name").to_string();
     let login1 = zbus::names::BusName::try_from("org.freedesktop.login1").expect("a name");
     let owner = driver.get_name_owner(login1).await.expect("an owner").to_string();
     let names = driver.list_names().await.expect("names");
-    let mut others = names
+    let known = others.iter().filter_map(|other| other.connection().unique_name());
+    let known: Vec<String> = known.map(ToString::to_string).chain([own, owner]).collect();
+    let mut left = names
         .into_iter()
         .map(|name| name.to_string())
-        .filter(|name| name.starts_with(':') && *name != own && *name != owner);
-    let found = others.next().expect("the inhibitor is connected");
-    assert_eq!(others.next(), None, "and nobody else");
+        .filter(|name| name.starts_with(':') && !known.contains(name));
+    let found = left.next().expect("the inhibitor is connected");
+    assert_eq!(left.next(), None, "and nobody else");
     found
 }
 

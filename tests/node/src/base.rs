@@ -17,6 +17,9 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("setpriv", "util-linux"),
 ];
 
+/// What base.sh exits with when this machine lacks something.
+const NOT_HERE: i32 = 3;
+
 /// Why no node can be booted here.
 #[derive(Debug, thiserror::Error)]
 pub enum Unavailable {
@@ -34,7 +37,10 @@ pub enum Unavailable {
     /// Root's powers are not all there, as in a container of its own.
     #[error("no mount or process namespace can be made here: {0}")]
     Namespaces(String),
-    /// The base could not be made; the text is the script's own.
+    /// The base cannot be made here; the text is the script's own.
+    #[error("the node's base cannot be made here: {0}")]
+    NoBase(String),
+    /// Making the base failed; the text is the script's own.
     #[error("the node's base could not be made: {0}")]
     Base(String),
     /// A program could not be started.
@@ -51,6 +57,17 @@ pub enum Unavailable {
     Build(String),
 }
 
+/// A release of Debian, which decides how old the node's systemd and containerd are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Suite {
+    /// Debian 12: systemd 252 and containerd 1.6, with the control groups of the host.
+    #[default]
+    Bookworm,
+    /// Debian 13: systemd 257 and containerd 1.7. Its control groups are version 2 alone; in a
+    /// container they have no controllers where the host keeps those in version 1.
+    Trixie,
+}
+
 /// What a base has beside systemd, dbus and logind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
@@ -60,22 +77,98 @@ pub enum Flavour {
     Containerd,
     /// rpm, which takes packages beside Debian's own package manager.
     Rpm,
+    /// A kernel of the node's own, user-mode Linux: control groups of version 2 with all controllers,
+    /// whatever the host has. It boots in 8 s, has one processor, is slow where a process is started
+    /// or the kernel is called, and has no stall information (`/proc/pressure`). Debian 13 only.
+    OwnKernel,
+}
+
+/// What a scenario may need of its node beside systemd, logind and the root user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// containerd that runs containers.
+    Containers,
+    /// Control groups of version 2 with the controllers cpu, io, memory and pids.
+    Controllers,
+}
+
+/// The kinds of node there are, the cheapest first, each with what it has.
+const KINDS: [(Recipe, &[Need]); 4] = [
+    (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, &[]),
+    (Recipe { suite: Suite::Bookworm, flavour: Flavour::Containerd }, &[Need::Containers]),
+    (Recipe { suite: Suite::Trixie, flavour: Flavour::Plain }, &[]),
+    (Recipe { suite: Suite::Trixie, flavour: Flavour::OwnKernel }, &[Need::Controllers]),
+];
+
+/// What a base is made of. A [`Flavour`] alone stands for Debian 12.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recipe {
+    /// The release of Debian.
+    pub suite: Suite,
+    /// What it has beside systemd.
+    pub flavour: Flavour,
 }
 
 /// A finished Debian root that nodes are laid over. Nothing writes to it.
 #[derive(Debug, Clone)]
 pub struct Base {
     root: PathBuf,
+    recipe: Recipe,
+}
+
+// === impl Unavailable ===
+
+impl Unavailable {
+    /// Whether this is something that the machine lacks. Everything else went wrong, and is a failure of
+    /// the test that met it.
+    #[must_use]
+    pub fn is_lacking(&self) -> bool {
+        match self {
+            Self::NotRoot | Self::Missing { .. } | Self::Namespaces(_) | Self::NoBase(_) => true,
+            Self::Base(_) | Self::Start { .. } | Self::Build(_) => false,
+        }
+    }
+}
+
+// === impl Suite ===
+
+impl Suite {
+    /// A base of this release.
+    #[must_use]
+    pub fn with(self, flavour: Flavour) -> Recipe {
+        Recipe { suite: self, flavour }
+    }
+}
+
+// === impl Recipe ===
+
+impl Recipe {
+    /// Of the kinds of node there are, the cheapest one that has all of `needs` and is no older than
+    /// `suite`; nothing if there is none.
+    #[must_use]
+    pub fn cheapest(suite: Suite, needs: &[Need]) -> Option<Self> {
+        let will_do = |(recipe, has): &&(Self, &[Need])| {
+            recipe.suite >= suite && needs.iter().all(|need| has.contains(need))
+        };
+        KINDS.iter().find(will_do).map(|(recipe, _)| *recipe)
+    }
+}
+
+impl From<Flavour> for Recipe {
+    fn from(flavour: Flavour) -> Self {
+        Suite::default().with(flavour)
+    }
 }
 
 // === impl Base ===
 
 impl Base {
-    /// Finds the base in the cache, or makes it, which takes about half a minute.
+    /// Finds the base in the cache, or makes it, which takes a minute.
     ///
     /// # Errors
     /// [`Unavailable`] says what this machine lacks. Nothing is left half-made.
-    pub async fn find(flavour: Flavour) -> Result<Self, Unavailable> {
+    pub async fn find(recipe: impl Into<Recipe>) -> Result<Self, Unavailable> {
+        let recipe @ Recipe { suite, flavour } = recipe.into();
         if !rustix::process::geteuid().is_root() {
             return Err(Unavailable::NotRoot);
         }
@@ -92,16 +185,37 @@ impl Base {
         }
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("base.sh");
         let mut make = Command::new(script);
+        make.arg(match suite {
+            Suite::Bookworm => "bookworm",
+            Suite::Trixie => "trixie",
+        });
         make.arg(match flavour {
             Flavour::Plain => "plain",
             Flavour::Containerd => "containerd",
             Flavour::Rpm => "rpm",
+            Flavour::OwnKernel => "uml",
         });
         let output = output_of(make).await?;
         if !output.status.success() {
-            return Err(Unavailable::Base(last_line(&output.stderr)));
+            let why = last_line(&output.stderr);
+            return Err(match output.status.code() {
+                Some(NOT_HERE) => Unavailable::NoBase(why),
+                _ => Unavailable::Base(why),
+            });
         }
-        Ok(Self { root: PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()) })
+        Ok(Self { root: PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()), recipe })
+    }
+
+    /// The release of Debian that it is.
+    #[must_use]
+    pub fn suite(&self) -> Suite {
+        self.recipe.suite
+    }
+
+    /// Whether nodes over it have a kernel of their own.
+    #[must_use]
+    pub fn has_kernel(&self) -> bool {
+        self.recipe.flavour == Flavour::OwnKernel
     }
 
     /// The root folder.
@@ -158,4 +272,21 @@ fn in_path(program: &OsStr) -> bool {
 fn last_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.trim_end().lines().last().unwrap_or("it said nothing").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Flavour, Need, Recipe, Suite};
+
+    #[test]
+    fn a_scenario_gets_the_cheapest_node_that_has_what_it_needs() {
+        let old = |needs| Recipe::cheapest(Suite::Bookworm, needs);
+        assert_eq!(old(&[]), Some(Suite::Bookworm.with(Flavour::Plain)));
+        assert_eq!(old(&[Need::Containers]), Some(Suite::Bookworm.with(Flavour::Containerd)));
+        assert_eq!(old(&[Need::Controllers]), Some(Suite::Trixie.with(Flavour::OwnKernel)));
+        assert_eq!(old(&[Need::Controllers, Need::Containers]), None);
+        let new = |needs| Recipe::cheapest(Suite::Trixie, needs);
+        assert_eq!(new(&[]), Some(Suite::Trixie.with(Flavour::Plain)));
+        assert_eq!(new(&[Need::Controllers]), Some(Suite::Trixie.with(Flavour::OwnKernel)));
+    }
 }

@@ -27,7 +27,7 @@ use tokio::runtime;
 use tokio::time::Instant;
 
 use crate::scenario::TestResult;
-use crate::{Base, Flavour, base_or_skip};
+use crate::{Base, Flavour, Suite, base_or_skip};
 
 pub use fault::{Fault, Phase};
 pub use judge::Violation;
@@ -111,6 +111,7 @@ pub fn run(
 #[derive(Debug)]
 struct Parts {
     plain: Base,
+    trixie: Option<Base>,
     containerd: Option<Base>,
     template: Template,
     /// The library with the clock.
@@ -124,7 +125,13 @@ impl Parts {
     async fn find(test: &str, schedules: &[Schedule], folder: &Path) -> TestResult<Option<Self>> {
         let Some(plain) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
         let mut runtimes = vec![Runtime::Process];
-        let mut containerd = None;
+        let (mut trixie, mut containerd) = (None, None);
+        if schedules.iter().any(|schedule| schedule.suite == Suite::Trixie) {
+            trixie = base_or_skip(test, Suite::Trixie.with(Flavour::Plain)).await?;
+            if trixie.is_none() {
+                return Ok(None);
+            }
+        }
         if schedules.iter().any(|schedule| schedule.runtime == Runtime::Containerd) {
             containerd = base_or_skip(test, Flavour::Containerd).await?;
             if containerd.is_none() {
@@ -135,14 +142,16 @@ impl Parts {
         let template = Template::make(folder, &runtimes).await?;
         let clock = folder.join("clock.so");
         clock::compile(&clock)?;
-        Ok(Some(Self { plain, containerd, template, clock }))
+        Ok(Some(Self { plain, trixie, containerd, template, clock }))
     }
 
-    fn base(&self, runtime: Runtime) -> &Base {
-        match runtime {
-            Runtime::Process | Runtime::Cluster => &self.plain,
-            Runtime::Containerd => self.containerd.as_ref().unwrap_or(&self.plain),
-        }
+    fn base(&self, schedule: &Schedule) -> &Base {
+        let base = match (schedule.runtime, schedule.suite) {
+            (Runtime::Containerd, _) => self.containerd.as_ref(),
+            (_, Suite::Trixie) => self.trixie.as_ref(),
+            (_, Suite::Bookworm) => None,
+        };
+        base.unwrap_or(&self.plain)
     }
 }
 

@@ -26,6 +26,10 @@ impl Node {
     /// # Errors
     /// [`NodeError::Start`] or [`NodeError::Command`] when the journal cannot be read.
     pub async fn journal(&self, args: &[&str]) -> Result<String, NodeError> {
+        if self.has_own_kernel() && self.is_booted() {
+            // What is on the disk is some minutes old.
+            return self.run(&[&["journalctl", "--no-pager", "--quiet"], args].concat()).await;
+        }
         let journal = self.host_path("/var/log/journal");
         let output = Command::new("journalctl")
             .arg("--directory")
@@ -50,8 +54,9 @@ impl Node {
     /// runs until it is dropped. The node must be on.
     ///
     /// # Errors
-    /// [`NodeError::Start`].
+    /// [`NodeError::Start`], [`NodeError::OwnKernel`].
     pub fn follow_journal(&self, args: &[&str]) -> Result<Child, NodeError> {
+        self.shares_kernel("its journal as it is written")?;
         Command::new("journalctl")
             .arg("--directory")
             .arg(self.host_path("/var/log/journal"))

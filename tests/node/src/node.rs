@@ -3,6 +3,7 @@
 mod disk;
 mod error;
 mod layout;
+mod line;
 mod machine;
 mod network;
 mod process;
@@ -11,6 +12,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -22,12 +24,15 @@ use crate::{Base, cgroup};
 pub use disk::Disk;
 pub use error::NodeError;
 use layout::{Layout, in_root};
+use line::Line;
 use machine::Machine;
 pub use network::Dialer;
 pub use process::Process;
 
 /// How long a boot may take: it needs 0.3 s on an idle machine.
 const BOOT: Duration = Duration::from_secs(30);
+/// The same with a kernel of the node's own, which needs 8 s.
+const KERNEL_BOOT: Duration = Duration::from_secs(120);
 /// How long one command in the node may take, unless the caller says otherwise.
 const COMMAND: Duration = Duration::from_secs(30);
 /// How often a condition is looked at again. Nothing outside can tell us that it changed.
@@ -93,10 +98,11 @@ impl Node {
     /// [`NodeError::Died`] or [`NodeError::TimedOut`], each with the end of the console output.
     pub async fn start(&mut self) -> Result<(), NodeError> {
         let console = self.console_file();
-        let machine = Machine::start(&self.name, self.base.root(), self.dir.path(), &console)
+        let machine = Machine::start(&self.name, &self.base, self.dir.path(), &console)
             .map_err(|source| NodeError::Start { program: "setpriv".to_owned(), source })?;
         let machine = self.machine.insert(machine);
-        let deadline = Instant::now() + BOOT;
+        let limit = if self.base.has_kernel() { KERNEL_BOOT } else { BOOT };
+        let deadline = Instant::now() + limit;
         while machine.find_leader().is_none() {
             let ended = machine.ended();
             if ended.is_some() || Instant::now() > deadline {
@@ -106,7 +112,7 @@ impl Node {
         }
         loop {
             let asked = self
-                .exec(&["systemctl", "is-system-running", "--wait"], BOOT)
+                .exec(&["systemctl", "is-system-running", "--wait"], limit)
                 .await
                 .map(|output| output.stdout);
             match asked {
@@ -125,6 +131,11 @@ impl Node {
     /// Whether the node is switched on.
     pub fn is_on(&mut self) -> bool {
         self.machine.as_mut().is_some_and(|machine| machine.ended().is_none())
+    }
+
+    /// Whether the node was switched on and neither killed nor seen to go off since.
+    pub(crate) fn is_booted(&self) -> bool {
+        self.machine.as_ref().is_some_and(|machine| machine.leader().is_some())
     }
 
     /// The node's name, unique on the host while it exists.
@@ -158,11 +169,20 @@ impl Node {
         &self.base
     }
 
-    /// Runs a command in the node, to its end or `limit`, when it is killed.
+    /// Runs a command in the node, to its end or `limit`, when it is killed. (Where the node has a
+    /// kernel of its own, it goes on.)
     ///
     /// # Errors
     /// [`NodeError::Off`], [`NodeError::TimedOut`]. A command that fails is not an error here.
     pub async fn exec(&self, argv: &[&str], limit: Duration) -> Result<Output, NodeError> {
+        if let Some((line, root)) = self.line() {
+            let argv: Vec<String> = argv.iter().map(|argument| (*argument).to_owned()).collect();
+            let run = move || {
+                let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+                line.run(&root, &argv, limit)
+            };
+            return tokio::task::spawn_blocking(run).await.unwrap_or(Err(NodeError::Off));
+        }
         let child = self.command(argv)?.stdin(Stdio::null()).kill_on_drop(true).output();
         let output = timeout(limit, child)
             .await
@@ -180,11 +200,7 @@ impl Node {
     /// # Errors
     /// As [`Self::exec`], and [`NodeError::Command`] when it fails.
     pub async fn run(&self, argv: &[&str]) -> Result<String, NodeError> {
-        let Output { status, stdout, stderr } = self.exec(argv, COMMAND).await?;
-        if status.success() {
-            return Ok(stdout);
-        }
-        Err(NodeError::Command { command: argv.join(" "), status, stdout, stderr })
+        must_succeed(argv, self.exec(argv, COMMAND).await?)
     }
 
     /// A command that will run in all namespaces of the node, with a clean environment. The caller
@@ -195,8 +211,9 @@ impl Node {
     /// its 90 s for a child that nobody collects.
     ///
     /// # Errors
-    /// [`NodeError::Off`].
+    /// [`NodeError::Off`], [`NodeError::OwnKernel`].
     pub fn command(&self, argv: &[&str]) -> Result<Command, NodeError> {
+        self.shares_kernel("the output of a command as it comes")?;
         let leader = self.machine.as_ref().and_then(Machine::leader).ok_or(NodeError::Off)?;
         let mut command = Command::new("nsenter");
         command
@@ -213,8 +230,9 @@ impl Node {
     /// The way to what listens in the node.
     ///
     /// # Errors
-    /// [`NodeError::Off`], [`NodeError::File`].
+    /// [`NodeError::Off`], [`NodeError::File`], [`NodeError::OwnKernel`].
     pub fn dialer(&self) -> Result<Dialer, NodeError> {
+        self.shares_kernel("a way to its network")?;
         let leader = self.machine.as_ref().and_then(Machine::leader).ok_or(NodeError::Off)?;
         let leader = leader.to_string();
         Dialer::of(&leader).map_err(|source| NodeError::File {
@@ -289,8 +307,15 @@ impl Node {
     /// Writes a file of the node with the given mode, making its folders.
     ///
     /// # Errors
-    /// [`NodeError::File`].
+    /// [`NodeError::File`]; of a node with a kernel of its own that is on, those of [`Self::run`].
     pub fn write(&self, path: &str, text: impl AsRef<[u8]>, mode: u32) -> Result<(), NodeError> {
+        if let Some((line, root)) = self.line() {
+            // What the host does to the disk, no watcher in the node hears of.
+            let mode = format!("--mode={mode:04o}");
+            let argv = ["install", "-D", &mode, "@data", path];
+            let output = line.run_with(&root, &argv, text.as_ref(), COMMAND)?;
+            return must_succeed(&argv, output).map(drop);
+        }
         let path = self.written_path(path);
         let written = path
             .parent()
@@ -341,6 +366,24 @@ impl Node {
             .unwrap_or_default()
     }
 
+    /// Whether the node's processes, sockets and control groups are the host's as well.
+    pub(crate) fn has_own_kernel(&self) -> bool {
+        self.base.has_kernel()
+    }
+
+    pub(crate) fn shares_kernel(&self, what: &'static str) -> Result<(), NodeError> {
+        match self.has_own_kernel() {
+            true => Err(NodeError::OwnKernel { what }),
+            false => Ok(()),
+        }
+    }
+
+    /// The way into a node with a kernel of its own that is on, and where the host has its root.
+    fn line(&self) -> Option<(Arc<Line>, PathBuf)> {
+        let machine = self.machine.as_ref()?;
+        Some((Arc::clone(machine.line()?), machine.root()?))
+    }
+
     fn console_file(&self) -> PathBuf {
         self.dir.path().join("console")
     }
@@ -354,7 +397,7 @@ impl Node {
             Some(status) => NodeError::Died { status, console },
             None => NodeError::TimedOut {
                 what: format!("the node to boot; its console said: {console}"),
-                limit: BOOT,
+                limit: if self.base.has_kernel() { KERNEL_BOOT } else { BOOT },
             },
         }
     }
@@ -373,6 +416,15 @@ impl Node {
             Some(root) => in_root(&root, path),
             None => self.layout.find(&self.base, self.dir.path(), path),
         }
+    }
+}
+
+/// The standard output of a command that must not fail.
+fn must_succeed(argv: &[&str], output: Output) -> Result<String, NodeError> {
+    let Output { status, stdout, stderr } = output;
+    match status.success() {
+        true => Ok(stdout),
+        false => Err(NodeError::Command { command: argv.join(" "), status, stdout, stderr }),
     }
 }
 

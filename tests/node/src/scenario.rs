@@ -15,7 +15,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use crate::{
-    Flavour, Node, PodLog, Process, TestPod, agent_binary, base_or_skip, install_pods, read_pod_log,
+    Flavour, Node, PodLog, Process, Recipe, TestPod, agent_binary, base_or_skip, install_pods,
+    read_pod_log,
 };
 
 pub(crate) use outcome::has_unknown_end;
@@ -52,22 +53,40 @@ impl Scenario {
         Self::installed_as(test, pods, &Setup::default()).await
     }
 
-    /// As [`Self::installed`], with other pods and another configuration.
+    /// As [`Self::installed`], on another node, with other pods and another configuration.
     pub async fn installed_as(
         test: &str,
         pods: Vec<TestPod>,
         setup: &Setup,
     ) -> TestResult<Option<Self>> {
-        let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
-        let node = Node::boot(&base).await?;
-        Self::install(node, pods, "process", setup).await.map(Some)
+        Self::plain(test, pods, "process", setup).await
     }
 
     /// As [`Self::installed_with`], with the pods as services of systemd.
     pub async fn with_services(test: &str, pods: Vec<TestPod>) -> TestResult<Option<Self>> {
-        let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
+        Self::with_services_as(test, pods, &Setup::default()).await
+    }
+
+    /// As [`Self::with_services`], on another node or with another configuration.
+    pub async fn with_services_as(
+        test: &str,
+        pods: Vec<TestPod>,
+        setup: &Setup,
+    ) -> TestResult<Option<Self>> {
+        Self::plain(test, pods, "systemd", setup).await
+    }
+
+    /// A node without containerd.
+    async fn plain(
+        test: &str,
+        pods: Vec<TestPod>,
+        runtime: &str,
+        setup: &Setup,
+    ) -> TestResult<Option<Self>> {
+        let recipe = Recipe::cheapest(setup.suite, setup.needs).ok_or("no node has all of that")?;
+        let Some(base) = base_or_skip(test, recipe).await? else { return Ok(None) };
         let node = Node::boot(&base).await?;
-        Self::install(node, pods, "systemd", &Setup::default()).await.map(Some)
+        Self::install(node, pods, runtime, setup).await.map(Some)
     }
 
     /// A node with containerd, the images it needs, winddown for it, and pods in containers. The
@@ -82,7 +101,8 @@ impl Scenario {
         pods: Vec<TestPod>,
         setup: &Setup,
     ) -> TestResult<Option<Self>> {
-        let Some(base) = base_or_skip(test, Flavour::Containerd).await? else { return Ok(None) };
+        let recipe = setup.suite.with(Flavour::Containerd);
+        let Some(base) = base_or_skip(test, recipe).await? else { return Ok(None) };
         let mut node = Node::create(&base).await?;
         node.configure_containerd()?;
         node.start().await?;
@@ -139,8 +159,12 @@ impl Scenario {
     }
 
     /// The same, asked on the agent's socket from outside: nothing is started in the node, which may be
-    /// going down, and who waits for something takes no time from the agent.
+    /// going down, and who waits for something takes no time from the agent. (A node with a kernel of
+    /// its own cannot be asked from outside.)
     pub async fn status_from_outside(&self) -> TestResult<Value> {
+        if self.node.has_own_kernel() {
+            return self.status().await;
+        }
         let socket = self.node.host_path("/run/winddown/winddown.sock");
         let asked = async {
             let mut socket = UnixStream::connect(socket).await?;
@@ -250,6 +274,13 @@ impl Scenario {
         listed.is_ok_and(|text| text.lines().any(|line| line.contains("winddown")))
     }
 
+    /// How long logind itself says that it waits for delay locks, in seconds.
+    pub async fn logind_delay(&self) -> TestResult<f64> {
+        let said = self.node.run(&logind_property("InhibitDelayMaxUSec")).await?;
+        let micros: u64 = said.trim().trim_start_matches("t ").parse()?;
+        Ok(Duration::from_micros(micros).as_secs_f64())
+    }
+
     /// The process id of each pod, by its own count; each pod was started once and never asked to
     /// stop, and its process is there.
     pub async fn untouched_pids(&self) -> TestResult<Vec<u32>> {
@@ -286,10 +317,30 @@ impl Scenario {
         }
     }
 
+    /// Waits until the agent says `text` in its journal at `since` or later, in nanoseconds since 1970, and
+    /// tells when it did.
+    pub async fn said_after(&self, since: u64, text: &str) -> TestResult<u64> {
+        let mut at = None;
+        let said = async || {
+            let entries = self.node.journal_entries(&["--unit=winddown"]).await.unwrap_or_default();
+            let mut entries = entries.into_iter().filter(|entry| entry.at >= since);
+            at = entries.find(|entry| entry.message.contains(text)).map(|entry| entry.at);
+            at.is_some()
+        };
+        self.node.wait_until(&format!("the agent to say '{text}'"), SOON, said).await?;
+        Ok(at.ok_or("it was said")?)
+    }
+
     /// Asks logind to power the node off. Returns the time just before, in nanoseconds since 1970.
     pub async fn power_off(&self) -> TestResult<u64> {
         let now = self.node.run(&["date", "+%s%N"]).await?.trim().parse()?;
         self.node.run(&["systemctl", "poweroff"]).await?;
         Ok(now)
     }
+}
+
+/// The command that asks logind for one of its properties.
+pub(crate) fn logind_property(name: &str) -> [&str; 6] {
+    let login = ["org.freedesktop.login1", "/org/freedesktop/login1"];
+    ["busctl", "get-property", login[0], login[1], "org.freedesktop.login1.Manager", name]
 }

@@ -1,14 +1,14 @@
 //! Skipping aloud: a test that cannot run here says so, and where nothing may be skipped it fails.
 
-use crate::{Base, Flavour, Unavailable};
+use crate::{Base, Recipe, Unavailable};
 
-/// A test could not run, and `WINDDOWN_NO_SKIP` says that it must.
+/// A test could not run: something went wrong, or `WINDDOWN_NO_SKIP` says that it must.
 #[derive(Debug, thiserror::Error)]
-#[error("{test} may not be skipped, because WINDDOWN_NO_SKIP is set")]
+#[error("{test} could not run, and may not be skipped")]
 pub struct Skipped {
     /// The test.
     pub test: String,
-    /// What was missing.
+    /// What was missing, or went wrong.
     #[source]
     pub why: Unavailable,
 }
@@ -17,12 +17,12 @@ pub struct Skipped {
 /// output, which the test runner shows with `--show-output`.
 ///
 /// # Errors
-/// [`Skipped`] instead of nothing when the environment variable `WINDDOWN_NO_SKIP` is set. A base
-/// that is unavailable for another reason than what the machine lacks is never skipped over.
-pub async fn base_or_skip(test: &str, flavour: Flavour) -> Result<Option<Base>, Skipped> {
-    match Base::find(flavour).await {
+/// [`Skipped`] instead of nothing when the environment variable `WINDDOWN_NO_SKIP` is set, and whenever
+/// this machine lacks nothing and yet there is no base: that is a failure.
+pub async fn base_or_skip(test: &str, recipe: impl Into<Recipe>) -> Result<Option<Base>, Skipped> {
+    match Base::find(recipe).await {
         Ok(base) => Ok(Some(base)),
-        Err(why) if std::env::var_os("WINDDOWN_NO_SKIP").is_some() => {
+        Err(why) if !why.is_lacking() || std::env::var_os("WINDDOWN_NO_SKIP").is_some() => {
             Err(Skipped { test: test.to_owned(), why })
         }
         Err(why) => {
@@ -30,4 +30,20 @@ pub async fn base_or_skip(test: &str, flavour: Flavour) -> Result<Option<Base>, 
             Ok(None)
         }
     }
+}
+
+/// Whether this is the long form, `make test-all`. If not, the test is left to it, which is said in a line
+/// `LEFT: <test>: <why>` and counted.
+#[must_use]
+pub fn in_long_form(test: &str, why: &str) -> bool {
+    let is_long = is_long_form();
+    if !is_long {
+        println!("LEFT: {test}: {why}");
+    }
+    is_long
+}
+
+/// Whether this is the long form.
+pub(crate) fn is_long_form() -> bool {
+    std::env::var_os("WINDDOWN_LONG").is_some()
 }

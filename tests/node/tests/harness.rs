@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use winddown_node_tests::{Flavour, Node, base_or_skip};
+use winddown_node_tests::scenario::{SOON, Scenario, Setup, seven_pods};
+use winddown_node_tests::{Flavour, Need, Node, Suite, base_or_skip};
 
 type TestResult = Result<(), Box<dyn Error>>;
 
@@ -67,4 +68,89 @@ async fn nodes_side_by_side_do_not_see_each_other() -> TestResult {
     assert_eq!(two.run(&["systemctl", "is-active", "dbus.service"]).await?.trim(), "active");
     assert!(one.run(&["true"]).await.is_err());
     Ok(())
+}
+
+#[tokio::test]
+async fn a_node_of_debian_13_has_systemd_257_and_ends_its_pods_in_order() -> TestResult {
+    let test = "a_node_of_debian_13_has_systemd_257_and_ends_its_pods_in_order";
+    let setup = Setup { suite: Suite::Trixie, ..Setup::default() };
+    let Some(mut scenario) = Scenario::installed_as(test, seven_pods(), &setup).await? else {
+        return Ok(());
+    };
+    let version = scenario.node.run(&["systemctl", "--version"]).await?;
+    assert!(version.starts_with("systemd 257"), "{version}");
+    let groups =
+        scenario.node.run(&["stat", "--file-system", "-c", "%T", "/sys/fs/cgroup"]).await?;
+    assert_eq!(groups.trim(), "cgroup2fs");
+    scenario.start().await?;
+    scenario.power_off().await?;
+    scenario.wait_off(Duration::from_secs(40)).await?;
+    let (_, last_exit) = scenario.assert_ended_in_order()?;
+    scenario.lock_outlived(last_exit).await?;
+    scenario.assert_systemd_killed_nothing().await
+}
+
+#[tokio::test]
+async fn a_node_with_a_kernel_of_its_own_has_the_controllers_and_powers_off() -> TestResult {
+    let test = "a_node_with_a_kernel_of_its_own_has_the_controllers_and_powers_off";
+    let Some(base) = base_or_skip(test, Suite::Trixie.with(Flavour::OwnKernel)).await? else {
+        return Ok(());
+    };
+    let mut node = Node::boot(&base).await?;
+    let controllers = node.run(&["cat", "/sys/fs/cgroup/cgroup.controllers"]).await?;
+    for controller in ["cpu", "io", "memory", "pids"] {
+        assert!(controllers.split_whitespace().any(|one| one == controller), "{controllers}");
+    }
+    // What the host writes is there at once, and what the node writes is there for the host.
+    node.write("/var/lib/given", "from outside", 0o640)?;
+    assert_eq!(node.run(&["stat", "-c", "%a %s", "/var/lib/given"]).await?, "640 12\n");
+    let limits =
+        ["MemoryMax=64M", "CPUQuota=50%", "TasksMax=40"].map(|l| format!("--property={l}"));
+    let [memory, cpu, tasks] = &limits;
+    let limited = ["systemd-run", "--quiet", "--wait", "--pipe", memory, cpu, tasks];
+    let own = "cd /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup) && \
+               cat memory.max cpu.max pids.max | tee /var/lib/told";
+    let told = node.run(&[&limited[..], &["sh", "-c", own]].concat()).await?;
+    assert_eq!(told, "67108864\n50000 100000\n40\n");
+    assert_eq!(node.read("/var/lib/told")?, told);
+    let failed = node.exec(&["sh", "-c", "echo why >&2; exit 7"], Duration::from_secs(20)).await?;
+    assert_eq!((failed.status.code(), failed.stderr.as_str()), (Some(7), "why\n"));
+    node.run(&["systemctl", "poweroff"]).await?;
+    node.wait_off(Duration::from_secs(60)).await?;
+    assert!(node.run(&["true"]).await.is_err());
+    let said = node.journal(&["--unit=systemd-logind"]).await?;
+    assert!(said.contains("System is powering down"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_installed_agent_limits_a_pod_where_the_node_has_the_controllers() -> TestResult {
+    let test = "the_installed_agent_limits_a_pod_where_the_node_has_the_controllers";
+    let setup = Setup { needs: &[Need::Controllers], ..Setup::default() };
+    let pods = seven_pods().into_iter().take(1).collect();
+    let Some(mut scenario) = Scenario::with_services_as(test, pods, &setup).await? else {
+        return Ok(());
+    };
+    let script = "cd /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup) && \
+                  cat memory.max cpu.max > /var/lib/limits && exec sleep 1000";
+    let pod = serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bounded"},
+        "spec": {"hostNetwork": true, "terminationGracePeriodSeconds": 0, "containers": [{
+            "name": "main", "image": "host", "command": ["/bin/sh", "-c", script],
+            "resources": {"limits": {"memory": "64Mi", "cpu": "500m"}},
+        }]},
+    });
+    scenario.node.write("/etc/winddown/pods/bounded.json", pod.to_string(), 0o644)?;
+    scenario.start().await?;
+    let told =
+        async || scenario.node.read("/var/lib/limits").is_ok_and(|text| text.ends_with('\n'));
+    if let Err(error) = scenario.node.wait_until("the pod's limits", SOON, told).await {
+        return Err(
+            format!("{error}\n{}", scenario.node.journal(&["--unit=winddown"]).await?).into()
+        );
+    }
+    assert_eq!(scenario.node.read("/var/lib/limits")?, "67108864\n50000 100000\n");
+    scenario.power_off().await?;
+    scenario.wait_off(Duration::from_secs(60)).await?;
+    scenario.assert_systemd_killed_nothing().await
 }

@@ -10,8 +10,8 @@ use super::RuntimeChoice;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
+  winddown install --start
   winddown install --runtime process
-  winddown install --runtime systemd --start
   winddown install --root /mnt/image
   winddown install --dry-run")]
 pub struct InstallArgs {
@@ -19,15 +19,10 @@ pub struct InstallArgs {
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
     /// What will run the containers: process (this host's own processes), systemd (the same, as
-    /// services of systemd) or cri (containerd, CRI-O)
-    #[arg(
-        long,
-        value_enum,
-        value_name = "RUNTIME",
-        default_value_t = RuntimeChoice::Process,
-        hide_possible_values = true
-    )]
-    pub runtime: RuntimeChoice,
+    /// services of systemd) or cri (containerd, CRI-O). Left out, it is what the configuration names,
+    /// else systemd where that runs the machine with control groups of version 2, else process
+    #[arg(long, value_enum, value_name = "RUNTIME", hide_possible_values = true)]
+    pub runtime: Option<RuntimeChoice>,
     /// Start with this configuration instead of the default one; an existing one is never touched
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,

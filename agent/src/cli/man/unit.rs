@@ -45,7 +45,9 @@ const FILES: [(&str, &str); 5] = [
     (
         "/etc/systemd/logind.conf.d/zz-winddown.conf",
         "Lets the login manager wait as long as the pods need (`InhibitDelayMaxSec=`). It sorts last \
-         because the last file wins; the one that `unattended-upgrades` brings would otherwise.",
+         because the last file wins; the one that `unattended-upgrades` brings would otherwise. The \
+         agent writes it while the login manager would give less without it, and removes it when it \
+         gives enough.",
     ),
     (
         "winddown.service.d/10-process-runtime.conf",

@@ -348,12 +348,18 @@ impl AgentApi for Agent {
             forced,
         };
         for event in [
-            DrainEvent::Started { groups: 1, pods: 2, seconds: 30.0 },
+            DrainEvent::Started { groups: 1, pods: 2, seconds: 30.0, pods_unknown: false },
             DrainEvent::GroupStarted { priority: 0, name: None, pods: 2, seconds: 20.0 },
             ended("a", 1.2, false),
             ended("b\x1b[2J", 20.0, true),
             DrainEvent::GroupEnded { priority: 0, name: None, took_seconds: 20.0, left: 0 },
-            DrainEvent::Finished { ended: 2, forced: 1, left: 0, took_seconds: 20.0 },
+            DrainEvent::Finished {
+                ended: 2,
+                forced: 1,
+                left: 0,
+                took_seconds: 20.0,
+                pods_unknown: false,
+            },
         ] {
             events.send(event).unwrap();
         }

@@ -79,3 +79,25 @@ async fn a_directory_that_cannot_be_read_is_not_taken_for_an_empty_one() {
     std::fs::write(dir.path().join("b1"), "a file").unwrap();
     assert_eq!(found(dir.path(), "b1"), (vec![], false));
 }
+
+#[tokio::test]
+async fn links_in_place_of_kept_pods_reach_no_other_file() {
+    use std::os::unix::fs::symlink;
+
+    let dir = tempfile::tempdir().unwrap();
+    let kept = KeptPods::of_boot(dir.path(), "b1");
+    keep(&kept, "u1").await;
+    let victim = dir.path().join("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    for name in ["u1.json", "u1.new"] {
+        let _ = std::fs::remove_file(dir.path().join("b1").join(name));
+        symlink(&victim, dir.path().join("b1").join(name)).unwrap();
+    }
+    keep(&kept, "u1").await;
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    assert_eq!(found(dir.path(), "b1"), (vec!["u1".into()], true));
+    // Nor is one read without end.
+    std::fs::remove_file(dir.path().join("b1/u1.json")).unwrap();
+    symlink("/dev/zero", dir.path().join("b1/u1.json")).unwrap();
+    assert_eq!(found(dir.path(), "b1"), (vec![], false));
+}

@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::time::Duration;
 
 use winddown_eviction::{
@@ -63,6 +64,22 @@ fn which_figures_count_and_what_is_done_with_them_can_be_chosen() {
     let rule = policy.memory_pressure.unwrap();
     assert_eq!((rule.scope, rule.some, rule.full), (PressureScope::Pods, Some(40.0), None));
     assert_eq!(rule.cool_down, Duration::from_secs(30));
+}
+
+#[test]
+fn a_grace_of_zero_without_a_soft_threshold_has_no_effect_and_is_taken() {
+    for soft in ["", "evictionSoft: {nodefs.available: 0%}\n"] {
+        let text = format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{soft}\
+             evictionSoftGracePeriod: {{nodefs.available: 0s}}\n"
+        );
+        let (config, warnings) = Config::parse(Path::new("c"), text.as_bytes()).unwrap();
+        assert!(config.eviction.soft_grace_period.is_empty(), "{soft}");
+        let said: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        let lonely = "evictionSoftGracePeriod[nodefs.available]: has no threshold to go with";
+        assert_eq!(said.iter().any(|line| line.contains(lonely)), soft.is_empty(), "{said:?}");
+        assert!(!config.eviction.policy().thresholds().iter().any(|t| !t.is_hard()));
+    }
 }
 
 #[test]

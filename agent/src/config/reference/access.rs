@@ -35,8 +35,8 @@ pub(super) const SECTION: Section = Section {
         Field::new(
             "controlSocketGroup",
             Kind::Text { pattern: "^[A-Za-z0-9_.-]{1,32}$" },
-            "A group that has to exist, and whose members may do everything as well. Left out, only root \
-             may.",
+            "A group that has to exist, and whose members may do everything as well. Left out, or with \
+             group 0, only root may: mode 0600.",
         )
         .example("winddown"),
         Field::new(

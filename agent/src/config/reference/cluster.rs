@@ -73,6 +73,13 @@ pub(super) const SECTION: Section = Section {
         )
         .example("cluster.local"),
         Field::new(
+            "resolvConf",
+            Kind::PATH,
+            "The resolver file that pods get where they do not ask the cluster's name servers. With \
+             `runtime: cri` only. Where it names only servers on this machine (systemd-resolved), pods with \
+             a network of their own get /run/systemd/resolve/resolv.conf instead.",
+        ),
+        Field::new(
             "nodeLeaseDurationSeconds",
             Kind::Integer { least: 4, most: 86_400, unit: "seconds" },
             "How long the cluster waits for a sign of life.",

@@ -27,7 +27,7 @@ pub enum ClientError {
     Denied {
         /// The socket's path.
         socket: PathBuf,
-        /// The group that may, if it could be found out.
+        /// The group whose members may; none if only root may, or if it could not be found out.
         group: Option<String>,
     },
     /// The agent does not answer.
@@ -86,7 +86,9 @@ impl ClientError {
             Self::Denied { group: Some(group), .. } => {
                 return format!("run the command as root or as a member of group {group}");
             }
-            Self::Denied { .. } => "run the command as root, or as a member of the socket's group",
+            Self::Denied { .. } => {
+                "run the command as root, or as a member of the group that controlSocketGroup names"
+            }
             Self::Silent { .. } | Self::Closed { .. } => {
                 "`journalctl -u winddown -e` shows what the agent is doing"
             }

@@ -1,19 +1,24 @@
 //! Clients that mean ill, or mean nothing and do not go away.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixStream};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{PATIENCE, Running, read_all, serve, until};
 use crate::api::Status;
-use crate::control::{ClientError, Limits};
+use crate::control::fake::FakeAgent;
+use crate::control::{ClientError, Limits, Server};
 
 /// Short waits, so that the tests are short.
 fn strict() -> Limits {
     Limits {
-        connections: 8,
+        root: 8,
+        users: 8,
         per_user: 8,
         watchers: 2,
         read: Duration::from_millis(150),
@@ -150,6 +155,65 @@ async fn a_second_request_on_the_same_connection_is_not_read() {
     assert_eq!(answer.matches("HTTP/1.1 200").count(), 1, "{answer}");
 }
 
+/// Opens connections to the metrics port from `address` and sends nothing.
+async fn idle_guests(port: SocketAddr, address: &str, many: usize) -> Vec<TcpStream> {
+    let mut open = Vec::new();
+    for _ in 0..many {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(address.parse().unwrap(), 0)).unwrap();
+        open.push(socket.connect(port).await.unwrap());
+    }
+    open
+}
+
+async fn healthz(port: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(port).await.unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    let read = stream.read_to_string(&mut answer);
+    tokio::time::timeout(PATIENCE, read).await.expect("it is answered").unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn idle_connections_from_one_address_or_many_silence_no_health_check() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let hour = Duration::from_secs(3600);
+    let limits = Limits { read: hour, network_head: hour, ..Limits::default() };
+    let server = Server::new(Arc::new(FakeAgent::new()), limits, stop.clone());
+    let task = tokio::spawn(server.serve_metrics(listener));
+    let mut idle = idle_guests(port, "127.0.0.1", 100).await;
+    assert!(healthz(port).await.starts_with("HTTP/1.1 200"), "beside those of its own address");
+    for n in 2..100 {
+        idle.extend(idle_guests(port, &format!("127.0.0.{n}"), 4).await);
+    }
+    assert!(healthz(port).await.starts_with("HTTP/1.1 200"), "beside those of a hundred");
+    stop.cancel();
+    tokio::time::timeout(PATIENCE, task).await.expect("it stops").unwrap();
+}
+
+#[tokio::test]
+async fn a_guest_that_sends_no_head_is_cut_off_before_a_local_client_is() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let limits = Limits {
+        read: Duration::from_secs(3600),
+        network_head: Duration::from_millis(150),
+        ..Limits::default()
+    };
+    let server = Server::new(Arc::new(FakeAgent::new()), limits, stop.clone());
+    let task = tokio::spawn(server.serve_metrics(listener));
+    let mut idle = idle_guests(port, "127.0.0.1", 1).await.pop().unwrap();
+    let mut answer = Vec::new();
+    let read = idle.read_to_end(&mut answer);
+    let _ = tokio::time::timeout(PATIENCE, read).await.expect("it is cut off");
+    stop.cancel();
+    task.await.unwrap();
+}
+
 /// A hundred megabytes, in one piece, in chunks without end, and announced but never sent.
 #[tokio::test]
 async fn a_request_of_a_hundred_megabytes_is_refused_and_kept_nowhere() {
@@ -203,7 +267,7 @@ async fn ten_thousand_connections_take_no_more_descriptors_than_there_are_places
     }
     // Each descriptor of the server's is the other end of one of ours, or of one that is just being closed.
     let ours = open.len();
-    let most = ours + limits.connections + limits.connections / 4;
+    let most = ours + limits.root + limits.users + (limits.root + limits.users) / 4;
     until("the rest is closed", || sockets() <= most + OTHERS).await;
     drop(open);
     let deadline = Instant::now() + PATIENCE;

@@ -140,13 +140,22 @@ async fn a_drain_tells_its_progress_line_by_line_and_a_second_one_is_refused() {
     let request = DrainRequest { timeout_seconds: Some(7) };
     let mut lines = running.client.drain(&request).await.unwrap();
     let first = lines.next::<DrainEvent>().await.unwrap();
-    assert_eq!(first, Some(DrainEvent::Started { groups: 1, pods: 2, seconds: 7.0 }));
+    assert_eq!(
+        first,
+        Some(DrainEvent::Started { groups: 1, pods: 2, seconds: 7.0, pods_unknown: false })
+    );
 
     let error = running.client.drain(&request).await.unwrap_err();
     assert!(matches!(&error, ClientError::Agent { status: 409, .. }), "{error:?}");
     assert_eq!(error.hint(), "`winddown status --watch` shows it");
 
-    let done = DrainEvent::Finished { ended: 2, forced: 0, left: 0, took_seconds: 0.5 };
+    let done = DrainEvent::Finished {
+        ended: 2,
+        forced: 0,
+        left: 0,
+        took_seconds: 0.5,
+        pods_unknown: false,
+    };
     let events = running.agent.drains.lock().unwrap().pop().expect("a drain");
     events.send(done.clone()).unwrap();
     drop(events);
@@ -160,7 +169,10 @@ async fn a_notice_is_given_with_its_progress_and_taken_back() {
     let body = NoticeBody { in_seconds: Some(90), text: "battery".into(), ..NoticeBody::default() };
     let mut lines = running.client.give_notice(&body).await.unwrap();
     let first = lines.next::<DrainEvent>().await.unwrap();
-    assert_eq!(first, Some(DrainEvent::Started { groups: 1, pods: 2, seconds: 90.0 }));
+    assert_eq!(
+        first,
+        Some(DrainEvent::Started { groups: 1, pods: 2, seconds: 90.0, pods_unknown: false })
+    );
     assert_eq!(running.agent.notice.lock().unwrap().clone(), Some(body));
     assert!(running.client.withdraw_notice().await.unwrap().withdrawn);
     assert!(!running.client.withdraw_notice().await.unwrap().withdrawn);

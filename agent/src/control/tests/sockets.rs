@@ -10,20 +10,18 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::serve;
+use super::{serve, serve_for};
 use crate::control::fake::FakeAgent;
 use crate::control::{Client, ClientError, ControlSocket, Limits, Server, SocketError};
 
 #[tokio::test]
-async fn the_socket_is_for_its_owner_and_group_and_leaves_nothing_else_behind() {
+async fn the_socket_is_for_its_owner_and_leaves_nothing_else_behind() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("run/winddown.sock");
-    let gid = rustix::process::getegid().as_raw();
-    let socket = ControlSocket::bind(&path, Some(gid)).await.unwrap();
+    let socket = ControlSocket::bind(&path, None).await.unwrap();
     let facts = std::fs::symlink_metadata(&path).unwrap();
     assert!(facts.file_type().is_socket());
-    assert_eq!(facts.permissions().mode() & 0o7777, 0o660);
-    assert_eq!(facts.gid(), gid);
+    assert_eq!(facts.permissions().mode() & 0o7777, 0o600);
     let mut names: Vec<_> = std::fs::read_dir(directory.path().join("run"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -32,6 +30,61 @@ async fn the_socket_is_for_its_owner_and_group_and_leaves_nothing_else_behind() 
     assert_eq!(names, ["winddown.sock", "winddown.sock.lock"]);
     drop(socket);
     assert!(!path.exists(), "the socket is removed");
+}
+
+#[tokio::test]
+async fn only_a_configured_group_may_connect_and_it_is_never_roots() {
+    let name = "only_a_configured_group_may_connect_and_it_is_never_roots";
+    if !rustix::process::geteuid().is_root() {
+        return skip(name, "only root can give a file to a group");
+    }
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("s");
+    for (group, gid, mode) in [(None, 0, 0o600), (Some(0), 0, 0o600), (Some(4242), 4242, 0o660)] {
+        let socket = ControlSocket::bind(&path, group).await.unwrap();
+        let facts = std::fs::symlink_metadata(&path).unwrap();
+        assert_eq!(facts.permissions().mode() & 0o7777, mode, "{group:?}");
+        assert_eq!(facts.gid(), gid, "{group:?}");
+        drop(socket);
+    }
+}
+
+/// What `runAsUser` without `runAsGroup` used to make of a pod: the group of root's files.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_with_roots_group_and_another_user_may_not_connect_nor_change_anything() {
+    let name = "a_process_with_roots_group_and_another_user_may_not_connect_nor_change_anything";
+    let Some(perl) = perl_as_root(name) else { return };
+    for group in [None, Some(0)] {
+        let running = serve_for(group).await;
+        let_in(running.path.parent().unwrap(), 0o755);
+        let refused = ask(perl, "0 0", &running.path, LOOK).await;
+        assert!(refused.contains("Permission denied"), "{group:?}: {refused}");
+        // The mode is one lock; opened by hand, the credentials are the other.
+        let_in(&running.path, 0o660);
+        for request in [KILL, GIVE_NOTICE, WITHDRAW] {
+            let refused = ask(perl, "0 0 65534", &running.path, request).await;
+            assert!(refused.starts_with("HTTP/1.1 403"), "{group:?}: {refused}");
+        }
+        assert!(running.agent.kills.lock().unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_a_link_at_the_locks_place_leads_to_is_neither_made_nor_touched() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("s");
+    let victim = directory.path().join("victim");
+    symlink(&victim, directory.path().join("s.lock")).unwrap();
+    for there in [false, true] {
+        if there {
+            std::fs::write(&victim, "precious").unwrap();
+        }
+        let error = ControlSocket::bind(&path, None).await.unwrap_err();
+        assert!(matches!(error, SocketError::Io { step: "lock", .. }), "{error:?}");
+        assert!(!path.exists());
+        assert_eq!(victim.exists(), there);
+    }
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
 }
 
 #[tokio::test]
@@ -178,7 +231,7 @@ async fn somebody_else_may_not_connect_and_when_let_in_by_hand_may_only_look() {
     assert!(seen.starts_with("HTTP/1.1 200"), "{seen}");
     let refused = ask(KILL).await;
     assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
-    assert!(refused.contains("member of the socket's group"), "{refused}");
+    assert!(refused.contains("the group that controlSocketGroup names"), "{refused}");
     assert!(running.agent.kills.lock().unwrap().is_empty());
     for request in [GIVE_NOTICE, WITHDRAW] {
         let refused = ask(request).await;
@@ -216,15 +269,16 @@ fn let_in(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Asks as user 65534 with these groups; only root can become somebody else.
+/// Asks as user 65534 with these groups, the first of them the primary one; only root can become somebody else.
 async fn ask(
     perl: &'static str,
     groups: &'static str,
     socket: &Path,
     request: &'static str,
 ) -> String {
+    let primary = groups.split(' ').next().unwrap();
     let script = format!(
-        "use Socket; use POSIX (); $) = '{groups}'; POSIX::setgid(65534); POSIX::setuid(65534); \
+        "use Socket; use POSIX (); $) = '{groups}'; POSIX::setgid({primary}); POSIX::setuid(65534); \
          socket(S, PF_UNIX, SOCK_STREAM, 0); \
          connect(S, sockaddr_un('{}')) or do {{ print $!; exit }}; \
          syswrite(S, \"{request}\"); print while <S>;",

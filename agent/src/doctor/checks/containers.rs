@@ -1,6 +1,9 @@
 //! What runs containers, and who else ends them.
 
+use winddown_systemd::inspect::LockView;
+
 use super::{Check, UNIT, listed};
+use crate::api::{PodState, PodStatus, Status};
 use crate::config::{Mode, RuntimeKind};
 use crate::doctor::facts::{Fact, Facts, KILLERS, KUBELETS, KubeletConfig, Unseen};
 use crate::doctor::finding::{Area, Finding};
@@ -58,6 +61,30 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
             .problem(format!("the runtime ({name}) is not well"))
             .saw(message)
             .fix("journalctl -u winddown -e")
+    })
+}
+
+/// The process runtime can hold pods to their limits.
+pub(super) fn limits(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "limits",
+        Area::Containers,
+        "without control groups of their own pods with limits are refused, and one pod can exhaust the node",
+    );
+    let config = &facts.config.config;
+    if config.runtime != RuntimeKind::Process {
+        return None;
+    }
+    // Said by another check.
+    let missing = facts.unenforced.known()?;
+    Some(if missing.is_empty() {
+        CHECK.ok("limits of pods on CPU and memory are enforced")
+    } else {
+        CHECK
+            .warning("not every limit of pods can be enforced: pods that have one are refused")
+            .saw_all(missing)
+            .fix(format!("set `runtime: systemd` in {}", facts.config.file.display()))
+            .fix(format!("winddown drain && {}", facts.install("--runtime systemd --start")))
     })
 }
 
@@ -165,7 +192,8 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
         "two agents that end pods at one shutdown share the time and upset each other's order",
     );
     let lock = facts.login.known().and_then(|login| {
-        login.locks.iter().find(|lock| lock.who == "kubelet" && lock.delays_shutdown())
+        let is_kubelets = |lock: &&LockView| lock.who == "kubelet" && lock.uid == 0;
+        login.locks.iter().find(|lock| is_kubelets(lock) && lock.delays_shutdown())
     });
     let process =
         facts.processes.known().into_iter().flatten().find(|p| KUBELETS.contains(&&*p.name));
@@ -247,6 +275,84 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
             .saw(format!("not allowed: {}", missing.join(", ")))
             .fix("kubectl apply -f companion-mode.yaml -f own-node.yaml")
     })
+}
+
+/// Pods that cannot start; none where all can.
+pub(super) fn starts(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "starts",
+        Area::Containers,
+        "a pod that cannot start does nothing, however well the node would end it",
+    );
+    // That the agent was not asked is said by another check.
+    let status = facts.agent.known()?;
+    let stuck: Vec<String> =
+        status.pods.iter().filter_map(|pod| Some((pod, cause(status, pod)?))).map(told).collect();
+    let pods = match stuck.len() {
+        0 => return None,
+        1 => "1 pod".to_owned(),
+        count => format!("{count} pods"),
+    };
+    Some(
+        CHECK
+            .warning(format!("{pods} cannot start"))
+            .saw_all(&stuck)
+            .fix("winddown status --output wide")
+            .fix("journalctl -u winddown -e"),
+    )
+}
+
+fn told((pod, cause): (&PodStatus, String)) -> String {
+    format!("{}/{}: {cause}", pod.namespace, pod.name)
+}
+
+/// Why a pod does not start: what a container says that waits, or else the last failed attempt.
+fn cause(status: &Status, pod: &PodStatus) -> Option<String> {
+    // What containers wait with while all goes well.
+    const USUAL: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+    let starts = matches!(pod.phase.as_str(), "" | "Pending") && pod.state == PodState::Syncing;
+    if !starts {
+        return None;
+    }
+    let container = pod.containers.iter().find(|container| {
+        let reason = container.reason.as_str();
+        container.state == "waiting" && !reason.is_empty() && !USUAL.contains(&reason)
+    });
+    if let Some(container) = container {
+        let why = format!("container {}: {}", container.name, container.reason);
+        let message = container.message.as_str();
+        return Some(if message.is_empty() { why } else { format!("{why}: {message}") });
+    }
+    let name = format!("{}/{}", pod.namespace, pod.name);
+    let failed = status.decisions.iter().rev();
+    let failed = failed.take_while(|told| told.pod != name || told.kind != "podAdmitted");
+    let failed = failed.filter(|told| told.pod == name && told.kind == "syncFailed");
+    let text =
+        failed.map(|told| told.fields.get("error").and_then(|error| error.as_str())).next()?;
+    Some(text.unwrap_or("the last attempt failed").to_owned())
+}
+
+/// Whom the node takes for the API server. Said only where it may be anybody.
+pub(super) fn server(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "api-server",
+        Area::Containers,
+        "who is taken for the API server gets the node's credentials and decides what runs here",
+    );
+    match &facts.server_verified {
+        Fact::Known(true) => None,
+        Fact::Known(false) => Some(
+            CHECK
+                .warning("the API server's certificate is not verified")
+                .saw("insecure-skip-tls-verify is true in the kubeconfig")
+                .fix("write certificate-authority in its place, then: systemctl restart winddown"),
+        ),
+        Fact::Unseen(Unseen::Denied, _) => {
+            CHECK.unseen("the credentials for the API server", &facts.server_verified)
+        }
+        // The agent says why, and does not start without credentials.
+        Fact::Unseen(..) => None,
+    }
 }
 
 /// Who else kills processes.

@@ -4,6 +4,7 @@ use super::Check;
 use crate::api::ManifestProblem;
 use crate::doctor::facts::{ConfigRead, Fact, Facts, Unseen};
 use crate::doctor::finding::{Area, Finding};
+use crate::manifests::Writers;
 use crate::render::age;
 
 /// Less is too little for the state of a hundred pods and the reports.
@@ -94,6 +95,31 @@ pub(super) fn manifests(facts: &Facts) -> Option<Finding> {
     Some(found.fix("mend or remove the file; it is read again at once"))
 }
 
+/// Only root decides what runs. Said only where it is not so.
+pub(super) fn writers(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "manifest-writers",
+        Area::Node,
+        "who may write a manifest runs any program as any user, root included",
+    );
+    let found = match &facts.others_may_write {
+        Fact::Known(found) => found,
+        // Said by the check of the manifests.
+        Fact::Unseen(Unseen::Absent | Unseen::NotLive, _) => return None,
+        Fact::Unseen(..) => return CHECK.unseen("the manifests", &facts.others_may_write),
+    };
+    let first = found.first()?;
+    let title = "others than root can write manifests";
+    let everybody = found.iter().any(|one| one.who == Writers::Everybody);
+    let finding = if everybody { CHECK.problem(title) } else { CHECK.warning(title) };
+    let path = first.path.display();
+    Some(
+        finding
+            .saw_each(found.iter().map(ToString::to_string))
+            .fix(format!("chown root:root {path} && chmod go-w {path}")),
+    )
+}
+
 /// What has to survive a shutdown can be written.
 pub(super) fn state(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
@@ -161,10 +187,11 @@ pub(super) fn socket(facts: &Facts) -> Option<Finding> {
     let restart = "systemctl restart winddown";
     let wanted = facts.config.config.control_socket_group.as_deref();
     Some(if socket.mode & 0o007 != 0 {
+        let mode = if wanted.is_some() { "0660" } else { "0600" };
         CHECK
             .problem("the control socket is open to everybody")
             .saw(seen)
-            .fix(format!("chmod 0660 {path}"))
+            .fix(format!("chmod {mode} {path}"))
     } else if socket.directory_mode & 0o1002 == 0o002 {
         let directory = socket.path.parent().unwrap_or(&socket.path).display();
         CHECK
@@ -173,8 +200,15 @@ pub(super) fn socket(facts: &Facts) -> Option<Finding> {
             .fix(format!("chmod 0755 {directory}"))
     } else if let Some(wanted) = wanted.filter(|wanted| **wanted != socket.group) {
         CHECK.warning(format!("the control socket is not of group {wanted}")).saw(seen).fix(restart)
-    } else {
+    } else if wanted.is_none() && socket.mode & 0o070 != 0 {
+        CHECK
+            .warning("the control socket is open to a group, and none is configured")
+            .saw(seen)
+            .fix(restart)
+    } else if wanted.is_some() {
         CHECK.ok("the control socket is for its owner and group only").saw(seen)
+    } else {
+        CHECK.ok("the control socket is for its owner only").saw(seen)
     })
 }
 

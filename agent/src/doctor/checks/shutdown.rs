@@ -115,7 +115,11 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
             return Some(finding.saw(said_of_lock(status)).saw(why));
         }
     };
-    let ours = login.locks.iter().find(|lock| lock.who == "winddown" && lock.delays_shutdown());
+    // Every user may take a delay lock in any name: the agent's is root's, or of who has its socket.
+    let agents = facts.socket.known().map_or(0, |socket| socket.uid);
+    let ours = login.locks.iter().find(|lock| {
+        lock.who == "winddown" && lock.delays_shutdown() && (lock.uid == 0 || lock.uid == agents)
+    });
     let restart = "systemctl restart winddown";
     Some(match (ours, status, facts.agent.unseen()) {
         (Some(lock), None, Some(Unseen::Absent | Unseen::Silent)) => CHECK

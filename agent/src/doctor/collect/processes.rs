@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::unseen;
@@ -19,7 +20,7 @@ pub(super) fn interesting(root: &Path) -> Fact<Vec<Process>> {
         Ok(entries) => entries,
         Err(error) => return unseen(&error, &proc),
     };
-    let mut found = Vec::new();
+    let (mut kubelets, mut killers) = (Vec::new(), Vec::new());
     for entry in entries.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
@@ -27,13 +28,28 @@ pub(super) fn interesting(root: &Path) -> Fact<Vec<Process>> {
         // It may have ended since.
         let Ok(name) = fs::read_to_string(entry.path().join("comm")) else { continue };
         let name = name.trim_end();
-        let of_interest = KUBELETS.contains(&name) || KILLERS.contains(&name);
-        if of_interest && found.len() < MOST {
-            found.push(Process { pid, name: name.to_owned() });
+        let process = || Process { pid, name: name.to_owned() };
+        if KUBELETS.contains(&name) && is_roots(&entry.path()) {
+            kubelets.push(process());
+        } else if KILLERS.contains(&name) {
+            killers.push(process());
         }
+    }
+    // One kind does not crowd out the other, and every user may start what is called a killer.
+    let mut found = Vec::new();
+    for mut kind in [kubelets, killers] {
+        kind.sort_by_key(|process| process.pid);
+        found.extend(kind.into_iter().take(MOST));
     }
     found.sort_by_key(|process| process.pid);
     Fact::Known(found)
+}
+
+/// Whether the process is root's, or of who asks. A kubelet of another user runs nothing of this node, and its
+/// name and arguments are what that user likes: they must not decide which files root reads.
+fn is_roots(process: &Path) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    fs::metadata(process).is_ok_and(|facts| facts.uid() == 0 || facts.uid() == own)
 }
 
 /// The arguments of a process, without its own name; none when it is gone or may not be seen.

@@ -106,6 +106,38 @@ fn what_a_wrong_manifest_holds_of_secrets_is_not_quoted() {
         with_env("{name: PASSWORD, value: 271828182845}"),
         with_env("{name: PASSWORD, value: [271828182845]}"),
         with_env("{name: PASSWORD, value: {a: 271828182845}}"),
+        with_env("{name: PASSWORD, value: !271828182845 x}"),
+        with_env("{name: PASSWORD, value: !!271828182845 x}"),
+        with_env("{name: PASSWORD, value: !<271828182845> x}"),
+        with_env("{name: PASSWORD, 271828182845: x, 271828182845: y}"),
+        with_env("{name: PASSWORD=271828182845}"),
+        with_env("PASSWORD=271828182845"),
+        manifest("web", "ls").replace("      command", "      env: {\"A=271828182845\": {}}\n      command"),
+        manifest("web", "271828182845"),
+        manifest("web", "[271828182845]"),
+        manifest("web", "{a: 271828182845}"),
+        manifest("web", "!271828182845"),
+        manifest("web", "ls").replace("      command", "      args: mysql -p271828182845\n      command"),
+        manifest("web", "ls").replace("      command", "      args: [-p, 271828182845]\n      command"),
+        manifest("web", "ls").replace("      command", "      args: [&271828182845]\n      command: *b"),
+        manifest("web", "ls").replace("spec:", "  annotations: {a: 271828182845}\nspec:"),
+        manifest("web", "ls").replace("spec:", "  annotations: {a: [271828182845]}\nspec:"),
+        manifest("web", "ls").replace("spec:", "  annotations: {271828182845: a, 271828182845: b}\nspec:"),
+        manifest("web", "ls").replace(
+            "      command",
+            "      livenessProbe: {httpGet: {port: 80, httpHeaders: [{name: \"A: 271828182845\", value: b}]}}\n\
+             \x20     command",
+        ),
+        manifest("web", "ls").replace(
+            "      command",
+            "      livenessProbe: {httpGet: {port: 80, httpHeaders: [{name: A, value: \"271828182845\\n\"}]}}\n\
+             \x20     command",
+        ),
+        manifest("web", "ls").replace(
+            "      command",
+            "      livenessProbe: {httpGet: {port: 80, path: \"/?token=271828182845\\r\\n\"}}\n\
+             \x20     command",
+        ),
         manifest("web", "ls").replace(
             "      command",
             "      livenessProbe: {httpGet: {port: 80, httpHeaders: [{name: A, value: 271828182845}]}}\n\

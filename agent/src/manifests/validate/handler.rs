@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use winddown_runtimes::Unsendable;
 
 use super::{at_least, one_of};
 use crate::document::{Check, Shortened};
@@ -89,10 +90,31 @@ fn actions(
         check.key("httpGet", |check| {
             one_of(check, "scheme", http.scheme.as_ref(), &["HTTP", "HTTPS"]);
             port(check, &http.port);
+            winddown_runtimes::unsendable(http)
+                .into_iter()
+                .for_each(|field| unsendable(check, field));
         });
     }
     if let Some(tcp) = tcp {
         check.key("tcpSocket", |check| port(check, &tcp.port));
+    }
+}
+
+fn unsendable(check: &mut Check<'_>, field: Unsendable) {
+    let what = format!("{}: write another", field.why());
+    match field {
+        Unsendable::Path => check.fail_at("path", what),
+        Unsendable::Host => check.fail_at("host", what),
+        Unsendable::HeaderName(index) => {
+            check.key("httpHeaders", |check| {
+                check.index(index, |check| check.fail_at("name", what));
+            });
+        }
+        Unsendable::HeaderValue(index) => {
+            check.key("httpHeaders", |check| {
+                check.index(index, |check| check.fail_at("value", what));
+            });
+        }
     }
 }
 

@@ -13,8 +13,8 @@ use winddown_eviction::{
 };
 use winddown_shared::fake::{FakeKiller, FakeRecorder, pod};
 use winddown_shared::{
-    CgroupMemory, ContainerStats, Freed, ImagePlaces, PodStats, PodUid, RuntimeError, WallTime,
-    cgroup_number,
+    CgroupMemory, ContainerStats, Freed, GateReasons, ImagePlaces, PodStats, PodUid, RuntimeError,
+    WallTime, cgroup_number,
 };
 
 use super::*;
@@ -37,7 +37,7 @@ struct World {
     machine: Arc<Machine>,
     killer: FakeKiller,
     view: EvictionView,
-    _senders: (watch::Sender<Arc<Policy>>, watch::Sender<bool>),
+    _senders: (watch::Sender<Arc<Policy>>, watch::Sender<GateReasons>),
     _task: JoinHandle<()>,
 }
 
@@ -173,7 +173,8 @@ impl World {
         let machine = Arc::new(Machine::new());
         let runtime = Arc::new(Files(machine.0.path().join("cgroup/edge.slice/pods")));
         let places = Places::new(machine.places(), runtime.clone());
-        let (policy, still) = (watch::Sender::new(Arc::new(policy)), watch::Sender::new(false));
+        let (policy, still) =
+            (watch::Sender::new(Arc::new(policy)), watch::Sender::new(GateReasons::NONE));
         let signals = Measured::new(&places, runtime.clone(), policy.subscribe());
         places.find().await;
         let killer = FakeKiller::with(PODS.map(pod));

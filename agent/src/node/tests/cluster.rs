@@ -5,6 +5,7 @@ mod machine;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use winddown_shared::GateReason;
 use winddown_shutdown::Outcome;
 
 use crate::api::ApiState;
@@ -67,12 +68,12 @@ async fn a_pod_that_cannot_run_here_has_failed_in_the_api_and_a_changed_one_is_n
     .await;
     assert_eq!(m.starts(&web), 1);
     // The node is drained: pods are refused.
-    agent.node.0.gate.shut();
+    agent.node.0.gate.shut(GateReason::Drain);
     m.bind("late");
     m.until_phase("late", "Failed").await;
     let late = m.server.get(&pod_path("late")).unwrap();
     assert_eq!(late["status"]["reason"], "NodeShutdown");
-    agent.node.0.gate.open();
+    agent.node.0.gate.lift(GateReason::Drain);
     m.bind("later");
     m.until_phase("later", "Running").await;
     let late = m.server.get(&pod_path("late")).unwrap();

@@ -3,7 +3,7 @@
 use winddown_notices::{Announcement, When};
 
 use super::*;
-use crate::api::NoticeBody;
+use crate::api::{ClosedBy, NoticeBody};
 
 fn within(seconds: u64) -> NoticeBody {
     NoticeBody { in_seconds: Some(seconds), text: "rack 7 moves".into(), ..NoticeBody::default() }
@@ -35,7 +35,7 @@ fn both_are_back(b: &Bench) -> bool {
 async fn a_deadline_ends_the_pods_in_order_and_is_followed_to_the_end() {
     let (b, web, dns) = two_pods().await;
     let told = all(b.node.give_notice(within(120)).await.unwrap()).await;
-    let started = DrainEvent::Started { groups: 2, pods: 2, seconds: 120.0 };
+    let started = DrainEvent::Started { groups: 2, pods: 2, seconds: 120.0, pods_unknown: false };
     assert_eq!(told.first(), Some(&started));
     let groups = told.iter().filter(|e| matches!(e, DrainEvent::GroupStarted { .. })).count();
     let pods = told.iter().filter(|e| matches!(e, DrainEvent::PodEnded { .. })).count();
@@ -52,9 +52,10 @@ async fn a_deadline_ends_the_pods_in_order_and_is_followed_to_the_end() {
     assert_eq!(status.rejected[0].name, "late");
     let notice = &status.notices[0];
     assert_eq!((notice.source.as_str(), notice.text.as_str()), ("operator", "rack 7 moves"));
-    let at = WallTime::UNIX_EPOCH.checked_add(secs(113)).unwrap();
-    let deadline = notice.deadline.unwrap();
-    assert!(notice.in_force && deadline <= at, "some seconds have passed: {deadline}");
+    // Two minutes from when it was given, which was after a second.
+    let at = WallTime::UNIX_EPOCH.checked_add(secs(1 + 120)).unwrap();
+    assert!(notice.in_force);
+    assert_eq!(notice.deadline, Some(at), "however many seconds have passed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,6 +106,23 @@ async fn a_deadline_is_hard_pods_that_take_longer_are_cut_before_it() {
     let told = all(b.node.give_notice(within(10)).await.unwrap()).await;
     assert!(begun.elapsed() <= secs(10), "{:?}", begun.elapsed());
     assert!(matches!(told.last(), Some(DrainEvent::Finished { forced: 1, .. })), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_beyond_the_limit_is_refused_with_the_limit_and_one_within_is_taken() {
+    let (b, ..) = two_pods().await;
+    let year = winddown_shared::LONGEST_NOTICE.as_secs();
+    let at = |seconds| NoticeBody {
+        deadline: Some(WallTime::UNIX_EPOCH.checked_add(secs(seconds)).unwrap()),
+        ..NoticeBody::default()
+    };
+    for body in [within(year + 1), within(u64::MAX), at(year + 60), at(10 * year)] {
+        let refused = b.node.give_notice(body).await.unwrap_err().to_string();
+        assert!(refused.contains("at most 365 days ahead"), "{refused}");
+        assert!(b.node.status().notices.is_empty());
+    }
+    all(b.node.give_notice(within(year)).await.unwrap()).await;
+    assert_eq!(b.node.status().notices.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,6 +189,42 @@ async fn a_drain_can_be_taken_back_too() {
     assert!(b.node.withdraw_notice().await.opened);
     tokio::time::sleep(secs(30)).await;
     assert!(both_are_back(&b));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drained_node_stays_drained_through_a_notice_and_a_shutdown_that_is_called_off() {
+    let (b, ..) = two_pods().await;
+    all(b.node.drain(DrainRequest::default()).await.unwrap()).await;
+    let closed_by = || b.node.status().admission_closed_by;
+    assert_eq!(closed_by(), [ClosedBy::Drain]);
+
+    let battery = b.board.voice("file", None);
+    battery.say(&Announcement::new(When::In(secs(300)), "battery low"), WallTime::UNIX_EPOCH);
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(closed_by(), [ClosedBy::Notice, ClosedBy::Drain]);
+    battery.withdraw();
+    tokio::time::sleep(secs(30)).await;
+    assert_eq!(closed_by(), [ClosedBy::Drain]);
+
+    b.login.prepare();
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(closed_by(), [ClosedBy::Shutdown, ClosedBy::Drain]);
+    b.login.cancel();
+    tokio::time::sleep(secs(30)).await;
+    assert_eq!(closed_by(), [ClosedBy::Drain]);
+    assert_eq!(b.runtime.starts().len(), 2, "nothing has come back");
+
+    // The operator's own deadline is another matter than the drain.
+    all(b.node.give_notice(within(120)).await.unwrap()).await;
+    let answer = b.node.withdraw_notice().await;
+    assert!(answer.withdrawn && !answer.opened && answer.admission_closed, "{answer:?}");
+    assert!(answer.message.contains("the node is drained"), "{answer:?}");
+    tokio::time::sleep(secs(30)).await;
+    assert_eq!((closed_by(), b.runtime.starts().len()), (vec![ClosedBy::Drain], 2));
+
+    assert!(b.node.withdraw_notice().await.opened);
+    tokio::time::sleep(secs(30)).await;
+    assert!(both_are_back(&b) && closed_by().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

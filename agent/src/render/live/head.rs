@@ -4,7 +4,7 @@ use winddown_shared::WallTime;
 
 use super::{Look, Page, clock, now};
 use crate::api::{LockState, Phase, Status};
-use crate::render::{age, clean, fit, paint, seconds};
+use crate::render::{PODS_UNKNOWN, age, clean, fit, paint, seconds};
 
 /// Columns the labels at the left take.
 const LABEL: usize = 10;
@@ -172,6 +172,7 @@ impl Page<'_> {
             plan.groups.iter().map(|group| group.pods).filter(|pods| *pods > 0).collect();
         let pods: usize = groups.iter().sum();
         let text = match (pods, groups.len()) {
+            (0, _) if status.pods_unknown => format!("{PODS_UNKNOWN}; at most {most}"),
             (0, _) => format!("nothing to end; at most {most}"),
             (1, _) => format!("at most {most} for 1 pod"),
             (pods, 1) => format!("at most {most} for {pods} pods"),

@@ -7,8 +7,8 @@ use winddown_shared::{WAITING_FOR_ROOM, WallTime};
 use super::columns::{Cell, Column};
 use super::{Look, Page, clock, now};
 use crate::api::{PodState, PodStatus, Status};
-use crate::render::clean;
 use crate::render::status::{pod_state, ready};
+use crate::render::{PODS_UNKNOWN, clean};
 
 /// Screens at least this wide show what is seldom asked for.
 const WIDE: usize = 110;
@@ -114,6 +114,7 @@ fn row(pod: &PodStatus, now: WallTime, older: Duration, ending: bool, wide: bool
 
 fn none(status: &Status) -> String {
     match status.manifests.directory.as_str() {
+        _ if status.pods_unknown => PODS_UNKNOWN.to_owned(),
         "" => "no pods".to_owned(),
         directory => format!("no pods; put a pod's manifest into {directory} to run it"),
     }

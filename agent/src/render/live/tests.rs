@@ -88,6 +88,30 @@ fn what_is_wrong_is_on_the_screen_even_where_pods_are_many() {
 }
 
 #[test]
+fn a_hostile_pod_writes_nowhere_on_the_live_screen_but_in_its_own_line() {
+    let evil = "\x1b]0;owned\x07\x1b[2J\u{202e}web\r\nroot@node:~#\u{2028}\u{9b}31m";
+    for mut node in [five_pods(), broken_manifests(), shutting_down()] {
+        let mut hostile = pod("default", evil, 0);
+        hostile.reason = evil.to_owned();
+        node.pods.push(hostile);
+        node.node.name = evil.to_owned();
+        node.manifests.directory = evil.to_owned();
+        node.decisions.iter_mut().for_each(|decision| decision.text = evil.to_owned());
+        let gone = Some((evil, evil));
+        for scene in [
+            Scene { status: Some(&node), ..Scene::default() },
+            Scene { status: Some(&node), gone, ..Scene::default() },
+        ] {
+            let shown = lines(&scene, 200, 60);
+            let obeyed = |c: char| c.is_control() || matches!(c, '\u{202e}' | '\u{2028}');
+            assert!(!shown.iter().any(|line| line.chars().any(obeyed)), "{shown:#?}");
+            assert!(!shown.iter().any(|line| line.trim().starts_with("root@")), "{shown:#?}");
+            assert!(shown.iter().any(|line| line.contains("web")), "{shown:#?}");
+        }
+    }
+}
+
+#[test]
 fn a_bar_is_full_only_when_all_is_done() {
     let scene = Scene::default();
     let page = super::Page { scene: &scene, columns: 80, lines: Vec::new() };

@@ -3,7 +3,7 @@
 use winddown_shared::WAITING_FOR_ROOM;
 
 use super::pod_state;
-use crate::api::{LockState, ManifestProblem, Phase, PodState, Status};
+use crate::api::{ClosedBy, LockState, ManifestProblem, PodState, Status};
 use crate::render::{clean, seconds};
 
 /// One problem: what it is, and what to do next. Both are safe to print.
@@ -106,9 +106,7 @@ fn node(status: &Status, found: &mut Vec<Problem>) {
             });
         }
     }
-    let noticed = status.notices.iter().any(|notice| notice.in_force);
-    let idle = matches!(status.shutdown.phase, Phase::Idle | Phase::Cancelled);
-    if status.admission_closed && idle && !noticed {
+    if status.admission_closed_by == [ClosedBy::Drain] {
         found.push(Problem {
             text: "the node was drained: its pods are ended and no new one is let in".to_owned(),
             next: "`winddown drain --withdraw` brings the pods back".to_owned(),

@@ -40,9 +40,10 @@ impl Disk for RealDisk {
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        // What a broken-off write left; a link in its place is not written through.
+        let _ = fs::remove_file(path);
         // Messages of pods can hold anything: for the agent's eyes only.
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(bytes)?;
         file.sync_all()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use winddown_shared::{PodUid, WallClock, WallTime};
 
-use super::{Kept, Spool, SpoolError, SpoolLimits};
+use super::{Kept, Spool, SpoolError, SpoolLimits, disk};
 
 pub(crate) mod faulty;
 
@@ -209,4 +209,17 @@ async fn power_may_go_at_any_moment_of_a_write() {
             return;
         }
     }
+}
+
+#[test]
+fn a_link_in_place_of_a_kept_status_is_not_written_through() {
+    use disk::Disk as _;
+
+    let directory = TempDir::new().unwrap();
+    let (file, victim) = (directory.path().join("u1.new"), directory.path().join("victim"));
+    std::fs::write(&victim, "precious").unwrap();
+    std::os::unix::fs::symlink(&victim, &file).unwrap();
+    disk::RealDisk.write(&file, b"ours").unwrap();
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "ours");
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tokio::time::Instant;
 use winddown_shared::fake::static_pod;
-use winddown_shared::{Event, PodUid};
+use winddown_shared::{Event, GateReason, GateReasons, PodUid};
 
 use super::*;
 use crate::{Condition, Outcome, Signal, StaticPods, Wanted};
@@ -38,13 +38,13 @@ async fn with_nothing_to_watch_nothing_is_measured() {
 async fn a_node_that_goes_down_is_left_alone_and_looked_after_again_when_it_stays() {
     let world = World::new(hard(), memory_pods());
     world.is(left("8Gi"), secs(2)).await;
-    world.still.send_replace(true);
+    world.still.send_replace(GateReasons::from_iter([GateReason::Drain]));
     world.is(left("0"), MINUTE).await;
     assert_eq!(world.killed(), []);
     let looks = world.looks();
     tokio::time::sleep(MINUTE).await;
     assert_eq!(world.looks(), looks, "not even measured");
-    world.still.send_replace(false);
+    world.still.send_replace(GateReasons::NONE);
     tokio::time::sleep(secs(2)).await;
     assert!(!world.killed().is_empty());
 }
@@ -165,9 +165,9 @@ async fn a_static_pod_that_was_ending_when_a_drain_began_comes_back_when_it_is_c
     world.killer.hangs(&PodUid::new("web"), secs(3));
     world.is(left("500Mi"), secs(1)).await;
     assert_eq!(world.killed().len(), 1);
-    world.still.send_replace(true);
+    world.still.send_replace(GateReasons::from_iter([GateReason::Drain]));
     world.is(left("8Gi"), secs(20)).await;
-    world.still.send_replace(false);
+    world.still.send_replace(GateReasons::NONE);
     tokio::time::sleep(secs(90)).await;
     assert_eq!(brought_back(&world), ["web"]);
 }

@@ -9,8 +9,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use winddown_shared::fake::{FakeKiller, FakeRecorder, KillCall};
 use winddown_shared::{
-    Event, FsLayout, FsStats, MemoryStats, NodeStats, Pod, PodKiller, PodStats, PodUid, VictimLock,
-    WallClock,
+    Event, FsLayout, FsStats, GateReasons, MemoryStats, NodeStats, Pod, PodKiller, PodStats,
+    PodUid, VictimLock, WallClock,
 };
 
 use crate::{
@@ -24,7 +24,7 @@ pub(super) struct World {
     pub(super) recorder: FakeRecorder,
     pub(super) view: EvictionView,
     pub(super) policy: watch::Sender<Arc<Policy>>,
-    pub(super) still: watch::Sender<bool>,
+    pub(super) still: watch::Sender<GateReasons>,
     pub(super) wake: Arc<Notify>,
     pub(super) victims: VictimLock,
     pub(super) task: JoinHandle<()>,
@@ -65,7 +65,7 @@ impl World {
         }
         let recorder = FakeRecorder::default();
         let (policy, policies) = watch::channel(Arc::new(policy));
-        let (still, stills) = watch::channel(false);
+        let (still, stills) = watch::channel(GateReasons::NONE);
         let (wake, victims) = (Arc::new(Notify::new()), VictimLock::new());
         let (controller, view) = EvictionController::new(EvictionParts {
             killer: Arc::new(killer.clone()),
@@ -143,7 +143,7 @@ impl Signals for Node {
         if state.fails {
             return Err(MeasureError { what: "/proc/meminfo".to_owned(), source: None });
         }
-        let active = state.killer.active_pods();
+        let active = state.killer.running().pods;
         let gone = |uid: &PodUid| !active.iter().any(|pod| pod.uid() == uid);
         let ended = state.after.keys().find(|uid| gone(uid)).cloned();
         if let Some(stats) = ended.and_then(|uid| state.after.remove(&uid)) {

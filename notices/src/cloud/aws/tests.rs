@@ -16,8 +16,9 @@ fn spot_actions_are_read() {
     ] {
         let body = format!(r#"{{"action": "{action}", "time": "2017-09-18T08:22:00Z"}}"#);
         let announced = spot_action(&body).expect("an action");
-        assert_eq!(announced.when, at("2017-09-18T08:22:00Z"));
-        assert_eq!(&*announced.text, format!("the spot instance is {done}"));
+        assert_eq!(announced.announced.when, at("2017-09-18T08:22:00Z"));
+        assert_eq!(announced.not_before, "2017-09-18T08:22:00Z".parse().ok());
+        assert_eq!(&*announced.announced.text, format!("the spot instance is {done}"));
     }
     for wrong in ["", "{}", "[]", "null", r#"{"action":"stop","time":"soon"}"#, "<html>"] {
         assert!(spot_action(wrong).is_err(), "{wrong:?}");
@@ -29,27 +30,31 @@ const REBOOT: &str = r#"{"NotBefore": "21 Jan 2019 09:00:43 GMT", "Code": "syste
     "NotAfter": "21 Jan 2019 09:17:23 GMT", "State": "active"}"#;
 
 #[test]
-fn the_earliest_event_that_ends_the_instance_counts() {
+fn the_events_that_end_the_instance_count() {
     let retire = REBOOT.replace("21 Jan 2019 09:00", "20 Jan 2019 09:00");
     let retire = retire.replace("system-reboot", "instance-retirement");
     let network = REBOOT.replace("system-reboot", "system-maintenance");
     let over = REBOOT.replace("active", "completed");
     let done = REBOOT.replace("scheduled reboot", "[Completed] scheduled reboot");
+    let (first, second) = ("2019-01-20T09:00:43Z", "2019-01-21T09:00:43Z");
     let cases = [
-        (format!("[{REBOOT}]"), Some("2019-01-21T09:00:43Z")),
-        (format!("[{REBOOT}, {retire}]"), Some("2019-01-20T09:00:43Z")),
-        (format!("[{network}, {REBOOT}]"), Some("2019-01-21T09:00:43Z")),
-        (format!("[{network}]"), None),
-        (format!("[{over}, {done}]"), None),
-        ("[]".to_owned(), None),
-        (String::new(), None),
+        (format!("[{REBOOT}]"), vec![second]),
+        (format!("[{REBOOT}, {retire}]"), vec![second, first]),
+        (format!("[{network}, {REBOOT}]"), vec![second]),
+        (format!("[{network}]"), vec![]),
+        (format!("[{over}, {done}]"), vec![]),
+        ("[]".to_owned(), vec![]),
+        (String::new(), vec![]),
     ];
     for (body, expected) in cases {
-        let announced = scheduled(&body).expect("events");
-        assert_eq!(announced.map(|a| a.when), expected.map(at), "{body}");
+        let events = scheduled(&body).expect("events");
+        let whens: Vec<_> = events.iter().map(|event| event.announced.when).collect();
+        assert_eq!(whens, expected.into_iter().map(at).collect::<Vec<_>>(), "{body}");
     }
-    let text = scheduled(&format!("[{REBOOT}]")).expect("events").expect("one").text;
-    assert_eq!(&*text, "scheduled event system-reboot: scheduled reboot");
+    let [event] = &scheduled(&format!("[{REBOOT}]")).expect("events")[..] else { panic!("one") };
+    assert_eq!(&*event.announced.text, "scheduled event system-reboot: scheduled reboot");
+    assert_eq!(event.id, "instance-event-0d59937288b749b32");
+    assert_eq!(event.not_before, second.parse().ok());
 }
 
 #[test]

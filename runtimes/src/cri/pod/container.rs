@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use winddown_shared::{ContainerExit, ContainerKind, WallTime};
 
 use super::super::direct::{Direct, HeldMounts};
-use crate::plan::{Backoff, ContainerRule, Restart, Seen};
+use crate::plan::{Backoff, ContainerRule, Seen};
 use crate::probing::Standing;
 
 /// A container.
@@ -22,6 +22,8 @@ pub(crate) struct Container {
     pub(crate) last_exit: Option<ContainerExit>,
     /// Dead runs before the newest one, newest first; all but the first are garbage.
     pub(crate) dead: Vec<Dead>,
+    /// The image as the pod's spec names it now; none while nobody knows the pod.
+    pub(crate) wanted_image: Option<Arc<str>>,
     /// What kept it from being started, if it could not be.
     pub(crate) trouble: Option<Trouble>,
     /// What its labels say, for as long as nobody knows the pod.
@@ -42,6 +44,8 @@ pub(crate) struct Run {
     pub(crate) id: Arc<str>,
     /// 0 for the first.
     pub(crate) attempt: u32,
+    /// The image as the spec named it when it was made; none if that is not known.
+    pub(crate) image: Option<Arc<str>>,
     /// The sandbox it is in.
     pub(crate) sandbox: Arc<str>,
     /// When it started; none while it is only created.
@@ -108,6 +112,7 @@ impl Container {
             run: None,
             last_exit: None,
             dead: Vec::new(),
+            wanted_image: None,
             trouble: None,
             by_labels: None,
         }
@@ -123,6 +128,14 @@ impl Container {
         self.run.as_ref().is_some_and(|run| run.is_running() && run.standing.is_adopted())
     }
 
+    /// Its newest run is of another image than the spec names by now, and it is one that goes on: an init
+    /// container has done its work.
+    pub(crate) fn is_outdated(&self) -> bool {
+        let made_of = self.run.as_ref().and_then(|run| run.image.as_ref());
+        let differs = made_of.zip(self.wanted_image.as_ref()).is_some_and(|(a, b)| a != b);
+        differs && self.kind != ContainerKind::Init
+    }
+
     /// The number of the next attempt, and the back-off to follow it.
     pub(crate) fn next(&self, backoff: &Backoff) -> (u32, Duration) {
         let newest_dead = self.dead.iter().map(|d| d.attempt).max();
@@ -133,6 +146,8 @@ impl Container {
             Some(backoff.after(run.backoff, end.ran))
         });
         let follow = match waited {
+            // The new image has not failed yet.
+            Some(_) if self.is_outdated() => Duration::ZERO,
             Some(waited) => backoff.next(waited),
             None => Duration::ZERO,
         };
@@ -162,6 +177,12 @@ impl Container {
         self.trouble = Some(Trouble { reason, message, until: Instant::now() + wait, wait });
     }
 
+    /// Notes that it cannot be started before `wait` is over, through no fault of its own.
+    pub(crate) fn wait(&mut self, reason: &'static str, message: String, wait: Duration) {
+        let until = Instant::now() + wait;
+        self.trouble = Some(Trouble { reason, message, until, wait: Duration::ZERO });
+    }
+
     pub(super) fn seen(
         &self,
         rule: &ContainerRule,
@@ -173,29 +194,24 @@ impl Container {
             if run.started_at.is_none() {
                 return Seen::Never;
             }
-            return run.standing.seen();
+            return match self.is_outdated() {
+                true => Seen::Running { started: run.standing.started, failing: true },
+                false => run.standing.seen(),
+            };
         };
+        if self.is_outdated() && run.ending {
+            return Seen::Outdated;
+        }
         if run.is_undone() {
             return Seen::Never;
         }
-        let is_here = sandbox == Some(&run.sandbox);
-        if !is_here && !is_for_good(rule, end.exit.exit_code) {
-            return Seen::Never;
+        let exit_code = end.exit.exit_code;
+        if sandbox != Some(&run.sandbox) {
+            let is_for_good = rule.is_for_good(exit_code);
+            return if is_for_good { Seen::Done { exit_code } } else { Seen::Never };
         }
-        Seen::Ended {
-            exit_code: end.exit.exit_code,
-            wait: end.restart_at.saturating_duration_since(now),
-        }
-    }
-}
-
-/// Whether a container that ended like this stays so when its pod gets a new sandbox.
-fn is_for_good(rule: &ContainerRule, exit_code: i32) -> bool {
-    match rule.kind {
-        ContainerKind::Regular => !rule.restart.applies_to(exit_code),
-        // An init container's work may have been lost with the sandbox; one that failed the pod has.
-        ContainerKind::Init => rule.restart == Restart::Never && exit_code != 0,
-        ContainerKind::Sidecar => false,
+        let wait = end.restart_at.saturating_duration_since(now);
+        Seen::Ended { exit_code, wait: if self.is_outdated() { Duration::ZERO } else { wait } }
     }
 }
 
@@ -207,6 +223,7 @@ impl Run {
         Self {
             id: id.into(),
             attempt,
+            image: None,
             sandbox: sandbox.into(),
             started_at: None,
             backoff,

@@ -1,5 +1,7 @@
 //! Name servers and search domains.
 
+use std::net::IpAddr;
+
 use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::Pod;
 
@@ -41,6 +43,14 @@ pub(crate) fn dns(config: &CriConfig, pod: &Pod, host: &HostFacts) -> Option<api
         options: vec!["ndots:5".to_owned()],
     };
     Some(with_own(cluster, spec.dns_config.as_ref()))
+}
+
+/// Whether a resolver file names servers, and all of them on this host (`127.0.0.53`): a pod with a
+/// network of its own reaches none of those.
+pub(crate) fn asks_only_this_host(text: &str) -> bool {
+    let servers = parse(text).servers;
+    let is_here = |server: &String| server.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    !servers.is_empty() && servers.iter().all(is_here)
 }
 
 /// Adds what the pod asks for. An option that the pod names replaces the one of the same name.
@@ -136,6 +146,20 @@ mod tests {
             ["shop.svc.cluster.local", "svc.cluster.local", "cluster.local", "example.org"];
         assert_eq!(found.searches, expected);
         assert_eq!(found.options, ["ndots:5"]);
+    }
+
+    #[test]
+    fn a_stub_resolver_is_told_from_name_servers_that_pods_reach() {
+        for (text, only_here) in [
+            ("nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch lan\n", true),
+            ("nameserver 127.0.0.1\nnameserver ::1\n", true),
+            ("nameserver 127.0.0.53\nnameserver 192.0.2.1\n", false),
+            ("search lan\n", false),
+            ("nameserver dns.example\n", false),
+            ("", false),
+        ] {
+            assert_eq!(asks_only_this_host(text), only_here, "{text}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! CPU, memory and the out-of-memory score, as the kubelet computes them.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
@@ -11,8 +12,9 @@ use crate::oom_score::oom_score_adj;
 
 /// The length of a CPU quota's period, in microseconds.
 const PERIOD: i64 = 100_000;
-const MIN_SHARES: i64 = 2;
-const MAX_SHARES: i64 = 262_144;
+/// The least and the most CPU shares there are.
+pub(crate) const MIN_SHARES: i64 = 2;
+pub(crate) const MAX_SHARES: i64 = 262_144;
 const MIN_QUOTA: i64 = 1000;
 
 /// What a container may use.
@@ -57,11 +59,7 @@ pub(crate) fn cgroup_parent(
     pod: &PodUid,
     qos: QosClass,
 ) -> String {
-    let class = match qos {
-        QosClass::Guaranteed => None,
-        QosClass::Burstable => Some("burstable"),
-        QosClass::BestEffort => Some("besteffort"),
-    };
+    let class = class(qos);
     match driver {
         CgroupDriver::Cgroupfs => {
             let class = class.map(|c| format!("/{c}")).unwrap_or_default();
@@ -76,11 +74,45 @@ pub(crate) fn cgroup_parent(
     }
 }
 
+/// Where the group of a pod is below the hierarchy's root.
+pub(crate) fn pod_cgroup(root: &str, driver: CgroupDriver, pod: &PodUid, qos: QosClass) -> PathBuf {
+    place(&cgroup_parent(root, driver, pod, qos), driver)
+}
+
+/// The same of the group that the pods of a class are in; Guaranteed ones have none of their own.
+pub(crate) fn class_cgroup(root: &str, driver: CgroupDriver, qos: QosClass) -> Option<PathBuf> {
+    let class = class(qos)?;
+    let group = match driver {
+        CgroupDriver::Cgroupfs => format!("/{root}/{class}"),
+        CgroupDriver::Systemd => format!("{}-{class}.slice", root.replace('-', "_")),
+    };
+    Some(place(&group, driver))
+}
+
+fn class(qos: QosClass) -> Option<&'static str> {
+    match qos {
+        QosClass::Guaranteed => None,
+        QosClass::Burstable => Some("burstable"),
+        QosClass::BestEffort => Some("besteffort"),
+    }
+}
+
+/// A slice is below those whose names its own name begins with.
+fn place(group: &str, driver: CgroupDriver) -> PathBuf {
+    if driver == CgroupDriver::Cgroupfs {
+        return group.trim_start_matches('/').into();
+    }
+    let name = group.trim_end_matches(".slice");
+    let ends = name.match_indices('-').map(|(at, _)| at).chain([name.len()]);
+    ends.map(|end| format!("{}.slice", &name[..end])).collect()
+}
+
 fn quantity(map: Option<&BTreeMap<String, Text>>, name: &str) -> Option<Quantity> {
     map?.get(name)?.0.parse().ok()
 }
 
-fn shares(milli: i64) -> i64 {
+/// CPU shares for a request in thousandths of a processor.
+pub(crate) fn shares(milli: i64) -> i64 {
     (milli.saturating_mul(1024) / 1000).clamp(MIN_SHARES, MAX_SHARES)
 }
 

@@ -21,10 +21,7 @@ pub(crate) fn variables(
     field: &str,
 ) -> Result<Vec<(String, String)>, RuntimeError> {
     let container = with_addresses(container, ips);
-    environment(pod, &container, &config.node).map_err(|error| RuntimeError::Unsupported {
-        field: format!("{field}.{}", error.field),
-        why: error.why,
-    })
+    environment(pod, &container, &config.node).map_err(|error| error.of(field))
 }
 
 /// Replaces `$(VAR)` in a `subPathExpr`.

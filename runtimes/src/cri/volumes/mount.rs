@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::{Pod, RuntimeError};
 
 use super::super::config::CriConfig;
-use super::super::{api, caused, dirs, failed, mounts, spec};
+use super::super::{api, caused, dirs, failed, host_mount, spec};
 
 /// Where the container finds what: its volumes, the hosts file, its termination message. Blocking:
 /// parts of volumes are bound to a place of their own.
@@ -27,7 +27,7 @@ pub(in super::super) fn mounts(
             container_path: mount.mount_path.clone(),
             host_path: source.display().to_string(),
             readonly: mount.read_only == Some(true),
-            selinux_relabel: false,
+            selinux_relabel: is_ours(config, pod, &mount.name),
             propagation: propagation(mount).into(),
         });
     }
@@ -43,6 +43,17 @@ pub(in super::super) fn mounts(
         all.push(file(&host, message));
     }
     Ok(all)
+}
+
+/// Whether the volume is a directory that was made for the pod: only such a one may get the label of the
+/// pod's containers.
+fn is_ours(config: &CriConfig, pod: &Pod, name: &str) -> bool {
+    let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
+    let mut named = volumes.filter(|volume| volume.name == name);
+    let is_made = |host: &k8s::HostPathVolumeSource| {
+        config.made_volumes.iter().any(|made| Path::new(&host.path).starts_with(made))
+    };
+    named.next().is_some_and(|volume| volume.host_path.as_ref().is_none_or(is_made))
 }
 
 fn source(
@@ -79,7 +90,8 @@ fn source(
     }
     let target = dirs::sub_path(config, pod.uid(), &container.name, i);
     let what = || format!("{field}: {}", sub.display());
-    mounts::bind_part(&root, sub, &target).map_err(|e| caused(what(), e))?;
+    host_mount::bind_part(&config.own_program, &config.proc_root, &root, sub, &target)
+        .map_err(|e| caused(what(), e))?;
     Ok(target)
 }
 
@@ -92,6 +104,7 @@ fn file(host: &Path, container: &Path) -> api::Mount {
     api::Mount {
         container_path: container.display().to_string(),
         host_path: host.display().to_string(),
+        selinux_relabel: true,
         ..api::Mount::default()
     }
 }

@@ -30,7 +30,7 @@ fn a_host_path_must_be_what_its_type_says() {
     std::fs::write(path("file"), "").unwrap();
     let check = |name: &str, kind: &str| {
         let source = k8s::HostPathVolumeSource { path: path(name), type_: Some(kind.to_owned()) };
-        host_path(&source).map_err(|e| e.to_string())
+        host_path(Path::new("/proc"), &source).map_err(|e| e.to_string())
     };
     assert_eq!(check("file", "File"), Ok(()));
     assert_eq!(check("file", ""), Ok(()));
@@ -73,4 +73,34 @@ fn a_volume_in_memory_goes_to_the_shared_directory_where_nothing_can_be_mounted(
     assert!(path.is_dir());
     remove(&config, &uid).unwrap();
     assert!(!shared.exists() && fs::symlink_metadata(&path).is_err());
+}
+
+#[test]
+fn only_what_was_made_for_pods_gets_their_selinux_label() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = winddown_shared::WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH);
+    let mut config = CriConfig::new("/s", dir.path().join("state"), dir.path().join("logs"), clock);
+    config.made_volumes = vec!["/run/made".into()];
+    let mount = |name: &str| json!({"name": name, "mountPath": format!("/{name}")});
+    let pod = pod(&json!({
+        "containers": [{"name": "main",
+            "volumeMounts": [mount("scratch"), mount("secret"), mount("host"), mount("near")]}],
+        "volumes": [
+            {"name": "scratch", "emptyDir": {}},
+            {"name": "secret", "hostPath": {"path": "/run/made/u/secret"}},
+            {"name": "host", "hostPath": {"path": "/etc"}},
+            {"name": "near", "hostPath": {"path": "/run/made-by-others"}},
+        ],
+    }));
+    let all = mounts(&config, &pod, &pod.spec.as_ref().unwrap().containers[0], 0, &[]).unwrap();
+    let seen: Vec<_> = all.iter().map(|m| (m.container_path.as_str(), m.selinux_relabel)).collect();
+    let expected = [
+        ("/scratch", true),
+        ("/secret", true),
+        ("/host", false),
+        ("/near", false),
+        ("/etc/hosts", true),
+        ("/dev/termination-log", true),
+    ];
+    assert_eq!(seen, expected);
 }

@@ -10,6 +10,7 @@ fn any_seen() -> impl Strategy<Value = Seen> {
         (any::<bool>(), any::<bool>())
             .prop_map(|(started, failing)| Seen::Running { started, failing }),
         (0..3i32, 0..3u64).prop_map(|(code, s)| ended_wait(code, s)),
+        (0..3i32).prop_map(|exit_code| Seen::Done { exit_code }),
     ]
 }
 
@@ -48,8 +49,9 @@ proptest! {
         let plan = plan(&rules, &seen);
         for &i in &plan.start {
             match seen[i] {
-                Seen::Never => {}
+                Seen::Never | Seen::Outdated => {}
                 Seen::Running { .. } => prop_assert!(false, "{} runs", rules[i].name),
+                Seen::Done { .. } => prop_assert!(false, "{} is done", rules[i].name),
                 Seen::Ended { exit_code, wait } => {
                     prop_assert!(wait.is_zero() && rules[i].restart.applies_to(exit_code));
                 }

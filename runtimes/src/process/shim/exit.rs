@@ -9,6 +9,7 @@ use nix::sys::wait::WaitStatus;
 use winddown_shared::WallTime;
 
 use crate::containers_file;
+use crate::process::cgroup::members;
 use crate::process::order::{MessageSource, Order};
 use crate::process::procfs;
 use crate::process::record::{self, ExitRecord};
@@ -41,7 +42,7 @@ pub(super) fn describe(dir: &Path, order: &Order, seen: Seen) -> ExitRecord {
     let (reason, message) = if start_error.is_empty() {
         let reason = match exit_code {
             0 => "Completed",
-            137 if was_out_of_memory(order.command.cgroup.as_deref()) => "OOMKilled",
+            _ if members::were_out_of_memory(&order.command.cgroups) => "OOMKilled",
             _ => "Error",
         };
         (reason, message(order.message.as_ref(), exit_code != 0, seen.log_tail))
@@ -101,13 +102,6 @@ fn first_bytes(path: &Path) -> String {
     containers_file::first_bytes(path, MAX_MESSAGE)
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .unwrap_or_default()
-}
-
-fn was_out_of_memory(cgroup: Option<&Path>) -> bool {
-    let Some(cgroup) = cgroup else { return false };
-    std::fs::read_to_string(cgroup.join("memory.events")).is_ok_and(|events| {
-        events.lines().any(|l| l.strip_prefix("oom_kill ").is_some_and(|n| n.trim() != "0"))
-    })
 }
 
 #[cfg(test)]

@@ -12,13 +12,16 @@ use std::path::Path;
 use std::process::{ExitCode, Stdio};
 
 use nix::sys::signal::SigSet;
-use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
+use nix::sys::stat::{Mode, umask};
 
+use super::identity;
 use crate::process::order::Command;
 use crate::process::record;
 
 /// Exit code Kubernetes shows for a container whose program could not be started.
 pub(super) const START_ERROR_CODE: u8 = 128;
+/// What programs take for granted; the agent's own files are nobody else's.
+const UMASK: Mode = Mode::S_IWGRP.union(Mode::S_IWOTH);
 
 /// Reads a [`Command`] from stdin and becomes it, as a child of the process `supervisor`; without one, as
 /// a service that its service manager supervises. Returns only if that failed.
@@ -62,11 +65,6 @@ fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String,
     if supervisor.is_some() {
         nix::unistd::setsid().map_err(failed("cannot begin a session"))?;
     }
-    if let Some(cgroup) = &command.cgroup {
-        let procs = cgroup.join("cgroup.procs");
-        std::fs::write(&procs, b"0")
-            .map_err(|e| (format!("cannot enter {}", procs.display()), e))?;
-    }
     if let Some(adj) = command.oom_score_adj {
         // Lowering it needs a right that the agent may lack; the container runs all the same.
         let _ = std::fs::write("/proc/self/oom_score_adj", adj.to_string());
@@ -74,7 +72,7 @@ fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String,
     if command.no_new_privs {
         nix::sys::prctl::set_no_new_privs().map_err(failed("cannot set no_new_privs"))?;
     }
-    take_identity(command)?;
+    identity::take(command)?;
     if let Some(supervisor) = supervisor {
         // Whoever kills the supervisor ends the container with it: a container without supervisor would
         // lose its output and its exit code. Set after the user changed, which clears it.
@@ -85,27 +83,10 @@ fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String,
             return Err(("the supervisor is gone".to_owned(), io::ErrorKind::BrokenPipe.into()));
         }
     }
+    umask(UMASK);
     let cwd = command.cwd.as_deref().unwrap_or(Path::new("/"));
     std::env::set_current_dir(cwd).map_err(|e| (format!("workingDir {}", cwd.display()), e))?;
     SigSet::empty().thread_set_mask().map_err(failed("cannot clear the signal mask"))
-}
-
-fn take_identity(command: &Command) -> Result<(), (String, io::Error)> {
-    let failed = |what: String| move |error: nix::Error| (what, io::Error::from(error));
-    if command.uid.is_none() && command.gid.is_none() && command.groups.is_empty() {
-        return Ok(());
-    }
-    let groups: Vec<Gid> = command.groups.iter().copied().map(Gid::from_raw).collect();
-    if Uid::effective().is_root() || !groups.is_empty() {
-        setgroups(&groups).map_err(failed("supplementalGroups".to_owned()))?;
-    }
-    if let Some(gid) = command.gid {
-        setgid(Gid::from_raw(gid)).map_err(failed(format!("runAsGroup {gid}")))?;
-    }
-    if let Some(uid) = command.uid {
-        setuid(Uid::from_raw(uid)).map_err(failed(format!("runAsUser {uid}")))?;
-    }
-    Ok(())
 }
 
 fn report_failure(file: Option<&mut File>, why: &str) {

@@ -60,7 +60,7 @@ pub(super) fn hook(wall: &WallClock) -> ExitCode {
     }
     let stdin = io::stdin();
     let status = running.supervise(Some(stdin.as_fd()));
-    tree::end_all(&order.proc_root, None);
+    tree::end_all(&order.proc_root, &[]);
     let code = status.map_or(137, |s| exit::code(s).0);
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
@@ -164,6 +164,13 @@ fn spawn_launcher(order: &Order) -> Result<(Child, Vec<Source>), String> {
         command.stdout(Stdio::null()).stderr(Stdio::null());
     }
     let child = command.spawn().map_err(|e| format!("cannot start {program}: {e}"))?;
+    // Before anything says that it was started: systemd removes empty cgroups of a unit whose process was
+    // killed, and what was not started is tried again without counting.
+    for cgroup in &order.command.cgroups {
+        let procs = cgroup.join("cgroup.procs");
+        std::fs::write(&procs, child.id().to_string())
+            .map_err(|e| format!("cannot enter {}: {e}", procs.display()))?;
+    }
     Ok((child, sources))
 }
 
@@ -296,7 +303,7 @@ impl<'a> Running<'a> {
         // If even the reserved room does not do, the agent reports an unknown exit.
         let written = exit::write(dir, record);
         fault::point("supervisor-before-end-all");
-        tree::end_all(&order.proc_root, order.command.cgroup.as_deref());
+        tree::end_all(&order.proc_root, &order.command.cgroups);
         self.copy(LAST_CHUNKS);
         self.finish_lines();
         // Nothing of the container runs any more: the agent may go on while the disk works. If this

@@ -1,30 +1,31 @@
 //! Ends everything a command left behind.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use rustix::process::Signal;
 
-use crate::process::procfs;
+use crate::process::cgroup::members;
+use crate::process::procfs::{self, Process};
 
 /// Kills every descendant of this process and takes their exit statuses, until none is left.
 ///
 /// A process whose parent dies becomes a child of ours (subreaper), so killing until there are no
 /// children misses none, in whatever session it is. Blocks on a process that even SIGKILL does not
 /// end; the agent sees that the supervisor still lives and names it.
-pub(super) fn end_all(proc_root: &Path, cgroup: Option<&Path>) {
+pub(super) fn end_all(proc_root: &Path, cgroups: &[PathBuf]) {
     let me = nix::unistd::getpid();
     // Without children there is nothing to look for, and /proc need not be read: the usual case.
     while has_children() {
-        if let Some(cgroup) = cgroup {
-            // One write ends the whole group, faster than it can fork.
-            let _ = std::fs::write(cgroup.join("cgroup.kill"), b"1");
-        }
+        // One write ends the whole group, faster than it can fork.
+        members::kill(cgroups);
         let mut found = 0;
-        for pid in procfs::descendants(proc_root, me.as_raw()) {
-            found += usize::from(kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok());
+        for seen in procfs::descendants(proc_root, me.as_raw()).into_iter().flatten() {
+            // Held by what was seen of it: its pid may be a stranger's by now.
+            let Ok(Some(process)) = Process::open(proc_root, seen) else { continue };
+            found += usize::from(process.signal(Signal::KILL).is_ok_and(|sent| sent));
         }
         if found > 0 {
             // They are dying: at least one of our children or of theirs ends, so this returns.

@@ -16,7 +16,7 @@ impl Processes {
     /// Reads one line of each process. Blocks for some milliseconds.
     pub(super) fn look(proc_root: &Path) -> Self {
         let mut children = HashMap::<i32, Vec<(i32, u64)>>::new();
-        for pid in procfs::pids(proc_root) {
+        for pid in procfs::pids(proc_root).into_iter().flatten() {
             let Ok(Some(stat)) = procfs::stat(proc_root, pid) else { continue };
             if !stat.has_ended() {
                 children.entry(stat.parent).or_default().push((pid, stat.threads));

@@ -34,7 +34,6 @@ fn each_field_that_cannot_be_honoured_is_named() {
         (json!({"subdomain": "s"}), "spec.subdomain".to_owned()),
         (json!({"setHostnameAsFQDN": true}), "spec.setHostnameAsFQDN".to_owned()),
         (json!({"volumes": [{"name": "a", "emptyDir": {}}]}), "spec.volumes[0]".to_owned()),
-        (json!({"ephemeralContainers": [{"name": "e"}]}), "spec.ephemeralContainers".to_owned()),
         (json!({"resourceClaims": [{"name": "c"}]}), "spec.resourceClaims".to_owned()),
         (json!({"resources": {"limits": {"cpu": "1"}}}), "spec.resources.limits.cpu".to_owned()),
         (json!({"hostUsers": false}), "spec.hostUsers".to_owned()),

@@ -101,7 +101,7 @@ impl Crowded {
 
     /// The CPUs of all pods of which containers run.
     fn used(&self) -> i64 {
-        let pods = self.node.workers.active_pods();
+        let pods = self.node.workers.running().pods;
         let here = pods.iter().filter(|pod| self.runs(pod));
         here.map(|pod| pod.fit_requests().cpu_milli()).sum::<i64>() / 1000
     }

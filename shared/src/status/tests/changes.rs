@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::status::StatusStore;
-use crate::{Pod, WallTime};
+use crate::{GateReason, Pod, WallTime};
 
 fn pod(uid: &str) -> Pod {
     let metadata = ObjectMeta {
@@ -59,7 +59,7 @@ fn forgotten_pods_leave_nothing_behind_and_a_lame_duck_changes_all() {
     store.remove(pod("a").uid());
     store.retain(|uid| uid.as_str() != "b");
     assert_eq!(changed(&store, &mut seen), ["c"]);
-    store.lame_duck(true, WallTime::UNIX_EPOCH);
+    store.lame_duck(GateReason::Shutdown, true, WallTime::UNIX_EPOCH);
     assert_eq!(changed(&store, &mut seen), ["c"]);
     store.set(pod("a"), status("1"));
     assert_eq!(changed(&store, &mut seen), ["a"]);

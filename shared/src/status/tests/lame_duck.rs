@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1 as api;
 
 use super::{Is, pod, runtime};
 use crate::status::{StatusInput, StatusStore, generate};
-use crate::{Pod, PodRuntimeStatus, WallTime};
+use crate::{GateReason, Pod, PodRuntimeStatus, WallTime};
 
 /// So many seconds after the epoch.
 fn at(seconds: i64) -> WallTime {
@@ -73,11 +73,11 @@ fn every_ready_pod_turns_not_ready_at_once_and_everybody_is_told_once() {
     let before = store.get(web.uid()).unwrap();
     let mut changes = store.changes();
     changes.borrow_and_update();
-    store.lame_duck(true, at(5));
+    store.lame_duck(GateReason::Shutdown, true, at(5));
     assert_eq!(ready(&store, &web), shut(5));
     assert!(changes.has_changed().unwrap());
     let version = *changes.borrow_and_update();
-    store.lame_duck(true, at(6));
+    store.lame_duck(GateReason::Shutdown, true, at(6));
     assert_eq!(*changes.borrow(), version, "it was so already");
     let conditions = store.get(web.uid()).unwrap().conditions.clone().unwrap();
     let words: Vec<_> = conditions.iter().filter_map(|c| c.message.as_deref()).collect();
@@ -91,7 +91,7 @@ fn every_ready_pod_turns_not_ready_at_once_and_everybody_is_told_once() {
 fn the_same_word_of_the_probes_is_no_change() {
     let (store, web) = one();
     say(&store, &web, &up(), 1);
-    store.lame_duck(true, at(5));
+    store.lame_duck(GateReason::Shutdown, true, at(5));
     let version = *store.changes().borrow();
     say(&store, &web, &up(), 9);
     assert_eq!(*store.changes().borrow(), version);
@@ -102,9 +102,9 @@ fn the_same_word_of_the_probes_is_no_change() {
 fn a_pod_that_was_not_ready_stays_as_it_was() {
     let (store, web) = one();
     say(&store, &web, &unready(), 1);
-    store.lame_duck(true, at(5));
+    store.lame_duck(GateReason::Shutdown, true, at(5));
     assert_eq!(ready(&store, &web), unready_since(1));
-    store.lame_duck(false, at(7));
+    store.lame_duck(GateReason::Shutdown, false, at(7));
     assert_eq!(ready(&store, &web), unready_since(1));
 }
 
@@ -112,15 +112,15 @@ fn a_pod_that_was_not_ready_stays_as_it_was() {
 fn a_pod_that_becomes_ready_or_starts_later_is_not_shown_as_ready() {
     let (store, web) = one();
     say(&store, &web, &unready(), 1);
-    store.lame_duck(true, at(5));
+    store.lame_duck(GateReason::Shutdown, true, at(5));
     say(&store, &web, &up(), 6);
     assert_eq!(ready(&store, &web), shut(1), "it was not ready before either");
 
     let (store, late) = one();
-    store.lame_duck(true, at(5));
+    store.lame_duck(GateReason::Shutdown, true, at(5));
     say(&store, &late, &up(), 8);
     assert_eq!(ready(&store, &late), shut(8));
-    store.lame_duck(false, at(9));
+    store.lame_duck(GateReason::Shutdown, false, at(9));
     assert_eq!(ready(&store, &late), ready_since(9));
 }
 
@@ -128,16 +128,16 @@ fn a_pod_that_becomes_ready_or_starts_later_is_not_shown_as_ready() {
 fn when_it_is_called_off_readiness_is_what_the_probes_say() {
     let (store, web) = one();
     say(&store, &web, &up(), 1);
-    store.lame_duck(true, at(5));
-    store.lame_duck(false, at(7));
+    store.lame_duck(GateReason::Shutdown, true, at(5));
+    store.lame_duck(GateReason::Shutdown, false, at(7));
     assert_eq!(ready(&store, &web), ready_since(7));
     say(&store, &web, &up(), 8);
     assert_eq!(ready(&store, &web), ready_since(7));
 
-    store.lame_duck(true, at(10));
+    store.lame_duck(GateReason::Shutdown, true, at(10));
     say(&store, &web, &unready(), 11);
     assert_eq!(ready(&store, &web), unready_since(10), "shown as not ready since then");
-    store.lame_duck(false, at(12));
+    store.lame_duck(GateReason::Shutdown, false, at(12));
     assert_eq!(ready(&store, &web), unready_since(10));
 }
 
@@ -146,9 +146,23 @@ fn a_pod_that_ends_meanwhile_is_told_as_ended() {
     let (store, web) = one();
     let job = pod(1, "Never", true);
     say(&store, &web, &up(), 1);
-    store.lame_duck(true, at(5));
+    store.lame_duck(GateReason::Shutdown, true, at(5));
     say(&store, &job, &runtime(&[], &[Is::Done(0)]), 6);
     assert_eq!(ready(&store, &job), (false, "PodCompleted".into(), 5));
-    store.lame_duck(false, at(7));
+    store.lame_duck(GateReason::Shutdown, false, at(7));
     assert_eq!(ready(&store, &job), (false, "PodCompleted".into(), 5));
+}
+
+#[test]
+fn with_two_reasons_pods_turn_ready_when_the_last_one_is_gone() {
+    let (store, web) = one();
+    say(&store, &web, &up(), 1);
+    store.lame_duck(GateReason::Drain, true, at(5));
+    store.lame_duck(GateReason::Shutdown, true, at(6));
+    let version = *store.changes().borrow();
+    store.lame_duck(GateReason::Shutdown, false, at(7));
+    assert_eq!(*store.changes().borrow(), version);
+    assert_eq!(ready(&store, &web), shut(5));
+    store.lame_duck(GateReason::Drain, false, at(8));
+    assert_eq!(ready(&store, &web), ready_since(8));
 }

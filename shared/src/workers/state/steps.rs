@@ -13,7 +13,7 @@ use crate::syncer::{Retry, Stop, SyncUpdate, UpdateKind};
 use crate::workers::WorkerTimes;
 use crate::workers::grace;
 use crate::workers::record::{Lifecycle, Record};
-use crate::{Grace, Pod, PodUid};
+use crate::{Grace, Pod, PodUid, StatusOverride};
 
 /// Nothing is looked at again sooner than this, whatever a step says: one that always says "at once"
 /// must not take a processor.
@@ -24,8 +24,9 @@ const SOONEST: Duration = Duration::from_millis(10);
 pub(in crate::workers) enum Outcome {
     /// The pod runs; look again after this long, or after the resync interval.
     Synced { again_in: Option<Duration> },
-    /// The pod came to its end by itself: stop what is left of it (sidecars), then free it.
-    Completed,
+    /// The pod came to its end by itself: stop what is left of it (sidecars), then free it. With what
+    /// to write into its status, if that does not follow from its containers.
+    Completed(Option<StatusOverride>),
     /// The pod was asked to end in the middle of a sync.
     Interrupted,
     /// No container of the pod runs any more.
@@ -85,7 +86,7 @@ impl State {
                 let at = after(now, followup.again_in);
                 followup.earlier = self.rest(uid, generation, failures.saturating_add(1), at);
             }
-            Outcome::Completed => self.completed(uid, generation, now),
+            Outcome::Completed(status) => self.completed(uid, generation, status, now),
             Outcome::Stopped(stopped) => self.stopped(uid, generation, stopped),
             Outcome::RuntimePodStopped(stopped) => {
                 let (settled, wake) = self.runtime_pod_stopped(uid, generation, stopped);
@@ -186,11 +187,20 @@ impl State {
         self.timetable.no_later_than(again_at, uid, &mut record.due)
     }
 
-    fn completed(&mut self, uid: &PodUid, generation: u64, now: Instant) {
+    fn completed(
+        &mut self,
+        uid: &PodUid,
+        generation: u64,
+        status: Option<StatusOverride>,
+        now: Instant,
+    ) {
         let Some(record) = self.current(uid, generation) else { return };
         record.cancel = None;
         if !record.is_ending() {
             record.begin_ending(now, None);
+            if let Some(ending) = record.ending.as_mut() {
+                ending.status = status;
+            }
         }
         record.replay();
     }

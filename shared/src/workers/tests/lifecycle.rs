@@ -203,7 +203,13 @@ async fn no_task_is_left_when_every_pod_is_idle_or_gone() {
 }
 
 fn runtime_pod(name: &str) -> RuntimePod {
-    RuntimePod { uid: uid(name), name: name.into(), namespace: "default".into(), running: true }
+    RuntimePod {
+        uid: uid(name),
+        name: name.into(),
+        namespace: "default".into(),
+        running: true,
+        grace: None,
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -134,6 +134,7 @@ impl Trial {
                 name: pod(p).name().clone(),
                 namespace: pod(p).namespace().clone(),
                 running: true,
+                grace: None,
             }),
             Op::Look(p) => {
                 workers.look_again(pod(p).uid());

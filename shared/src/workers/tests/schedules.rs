@@ -210,10 +210,13 @@ fn every_kill_returns_beside_a_stray_and_a_pass_that_forgets() {
             name: "a".into(),
             namespace: "default".into(),
             running: true,
+            grace: None,
         };
         together(vec![
             job(&workers, |w| w.update(UpdateKind::Create, pod("a"), None)),
-            job(&workers, |w| drop(block_on(w.end_runtime_pod(stray, None)).unwrap())),
+            job(&workers, move |w| {
+                drop(block_on(w.kill_pod(Pod::of_runtime(&stray), request())).unwrap());
+            }),
             job(&workers, |w| drop(block_on(w.kill_pod(pod("a"), request())).unwrap())),
             job(&workers, |w| drop(w.sync_known_pods(&HashSet::new()))),
         ]);

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::fake::{FakeInhibitor, FakeRecorder};
-use winddown_shared::{Inhibitor, InhibitorState, Notice, WallClock};
+use winddown_shared::{GateReason, Inhibitor, InhibitorState, Notice, WallClock};
 
 use super::world::{Disk, Fault, Reports, World};
 use crate::test_pods::secs;
@@ -50,6 +50,8 @@ pub(super) struct Site {
     pub(super) notices: watch::Sender<Option<Arc<Notice>>>,
     pub(super) policy: watch::Sender<Arc<Policy>>,
     pub(super) recorder: FakeRecorder,
+    /// When the system was started, by the clock of the boot, which began 77 s before the site.
+    pub(super) system_start: Duration,
     origin: Instant,
     pub(super) start: Instant,
 }
@@ -79,6 +81,7 @@ impl Site {
             notices: watch::Sender::new(None),
             policy: watch::Sender::new(Arc::new(policy)),
             recorder: FakeRecorder::default(),
+            system_start: Duration::ZERO,
             origin: Instant::now(),
             start: Instant::now(),
             world,
@@ -97,7 +100,7 @@ impl Site {
         let carried = RunRecord::of_boot(&self.places, "boot");
         let (gate, progress) = (AdmissionGate::new(), ProgressSender::new());
         if carried.as_ref().is_some_and(|record| record.phase != RunPhase::Cancelled) {
-            gate.shut();
+            gate.shut(GateReason::Startup);
         }
         let origin = self.origin;
         let controller = ShutdownController::new(ShutdownParts {
@@ -114,10 +117,13 @@ impl Site {
             recorder: Arc::new(self.recorder.clone()),
             progress: progress.clone(),
             clock: WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),
-            boot_clock: BootClock::new(move || secs(77) + origin.elapsed()),
+            boot_clock: BootClock::new(move || secs(77) + origin.elapsed())
+                .with_system_start(self.system_start),
             boot_id: "boot".into(),
             trigger: Trigger::LoginManager,
         });
+        controller.hold_admission();
+        gate.lift(GateReason::Startup);
         let stop = CancellationToken::new();
         let task = tokio::spawn(controller.run(stop.clone()));
         Agent { gate, progress, stop, task }

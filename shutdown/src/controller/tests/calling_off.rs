@@ -1,6 +1,6 @@
 //! Shutdowns that are taken back, repeated or overtaken.
 
-use winddown_shared::{Event, LockState, PodKiller};
+use winddown_shared::{Event, GateReason, GateReasons, LockState, PodKiller};
 
 use super::{Setup, asked, secs, settle};
 use crate::test_pods::pod;
@@ -26,7 +26,7 @@ async fn a_cancelled_shutdown_is_reported_and_its_asked_pods_end_anyway() {
     assert!(events.contains(&Event::ShutdownCancelled { spared_groups: 1 }));
     assert!(!events.iter().any(|event| matches!(event, Event::ShutdownEnded { .. })));
     node.until(secs(6)).await;
-    assert_eq!(node.killer.active_pods().len(), 1);
+    assert_eq!(node.killer.running().pods.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +91,9 @@ async fn cancelling_after_the_end_opens_the_gate_and_the_next_shutdown_works() {
 
     node.prepare();
     node.released().await;
-    assert_eq!((node.reports().len(), node.releases()), (2, 2));
+    let outcomes: Vec<_> = node.reports().iter().map(|report| report.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Clean, Outcome::Cancelled, Outcome::Clean]);
+    assert_eq!(node.releases(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +108,8 @@ async fn a_run_that_ends_the_moment_it_is_called_off_is_reported_as_ended_and_to
     node.reach(ProgressPhase::Cancelled).await;
     settle().await;
 
-    assert_eq!(node.reports()[0].outcome, Outcome::Clean);
+    let outcomes: Vec<_> = node.reports().iter().map(|report| report.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Clean, Outcome::Cancelled], "the node did not go down with it");
     assert!(node.gate.check().is_ok());
     let told: Vec<_> = node.recorder.events().into_iter().filter(is_an_end).collect();
     assert!(
@@ -184,4 +187,29 @@ async fn an_agent_that_is_stopped_in_peace_ends_at_once() {
     node.stop.cancel();
     (&mut node.task).await.unwrap();
     assert!(node.killer.calls().is_empty() && node.reports().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_is_called_off_leaves_a_drained_node_drained() {
+    let mut node = Setup::with([pod("app", None, None)]).start();
+    node.gate.shut(GateReason::Drain);
+    node.prepare();
+    node.released().await;
+    let both = GateReasons::from_iter([GateReason::Drain, GateReason::Shutdown]);
+    assert_eq!(node.gate.reasons(), both);
+    node.login.fake.cancel();
+    node.reach(ProgressPhase::Cancelled).await;
+    settle().await;
+    assert_eq!(node.gate.reasons(), GateReasons::from_iter([GateReason::Drain]));
+    // And in the middle of a run.
+    let slow = pod("slow", None, None);
+    node.killer.takes(slow.uid(), secs(5));
+    node.killer.add(slow);
+    node.prepare();
+    node.until(secs(2)).await;
+    node.login.fake.cancel();
+    node.until(secs(30)).await;
+    assert_eq!(node.gate.reasons(), GateReasons::from_iter([GateReason::Drain]));
+    node.gate.lift(GateReason::Drain);
+    assert!(node.gate.check().is_ok());
 }

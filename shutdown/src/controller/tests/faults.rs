@@ -1,16 +1,17 @@
 //! A node in trouble is still let go, once, and in time.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use winddown_shared::fake::{FakeInhibitor, FakeKiller};
-use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped};
+use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped, RunningPods};
 
 use super::{Login, Memory, Setup, secs};
 use crate::report::StoreError;
 use crate::test_pods::pod;
-use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, ReportSink, ShutdownReport};
+use crate::{BootClock, CRITICAL_PRIORITY, Outcome, PodEnd, ReportSink, ShutdownReport};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
 
@@ -86,28 +87,92 @@ async fn a_hung_runtime_delays_its_own_pod_only_and_the_report_names_it() {
     assert_eq!(node.releases(), 1);
 }
 
-/// Has a bug where the run asks for the pods.
-struct Broken;
+/// Has a bug where the run asks for the pods: so many times, then no more.
+struct Broken {
+    killer: FakeKiller,
+    times: AtomicUsize,
+}
+
+impl Broken {
+    fn new(killer: &FakeKiller, times: usize) -> Self {
+        Self { killer: killer.clone(), times: AtomicUsize::new(times) }
+    }
+}
 
 impl PodKiller for Broken {
-    async fn kill_pod(&self, _: Pod, _: KillRequest) -> Result<Arc<PodStopped>, KillError> {
-        Ok(Arc::default())
+    async fn kill_pod(&self, pod: Pod, request: KillRequest) -> Result<Arc<PodStopped>, KillError> {
+        self.killer.kill_pod(pod, request).await
     }
 
-    fn active_pods(&self) -> Vec<Pod> {
-        panic!("as told")
+    fn running(&self) -> RunningPods {
+        let broken =
+            self.times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+        assert!(broken.is_err(), "as told");
+        self.killer.running()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_the_run_lets_the_node_go_and_is_reported() {
-    let mut node = Setup::with([]).start_with(Broken, FakeKiller::default());
+async fn after_a_panic_in_the_run_all_pods_are_asked_at_once_and_waited_for() {
+    let pods = [pod("app", None, Some(20)), pod("critical", CRITICAL, Some(5))];
+    let killer = FakeKiller::with(pods.clone());
+    killer.takes(pods[0].uid(), secs(7));
+    killer.takes(pods[1].uid(), secs(60));
+    let mut node = Setup::with([]).start_with(Broken::new(&killer, 1), killer);
     node.prepare();
-    node.released().await;
+    assert_eq!(node.released().await, secs(7));
     assert_eq!(node.releases(), 1);
+    let mut asked = node.asked();
+    asked.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(asked, super::asked(&[("app", 0.0, 20), ("critical", 0.0, 5)]));
     let report = &node.reports()[0];
-    assert_eq!(report.outcome, Outcome::Left);
-    assert_eq!(report.warnings, ["the run panicked, which is a bug: as told"]);
+    assert_eq!(report.outcome, Outcome::Forced);
+    let ends: Vec<_> = report.pods().map(|(_, pod)| (pod.name.as_str(), pod.end)).collect();
+    assert_eq!(ends, [("app", PodEnd::Exited), ("critical", PodEnd::Killed)]);
+    let warning = "the run panicked, which is a bug; all pods were asked to end at once: as told";
+    assert_eq!(report.warnings, [warning]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_does_not_end_after_a_panic_holds_the_node_until_the_time_is_over_and_is_named()
+{
+    let stuck = pod("stuck", None, Some(20));
+    let killer = FakeKiller::with([stuck.clone()]);
+    killer.hangs(stuck.uid(), secs(3600));
+    let mut node = Setup::with([]).start_with(Broken::new(&killer, 1), killer);
+    node.prepare();
+    let took = node.released().await;
+    assert!(took > secs(30) && took < secs(32), "{took:?}");
+    let report = &node.reports()[0];
+    assert_eq!((report.outcome, report.count(PodEnd::Left)), (Outcome::Left, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_cannot_even_ask_lets_nothing_go_and_fails_for_the_next_agent() {
+    let killer = FakeKiller::with([pod("app", None, None)]);
+    let mut node = Setup::with([]).start_with(Broken::new(&killer, usize::MAX), killer);
+    node.prepare();
+    let failed = (&mut node.task).await.unwrap_err();
+    assert!(failed.is_panic());
+    assert_eq!((node.releases(), node.reports().len()), (0, 0), "unknown is not empty");
+    assert!(node.gate.is_shut());
+}
+
+/// Breaks outside of the run.
+struct NoClock;
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_beside_the_run_ends_the_pods_too_and_then_lets_the_node_go() {
+    let app = pod("app", None, Some(20));
+    let mut setup = Setup::with([app.clone()]);
+    setup.boot_clock = BootClock::new(|| std::panic::panic_any(std::any::type_name::<NoClock>()));
+    let mut node = setup.start();
+    node.killer.takes(app.uid(), secs(5));
+    node.prepare();
+    let failed = (&mut node.task).await.unwrap_err();
+    assert!(failed.is_panic());
+    assert_eq!(node.start.elapsed(), secs(5));
+    assert_eq!((node.asked().len(), node.releases()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

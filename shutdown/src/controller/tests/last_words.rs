@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, sleep_until};
-use winddown_shared::{LastWords, PodLabel};
+use winddown_shared::{LastWords, PodKiller, PodLabel};
 
 use super::{Setup, settle};
 use crate::Outcome;
@@ -56,15 +56,15 @@ async fn the_lock_is_held_until_the_last_statuses_are_told_and_the_report_names_
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_that_is_away_costs_no_more_than_the_reserve_and_never_the_report() {
+async fn an_api_that_does_not_answer_costs_ten_seconds_at_most_and_never_the_report() {
     let words = Arc::new(Slow { hangs: true, ..Slow::default() });
     let mut node = setup(&words).start();
     settle().await;
     node.prepare();
     let took = node.released().await;
     let (_, until) = words.asked.lock().unwrap()[0];
-    assert!(until <= node.start + secs(2), "the reserve is 2 s");
-    assert!(took <= secs(2), "{took:?}");
+    assert!(until > node.start + secs(9) && until <= node.start + secs(10), "of 40 s");
+    assert!(took > secs(9) && took <= secs(10), "{took:?}");
     assert_eq!(node.reports().len(), 1);
 }
 
@@ -100,4 +100,33 @@ async fn a_shutdown_that_is_called_off_tells_nobody() {
     node.login.fake.cancel();
     node.until(secs(60)).await;
     assert_eq!(words.asked.lock().unwrap().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_logind_still_gives_goes_to_the_last_statuses_and_no_more() {
+    // The pod takes 5 s of the delay; 10 s at the most are for telling.
+    for (delay, least, most) in [(7, 6.0, 7.0), (12, 11.0, 12.0), (40, 14.0, 15.0)] {
+        let words = Arc::new(Slow { takes: 1000, ..Slow::default() });
+        let mut node = setup(&words).delay(secs(delay)).start();
+        let app = node.killer.running().pods.remove(0);
+        node.killer.takes(app.uid(), secs(5));
+        settle().await;
+        node.prepare();
+        let took = node.released().await.as_secs_f64();
+        assert!(took > least && took <= most, "{delay}: {took}");
+        assert_eq!(node.reports().len(), 1);
+        node.stop.cancel();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_is_called_off_ends_the_wait_for_last_statuses() {
+    let words = Arc::new(Slow { hangs: true, ..Slow::default() });
+    let mut node = setup(&words).start();
+    settle().await;
+    node.prepare();
+    node.until(secs(3)).await;
+    node.login.fake.cancel();
+    settle().await;
+    assert!(node.gate.check().is_ok(), "at once");
 }

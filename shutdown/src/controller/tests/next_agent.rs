@@ -79,3 +79,72 @@ async fn the_rest_of_a_grace_is_the_nearest_whole_seconds() {
     let resumed = Event::ShutdownResumed { after: Duration::from_millis(481), pods: 1 };
     assert_eq!(site.recorder.events().iter().filter(|event| **event == resumed).count(), 1);
 }
+
+/// kill -9 in the middle of a shutdown, and a runtime that says nothing to the next agent.
+async fn killed_beside_a_silent_runtime(mut site: Site) -> (Site, super::agents::Agent) {
+    let first = site.agent();
+    site.prepare();
+    site.until(secs(4)).await;
+    site.kill(first).await;
+    site.world.is_silent(true);
+    let second = site.agent();
+    (site, second)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_runtime_does_not_tell_the_next_agent_is_left_and_never_said_to_have_ended() {
+    for site in [site(), site_with_memory()] {
+        let (site, second) = killed_beside_a_silent_runtime(site).await;
+        site.until(secs(10)).await;
+        assert!(second.progress.subscribe().borrow().pods_unknown);
+        // The end of the groups' time, not sooner: the runtime may come back.
+        assert_eq!(site.reach(&second, ProgressPhase::Released).await, secs(32));
+        let report = &site.reports.all()[0];
+        assert_eq!((report.outcome, report.pods_unknown), (Outcome::Left, true));
+        for (_, pod) in report.pods() {
+            let why = Some("the container runtime did not say whether it runs");
+            assert_eq!((pod.end, pod.error.as_deref()), (PodEnd::Left, why), "{pod:?}");
+        }
+        assert_eq!(report.pods().count(), 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_answers_the_next_agent_late_has_its_pods_ended_in_order() {
+    let (site, second) = killed_beside_a_silent_runtime(site()).await;
+    site.until(secs(12)).await;
+    site.world.is_silent(false);
+    site.reach(&second, ProgressPhase::Released).await;
+    let report = &site.reports.all()[0];
+    assert!(!report.pods_unknown);
+    let end = |name: &str| {
+        let (_, pod) = report.pods().find(|(_, pod)| pod.name == name).unwrap();
+        (pod.end, pod.error.as_deref(), pod.asked.map(|at| at.as_secs()))
+    };
+    let unseen = Some("it ended while no agent was there to see when");
+    assert_eq!(end("quick"), (PodEnd::Exited, unseen, Some(2)));
+    assert_eq!(end("slow"), (PodEnd::Exited, unseen, Some(2)));
+    assert_eq!(end("stubborn"), (PodEnd::Killed, None, Some(2)), "asked again at 12 s");
+    assert_eq!(end("critical"), (PodEnd::Exited, None, Some(13)));
+    assert_eq!(end("deaf"), (PodEnd::Killed, None, Some(13)));
+    assert_eq!(report.outcome, Outcome::Forced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_knew_nothing_is_replaced_by_one_that_ends_the_pods_in_what_is_left() {
+    let mut site = site();
+    site.world.is_silent(true);
+    let first = site.agent();
+    site.prepare();
+    site.until(secs(5)).await;
+    site.kill(first).await;
+    site.world.is_silent(false);
+    let second = site.agent();
+    site.reach(&second, ProgressPhase::Released).await;
+    let report = &site.reports.all()[0];
+    assert_eq!((report.outcome, report.pods_unknown), (Outcome::Forced, false));
+    assert_eq!(report.resumed.len(), 1);
+    let asked = site.asked();
+    assert_eq!(asked.len(), 5, "{asked:?}");
+    assert!(asked.iter().all(|(_, at, _)| *at >= 5.0), "{asked:?}");
+}

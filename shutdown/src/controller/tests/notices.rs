@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use winddown_shared::GateReason;
+
 use super::agents::{Agent, Site};
 use super::world::World;
 use super::{settle, two_fields};
@@ -248,4 +250,36 @@ async fn a_policy_that_ends_no_pods_does_so_under_a_notice_too() {
     site.prepare();
     settle().await;
     assert!(!site.lock.fake.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gate_says_whether_a_notice_or_the_login_manager_keeps_it_shut() {
+    let (mut site, agent) = started(stubborn(20, 10)).await;
+    let reasons = |agent: &Agent| agent.gate.reasons().iter().collect::<Vec<_>>();
+    site.give_notice(secs(120));
+    settle().await;
+    assert_eq!(reasons(&agent), [GateReason::Notice]);
+    site.prepare();
+    settle().await;
+    assert_eq!(reasons(&agent), [GateReason::Shutdown, GateReason::Notice]);
+    site.notices.send_replace(None);
+    settle().await;
+    assert_eq!(reasons(&agent), [GateReason::Shutdown]);
+    site.lock.fake.cancel();
+    settle().await;
+    assert_eq!(reasons(&agent), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_that_is_withdrawn_ends_neither_the_drain_nor_its_lame_duck() {
+    let (mut site, agent) = started(stubborn(20, 10)).await;
+    agent.gate.shut(GateReason::Drain);
+    site.world.lame_duck_for(GateReason::Drain);
+    site.give_notice(secs(120));
+    site.until(secs(5)).await;
+    site.notices.send_replace(None);
+    site.reach(&agent, ProgressPhase::Cancelled).await;
+    settle().await;
+    assert_eq!(agent.gate.reasons().iter().collect::<Vec<_>>(), [GateReason::Drain]);
+    assert_eq!(site.world.lame_duck(site.start), [(0.0, true)], "never ended");
 }

@@ -146,6 +146,24 @@ async fn after_a_soft_reboot_pods_are_let_in_with_the_login_managers_first_word(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_report_stays_as_it_is_when_the_system_was_started_anew_under_the_same_kernel() {
+    for (started_anew, outcome) in [(true, Outcome::Forced), (false, Outcome::Cancelled)] {
+        let mut site = killed().await;
+        let second = site.agent();
+        site.reach(&second, ProgressPhase::Released).await;
+        site.kill(second).await;
+        site.lock.fake.cancel();
+        if started_anew {
+            site.system_start = secs(77) + site.start.elapsed() + secs(60);
+        }
+        let _third = site.agent();
+        settle().await;
+        let reports = site.reports.all();
+        assert_eq!(reports.last().map(|report| report.outcome), Some(outcome), "{started_anew}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_without_a_record_is_begun_with_what_the_login_manager_says() {
     let pods = [(pod("app", None, Some(20)), secs(1))];
     let mut site = Site::new(World::with(pods), two_fields(30, 10));

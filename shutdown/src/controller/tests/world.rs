@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{
-    KillError, KillRequest, Pod, PodKiller, PodStopped, PodUid, StoppedContainer,
+    GateReason, GateReasons, KillError, KillRequest, Pod, PodKiller, PodStopped, PodUid,
+    RunningPods, StoppedContainer,
 };
 
 use crate::report::StoreError;
@@ -88,13 +89,17 @@ pub(super) struct World(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     state: Mutex<State>,
     pub(super) fuse: Fuse,
+    more_known: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct State {
+    /// The runtime does not say what runs.
+    is_silent: bool,
     lives: Vec<Life>,
     index: HashMap<PodUid, usize>,
     kills: usize,
+    unready_for: GateReasons,
     lame_duck: Vec<(Instant, bool)>,
     holds: HashMap<PodUid, (Duration, Vec<String>)>,
     /// Pods that are listed although they have ended.
@@ -122,6 +127,12 @@ impl World {
             world.add(pod, needs);
         }
         world
+    }
+
+    /// The runtime says no more what runs, or does again.
+    pub(super) fn is_silent(&self, silent: bool) {
+        self.lock().is_silent = silent;
+        self.0.more_known.send_modify(|n| *n += 1);
     }
 
     pub(super) fn add(&self, pod: Pod, needs: Duration) {
@@ -173,10 +184,16 @@ impl World {
         self.lock().lame_duck.iter().map(|(at, on)| (since(*at), *on)).collect()
     }
 
+    /// Pods are not ready for somebody else's reason.
+    pub(super) fn lame_duck_for(&self, reason: GateReason) {
+        PodKiller::lame_duck(self, reason, true);
+    }
+
     /// Nobody is there to send SIGKILL any more.
     pub(super) fn agent_is_gone(&self) {
         let mut state = self.lock();
         state.settle();
+        state.unready_for = GateReasons::NONE;
         state.lives.iter_mut().for_each(|life| life.kill_at = None);
     }
 
@@ -270,10 +287,21 @@ impl PodKiller for World {
         }))
     }
 
-    fn active_pods(&self) -> Vec<Pod> {
-        let lingering = self.lock().lingering.clone();
+    fn running(&self) -> RunningPods {
+        let (lingering, is_silent) = {
+            let state = self.lock();
+            (state.lingering.clone(), state.is_silent)
+        };
+        if is_silent {
+            return RunningPods::default();
+        }
         let active = |life: &&Life| life.gone.is_none() || lingering.contains(life.pod.uid());
-        self.lives().iter().filter(active).map(|life| life.pod.clone()).collect()
+        let pods = self.lives().iter().filter(active).map(|life| life.pod.clone()).collect();
+        RunningPods::known(pods)
+    }
+
+    fn more_known(&self) -> watch::Receiver<u64> {
+        self.0.more_known.subscribe()
     }
 
     async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
@@ -285,8 +313,13 @@ impl PodKiller for World {
         if released <= deadline { Vec::new() } else { left }
     }
 
-    fn lame_duck(&self, on: bool) {
-        self.lock().lame_duck.push((Instant::now(), on));
+    fn lame_duck(&self, reason: GateReason, on: bool) {
+        let mut state = self.lock();
+        let before = state.unready_for.is_empty();
+        state.unready_for.set(reason, on);
+        if state.unready_for.is_empty() != before {
+            state.lame_duck.push((Instant::now(), on));
+        }
     }
 }
 

@@ -48,14 +48,14 @@ fn shares(graces: [i64; 5], available: Option<u64>) -> Vec<u64> {
 fn pods_end_in_the_order_of_what_they_are_for() {
     let mut pods = one_each([1; 5]);
     pods.reverse();
-    let plan = plan(&pods, &roles(30, 10), None);
+    let mut plan = plan(&pods, &roles(30, 10), None);
     assert_eq!(names(&plan), [["p0"], ["p1"], ["p2"], ["p3"], ["p4"]]);
     let named: Vec<&str> = plan.groups.iter().filter_map(super::super::Group::name).collect();
     assert_eq!(
         named,
         ["ordinary pods", "system pods", "pods of the node itself", "control plane", "etcd"]
     );
-    assert_eq!(plan.group_of(&of_role(4, "late", None)), Some(4));
+    assert_eq!(plan.group_for(&of_role(4, "late", None)), Some(4));
 }
 
 #[test]

@@ -220,3 +220,16 @@ fn a_mark_is_read_back_and_a_broken_one_is_named() {
         assert_eq!(error, format!("{} is not the mark of a boot; remove it", path.display()));
     }
 }
+
+#[test]
+fn a_run_that_did_not_know_what_ran_was_not_graceful() {
+    for (phase, outcome) in
+        [(RunPhase::LameDuck, Outcome::CutOff), (RunPhase::Released, Outcome::Left)]
+    {
+        let mut record = record(BEFORE, 30, phase);
+        record.report.pods_unknown = true;
+        let last = last_boot(Evidence { record: Some(record), ..evidence(mark(BEFORE)) });
+        let report = last.report().unwrap();
+        assert_eq!((report.outcome, last.graceful()), (outcome, Some(false)), "{phase:?}");
+    }
+}

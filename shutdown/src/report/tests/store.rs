@@ -75,13 +75,31 @@ fn two_kinds_of_run_in_the_same_millisecond_are_two_reports() {
 }
 
 #[test]
-fn what_a_power_cut_left_behind_is_swept_up() {
+fn what_a_power_cut_left_behind_is_removed_at_the_start_and_never_while_reports_are_written() {
     let directory = tempfile::tempdir().unwrap();
     let store = ReportStore::new(directory.path());
     let remains = directory.path().join(".tmp-shutdown-abc");
     fs::write(&remains, "cut off").unwrap();
     store.write(&at(1)).unwrap();
+    assert!(remains.exists(), "it may be the draft of another report: a drain's, a shutdown's");
+    store.remove_drafts();
     assert!(!remains.exists());
+    assert_eq!(store.list().unwrap().reports, [at(1)]);
+}
+
+#[test]
+fn a_run_that_is_called_off_after_its_end_replaces_its_report_and_tells_of_no_boot() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = ReportStore::new(directory.path());
+    let first = store.write(&at(1)).unwrap();
+    // An operator has drained the node meanwhile.
+    let drain = ShutdownReport { trigger: Trigger::Drain, ..at(2) };
+    store.write(&drain).unwrap();
+    assert!(store.shutdown_of_boot(&at(1).boot_id).unwrap().is_some());
+    let again = ShutdownReport { outcome: Outcome::Cancelled, ..at(1) };
+    assert_eq!(store.write(&again).unwrap(), first);
+    assert_eq!(store.shutdown_of_boot(&at(1).boot_id).unwrap(), None);
+    assert_eq!(store.list().unwrap().reports.len(), 2);
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn file_of(written: Result<Written, WriteError>) -> PathBuf {
 }
 
 #[test]
-fn the_content_is_what_install_puts_in_place_with_whole_seconds_rounded_up() {
+fn the_content_has_whole_seconds_rounded_up() {
     assert_eq!(TEMPLATE.matches("@DELAY@").count(), 1);
     let cases = [(30_000, 30), (30_001, 31), (0, 0), (90_000, 90), (500, 1)];
     for (millis, seconds) in cases {

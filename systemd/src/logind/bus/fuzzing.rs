@@ -26,6 +26,9 @@ pub(crate) fn laws(message: &Message) {
                 let path = header.path().map(|path| path.as_str());
                 assert_eq!(path, Some("/org/freedesktop/login1"));
             }
+            Verdict::Believed(Heard::Changed { .. }) => {
+                assert!(owner.is_some() && sender == Some(LOGIND), "{sender:?} was believed");
+            }
             Verdict::Believed(_) => assert_eq!(sender, Some("org.freedesktop.DBus")),
             Verdict::Refused(why) => assert!(!why.is_empty()),
             Verdict::Other => {}

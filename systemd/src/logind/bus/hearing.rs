@@ -1,7 +1,7 @@
 //! Who said it? Any process on the bus may send a signal that looks like logind's.
 //!
-//! The stock policy of the system bus lets everyone send signals, and one addressed to us arrives
-//! whatever our match rules say. So each message is judged by its sender, which the bus sets and
+//! The stock policy of the system bus lets everyone send signals. What others broadcast the bus keeps
+//! from us, by the sender in our match rules; what is addressed to us arrives all the same. So each message is judged by its sender, which the bus sets and
 //! nobody can choose: it must be the present owner of logind's name.
 
 use std::collections::HashMap;
@@ -26,28 +26,32 @@ const LOGIN_INTERFACE: &str = "org.freedesktop.login1.Manager";
 const DRIVER: &str = "org.freedesktop.DBus";
 const PLAIN: &str = "PrepareForShutdown";
 const WITH_METADATA: &str = "PrepareForShutdownWithMetadata";
+const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+const CHANGED: &str = "PropertiesChanged";
+/// Properties of logind that change when a shutdown begins or is called off. Which of them it tells of
+/// depends on its version.
+const TELLING: [&str; 3] =
+    ["PreparingForShutdown", "PreparingForShutdownWithMetadata", "ScheduledShutdown"];
 /// A forger can send faster than anyone reads: one log line in this time, with a count.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The match rules. Without a sender on purpose: the forgeries are to be seen, and logged.
-pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 3] {
-    let prepare = |member: &'static str| {
-        MatchRule::builder()
-            .msg_type(Type::Signal)
-            .path(LOGIN_PATH)
-            .interface(LOGIN_INTERFACE)
-            .member(member)
-            .build()
+/// The match rules. The bus compares logind's name with who owns it at each message, so they hold for
+/// a restarted logind too, and broadcasts of others cost us nothing.
+pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
+    let signal = || MatchRule::builder().msg_type(Type::Signal);
+    let of_logind = |interface: &'static str, member: &'static str| {
+        signal().sender(LOGIN1).path(LOGIN_PATH).interface(interface).member(member)
     };
-    let owner = MatchRule::builder()
-        .msg_type(Type::Signal)
+    let prepare = |member| of_logind(LOGIN_INTERFACE, member);
+    let owner = signal()
         .sender(DRIVER)
         .path("/org/freedesktop/DBus")
         .interface(DRIVER)
         .member("NameOwnerChanged")
         .arg(0, LOGIN1)
         .build();
-    [prepare(PLAIN), prepare(WITH_METADATA), owner]
+    let changed = of_logind(PROPERTIES, CHANGED).arg(0, LOGIN_INTERFACE);
+    [prepare(PLAIN).build(), prepare(WITH_METADATA).build(), changed.build(), owner]
 }
 
 /// Tells signals of the login manager from others.
@@ -93,19 +97,15 @@ impl Judge {
         let member = header.member().map_or("", |member| member.as_str());
         match member {
             PLAIN | WITH_METADATA => self.judge_prepare(message, &header, at),
+            CHANGED => self.judge_change(message, &header, at),
             "NameOwnerChanged" => self.judge_owner(message, &header),
             _ => Verdict::Other,
         }
     }
 
     fn judge_prepare(&self, message: &Message, header: &Header<'_>, at: Instant) -> Verdict {
-        if self.on_bus {
-            // Before the owner is known nothing can be told; the state is read right after.
-            let Some(owner) = &self.owner else { return Verdict::Other };
-            match (header.sender(), owner) {
-                (Some(sender), Some(owner)) if *sender == *owner => {}
-                _ => return Verdict::Refused("the sender does not own org.freedesktop.login1"),
-            }
+        if let Some(verdict) = self.not_the_owners(header) {
+            return verdict;
         }
         if header.path().is_none_or(|path| path.as_str() != LOGIN_PATH)
             || header.interface().is_none_or(|interface| interface.as_str() != LOGIN_INTERFACE)
@@ -123,6 +123,43 @@ impl Judge {
         match read {
             Ok((begins, kind)) => Verdict::Believed(Heard::Prepare { begins, kind, at }),
             Err(_) => Verdict::Refused("malformed body"),
+        }
+    }
+
+    fn judge_change(&self, message: &Message, header: &Header<'_>, at: Instant) -> Verdict {
+        // Sessions, seats and users have paths of their own.
+        if header.path().is_none_or(|path| path.as_str() != LOGIN_PATH)
+            || header.interface().is_none_or(|interface| interface.as_str() != PROPERTIES)
+        {
+            return Verdict::Other;
+        }
+        if let Some(verdict) = self.not_the_owners(header) {
+            return verdict;
+        }
+        let body = message.body();
+        let read = body.deserialize::<(&str, HashMap<&str, Variant<'_>>, Vec<&str>)>();
+        let Ok((interface, changed, invalidated)) = read else {
+            return Verdict::Refused("malformed body");
+        };
+        let tells = |name: &&str| TELLING.contains(name);
+        if interface == LOGIN_INTERFACE
+            && (changed.keys().any(tells) || invalidated.iter().any(tells))
+        {
+            return Verdict::Believed(Heard::Changed { at });
+        }
+        Verdict::Other
+    }
+
+    /// What becomes of a message because of its sender; `None`: the sender owns the name.
+    fn not_the_owners(&self, header: &Header<'_>) -> Option<Verdict> {
+        if !self.on_bus {
+            return None;
+        }
+        // Before the owner is known nothing can be told; the state is read right after.
+        let Some(owner) = &self.owner else { return Some(Verdict::Other) };
+        match (header.sender(), owner) {
+            (Some(sender), Some(owner)) if *sender == *owner => None,
+            _ => Some(Verdict::Refused("the sender does not own org.freedesktop.login1")),
         }
     }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 use winddown_shared::ShutdownKind;
 
-use super::{Facts, Step};
+use super::{Facts, Meaning, Step};
 use crate::logind::session::{Heard, Listed};
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ const WANTED: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 enum Happens {
     Signal(bool, bool),
+    /// A property changed, with or without the state.
+    Change(Option<bool>),
     Property(bool),
     Restart,
     Leave,
@@ -27,6 +29,7 @@ enum Happens {
 fn happenings() -> impl Strategy<Value = Happens> {
     prop_oneof![
         (any::<bool>(), any::<bool>()).prop_map(|(begins, true_)| Happens::Signal(begins, true_)),
+        any::<Option<bool>>().prop_map(Happens::Change),
         any::<bool>().prop_map(Happens::Property),
         Just(Happens::Restart),
         Just(Happens::Leave),
@@ -61,7 +64,7 @@ fn answer(facts: &mut Facts, step: Step, world: &mut World) {
         Step::VerifyHeld => {
             facts.held_lock_is(if world.lists { Listed::Ours } else { Listed::No });
         }
-        Step::RaiseDelay => facts.raised = true,
+        Step::RaiseDelay => facts.tried_to_raise(),
     }
 }
 
@@ -73,6 +76,10 @@ fn happen(facts: &mut Facts, world: &mut World, what: &Happens) {
             }
             let kind = ShutdownKind::Unknown;
             facts.hear(Heard::Prepare { begins, kind, at: Instant::now() });
+        }
+        Happens::Change(preparing) => {
+            world.preparing = preparing.unwrap_or(world.preparing);
+            facts.hear(Heard::Changed { at: Instant::now() });
         }
         Happens::Property(preparing) => world.preparing = preparing,
         Happens::Restart => facts.hear(Heard::Back),
@@ -131,4 +138,112 @@ proptest! {
             prop_assert!(!(facts.held && facts.released));
         }
     }
+}
+
+/// What a version of systemd tells, in its order. The number is when, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+enum Tells {
+    Plain(u64, bool),
+    WithKind(u64, bool),
+    Changed(u64),
+    /// Nothing; the state is read because it is due.
+    Due,
+}
+
+/// What of a shutdown and its cancel systemd tells, as recorded with `busctl monitor`, and what the
+/// plan makes of it when it reads the state after each.
+#[test]
+fn whatever_a_version_tells_and_in_which_order_a_shutdown_begins_once_and_ends_once() {
+    use Meaning::{Begins, Ends, Same};
+    use Tells::{Changed, Due, Plain, WithKind};
+    type Told<'a> = &'a [(Tells, Meaning)];
+    let begin_252: Told<'_> = &[(Plain(1, true), Begins)];
+    let begin_257: Told<'_> =
+        &[(Changed(1), Begins), (WithKind(2, true), Same), (Plain(3, true), Same)];
+    let begin_262: Told<'_> =
+        &[(WithKind(1, true), Begins), (Plain(2, true), Same), (Changed(3), Same)];
+    let quiet: Told<'_> = &[(Changed(9), Ends)];
+    let job_failed: Told<'_> = &[(Plain(9, false), Ends)];
+    let nothing: Told<'_> = &[(Due, Ends)];
+    let late_word: Told<'_> = &[(Due, Ends), (Changed(9), Same)];
+    let both: Told<'_> = &[(Changed(8), Ends), (WithKind(9, false), Same), (Plain(9, false), Same)];
+    let both_turned: Told<'_> = &[(Plain(8, false), Ends), (Changed(9), Same)];
+    let ends = [quiet, job_failed, nothing, late_word, both, both_turned];
+    for (begins, names_kind) in [(begin_252, false), (begin_257, true), (begin_262, true)] {
+        for end in ends {
+            let zero = Instant::now();
+            let at = |millis| zero + Duration::from_millis(millis);
+            let mut facts = settled();
+            let hear_and_read = |facts: &mut Facts, told: Tells, preparing: bool| {
+                let power_off = ShutdownKind::PowerOff;
+                let plain = ShutdownKind::Unknown;
+                let (when, heard) = match told {
+                    Plain(when, begins) => {
+                        (when, Heard::Prepare { begins, kind: plain, at: at(when) })
+                    }
+                    WithKind(when, begins) => {
+                        (when, Heard::Prepare { begins, kind: power_off, at: at(when) })
+                    }
+                    Changed(when) => (when, Heard::Changed { at: at(when) }),
+                    Due => {
+                        facts.unread = true;
+                        return facts.preparing_is(preparing, at(9));
+                    }
+                };
+                facts.hear(heard);
+                assert_eq!(facts.next_step(), Some(Step::ReadPreparing), "{told:?}");
+                facts.preparing_is(preparing, at(when))
+            };
+            for (told, meaning) in begins {
+                assert_eq!(hear_and_read(&mut facts, *told, true), *meaning, "{begins:?} {told:?}");
+            }
+            let kind = if names_kind { ShutdownKind::PowerOff } else { ShutdownKind::Unknown };
+            assert_eq!((facts.kind, facts.since), (kind, Some(at(1))), "{begins:?}");
+            for (told, meaning) in end {
+                assert_eq!(hear_and_read(&mut facts, *told, false), *meaning, "{end:?} {told:?}");
+            }
+            assert!(!facts.preparing && facts.retake, "{end:?}: a new lock is due");
+            assert_eq!((facts.epoch, facts.since), (1, None), "{begins:?} {end:?}");
+            assert_eq!(facts.next_step(), Some(Step::Inhibit), "{end:?}");
+        }
+    }
+}
+
+/// All of it may also arrive before the state can be read even once.
+#[test]
+fn what_arrives_before_the_state_is_read_is_read_once_and_keeps_the_first_words_time() {
+    let zero = Instant::now();
+    let at = |millis| zero + Duration::from_millis(millis);
+    let prepare = |kind, millis| Heard::Prepare { begins: true, kind, at: at(millis) };
+    let (named, plain) = (ShutdownKind::Reboot, ShutdownKind::Unknown);
+    let changed = |millis| Heard::Changed { at: at(millis) };
+    let orders = [
+        [changed(1), prepare(named, 2), prepare(plain, 3)],
+        [prepare(named, 1), prepare(plain, 2), changed(3)],
+        [prepare(named, 1), changed(2), prepare(plain, 3)],
+    ];
+    for order in orders {
+        let mut facts = settled();
+        order.into_iter().for_each(|heard| facts.hear(heard));
+        assert_eq!(facts.preparing_is(true, at(500)), Meaning::Begins);
+        assert_eq!((facts.since, facts.kind), (Some(at(1)), named), "{order:?}");
+        // The time of a change that was about something else is not kept for the next shutdown.
+        facts.hear(changed(600));
+        assert_eq!(facts.preparing_is(false, at(600)), Meaning::Ends);
+        facts.hear(changed(700));
+        assert_eq!(facts.preparing_is(false, at(700)), Meaning::Same);
+        facts.hear(prepare(plain, 9000));
+        assert_eq!(facts.preparing_is(true, at(9001)), Meaning::Begins);
+        assert_eq!(facts.since, Some(at(9000)), "{order:?}");
+    }
+}
+
+/// Holding a lock that is listed, with nothing left to do.
+fn settled() -> Facts {
+    let mut facts = Facts::new(WANTED, false);
+    let mut world = World { preparing: false, lists: false };
+    while let Some(step) = facts.next_step() {
+        answer(&mut facts, step, &mut world);
+    }
+    facts
 }

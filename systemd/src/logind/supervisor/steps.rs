@@ -14,7 +14,8 @@ pub(super) enum Answer {
     Delay(Duration),
     Lock(OwnedFd),
     Listed(Listed),
-    Raised(Raised),
+    /// None: everything is as it was when raising was tried before.
+    Raised(Option<Raised>),
 }
 
 /// Makes the calls of a step; never resolves without one.
@@ -32,7 +33,8 @@ pub(super) async fn carry_out(
         Step::VerifyNew | Step::VerifyHeld => calls.listed(&config.who).await.map(Answer::Listed),
         Step::RaiseDelay => {
             let current = facts.delay.unwrap_or_default();
-            raise(calls, &config.root, current, facts.wanted).await.map(Answer::Raised)
+            let outcome = raise(calls, &config.root, current, facts.wanted, facts.raised);
+            outcome.await.map(Answer::Raised)
         }
     };
     (step, outcome)

@@ -139,3 +139,52 @@ async fn a_delay_that_was_lowered_behind_our_back_is_found_by_the_recheck() {
     assert_eq!(login.count("reload"), 1);
     assert_eq!(rig.now().lock, LockState::Held);
 }
+
+fn put(root: &std::path::Path, file: &str, seconds: u64) {
+    let file = root.join(file);
+    fs::create_dir_all(file.parent().expect("a directory")).expect("a directory");
+    fs::write(file, format!("[Login]\nInhibitDelayMaxSec={seconds}\n")).expect("a file");
+}
+
+const FOREIGN: &str = "usr/lib/systemd/logind.conf.d/another-package.conf";
+
+#[tokio::test(start_paused = true)]
+async fn beside_another_packages_longer_delay_a_file_left_from_before_goes() {
+    for wanted in [0, 22] {
+        // As an agent of yesterday left it: ours has the last name and gives less.
+        let login = Scripted::giving(secs(22)).reloading_to(secs(60), secs(0));
+        let mut rig = Rig::start_with(&login, secs(wanted), |config| {
+            put(&config.root, FOREIGN, 60);
+            drop_in::write(&config.root, secs(22)).expect("it is written");
+        });
+        rig.until("what the other package gives", |s| s.delay == Some(secs(60))).await;
+        rig.until_held().await;
+        assert!(!rig.drop_in().exists(), "wanted {wanted}");
+        assert_eq!((login.count("reload"), rig.now().delay_set_by), (1, None));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_for_nothing_takes_our_file_away_and_leaves_systemds_own_delay() {
+    let login = Scripted::giving(secs(5)).reloading_to(secs(30), secs(0));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    assert!(rig.drop_in().exists());
+    let _login = login.reloading_to(secs(5), secs(1));
+    rig.inhibitor.set_wanted_delay(secs(0));
+    rig.until("lowered", |s| s.delay == Some(secs(5))).await;
+    assert!(!rig.drop_in().exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_package_that_comes_later_with_a_longer_delay_gets_it() {
+    let login = Scripted::giving(secs(5)).reloading_to(secs(30), secs(0));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    put(rig.root.path(), FOREIGN, 60);
+    let login = login.reloading_to(secs(60), secs(0));
+    rig.until("found by the recheck", |s| s.delay == Some(secs(60))).await;
+    assert!(!rig.drop_in().exists());
+    assert_eq!(login.count("reload"), 2);
+    // Nothing has changed since: the files are looked at, and logind is left alone.
+    tokio::time::sleep(secs(600)).await;
+    assert_eq!(login.count("reload"), 2);
+}

@@ -113,6 +113,12 @@ impl Scripted {
         self.tell(Heard::Prepare { begins, kind, at: Instant::now() }).await;
     }
 
+    /// Property only, told of as a change of a property.
+    pub(super) async fn change(&self, preparing: bool) {
+        self.set_preparing(preparing);
+        self.tell(Heard::Changed { at: Instant::now() }).await;
+    }
+
     pub(super) async fn tell(&self, heard: Heard) {
         let last = self.world().sessions.last().cloned();
         last.expect("a session").send(heard).await.expect("somebody listens");

@@ -7,6 +7,7 @@ use winddown_shared::{Inhibitor as _, LockState, ShutdownKind};
 
 use super::scripted::{Act, Scripted};
 use super::{Rig, secs};
+use crate::logind::session::Heard;
 
 const READ: &str = "get PreparingForShutdown";
 
@@ -221,4 +222,84 @@ async fn no_reader_ever_sees_a_held_lock_with_an_unread_shutdown_at_start() {
     assert_eq!(state.epoch, 1);
     rig.quiet().await;
     assert_eq!(rig.now().epoch, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_that_only_a_changed_property_tells_is_followed_at_once() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.prepare(true).await;
+    rig.until("preparing", |s| s.preparing).await;
+    let cancelled = Instant::now();
+    login.change(false).await;
+    let state = rig.until("called off", |s| !s.preparing).await;
+    assert_eq!((state.epoch, cancelled.elapsed()), (1, secs(0)));
+    rig.quiet().await;
+    assert_eq!((rig.now().lock, login.held()), (LockState::Held, vec![false, true]));
+    assert_eq!(rig.inhibitor.refused_signals(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_that_nothing_tells_is_found_within_a_second_and_the_lock_taken_again() {
+    for released in [false, true] {
+        let login = Scripted::giving(secs(30));
+        let mut rig = Rig::settled(&login, secs(30)).await;
+        login.prepare(true).await;
+        rig.until("preparing", |s| s.preparing).await;
+        if released {
+            rig.inhibitor.release().await;
+        }
+        tokio::time::sleep(Duration::from_millis(1300)).await;
+        let cancelled = Instant::now();
+        login.set_preparing(false);
+        rig.until("called off", |s| !s.preparing).await;
+        rig.until_held().await;
+        assert!(cancelled.elapsed() < secs(1), "{:?}", cancelled.elapsed());
+        rig.quiet().await;
+        assert_eq!(login.held(), [false, true], "released: {released}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_state_is_read_twice_a_second_in_a_shutdown_and_not_while_logind_is_away() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.clear_trace();
+    rig.quiet().await;
+    assert_eq!(login.count(READ), 0, "nothing is asked while nothing happens");
+    login.prepare(true).await;
+    rig.until("preparing", |s| s.preparing).await;
+    login.clear_trace();
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    assert_eq!(login.count(READ), 4, "{:?}", login.trace());
+    login.tell(Heard::Gone).await;
+    rig.quiet().await;
+    assert_eq!(login.count(READ), 4, "that would start it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_budget_counts_from_a_change_that_comes_before_its_signal() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    login.act(READ, Act::After(secs(2)));
+    let arrived = Instant::now();
+    login.change(true).await;
+    tokio::time::sleep(secs(1)).await;
+    login.say(true, ShutdownKind::Reboot).await;
+    let state = rig.until("preparing", |s| s.preparing).await;
+    assert_eq!((state.since, state.kind), (Some(arrived), ShutdownKind::Reboot));
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_that_have_nothing_to_do_with_a_shutdown_leave_everything_as_it_is() {
+    let login = Scripted::giving(secs(30));
+    let rig = Rig::settled(&login, secs(30)).await;
+    let before = rig.now();
+    // As when a shutdown is scheduled for later, and when that is called off.
+    for _ in 0..2 {
+        login.change(false).await;
+        rig.quiet().await;
+    }
+    assert_eq!((rig.now(), login.held()), (before, vec![true]));
+    assert_eq!(rig.inhibitor.refused_signals(), 0);
 }

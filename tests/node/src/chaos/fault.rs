@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Runtime;
+use crate::Suite;
 
 /// What the node does when the faults strike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +18,8 @@ pub enum Phase {
     Preemption,
     /// A pod takes the node's memory and is ended for it.
     Eviction,
+    /// An operator has drained the node, which stays up.
+    Drained,
     /// The node goes down.
     Shutdown,
 }
@@ -38,6 +41,8 @@ pub enum Fault {
     ContainerdStopped,
     /// `systemctl restart containerd`.
     ContainerdRestarted,
+    /// containerd stands still for a while (SIGSTOP, SIGCONT): it takes calls and answers none.
+    ContainerdHangs,
     /// The API server cannot be reached for a while.
     ApiDown,
     /// Not a byte is left where the agent keeps its state.
@@ -50,8 +55,8 @@ pub enum Fault {
     ClockForward,
     /// The wall clock goes back.
     ClockBack,
-    /// A shutdown is called off: one that was scheduled, or, once one is under way, by logind's own
-    /// failure to carry it out.
+    /// A shutdown is called off: one that was scheduled, or one that is under way (`shutdown -c`; where
+    /// logind cannot do that, by its own failure to carry it out).
     Cancel,
     /// Somebody else asks logind for a reboot while the node is being powered off.
     SecondShutdown,
@@ -59,14 +64,28 @@ pub enum Fault {
     ShutdownPastLogind,
     /// `systemctl reload winddown`, with another configuration.
     Reload,
+    /// The manifest of a pod that runs can no longer be read, and the agent is killed: the next one
+    /// knows that pod from the runtime only.
+    ManifestBroken,
+    /// A notice that the node ends comes, and is withdrawn.
+    NoticeWithdrawn,
+    /// Another package wants logind to wait for longer than winddown does.
+    OtherDelay,
 }
 
 // === impl Phase ===
 
 impl Phase {
     /// All of them, in the order of a node's life.
-    pub const ALL: [Self; 6] =
-        [Self::Idle, Self::Start, Self::Steady, Self::Preemption, Self::Eviction, Self::Shutdown];
+    pub const ALL: [Self; 7] = [
+        Self::Idle,
+        Self::Start,
+        Self::Steady,
+        Self::Preemption,
+        Self::Eviction,
+        Self::Drained,
+        Self::Shutdown,
+    ];
 }
 
 impl fmt::Display for Phase {
@@ -77,6 +96,7 @@ impl fmt::Display for Phase {
             Self::Steady => "steady",
             Self::Preemption => "preemption",
             Self::Eviction => "eviction",
+            Self::Drained => "drained",
             Self::Shutdown => "shutdown",
         })
     }
@@ -86,7 +106,7 @@ impl fmt::Display for Phase {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 21] = [
         Self::AgentKilled,
         Self::AgentHangs,
         Self::DbusRestarted,
@@ -94,6 +114,7 @@ impl Fault {
         Self::ContainerdKilled,
         Self::ContainerdStopped,
         Self::ContainerdRestarted,
+        Self::ContainerdHangs,
         Self::ApiDown,
         Self::StateFull,
         Self::DiskHangs,
@@ -104,17 +125,30 @@ impl Fault {
         Self::SecondShutdown,
         Self::ShutdownPastLogind,
         Self::Reload,
+        Self::ManifestBroken,
+        Self::NoticeWithdrawn,
+        Self::OtherDelay,
     ];
 
     /// Whether it can strike in this phase of a node with this runtime.
     #[must_use]
-    pub fn strikes(self, phase: Phase, runtime: Runtime) -> bool {
+    pub fn strikes(self, phase: Phase, runtime: Runtime, suite: Suite) -> bool {
         match self {
+            // logind of systemd 257 does not come back to a bus that was restarted, whoever runs on the
+            // node, and loses the shutdown that it was asked for.
+            Self::DbusRestarted => suite == Suite::Bookworm,
             Self::SecondShutdown | Self::ShutdownPastLogind => phase == Phase::Shutdown,
-            Self::ContainerdKilled | Self::ContainerdStopped | Self::ContainerdRestarted => {
-                runtime == Runtime::Containerd
-            }
+            Self::ContainerdKilled
+            | Self::ContainerdStopped
+            | Self::ContainerdRestarted
+            | Self::ContainerdHangs => runtime == Runtime::Containerd,
             Self::ApiDown => runtime == Runtime::Cluster,
+            // A drain is the agent's own, and ends with it.
+            Self::AgentKilled => phase != Phase::Drained,
+            // Elsewhere the pods of the manifest run, and come back, or there are none yet.
+            Self::ManifestBroken => matches!(phase, Phase::Steady | Phase::Shutdown),
+            // Pods that a notice ends would come back in the middle of the others' stories.
+            Self::NoticeWithdrawn => matches!(phase, Phase::Idle | Phase::Drained),
             _ => true,
         }
     }
@@ -126,8 +160,12 @@ impl Fault {
             (one.contains(&self) && two.contains(&other))
                 || (one.contains(&other) && two.contains(&self))
         };
-        let containerd =
-            [Self::ContainerdKilled, Self::ContainerdStopped, Self::ContainerdRestarted];
+        let containerd = [
+            Self::ContainerdKilled,
+            Self::ContainerdStopped,
+            Self::ContainerdRestarted,
+            Self::ContainerdHangs,
+        ];
         let disk = [Self::StateFull, Self::DiskHangs];
         let clock = [Self::ClockForward, Self::ClockBack];
         let other_way = [Self::SecondShutdown, Self::ShutdownPastLogind];
@@ -142,7 +180,11 @@ impl Fault {
             && !is(&clock, &clock)
             && !is(&other_way, &other_way)
             && !is(&other_way, &takes_back)
-            && !is(&past, &[Self::AgentKilled])
+            && !is(&past, &[Self::AgentKilled, Self::ManifestBroken])
+            // Both of these write to /etc.
+            && !is(&[Self::EtcReadOnly], &[Self::ManifestBroken, Self::OtherDelay])
+            // A pod without a manifest does not come back.
+            && !is(&takes_back, &[Self::ManifestBroken])
             && !is(&past, &containerd)
     }
 
@@ -160,7 +202,11 @@ impl Fault {
     pub(super) fn keeps_the_lock_away(self) -> bool {
         matches!(
             self,
-            Self::AgentKilled | Self::AgentHangs | Self::DbusRestarted | Self::LogindRestarted
+            Self::AgentKilled
+                | Self::AgentHangs
+                | Self::ManifestBroken
+                | Self::DbusRestarted
+                | Self::LogindRestarted
         )
     }
 }
@@ -175,6 +221,7 @@ impl fmt::Display for Fault {
             Self::ContainerdKilled => "containerd killed",
             Self::ContainerdStopped => "containerd stopped",
             Self::ContainerdRestarted => "containerd restarted",
+            Self::ContainerdHangs => "containerd hangs",
             Self::ApiDown => "API server down",
             Self::StateFull => "state directory full",
             Self::DiskHangs => "disk hangs",
@@ -185,6 +232,9 @@ impl fmt::Display for Fault {
             Self::SecondShutdown => "second shutdown",
             Self::ShutdownPastLogind => "shutdown past logind",
             Self::Reload => "reload",
+            Self::ManifestBroken => "manifest broken, agent killed",
+            Self::NoticeWithdrawn => "notice withdrawn",
+            Self::OtherDelay => "another package's delay",
         })
     }
 }

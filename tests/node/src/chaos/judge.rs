@@ -27,12 +27,13 @@ pub struct Violation {
 }
 
 /// All of them.
-const INVARIANTS: [Invariant; 9] = [
+const INVARIANTS: [Invariant; 10] = [
     ("order", order::groups_end_one_after_the_other),
     ("budget", order::the_budget_is_kept),
     ("grace", order::nobody_is_killed_before_the_grace),
     ("no orphan", pods::nothing_is_left_running),
     ("once", pods::nobody_is_started_twice),
+    ("drained", pods::a_drained_node_starts_nothing),
     ("own end", pods::who_can_end_alone_does),
     ("lock kept", lock::the_lock_is_there_within_a_second),
     ("lock released", lock::the_lock_goes_with_the_last_pod),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Fault, Phase};
+use crate::Suite;
 use crate::reboots::Chance;
 use crate::{Manner, TestPod};
 
@@ -48,6 +49,8 @@ pub struct Schedule {
     pub phase: Phase,
     /// What runs the pods.
     pub runtime: Runtime,
+    /// How old the node's systemd is.
+    pub suite: Suite,
     /// The pods in the manifests folder. In [`Phase::Preemption`] another one comes.
     pub pods: Vec<TestPod>,
     /// One to three faults, each another.
@@ -72,11 +75,16 @@ impl Schedule {
             (1, _) => Runtime::Cluster,
             _ => Runtime::Process,
         };
+        let suite = match (runtime, phase) {
+            // In a container, a Debian 13 has no memory controller, and starts none itself.
+            (Runtime::Containerd, _) | (_, Phase::Eviction) => Suite::Bookworm,
+            _ => chance.one_of([Suite::Bookworm, Suite::Trixie]),
+        };
         let pods = pods(chance, phase, runtime);
-        let strikes = strikes(chance, phase, runtime);
+        let strikes = strikes(chance, (phase, runtime, suite));
         // A shutdown is its own rest, and pods that were never started have nothing to come to.
         let rests = matches!(phase, Phase::Idle | Phase::Shutdown) || !chance.one_in(4);
-        Self { seed, phase, runtime, pods, strikes, rests }
+        Self { seed, phase, runtime, suite, pods, strikes, rests }
     }
 
     /// The pod that comes to a full node and asks for `cpu`.
@@ -133,7 +141,7 @@ fn pod(chance: &mut Chance, phase: Phase, runtime: Runtime, number: u32) -> Test
     pod.grace_seconds = chance.between(3, 20);
     // Where pods are to be ended for others, the time that stubborn ones take is not the point.
     let stubborn = chance.one_in(6);
-    if stubborn && !matches!(phase, Phase::Preemption | Phase::Eviction) {
+    if stubborn && !matches!(phase, Phase::Preemption | Phase::Eviction | Phase::Drained) {
         pod.manner = match runtime {
             Runtime::Process | Runtime::Cluster => chance.one_of([Manner::Deaf, Manner::Stuck]),
             // The first process of a container cannot stop itself.
@@ -144,7 +152,7 @@ fn pod(chance: &mut Chance, phase: Phase, runtime: Runtime, number: u32) -> Test
     pod
 }
 
-fn strikes(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<Strike> {
+fn strikes(chance: &mut Chance, (phase, runtime, suite): (Phase, Runtime, Suite)) -> Vec<Strike> {
     let count = chance.between(1, 3);
     let mut strikes: Vec<Strike> = Vec::new();
     while strikes.len() < usize::try_from(count).unwrap_or(1) {
@@ -155,6 +163,7 @@ fn strikes(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<Strike> {
                 Fault::ContainerdKilled,
                 Fault::ContainerdStopped,
                 Fault::ContainerdRestarted,
+                Fault::ContainerdHangs,
             ]),
             _ => chance.one_of(Fault::ALL),
         };
@@ -162,7 +171,9 @@ fn strikes(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<Strike> {
         let lasts = Duration::from_millis(u64::from(chance.between(100, 1000)));
         let jump = chance.one_of([5, 3600, 30 * 86_400]);
         let others = strikes.iter().map(|strike| strike.fault);
-        if fault.strikes(phase, runtime) && others.clone().all(|other| fault.goes_with(other)) {
+        if fault.strikes(phase, runtime, suite)
+            && others.clone().all(|other| fault.goes_with(other))
+        {
             strikes.push(Strike { fault, after, lasts, jump });
         }
     }
@@ -174,10 +185,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::{Runtime, Schedule};
+    use crate::Suite;
     use crate::chaos::{Fault, Phase};
 
     fn many() -> impl Iterator<Item = Schedule> {
-        (0..2000).map(Schedule::draw)
+        (0..4000).map(Schedule::draw)
     }
 
     #[test]
@@ -198,7 +210,9 @@ mod tests {
         for runtime in [Runtime::Process, Runtime::Cluster, Runtime::Containerd] {
             for (fault, phase) in Fault::ALL.into_iter().flat_map(|f| Phase::ALL.map(|p| (f, p))) {
                 let no_such_node = runtime != Runtime::Process && phase == Phase::Eviction;
-                let expected = fault.strikes(phase, runtime) && !no_such_node;
+                let suites = [Suite::Bookworm, Suite::Trixie];
+                let strikes = suites.iter().any(|suite| fault.strikes(phase, runtime, *suite));
+                let expected = strikes && !no_such_node;
                 assert_eq!(drawn.contains(&(fault, phase, runtime)), expected, "{fault} {phase}");
             }
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::strike::breakable;
 use super::{Fault, Runtime};
 use crate::{PodLog, TestPod};
 
@@ -30,6 +31,8 @@ pub(super) struct Record {
     pub(super) harms: Vec<Harm>,
     /// Pods that were ended for others, or for what they took, before any shutdown.
     pub(super) victims: Vec<String>,
+    /// When a drain had ended all pods, on a node that was drained.
+    pub(super) drained: Option<At>,
     /// How many processes each pod had when the node was at rest, where it came to rest.
     pub(super) at_rest: Option<BTreeMap<String, usize>>,
     /// What systemd said about processes that it killed, waited for in vain, or left alone, and when.
@@ -91,8 +94,20 @@ impl Record {
         (!held && before.1).then_some(*at)
     }
 
+    /// Whether the pod's manifest could no longer be read: it belongs to the last group of all, whatever
+    /// its priority is.
+    pub(super) fn is_without_manifest(&self, pod: &TestPod) -> bool {
+        self.had(Fault::ManifestBroken) && breakable(&self.pods) == Some(&*pod.name)
+    }
+
+    /// The reports of shutdowns, without those of drains and notices.
+    pub(super) fn shutdown_reports(&self) -> impl DoubleEndedIterator<Item = &Value> {
+        let others = [Some("drain"), Some("notice")];
+        self.reports.iter().filter(move |report| !others.contains(&report["trigger"].as_str()))
+    }
+
     /// The report of the last shutdown, if it was kept.
     pub(super) fn report(&self) -> Option<&Value> {
-        self.reports.last()
+        self.shutdown_reports().next_back()
     }
 }

@@ -36,7 +36,9 @@ impl Said {
                     said.complaints.push((entry.at, format!("{}: {}", entry.unit, entry.message)));
                 }
                 "systemd-logind" if has(&["timeout is reached"]) => said.lost_patience = true,
-                "systemd-logind" if has(&["is masked"]) => said.gave_up.push(entry.at),
+                "systemd-logind" if has(&["is masked", "shutdown has been cancelled"]) => {
+                    said.gave_up.push(entry.at);
+                }
                 "winddown" if has(&["the shutdown report is lost"]) => {
                     said.excuses.push(entry.at);
                 }
@@ -49,7 +51,14 @@ impl Said {
 
 /// Whether every pod is as it should be: one process where it runs, none where it was ended, and the
 /// agent says the same.
-pub(super) fn is_at_rest(scenario: &Scenario, status: &Value, victims: &[String]) -> bool {
+///
+/// `stray` runs and is in no manifest: the agent need not show it among its pods.
+pub(super) fn is_at_rest(
+    scenario: &Scenario,
+    status: &Value,
+    victims: &[String],
+    stray: Option<&str>,
+) -> bool {
     let logs = scenario.logs();
     let processes = processes(&scenario.node, &scenario.pods);
     scenario.pods.iter().all(|pod| {
@@ -58,6 +67,7 @@ pub(super) fn is_at_rest(scenario: &Scenario, status: &Value, victims: &[String]
             // It comes back when there is memory again, as one that is not hungry.
             (true, Manner::Hog) => has_been_ended(&logs[&pod.name]) || was_evicted(status, pod),
             (true, _) => running == 0 && !says_running(status, pod),
+            _ if stray == Some(&pod.name) => running == 1 && has_begun(&logs[&pod.name]),
             _ => running == 1 && says_running(status, pod) && has_begun(&logs[&pod.name]),
         }
     })

@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep};
 
 use super::api::Api;
 use super::record::{Harm, Record};
-use super::strike::{Target, prepare};
+use super::strike::{OTHER_DELAY, Target, breakable, prepare};
 use super::witness::{LockWatch, PodWatch, now};
-use super::{Parts, Phase, Runtime, Schedule, seen};
-use crate::scenario::{SOON, Scenario, TestResult};
+use super::{Fault, Parts, Phase, Runtime, Schedule, seen};
+use crate::scenario::{SOON, Scenario, TestResult, logind_property};
 use crate::{Disk, Manner, Node, TestPod, install_pods};
 
 /// The time of each group. Every pod that ends by itself does so in less than a second of it.
@@ -41,6 +41,7 @@ pub(super) struct Stage<'a> {
     harms: RefCell<Vec<Harm>>,
     asked: Vec<u64>,
     victims: Vec<String>,
+    drained: Option<u64>,
     at_rest: Option<std::collections::BTreeMap<String, usize>>,
 }
 
@@ -56,7 +57,7 @@ enum Came {
 impl<'a> Stage<'a> {
     /// Boots a node and installs what the schedule needs. The agent is not started.
     pub(super) async fn set(schedule: &'a Schedule, parts: &Parts) -> TestResult<Self> {
-        let base = parts.base(schedule.runtime);
+        let base = parts.base(schedule);
         let mut node = Node::create(base).await?;
         let has_disk = schedule.strikes.iter().any(|strike| strike.fault.needs_a_disk());
         if has_disk {
@@ -96,6 +97,7 @@ impl<'a> Stage<'a> {
             harms: RefCell::default(),
             asked: Vec::new(),
             victims: Vec::new(),
+            drained: None,
             at_rest: None,
         })
     }
@@ -133,6 +135,12 @@ impl<'a> Stage<'a> {
                 self.devour().await?;
                 self.suffer().await?;
             }
+            Phase::Drained => {
+                self.start(true).await?;
+                self.rest().await?;
+                self.drain().await?;
+                self.suffer().await?;
+            }
             Phase::Shutdown => {
                 self.start(true).await?;
                 self.rest().await?;
@@ -157,6 +165,7 @@ impl<'a> Stage<'a> {
         let target = Target {
             scenario: &self.scenario,
             phase: self.schedule.phase,
+            suite: self.schedule.suite,
             disk: self.disk.as_ref(),
             api: self.api.as_ref(),
             harms: &self.harms,
@@ -187,6 +196,14 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
+    /// An operator ends all pods.
+    async fn drain(&mut self) -> TestResult {
+        self.scenario.node.run(&["winddown", "drain"]).await?;
+        self.drained = Some(now());
+        self.victims.extend(self.scenario.pods.iter().map(|pod| pod.name.clone()));
+        Ok(())
+    }
+
     async fn shut_down_under_fire(&mut self) -> TestResult {
         self.ask().await?;
         self.suffer().await?;
@@ -203,9 +220,20 @@ impl<'a> Stage<'a> {
 
     async fn ask(&mut self) -> TestResult {
         self.pods.add(&self.scenario.node, &self.scenario.pods)?;
+        self.delay_is_kept().await?;
         self.asked.push(now());
         self.scenario.node.run(&["systemctl", "poweroff"]).await?;
         Ok(())
+    }
+
+    /// Waits until logind waits for at least as long as another package wants it to, if one does.
+    async fn delay_is_kept(&self) -> TestResult {
+        if !self.schedule.has(Fault::OtherDelay) || self.schedule.phase == Phase::Shutdown {
+            return Ok(());
+        }
+        let is_kept =
+            async || self.scenario.logind_delay().await.is_ok_and(|delay| delay >= OTHER_DELAY);
+        self.wait_until("logind to wait as long as another package wants", is_kept).await
     }
 
     /// Waits until the node is off, or is known to stay up.
@@ -232,14 +260,7 @@ impl<'a> Stage<'a> {
         if status["shutdown"]["phase"] == "running" || status["lock"]["state"] != "held" {
             return false;
         }
-        let property = [
-            "busctl",
-            "get-property",
-            "org.freedesktop.login1",
-            "/org/freedesktop/login1",
-            "org.freedesktop.login1.Manager",
-            "PreparingForShutdown",
-        ];
+        let property = logind_property("PreparingForShutdown");
         let preparing = self.scenario.node.exec(&property, Duration::from_secs(2)).await;
         preparing.is_ok_and(|answer| answer.stdout.trim() == "b false")
     }
@@ -255,9 +276,11 @@ impl<'a> Stage<'a> {
 
     /// Waits until every pod that should run does, as one process, and no other.
     async fn rest(&mut self) -> TestResult {
+        let is_broken = self.harms.borrow().iter().any(|harm| harm.fault == Fault::ManifestBroken);
+        let stray = breakable(&self.scenario.pods).filter(|_| is_broken);
         let at_rest = async || {
             let status = self.scenario.status_from_outside().await.unwrap_or_default();
-            seen::is_at_rest(&self.scenario, &status, &self.victims)
+            seen::is_at_rest(&self.scenario, &status, &self.victims, stray)
         };
         self.wait_until("every pod to be as it should", at_rest).await?;
         let pods = &self.scenario.pods;
@@ -298,6 +321,7 @@ impl<'a> Stage<'a> {
             gave_up: said.gave_up,
             harms: self.harms.borrow().clone(),
             victims: self.victims.clone(),
+            drained: self.drained,
             at_rest: self.at_rest.clone(),
             complaints: said.complaints,
             lost_patience: said.lost_patience,

@@ -10,11 +10,16 @@ use super::api::Api;
 use super::record::Harm;
 use super::witness::now;
 use super::{Fault, Phase, Strike, clock};
-use crate::Disk;
 use crate::scenario::{SOON, Scenario, TestResult};
+use crate::{Disk, Manner, Suite, TestPod};
 
 /// A command in a node that is going down may never end.
 const COMMAND: Duration = Duration::from_secs(8);
+const CONTAINERD: [&str; 1] = ["/usr/bin/containerd"];
+/// Where a program of the node's owner says that the node ends.
+pub(super) const NOTICE: &str = "/run/winddown/notice";
+/// How long another package wants logind to wait, in seconds: longer than winddown does.
+pub(super) const OTHER_DELAY: f64 = 60.0;
 const AGENT: [&str; 2] = ["/usr/bin/winddown", "agent"];
 
 /// What faults are done to.
@@ -22,6 +27,7 @@ const AGENT: [&str; 2] = ["/usr/bin/winddown", "agent"];
 pub(super) struct Target<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) phase: Phase,
+    pub(super) suite: Suite,
     pub(super) disk: Option<&'a Disk>,
     pub(super) api: Option<&'a Api>,
     pub(super) harms: &'a RefCell<Vec<Harm>>,
@@ -85,6 +91,12 @@ impl Target<'_> {
                 sleep(strike.lasts).await;
                 self.run(&["systemctl", "start", "containerd"]).await
             }
+            Fault::ContainerdHangs => {
+                let Some(containerd) = node.process(&CONTAINERD) else { return Ok(()) };
+                containerd.hang()?;
+                sleep(strike.lasts * 3).await;
+                Ok(containerd.go_on()?)
+            }
             Fault::ContainerdRestarted => self.run(&["systemctl", "restart", "containerd"]).await,
             Fault::ApiDown => {
                 let api = self.api.ok_or("the node is in no cluster")?;
@@ -114,15 +126,40 @@ impl Target<'_> {
                 self.run(&["systemctl", "start", "--no-block", "poweroff.target"]).await
             }
             Fault::Reload => self.reload().await,
+            Fault::ManifestBroken => {
+                let pod = breakable(&self.scenario.pods).ok_or("the node has no pods")?;
+                let path = format!("/etc/winddown/pods/{pod}.json");
+                node.write(&path, "kind: Pod\n  spec: [", 0o644)?;
+                if let Some(agent) = node.process(&AGENT) {
+                    agent.kill()?;
+                }
+                self.answers().await
+            }
+            Fault::NoticeWithdrawn => {
+                node.write(NOTICE, "60s the power goes\n", 0o644)?;
+                sleep(strike.lasts).await;
+                self.run(&["rm", NOTICE]).await?;
+                self.no_notice_is_in_force().await
+            }
+            Fault::OtherDelay => {
+                let drop_in = format!("[Login]\nInhibitDelayMaxSec={OTHER_DELAY}\n");
+                node.write("/etc/systemd/logind.conf.d/50-other.conf", drop_in, 0o644)?;
+                self.run(&["systemctl", "kill", "--signal=HUP", "systemd-logind"]).await?;
+                self.reload().await
+            }
         }
     }
 
-    /// In a shutdown: logind will find that it cannot carry it out, once no lock is left.
+    /// A shutdown that is under way is called off by logind itself where it can do that. An older one
+    /// finds that it cannot carry the shutdown out, once no lock is left.
     async fn cancel(&self) -> TestResult {
-        if self.phase == Phase::Shutdown {
-            return self.run(&["systemctl", "mask", "--runtime", "poweroff.target"]).await;
+        match (self.phase, self.suite) {
+            (Phase::Shutdown, Suite::Bookworm) => {
+                return self.run(&["systemctl", "mask", "--runtime", "poweroff.target"]).await;
+            }
+            (Phase::Shutdown, Suite::Trixie) => {}
+            _ => self.run(&["shutdown", "+1"]).await?,
         }
-        self.run(&["shutdown", "+1"]).await?;
         self.run(&["shutdown", "-c"]).await
     }
 
@@ -143,6 +180,16 @@ impl Target<'_> {
         self.answers().await
     }
 
+    /// Waits until the agent has heard that a notice is withdrawn.
+    async fn no_notice_is_in_force(&self) -> TestResult {
+        let none = async || {
+            let status = self.scenario.status_from_outside().await;
+            status.is_ok_and(|status| status["notices"].as_array().is_none_or(Vec::is_empty))
+        };
+        self.scenario.node.wait_until("the notice to be withdrawn", SOON, none).await?;
+        Ok(())
+    }
+
     /// Waits until logind can be asked again.
     async fn answers(&self) -> TestResult {
         let answers = async || self.run(&["loginctl", "list-sessions"]).await.is_ok();
@@ -154,6 +201,12 @@ impl Target<'_> {
         timeout(COMMAND, self.scenario.node.run(argv)).await??;
         Ok(())
     }
+}
+
+/// The pod whose manifest [`Fault::ManifestBroken`] breaks: one that ends when asked.
+pub(super) fn breakable(pods: &[TestPod]) -> Option<&str> {
+    let willing = pods.iter().rev().find(|pod| pod.manner == Manner::Willing);
+    willing.or(pods.last()).map(|pod| pod.name.as_str())
 }
 
 /// Prepares a node, before its agent starts, for what will strike it.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{Fault, Outcome, Phase, Runtime};
+use crate::Suite;
 
 /// The line before the table, where it stands in a document.
 pub const START_OF_TABLE: &str = "<!-- Written by `make chaos`. -->";
@@ -16,11 +17,12 @@ pub fn table(first: u64, outcomes: &[Outcome]) -> String {
     let count = outcomes.len();
     let with = |runtime| outcomes.iter().filter(|o| o.schedule.runtime == runtime).count();
     let (containers, members) = (with(Runtime::Containerd), with(Runtime::Cluster));
+    let trixie = outcomes.iter().filter(|o| o.schedule.suite == Suite::Trixie).count();
     let violated = outcomes.iter().filter(|outcome| !outcome.violations.is_empty()).count();
     let last = first + u64::try_from(count).unwrap_or(0).saturating_sub(1);
     let mut text = format!(
         "{count} schedules, seeds {first} to {last}, {containers} of them with containerd, {members} \
-         in a cluster: {violated} \
+         in a cluster, {trixie} on Debian 13: {violated} \
          with a violation.\n\n| fault |"
     );
     // Writing to a text cannot fail.

@@ -6,6 +6,7 @@ use tokio::process::Command;
 
 use super::Runtime;
 use super::stage::SECONDS;
+use super::strike::NOTICE;
 use crate::scenario::{Setup, TestResult};
 use crate::{Node, agent_binary};
 
@@ -58,11 +59,11 @@ impl Template {
 }
 
 fn config(runtime: Runtime) -> String {
-    let more = match runtime {
-        Runtime::Cluster => format!("mode: cluster\nkubeconfig: {KUBECONFIG}\n"),
-        Runtime::Process | Runtime::Containerd => String::new(),
-    };
-    Setup { seconds: SECONDS, more }.config(unit(runtime))
+    let mut more = format!("shutdownNotices:\n  file: {NOTICE}\n");
+    if runtime == Runtime::Cluster {
+        more.push_str(&format!("mode: cluster\nkubeconfig: {KUBECONFIG}\n"));
+    }
+    Setup { seconds: SECONDS, more, ..Setup::default() }.config(unit(runtime))
 }
 
 /// What the configuration and the unit call the runtime.

@@ -29,6 +29,12 @@ pub enum NodeError {
     /// The node is not running, and the call needs it to.
     #[error("the node is not running")]
     Off,
+    /// The node has a kernel of its own, and the call needs the host's.
+    #[error("{what} cannot be had of a node with a kernel of its own")]
+    OwnKernel {
+        /// What was wanted.
+        what: &'static str,
+    },
     /// The node ended while it booted.
     #[error("the node ended while it booted ({status}); its console said: {console}")]
     Died {

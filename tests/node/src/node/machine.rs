@@ -2,12 +2,18 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use super::line::Line;
+use crate::{Base, Suite};
 
 /// How long a killed node may take to be gone before nspawn is killed as well.
 const END: Duration = Duration::from_secs(10);
@@ -17,13 +23,16 @@ const END: Duration = Duration::from_secs(10);
 pub(super) struct Machine {
     /// Ends when nspawn does, with its exit status.
     unshare: Child,
-    /// The node's first process, by the host's count; `None` until nspawn has made it.
+    /// The node's first process, by the host's count; `None` until nspawn has made it. Of a node with a
+    /// kernel of its own, that kernel.
     leader: Option<Pid>,
+    /// The way into a node with a kernel of its own.
+    line: Option<Arc<Line>>,
 }
 
 impl Machine {
     /// Starts nspawn for the node `name`, which is laid out in `dir` over `base`.
-    pub(super) fn start(name: &str, base: &Path, dir: &Path, console: &Path) -> io::Result<Self> {
+    pub(super) fn start(name: &str, base: &Base, dir: &Path, console: &Path) -> io::Result<Self> {
         let open = || fs::File::options().create(true).append(true).open(console);
         // Should the test be killed, the kernel kills unshare, therefore nspawn, and with it the
         // whole process namespace that nspawn is the first of. nspawn's own children do not follow
@@ -36,27 +45,45 @@ impl Machine {
             command.args(["systemd-run", "--quiet", "--scope", "--property=Delegate=yes"]);
             command.arg(format!("--unit={name}"));
         }
+        if base.suite() == Suite::Trixie {
+            command.env("SYSTEMD_NSPAWN_UNIFIED_HIERARCHY", "1");
+        }
+        let (line, theirs) = match base.has_kernel() {
+            true => {
+                let (ours, theirs) = UnixStream::pair()?;
+                (Some(Arc::new(Line::open(ours)?)), Some(theirs))
+            }
+            false => (None, None),
+        };
         let unshare = command
             .args(["unshare", "--mount", "--propagation", "private", "--pid", "--fork"])
             .args(["--kill-child=KILL", "--mount-proc", "sh"])
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("boot.sh"))
             .arg(name)
-            .arg(base)
+            .arg(base.root())
             .arg(dir)
-            .stdin(Stdio::null())
+            .stdin(theirs.map_or_else(Stdio::null, |socket| OwnedFd::from(socket).into()))
             .stdout(open()?)
             .stderr(open()?)
             .spawn()?;
-        Ok(Self { unshare, leader: None })
+        Ok(Self { unshare, leader: None, line })
+    }
+
+    /// The way into a node with a kernel of its own.
+    pub(super) fn line(&self) -> Option<&Arc<Line>> {
+        self.line.as_ref()
     }
 
     /// Looks for the node's first process.
     pub(super) fn find_leader(&mut self) -> Option<Pid> {
         if self.leader.is_none() {
-            let nspawn = first_of_namespace(self.unshare.id())?;
-            self.leader = first_of_namespace(nspawn)
-                .and_then(|pid| i32::try_from(pid).ok())
-                .and_then(Pid::from_raw);
+            let first = first_of_namespace(self.unshare.id())?;
+            let leader = match &self.line {
+                // Before the node answers, this is a shell in the host's root.
+                Some(line) => line.is_up().then_some(first),
+                None => first_of_namespace(first),
+            };
+            self.leader = leader.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         }
         self.leader
     }
@@ -68,11 +95,14 @@ impl Machine {
 
     /// The node's root folder, as the host sees it.
     pub(super) fn root(&self) -> Option<PathBuf> {
-        self.leader.map(|leader| PathBuf::from(format!("/proc/{leader}/root")))
+        let root = PathBuf::from(format!("/proc/{}/root", self.leader?));
+        // boot.sh has the kernel run in the base, and the node's root there.
+        Some(if self.line.is_some() { root.join("mnt") } else { root })
     }
 
     /// What the host calls the process that the node calls `pid`.
     pub(super) fn host_pid(&self, pid: u32) -> Option<u32> {
+        self.shares_kernel()?;
         let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let ours = namespace(&self.leader?.to_string())?;
         fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
@@ -86,6 +116,7 @@ impl Machine {
 
     /// What the host calls the node's process that was started with exactly these arguments.
     pub(super) fn host_pid_of(&self, argv: &[&str]) -> Option<u32> {
+        self.shares_kernel()?;
         let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let ours = namespace(&self.leader?.to_string())?;
         fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
@@ -121,6 +152,11 @@ impl Machine {
     pub(super) fn outside(&self) -> Option<PathBuf> {
         let nspawn = first_of_namespace(self.unshare.id())?;
         Some(PathBuf::from(format!("/proc/{nspawn}/root")))
+    }
+
+    /// Something only where the node's processes are the host's as well.
+    fn shares_kernel(&self) -> Option<()> {
+        self.line.is_none().then_some(())
     }
 
     /// How nspawn ended; `None` while the node is on.

@@ -1,5 +1,6 @@
 //! Numbers that look random and can be had again.
 
+use crate::skip::is_long_form;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 /// SplitMix64: good enough to choose pods by.
@@ -19,6 +20,18 @@ impl Chance {
     #[must_use]
     pub fn seed() -> u64 {
         RandomState::new().build_hasher().finish() % 1_000_000
+    }
+
+    /// The seed that this test run is to try: that of `WINDDOWN_SEED`; one that nobody has seen before in
+    /// the long form (`WINDDOWN_LONG`); none otherwise, so that no change fails for another's mistake.
+    ///
+    /// # Errors
+    /// `WINDDOWN_SEED` is no number.
+    pub fn seed_of_run() -> Result<Option<u64>, std::num::ParseIntError> {
+        match std::env::var("WINDDOWN_SEED") {
+            Ok(seed) => seed.parse().map(Some),
+            Err(_) => Ok(is_long_form().then(Self::seed)),
+        }
     }
 
     /// A number from `low` to `high`, both included.

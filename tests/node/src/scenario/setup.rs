@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::TestPod;
+use crate::{Need, Suite, TestPod};
 
 /// The priorities of the pods' three groups, in the order in which they end.
 pub const GROUPS: [i32; 3] = [0, 1000, 2_000_000_000];
@@ -12,9 +12,13 @@ pub(crate) fn group_of(pod: &TestPod) -> usize {
     GROUPS.iter().rposition(|priority| pod.priority >= *priority).unwrap_or(0)
 }
 
-/// The configuration of a test's agent.
+/// A test's node, and the configuration of its agent.
 #[derive(Debug, Clone)]
 pub struct Setup {
+    /// The oldest release of Debian that will do.
+    pub suite: Suite,
+    /// What the node must have.
+    pub needs: &'static [Need],
     /// The time of each of [`GROUPS`], in seconds.
     pub seconds: [u32; 3],
     /// Further lines of the configuration file, each with its line break.
@@ -23,7 +27,7 @@ pub struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { seconds: [6, 4, 4], more: String::new() }
+        Self { suite: Suite::default(), needs: &[], seconds: [6, 4, 4], more: String::new() }
     }
 }
 

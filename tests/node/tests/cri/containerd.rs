@@ -92,6 +92,8 @@ async fn a_suspended_containerd_costs_only_the_pods_that_nobody_else_can_end() -
     let stuck: Vec<String> = pods[..2].iter().map(|pod| pod.name.clone()).collect();
     let Some(mut scenario) = Scenario::with_containerd(test, pods).await? else { return Ok(()) };
     scenario.start().await?;
+    // A start that containerd has not answered is another story.
+    scenario.all_pods_are("Running").await?;
     scenario.node.run(&STOP).await?;
     let asked = scenario.power_off().await?;
     scenario.wait_off(Duration::from_secs(60)).await?;

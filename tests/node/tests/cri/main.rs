@@ -7,3 +7,5 @@ mod containerd;
 mod network;
 mod power_off;
 mod restarts;
+mod silent;
+mod volumes;

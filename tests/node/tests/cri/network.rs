@@ -68,14 +68,23 @@ async fn a_pod_with_its_own_network_keeps_its_address_over_restarts_and_gives_it
     };
     let node = &scenario.node;
     node.configure_pod_network()?;
+    node.write(&format!("{SEEN}/.keep"), "", 0o644)?;
+    node.write(MANIFEST, web().to_string(), 0o644)?;
+    scenario.start().await?;
+
+    // Before there is a route, the node has no address: the pod waits, and does not fail.
+    let node = &scenario.node;
+    let waits = async || {
+        let journal = node.journal(&["--unit=winddown"]).await.unwrap_or_default();
+        journal.contains("cannot start container main of pod default/web")
+            && journal.contains("status.hostIP is not known")
+    };
+    node.wait_until("the pod to wait for the node's address", SOON, waits).await?;
     // The node has no way out; its own address is the one it would leave by.
     node.run(&["ip", "link", "add", "way-out", "type", "bridge"]).await?;
     node.run(&["ip", "address", "add", "10.99.0.7/24", "dev", "way-out"]).await?;
     node.run(&["ip", "link", "set", "way-out", "up"]).await?;
     node.run(&["ip", "route", "add", "default", "via", "10.99.0.1"]).await?;
-    node.write(&format!("{SEEN}/.keep"), "", 0o644)?;
-    node.write(MANIFEST, web().to_string(), 0o644)?;
-    scenario.start().await?;
     let uid = ready(&scenario).await?["uid"].as_str().ok_or("it has a UID")?.to_owned();
 
     let node = &scenario.node;

@@ -57,3 +57,56 @@ async fn after_a_notice_in_a_file_has_ended_the_pods_the_power_off_waits_for_not
     assert_eq!(said["trigger"], "notice", "{said}");
     Ok(())
 }
+
+/// A drain, a notice that is withdrawn and a shutdown that logind gives up, on one node.
+#[tokio::test]
+async fn a_drained_node_stays_drained_until_the_operator_ends_the_drain() -> TestResult {
+    let test = "a_drained_node_stays_drained_until_the_operator_ends_the_drain";
+    let more = "shutdownNotices:\n  file: /run/winddown/notice\n".to_owned();
+    let setup = Setup { more, ..Setup::default() };
+    let Some(scenario) = Scenario::installed_as(test, seven_pods(), &setup).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
+    let closed_by = async |reasons: &[&str]| {
+        let said = scenario.status().await.unwrap_or_default();
+        said["admissionClosedBy"] == serde_json::json!(reasons)
+    };
+    let drained =
+        || scenario.logs().values().all(|log| (log.starts.len(), log.exits.len()) == (1, 1));
+    println!("{}", scenario.text(&["drain"]).await?);
+    assert!(closed_by(&["drain"]).await && drained());
+
+    scenario.node.write("/run/winddown/notice", "60s spot instance is taken back\n", 0o644)?;
+    let both = async || closed_by(&["notice", "drain"]).await;
+    scenario.node.wait_until("the notice to be in force", SOON, both).await?;
+    println!("{}", scenario.text(&["status"]).await?);
+    scenario.node.run(&["rm", "/run/winddown/notice"]).await?;
+    let one = async || closed_by(&["drain"]).await;
+    scenario.node.wait_until("the notice to be withdrawn", SOON, one).await?;
+
+    // Another lock keeps logind waiting while its job is made impossible.
+    let lock = ["systemd-inhibit", "--what=shutdown", "--mode=delay", "sleep", "60"];
+    let unit = ["systemd-run", "--unit=another-lock", "--collect"];
+    scenario.node.run(&[&unit[..], &lock[..]].concat()).await?;
+    let listed = async || {
+        let list = scenario.node.run(&["systemd-inhibit", "--list"]).await.unwrap_or_default();
+        list.contains("sleep 60")
+    };
+    scenario.node.wait_until("the other lock", SOON, listed).await?;
+    scenario.power_off().await?;
+    let both = async || closed_by(&["shutdown", "drain"]).await;
+    scenario.node.wait_until("the shutdown to be heard of", SOON, both).await?;
+    scenario.node.run(&["systemctl", "mask", "--runtime", "poweroff.target"]).await?;
+    scenario.node.run(&["systemctl", "stop", "another-lock"]).await?;
+    let one = async || closed_by(&["drain"]).await;
+    scenario.node.wait_until("logind to give up", SOON, one).await?;
+    scenario.lock_is_back().await?;
+    assert!(drained(), "{:?}", scenario.logs());
+
+    println!("{}", scenario.text(&["drain", "--withdraw"]).await?);
+    let again = async || scenario.logs().values().all(|log| log.starts.len() == 2);
+    scenario.node.wait_until("the pods to be back", SOON, again).await?;
+    assert!(scenario.status().await?["admissionClosedBy"].is_null());
+    Ok(())
+}

@@ -82,6 +82,50 @@ async fn a_package_is_installed_upgraded_and_removed_without_harm_to_a_pod() -> 
     Ok(())
 }
 
+#[tokio::test]
+async fn a_purge_deletes_nothing_that_is_mounted_and_no_secret_of_a_container() -> TestResult {
+    let test = "a_purge_deletes_nothing_that_is_mounted_and_no_secret_of_a_container";
+    if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+        return Ok(());
+    }
+    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
+    let deb = Packages::make("1", &["deb"]).await?;
+    let scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
+    let node = &scenario.node;
+    install(&scenario, &deb.deb()?).await?;
+    let (precious, link) = ("/srv/precious/of-an-operator", "/var/lib/winddown/link");
+    let (volume, secret) = ("/var/lib/winddown/volume of/a pod", "/run/winddown/volumes/uid/token");
+    node.run(&["mkdir", "-p", "/srv/precious", volume, "/run/winddown/volumes/uid"]).await?;
+    node.write(precious, "x", 0o644)?;
+    node.write("/srv/other", "x", 0o644)?;
+    node.run(&["ln", "-s", "/srv", link]).await?;
+    // /run is the node's own, in memory.
+    node.run(&["sh", "-c", &format!("echo s3cret >{secret}; echo x >/run/winddown/record.json")])
+        .await?;
+    node.run(&["mount", "--bind", "/srv/precious", volume]).await?;
+
+    for purge in [&["winddown", "uninstall", "--purge"][..], &["dpkg", "--purge", "winddown"]] {
+        let refused = node.exec(purge, DPKG).await?;
+        let said = refused.stdout + &refused.stderr;
+        println!("{said}");
+        assert!(!refused.status.success(), "{purge:?}: {said}");
+        assert!(said.contains("is mounted below /var/lib/winddown"), "{said}");
+        assert_eq!(node.read(precious)?, "x", "{purge:?}");
+        assert!(node.host_path(link).is_symlink(), "nothing was begun: {purge:?}");
+    }
+    // The same command goes on from there.
+    node.run(&["umount", volume]).await?;
+    let said = dpkg(node, &["--purge", "winddown"]).await?;
+    println!("{said}");
+    assert!(said.contains("/run/winddown stays until the next boot"), "{said}");
+    assert!(!node.host_path("/var/lib/winddown").exists());
+    assert_eq!(node.read(precious)?, "x");
+    assert_eq!(node.read("/srv/other")?, "x", "links are not followed");
+    let left = node.run(&["find", "/run/winddown", "-type", "f"]).await?;
+    assert_eq!(left, format!("{secret}\n"));
+    Ok(())
+}
+
 /// Gives the agent its operator's configuration and pods, and says which processes they are.
 pub(super) async fn run_pods(scenario: &mut Scenario) -> TestResult<Vec<u32>> {
     scenario.pods = seven_pods();

@@ -13,8 +13,7 @@ use crate::life::{DPKG, ENABLED, assert_only, files, left_behind, run_pods, upgr
 use crate::made::{Packages, are_here};
 
 /// Directories that other packages of an rpm distribution have, and that this Debian lacks.
-const OF_OTHERS: [&str; 5] = [
-    "/usr/lib/systemd/logind.conf.d",
+const OF_OTHERS: [&str; 4] = [
     "/usr/share/fish",
     "/usr/share/fish/vendor_completions.d",
     "/usr/share/licenses",

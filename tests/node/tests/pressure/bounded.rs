@@ -168,6 +168,26 @@ impl Bounded {
         Ok(watching.await?.ok_or("memory never ran short")?)
     }
 
+    /// The least that was left of the node's memory within so long, and the most that its page cache
+    /// held, in MiB. Samples every 20 ms.
+    pub(crate) async fn extremes(&self, long: Duration) -> TestResult<(u64, u64)> {
+        let memory = self.groups.iter().find(|group| group.starts_with("/sys/fs/cgroup/memory"));
+        let memory = memory.ok_or("no group bounds the memory")?;
+        let end = monotonic() + i128::try_from(long.as_nanos())?;
+        let (mut least, mut cached) = (u64::MAX, 0);
+        while monotonic() < end {
+            least = least.min(memory_left(memory).ok_or("the group tells nothing")?);
+            cached = cached.max(page_cache(&fs::read_to_string(memory.join("memory.stat"))?));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok((least / MIB, cached / MIB))
+    }
+
+    /// How many bytes lie in a file that a pod writes beside its log.
+    pub(crate) fn written(&self, file: &str) -> u64 {
+        fs::metadata(self.root.path().join("logs").join(file)).map_or(0, |file| file.len())
+    }
+
     /// Starts to count what the agent uses.
     pub(crate) fn watch(&self) -> Watch {
         Watch::new(vec![self.agent.id()])
@@ -211,13 +231,17 @@ fn memory_left(group: &Path) -> Option<u64> {
         fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
     };
     let stat = fs::read_to_string(group.join("memory.stat")).ok()?;
+    let used = number("memory.usage_in_bytes")?.saturating_sub(page_cache(&stat));
+    Some(number("memory.limit_in_bytes")?.saturating_sub(used))
+}
+
+/// The page cache of a group of version 1 and those below it, by the text of its `memory.stat`.
+fn page_cache(stat: &str) -> u64 {
     let part = |name: &str| -> u64 {
         let line = stat.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
     };
-    let cache = part("total_inactive_file ") + part("total_active_file ");
-    let used = number("memory.usage_in_bytes")?.saturating_sub(cache);
-    Some(number("memory.limit_in_bytes")?.saturating_sub(used))
+    part("total_inactive_file ") + part("total_active_file ")
 }
 
 /// When less than `least` MiB were left first, in ns on the monotonic clock. Samples every ms.

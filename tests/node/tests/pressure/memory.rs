@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use winddown_node_tests::scenario::TestResult;
 
-use super::bounded::{Bounded, Bounds, Spec};
+use super::bounded::{Bounded, Bounds, MIB, SHORT, Spec};
 
 const CONFIG: &str = "evictionHard: {memory.available: 100Mi}\n";
 const NODE: Bounds = Bounds { memory: Some(600), tasks: None, disk: None };
@@ -66,10 +66,18 @@ async fn ended_after(test: &str, hog: Spec<'static>) -> TestResult<Option<i128>>
     Ok(Some((asked - crossing) / 1_000_000))
 }
 
-/// Nobody is ended for so long.
-async fn is_spared(test: &str, config: &str, pod: Spec<'static>, long: Duration) -> TestResult {
+/// Nobody is ended for so long, although there was reason to look: what `pod` does to the node is judged
+/// by the least MiB that were left, the most that were page cache, and the stage.
+async fn is_spared(
+    test: &str,
+    config: &str,
+    pod: Spec<'static>,
+    long: Duration,
+    was_there: impl FnOnce(u64, u64, &Bounded) -> bool,
+) -> TestResult {
     let Some(bed) = Bounded::start(test, NODE, config, &with(pod)).await? else { return Ok(()) };
-    tokio::time::sleep(long).await;
+    let (least, cached) = bed.extremes(long).await?;
+    assert!(was_there(least, cached, &bed), "{test} tried nothing: {least} left, {cached} cached");
     for pod in with(pod) {
         assert_eq!(bed.asked(pod.name), None, "{}\n{}", pod.name, bed.status()?);
     }
@@ -92,13 +100,22 @@ async fn a_slow_leak_is_ended_when_it_gets_there() -> TestResult {
 #[tokio::test]
 async fn page_cache_is_no_pressure() -> TestResult {
     let reader = Spec { name: "reader", priority: 0, asks: 0, does: ("cache", 700) };
-    is_spared("page_cache_is_no_pressure", CONFIG, reader, Duration::from_secs(10)).await
+    // So much that with it less than the threshold is left.
+    let fills = |_: u64, cached: u64, _: &Bounded| cached > 600 - 155 - SHORT;
+    is_spared("page_cache_is_no_pressure", CONFIG, reader, Duration::from_secs(10), fills).await
 }
 
 #[tokio::test]
 async fn a_slow_disk_is_no_pressure() -> TestResult {
     let writer = Spec { name: "writer", priority: 0, asks: 0, does: ("io", 64) };
-    is_spared("a_slow_disk_is_no_pressure", CONFIG, writer, Duration::from_secs(10)).await
+    // It begins its file anew again and again: this may be the moment after.
+    let writes = |_: u64, _: u64, bed: &Bounded| {
+        (0..1000).any(|_| {
+            std::thread::park_timeout(Duration::from_millis(1));
+            bed.written("writer.io") >= MIB
+        })
+    };
+    is_spared("a_slow_disk_is_no_pressure", CONFIG, writer, Duration::from_secs(10), writes).await
 }
 
 #[tokio::test]
@@ -108,5 +125,6 @@ async fn pods_that_recover_inside_the_soft_grace_are_left_alone() -> TestResult 
                   evictionSoft: {memory.available: 300Mi}\n\
                   evictionSoftGracePeriod: {memory.available: 6s}\n";
     let test = "pods_that_recover_inside_the_soft_grace_are_left_alone";
-    is_spared(test, config, pulse, Duration::from_secs(17)).await
+    let crosses = |least: u64, _: u64, _: &Bounded| (50..300).contains(&least);
+    is_spared(test, config, pulse, Duration::from_secs(17), crosses).await
 }

@@ -1,12 +1,16 @@
 //! A shutdown that was announced and does not come.
 //!
-//! logind takes its word back in two ways. Where its own job fails (here: `poweroff.target` was
+//! logind takes its word back in three ways. Where its own job fails (here: `poweroff.target` was
 //! masked meanwhile) it sends `PrepareForShutdown(false)`, though only once the last delay lock is
 //! gone. Where it is restarted it forgets the shutdown, sends nothing, and is no longer preparing.
+//! And `shutdown -c` does nothing to a shutdown that has begun on systemd 252, while since systemd 256
+//! it calls it off at once and sends no signal either.
 
 use std::time::Duration;
 
-use winddown_node_tests::scenario::{GROUPS, SOON, Scenario, TestResult};
+use serde_json::Value;
+use winddown_node_tests::Suite;
+use winddown_node_tests::scenario::{GROUPS, SOON, Scenario, Setup, TestResult, twenty_pods};
 
 #[tokio::test]
 async fn when_logind_fails_to_power_off_the_lock_is_taken_again_and_pods_are_let_in() -> TestResult
@@ -65,4 +69,64 @@ async fn when_logind_forgets_the_shutdown_midway_the_groups_not_yet_asked_are_sp
         }
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn shutdown_c_of_systemd_257_is_followed_within_a_second_and_the_node_is_as_before()
+-> TestResult {
+    let test = "shutdown_c_of_systemd_257_is_followed_within_a_second_and_the_node_is_as_before";
+    let setup = Setup { suite: Suite::Trixie, ..Setup::default() };
+    let Some(mut scenario) = Scenario::installed_as(test, twenty_pods(), &setup).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
+    scenario.power_off().await?;
+    scenario.someone_is_asked().await?;
+    let cancel = "date +%s%N && shutdown -c";
+    let cancelled: u64 = scenario.node.run(&["sh", "-c", cancel]).await?.trim().parse()?;
+    let heard = scenario.said_after(cancelled, "the shutdown was called off").await?;
+    assert!(heard - cancelled < 1_000_000_000, "{} ms", (heard - cancelled) / 1_000_000);
+    let held = scenario.said_after(cancelled, "holding logind's delay lock").await?;
+    assert!(held - cancelled < 1_000_000_000, "{} ms", (held - cancelled) / 1_000_000);
+    scenario.lock_is_back().await?;
+
+    let again = async || scenario.group(GROUPS[0]).iter().all(|log| log.starts.len() == 2);
+    scenario.node.wait_until("the pods that were ended to be back", SOON, again).await?;
+    for priority in &GROUPS[1..] {
+        for log in scenario.group(*priority) {
+            assert!(log.terms.is_empty(), "a pod of group {priority} was asked: {log:?}");
+        }
+    }
+    // Past the look that comes once a minute nothing was waited for.
+    let status = scenario.status().await?;
+    assert_ne!(status["shutdown"]["phase"], "running", "{status}");
+    assert_eq!(status["lock"]["state"], "held", "{status}");
+    // A Debian 13 in a container has no controllers, and the doctor says that limits are not enforced.
+    let doctor = scenario.node.exec(&["winddown", "doctor", "-o", "json"], SOON).await?;
+    let said: Value = serde_json::from_str(&doctor.stdout)?;
+    let findings = said["findings"].as_array().into_iter().flatten();
+    let bad = findings.filter(|f| f["severity"] == "warning" || f["severity"] == "problem");
+    let bad: Vec<&Value> = bad.filter(|finding| finding["id"] != "limits").collect();
+    assert!(bad.is_empty(), "{bad:?}");
+
+    // And the next announcement counts again.
+    scenario.power_off().await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
+    for log in scenario.logs().values() {
+        assert_eq!(log.terms.len(), log.starts.len(), "{log:?}");
+        assert_eq!(log.exits.len(), log.starts.len(), "{log:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn shutdown_c_of_systemd_252_changes_nothing_once_the_shutdown_has_begun() -> TestResult {
+    let test = "shutdown_c_of_systemd_252_changes_nothing_once_the_shutdown_has_begun";
+    let Some(mut scenario) = Scenario::running(test).await? else { return Ok(()) };
+    scenario.power_off().await?;
+    scenario.someone_is_asked().await?;
+    scenario.node.run(&["shutdown", "-c"]).await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
+    scenario.assert_ended_in_order()?;
+    scenario.assert_systemd_killed_nothing().await
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use winddown_node_tests::scenario::{Scenario, TestResult, twenty_pods};
+use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods, twenty_pods};
+
+const OURS: &str = "/etc/systemd/logind.conf.d/zz-winddown.conf";
 
 #[tokio::test]
 async fn a_foreign_drop_in_that_allows_three_seconds_shrinks_the_plan_and_is_named() -> TestResult {
@@ -46,7 +48,7 @@ async fn where_etc_is_read_only_the_delay_is_set_in_run() -> TestResult {
     scenario.start().await?;
     let status = scenario.status().await?;
     let delay = status["lock"]["delaySeconds"].as_f64().ok_or("no delay in status")?;
-    assert!((delay - logind_delay(&scenario).await?).abs() < f64::EPSILON, "{status}");
+    assert!((delay - scenario.logind_delay().await?).abs() < f64::EPSILON, "{status}");
     assert!(delay >= 14.0, "{status}");
     Ok(())
 }
@@ -64,25 +66,59 @@ async fn a_masked_drop_in_is_left_masked_and_status_tells_the_truth() -> TestRes
     assert_eq!(link.trim(), "/dev/null");
     let status = scenario.status().await?;
     let delay = status["lock"]["delaySeconds"].as_f64().ok_or("no delay in status")?;
-    assert!((delay - logind_delay(&scenario).await?).abs() < f64::EPSILON, "{status}");
+    assert!((delay - scenario.logind_delay().await?).abs() < f64::EPSILON, "{status}");
     assert!(delay < 14.0, "{status}");
     assert!(status["shutdownPlan"]["availableSeconds"].as_f64().is_some_and(|s| s <= delay));
     Ok(())
 }
 
-/// The delay that logind itself says it grants, in seconds.
-async fn logind_delay(scenario: &Scenario) -> TestResult<f64> {
-    let said = scenario
-        .node
-        .run(&[
-            "busctl",
-            "get-property",
-            "org.freedesktop.login1",
-            "/org/freedesktop/login1",
-            "org.freedesktop.login1.Manager",
-            "InhibitDelayMaxUSec",
-        ])
-        .await?;
-    let micros: u64 = said.trim().trim_start_matches("t ").parse()?;
-    Ok(Duration::from_micros(micros).as_secs_f64())
+#[tokio::test]
+async fn another_packages_longer_delay_stays_with_winddown_on_and_with_winddown_switched_off()
+-> TestResult {
+    let test =
+        "another_packages_longer_delay_stays_with_winddown_on_and_with_winddown_switched_off";
+    let Some(scenario) = Scenario::installed_with(test, seven_pods()).await? else { return Ok(()) };
+    // Another package's minute, and our file as versions before this one left it.
+    let other = "/usr/lib/systemd/logind.conf.d/another-package.conf";
+    scenario.node.write(other, "[Login]\nInhibitDelayMaxSec=60\n", 0o644)?;
+    let left_behind = "# Installed by winddown.\n[Login]\nInhibitDelayMaxSec=22\n";
+    scenario.node.write(OURS, left_behind, 0o644)?;
+    scenario.node.run(&["systemctl", "restart", "systemd-logind"]).await?;
+    assert!((scenario.logind_delay().await? - 22.0).abs() < f64::EPSILON);
+    scenario.start().await?;
+    becomes(&scenario, 60.0).await?;
+    assert!(!scenario.node.host_path(OURS).exists());
+    let status = scenario.status().await?;
+    assert_eq!(status["lock"]["delaySeconds"], 60.0, "{status}");
+
+    // The other package goes: what the configuration asks for is given all the same.
+    std::fs::remove_file(scenario.node.host_path(other))?;
+    scenario.node.run(&["systemctl", "restart", "systemd-logind"]).await?;
+    let ours =
+        async || scenario.logind_delay().await.is_ok_and(|delay| (14.0..40.0).contains(&delay));
+    scenario.node.wait_until("the agent's own file to count", SOON, ours).await?;
+
+    // Switched off, winddown leaves no trace in logind, whoever else is there.
+    scenario.node.write(other, "[Login]\nInhibitDelayMaxSec=60\n", 0o644)?;
+    let off = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nruntime: process\n\
+               shutdownGracePeriod: 0s\n";
+    scenario.node.write("/etc/winddown/config.yaml", off, 0o644)?;
+    scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+    becomes(&scenario, 60.0).await?;
+    assert!(!scenario.node.host_path(OURS).exists());
+    std::fs::remove_file(scenario.node.host_path(other))?;
+    scenario.node.run(&["systemctl", "restart", "systemd-logind", "winddown"]).await?;
+    becomes(&scenario, 5.0).await?;
+    assert!(!scenario.node.host_path(OURS).exists());
+    Ok(())
+}
+
+/// Waits until logind gives so many seconds.
+async fn becomes(scenario: &Scenario, seconds: f64) -> TestResult {
+    let there = async || {
+        let delay = scenario.logind_delay().await;
+        delay.is_ok_and(|delay| (delay - seconds).abs() < f64::EPSILON)
+    };
+    scenario.node.wait_until(&format!("logind to give {seconds} s"), SOON, there).await?;
+    Ok(())
 }

@@ -5,6 +5,8 @@
 
 mod cancel;
 mod delay;
+mod manifest;
+mod panics;
 mod power_off;
 mod restarts;
 mod spoof;

@@ -107,3 +107,28 @@ proptest::proptest! {
         }
     }
 }
+
+/// Any user may start a program of that name, with arguments that name any file.
+#[test]
+fn a_process_of_another_user_is_no_kubelet_and_crowds_none_out() {
+    let mut files = vec![
+        (FILE.to_owned(), "shutdownGracePeriod: 30s\n"),
+        ("proc/9000/comm".to_owned(), "kubelet\n"),
+        ("proc/7/comm".to_owned(), "kubelet\n"),
+        ("proc/7/cmdline".to_owned(), "kubelet\0--config=/home/u/fifo\0"),
+    ];
+    files.extend((100..200).map(|pid| (format!("proc/{pid}/comm"), "earlyoom\n")));
+    let files: Vec<(&str, &str)> = files.iter().map(|(file, text)| (&**file, *text)).collect();
+    let root = Root::with(&files);
+    if !rustix::process::geteuid().is_root() {
+        let test = "a_process_of_another_user_is_no_kubelet_and_crowds_none_out";
+        assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test} needs root");
+        println!("SKIPPED: {test}: only root can give a file to another user");
+        return;
+    }
+    std::os::unix::fs::chown(root.0.path().join("proc/7"), Some(65534), None).unwrap();
+    let Fact::Known(found) = processes::interesting(root.0.path()) else { panic!("they are seen") };
+    let kubelets: Vec<u32> = found.iter().filter(|p| p.name == "kubelet").map(|p| p.pid).collect();
+    assert_eq!(kubelets, [9000]);
+    assert_eq!(root.config().unwrap().place, "/var/lib/kubelet/config.yaml:1");
+}

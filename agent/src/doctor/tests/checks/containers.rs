@@ -3,7 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
-use crate::api::PodStatus;
+use crate::api::{ContainerStatus, Decision, PodState, PodStatus};
 use crate::config::Mode;
 
 #[test]
@@ -186,4 +186,55 @@ fn limits_that_all_services_of_pods_share_are_found() {
     assert!(found.evidence[0].contains("TasksMax=1000, 900 in use"), "{found:?}");
     assert!(found.fix[0].contains("TasksMax=infinity"), "{found:?}");
     assert_eq!(finding(&healthy(), "slice"), None, "containers have cgroups of their own");
+}
+
+#[test]
+fn pods_that_cannot_start_are_named_with_the_cause() {
+    let pod = |name: &str, phase: &str| PodStatus {
+        namespace: "shop".into(),
+        name: name.into(),
+        phase: phase.into(),
+        state: PodState::Syncing,
+        ..PodStatus::default()
+    };
+    let decision = |name: &str, kind: &str, error: &str| Decision {
+        kind: kind.into(),
+        pod: format!("shop/{name}"),
+        fields: [("error".to_owned(), error.into())].into(),
+        ..Decision::default()
+    };
+    assert_eq!(finding(&healthy(), "starts"), None);
+    let mut facts = healthy();
+    let waiting = ContainerStatus {
+        name: "app".into(),
+        state: "waiting".into(),
+        reason: "ImagePullBackOff".into(),
+        message: "no such image".into(),
+        ..ContainerStatus::default()
+    };
+    let status = known(&mut facts.agent);
+    status.pods = vec![
+        pod("sandboxless", "Pending"),
+        PodStatus { containers: vec![waiting], ..pod("imageless", "Pending") },
+        pod("young", "Pending"),
+        pod("runs", "Running"),
+        PodStatus { state: PodState::Waiting, ..pod("held", "Pending") },
+        pod("again", "Pending"),
+    ];
+    status.decisions = vec![
+        decision("sandboxless", "syncFailed", "older"),
+        decision("again", "syncFailed", "before it came back"),
+        decision("again", "podAdmitted", ""),
+        decision("sandboxless", "syncFailed", "cannot create the sandbox: no bridge"),
+        decision("runs", "syncFailed", "a probe"),
+    ];
+    let found = finding(&facts, "starts").unwrap();
+    assert_eq!((found.severity, found.title.as_str()), (Warning, "2 pods cannot start"));
+    assert_eq!(
+        found.evidence,
+        [
+            "shop/sandboxless: cannot create the sandbox: no bridge",
+            "shop/imageless: container app: ImagePullBackOff: no such image",
+        ]
+    );
 }

@@ -4,6 +4,11 @@ use super::super::*;
 use super::Severity::{Info, Problem, Warning};
 use super::check;
 use crate::api::ManifestProblem;
+use crate::manifests::{OthersMayWrite, Writers};
+
+fn written_by(path: &str, who: Writers) -> OthersMayWrite {
+    OthersMayWrite { path: path.into(), who }
+}
 
 #[test]
 fn what_is_wrong_with_the_node_is_found() {
@@ -99,7 +104,42 @@ fn what_is_wrong_with_the_node_is_found() {
             "socket",
             Problem,
             "mode 0666",
-            "chmod 0660 /run/winddown/winddown.sock",
+            "chmod 0600 /run/winddown/winddown.sock",
+        ),
+        (
+            "socket of a group that is not configured",
+            |f| known(&mut f.socket).mode = 0o660,
+            "socket",
+            Warning,
+            "mode 0660",
+            "systemctl restart winddown",
+        ),
+        (
+            "manifests that everybody may write",
+            |f| {
+                f.others_may_write =
+                    Fact::Known(vec![written_by("/etc/winddown/pods", Writers::Everybody)]);
+            },
+            "manifest-writers",
+            Problem,
+            "/etc/winddown/pods: every user may write to it",
+            "chmod go-w /etc/winddown/pods",
+        ),
+        (
+            "a manifest that a group may write",
+            |f| f.others_may_write = Fact::Known(vec![written_by("/p/a.yaml", Writers::Group(7))]),
+            "manifest-writers",
+            Warning,
+            "/p/a.yaml: group 7 may write to it",
+            "chown root:root /p/a.yaml",
+        ),
+        (
+            "an API server that may be anybody",
+            |f| f.server_verified = Fact::Known(false),
+            "api-server",
+            Warning,
+            "insecure-skip-tls-verify",
+            "certificate-authority",
         ),
         (
             "open directory",

@@ -5,6 +5,20 @@ use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
 use crate::api::{Phase, ReportEntry};
 
+/// Every user may take a delay lock, in whatever name.
+#[test]
+fn a_lock_that_another_user_took_in_the_agents_name_protects_nothing() {
+    let mut facts = healthy();
+    let locks = &mut known(&mut facts.login).locks;
+    let decoy = locks.iter_mut().find(|lock| lock.who == "winddown").unwrap();
+    decoy.uid = 1000;
+    assert_eq!(finding(&facts, "lock").unwrap().severity, Problem);
+    let mut facts = healthy();
+    let decoy = LockView { uid: 1000, ..lock("kubelet") };
+    known(&mut facts.login).locks.push(decoy);
+    assert_eq!(finding(&facts, "kubelet").unwrap().severity, Well);
+}
+
 #[test]
 fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
     check(&[

@@ -12,7 +12,7 @@ use winddown_eviction::{
     Reclaim, ReclaimError, Reclaimable, Signal, Signals, Threshold, ThresholdValue, Wanted,
 };
 use winddown_shared::fake::{FakeKiller, FakeRecorder};
-use winddown_shared::{MemoryStats, NodeStats, Pod, PodStats, VictimLock, WallClock};
+use winddown_shared::{GateReasons, MemoryStats, NodeStats, Pod, PodStats, VictimLock, WallClock};
 
 use super::*;
 
@@ -71,13 +71,16 @@ impl Group {
         StallPlaces { proc, cgroup, node: format!("/{}", self.name) }
     }
 
-    /// A program that reads a file which does not fit, again and again.
+    /// Programs that read a file which does not fit, again and again: so many that they wait for each
+    /// other's pages on a fast disk too.
     fn thrash(&self) -> Thrasher {
         // On a disk: what is read from memory need not be read again.
         let program = std::env::current_exe().unwrap();
         let files = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
         let big = files.path().join("big");
         fs::write(&big, vec![7; 4 * usize::try_from(LIMIT).unwrap()]).unwrap();
+        // Waited for here: a disk that still writes what a build has left takes longer than what is timed.
+        fs::File::open(&big).unwrap().sync_all().unwrap();
         let join: Vec<String> = self
             .dirs
             .iter()
@@ -85,8 +88,8 @@ impl Group {
             .collect();
         // What the writing left in the page cache is not the cgroup's: out with it.
         let script = format!(
-            "{} && sync {big} && dd if={big} iflag=nocache count=0 2> /dev/null \
-             && while cat {big} > /dev/null; do :; done",
+            "{} && dd if={big} iflag=nocache count=0 2> /dev/null \
+             && {{ for n in 1 2 3 4 5 6; do while cat {big} > /dev/null; do :; done & done; wait; }}",
             join.join(" && "),
             big = big.display(),
         );
@@ -216,7 +219,7 @@ async fn a_real_stall_wakes_a_loop_that_would_look_again_in_an_hour() {
     };
     let (plenty, notify) = (Arc::new(Plenty::default()), Arc::new(Notify::new()));
     let policy = watch::Sender::new(Arc::new(Policy::new(vec![threshold], false)));
-    let still = watch::Sender::new(false);
+    let still = watch::Sender::new(GateReasons::NONE);
     let hour = Duration::from_secs(3600);
     let (controller, _view) = EvictionController::new(EvictionParts {
         killer: Arc::new(FakeKiller::default()),

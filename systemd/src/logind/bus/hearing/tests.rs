@@ -9,7 +9,9 @@ use winddown_shared::ShutdownKind;
 use zbus::names::{OwnedUniqueName, UniqueName};
 use zbus::{DynamicType, Message, Variant};
 
-use super::{Judge, LOGIN_INTERFACE, LOGIN_PATH, PLAIN, Verdict, WITH_METADATA};
+use super::{
+    CHANGED, Judge, LOGIN_INTERFACE, LOGIN_PATH, PLAIN, PROPERTIES, Verdict, WITH_METADATA,
+};
 use crate::logind::session::Heard;
 
 const LOGIND: &str = ":1.7";
@@ -112,6 +114,45 @@ fn the_metadata_tell_the_kind_and_odd_metadata_tell_nothing() {
     }
 }
 
+/// A change of properties with one new value and one that is only named.
+fn change(sender: &str, path: &str, interface: &str, new: &str, named: &str) -> Message {
+    let new = HashMap::from([(new, Variant::from(true))]);
+    signal_at(sender, path, PROPERTIES, CHANGED, &(interface, new, vec![named]))
+}
+
+#[test]
+fn a_change_of_the_managers_properties_counts_if_it_may_be_about_a_shutdown() {
+    let at = Instant::now();
+    let changed = Verdict::Believed(Heard::Changed { at });
+    let session = "/org/freedesktop/login1/session/c1";
+    let cases = [
+        (LOGIN_PATH, LOGIN_INTERFACE, "ScheduledShutdown", "Docked", true),
+        (LOGIN_PATH, LOGIN_INTERFACE, "IdleHint", "PreparingForShutdown", true),
+        (LOGIN_PATH, LOGIN_INTERFACE, "PreparingForShutdownWithMetadata", "Docked", true),
+        (LOGIN_PATH, LOGIN_INTERFACE, "IdleHint", "DelayInhibited", false),
+        (LOGIN_PATH, "org.freedesktop.LogControl1", "ScheduledShutdown", "Docked", false),
+        (session, LOGIN_INTERFACE, "ScheduledShutdown", "Docked", false),
+    ];
+    for (path, interface, new, named, counts) in cases {
+        let verdict = judge().judge(&change(LOGIND, path, interface, new, named), at);
+        let expected = if counts { &changed } else { &Verdict::Other };
+        assert_eq!(verdict, *expected, "{path} {interface} {new} {named}");
+    }
+}
+
+#[test]
+fn a_change_that_another_sender_tells_of_is_refused_and_so_is_a_malformed_one() {
+    let at = Instant::now();
+    let told = |sender| change(sender, LOGIN_PATH, LOGIN_INTERFACE, "ScheduledShutdown", "Docked");
+    assert!(refused(&judge().judge(&told(OTHER), at)));
+    assert_eq!(Judge::new(true).judge(&told(LOGIND), at), Verdict::Other);
+    assert_eq!(Judge::new(false).judge(&told(OTHER), at), Verdict::Believed(Heard::Changed { at }));
+    for body in [&("", true), &(LOGIN_INTERFACE, true)] {
+        let malformed = signal_at(LOGIND, LOGIN_PATH, PROPERTIES, CHANGED, body);
+        assert!(refused(&judge().judge(&malformed, at)));
+    }
+}
+
 #[test]
 fn only_the_bus_itself_can_tell_of_a_new_owner() {
     let at = Instant::now();
@@ -153,7 +194,7 @@ proptest! {
     #[test]
     fn no_body_makes_it_panic(text in ".*", number in any::<u64>(), flag in any::<bool>()) {
         let at = Instant::now();
-        for member in [PLAIN, WITH_METADATA, "NameOwnerChanged", "Other"] {
+        for member in [PLAIN, WITH_METADATA, CHANGED, "NameOwnerChanged", "Other"] {
             for sender in [LOGIND, "org.freedesktop.DBus"] {
                 let text = text.replace('\0', "");
                 judge().judge(&signal(sender, member, &text.as_str()), at);

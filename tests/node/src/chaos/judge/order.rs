@@ -1,10 +1,10 @@
 //! Who is asked when, and by when all is over.
 
 use super::{SECOND, SLACK, Verdict, grace_of, group_of, period_of, seconds, within};
-use crate::Manner;
 use crate::chaos::Fault;
 use crate::chaos::record::{At, Record};
 use crate::chaos::stage::SECONDS;
+use crate::{Manner, TestPod};
 
 /// What logind gives beyond the budget.
 const RESERVE: At = 2 * SECOND;
@@ -16,10 +16,13 @@ const EARLY: At = SECOND / 4;
 /// last group.
 pub(super) fn groups_end_one_after_the_other(record: &Record) -> Verdict {
     for shutdown in record.shutdowns() {
-        for later in &record.pods {
+        for later in record.pods.iter().filter(|pod| !record.is_without_manifest(pod)) {
             let terms = &record.logs[&later.name].terms;
             let Some(asked) = within(terms, shutdown).next() else { continue };
-            for earlier in record.pods.iter().filter(|pod| group_of(pod) < group_of(later)) {
+            let before = |pod: &&TestPod| {
+                group_of(pod) < group_of(later) && !record.is_without_manifest(pod)
+            };
+            for earlier in record.pods.iter().filter(before) {
                 let log = &record.logs[&earlier.name];
                 let Some(term) = within(&log.terms, shutdown).next() else { continue };
                 let end = within(&log.exits, shutdown).next();
@@ -57,7 +60,7 @@ pub(super) fn the_budget_is_kept(record: &Record) -> Verdict {
 /// promised its successor keeps to the nearest second.
 pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
     let first = record.asked.first().copied().unwrap_or(At::MAX);
-    let is_killed = |fault| fault == Fault::AgentKilled;
+    let is_killed = |fault| matches!(fault, Fault::AgentKilled | Fault::ManifestBroken);
     let early =
         if record.was_harmed(is_killed, first, At::MAX) { EARLY + SECOND / 2 } else { EARLY };
     for life in &record.lives {

@@ -58,12 +58,26 @@ pub(super) fn nobody_is_started_twice(record: &Record) -> Verdict {
             }
         }
         let shutdown = (record.last_asked(), At::MAX);
-        let alike = record.pods.iter().filter(|other| group_of(other) == group_of(pod));
+        let alike = record
+            .pods
+            .iter()
+            .filter(|other| group_of(other) == group_of(pod) && !record.is_without_manifest(other));
         let asked =
             alike.filter_map(|other| within(&record.logs[&other.name].terms, shutdown).next());
         let turn = asked.min().map_or(At::MAX, |turn| turn + SECOND / 2);
         if starts.iter().any(|start| *start > turn) {
             return Err(format!("{} was started when its group had been asked to end", pod.name));
+        }
+    }
+    Ok(())
+}
+
+/// What a drain has ended stays so for as long as the node is up, whatever comes and goes meanwhile.
+pub(super) fn a_drained_node_starts_nothing(record: &Record) -> Verdict {
+    let Some(drained) = record.drained else { return Ok(()) };
+    for (name, log) in &record.logs {
+        if log.starts.iter().any(|(at, _)| *at > drained) {
+            return Err(format!("{name} was started on a drained node"));
         }
     }
     Ok(())
@@ -89,6 +103,8 @@ fn gave_up_a_start(record: &Record) -> bool {
         Fault::ContainerdKilled,
         Fault::ContainerdStopped,
         Fault::ContainerdRestarted,
+        Fault::ContainerdHangs,
+        Fault::ManifestBroken,
     ];
     record.runtime == Runtime::Containerd && faults.into_iter().any(|fault| record.had(fault))
 }

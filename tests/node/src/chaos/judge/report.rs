@@ -20,8 +20,8 @@ pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
             false => Err("there is no report".to_owned()),
         };
     };
-    if record.reports.len() != record.asked.len() && !may_be_missing(record) {
-        let (reports, asked) = (record.reports.len(), record.asked.len());
+    let (reports, asked) = (record.shutdown_reports().count(), record.asked.len());
+    if reports != asked && !may_be_missing(record) {
         return Err(format!("there are {reports} reports of {asked} shutdowns"));
     }
     let trigger = report["trigger"].as_str().unwrap_or_default();
@@ -89,7 +89,8 @@ fn may_be_unknown(record: &Record) -> bool {
         let away = [Fault::ContainerdKilled, Fault::ContainerdStopped, Fault::ContainerdRestarted];
         away.contains(&fault)
     };
-    record.was_harmed(|fault| fault == Fault::AgentKilled, asked, At::MAX)
+    let is_killed = |fault| matches!(fault, Fault::AgentKilled | Fault::ManifestBroken);
+    record.was_harmed(is_killed, asked, At::MAX)
         || record.runtime == Runtime::Containerd && record.was_harmed(containerd, asked, At::MAX)
 }
 

@@ -55,11 +55,26 @@ fn well() -> Record {
         gave_up: vec![],
         harms: vec![],
         victims: vec![],
+        drained: None,
         complaints: vec![],
         lost_patience: false,
         excuses: vec![],
         reports: vec![report],
     }
+}
+
+#[test]
+fn a_pod_that_a_drained_node_starts_is_seen() {
+    let drained = |r: &mut Record| {
+        r.drained = Some(ASKED - 5 * SECOND);
+        r.victims = r.logs.keys().cloned().collect();
+    };
+    assert!(broken(drained).is_empty());
+    let started = |r: &mut Record| {
+        drained(r);
+        r.logs.get_mut("low").unwrap().starts.push((ASKED - 4 * SECOND, 77));
+    };
+    assert!(broken(started).contains(&"drained"), "{:?}", broken(started));
 }
 
 /// The invariants that do not hold once the record was changed like this.

@@ -1,0 +1,55 @@
+//! What becomes of the agent's process when a task fails that the node's promise depends on.
+
+use winddown_shared::critical::{OnTaskFailure, TaskFailure};
+
+use crate::cli::Exit;
+use crate::logging::Log;
+
+#[cfg(test)]
+mod tests;
+
+/// Ends the process. Its unit starts it again at once: the lock is in the service manager's keeping
+/// meanwhile, the pods go on without the agent, and the next one goes on with a shutdown.
+pub(super) struct EndProcess(pub(super) Log);
+
+impl OnTaskFailure for EndProcess {
+    fn failed(&self, failure: &TaskFailure) {
+        tracing::error!("{failure}, which is a bug; the agent ends and is started again");
+        self.0.flush();
+        std::process::exit(i32::from(Exit::TaskLost as u8));
+    }
+
+    #[cfg(debug_assertions)]
+    fn fault(&self, task: &'static str) -> Option<futures_util::future::BoxFuture<'static, ()>> {
+        fault::of(task)
+    }
+}
+
+/// Faults for the tests on a node, which run a debug program: nothing of this is in a release.
+///
+/// In the directory that `WINDDOWN_FAULTS` names, each task leaves a file in `tasks` when it starts. A
+/// file of its name in `panics` makes it panic; the file is taken away first, or the next agent would
+/// fail as well.
+#[cfg(debug_assertions)]
+mod fault {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+
+    const LOOK: Duration = Duration::from_millis(20);
+
+    pub(super) fn of(task: &'static str) -> Option<BoxFuture<'static, ()>> {
+        let directory = PathBuf::from(std::env::var_os("WINDDOWN_FAULTS")?);
+        // A directory that is not there has no faults.
+        let _ = std::fs::write(directory.join("tasks").join(task), "");
+        let wanted = directory.join("panics").join(task);
+        let told = async move {
+            while std::fs::remove_file(&wanted).is_err() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        Some(told.boxed())
+    }
+}

@@ -1,0 +1,121 @@
+//! Every task that lives long is either started as a critical one, or stands here with the reason.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Ways to start a task or a thread whose panic nobody is told of.
+const BARE: [&str; 4] = ["tokio::spawn(", "thread::spawn(", "thread::Builder", "runtime.spawn("];
+
+/// Crates of which parts run in the agent.
+const CRATES: [&str; 10] = [
+    "agent",
+    "cluster",
+    "eviction",
+    "machine",
+    "notices",
+    "preemption",
+    "runtimes",
+    "shared",
+    "shutdown",
+    "systemd",
+];
+
+const ANSWER: &str = "its caller waits for the answer and hears of its end";
+const ONCE: &str = "does one thing and ends; what is left undone is done by the next look";
+const ONE_POD: &str = "of one pod or container, which is looked at again without it";
+const SHOWN: &str = "only fills in what is shown: the node is protected without it";
+const COMMAND: &str = "of a command, not of the agent";
+
+/// File, how many bare ones, why they may be.
+const ALLOWED: [(&str, usize, &str); 38] = [
+    ("agent/src/cli/watch.rs", 1, COMMAND),
+    ("agent/src/cli/watch/feed.rs", 1, COMMAND),
+    ("agent/src/cluster/start.rs", 2, "the controllers begin anew; the runtime's name is shown"),
+    ("agent/src/control/client.rs", 1, COMMAND),
+    ("agent/src/drill.rs", 2, COMMAND),
+    ("agent/src/node.rs", 3, SHOWN),
+    ("agent/src/node/cluster.rs", 1, SHOWN),
+    ("agent/src/node/drain.rs", 1, SHOWN),
+    ("agent/src/node/notice.rs", 1, SHOWN),
+    ("agent/src/node/pressure/measure.rs", 1, ONCE),
+    ("agent/src/service.rs", 1, "metrics over TCP"),
+    ("agent/src/service/cluster.rs", 1, SHOWN),
+    ("cluster/src/after_boot.rs", 1, ONCE),
+    ("cluster/src/resolve/flights.rs", 1, ANSWER),
+    ("cluster/src/resolve/waiting.rs", 1, "a pod that waits is tried again without it"),
+    ("cluster/src/status/spool.rs", 1, ANSWER),
+    ("machine/src/psi/watch.rs", 1, "eviction looks at intervals as well"),
+    ("runtimes/src/cri/beside.rs", 1, ONCE),
+    ("runtimes/src/cri/client.rs", 1, ANSWER),
+    ("runtimes/src/cri/exits.rs", 2, ONE_POD),
+    ("runtimes/src/cri/garbage.rs", 1, ONCE),
+    ("runtimes/src/cri/list.rs", 1, ONE_POD),
+    ("runtimes/src/cri/start.rs", 1, ANSWER),
+    ("runtimes/src/cri/stop/container.rs", 1, ONE_POD),
+    ("runtimes/src/cri/sync.rs", 2, ANSWER),
+    ("runtimes/src/notes.rs", 1, "a note that is missing costs no pod its end"),
+    ("runtimes/src/probing.rs", 1, ONE_POD),
+    ("runtimes/src/process/hook.rs", 1, ANSWER),
+    ("runtimes/src/process/watcher.rs", 1, ONE_POD),
+    ("runtimes/src/programs/sync.rs", 1, ONE_POD),
+    ("runtimes/src/transient/end.rs", 1, ONE_POD),
+    ("runtimes/src/transient/hook.rs", 1, ANSWER),
+    ("runtimes/src/transient/start.rs", 1, ANSWER),
+    ("shared/src/critical.rs", 1, "the seam itself"),
+    ("shutdown/src/controller/keeping.rs", 1, "tries to keep a report for as long as it can"),
+    ("systemd/src/logind/bus.rs", 1, "the connection ends with its reader, and another is made"),
+    ("systemd/src/logind/bus/hearing.rs", 1, ONCE),
+    ("systemd/src/units/client.rs", 2, "the connection ends with its reader, and another is made"),
+];
+
+#[test]
+fn no_long_lived_task_is_started_bare() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut found = BTreeMap::new();
+    for name in CRATES {
+        look(&root.join(name).join("src"), &mut |path, text| {
+            let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let bare = code.filter(|line| BARE.iter().any(|word| line.contains(word))).count();
+            if bare > 0 {
+                found.insert(path.strip_prefix(root).unwrap().display().to_string(), bare);
+            }
+        });
+    }
+    let allowed: BTreeMap<String, usize> =
+        ALLOWED.iter().map(|(file, count, _)| ((*file).to_owned(), *count)).collect();
+    let wrong: Vec<String> = found
+        .iter()
+        .filter(|(file, count)| allowed.get(*file) < Some(count))
+        .map(|(file, count)| format!("{file}: {count}"))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "start tasks that live as long as the agent with winddown_shared::critical, or add the \
+         others to the list with the reason: {wrong:#?}"
+    );
+    let gone: Vec<_> = allowed.keys().filter(|file| !found.contains_key(*file)).collect();
+    assert!(gone.is_empty(), "nothing is started there any more: {gone:?}");
+}
+
+/// The sources that are not of tests or stand-ins.
+fn look(directory: &Path, each: &mut impl FnMut(&Path, &str)) {
+    const OTHERS: [&str; 4] = ["test", "fake", "stand_in", "fuzzing"];
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if OTHERS.iter().any(|other| name.contains(other)) {
+            continue;
+        }
+        if path.is_dir() {
+            look(&path, each);
+        } else if name.ends_with(".rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            // Unit tests come last in a file.
+            let code = text.split("\nmod tests {").next().unwrap_or_default();
+            each(&path, code);
+        }
+    }
+}

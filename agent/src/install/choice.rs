@@ -1,0 +1,117 @@
+//! Which runtime a machine gets where nobody says.
+
+use std::fmt;
+use std::path::Path;
+
+use super::assets::CONFIG;
+use super::host::LiveHost;
+use super::tree::Tree;
+use super::{InstallError, Runtime};
+use crate::config::Config;
+
+/// A runtime, and why that one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What runs the pods.
+    pub runtime: Runtime,
+    why: &'static str,
+}
+
+/// What was seen of a machine or image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    /// What the configuration names, if there is one.
+    configured: Option<Runtime>,
+    /// systemd runs it, or is in the image.
+    systemd: bool,
+    /// Its control groups are of version 2; unknown of an image.
+    cgroup_v2: Option<bool>,
+}
+
+/// The runtime for the machine or image at `root`: the one that its configuration names, or that of `config`,
+/// which it is to start with; else services of systemd where that can do all that pods ask for.
+///
+/// # Errors
+/// The root cannot be looked at.
+pub fn choose(root: &Path, config: Option<&Path>) -> Result<Choice, InstallError> {
+    let tree = Tree::new(root);
+    let there = tree.resolve(CONFIG)?;
+    let file = if there.exists() { Some(there.as_path()) } else { config };
+    let text = file.and_then(|file| Some((file, std::fs::read(file).ok()?)));
+    // One that is not valid stops the installation, which says why.
+    let parsed = text.and_then(|(file, text)| Config::parse(file, &text).ok());
+    let is_live = LiveHost::at(root).is_some();
+    let is_there = |path: &str| tree.resolve(path).is_ok_and(|path| path.exists());
+    let seen = Seen {
+        configured: parsed.map(|(config, _)| config.runtime),
+        systemd: is_live
+            || is_there("/usr/lib/systemd/systemd")
+            || is_there("/lib/systemd/systemd"),
+        cgroup_v2: is_live.then(|| is_there("/sys/fs/cgroup/cgroup.controllers")),
+    };
+    Ok(decide(seen))
+}
+
+fn decide(seen: Seen) -> Choice {
+    let choice = |runtime, why| Choice { runtime, why };
+    match seen {
+        Seen { configured: Some(runtime), .. } => choice(runtime, "the configuration names it"),
+        Seen { systemd: false, .. } => {
+            choice(Runtime::Process, "there is no systemd to ask for services")
+        }
+        Seen { cgroup_v2: Some(false), .. } => {
+            choice(Runtime::Process, "control groups are of version 1 here")
+        }
+        Seen { .. } => choice(
+            Runtime::Systemd,
+            "systemd enforces limits, keeps logs in the journal, and leaves the agent its sandbox",
+        ),
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pods run with `runtime: {}`: {}", self.runtime, self.why)?;
+        f.write_str("; --runtime names another")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_with_systemd_and_cgroup_v2_gets_services_and_a_configuration_is_heeded() {
+        let seen = |configured, systemd, cgroup_v2| Seen { configured, systemd, cgroup_v2 };
+        for (seen, runtime) in [
+            (seen(None, true, Some(true)), Runtime::Systemd),
+            (seen(None, true, Some(false)), Runtime::Process),
+            (seen(None, true, None), Runtime::Systemd),
+            (seen(None, false, Some(true)), Runtime::Process),
+            (seen(None, false, None), Runtime::Process),
+            (seen(Some(Runtime::Cri), true, Some(true)), Runtime::Cri),
+            (seen(Some(Runtime::Process), true, Some(true)), Runtime::Process),
+        ] {
+            assert_eq!(decide(seen).runtime, runtime, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn an_image_is_looked_at_for_systemd_and_for_a_configuration() {
+        let root = tempfile::tempdir().unwrap();
+        let of = |config: Option<&Path>| choose(root.path(), config).unwrap().runtime;
+        assert_eq!(of(None), Runtime::Process);
+        let systemd = root.path().join("usr/lib/systemd/systemd");
+        std::fs::create_dir_all(systemd.parent().unwrap()).unwrap();
+        std::fs::write(systemd, "").unwrap();
+        assert_eq!(of(None), Runtime::Systemd);
+        let head = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nruntime: ";
+        let given = root.path().join("given.yaml");
+        std::fs::write(&given, format!("{head}process\n")).unwrap();
+        assert_eq!(of(Some(&given)), Runtime::Process);
+        std::fs::create_dir_all(root.path().join("etc/winddown")).unwrap();
+        std::fs::write(root.path().join("etc/winddown/config.yaml"), format!("{head}cri\n"))
+            .unwrap();
+        assert_eq!(of(Some(&given)), Runtime::Cri);
+    }
+}

@@ -1,0 +1,141 @@
+//! What is not known of the node: a runtime that is silent, manifests that are out of reach.
+
+use winddown_notices::{Announcement, When};
+use winddown_shutdown::LastBoot;
+
+use super::*;
+
+/// A runtime that runs `pods`, whoever started them.
+async fn running(pods: &[&Pod]) -> FakeRuntime {
+    let runtime = FakeRuntime::default();
+    for pod in pods {
+        runtime.sync_pod(pod).await.unwrap();
+    }
+    runtime
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_never_answers_is_not_a_node_without_pods() {
+    let web = pod("web", 0, 30);
+    let runtime = running(&[&web]).await;
+    runtime.hang_lists(true);
+    let b = bench(runtime, held());
+    b.want(&[&web]).await;
+    assert!(b.node.status().pods_unknown && b.node.shutdown_plan().pods_unknown);
+    tokio::time::sleep(secs(60)).await;
+    let begun = Instant::now();
+    b.login.prepare();
+    tokio::time::sleep(secs(1)).await;
+    assert!(b.node.status().shutdown.pods_unknown);
+    b.released().await;
+    assert_eq!(begun.elapsed().as_secs(), 30, "it may still answer");
+    let report = b.report();
+    assert_eq!((report.outcome, report.pods_unknown), (Outcome::Left, true));
+    assert_eq!(LastBoot::Reported(Box::new(report)).graceful(), Some(false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_answers_in_the_middle_of_a_shutdown_has_its_pods_ended_in_order() {
+    let (web, dns) = (pod("web", 0, 5), pod("dns", 2_000_000_000, 5));
+    let runtime = running(&[&web, &dns]).await;
+    runtime.hang_lists(true);
+    let b = bench(runtime, held());
+    b.want(&[&web, &dns]).await;
+    b.login.prepare();
+    tokio::time::sleep(secs(2)).await;
+    b.runtime.hang_lists(false);
+    b.released().await;
+    assert_eq!(b.runtime.stops(), [web.uid().clone(), dns.uid().clone()]);
+    let report = b.report();
+    assert_eq!((report.outcome, report.pods_unknown), (Outcome::Clean, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_whose_manifests_are_out_of_reach_are_ended_too_and_named_so() {
+    let (web, lost) = (pod("web", 0, 30), pod("lost", 0, 30));
+    let b = bench(running(&[&web, &lost]).await, held());
+    b.manifests.send_modify(|now| {
+        let pods = vec![web.clone()];
+        *now = Arc::new(DesiredManifests { generation: 1, pods, ..DesiredManifests::default() });
+    });
+    tokio::time::sleep(secs(1)).await;
+    let status = b.node.status();
+    let said = status.pods.iter().find(|pod| pod.name == "lost").unwrap();
+    assert_eq!((said.reason.as_str(), said.source.as_str()), ("NoManifest", ""));
+    let name = Some("pods without a manifest".to_owned());
+    let plan = b.node.shutdown_plan();
+    let group = plan.groups.iter().find(|group| group.name == name).unwrap();
+    assert_eq!(group.pods.len(), 1, "{plan:?}");
+    b.login.prepare();
+    b.released().await;
+    assert_eq!(b.runtime.stops(), [web.uid().clone(), lost.uid().clone()]);
+    let report = b.report();
+    assert_eq!(report.outcome, Outcome::Clean);
+    let group = report.groups.iter().find(|group| group.name == name).unwrap();
+    assert_eq!((group.pods.len(), group.pods[0].name.as_str()), (1, "lost"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_ends_pods_whose_manifests_are_out_of_reach() {
+    let lost = pod("lost", 0, 30);
+    let b = bench(running(&[&lost]).await, held());
+    b.manifests.send_modify(|now| {
+        *now = Arc::new(DesiredManifests { generation: 1, ..DesiredManifests::default() });
+    });
+    tokio::time::sleep(secs(1)).await;
+    let mut events = b.node.drain(DrainRequest::default()).await.unwrap();
+    let mut told = Vec::new();
+    while let Some(event) = events.recv().await {
+        told.push(event);
+    }
+    assert!(matches!(told[0], DrainEvent::Started { groups: 1, pods: 1, .. }), "{told:?}");
+    assert!(matches!(told.last(), Some(DrainEvent::Finished { ended: 1, left: 0, .. })));
+    assert!(!b.runtime.runs(lost.uid()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_units_stop_path_takes_no_silent_runtime_for_an_empty_node() {
+    let lost = pod("lost", 0, 3);
+    let runtime = running(&[&lost]).await;
+    runtime.hang_lists(true);
+    let b = bench(runtime, held());
+    b.want(&[]).await;
+    b.node.pods_are_known().await;
+    assert!(!winddown_shared::PodKiller::running(b.node.workers()).is_known_empty());
+    let bypassed = FakeInhibitor::holding(secs(32));
+    bypassed.prepare();
+    let stopping = tokio::spawn({
+        let (node, bypassed) = (b.node.clone(), Arc::new(bypassed.clone()));
+        async move { node.end_pods(bypassed, Trigger::UnitStop).await }
+    });
+    tokio::time::sleep(secs(1)).await;
+    b.runtime.hang_lists(false);
+    tokio::time::sleep(secs(20)).await;
+    assert_eq!(b.runtime.stops(), [lost.uid().clone()]);
+    assert_eq!((b.report().trigger, b.report().outcome), (Trigger::UnitStop, Outcome::Clean));
+    stopping.abort();
+}
+
+/// A run that a notice began, whose agent was killed after it had asked the pod.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_a_notice_began_starts_nothing_that_it_had_asked_to_end() {
+    let web = pod("web", 0, 20);
+    let runtime = FakeRuntime::default();
+    runtime.stop_takes(web.uid(), secs(10));
+    let b = bench(runtime, held());
+    b.want(&[&web]).await;
+    let voice = b.board.voice("aws", None);
+    voice.say(&Announcement::new(When::In(secs(120)), "spot"), WallTime::UNIX_EPOCH);
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(b.runtime.stops().len(), 1);
+    let Bench { node, runtime, login, state, .. } = b;
+    node.0.stop.cancel();
+    let clock = node.0.boot_clock.clone();
+    // The login manager answers at once, and knows of no shutdown; the source has not been asked yet.
+    let b = bench_in(state, clock, runtime, login);
+    b.want(&[&web]).await;
+    b.runtime.exit(web.uid(), 0);
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(b.runtime.starts(), [web.uid().clone()], "once, before the notice");
+    assert_eq!(b.runtime.stops().len(), 2, "the next agent asks again");
+}

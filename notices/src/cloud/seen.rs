@@ -1,0 +1,135 @@
+//! Which events of a metadata service are still ahead, and which are those of an earlier boot.
+//!
+//! A service goes on listing an event while the machine it rebooted comes up again. Where the event
+//! says when it takes place at the earliest, the time of the boot tells. One that has started, and
+//! Google's values, carry no time: they are over if they were seen before the machine came up. So what
+//! is listed is kept over the boot, and forgotten when it is no longer listed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use winddown_shared::WallTime;
+
+use crate::Announcement;
+use crate::kept::KeptFile;
+
+#[cfg(test)]
+mod tests;
+
+/// So many events are kept, with so long names; services list a handful.
+const MOST: usize = 64;
+const LONGEST_ID: usize = 128;
+
+/// One event that ends this machine, as a service lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CloudEvent {
+    /// The service's name for it.
+    pub(super) id: String,
+    /// It does not take place before; none once it has started.
+    pub(super) not_before: Option<WallTime>,
+    /// What is said of it.
+    pub(super) announced: Announcement,
+}
+
+/// The events that a service lists, with the boot in which each was last seen to be ahead.
+#[derive(Debug)]
+pub(super) struct Seen {
+    file: KeptFile,
+    boot_id: String,
+    boots: BTreeMap<String, String>,
+    /// The event that was last passed over, to tell of each once.
+    passed_over: Option<String>,
+}
+
+/// What is on the disk.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    version: u32,
+    /// From an event's name to the id of a boot.
+    events: BTreeMap<String, String>,
+}
+
+impl Seen {
+    /// What was kept in `file`. An empty `boot_id` is nobody's: then nothing is kept.
+    pub(super) async fn open(file: PathBuf, boot_id: &str) -> Self {
+        let file = KeptFile::at(file);
+        let kept = file.load::<Kept>().await.unwrap_or_else(|why| {
+            tracing::warn!(
+                "{}: {why}; an event that an earlier boot was for may count again",
+                file.path().display()
+            );
+            None
+        });
+        let boots = kept.filter(|kept| kept.version == 1).map(|kept| kept.events);
+        let boots = boots.unwrap_or_default();
+        Self { file, boot_id: boot_id.to_owned(), boots, passed_over: None }
+    }
+
+    /// Takes what is listed now, on a machine that came up at `booted`, and keeps what a later boot has
+    /// to know.
+    pub(super) async fn take(&mut self, listed: &[CloudEvent], booted: Option<WallTime>) {
+        if self.note(listed, booted) {
+            let kept = Kept { version: 1, events: self.boots.clone() };
+            if let Err(why) = self.file.store((!self.boots.is_empty()).then_some(kept)).await {
+                tracing::warn!(
+                    "{}: {why}; after the next boot these events may count again",
+                    self.file.path().display()
+                );
+            }
+        }
+    }
+
+    /// The earliest of the listed events that is still ahead of a machine that came up at `booted`.
+    pub(super) fn earliest<'a>(
+        &mut self,
+        listed: &'a [CloudEvent],
+        booted: Option<WallTime>,
+    ) -> Option<&'a CloudEvent> {
+        let (ahead, over): (Vec<_>, Vec<_>) =
+            listed.iter().partition(|event| self.is_ahead(event, booted));
+        let passed_over = over.first().map(|event| event.id.clone());
+        if passed_over != self.passed_over
+            && let Some(event) = over.first()
+        {
+            tracing::info!(
+                event = event.id,
+                "passed over what an earlier boot was for: {}",
+                event.announced.text
+            );
+        }
+        self.passed_over = passed_over;
+        ahead.into_iter().min_by_key(|event| event.not_before)
+    }
+
+    fn is_ahead(&self, event: &CloudEvent, booted: Option<WallTime>) -> bool {
+        match (event.not_before, booted) {
+            (Some(at), Some(booted)) => at >= booted,
+            (Some(_), None) => true,
+            (None, _) => self.boots.get(&key(event)).is_none_or(|boot| *boot == self.boot_id),
+        }
+    }
+
+    /// Whether something is different afterwards.
+    fn note(&mut self, listed: &[CloudEvent], booted: Option<WallTime>) -> bool {
+        if self.boot_id.is_empty() {
+            return false;
+        }
+        let keys: Vec<String> = listed.iter().map(key).collect();
+        let before = self.boots.clone();
+        self.boots.retain(|kept, _| keys.contains(kept));
+        for (event, key) in listed.iter().zip(keys) {
+            let known = self.boots.contains_key(&key);
+            // One that is ahead and has not started will start in this boot.
+            let not_started = event.not_before.is_some() && self.is_ahead(event, booted);
+            if not_started || (!known && self.boots.len() < MOST) {
+                self.boots.insert(key, self.boot_id.clone());
+            }
+        }
+        self.boots != before
+    }
+}
+
+fn key(event: &CloudEvent) -> String {
+    event.id.chars().take(LONGEST_ID).collect()
+}

@@ -1,0 +1,201 @@
+//! What is written into the files of a cgroup: shares and limits, by the kubelet's arithmetic.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
+use winddown_shared::{Pod, Quantity};
+
+use super::place::Controller;
+
+/// Length of a CPU period, in microseconds; the kernel's default.
+const PERIOD: i64 = 100_000;
+/// The shortest quota that the kernel takes.
+const MIN_QUOTA: i64 = 1000;
+const SHARES: std::ops::RangeInclusive<i64> = 2..=262_144;
+
+/// A file of a cgroup, and what to write. One that the kernel may lack is `optional`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) file: &'static str,
+    pub(super) text: String,
+    pub(super) optional: bool,
+}
+
+/// What a container may use, and its share beside the others of its pod.
+pub(super) fn of_container(
+    container: &api::Container,
+    controller: Controller,
+    is_v2: bool,
+) -> Vec<Entry> {
+    let resources = container.resources.as_ref();
+    let limits = resources.and_then(|r| r.limits.as_ref());
+    let requests = resources.and_then(|r| r.requests.as_ref());
+    match controller {
+        Controller::Cpu => {
+            let limit = limit(limits, "cpu");
+            let milli = |quantity: Option<Quantity>| quantity.map_or(0, Quantity::milli_value);
+            // A limit without a request is a request.
+            let mut entries = share(milli(amount(requests, "cpu").or(limit)), is_v2);
+            let quota = milli(limit).saturating_mul(PERIOD) / 1000;
+            let quota = quota.max(MIN_QUOTA);
+            entries.extend(match (limit, is_v2) {
+                (None, _) => Vec::new(),
+                (Some(_), true) => vec![entry("cpu.max", format!("{quota} {PERIOD}"))],
+                (Some(_), false) => vec![
+                    entry("cpu.cfs_period_us", PERIOD.to_string()),
+                    entry("cpu.cfs_quota_us", quota.to_string()),
+                ],
+            });
+            entries
+        }
+        Controller::Memory => {
+            let limit = limit(limits, "memory").map(|q| q.value().to_string());
+            match (limit, is_v2) {
+                (None, _) => Vec::new(),
+                (Some(limit), true) => vec![
+                    entry("memory.max", limit),
+                    // Else what is above the limit goes to the disk, and the node with it.
+                    optional("memory.swap.max", "0".to_owned()),
+                    // A container that lost one process for want of memory is none.
+                    optional("memory.oom.group", "1".to_owned()),
+                ],
+                (Some(limit), false) => vec![
+                    entry("memory.limit_in_bytes", limit.clone()),
+                    optional("memory.memsw.limit_in_bytes", limit),
+                ],
+            }
+        }
+        Controller::Pids => Vec::new(),
+    }
+}
+
+/// A pod's share beside other pods: that of what it asks for.
+pub(super) fn of_pod(pod: &Pod, controller: Controller, is_v2: bool) -> Vec<Entry> {
+    match controller {
+        Controller::Cpu => share(pod.fit_requests().cpu_milli(), is_v2),
+        Controller::Memory | Controller::Pids => Vec::new(),
+    }
+}
+
+/// All pods that ask for nothing have together the share of the least that can be asked for.
+pub(super) fn of_best_effort(controller: Controller, is_v2: bool) -> Vec<Entry> {
+    match controller {
+        Controller::Cpu => share(0, is_v2),
+        Controller::Memory | Controller::Pids => Vec::new(),
+    }
+}
+
+/// What all pods may use together: of `tasks`, which are the node's, nine tenths. The rest is for who has to
+/// log in and look.
+pub(super) fn of_all(controller: Controller, tasks: Option<u64>) -> Vec<Entry> {
+    match (controller, tasks) {
+        (Controller::Pids, Some(tasks)) => {
+            vec![entry("pids.max", (tasks - tasks / 10).to_string())]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Limits that a container has, with what has to enforce each.
+pub(super) fn limits(
+    container: &api::Container,
+) -> impl Iterator<Item = (&'static str, Controller)> {
+    let limits = container.resources.as_ref().and_then(|r| r.limits.as_ref());
+    let has = move |name: &str| limit(limits, name).is_some();
+    [("cpu", Controller::Cpu), ("memory", Controller::Memory)]
+        .into_iter()
+        .filter(move |(name, _)| has(name))
+}
+
+/// CPU shares (1024 per CPU, 2..=262144) mapped to a weight (1..=10000).
+pub(crate) fn weight(milli: i64) -> i64 {
+    1 + ((shares(milli) - SHARES.start()) * 9999) / (SHARES.end() - SHARES.start())
+}
+
+fn shares(milli: i64) -> i64 {
+    (milli.saturating_mul(1024) / 1000).clamp(*SHARES.start(), *SHARES.end())
+}
+
+fn share(milli: i64, is_v2: bool) -> Vec<Entry> {
+    vec![match is_v2 {
+        true => entry("cpu.weight", weight(milli).to_string()),
+        false => entry("cpu.shares", shares(milli).to_string()),
+    }]
+}
+
+fn entry(file: &'static str, text: String) -> Entry {
+    Entry { file, text, optional: false }
+}
+
+fn optional(file: &'static str, text: String) -> Entry {
+    Entry { file, text, optional: true }
+}
+
+/// A limit of zero is none.
+fn limit(map: Option<&BTreeMap<String, Text>>, name: &str) -> Option<Quantity> {
+    amount(map, name).filter(|quantity| quantity.milli_value() > 0)
+}
+
+fn amount(map: Option<&BTreeMap<String, Text>>, name: &str) -> Option<Quantity> {
+    map?.get(name)?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn cpu_requests_map_to_weights_as_the_kubelet_maps_them() {
+        for (milli, expected) in
+            [(0, 1), (100, 4), (500, 20), (1000, 39), (4000, 157), (i64::MAX, 10_000)]
+        {
+            assert_eq!(weight(milli), expected, "{milli} m");
+        }
+    }
+
+    #[test]
+    fn limits_and_requests_become_what_the_kernel_reads_on_both_versions() {
+        let of = |resources: &serde_json::Value, is_v2| {
+            let container = json!({"name": "main", "resources": resources});
+            let container = serde_json::from_value(container).unwrap();
+            let all = Controller::ALL.iter().flat_map(|c| of_container(&container, *c, is_v2));
+            all.map(|e| format!("{}={}", e.file, e.text)).collect::<Vec<_>>().join(", ")
+        };
+        let both =
+            json!({"limits": {"cpu": "1500m", "memory": "64Mi"}, "requests": {"cpu": "500m"}});
+        for (resources, is_v2, expected) in [
+            (
+                &both,
+                true,
+                "cpu.weight=20, cpu.max=150000 100000, memory.max=67108864, memory.swap.max=0, memory.oom.group=1",
+            ),
+            (
+                &both,
+                false,
+                "cpu.shares=512, cpu.cfs_period_us=100000, cpu.cfs_quota_us=150000, memory.limit_in_bytes=67108864, memory.memsw.limit_in_bytes=67108864",
+            ),
+            (&json!({}), true, "cpu.weight=1"),
+            // Zero is no limit, as for the kubelet.
+            (&json!({"limits": {"cpu": "0", "memory": "0"}}), true, "cpu.weight=1"),
+            (&json!({}), false, "cpu.shares=2"),
+            (&json!({"limits": {"cpu": "1m"}}), true, "cpu.weight=1, cpu.max=1000 100000"),
+        ] {
+            assert_eq!(of(resources, is_v2), expected);
+        }
+    }
+
+    #[test]
+    fn a_pods_share_is_that_of_all_it_asks_for() {
+        let container = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+        let object = json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+            "spec": {"containers": [container("500m"), container("500m")]},
+        });
+        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        let text = |is_v2| of_pod(&pod, Controller::Cpu, is_v2)[0].text.clone();
+        assert_eq!((text(true).as_str(), text(false).as_str()), ("39", "1024"));
+    }
+}

@@ -1,0 +1,110 @@
+//! The record of a pod: whole in memory, and on disk without the values of its environment.
+//!
+//! A value may be a Secret's, which must not outlive the machine. The disk's record says after a boot
+//! which containers there were and what part each played; the whole one serves an agent that is started
+//! again in the same boot, whose hooks need the environment.
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::{Pod, PodUid, WallTime, error_chain};
+
+use super::config::ProcessConfig;
+use super::paths;
+use super::record::{self, RecordError};
+
+/// What is known of a pod.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// None if its record is missing or damaged.
+    pub(crate) pod: Option<Pod>,
+    /// When its record was written, which is when it was first started.
+    pub(crate) started_at: Option<WallTime>,
+}
+
+/// Writes the pod down, unless it is already. Blocks until that is on disk.
+///
+/// # Errors
+/// The disk refused. Without room in memory the pod runs all the same, and what is known after a restart
+/// of the agent is what the disk has.
+pub(crate) fn write(config: &ProcessConfig, pod: &Pod) -> Result<(), RecordError> {
+    keep_whole(config, pod.uid(), pod.object());
+    let dir = paths::pod(config, pod.uid());
+    let path = dir.join(record::POD);
+    if path.exists() {
+        return Ok(());
+    }
+    record::write(&path, &without_values(pod.object().clone()), true)?;
+    record::sync_dir(&dir)?;
+    record::sync_dir(&paths::pods(config))
+}
+
+/// Reads what is known of the pod. A record of an earlier version, which had the values, is taken off the disk.
+pub(crate) fn find(config: &ProcessConfig, uid: &PodUid) -> Found {
+    let path = paths::pod(config, uid).join(record::POD);
+    let on_disk: Option<api::Pod> = record::read(&path);
+    let written = std::fs::metadata(&path).and_then(|meta| meta.modified()).ok();
+    if let (Some(object), Some(written)) = (&on_disk, written)
+        && has_values(object)
+    {
+        keep_whole(config, uid, object);
+        strip(&path, object, written);
+    }
+    let whole = whole_path(config, uid).and_then(|path| record::read::<api::Pod>(&path));
+    let is_it = |object: api::Pod| Pod::new(object).ok().filter(|pod| pod.uid() == uid);
+    let pod = whole.and_then(is_it).or_else(|| on_disk.and_then(is_it));
+    if pod.is_none() {
+        tracing::warn!(path = %path.display(), "the pod's record is missing or damaged; only its UID is known");
+    }
+    let started_at = written.and_then(|at| WallTime::try_from(at).ok());
+    Found { pod, started_at }
+}
+
+/// The whole record's place; none where nothing is kept in memory.
+pub(crate) fn whole_path(config: &ProcessConfig, uid: &PodUid) -> Option<PathBuf> {
+    Some(config.volatile_dir.as_ref()?.join(format!("{uid}.json")))
+}
+
+fn keep_whole(config: &ProcessConfig, uid: &PodUid, object: &api::Pod) {
+    let Some(path) = whole_path(config, uid).filter(|path| !path.exists()) else { return };
+    let kept = make_private_dir(&path).and_then(|()| record::write(&path, object, false));
+    if let Err(error) = kept {
+        tracing::warn!(%uid, error = error_chain(&error),
+            "after a restart of the agent the pod's hooks run without its environment");
+    }
+}
+
+fn make_private_dir(path: &Path) -> Result<(), RecordError> {
+    let Some(dir) = path.parent() else { return Ok(()) };
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(RecordError::new("create", dir))
+}
+
+fn strip(path: &Path, object: &api::Pod, written: SystemTime) {
+    let stripped = record::write(path, &without_values(object.clone()), true)
+        .map_err(io::Error::other)
+        // Its age is that of the pod.
+        .and_then(|()| std::fs::File::options().append(true).open(path)?.set_modified(written));
+    if let Err(error) = stripped {
+        tracing::warn!(path = %path.display(), error = error_chain(&error),
+            "values of a pod's environment stay on disk: remove the file");
+    }
+}
+
+fn has_values(object: &api::Pod) -> bool {
+    let specs = object.spec.iter();
+    let mut all = specs.flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
+    all.any(|container| container.env.is_some())
+}
+
+fn without_values(mut object: api::Pod) -> api::Pod {
+    let specs = object.spec.iter_mut();
+    let all = specs.flat_map(|s| s.init_containers.iter_mut().flatten().chain(&mut s.containers));
+    for container in all {
+        container.env = None;
+    }
+    object
+}

@@ -1,0 +1,73 @@
+use serde_json::json;
+use winddown_shared::{ContainerState, Runtime as _};
+
+use crate::bed::{Bed, exit_of, is_running, sh, stop, sync_until};
+
+#[tokio::test]
+async fn after_a_boot_init_containers_run_again_and_sidecars_have_their_head_start() {
+    let bed = Bed::new();
+    let file = bed.path("order").display().to_string();
+    let say = |word: &str| format!("echo {word} >> {file}");
+    let mut side = sh("side", &format!("{}; exec sleep 1000", say("side")));
+    side["restartPolicy"] = json!("Always");
+    let pod = bed.pod_of(&json!({
+        "initContainers": [sh("first", &say("first")), side],
+        "containers": [sh("main", &format!("{}; exec sleep 1000", say("main")))],
+    }));
+    let runtime = bed.open().await;
+    let written = || std::fs::read_to_string(&file).unwrap_or_default();
+    sync_until(&runtime, &pod, |c| is_running(&c[2]) && written().contains("main")).await;
+    drop(runtime);
+    bed.cut_the_power(&[]).await;
+    std::fs::remove_file(&file).unwrap();
+
+    let runtime = bed.open().await;
+    let status = runtime.pod_status(pod.uid()).await.unwrap();
+    let waiting = |state: &ContainerState| matches!(state, ContainerState::Waiting { reason, .. } if &**reason == "PodInitializing");
+    assert!(status.containers.iter().all(|c| waiting(&c.state)), "{status:?}");
+    let last = status.containers[2].last_exit.as_ref().unwrap();
+    assert_eq!(&*last.reason, "ContainerStatusUnknown");
+    let seen =
+        sync_until(&runtime, &pod, |c| is_running(&c[2]) && written().contains("main")).await;
+    assert_eq!(written(), "first\nside\nmain\n");
+    assert_eq!(seen[2].restart_count, 1);
+    stop(&runtime, &pod, 5000).await;
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn after_a_boot_a_pod_that_ended_for_good_stays_so() {
+    let bed = Bed::new();
+    let file = bed.path("ran").display().to_string();
+    let pod = bed.pod_of(&json!({"restartPolicy": "OnFailure",
+        "initContainers": [sh("first", &format!("echo first >> {file}"))],
+        "containers": [sh("main", &format!("echo main >> {file}"))]}));
+    let runtime = bed.open().await;
+    sync_until(&runtime, &pod, |c| exit_of(&c[1]).is_some()).await;
+    drop(runtime);
+    bed.cut_the_power(&[]).await;
+    let runtime = bed.open().await;
+    let synced = runtime.sync_pod(&pod).await.unwrap();
+    assert_eq!(exit_of(&synced.status.containers[1]).unwrap().exit_code, 0);
+    assert_eq!(synced.again_in, None);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "first\nmain\n");
+}
+
+#[tokio::test]
+async fn a_pod_that_runs_once_does_not_run_twice_when_the_power_cut_took_the_record_of_its_start() {
+    let bed = Bed::new();
+    let file = bed.path("ran").display().to_string();
+    let script = format!("echo ran >> {file}; exec sleep 1000");
+    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [sh("main", &script)]}));
+    let runtime = bed.open().await;
+    let written = || std::fs::read_to_string(&file).unwrap_or_default();
+    sync_until(&runtime, &pod, |_| written().contains("ran")).await;
+    drop(runtime);
+    let started = format!("{}/main/0/started.json", pod.uid());
+    bed.cut_the_power(&[&started]).await;
+    let runtime = bed.open().await;
+    let synced = runtime.sync_pod(&pod).await.unwrap();
+    let exit = exit_of(&synced.status.containers[0]).unwrap();
+    assert_eq!((exit.exit_code, &*exit.reason), (137, "ContainerStatusUnknown"));
+    assert_eq!(written(), "ran\n");
+}

@@ -1,0 +1,190 @@
+//! Tasks without which the agent would live on and do nothing.
+//!
+//! A panic in a tokio task ends that task and nothing else. Where the node's promise depends on the
+//! task, a process that lives on without it is worse than one that ends: ended, it is started again,
+//! finds its pods and goes on with a shutdown in the middle. So each such task is started here, by a
+//! name, and its failure is reported to the one who owns the process. What happens then is decided
+//! there ([`on_failure`]): a library ends no process.
+//!
+//! The handler is one for the process, as the panic hook is, because the process is what ends.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::OnceLock;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+static HANDLER: OnceLock<Box<dyn OnTaskFailure>> = OnceLock::new();
+
+/// What becomes of a process in which a critical task has failed.
+pub trait OnTaskFailure: Send + Sync + 'static {
+    /// A critical task has failed. Called on the thread on which the task ran, once per failure.
+    fn failed(&self, failure: &TaskFailure);
+
+    /// Resolves when `task` is to fail on purpose, as a test asks; none (the usual) never does.
+    fn fault(&self, task: &'static str) -> Option<BoxFuture<'static, ()>> {
+        let _ = task;
+        None
+    }
+}
+
+/// The failure of a critical task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskFailure {
+    /// The task's name, for people.
+    pub task: &'static str,
+    /// What the task panicked with; none when it ended although it was not asked to.
+    pub panic: Option<String>,
+}
+
+impl fmt::Display for TaskFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.panic {
+            Some(text) => write!(f, "the task `{}` panicked: {text}", self.task),
+            None => write!(f, "the task `{}` ended although it was not asked to", self.task),
+        }
+    }
+}
+
+/// Installs what is done about failures, for all of the process. Says whether it was the first: a
+/// second one is not installed. Without one a failure is logged, and the process lives on.
+pub fn on_failure(handler: impl OnTaskFailure) -> bool {
+    HANDLER.set(Box::new(handler)).is_ok()
+}
+
+/// Starts a task that may end by itself, and whose panic is reported. To abort it is no failure.
+/// Must be called inside a tokio runtime.
+pub fn spawn<T: Send + 'static>(
+    name: &'static str,
+    task: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    tokio::spawn(supervised(name, task))
+}
+
+/// The same for a task that goes on until `stop`, and is dropped then: its end before that is
+/// reported, too.
+pub fn spawn_until(
+    name: &'static str,
+    stop: CancellationToken,
+    task: impl Future<Output = ()> + Send + 'static,
+) -> JoinHandle<()> {
+    let stopped = stop.clone();
+    spawn_stopping(name, stop, async move {
+        tokio::select! {
+            biased;
+            () = stopped.cancelled() => {}
+            () = task => {}
+        }
+    })
+}
+
+/// The same for a task that hears of `stop` itself, and has something to finish then.
+pub fn spawn_stopping(
+    name: &'static str,
+    stop: CancellationToken,
+    task: impl Future<Output = ()> + Send + 'static,
+) -> JoinHandle<()> {
+    spawn(name, async move {
+        task.await;
+        if !stop.is_cancelled() {
+            report(&TaskFailure { task: name, panic: None });
+        }
+    })
+}
+
+/// What a panic says.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+async fn supervised<T>(name: &'static str, task: impl Future<Output = T>) -> T {
+    match AssertUnwindSafe(with_faults(name, task)).catch_unwind().await {
+        Ok(result) => result,
+        Err(panic) => {
+            let text = panic_text(panic.as_ref()).to_owned();
+            report(&TaskFailure { task: name, panic: Some(text) });
+            resume_unwind(panic)
+        }
+    }
+}
+
+async fn with_faults<T>(name: &'static str, task: impl Future<Output = T>) -> T {
+    let Some(fault) = HANDLER.get().and_then(|handler| handler.fault(name)) else {
+        return task.await;
+    };
+    tokio::select! {
+        biased;
+        () = fault => resume_unwind(Box::new("a test asked for it")),
+        result = task => result,
+    }
+}
+
+fn report(failure: &TaskFailure) {
+    match HANDLER.get() {
+        Some(handler) => handler.failed(failure),
+        None => {
+            tracing::error!("{failure}, which is a bug; what it was for does not happen any more");
+        }
+    }
+}
+
+#[cfg(all(test, feature = "fake"))]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+
+    static FAILED: Mutex<Vec<TaskFailure>> = Mutex::new(Vec::new());
+
+    struct Note;
+
+    impl OnTaskFailure for Note {
+        fn failed(&self, failure: &TaskFailure) {
+            FAILED.lock().unwrap_or_else(PoisonError::into_inner).push(failure.clone());
+        }
+
+        fn fault(&self, task: &'static str) -> Option<BoxFuture<'static, ()>> {
+            (task == "is told to fail").then(|| std::future::ready(()).boxed())
+        }
+    }
+
+    fn failures_of(task: &str) -> Vec<Option<String>> {
+        let failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.iter().filter(|f| f.task == task).map(|f| f.panic.clone()).collect()
+    }
+
+    // One test: there is one handler for the process.
+    #[tokio::test]
+    async fn a_panic_and_an_unexpected_end_are_reported_and_a_stop_and_an_abort_are_not() {
+        assert!(on_failure(Note));
+        assert!(!on_failure(Note), "the first one counts");
+        let text = String::from("broken");
+        let panicked = spawn("panics", async move { std::panic::panic_any(text) });
+        assert!(panicked.await.unwrap_err().is_panic(), "and its handle says so, too");
+        assert_eq!(failures_of("panics"), [Some("broken".to_owned())]);
+
+        let pending = std::future::pending::<()>;
+        assert!(spawn("is told to fail", pending()).await.is_err());
+        assert_eq!(failures_of("is told to fail"), [Some("a test asked for it".to_owned())]);
+
+        let stop = CancellationToken::new();
+        spawn_until("ends", stop.clone(), async {}).await.unwrap();
+        assert_eq!(failures_of("ends"), [None]);
+
+        let stopped = spawn_until("is stopped", stop.clone(), pending());
+        let aborted = spawn("is aborted", pending());
+        stop.cancel();
+        stopped.await.unwrap();
+        aborted.abort();
+        assert!(aborted.await.unwrap_err().is_cancelled());
+        assert_eq!(spawn("answers", async { 7 }).await.unwrap(), 7);
+        for quiet in ["is stopped", "is aborted", "answers"] {
+            assert_eq!(failures_of(quiet), [], "{quiet}");
+        }
+    }
+}

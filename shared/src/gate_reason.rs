@@ -1,0 +1,118 @@
+//! Why the node takes no new pods.
+
+use std::fmt;
+
+/// One owner's reason to let no pod in and, where it ends pods, to show those that run as not ready.
+///
+/// Each owner adds and removes its own reason only: what is closed for two reasons stays closed
+/// when one of them is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum GateReason {
+    /// The agent has just started: what it has to do is not settled yet.
+    Startup,
+    /// The login manager shuts the node down, or an agent of this boot was doing so.
+    Shutdown,
+    /// The service manager stops the agent's unit because the node goes down.
+    UnitStop,
+    /// A notice is in force: the node goes away at a certain time.
+    Notice,
+    /// An operator drains the node, or has drained it.
+    Drain,
+}
+
+/// A set of [`GateReason`]s.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct GateReasons(u8);
+
+// === impl GateReason ===
+
+impl GateReason {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 5] =
+        [Self::Startup, Self::Shutdown, Self::UnitStop, Self::Notice, Self::Drain];
+}
+
+// === impl GateReasons ===
+
+impl GateReasons {
+    /// No reason.
+    pub const NONE: Self = Self(0);
+
+    /// Whether there is no reason at all.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether `reason` is among them.
+    pub const fn contains(self, reason: GateReason) -> bool {
+        self.0 & (1 << reason as u8) != 0
+    }
+
+    /// Adds a reason; says whether it is new.
+    pub const fn insert(&mut self, reason: GateReason) -> bool {
+        let before = self.0;
+        self.0 |= 1 << reason as u8;
+        self.0 != before
+    }
+
+    /// Removes a reason; says whether it was there.
+    pub const fn remove(&mut self, reason: GateReason) -> bool {
+        let before = self.0;
+        self.0 &= !(1 << reason as u8);
+        self.0 != before
+    }
+
+    /// Adds (`true`) or removes (`false`) a reason; says whether that changed the set.
+    pub const fn set(&mut self, reason: GateReason, holds: bool) -> bool {
+        if holds { self.insert(reason) } else { self.remove(reason) }
+    }
+
+    /// The reasons, in the order of [`GateReason::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = GateReason> {
+        GateReason::ALL.into_iter().filter(move |reason| self.contains(*reason))
+    }
+}
+
+impl FromIterator<GateReason> for GateReasons {
+    fn from_iter<T: IntoIterator<Item = GateReason>>(reasons: T) -> Self {
+        let mut set = Self::NONE;
+        for reason in reasons {
+            set.insert(reason);
+        }
+        set
+    }
+}
+
+impl fmt::Debug for GateReasons {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_owner_removes_another_owner_keeps() {
+        let mut set = GateReasons::NONE;
+        assert!(set.is_empty() && !set.remove(GateReason::Drain));
+        assert!(set.insert(GateReason::Drain) && !set.insert(GateReason::Drain));
+        assert!(set.set(GateReason::Notice, true));
+        assert!(set.set(GateReason::Drain, false) && !set.contains(GateReason::Drain));
+        assert_eq!(set.iter().collect::<Vec<_>>(), [GateReason::Notice]);
+        assert_eq!(format!("{set:?}"), "{Notice}");
+    }
+
+    #[test]
+    fn every_reason_has_a_place_of_its_own() {
+        let all: GateReasons = GateReason::ALL.into_iter().collect();
+        assert_eq!(all.iter().collect::<Vec<_>>(), GateReason::ALL);
+        for reason in GateReason::ALL {
+            let mut rest = all;
+            assert!(rest.remove(reason));
+            assert_eq!(rest.iter().count(), GateReason::ALL.len() - 1, "{reason:?}");
+        }
+    }
+}

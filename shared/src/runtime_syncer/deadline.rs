@@ -1,0 +1,97 @@
+//! How long a pod may be active: `activeDeadlineSeconds`.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{Pod, PodUid, PodUidMap, StatusOverride, WallTime};
+
+/// When pods with a deadline began, by the clock that decides.
+///
+/// Wall time is looked at once for each pod and agent, to learn how old the pod is already: a clock that
+/// is set later ends no pod.
+#[derive(Debug, Default)]
+pub(super) struct Deadlines(Mutex<PodUidMap<Seen>>);
+
+/// How old a pod was when this agent first saw it.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    age: Duration,
+    at: Instant,
+}
+
+impl Deadlines {
+    /// What is left of the pod's time, zero when it is over; none if it has no deadline. `started` is the
+    /// status's `startTime`, none for a pod that begins now.
+    pub(super) fn left(
+        &self,
+        pod: &Pod,
+        started: Option<WallTime>,
+        wall: WallTime,
+        now: Instant,
+    ) -> Option<Duration> {
+        let deadline = of(pod)?;
+        let mut pods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = pods.entry(pod.uid().clone()).or_insert_with(|| {
+            let age = started.and_then(|started| wall.duration_since(started).try_into().ok());
+            Seen { age: age.unwrap_or_default(), at: now }
+        });
+        let active = seen.age.saturating_add(now.saturating_duration_since(seen.at));
+        Some(deadline.saturating_sub(active))
+    }
+
+    /// The pod has ended.
+    pub(super) fn forget(&self, uid: &PodUid) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+}
+
+/// The pod's deadline, if it has one.
+pub(super) fn of(pod: &Pod) -> Option<Duration> {
+    let seconds = pod.spec.as_ref()?.active_deadline_seconds?;
+    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
+/// The status of a pod whose time is over, in the kubelet's words.
+pub(super) fn words() -> StatusOverride {
+    StatusOverride {
+        reason: "DeadlineExceeded".into(),
+        message: "Pod was active on the node longer than the specified deadline".into(),
+        disruption_message: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::pod;
+
+    fn limited(seconds: i64) -> Pod {
+        let mut object = pod("web").object().clone();
+        object.spec.get_or_insert_default().active_deadline_seconds = Some(seconds);
+        Pod::new(object).unwrap()
+    }
+
+    fn wall(second: i64) -> WallTime {
+        WallTime::from_second(second).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_counts_from_the_start_and_a_clock_that_is_set_changes_nothing() {
+        let secs = Duration::from_secs;
+        let deadlines = Deadlines::default();
+        let left = |pod: &Pod, started, now| {
+            deadlines.left(pod, Some(wall(started)), wall(now), Instant::now())
+        };
+        assert_eq!(left(&limited(60), 1000, 1020), Some(secs(40)));
+        tokio::time::advance(secs(10)).await;
+        assert_eq!(left(&limited(60), 1000, 9_000_000), Some(secs(30)));
+        assert_eq!(left(&limited(25), 1000, 1030), Some(Duration::ZERO), "an update shortens it");
+        assert_eq!(left(&pod("web"), 1000, 1030), None);
+        deadlines.forget(pod("web").uid());
+        assert_eq!(left(&limited(60), 2000, 1000), Some(secs(60)), "it cannot have begun later");
+        deadlines.forget(pod("web").uid());
+        assert_eq!(deadlines.left(&limited(60), None, wall(5), Instant::now()), Some(secs(60)));
+    }
+}

@@ -1,0 +1,57 @@
+//! Resources that a running container was not given.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1 as k8s;
+
+use crate::{ContainerState, Pod, PodRuntimeStatus, PodUid, PodUidMap, UnsupportedField};
+
+/// With which resources the containers run.
+#[derive(Debug, Default)]
+pub(super) struct Given(Mutex<PodUidMap<HashMap<Arc<str>, Run>>>);
+
+/// One run of a container, and what it was given.
+#[derive(Debug)]
+struct Run {
+    id: String,
+    resources: Option<k8s::ResourceRequirements>,
+}
+
+impl Given {
+    /// The fields of containers that run with other resources than the pod names by now: no runtime
+    /// changes those of a container that runs. A run counts as given what the pod named when it was
+    /// first seen.
+    pub(super) fn differ(&self, pod: &Pod, status: &PodRuntimeStatus) -> Vec<UnsupportedField> {
+        let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
+        let init = spec.init_containers.as_deref().unwrap_or_default();
+        let lists = [("initContainers", init), ("containers", &spec.containers)];
+        let mut pods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = pods.entry(pod.uid().clone()).or_default();
+        let mut found = Vec::new();
+        for (list, containers) in lists {
+            for (i, one) in containers.iter().enumerate() {
+                let seen = status.containers.iter().find(|c| *c.name == one.name);
+                let runs = seen.filter(|c| matches!(c.state, ContainerState::Running { .. }));
+                let Some(run) = runs else { continue };
+                match known.get(&run.name).filter(|known| known.id == run.id) {
+                    Some(known) if known.resources == one.resources => {}
+                    Some(_) => found.push(UnsupportedField {
+                        field: format!("spec.{list}[{i}].resources"),
+                        why: "what runs keeps those it has until it is started again".to_owned(),
+                    }),
+                    None => {
+                        let (id, resources) = (run.id.clone(), one.resources.clone());
+                        known.insert(Arc::clone(&run.name), Run { id, resources });
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The pod has ended.
+    pub(super) fn forget(&self, uid: &PodUid) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+}

@@ -1,0 +1,177 @@
+//! What is done when the run itself is broken: no plan, no order, every pod at once.
+//!
+//! A defect that shows at each attempt would keep one agent after the other from asking any pod. So
+//! this shares nothing with the planner and the run.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use winddown_shared::critical::panic_text;
+use winddown_shared::{Inhibitor, KillReason, KillRequest, Pod, PodKiller};
+
+use super::conduct::status_of_ended;
+use super::ears::Said;
+use super::{ShutdownController, Step};
+use crate::budget::whole_seconds;
+use crate::journal::Standing;
+use crate::{Budget, GroupReport, PodEnd, PodReport, RunOrder};
+
+/// How often it is looked whether the time has become less.
+const LOOK: Duration = Duration::from_millis(250);
+
+impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
+    /// Begins the kill of everything that runs and waits until it is gone, the time is over, or `cancel`
+    /// fires. Also tells whether it is known that this was all: what becomes known meanwhile is asked too.
+    pub(super) async fn end_all(
+        &self,
+        order: RunOrder,
+        standing: watch::Receiver<Standing>,
+        cancel: &CancellationToken,
+    ) -> (GroupReport, bool) {
+        let (started, budget) = (order.started, standing.borrow().budget);
+        let begun = started.elapsed();
+        let mut more = self.parts.killer.more_known();
+        let mut reports: Vec<PodReport> = Vec::new();
+        let mut kills = FuturesUnordered::new();
+        let known = loop {
+            let running = self.parts.killer.running();
+            let known = running.known;
+            if cancel.is_cancelled() {
+                break known;
+            }
+            for pod in running.into_pods() {
+                if reports.iter().any(|report| report.uid == pod.uid().as_str()) {
+                    continue;
+                }
+                let (at, report) = (reports.len(), asked(&pod, started, budget));
+                let request = KillRequest {
+                    status: order.status.clone(),
+                    ..request(order.reason, report.grace, started, budget)
+                };
+                reports.push(report);
+                let kill = self.end_one(pod, request);
+                kills.push(async move { (at, kill.await) });
+            }
+            // A kill is asked for when it is first polled, and it is asked however late it is.
+            while let Some(Some((at, ended))) = kills.next().now_or_never() {
+                note(&mut reports[at], ended, started);
+            }
+            if known && kills.is_empty() {
+                break true;
+            }
+            let until = started + standing.borrow().budget.abandon_at();
+            if Instant::now() >= until {
+                break known;
+            }
+            tokio::select! {
+                biased;
+                Some((at, ended)) = kills.next() => note(&mut reports[at], ended, started),
+                () = cancel.cancelled() => {}
+                Ok(()) = more.changed() => {}
+                // The time may have become less.
+                () = tokio::time::sleep_until(until.min(Instant::now() + LOOK)) => {}
+            }
+        };
+        if cancel.is_cancelled() {
+            let ending = reports.iter_mut().filter(|report| report.end == PodEnd::Left);
+            ending.for_each(|report| report.end = PodEnd::Ending);
+        }
+        let group = GroupReport {
+            priority: 0,
+            name: Some("all pods".to_owned()),
+            configured: budget.requested,
+            allowed: budget.pods,
+            latest_end: budget.pods,
+            started: Some(begun),
+            ended: Some(started.elapsed()),
+            pods: reports,
+        };
+        (group, known)
+    }
+
+    /// How and when the pod ended, or why that was not seen.
+    async fn end_one(&self, pod: Pod, request: KillRequest) -> Result<(PodEnd, Instant), String> {
+        let kill = AssertUnwindSafe(self.parts.killer.kill_pod(pod, request)).catch_unwind();
+        match kill.await {
+            Ok(Ok(stopped)) => {
+                let end = if stopped.forced() { PodEnd::Killed } else { PodEnd::Exited };
+                Ok((end, stopped.stopped_at.unwrap_or_else(Instant::now)))
+            }
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(panic) => Err(format!("the attempt to end it panicked: {}", panic_text(&*panic))),
+        }
+    }
+
+    /// After a panic that the run did not survive: no report, no record, only the pods and the lock.
+    /// The lock is given back if it is known that the pods are gone or that their time is over. Ends in
+    /// the same panic: who owns the process decides what becomes of it.
+    pub(super) async fn last_resort(&self, said: &Said, panic: Box<dyn Any + Send>) -> Step {
+        let why = panic_text(panic.as_ref());
+        tracing::error!(why, "the shutdown controller panicked");
+        let policy = self.parts.policy.borrow().clone();
+        if said.ends_the_node() && policy.is_enabled() {
+            let work = async {
+                let started = said.since(Instant::now());
+                let budget = said.standing(&policy, started).budget;
+                let running = self.parts.killer.running();
+                let known = running.known;
+                let kills = running.into_pods().into_iter().map(|pod| {
+                    let reason = self.parts.trigger.kill_reason();
+                    let grace = asked(&pod, started, budget).grace;
+                    let status = Some(status_of_ended());
+                    self.end_one(
+                        pod,
+                        KillRequest { status, ..request(reason, grace, started, budget) },
+                    )
+                });
+                let until = started + budget.abandon_at();
+                let _ = tokio::time::timeout_at(until, join_all(kills)).await;
+                // What is not known may still be found by the next agent.
+                if said.login.preparing && known {
+                    self.parts.inhibitor.release().await;
+                }
+            };
+            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                tracing::error!("the pods cannot be ended by this agent; the lock is kept");
+            }
+        }
+        resume_unwind(panic)
+    }
+}
+
+/// What is asked of a pod that gets its own grace, within what is left.
+fn asked(pod: &Pod, started: Instant, budget: Budget) -> PodReport {
+    let left = whole_seconds(budget.pods.saturating_sub(started.elapsed()));
+    let left = left.max(Duration::from_secs(1));
+    let wanted = pod.own_grace();
+    let mut report = PodReport::spared(pod, wanted.map_or(left, |own| own.min(left)));
+    report.wanted_grace = wanted.filter(|own| *own > left);
+    report.asked = Some(started.elapsed());
+    report.end = PodEnd::Left;
+    report
+}
+
+fn note(report: &mut PodReport, ended: Result<(PodEnd, Instant), String>, started: Instant) {
+    match ended {
+        Ok((end, at)) => {
+            report.end = end;
+            report.exit = Some(at.saturating_duration_since(started));
+        }
+        Err(why) => report.error = Some(why),
+    }
+}
+
+fn request(reason: KillReason, grace: Duration, started: Instant, budget: Budget) -> KillRequest {
+    KillRequest {
+        grace: Some(grace),
+        deadline: started.checked_add(budget.kills_until()),
+        ..KillRequest::new(reason)
+    }
+}

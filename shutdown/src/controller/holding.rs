@@ -1,0 +1,63 @@
+//! What of the admission gate and of the pods' readiness is the controller's.
+
+use winddown_shared::{GateReason, Inhibitor, PodKiller};
+
+use super::ShutdownController;
+use super::ears::{Ears, Said};
+use crate::{RunPhase, Trigger};
+
+impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
+    /// Shuts the gate for what has been said so far, and for a run that an earlier agent has begun.
+    /// [`run`](Self::run) does so too, with its first step: this is for those who keep the gate shut
+    /// until then, and may now lift their reason.
+    pub fn hold_admission(&self) {
+        let carried = self.parts.carried.as_ref();
+        if carried.is_some_and(|record| record.phase != RunPhase::Cancelled) {
+            self.parts.gate.shut(self.own_reason());
+        } else if self.parts.policy.borrow().is_enabled() {
+            self.shut_for(
+                &Ears::new(self.parts.inhibitor.state(), self.parts.notices.clone()).hear(),
+            );
+        }
+    }
+
+    /// What the controller's own doing is called, beside the notices that it follows.
+    pub(super) fn own_reason(&self) -> GateReason {
+        match self.parts.trigger {
+            Trigger::UnitStop => GateReason::UnitStop,
+            _ => GateReason::Shutdown,
+        }
+    }
+
+    /// Shuts the gate for what ends the node; what does not is lifted.
+    pub(super) fn shut_for(&self, said: &Said) {
+        let (login, notice) = (said.login.preparing, said.notice.is_some());
+        let mut reasons = [(self.own_reason(), login), (GateReason::Notice, notice)];
+        // What holds comes first: the gate does not open in between.
+        reasons.sort_by_key(|(_, holds)| !holds);
+        for (reason, holds) in reasons {
+            self.parts.gate.set(reason, holds);
+        }
+    }
+
+    /// The same, if the controller keeps the gate shut: where graceful shutdown is switched off it
+    /// does not.
+    pub(super) fn follow_reasons(&self, said: &Said) {
+        if self.holds_admission() {
+            self.shut_for(said);
+        }
+    }
+
+    /// Whether the gate is shut for a reason of the controller.
+    pub(super) fn holds_admission(&self) -> bool {
+        let reasons = self.parts.gate.reasons();
+        reasons.contains(self.own_reason()) || reasons.contains(GateReason::Notice)
+    }
+
+    /// Takes back all that the controller has done to the gate and to readiness.
+    pub(super) fn lift_all(&self) {
+        self.parts.killer.lame_duck(self.own_reason(), false);
+        self.parts.gate.lift(self.own_reason());
+        self.parts.gate.lift(GateReason::Notice);
+    }
+}

@@ -1,0 +1,128 @@
+//! What runs, as it becomes known. "Not known yet" is never "nothing there".
+
+use tokio::sync::watch;
+use winddown_shared::{Pod, PodKiller};
+
+use super::asking::Wait;
+use super::{Cancelled, Run, RunStop};
+use crate::{PodEnd, RunPhase};
+
+/// What is said of a pod that may run or not.
+const NOT_KNOWN: &str = "the container runtime did not say whether it runs";
+
+impl<K: PodKiller> Run<'_, K> {
+    /// Takes in what runs and was not seen yet.
+    pub(super) fn look_again(&mut self) {
+        self.more_known.borrow_and_update();
+        let running = self.killer.running();
+        // What was known once is known: a runtime that is silent later has its pods at the workers.
+        self.known |= running.known;
+        if let Some(journal) = &mut self.driven.journal {
+            journal.pods_unknown = !self.known;
+        }
+        let planned_nothing = self.groups.iter().all(|group| group.pods.is_empty());
+        for pod in running.into_pods() {
+            if !self.seen.contains(pod.uid()) {
+                self.take_in(pod);
+            }
+        }
+        if self.known {
+            self.settle_missing();
+        }
+        self.ask_the_overdue();
+        let is_fresh = planned_nothing && self.driven.carried.is_none();
+        if is_fresh && self.waiting.iter().any(|waiting| !waiting.is_empty()) {
+            self.plan_anew();
+        }
+        self.order.progress.pods_unknown(!self.known);
+    }
+
+    fn take_in(&mut self, pod: Pod) {
+        if let Some(place) = self.missing.remove(pod.uid()) {
+            self.seen.insert(pod.uid().clone());
+            self.waiting[place.group].push((place, pod));
+            return;
+        }
+        let Some(group) = self.plan.group_for(&pod) else { return };
+        if group == self.groups.len() {
+            self.add_groups();
+            self.order.progress.add_group(&self.plan.groups[group]);
+        }
+        let allowed = self.plan.groups[group].allowed;
+        let grace = pod.own_grace().unwrap_or(allowed).min(allowed);
+        self.enlist(group, pod, grace);
+        self.order.progress.group(group, |group| group.pods += 1);
+    }
+
+    /// Plans for the time that is left: the plan did not count a single pod, so it says nothing of
+    /// how they share it.
+    fn plan_anew(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting).into_iter().flatten();
+        let pods: Vec<Pod> = waiting.map(|(_, pod)| pod).collect();
+        let now = self.elapsed();
+        self.plan = self.plan.anew(&pods, now);
+        self.first_group = now + self.plan.endpoint_drain;
+        if let Some(journal) = &mut self.driven.journal {
+            let drain = Some(self.plan.endpoint_drain).filter(|drain| !drain.is_zero());
+            journal.header.endpoint_drain = drain;
+        }
+        self.order.progress.begin(&self.plan, self.order.started);
+        self.groups.clear();
+        self.seen.clear();
+        let planned = self.plan.take_pods();
+        self.enlist_all(planned);
+    }
+
+    /// Waits until more is known of what runs, or the time is over.
+    pub(super) async fn wait_for_more(&mut self) -> Result<(), Cancelled> {
+        let has_begun = self.groups.iter().any(|group| group.started.is_some());
+        if !std::mem::replace(&mut self.has_waited, true) {
+            tracing::warn!(
+                "the container runtime has not said what runs: waiting for it until the time is over"
+            );
+            // The next agent goes on with the same time.
+            self.note(if has_begun { RunPhase::Ending } else { RunPhase::LameDuck }).await;
+        }
+        self.answers(Wait::More).await?;
+        self.look_again();
+        Ok(())
+    }
+
+    /// What an earlier agent's run had and is not listed has ended.
+    pub(super) fn settle_missing(&mut self) {
+        if self.missing.is_empty() {
+            return;
+        }
+        for (_, place) in self.missing.drain() {
+            self.groups[place.group].pods[place.pod].end_unseen();
+        }
+        self.finish_what_is_over();
+        self.tell_progress();
+    }
+
+    /// Says of pods that were never listed that it is not known what became of them.
+    pub(super) fn give_up_on_the_missing(&mut self, stop: RunStop) {
+        for (_, place) in self.missing.drain() {
+            let report = &mut self.groups[place.group].pods[place.pod];
+            if report.end.is_over() {
+                continue;
+            }
+            match stop {
+                RunStop::Cancelled if report.asked.is_some() => report.end = PodEnd::Ending,
+                RunStop::Cancelled => {}
+                RunStop::Finished | RunStop::Panicked => {
+                    report.end = PodEnd::Left;
+                    report.error = Some(NOT_KNOWN.into());
+                    self.order.progress.group(place.group, |group| group.failed += 1);
+                }
+            }
+        }
+    }
+}
+
+/// Resolves when more is known; never, when there is nobody who could know.
+pub(super) async fn more(known: &mut watch::Receiver<u64>) {
+    if known.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

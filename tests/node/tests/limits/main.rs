@@ -1,0 +1,231 @@
+//! What a pod's limits are worth on a real node, and what a pod of another user can reach there.
+
+use serde_json::{Value, json};
+use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult};
+use winddown_node_tests::{Need, Suite};
+
+/// Adds a pod of one container `main` that runs a shell script once.
+fn add(scenario: &Scenario, name: &str, script: &str, container: &Value) -> TestResult {
+    let mut main = json!({
+        "name": "main", "image": "host", "command": ["/bin/sh", "-c", script],
+    });
+    for (key, value) in container.as_object().into_iter().flatten() {
+        main[key] = value.clone();
+    }
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"hostNetwork": true, "restartPolicy": "Never", "containers": [main]},
+    });
+    scenario.node.write(&format!("/etc/winddown/pods/{name}.yaml"), pod.to_string(), 0o644)?;
+    Ok(())
+}
+
+async fn pod(scenario: &Scenario, name: &str) -> Value {
+    let status = scenario.status_from_outside().await.unwrap_or_default();
+    let pods = status["pods"].as_array().cloned().unwrap_or_default();
+    let is_it = |pod: &Value| pod["name"].as_str().is_some_and(|text| text.starts_with(name));
+    pods.into_iter().find(is_it).unwrap_or_default()
+}
+
+async fn until(scenario: &Scenario, name: &str, phase: &str) -> TestResult<Value> {
+    let is = async || pod(scenario, name).await["phase"] == phase;
+    if let Err(error) = scenario.node.wait_until(&format!("{name} to be {phase}"), SOON, is).await {
+        let journal = scenario.node.journal(&["--unit=winddown"]).await?;
+        return Err(format!("{error}\n{}\n{journal}", pod(scenario, name).await).into());
+    }
+    Ok(pod(scenario, name).await)
+}
+
+async fn log(scenario: &Scenario, name: &str) -> TestResult<String> {
+    let read = format!("cat /var/log/winddown/*_{name}-*/main/*.log");
+    Ok(scenario.node.run(&["sh", "-c", &read]).await?)
+}
+
+/// The processes with exactly this command line, a line for each.
+async fn running(scenario: &Scenario, line: &str) -> TestResult<String> {
+    let find = format!(
+        "for p in /proc/[0-9]*; do \
+         [ \"$(tr '\\0' ' ' <$p/cmdline 2>/dev/null)\" = '{line}' ] && echo $p; done; true"
+    );
+    Ok(scenario.node.run(&["sh", "-c", &find]).await?)
+}
+
+#[tokio::test]
+async fn limits_hold_and_what_goes_beyond_them_is_told() -> TestResult {
+    let test = "limits_hold_and_what_goes_beyond_them_is_told";
+    let Some(scenario) = Scenario::installed_with(test, Vec::new()).await? else { return Ok(()) };
+    let limits = json!({"resources": {"limits": {"memory": "32Mi", "cpu": "500m"}}});
+    add(&scenario, "hungry", "head -c 200M /dev/zero | tail | wc -c; exit 137", &limits)?;
+    let show = "cd /sys/fs/cgroup; for c in memory cpu; do \
+                p=$(grep -E \":(.*,)?$c(,.*)?:\" /proc/self/cgroup | cut -d: -f3); \
+                grep -H . $c$p/memory.limit_in_bytes $c$p/cpu.cfs_quota_us $c$p/cpu.shares; \
+                done 2>/dev/null; cat /proc/self/cgroup; sleep 1000";
+    add(&scenario, "bounded", show, &limits)?;
+    let escape = "env -i setsid sleep 4242 & sleep 0.2; kill -9 $PPID; sleep 1000";
+    add(&scenario, "escapes", escape, &json!({}))?;
+    scenario.start().await?;
+
+    let hungry = until(&scenario, "hungry", "Failed").await?.to_string();
+    assert!(hungry.contains("OOMKilled") && hungry.contains("137"), "{hungry}");
+    until(&scenario, "bounded", "Running").await?;
+    until(&scenario, "escapes", "Failed").await?;
+    let left = running(&scenario, "sleep 4242 ").await?;
+    assert_eq!(left, "", "it outlived its container");
+    let bounded = log(&scenario, "bounded").await?;
+    for text in ["memory.limit_in_bytes:33554432", "cpu.cfs_quota_us:50000", "cpu.shares:512"] {
+        assert!(bounded.contains(text), "{text} is not in\n{bounded}");
+    }
+    assert!(bounded.contains("/winddown.service/pods/pod-"), "{bounded}");
+
+    // The agent and systemd come and go; the pod stays where it is, and can be ended.
+    let before = running(&scenario, "sleep 1000 ").await?;
+    assert_eq!(before.lines().count(), 1, "{before}");
+    let old = scenario.status().await?["node"]["pid"].clone();
+    scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+    scenario.another_agent_than(&old).await?;
+    scenario.node.run(&["systemctl", "daemon-reload"]).await?;
+    until(&scenario, "bounded", "Running").await?;
+    assert_eq!(running(&scenario, "sleep 1000 ").await?, before);
+    let doctor = scenario.node.run(&["sh", "-c", "winddown doctor -o json || true"]).await?;
+    assert!(doctor.contains("limits of pods on CPU and memory are enforced"), "{doctor}");
+    scenario.node.run(&["rm", "/etc/winddown/pods/bounded.yaml"]).await?;
+    let gone = async || running(&scenario, "sleep 1000 ").await.is_ok_and(|left| left.is_empty());
+    scenario.node.wait_until("its end", SOON, gone).await?;
+    let dirs =
+        "find /sys/fs/cgroup/ -type d -path '*winddown.service/pods/*' -name 'pod-*bounded*'";
+    let gone = async || scenario.node.run(&["sh", "-c", dirs]).await.is_ok_and(|d| d.is_empty());
+    scenario.node.wait_until("the end of its control groups", SOON, gone).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_with_a_limit_that_cannot_be_enforced_is_refused_with_the_reason() -> TestResult {
+    let test = "a_pod_with_a_limit_that_cannot_be_enforced_is_refused_with_the_reason";
+    // Control groups of version 2, without controllers.
+    let setup = Setup { suite: Suite::Trixie, ..Setup::default() };
+    let Some(scenario) = Scenario::installed_as(test, Vec::new(), &setup).await? else {
+        return Ok(());
+    };
+    let limits = json!({"resources": {"limits": {"memory": "32Mi"}}});
+    add(&scenario, "bounded", "sleep 1000", &limits)?;
+    add(&scenario, "free", "sleep 1000", &json!({"resources": {"requests": {"cpu": "100m"}}}))?;
+    scenario.start().await?;
+    until(&scenario, "free", "Running").await?;
+    let refused = until(&scenario, "bounded", "Failed").await?.to_string();
+    let why = "spec.containers[0].resources.limits.memory: cannot be enforced (";
+    assert!(refused.contains(why), "{refused}");
+    let doctor = scenario.node.run(&["sh", "-c", "winddown doctor -o json || true"]).await?;
+    assert!(doctor.contains("not every limit of pods can be enforced"), "{doctor}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn limits_hold_on_cgroup_v2_and_stay_over_a_restart_of_the_agent() -> TestResult {
+    let test = "limits_hold_on_cgroup_v2_and_stay_over_a_restart_of_the_agent";
+    let setup = Setup { needs: &[Need::Controllers], ..Setup::default() };
+    let Some(scenario) = Scenario::installed_as(test, Vec::new(), &setup).await? else {
+        return Ok(());
+    };
+    let limits = json!({"resources": {"limits": {"memory": "32Mi", "cpu": "500m"}}});
+    let told = "cd /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup) && \
+                cat memory.max cpu.max cpu.weight ../cpu.weight cgroup.procs > /tmp/told && pwd >> /tmp/told && \
+                mv /tmp/told /var/lib/told; exec sleep 1000";
+    add(&scenario, "bounded", told, &limits)?;
+    add(&scenario, "hungry", "head -c 200M /dev/zero | tail | wc -c", &limits)?;
+    let escape =
+        "env -i setsid sleep 4242 & sleep 1; touch /var/lib/escaped; kill -9 $PPID; sleep 1000";
+    add(&scenario, "escapes", escape, &json!({}))?;
+    scenario.start().await?;
+    let told = async || scenario.node.read("/var/lib/told").is_ok_and(|text| text.ends_with('\n'));
+    if let Err(error) = scenario.node.wait_until("the pod's limits", SOON, told).await {
+        let journal = scenario.node.journal(&["--unit=winddown"]).await?;
+        return Err(format!("{error}\n{}\n{journal}", scenario.status().await?).into());
+    }
+    let told = scenario.node.read("/var/lib/told")?;
+    assert!(told.starts_with("33554432\n50000 100000\n20\n20\n"), "{told}");
+    assert!(told.contains("/system.slice/winddown.service/pods/pod-"), "{told}");
+    let ended = async |name: &str| {
+        let status = scenario.status().await.unwrap_or_default();
+        let pods = status["pods"].as_array().cloned().unwrap_or_default();
+        let is_it = |pod: &&Value| pod["name"].as_str().is_some_and(|n| n.starts_with(name));
+        pods.iter().find(is_it).filter(|pod| pod["phase"] == "Failed").map(Value::to_string)
+    };
+    for name in ["hungry", "escapes"] {
+        let failed = async || ended(name).await.is_some();
+        scenario.node.wait_until(&format!("the end of {name}"), SOON, failed).await?;
+    }
+    let hungry = ended("hungry").await.unwrap_or_default();
+    assert!(hungry.contains("OOMKilled") && hungry.contains("137"), "{hungry}");
+    assert_eq!(running(&scenario, "sleep 4242 ").await?, "", "it outlived its container");
+    // With controllers enabled below it, a unit whose process is in its own group does not start again.
+    let inside =
+        ["sh", "-c", "cat /sys/fs/cgroup/system.slice/winddown.service/pods/pod-*/*/cgroup.procs"];
+    let before = scenario.node.run(&inside).await?;
+    scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+    scenario.node.run(&["systemctl", "daemon-reload"]).await?;
+    assert_eq!(scenario.node.run(&inside).await?, before);
+    scenario.node.run(&["rm", "/etc/winddown/pods/bounded.yaml"]).await?;
+    let gone = async || scenario.node.run(&inside).await.is_err();
+    scenario.node.wait_until("its end", SOON, gone).await?;
+    Ok(())
+}
+
+/// What a pod tries that is not root. Each line that succeeds says so.
+const ATTACK: &str = r#"
+try() { if "$@" >/tmp/said 2>/dev/null && [ -s /tmp/said -o "$1" = winddown ]; then echo "GOT $*"; fi; }
+cd /tmp
+id
+try winddown status
+try winddown kill victim-winddown-node
+try winddown drain --timeout 1s
+try winddown report
+for file in /var/log/winddown/*/*/*.log /var/lib/winddown/* /var/lib/winddown/*/pods /run/winddown/process \
+    /run/winddown/systemd; do try cat "$file"; try ls "$file"; done
+try sh -c 'cat /var/log/winddown/default_victim*/main/0.log'
+for proc in /proc/[0-9]*; do
+    name=$(tr '\0' ' ' <"$proc/cmdline" 2>/dev/null)
+    case $name in
+    *"winddown agent"* | *winddown-supervisor* | *"winddown shim"* | *"victim"*)
+        echo "SAW $name"
+        try cat "$proc/environ"
+        try ls "$proc/root/etc"
+        try head -c 1 "$proc/mem"
+        if kill -0 "${proc#/proc/}" 2>/dev/null; then echo "GOT kill $name"; fi
+        ;;
+    esac
+done
+echo DONE
+sleep 1000
+"#;
+
+async fn is_refused_everything(scenario: &Scenario) -> TestResult {
+    scenario.node.write("/usr/local/bin/attack", ATTACK, 0o755)?;
+    let secret = json!({"env": [{"name": "TOKEN", "value": "victims-secret"}]});
+    add(scenario, "victim", "echo victims-secret; exec sleep 1000 # victim", &secret)?;
+    scenario.start().await?;
+    until(scenario, "victim", "Running").await?;
+    let user = json!({"securityContext": {"runAsUser": 65534}});
+    add(scenario, "attacker", "exec sh /usr/local/bin/attack", &user)?;
+    let done = async || log(scenario, "attacker").await.is_ok_and(|log| log.contains("DONE"));
+    let waited = scenario.node.wait_until("the end of the attack", SOON, done).await;
+    let said = log(scenario, "attacker").await.unwrap_or_default();
+    waited.map_err(|error| format!("{error}\n{said}"))?;
+    assert!(said.contains("uid=65534") && said.contains("groups=65534"), "{said}");
+    assert!(said.contains("SAW") && !said.contains("GOT"), "{said}");
+    assert_eq!(pod(scenario, "victim").await["phase"], "Running");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_of_another_user_reaches_neither_the_agent_nor_other_pods() -> TestResult {
+    let test = "a_pod_of_another_user_reaches_neither_the_agent_nor_other_pods";
+    let Some(scenario) = Scenario::installed_with(test, Vec::new()).await? else { return Ok(()) };
+    is_refused_everything(&scenario).await
+}
+
+#[tokio::test]
+async fn a_service_of_another_user_reaches_neither_the_agent_nor_other_pods() -> TestResult {
+    let test = "a_service_of_another_user_reaches_neither_the_agent_nor_other_pods";
+    let Some(scenario) = Scenario::with_services(test, Vec::new()).await? else { return Ok(()) };
+    is_refused_everything(&scenario).await
+}
