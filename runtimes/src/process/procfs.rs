@@ -32,7 +32,15 @@ pub(crate) struct Stat {
     pub(crate) threads: u64,
     /// In clock ticks since boot. Together with the pid it names one process of one boot.
     pub(crate) start_time: u64,
+    /// Whether it is in the middle of loading a program: for that moment it has no environment.
+    pub(crate) is_loading: bool,
 }
+
+/// Flag of a kernel thread, which never has an environment.
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// How often a process that is loading a program is looked at again, a millisecond apart.
+const LOADING_ROUNDS: usize = 200;
 
 impl Process {
     /// Takes hold of the process that was seen; none if it is gone, also where its pid is another's now.
@@ -205,16 +213,29 @@ pub(crate) fn pids(proc_root: &Path) -> io::Result<impl Iterator<Item = i32>> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
 
-/// The environment of a process; of one whose first thread has ended, as another thread has it.
+/// The environment of a process, once it has loaded its program; of one whose first thread has ended, as
+/// another thread has it. May block for as long as a program takes to load.
 fn environ(proc_root: &Path, pid: i32) -> Option<Vec<u8>> {
     let dir = proc_root.join(pid.to_string());
-    let own = std::fs::read(dir.join("environ")).ok().filter(|environ| !environ.is_empty());
-    own.or_else(|| {
-        stat(proc_root, pid).ok().flatten().filter(|stat| stat.threads > 1)?;
-        let threads = std::fs::read_dir(dir.join("task")).ok()?.flatten();
-        let mut environs = threads.filter_map(|t| std::fs::read(t.path().join("environ")).ok());
-        environs.find(|environ| !environ.is_empty())
-    })
+    for _ in 0..LOADING_ROUNDS {
+        // Before the environment: a program that is loaded by now has the one that is read next.
+        let before = stat(proc_root, pid).ok()??;
+        let environ = std::fs::read(dir.join("environ")).ok()?;
+        if !environ.is_empty() {
+            return Some(environ);
+        }
+        if before.threads > 1 {
+            let threads = std::fs::read_dir(dir.join("task")).ok()?.flatten();
+            let mut environs = threads.filter_map(|t| std::fs::read(t.path().join("environ")).ok());
+            return environs.find(|environ| !environ.is_empty());
+        }
+        let after = stat(proc_root, pid).ok()??;
+        if !before.is_loading && !after.is_loading {
+            return None;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    None
 }
 
 pub(super) fn parse_stat(text: &str) -> Option<Stat> {
@@ -222,9 +243,13 @@ pub(super) fn parse_stat(text: &str) -> Option<Stat> {
     let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
-    let threads = fields.nth(15)?.parse().ok()?;
+    let flags: u64 = fields.nth(4)?.parse().ok()?;
+    let threads = fields.nth(10)?.parse().ok()?;
     let start_time = fields.nth(1)?.parse().ok()?;
-    Some(Stat { state, parent, threads, start_time })
+    let end_of_environ: Option<u64> = fields.nth(28).and_then(|end| end.parse().ok());
+    let is_loading =
+        end_of_environ == Some(0) && flags & PF_KTHREAD == 0 && !matches!(state, 'Z' | 'X');
+    Some(Stat { state, parent, threads, start_time, is_loading })
 }
 
 fn is_gone(error: &io::Error) -> bool {
@@ -241,7 +266,8 @@ mod tests {
     #[test]
     fn a_command_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
         let text = "42 (a) b (c)) S 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 3 0 123456 1 1\n";
-        let expected = Stat { state: 'S', parent: 7, threads: 3, start_time: 123_456 };
+        let expected =
+            Stat { state: 'S', parent: 7, threads: 3, start_time: 123_456, is_loading: false };
         assert_eq!(parse_stat(text), Some(expected));
     }
 
@@ -250,9 +276,51 @@ mod tests {
         for (state, threads, expected) in
             [('S', 1, false), ('Z', 1, true), ('X', 0, true), ('Z', 2, false), ('R', 9, false)]
         {
-            let stat = Stat { state, parent: 1, threads, start_time: 1 };
+            let stat = Stat { state, parent: 1, threads, start_time: 1, is_loading: false };
             assert_eq!(stat.has_ended(), expected, "{state} {threads}");
         }
+    }
+
+    /// A process of a `/proc` made by hand. `end_of_environ` is 0 while a program is loaded.
+    fn enter(proc_root: &Path, environ: &str, state: char, flags: u64, end_of_environ: u64) {
+        let dir = proc_root.join("42");
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("environ"), environ).unwrap();
+        // Written whole, as the kernel does.
+        let zeros = "0 ".repeat(28);
+        let text = format!(
+            "42 (sh) {state} 1 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 7 {zeros}{end_of_environ} 0\n"
+        );
+        std::fs::write(dir.join("stat.new"), text).unwrap();
+        std::fs::rename(dir.join("stat.new"), dir.join("stat")).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_is_loading_its_program_is_not_overlooked() {
+        let proc_root = tempfile::tempdir().unwrap();
+        enter(proc_root.path(), "", 'R', 0, 0);
+        let marked = std::thread::scope(|scope| {
+            let search = scope.spawn(|| marked(proc_root.path(), "u", "main").unwrap());
+            enter(proc_root.path(), "", 'R', 0, 0);
+            enter(proc_root.path(), "WINDDOWN_POD_UID=u\0WINDDOWN_CONTAINER=main\0", 'S', 0, 99);
+            search.join().unwrap()
+        });
+        assert_eq!(marked, [Identity { pid: 42, start_time: 7 }]);
+    }
+
+    #[test]
+    fn only_a_process_that_will_have_an_environment_is_waited_for() {
+        let proc_root = tempfile::tempdir().unwrap();
+        for (state, flags, end_of_environ) in
+            [('S', 0, 99), ('I', PF_KTHREAD, 0), ('Z', 0, 0), ('X', 0, 0)]
+        {
+            enter(proc_root.path(), "", state, flags, end_of_environ);
+            let stat = stat(proc_root.path(), 42).unwrap().unwrap();
+            assert!(!stat.is_loading, "{state} {flags} {end_of_environ}");
+            assert_eq!(environ(proc_root.path(), 42), None);
+        }
+        enter(proc_root.path(), "", 'R', 0, 0);
+        assert!(stat(proc_root.path(), 42).unwrap().unwrap().is_loading);
     }
 
     #[test]
