@@ -1,5 +1,6 @@
 //! Other processes, as `/proc` and pidfds show them.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -41,6 +42,10 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// How often a process that is loading a program is looked at again, a millisecond apart.
 const LOADING_ROUNDS: usize = 200;
+
+/// How often processes are listed again for those that came in the meantime: a machine on which
+/// something always starts must not keep the search going.
+const NEWCOMER_ROUNDS: usize = 16;
 
 impl Process {
     /// Takes hold of the process that was seen; none if it is gone, also where its pid is another's now.
@@ -160,8 +165,18 @@ pub(crate) fn marked(
         let has = |wanted: &str| environ.split(|&b| b == 0).any(|v| v == wanted.as_bytes());
         has(&pod) && has(&container)
     };
-    let marked = pids(proc_root)?.filter(is_marked);
-    Ok(marked.filter_map(|pid| Some(living(proc_root, pid)?.0)).collect())
+    let (mut looked_at, mut found) = (BTreeSet::new(), Vec::new());
+    // Those that came while the others were looked at, too: one of them may be the child of one that
+    // was gone before its turn came.
+    for _ in 0..NEWCOMER_ROUNDS {
+        let new: Vec<i32> = pids(proc_root)?.filter(|pid| looked_at.insert(*pid)).collect();
+        if new.is_empty() {
+            break;
+        }
+        let marked = new.into_iter().filter(is_marked);
+        found.extend(marked.filter_map(|pid| Some(living(proc_root, pid)?.0)));
+    }
+    Ok(found)
 }
 
 /// The process one of whose arguments is `argument`, byte for byte.
@@ -281,7 +296,10 @@ mod tests {
         }
     }
 
-    /// A process of a `/proc` made by hand. `end_of_environ` is 0 while a program is loaded.
+    /// The environment of a process of the container.
+    const MARKS: &str = "WINDDOWN_POD_UID=u\0WINDDOWN_CONTAINER=main\0";
+
+    /// Process 42 of a `/proc` made by hand. `end_of_environ` is 0 while a program is loaded.
     fn enter(proc_root: &Path, environ: &str, state: char, flags: u64, end_of_environ: u64) {
         let dir = proc_root.join("42");
         std::fs::create_dir_all(&dir).unwrap();
@@ -302,7 +320,28 @@ mod tests {
         let marked = std::thread::scope(|scope| {
             let search = scope.spawn(|| marked(proc_root.path(), "u", "main").unwrap());
             enter(proc_root.path(), "", 'R', 0, 0);
-            enter(proc_root.path(), "WINDDOWN_POD_UID=u\0WINDDOWN_CONTAINER=main\0", 'S', 0, 99);
+            enter(proc_root.path(), MARKS, 'S', 0, 99);
+            search.join().unwrap()
+        });
+        assert_eq!(marked, [Identity { pid: 42, start_time: 7 }]);
+    }
+
+    #[test]
+    fn a_child_that_came_after_the_list_of_a_parent_that_went_before_its_turn_is_found() {
+        let proc_root = tempfile::tempdir().unwrap();
+        let (parent, child) = (proc_root.path().join("41"), proc_root.path().join("42"));
+        enter(proc_root.path(), "", 'S', 0, 99);
+        std::fs::rename(&child, &parent).unwrap();
+        let environ = parent.join("environ");
+        std::fs::remove_file(&environ).unwrap();
+        nix::unistd::mkfifo(&environ, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let marked = std::thread::scope(|scope| {
+            let search = scope.spawn(|| marked(proc_root.path(), "u", "main").unwrap());
+            // Blocks until the search reads it, which is after it listed the processes.
+            let turn = std::fs::File::options().write(true).open(&environ).unwrap();
+            enter(proc_root.path(), MARKS, 'S', 0, 99);
+            std::fs::remove_dir_all(&parent).unwrap();
+            drop(turn);
             search.join().unwrap()
         });
         assert_eq!(marked, [Identity { pid: 42, start_time: 7 }]);
