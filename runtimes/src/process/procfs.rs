@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -248,7 +249,11 @@ fn environ(proc_root: &Path, pid: i32) -> Option<Vec<u8>> {
         if !before.is_loading && !after.is_loading {
             return None;
         }
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "/proc is searched where blocking is allowed"
+        )]
+        std::thread::sleep(Duration::from_millis(1));
     }
     None
 }
