@@ -131,10 +131,11 @@ lint: $(CARGO_DENY) ## Formatting, clippy, licences, bans, layering
 fmt: ## Format the code
 	$(CARGO) fmt --all
 
-node-base: ## Make the Debian roots that disposable nodes are laid over (once, three minutes)
+node-base: ## Make the Debian roots that disposable nodes are laid over (once, six minutes)
 	@tests/node/packages.sh test
 	@for flavour in plain containerd rpm; do tests/node/base.sh bookworm $$flavour; done
-	@for flavour in plain uml; do tests/node/base.sh trixie $$flavour; done
+	@for flavour in plain uml qemu; do tests/node/base.sh trixie $$flavour; done
+	@tests/node/base.sh sid plain
 
 clean-cache: ## Remove everything kept outside git: node bases and tools
 	rm -rf "$(CACHE)/node" "$(CACHE)/tools"

@@ -1,14 +1,14 @@
 #!/bin/sh
 # Makes a Debian root that disposable nodes are laid over, once, and prints its path.
 #
-#   tests/node/base.sh [bookworm|trixie] [plain|containerd|rpm|uml]
+#   tests/node/base.sh [bookworm|trixie|sid] [plain|containerd|rpm|uml|qemu]
 #
 # The result is kept outside git, in ${XDG_CACHE_HOME:-~/.cache}/winddown/node, under a name that
 # holds a checksum of what went into it: changing the package lists or the preparation below makes
 # new bases, and nothing ever writes to one that is finished. Only the plain root of a suite is made
-# by debootstrap; the others are copies of it with more packages. uml has a kernel in it, user-mode
-# Linux, that boots the very root it lies in (trixie on x86-64 only). Set WINDDOWN_DEBIAN_MIRROR to use
-# another mirror than debootstrap's own default.
+# by debootstrap; the others are copies of it with more packages. uml and qemu have a kernel in them that
+# boots the very root it lies in: user-mode Linux, or Debian's own in an emulated machine (trixie on
+# x86-64 only). Set WINDDOWN_DEBIAN_MIRROR to use another mirror than debootstrap's own default.
 #
 # Exit codes, with the reason on standard error: 0 ready, 1 could not be made, 2 wrong usage, 3 this
 # machine lacks something (root, a program, an architecture, a way to the mirror).
@@ -16,9 +16,9 @@ set -eu
 
 suite=${1:-bookworm} flavour=${2:-plain}
 case $suite in
-bookworm | trixie) ;;
+bookworm | trixie | sid) ;;
 *)
-    echo "base.sh: unknown suite '$suite': use bookworm or trixie" >&2
+    echo "base.sh: unknown suite '$suite': use bookworm, trixie or sid" >&2
     exit 2
     ;;
 esac
@@ -27,8 +27,11 @@ plain) packages=systemd-sysv,dbus,libpam-systemd ;;
 rpm) packages=rpm ;;
 containerd) packages=containerd,runc,containernetworking-plugins,iproute2,busybox-static ;;
 uml) packages=user-mode-linux,kmod,procps ;;
+qemu)
+    packages=qemu-system-x86,virtiofsd,linux-image-cloud-amd64,udev,kexec-tools,kmod,procps
+    ;;
 *)
-    echo "base.sh: unknown flavour '$flavour': use plain, containerd, rpm or uml" >&2
+    echo "base.sh: unknown flavour '$flavour': use plain, containerd, rpm, uml or qemu" >&2
     exit 2
     ;;
 esac
@@ -51,10 +54,13 @@ if ! command -v debootstrap >/dev/null; then
     echo "base.sh: debootstrap is not installed: run 'apt-get install debootstrap'" >&2
     exit 3
 fi
-if [ "$flavour" = uml ] && [ "$(uname -m)" != x86_64 ]; then
-    echo "base.sh: user-mode Linux runs on x86-64 only" >&2
+case $flavour,$(uname -m) in
+uml,x86_64 | qemu,x86_64) ;;
+uml,* | qemu,*)
+    echo "base.sh: nodes with a kernel of their own run on x86-64 only" >&2
     exit 3
-fi
+    ;;
+esac
 [ "$flavour" = plain ] || plain=$("$here/base.sh" "$suite" plain)
 
 mkdir -p "$cache"
@@ -76,22 +82,29 @@ bootstrap() {
         ${WINDDOWN_DEBIAN_MIRROR:+"$WINDDOWN_DEBIAN_MIRROR"}
 }
 
-# extend: another one, out of the plain root. Nothing is started, because systemd does not run there.
+# extend: another one, out of the plain root. Nothing is started, because systemd does not run there. No
+# kernel of it needs an initial RAM disk. sid's list of packages may be older than it wants to be.
 extend() {
     cp --archive --reflink=auto "$plain" "$partial" &&
         cp /etc/resolv.conf "$partial/etc/resolv.conf" &&
-        chroot "$partial" apt-get --quiet update &&
-        DEBIAN_FRONTEND=noninteractive chroot "$partial" apt-get --quiet --yes \
+        chroot "$partial" apt-get --quiet --option Acquire::Check-Valid-Until=false update &&
+        INITRD=No DEBIAN_FRONTEND=noninteractive chroot "$partial" apt-get --quiet --yes \
             --no-install-recommends install $(echo "$packages" | tr , ' ') &&
-        case $flavour in uml) add_kernel ;; esac
+        case $flavour in
+        uml) add_uml && add_line ;;
+        qemu) add_line ;;
+        esac
 }
 
-# add_kernel: what user-mode Linux needs beside its package.
-add_kernel() {
+# add_uml: what user-mode Linux needs beside its package.
+add_uml() {
     cc -shared -fPIC -O2 -Wall -Werror -o "$partial/usr/lib/xstate.so" "$here/src/node/xstate.c" &&
-        cp --archive "$partial/usr/lib/uml/modules" "$partial/usr/lib/" || return
-    # Nothing of the host reaches in there but the disk and a serial line; that is how commands are run.
-    # A request is a script; what it printed lies beside it when the line tells that it has ended.
+        cp --archive "$partial/usr/lib/uml/modules" "$partial/usr/lib/"
+}
+
+# add_line: the way to run commands where nothing of the host reaches in but the disk and a serial line.
+# A request is a script; what it printed lies beside it when the line tells that it has ended.
+add_line() {
     mkdir -p "$partial/var/lib/node-line"
     cat >"$partial/usr/local/sbin/node-line" <<'LINE'
 #!/bin/sh
@@ -187,10 +200,12 @@ WantedBy=sysinit.target
 UNIT
 mkdir -p etc/systemd/system/sysinit.target.wants
 ln -sf ../prepare-node.service etc/systemd/system/sysinit.target.wants/prepare-node.service
-# Periodic jobs, consoles and the network's start would only add time and noise to a test.
+# Periodic jobs, consoles, the network's start and modules, which are the host's, would only add time and
+# noise to a test. Which kernel is loaded for kexec is for the test to say.
 for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer \
     e2scrub_reap.service fstrim.timer getty.target console-getty.service systemd-networkd.service \
-    systemd-timesyncd.service systemd-resolved.service systemd-tmpfiles-clean.timer; do
+    systemd-timesyncd.service systemd-resolved.service systemd-tmpfiles-clean.timer \
+    systemd-modules-load.service kexec-load.service kexec.service; do
     ln -sf /dev/null "etc/systemd/system/$unit"
 done
 

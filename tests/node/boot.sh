@@ -31,19 +31,44 @@ if [ -d "$dir/upper" ]; then
     mount -t overlay overlay -o "lowerdir=$base,upperdir=$dir/upper,workdir=$dir/work" "$dir/root"
 fi
 
-# A root with a kernel in it is booted by that. The kernel runs in the base, which has the libraries it
-# wants, with the node's root as its disk; standard input is the serial line that commands come by.
-# A node that reboots ends, like one that is switched off.
-if [ -x "$dir/root/usr/bin/linux.uml" ]; then
+# A root with a kernel in it is booted by that. The kernel, or the machine that is emulated for it, runs in
+# the base, which has the libraries it wants, with the node's root as its disk; standard input is the
+# serial line that commands come by. A node that reboots ends, like one that is switched off.
+in_base() {
     mount --bind "$base" "$base"
     mount -t proc proc "$base/proc"
     # Its memory, which is taken as the node uses it.
     mount -t tmpfs -o mode=1777 tmpfs "$base/tmp"
     mount --bind "$dir/root" "$base/mnt"
     cd /
+}
+if [ -x "$dir/root/usr/bin/linux.uml" ]; then
+    in_base
     exec chroot "$base" env -i PATH=/usr/bin HOME=/tmp TMPDIR=/tmp LD_PRELOAD=/usr/lib/xstate.so \
         linux.uml mem=1G umid=node noreboot root=/dev/root rootfstype=hostfs rootflags=/mnt rw \
         con=null con0=null,fd:2 ssl=null ssl0=fd:0,fd:0 console=tty0 selinux=0 quiet
+fi
+if [ -x "$dir/root/usr/bin/qemu-system-x86_64" ]; then
+    in_base
+    kernel=$(cd "$base" && echo boot/vmlinuz-*)
+    # It ends with the first process of this namespace, which becomes the emulator.
+    chroot "$base" /usr/libexec/virtiofsd --socket-path=/tmp/root --shared-dir=/mnt --sandbox=none \
+        --rlimit-nofile=0 </dev/null &
+    until [ -S "$base/tmp/root" ]; do
+        kill -0 $! || exit
+        sleep 0.05
+    done
+    # The disk's file system is in the kernel, so nothing has to be loaded before it. What the kernel says
+    # goes to the second serial line; /tmp/monitor is where the power key is.
+    exec chroot "$base" env -i PATH=/usr/bin HOME=/tmp TMPDIR=/tmp \
+        qemu-system-x86_64 -machine q35 -cpu max -smp 2 -m 1G -accel tcg,thread=multi,tb-size=512 \
+        -object memory-backend-memfd,id=memory,size=1G,share=on -numa node,memdev=memory \
+        -chardev socket,id=root,path=/tmp/root -device vhost-user-fs-pci,chardev=root,tag=root \
+        -chardev socket,id=line,fd=3 -serial chardev:line \
+        -chardev stdio,id=console,signal=off -serial chardev:console \
+        -monitor unix:/tmp/monitor,server,nowait -nic none -vga none -display none -no-reboot \
+        -kernel "/$kernel" -append "root=root rootfstype=virtiofs rw console=ttyS1 quiet psi=1 \
+            mitigations=off tsc=reliable no_timer_check systemd.show_status=no" 3<&0 </dev/null
 fi
 
 # Overlays cannot lie on an overlay, so what containers run from is on the host's disk.

@@ -66,6 +66,9 @@ pub enum Suite {
     /// Debian 13: systemd 257 and containerd 1.7. Its control groups are version 2 alone; in a
     /// container they have no controllers where the host keeps those in version 1.
     Trixie,
+    /// Debian's next release as it is today: systemd 262 and containerd 2.1, control groups as Debian 13.
+    /// It moves, so what is tried on it belongs to the long form.
+    Sid,
 }
 
 /// What a base has beside systemd, dbus and logind.
@@ -81,6 +84,10 @@ pub enum Flavour {
     /// whatever the host has. It boots in 8 s, has one processor, is slow where a process is started
     /// or the kernel is called, and has no stall information (`/proc/pressure`). Debian 13 only.
     OwnKernel,
+    /// Debian's own kernel in an emulated machine: stall information, two processors, `kexec` and a power
+    /// key beside the controllers. It needs no privilege of the processor's and boots in half a minute,
+    /// so what is tried on it belongs to the long form. Debian 13 only.
+    Emulated,
 }
 
 /// What a scenario may need of its node beside systemd, logind and the root user.
@@ -90,14 +97,28 @@ pub enum Need {
     Containers,
     /// Control groups of version 2 with the controllers cpu, io, memory and pids.
     Controllers,
+    /// Stall information (`/proc/pressure`) of the node's own, also of each control group.
+    Pressure,
+    /// More than one processor, and none of them shared with others of the host.
+    Processors,
+    /// A kernel that starts another one (`systemctl kexec`).
+    Kexec,
+    /// A power key.
+    PowerKey,
 }
 
-/// The kinds of node there are, the cheapest first, each with what it has.
-const KINDS: [(Recipe, &[Need]); 4] = [
+/// The kinds of node there are, the cheapest first, each with what it has. Of nodes that have the same,
+/// the one with the older systemd is first.
+const KINDS: [(Recipe, &[Need]); 6] = [
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, &[]),
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Containerd }, &[Need::Containers]),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::Plain }, &[]),
+    (Recipe { suite: Suite::Sid, flavour: Flavour::Plain }, &[]),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::OwnKernel }, &[Need::Controllers]),
+    (
+        Recipe { suite: Suite::Trixie, flavour: Flavour::Emulated },
+        &[Need::Controllers, Need::Pressure, Need::Processors, Need::Kexec, Need::PowerKey],
+    ),
 ];
 
 /// What a base is made of. A [`Flavour`] alone stands for Debian 12.
@@ -133,10 +154,48 @@ impl Unavailable {
 // === impl Suite ===
 
 impl Suite {
+    /// Every release there is, the oldest first: a scenario that is to hold on each of them is tried once
+    /// with each.
+    pub const EACH: [Self; 3] = [Self::Bookworm, Self::Trixie, Self::Sid];
+
+    /// The major version of systemd that it came with when this was written; sid's moves.
+    #[must_use]
+    pub fn systemd(self) -> u32 {
+        match self {
+            Self::Bookworm => 252,
+            Self::Trixie => 257,
+            Self::Sid => 262,
+        }
+    }
+
+    /// What Debian calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bookworm => "bookworm",
+            Self::Trixie => "trixie",
+            Self::Sid => "sid",
+        }
+    }
+
     /// A base of this release.
     #[must_use]
     pub fn with(self, flavour: Flavour) -> Recipe {
         Recipe { suite: self, flavour }
+    }
+}
+
+// === impl Flavour ===
+
+impl Flavour {
+    /// What base.sh calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Containerd => "containerd",
+            Self::Rpm => "rpm",
+            Self::OwnKernel => "uml",
+            Self::Emulated => "qemu",
+        }
     }
 }
 
@@ -151,6 +210,18 @@ impl Recipe {
             recipe.suite >= suite && needs.iter().all(|need| has.contains(need))
         };
         KINDS.iter().find(will_do).map(|(recipe, _)| *recipe)
+    }
+
+    /// Why what is tried on such a node is left to the long form; nothing if it is not.
+    #[must_use]
+    pub fn left_because(&self) -> Option<&'static str> {
+        match self {
+            Self { suite: Suite::Sid, .. } => Some("Debian's sid changes from day to day"),
+            Self { flavour: Flavour::Emulated, .. } => {
+                Some("an emulated machine takes half a minute to boot")
+            }
+            _ => None,
+        }
     }
 }
 
@@ -185,16 +256,7 @@ impl Base {
         }
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("base.sh");
         let mut make = Command::new(script);
-        make.arg(match suite {
-            Suite::Bookworm => "bookworm",
-            Suite::Trixie => "trixie",
-        });
-        make.arg(match flavour {
-            Flavour::Plain => "plain",
-            Flavour::Containerd => "containerd",
-            Flavour::Rpm => "rpm",
-            Flavour::OwnKernel => "uml",
-        });
+        make.args([suite.name(), flavour.name()]);
         let output = output_of(make).await?;
         if !output.status.success() {
             let why = last_line(&output.stderr);
@@ -215,7 +277,7 @@ impl Base {
     /// Whether nodes over it have a kernel of their own.
     #[must_use]
     pub fn has_kernel(&self) -> bool {
-        self.recipe.flavour == Flavour::OwnKernel
+        matches!(self.recipe.flavour, Flavour::OwnKernel | Flavour::Emulated)
     }
 
     /// The root folder.
@@ -288,5 +350,14 @@ mod tests {
         let new = |needs| Recipe::cheapest(Suite::Trixie, needs);
         assert_eq!(new(&[]), Some(Suite::Trixie.with(Flavour::Plain)));
         assert_eq!(new(&[Need::Controllers]), Some(Suite::Trixie.with(Flavour::OwnKernel)));
+        assert_eq!(old(&[Need::Kexec]), Some(Suite::Trixie.with(Flavour::Emulated)));
+        assert_eq!(old(&[Need::Kexec, Need::Containers]), None);
+    }
+
+    #[test]
+    fn each_release_can_be_had_with_nothing_more() {
+        for suite in Suite::EACH {
+            assert_eq!(Recipe::cheapest(suite, &[]), Some(suite.with(Flavour::Plain)));
+        }
     }
 }

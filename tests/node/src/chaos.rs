@@ -149,7 +149,8 @@ impl Parts {
         let base = match (schedule.runtime, schedule.suite) {
             (Runtime::Containerd, _) => self.containerd.as_ref(),
             (_, Suite::Trixie) => self.trixie.as_ref(),
-            (_, Suite::Bookworm) => None,
+            // None is drawn for sid: a seed would not stand for the same node tomorrow.
+            (_, Suite::Bookworm | Suite::Sid) => None,
         };
         base.unwrap_or(&self.plain)
     }

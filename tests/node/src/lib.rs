@@ -1,7 +1,7 @@
 //! A disposable machine with systemd as its first process, for tests that need the real thing.
 //!
 //! # Behaviour
-//! [`Base::find`] makes or finds a root of Debian 12 or 13 outside git. [`Node::create`] lays a throw-away layer
+//! [`Base::find`] makes or finds a root of Debian 12, 13 or sid outside git. [`Node::create`] lays a throw-away layer
 //! over it and [`Node::start`] boots it with `systemd-nspawn` in about 0.3 s: dbus, logind and
 //! journald are real, and so is a power-off. After it the node's files and journal can be read, and
 //! [`Node::start`] boots the same root again. Dropping a [`Node`] kills it and removes its files; if
@@ -12,7 +12,8 @@
 //! shares the host's kernel and clocks, has a loopback device only, and no device of its own. Of the
 //! control groups of version 2 it has the controllers that the host has there; without any, containers
 //! run on Debian 12 only. A scenario that needs controllers says so ([`Need::Controllers`]) and gets a
-//! node with a kernel of its own, [`Flavour::OwnKernel`]. Nothing of the host's reaches into that but
+//! node with a kernel of its own, [`Flavour::OwnKernel`], or one in an emulated machine if it needs more
+//! than that has, [`Flavour::Emulated`]. Nothing of the host's reaches into that but
 //! its disk and its commands: no way to its network, its sockets or its processes, and no ownership of
 //! files by other users than root on its disk.
 //!

@@ -31,8 +31,8 @@ pub use process::Process;
 
 /// How long a boot may take: it needs 0.3 s on an idle machine.
 const BOOT: Duration = Duration::from_secs(30);
-/// The same with a kernel of the node's own, which needs 8 s.
-const KERNEL_BOOT: Duration = Duration::from_secs(120);
+/// The same with a kernel of the node's own, which needs 8 s, or half a minute in an emulated machine.
+const KERNEL_BOOT: Duration = Duration::from_secs(300);
 /// How long one command in the node may take, unless the caller says otherwise.
 const COMMAND: Duration = Duration::from_secs(30);
 /// How often a condition is looked at again. Nothing outside can tell us that it changed.

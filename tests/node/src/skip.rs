@@ -14,12 +14,19 @@ pub struct Skipped {
 }
 
 /// The base to boot from, or nothing, after a line `SKIPPED: <test>: <why>` on standard
-/// output, which the test runner shows with `--show-output`.
+/// output, which the test runner shows with `--show-output`; or after a line `LEFT: <test>: <why>` for a
+/// base that belongs to the long form, where this is not that.
 ///
 /// # Errors
 /// [`Skipped`] instead of nothing when the environment variable `WINDDOWN_NO_SKIP` is set, and whenever
 /// this machine lacks nothing and yet there is no base: that is a failure.
 pub async fn base_or_skip(test: &str, recipe: impl Into<Recipe>) -> Result<Option<Base>, Skipped> {
+    let recipe = recipe.into();
+    if let Some(why) = recipe.left_because()
+        && !in_long_form(test, why)
+    {
+        return Ok(None);
+    }
     match Base::find(recipe).await {
         Ok(base) => Ok(Some(base)),
         Err(why) if !why.is_lacking() || std::env::var_os("WINDDOWN_NO_SKIP").is_some() => {

@@ -45,7 +45,7 @@ impl Machine {
             command.args(["systemd-run", "--quiet", "--scope", "--property=Delegate=yes"]);
             command.arg(format!("--unit={name}"));
         }
-        if base.suite() == Suite::Trixie {
+        if base.suite() > Suite::Bookworm {
             command.env("SYSTEMD_NSPAWN_UNIFIED_HIERARCHY", "1");
         }
         let (line, theirs) = match base.has_kernel() {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use winddown_node_tests::Node;
+use serde_json::Value;
 use winddown_node_tests::scenario::{Scenario, Setup, TestResult, seven_pods};
+use winddown_node_tests::{Node, Suite};
 
 /// More than the 30 s of the drop-in below.
 const SECONDS: [u32; 3] = [24, 8, 8];
@@ -16,8 +17,8 @@ struct Way {
     before: &'static str,
     /// What takes the node down.
     go: &'static str,
-    /// What the report says began the run.
-    heard: &'static str,
+    /// Who announces it.
+    heard: Heard,
     /// What the node's end looks like from outside.
     end: End,
 }
@@ -30,20 +31,23 @@ enum End {
     Reboot,
 }
 
-/// logind's word, which the agent waits for with its lock.
-const LOGIND: &str = "loginManager";
-/// Nobody's word: systemd just stops the unit.
-const STOP: &str = "unitStop";
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    /// logind, which the agent waits for with its lock, and since systemd 255 what the node will do.
+    Logind(&'static str),
+    /// Nothing does: systemd just stops the unit.
+    Stop,
+}
 
 macro_rules! ways {
-    ($($way:ident: $go:literal => $heard:ident, $end:ident $(, before $before:expr)?;)*) => {$(
+    ($($way:ident: $go:literal => $heard:expr, $end:ident $(, before $before:expr)? $(, until $gone:ident)?;)*) => {$(
         mod $way {
             use super::*;
 
             #[tokio::test]
             async fn ends_all_pods_in_order() -> TestResult {
                 let test = concat!(stringify!($way), "::ends_all_pods_in_order");
-                takes_the_node_down(test, &WAY, false).await
+                takes_the_node_down(test, &WAY, Suite::Bookworm, false).await
             }
 
             #[tokio::test]
@@ -51,8 +55,16 @@ macro_rules! ways {
                 let test = concat!(
                     stringify!($way), "::ends_all_pods_in_order_beside_unattended_upgrades"
                 );
-                takes_the_node_down(test, &WAY, true).await
+                takes_the_node_down(test, &WAY, Suite::Bookworm, true).await
             }
+
+            #[tokio::test]
+            async fn ends_all_pods_in_order_on_systemd_257() -> TestResult {
+                let test = concat!(stringify!($way), "::ends_all_pods_in_order_on_systemd_257");
+                takes_the_node_down(test, &WAY, Suite::Trixie, false).await
+            }
+
+            on_systemd_262!($way $($gone)?);
 
             const WAY: Way = Way {
                 before: concat!("true", $("; ", $before)?),
@@ -64,38 +76,56 @@ macro_rules! ways {
     )*};
 }
 
+macro_rules! on_systemd_262 {
+    ($way:ident) => {
+        #[tokio::test]
+        async fn ends_all_pods_in_order_on_systemd_262() -> TestResult {
+            let test = concat!(stringify!($way), "::ends_all_pods_in_order_on_systemd_262");
+            takes_the_node_down(test, &WAY, Suite::Sid, false).await
+        }
+    };
+    // It is no way down any more.
+    ($way:ident sid) => {};
+}
+
 ways! {
     // What people type, old and new.
-    systemctl_poweroff: "systemctl poweroff" => LOGIND, Off;
-    systemctl_reboot: "systemctl reboot" => LOGIND, Reboot;
-    systemctl_halt: "systemctl halt" => LOGIND, Off;
-    shutdown_now: "shutdown now" => LOGIND, Off;
-    shutdown_r_now: "shutdown -r now" => LOGIND, Reboot;
-    init_6: "init 6" => LOGIND, Reboot;
-    systemctl_kexec: "systemctl kexec" => LOGIND, Reboot,
+    systemctl_poweroff: "systemctl poweroff" => Heard::Logind("powerOff"), Off;
+    systemctl_reboot: "systemctl reboot" => Heard::Logind("reboot"), Reboot;
+    systemctl_halt: "systemctl halt" => Heard::Logind("halt"), Off;
+    shutdown_now: "shutdown now" => Heard::Logind("powerOff"), Off;
+    shutdown_r_now: "shutdown -r now" => Heard::Logind("reboot"), Reboot;
+    init_6: "init 6" => Heard::Logind("reboot"), Reboot, until sid;
+    systemctl_kexec: "systemctl kexec" => Heard::Logind("kexec"), Reboot,
         before "mount -t tmpfs tmpfs /sys/kernel; echo 1 >/sys/kernel/kexec_loaded";
     // `shutdown +1` whose minute is over: the same call, with the time that is left at its end.
     scheduled_shutdown: "busctl call org.freedesktop.login1 /org/freedesktop/login1 \
         org.freedesktop.login1.Manager ScheduleShutdown st poweroff $(date -d '1 second' +%s%6N)"
-        => LOGIND, Off;
+        => Heard::Logind("powerOff"), Off;
     // In place of the power key. A service that blocks idleness keeps the node up until then.
-    idle_action: "systemctl stop awake" => LOGIND, Off,
+    idle_action: "systemctl stop awake" => Heard::Logind("powerOff"), Off,
         before "printf '[Login]\\nIdleAction=poweroff\\nIdleActionSec=1\\n' \
             >/etc/systemd/logind.conf.d/idle.conf; \
             systemd-run --quiet --unit=awake systemd-inhibit --what=idle --mode=block sleep 1h; \
             until systemd-inhibit --list --no-legend | grep -q idle; do sleep 0.05; done; \
             systemctl restart systemd-logind";
     // logind is not asked.
-    start_poweroff_target: "systemctl start --no-block poweroff.target" => STOP, Off;
-    start_reboot_target: "systemctl start --no-block reboot.target" => STOP, Reboot;
+    start_poweroff_target: "systemctl start --no-block poweroff.target" => Heard::Stop, Off;
+    start_reboot_target: "systemctl start --no-block reboot.target" => Heard::Stop, Reboot;
+    isolate_poweroff_target: "systemctl isolate --no-block poweroff.target" => Heard::Stop, Off;
     // Ctrl-Alt-Del.
-    sigint_to_the_first_process: "kill -INT 1" => STOP, Reboot;
+    sigint_to_the_first_process: "kill -INT 1" => Heard::Stop, Reboot;
     // What a hypervisor or `machinectl poweroff` sends.
-    power_off_signal_to_the_first_process: "kill -RTMIN+4 1" => STOP, Off;
+    power_off_signal_to_the_first_process: "kill -RTMIN+4 1" => Heard::Stop, Off;
 }
 
-async fn takes_the_node_down(test: &str, way: &Way, beside_upgrades: bool) -> TestResult {
-    let setup = Setup { seconds: SECONDS, ..Setup::default() };
+async fn takes_the_node_down(
+    test: &str,
+    way: &Way,
+    suite: Suite,
+    beside_upgrades: bool,
+) -> TestResult {
+    let setup = Setup { suite, seconds: SECONDS, ..Setup::default() };
     let Some(mut scenario) = Scenario::installed_as(test, seven_pods(), &setup).await? else {
         return Ok(());
     };
@@ -117,13 +147,19 @@ async fn takes_the_node_down(test: &str, way: &Way, beside_upgrades: bool) -> Te
     assert_eq!(ended.code(), Some(expected), "the node ended otherwise");
 
     let (_, last_exit) = scenario.assert_ended_in_order()?;
-    if way.heard == LOGIND {
+    if way.heard != Heard::Stop {
         scenario.lock_outlived(last_exit).await?;
         scenario.assert_logind_was_patient().await?;
     }
     scenario.assert_systemd_killed_nothing().await?;
     let report = scenario.newest_report()?;
-    assert_eq!(report["trigger"], way.heard, "{report}");
+    let (trigger, action) = match way.heard {
+        Heard::Logind(action) if suite > Suite::Bookworm => ("loginManager", action.into()),
+        Heard::Logind(_) => ("loginManager", Value::Null),
+        Heard::Stop => ("unitStop", Value::Null),
+    };
+    assert_eq!(report["trigger"], trigger, "{report}");
+    assert_eq!(report["nodeAction"], action, "{report}");
     assert_eq!(report["outcome"], "clean", "{report}");
     assert_eq!(report["budget"]["podsSeconds"], budget, "{report}");
     Ok(())
