@@ -14,6 +14,8 @@ use crate::entry::Entry;
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// The longest time before the end at which a sidecar that still waits is asked to end.
 const LAST_CALL: Duration = Duration::from_secs(2);
+/// The exit code of a container that SIGKILL ended.
+pub(crate) const KILLED: i32 = 137;
 
 /// What ran when a stop began; kept so that a second stop tells the same.
 #[derive(Clone, Debug, Default)]

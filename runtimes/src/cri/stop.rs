@@ -20,12 +20,9 @@ use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, RuntimeError, Stopp
 use super::action::{self, Action};
 use super::pod::{PodEntry, PodState};
 use super::{Context, list, spec};
-use crate::stopping::{self, Containers};
+use crate::stopping::{self, Containers, KILLED};
 
 mod container;
-
-/// The exit code of a container that SIGKILL ended.
-const KILLED: i32 = 137;
 
 /// Ends all containers; resolves when none runs.
 pub(super) async fn stop(
@@ -229,8 +226,9 @@ fn finish(state: &mut PodState) -> PodStopped {
     let stopped = record.finish(|name| {
         let run = state.container(name)?.run.as_ref()?;
         let exit_code = run.end.as_ref().map_or(KILLED, |end| end.exit.exit_code);
-        // One that ended by itself while it was about to be killed was not.
-        let forced = run.forced && exit_code == KILLED;
+        // Whoever had it killed: an earlier agent's order may be carried out only now. One that ended by
+        // itself while it was about to be killed was not.
+        let forced = exit_code == KILLED;
         Some(StoppedContainer { name: Arc::clone(name), exit_code, forced })
     });
     state.stop = Some(record);

@@ -33,6 +33,7 @@ macro_rules! common_scenarios {
             an_exit_is_told_without_anybody_asking
             containers_are_stopped_together
             a_second_stop_tells_the_same_as_the_first
+            a_kill_that_this_agent_did_not_order_is_not_an_exit
             a_pod_that_runs_goes_on_without_what_only_a_new_one_is_refused_for
         }
     };
@@ -265,6 +266,16 @@ pub(crate) async fn a_second_stop_tells_the_same_as_the_first<S: Stage>(stage: &
     let (second, third) = (second.unwrap(), third.unwrap());
     assert_eq!(second.containers, third.containers);
     assert_eq!((second.containers[0].exit_code, second.forced()), (2, false));
+}
+
+/// The kill of an earlier agent may take effect only now, because the runtime hung.
+pub(crate) async fn a_kill_that_this_agent_did_not_order_is_not_an_exit<S: Stage>(stage: &S) {
+    let (pod, gate) = stage.gated("web", Act { stop: "gate", stop_code: 137, ..POLITE });
+    let runtime = stage.open().await;
+    stage.up(&runtime, &pod).await;
+    gate.open();
+    let stopped = stop(&runtime, &pod, 60).await;
+    assert_eq!((stopped.containers[0].exit_code, stopped.forced()), (137, true));
 }
 
 pub(crate) async fn a_pod_that_runs_goes_on_without_what_only_a_new_one_is_refused_for<S: Stage>(
