@@ -236,15 +236,16 @@ fn environ(proc_root: &Path, pid: i32) -> Option<Vec<u8>> {
     for _ in 0..LOADING_ROUNDS {
         // Before the environment: a program that is loaded by now has the one that is read next.
         let before = stat(proc_root, pid).ok()??;
-        let environ = std::fs::read(dir.join("environ")).ok()?;
-        if !environ.is_empty() {
-            return Some(environ);
+        let environ = std::fs::read(dir.join("environ"));
+        if environ.as_ref().is_ok_and(|environ| !environ.is_empty()) {
+            return environ.ok();
         }
         if before.threads > 1 {
             let threads = std::fs::read_dir(dir.join("task")).ok()?.flatten();
             let mut environs = threads.filter_map(|t| std::fs::read(t.path().join("environ")).ok());
             return environs.find(|environ| !environ.is_empty());
         }
+        environ.ok()?;
         let after = stat(proc_root, pid).ok()??;
         if !before.is_loading && !after.is_loading {
             return None;
