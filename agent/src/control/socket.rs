@@ -17,7 +17,7 @@ pub struct ControlSocket {
     path: PathBuf,
     identity: (u64, u64),
     group: Option<u32>,
-    _lock: File,
+    lock: File,
 }
 
 /// Why the control socket could not be put in place.
@@ -119,7 +119,7 @@ impl ControlSocket {
             path: path.to_owned(),
             identity: (facts.dev(), facts.ino()),
             group,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -146,6 +146,8 @@ impl Drop for ControlSocket {
         if ours {
             let _ = std::fs::remove_file(&self.path);
         }
+        // Closing it does not do: a child that was forked a moment ago has it open until its exec.
+        let _ = self.lock.unlock();
     }
 }
 
