@@ -6,7 +6,7 @@
 //! * [`Notifier`]: readiness, status, watchdog and the file descriptor store of the service manager.
 //! * [`inspect`]: a look at logind and the service manager that changes nothing.
 //! * [`units`]: transient services.
-//! * [`is_going_down`]: whether the machine goes down on a way that bypasses logind.
+//! * [`way_down`]: whether the machine goes down on a way that bypasses logind, and which.
 //! * `stand_in` (feature `stand-in`): a logind for rehearsals and tests.
 //!
 //! No other crate of the workspace speaks D-Bus.
@@ -26,4 +26,4 @@ pub mod units;
 pub use logind::PeerConnector;
 pub use logind::{Bus, InhibitorConfig, LogindInhibitor};
 pub use notify::{InheritedError, LOCK_NAME, LockStore, NoStore, Notifier};
-pub use system_state::{SystemStateError, is_going_down};
+pub use system_state::{SystemStateError, way_down};

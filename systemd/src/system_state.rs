@@ -1,10 +1,11 @@
-//! Whether the whole machine is going down, as the service manager sees it.
+//! Whether the whole machine is going down, as the service manager sees it, and which way.
 
 use std::time::Duration;
 
+use winddown_shared::ShutdownKind;
 use zbus::connection::Builder;
-use zbus::proxy;
 use zbus::proxy::CacheProperties;
+use zbus::{OwnedObjectPath, proxy};
 
 /// What the service manager calls a machine that is going down.
 const STOPPING: &str = "stopping";
@@ -17,14 +18,19 @@ const STOPPING: &str = "stopping";
 trait Manager {
     #[zbus(property)]
     fn system_state(&self) -> zbus::Result<String>;
+
+    fn list_jobs(&self) -> zbus::Result<Vec<Job>>;
 }
+
+/// Its number, its unit, what it does to that, how far it is, its object and that of the unit.
+type Job = (u32, String, String, String, OwnedObjectPath, OwnedObjectPath);
 
 /// Why the service manager could not be asked.
 #[derive(Debug, thiserror::Error)]
 #[error("the service manager does not say whether the machine is going down")]
 pub struct SystemStateError(#[source] zbus::Error);
 
-/// Whether the machine is being powered off, rebooted or halted: systemd's `SystemState` property is
+/// Which way the machine is going down, and nothing if it is not: systemd's `SystemState` property is
 /// `stopping`. It turns so on every way down that systemd carries out, also those of which logind
 /// knows nothing (`systemctl start poweroff.target`).
 ///
@@ -32,7 +38,7 @@ pub struct SystemStateError(#[source] zbus::Error);
 ///
 /// # Errors
 /// There is no bus, no systemd on it, or no answer in time.
-pub async fn is_going_down(patience: Duration) -> Result<bool, SystemStateError> {
+pub async fn way_down(patience: Duration) -> Result<Option<ShutdownKind>, SystemStateError> {
     let connection =
         Builder::system().method_timeout(patience).build().await.map_err(SystemStateError)?;
     let manager = ManagerProxy::builder(&connection)
@@ -41,5 +47,42 @@ pub async fn is_going_down(patience: Duration) -> Result<bool, SystemStateError>
         .await
         .map_err(SystemStateError)?;
     let state = manager.system_state().await.map_err(SystemStateError)?;
-    Ok(state == STOPPING)
+    if state != STOPPING {
+        return Ok(None);
+    }
+    // Which one it is changes nothing about the pods' end.
+    let jobs = manager.list_jobs().await.unwrap_or_default();
+    Ok(Some(kind(jobs.iter().map(|(_, unit, what, ..)| (unit.as_str(), what.as_str())))))
+}
+
+/// The way down that these jobs, a unit and what is done to it each, lead to.
+fn kind<'a>(jobs: impl Iterator<Item = (&'a str, &'a str)>) -> ShutdownKind {
+    let mut started = jobs.filter(|(_, what)| *what == "start").map(|(unit, _)| unit);
+    let kind = started.find_map(|unit| match unit {
+        "poweroff.target" => Some(ShutdownKind::PowerOff),
+        "halt.target" => Some(ShutdownKind::Halt),
+        "reboot.target" => Some(ShutdownKind::Reboot),
+        "kexec.target" => Some(ShutdownKind::Kexec),
+        "soft-reboot.target" => Some(ShutdownKind::SoftReboot),
+        _ => None,
+    });
+    kind.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ShutdownKind, kind};
+
+    #[test]
+    fn the_target_that_is_started_names_the_way_down() {
+        let of = |unit| kind([("umount.target", "start"), (unit, "start")].into_iter());
+        assert_eq!(of("poweroff.target"), ShutdownKind::PowerOff);
+        assert_eq!(of("halt.target"), ShutdownKind::Halt);
+        assert_eq!(of("reboot.target"), ShutdownKind::Reboot);
+        assert_eq!(of("kexec.target"), ShutdownKind::Kexec);
+        assert_eq!(of("soft-reboot.target"), ShutdownKind::SoftReboot);
+        assert_eq!(of("shutdown.target"), ShutdownKind::Unknown);
+        let stopped = [("reboot.target", "stop"), ("halt.target", "start")];
+        assert_eq!(kind(stopped.into_iter()), ShutdownKind::Halt);
+    }
 }

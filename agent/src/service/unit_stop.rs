@@ -10,7 +10,7 @@ use winddown_shared::{
     Inhibitor, InhibitorState, LockState, PodKiller, Runtime, ShutdownKind, error_chain,
 };
 use winddown_shutdown::{ProgressPhase, Trigger};
-use winddown_systemd::{Notifier, is_going_down};
+use winddown_systemd::{Notifier, way_down};
 
 use crate::node::{Node, policy_of};
 
@@ -32,15 +32,17 @@ pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
     // Also of a notice: then the pods are being ended already.
     let running = node.progress().borrow().phase == ProgressPhase::Ending;
     let announced = running || inhibitor.state().borrow().preparing;
-    let going_down = announced
-        || is_going_down(PATIENCE).await.unwrap_or_else(|error| {
+    let way = match announced {
+        true => Some(ShutdownKind::Unknown),
+        false => way_down(PATIENCE).await.unwrap_or_else(|error| {
             tracing::debug!(error = error_chain(&error), "taken for a restart of the agent");
-            false
-        });
-    if !going_down {
+            None
+        }),
+    };
+    let Some(kind) = way else {
         tracing::info!("the agent ends; the pods go on");
         return;
-    }
+    };
     let wanted = policy_of(&node.configuration().config.shutdown).delay_wanted();
     notifier.extend_timeout(wanted + SLACK);
     if announced {
@@ -57,7 +59,7 @@ pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
         return;
     }
     tracing::warn!("the machine goes down without logind's word: ending the pods now");
-    let stop = Arc::new(UnitStop::new(wanted));
+    let stop = Arc::new(UnitStop::new(wanted, kind));
     let mut state = stop.state();
     let released = state.wait_for(|s| s.lock == LockState::Released);
     tokio::select! {
@@ -71,13 +73,13 @@ pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
 struct UnitStop(watch::Sender<InhibitorState>);
 
 impl UnitStop {
-    fn new(delay: Duration) -> Self {
+    fn new(delay: Duration, kind: ShutdownKind) -> Self {
         Self(watch::Sender::new(InhibitorState {
             lock: LockState::Held,
             preparing: true,
             epoch: 1,
             since: Some(Instant::now()),
-            kind: ShutdownKind::Unknown,
+            kind,
             delay: Some(delay),
             delay_set_by: None,
         }))

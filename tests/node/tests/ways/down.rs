@@ -35,8 +35,8 @@ enum End {
 enum Heard {
     /// logind, which the agent waits for with its lock, and since systemd 255 what the node will do.
     Logind(&'static str),
-    /// Nothing does: systemd just stops the unit.
-    Stop,
+    /// Nothing does: systemd just stops the unit, and says what for.
+    Stop(&'static str),
 }
 
 macro_rules! ways {
@@ -110,13 +110,13 @@ ways! {
             until systemd-inhibit --list --no-legend | grep -q idle; do sleep 0.05; done; \
             systemctl restart systemd-logind";
     // logind is not asked.
-    start_poweroff_target: "systemctl start --no-block poweroff.target" => Heard::Stop, Off;
-    start_reboot_target: "systemctl start --no-block reboot.target" => Heard::Stop, Reboot;
-    isolate_poweroff_target: "systemctl isolate --no-block poweroff.target" => Heard::Stop, Off;
+    start_poweroff_target: "systemctl start --no-block poweroff.target" => Heard::Stop("powerOff"), Off;
+    start_reboot_target: "systemctl start --no-block reboot.target" => Heard::Stop("reboot"), Reboot;
+    isolate_poweroff_target: "systemctl isolate --no-block poweroff.target" => Heard::Stop("powerOff"), Off;
     // Ctrl-Alt-Del.
-    sigint_to_the_first_process: "kill -INT 1" => Heard::Stop, Reboot;
+    sigint_to_the_first_process: "kill -INT 1" => Heard::Stop("reboot"), Reboot;
     // What a hypervisor or `machinectl poweroff` sends.
-    power_off_signal_to_the_first_process: "kill -RTMIN+4 1" => Heard::Stop, Off;
+    power_off_signal_to_the_first_process: "kill -RTMIN+4 1" => Heard::Stop("powerOff"), Off;
 }
 
 async fn takes_the_node_down(
@@ -147,7 +147,7 @@ async fn takes_the_node_down(
     assert_eq!(ended.code(), Some(expected), "the node ended otherwise");
 
     let (_, last_exit) = scenario.assert_ended_in_order()?;
-    if way.heard != Heard::Stop {
+    if let Heard::Logind(_) = way.heard {
         scenario.lock_outlived(last_exit).await?;
         scenario.assert_logind_was_patient().await?;
     }
@@ -156,7 +156,7 @@ async fn takes_the_node_down(
     let (trigger, action) = match way.heard {
         Heard::Logind(action) if suite > Suite::Bookworm => ("loginManager", action.into()),
         Heard::Logind(_) => ("loginManager", Value::Null),
-        Heard::Stop => ("unitStop", Value::Null),
+        Heard::Stop(action) => ("unitStop", action.into()),
     };
     assert_eq!(report["trigger"], trigger, "{report}");
     assert_eq!(report["nodeAction"], action, "{report}");
