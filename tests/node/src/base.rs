@@ -154,8 +154,8 @@ impl Unavailable {
 // === impl Suite ===
 
 impl Suite {
-    /// Every release there is, the oldest first: a scenario that is to hold on each of them is tried once
-    /// with each.
+    /// Every release there is, the oldest first. [`on_each_release`](crate::on_each_release) tries a
+    /// scenario on each.
     pub const EACH: [Self; 3] = [Self::Bookworm, Self::Trixie, Self::Sid];
 
     /// The major version of systemd that it came with when this was written; sid's moves.

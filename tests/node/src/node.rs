@@ -9,7 +9,9 @@ mod network;
 mod process;
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -35,6 +37,8 @@ const BOOT: Duration = Duration::from_secs(30);
 const KERNEL_BOOT: Duration = Duration::from_secs(300);
 /// How long one command in the node may take, unless the caller says otherwise.
 const COMMAND: Duration = Duration::from_secs(30);
+/// The same with a kernel of the node's own.
+const KERNEL_COMMAND: Duration = Duration::from_secs(120);
 /// How often a condition is looked at again. Nothing outside can tell us that it changed.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -200,7 +204,7 @@ impl Node {
     /// # Errors
     /// As [`Self::exec`], and [`NodeError::Command`] when it fails.
     pub async fn run(&self, argv: &[&str]) -> Result<String, NodeError> {
-        must_succeed(argv, self.exec(argv, COMMAND).await?)
+        must_succeed(argv, self.exec(argv, self.patience()).await?)
     }
 
     /// A command that will run in all namespaces of the node, with a clean environment. The caller
@@ -283,6 +287,19 @@ impl Node {
         Ok(status)
     }
 
+    /// Presses the power key of an emulated machine that is on.
+    ///
+    /// # Errors
+    /// [`NodeError::Off`]; [`NodeError::File`] where there is no key.
+    pub fn press_power_key(&self) -> Result<(), NodeError> {
+        let leader = self.machine.as_ref().and_then(Machine::leader).ok_or(NodeError::Off)?;
+        // boot.sh has the emulator listen there.
+        let path = PathBuf::from(format!("/proc/{leader}/root/tmp/monitor"));
+        let pressed = UnixStream::connect(&path)
+            .and_then(|mut monitor| monitor.write_all(b"system_powerdown\n"));
+        pressed.map_err(|source| NodeError::File { path, source })
+    }
+
     /// Cuts the node's power: everything in it is gone at once. Does nothing to a node that is off.
     pub fn kill(&mut self) {
         if let Some(mut machine) = self.machine.take() {
@@ -313,7 +330,7 @@ impl Node {
             // What the host does to the disk, no watcher in the node hears of.
             let mode = format!("--mode={mode:04o}");
             let argv = ["install", "-D", &mode, "@data", path];
-            let output = line.run_with(&root, &argv, text.as_ref(), COMMAND)?;
+            let output = line.run_with(&root, &argv, text.as_ref(), self.patience())?;
             return must_succeed(&argv, output).map(drop);
         }
         let path = self.written_path(path);
@@ -376,6 +393,11 @@ impl Node {
             true => Err(NodeError::OwnKernel { what }),
             false => Ok(()),
         }
+    }
+
+    /// How long one command may take, unless the caller says otherwise.
+    fn patience(&self) -> Duration {
+        if self.has_own_kernel() { KERNEL_COMMAND } else { COMMAND }
     }
 
     /// The way into a node with a kernel of its own that is on, and where the host has its root.

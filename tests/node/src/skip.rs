@@ -54,3 +54,45 @@ pub fn in_long_form(test: &str, why: &str) -> bool {
 pub(crate) fn is_long_form() -> bool {
     std::env::var_os("WINDDOWN_LONG").is_some()
 }
+
+/// Tries one scenario on every release of Debian, or on those with systemd 257 and later: a module of that name
+/// with a test for each. The scenario is an async function of the test's name and the release.
+///
+/// ```ignore
+/// on_each_release!(a_late_lock_is_refused: refuses_a_late_lock);
+/// on_each_release!(since 257, shutdown_c_is_followed: follows_shutdown_c);
+/// ```
+#[macro_export]
+macro_rules! on_each_release {
+    ($name:ident: $scenario:ident) => {
+        mod $name {
+            $crate::on_each_release!(@252 $name, $scenario);
+            $crate::on_each_release!(@later $name, $scenario);
+        }
+    };
+    (since 257, $name:ident: $scenario:ident) => {
+        mod $name {
+            $crate::on_each_release!(@later $name, $scenario);
+        }
+    };
+    (@252 $name:ident, $scenario:ident) => {
+        #[tokio::test]
+        async fn on_systemd_252() -> $crate::scenario::TestResult {
+            let test = concat!(stringify!($name), "::on_systemd_252");
+            super::$scenario(test, $crate::Suite::Bookworm).await
+        }
+    };
+    (@later $name:ident, $scenario:ident) => {
+        #[tokio::test]
+        async fn on_systemd_257() -> $crate::scenario::TestResult {
+            let test = concat!(stringify!($name), "::on_systemd_257");
+            super::$scenario(test, $crate::Suite::Trixie).await
+        }
+
+        #[tokio::test]
+        async fn on_systemd_262() -> $crate::scenario::TestResult {
+            let test = concat!(stringify!($name), "::on_systemd_262");
+            super::$scenario(test, $crate::Suite::Sid).await
+        }
+    };
+}

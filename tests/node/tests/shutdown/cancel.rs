@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use winddown_node_tests::Suite;
 use winddown_node_tests::scenario::{GROUPS, SOON, Scenario, Setup, TestResult, twenty_pods};
+use winddown_node_tests::{Suite, on_each_release};
 
 #[tokio::test]
 async fn when_logind_fails_to_power_off_the_lock_is_taken_again_and_pods_are_let_in() -> TestResult
@@ -71,11 +71,13 @@ async fn when_logind_forgets_the_shutdown_midway_the_groups_not_yet_asked_are_sp
     Ok(())
 }
 
-#[tokio::test]
-async fn shutdown_c_of_systemd_257_is_followed_within_a_second_and_the_node_is_as_before()
--> TestResult {
-    let test = "shutdown_c_of_systemd_257_is_followed_within_a_second_and_the_node_is_as_before";
-    let setup = Setup { suite: Suite::Trixie, ..Setup::default() };
+on_each_release!(
+    since 257,
+    shutdown_c_is_followed_within_a_second_and_the_node_is_as_before: follows_shutdown_c
+);
+
+async fn follows_shutdown_c(test: &str, suite: Suite) -> TestResult {
+    let setup = Setup { suite, ..Setup::default() };
     let Some(mut scenario) = Scenario::installed_as(test, twenty_pods(), &setup).await? else {
         return Ok(());
     };

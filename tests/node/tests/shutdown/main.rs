@@ -5,6 +5,7 @@
 
 mod cancel;
 mod delay;
+mod late;
 mod manifest;
 mod panics;
 mod power_off;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use winddown_node_tests::scenario::{LOCK_BACK, SOON, Scenario, TestResult};
+use winddown_node_tests::scenario::{LOCK_BACK, SOON, Scenario, Setup, TestResult, twenty_pods};
+use winddown_node_tests::{Suite, on_each_release};
 
 #[tokio::test]
 async fn a_restart_of_the_agent_keeps_the_pods_and_the_lock() -> TestResult {
@@ -55,10 +56,27 @@ async fn a_restart_of_logind_leaves_the_pods_alone_and_the_node_protected() -> T
     .await
 }
 
-#[tokio::test]
-async fn an_agent_killed_in_the_middle_of_a_shutdown_comes_back_and_finishes_it() -> TestResult {
-    let test = "an_agent_killed_in_the_middle_of_a_shutdown_comes_back_and_finishes_it";
-    let Some(mut scenario) = Scenario::running(test).await? else { return Ok(()) };
+on_each_release!(
+    an_agent_killed_in_the_middle_of_a_shutdown_comes_back_and_finishes_it: finishes_it
+);
+on_each_release!(since 257, one_that_is_restarted_directly_finishes_it_too: finishes_it_directly);
+
+async fn finishes_it(test: &str, suite: Suite) -> TestResult {
+    finishes_with(test, suite, "").await
+}
+
+async fn finishes_it_directly(test: &str, suite: Suite) -> TestResult {
+    finishes_with(test, suite, "[Service]\nRestartMode=direct\n").await
+}
+
+async fn finishes_with(test: &str, suite: Suite, drop_in: &str) -> TestResult {
+    let setup = Setup { suite, ..Setup::default() };
+    let Some(mut scenario) = Scenario::installed_as(test, twenty_pods(), &setup).await? else {
+        return Ok(());
+    };
+    scenario.node.write("/etc/systemd/system/winddown.service.d/mode.conf", drop_in, 0o644)?;
+    scenario.node.run(&["systemctl", "daemon-reload"]).await?;
+    scenario.start().await?;
     scenario.power_off().await?;
     scenario.someone_is_asked().await?;
     scenario

@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
-use winddown_node_tests::scenario::{Scenario, TestResult};
+use winddown_node_tests::scenario::{Scenario, Setup, TestResult, twenty_pods};
+use winddown_node_tests::{Suite, on_each_release};
 
-#[tokio::test]
-async fn stopping_the_unit_on_a_running_machine_leaves_the_pods_and_a_start_finds_them()
--> TestResult {
-    let test = "stopping_the_unit_on_a_running_machine_leaves_the_pods_and_a_start_finds_them";
-    let Some(scenario) = Scenario::running(test).await? else { return Ok(()) };
+on_each_release!(
+    stopping_the_unit_on_a_running_machine_leaves_the_pods_and_a_start_finds_them: leaves_the_pods
+);
+
+async fn leaves_the_pods(test: &str, suite: Suite) -> TestResult {
+    let setup = Setup { suite, ..Setup::default() };
+    let Some(scenario) = Scenario::installed_as(test, twenty_pods(), &setup).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
     let before = scenario.untouched_pids().await?;
     scenario.node.run(&["systemctl", "stop", "winddown"]).await?;
     assert_eq!(scenario.untouched_pids().await?, before);

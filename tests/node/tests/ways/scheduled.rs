@@ -1,11 +1,13 @@
 //! A shutdown that is scheduled and then called off before its time.
 
-use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
+use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
+use winddown_node_tests::{Suite, on_each_release};
 
-#[tokio::test]
-async fn a_shutdown_in_a_minute_that_is_cancelled_touches_nothing() -> TestResult {
-    let test = "a_shutdown_in_a_minute_that_is_cancelled_touches_nothing";
-    let Some(mut scenario) = Scenario::installed_with(test, seven_pods()).await? else {
+on_each_release!(a_shutdown_in_a_minute_that_is_cancelled_touches_nothing: is_cancelled);
+
+async fn is_cancelled(test: &str, suite: Suite) -> TestResult {
+    let setup = Setup { suite, ..Setup::default() };
+    let Some(mut scenario) = Scenario::installed_as(test, seven_pods(), &setup).await? else {
         return Ok(());
     };
     scenario.start().await?;

@@ -3,43 +3,23 @@
 
 use std::time::Duration;
 
-use winddown_node_tests::Suite;
 use winddown_node_tests::scenario::{GROUPS, SOON, Scenario, Setup, TestResult, seven_pods};
+use winddown_node_tests::{Suite, on_each_release};
 
-#[tokio::test]
-async fn a_soft_reboot_of_systemd_257_ends_all_pods_in_order_and_they_come_back() -> TestResult {
-    let test = "a_soft_reboot_of_systemd_257_ends_all_pods_in_order_and_they_come_back";
-    reboots_softly(test, Suite::Trixie, &ANNOUNCED).await
+on_each_release!(since 257, a_soft_reboot_ends_all_pods_in_order_and_they_come_back: announced);
+on_each_release!(since 257, a_soft_reboot_past_logind_ends_all_pods_in_order: past_logind);
+on_each_release!(since 257, a_lock_that_systemd_keeps_over_a_soft_reboot_is_one_lock_afterwards: kept);
+
+async fn announced(test: &str, suite: Suite) -> TestResult {
+    reboots_softly(test, suite, &ANNOUNCED).await
 }
 
-#[tokio::test]
-async fn a_soft_reboot_of_systemd_262_ends_all_pods_in_order_and_they_come_back() -> TestResult {
-    let test = "a_soft_reboot_of_systemd_262_ends_all_pods_in_order_and_they_come_back";
-    reboots_softly(test, Suite::Sid, &ANNOUNCED).await
+async fn past_logind(test: &str, suite: Suite) -> TestResult {
+    reboots_softly(test, suite, &PAST_LOGIND).await
 }
 
-#[tokio::test]
-async fn a_soft_reboot_past_logind_of_systemd_257_ends_all_pods_in_order() -> TestResult {
-    let test = "a_soft_reboot_past_logind_of_systemd_257_ends_all_pods_in_order";
-    reboots_softly(test, Suite::Trixie, &PAST_LOGIND).await
-}
-
-#[tokio::test]
-async fn a_soft_reboot_past_logind_of_systemd_262_ends_all_pods_in_order() -> TestResult {
-    let test = "a_soft_reboot_past_logind_of_systemd_262_ends_all_pods_in_order";
-    reboots_softly(test, Suite::Sid, &PAST_LOGIND).await
-}
-
-#[tokio::test]
-async fn a_lock_that_systemd_257_keeps_over_a_soft_reboot_is_one_lock_afterwards() -> TestResult {
-    let test = "a_lock_that_systemd_257_keeps_over_a_soft_reboot_is_one_lock_afterwards";
-    reboots_softly(test, Suite::Trixie, &KEPT).await
-}
-
-#[tokio::test]
-async fn a_lock_that_systemd_262_keeps_over_a_soft_reboot_is_one_lock_afterwards() -> TestResult {
-    let test = "a_lock_that_systemd_262_keeps_over_a_soft_reboot_is_one_lock_afterwards";
-    reboots_softly(test, Suite::Sid, &KEPT).await
+async fn kept(test: &str, suite: Suite) -> TestResult {
+    reboots_softly(test, suite, &KEPT).await
 }
 
 /// How the soft reboot is begun, and what the report says of it.
