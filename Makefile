@@ -19,7 +19,7 @@ FILES := preemption/src/**/*.rs \
 BENCH = $(or $(CARGO_TARGET_DIR),target)/release/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test test-all reboots chaos bench bench-cri fuzz mutants calm pressure earlyoom packages lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test test-all reboots chaos platforms bench bench-cri fuzz mutants calm pressure earlyoom packages lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,10 @@ chaos: ## Play N schedules (500) of random faults on disposable nodes; rewrites 
 	@tests/node/packages.sh test
 	@$(CARGO) run --quiet --package winddown-node-tests --bin chaos -- $(or $(N),500) \
 		$(if $(SEED),--seed $(SEED)) --into docs/reliability.md
+
+platforms: ## Write the table of what winddown is tried on into README.md and docs/testing.md
+	@$(CARGO) run --quiet --package winddown-node-tests --bin platforms -- \
+		--into README.md --into docs/testing.md
 
 bench: ## Measure everything and print it beside targets and kubelet; INTO=docs/performance.md keeps it
 	@tests/node/packages.sh test

@@ -168,6 +168,16 @@ impl Suite {
         }
     }
 
+    /// The version of containerd that it came with when this was written.
+    #[must_use]
+    pub fn containerd(self) -> &'static str {
+        match self {
+            Self::Bookworm => "1.6",
+            Self::Trixie => "1.7",
+            Self::Sid => "2.1",
+        }
+    }
+
     /// What Debian calls it.
     fn name(self) -> &'static str {
         match self {

@@ -30,6 +30,7 @@ pub mod document;
 mod image;
 mod journal;
 mod node;
+pub mod platforms;
 mod pods;
 pub mod reboots;
 pub mod scenario;

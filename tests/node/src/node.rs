@@ -36,9 +36,7 @@ const BOOT: Duration = Duration::from_secs(30);
 /// The same with a kernel of the node's own, which needs 8 s, or half a minute in an emulated machine.
 const KERNEL_BOOT: Duration = Duration::from_secs(300);
 /// How long one command in the node may take, unless the caller says otherwise.
-const COMMAND: Duration = Duration::from_secs(30);
-/// The same with a kernel of the node's own.
-const KERNEL_COMMAND: Duration = Duration::from_secs(120);
+const COMMAND: Duration = Duration::from_secs(120);
 /// How often a condition is looked at again. Nothing outside can tell us that it changed.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -204,7 +202,7 @@ impl Node {
     /// # Errors
     /// As [`Self::exec`], and [`NodeError::Command`] when it fails.
     pub async fn run(&self, argv: &[&str]) -> Result<String, NodeError> {
-        must_succeed(argv, self.exec(argv, self.patience()).await?)
+        must_succeed(argv, self.exec(argv, COMMAND).await?)
     }
 
     /// A command that will run in all namespaces of the node, with a clean environment. The caller
@@ -330,7 +328,7 @@ impl Node {
             // What the host does to the disk, no watcher in the node hears of.
             let mode = format!("--mode={mode:04o}");
             let argv = ["install", "-D", &mode, "@data", path];
-            let output = line.run_with(&root, &argv, text.as_ref(), self.patience())?;
+            let output = line.run_with(&root, &argv, text.as_ref(), COMMAND)?;
             return must_succeed(&argv, output).map(drop);
         }
         let path = self.written_path(path);
@@ -393,11 +391,6 @@ impl Node {
             true => Err(NodeError::OwnKernel { what }),
             false => Ok(()),
         }
-    }
-
-    /// How long one command may take, unless the caller says otherwise.
-    fn patience(&self) -> Duration {
-        if self.has_own_kernel() { KERNEL_COMMAND } else { COMMAND }
     }
 
     /// The way into a node with a kernel of its own that is on, and where the host has its root.

@@ -84,6 +84,7 @@ impl Scenario {
         setup: &Setup,
     ) -> TestResult<Option<Self>> {
         let recipe = Recipe::cheapest(setup.suite, setup.needs).ok_or("no node has all of that")?;
+        check_listed(recipe, runtime)?;
         let Some(base) = base_or_skip(test, recipe).await? else { return Ok(None) };
         let node = Node::boot(&base).await?;
         Self::install(node, pods, runtime, setup).await.map(Some)
@@ -102,6 +103,7 @@ impl Scenario {
         setup: &Setup,
     ) -> TestResult<Option<Self>> {
         let recipe = setup.suite.with(Flavour::Containerd);
+        check_listed(recipe, "cri")?;
         let Some(base) = base_or_skip(test, recipe).await? else { return Ok(None) };
         let mut node = Node::create(&base).await?;
         node.configure_containerd()?;
@@ -336,6 +338,14 @@ impl Scenario {
         let now = self.node.run(&["date", "+%s%N"]).await?.trim().parse()?;
         self.node.run(&["systemctl", "poweroff"]).await?;
         Ok(now)
+    }
+}
+
+/// The table of platforms says what is tried, and so all that is has to be in it.
+fn check_listed(recipe: Recipe, runtime: &str) -> TestResult {
+    match crate::platforms::is_listed(recipe, runtime) {
+        true => Ok(()),
+        false => Err(format!("{recipe:?} with {runtime} is not in the list of platforms").into()),
     }
 }
 

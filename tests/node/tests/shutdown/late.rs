@@ -8,8 +8,11 @@ use winddown_node_tests::{Suite, on_each_release};
 on_each_release!(a_late_lock_is_refused_and_changes_nothing: refuses_a_late_lock);
 
 async fn refuses_a_late_lock(test: &str, suite: Suite) -> TestResult {
-    let setup = Setup { suite, ..Setup::default() };
-    let Some(mut scenario) = Scenario::installed_as(test, seven_pods(), &setup).await? else {
+    let setup = Setup { suite, seconds: [30, 4, 4], ..Setup::default() };
+    // The first group leaves time to ask, on a busy machine too.
+    let mut pods = seven_pods();
+    pods[0].stop_ms = 10_000;
+    let Some(mut scenario) = Scenario::installed_as(test, pods, &setup).await? else {
         return Ok(());
     };
     scenario.start().await?;
@@ -23,7 +26,7 @@ async fn refuses_a_late_lock(test: &str, suite: Suite) -> TestResult {
         assert!(!refused.status.success(), "{mode}: {}", refused.stdout);
         assert!(refused.stderr.contains("already running"), "{mode}: {}", refused.stderr);
     }
-    scenario.wait_off(Duration::from_secs(40)).await?;
+    scenario.wait_off(Duration::from_secs(60)).await?;
     let (_, last_exit) = scenario.assert_ended_in_order()?;
     scenario.lock_outlived(last_exit).await?;
     scenario.assert_systemd_killed_nothing().await

@@ -1,0 +1,123 @@
+//! What winddown is tried on: systemd, control groups, what runs the pods, and how often.
+//!
+//! The table is written into documents by `make platforms`, and a test fails where they have another one.
+//! A [`Scenario`](crate::scenario::Scenario) refuses to run on what is not in the list.
+
+use std::fmt::Write as _;
+
+use crate::{Flavour, Recipe, Suite};
+
+/// The line of a document before the table.
+pub const START_OF_TABLE: &str = "<!-- Written by `make platforms`. -->";
+/// The line behind it.
+pub const END_OF_TABLE: &str = "<!-- End of the platforms. -->";
+
+/// What runs the pods, by the configuration's word.
+const RUNTIMES: [&str; 3] = ["process", "systemd", "cri"];
+
+/// The pairs of node and runtime that are tried, each with the folder of `tests/` that does.
+const TRIED: [(Recipe, &str, &str); 8] = [
+    (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, "process", "shutdown"),
+    (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, "systemd", "services"),
+    (Recipe { suite: Suite::Bookworm, flavour: Flavour::Containerd }, "cri", "cri"),
+    (Recipe { suite: Suite::Trixie, flavour: Flavour::Plain }, "process", "ways"),
+    (Recipe { suite: Suite::Trixie, flavour: Flavour::OwnKernel }, "process", "limits"),
+    (Recipe { suite: Suite::Trixie, flavour: Flavour::OwnKernel }, "systemd", "limits"),
+    (Recipe { suite: Suite::Trixie, flavour: Flavour::Emulated }, "process", "ways"),
+    (Recipe { suite: Suite::Sid, flavour: Flavour::Plain }, "process", "ways"),
+];
+
+/// The control groups that a node has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Groups {
+    /// Those of the host, whatever version they are.
+    Hosts,
+    /// Version 2 alone, with the controllers that the host has there.
+    Unified,
+    /// Version 2 with all controllers.
+    Complete,
+}
+
+/// Whether scenarios may run on such a node with that runtime.
+pub(crate) fn is_listed(recipe: Recipe, runtime: &str) -> bool {
+    TRIED.iter().any(|(tried, with, _)| (*tried, *with) == (recipe, runtime))
+}
+
+/// The table, in Markdown.
+#[must_use]
+pub fn table() -> String {
+    let mut text =
+        "| systemd | control groups | `process` | `systemd` | `cri` |\n|---|---|---|---|---|\n"
+            .to_owned();
+    for suite in Suite::EACH {
+        for groups in [Groups::Hosts, Groups::Unified, Groups::Complete] {
+            let [process, systemd, cri] = RUNTIMES.map(|runtime| often(suite, groups, runtime));
+            let (version, groups) = (suite.systemd(), groups.name());
+            let containerd = suite.containerd();
+            // Writing to a text cannot fail.
+            let _ = writeln!(
+                text,
+                "| {version} | {groups} | {process} | {systemd} | containerd {containerd}: {cri} |"
+            );
+        }
+    }
+    text
+}
+
+/// How often this is tried.
+fn often(suite: Suite, groups: Groups, runtime: &str) -> &'static str {
+    let mut tried = TRIED.iter().filter(|(recipe, with, _)| {
+        recipe.suite == suite && Groups::of(*recipe) == groups && *with == runtime
+    });
+    match tried.clone().any(|(recipe, ..)| recipe.left_because().is_none()) {
+        true => "`make test`",
+        false if tried.next().is_some() => "`make test-all`",
+        false => "never",
+    }
+}
+
+// === impl Groups ===
+
+impl Groups {
+    fn of(recipe: Recipe) -> Self {
+        match recipe {
+            Recipe { flavour: Flavour::OwnKernel | Flavour::Emulated, .. } => Self::Complete,
+            Recipe { suite: Suite::Bookworm, .. } => Self::Hosts,
+            Recipe { .. } => Self::Unified,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hosts => "the host's",
+            Self::Unified => "version 2, the host's controllers",
+            Self::Complete => "version 2, all controllers",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{END_OF_TABLE, START_OF_TABLE, TRIED, table};
+
+    #[test]
+    fn the_documents_have_the_table_of_today() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for document in ["docs/testing.md", "README.md"] {
+            let text = std::fs::read_to_string(here.join("../..").join(document)).unwrap();
+            let (_, rest) = text.split_once(START_OF_TABLE).unwrap();
+            let (written, _) = rest.split_once(END_OF_TABLE).unwrap();
+            assert_eq!(written.trim_start(), table(), "{document}: run `make platforms`");
+        }
+    }
+
+    #[test]
+    fn what_is_tried_is_tried_somewhere() {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+        for (recipe, runtime, folder) in TRIED {
+            assert!(tests.join(folder).is_dir(), "{recipe:?} with {runtime}: no {folder}");
+        }
+    }
+}
