@@ -16,6 +16,9 @@ use super::config::ProcessConfig;
 use super::paths;
 use super::record::{self, RecordError};
 
+/// The annotation in which `kubectl apply` keeps the whole pod as it was given, values and all.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// What is known of a pod.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
@@ -97,7 +100,9 @@ fn strip(path: &Path, object: &api::Pod, written: SystemTime) {
 fn has_values(object: &api::Pod) -> bool {
     let specs = object.spec.iter();
     let mut all = specs.flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
+    let mut annotations = object.metadata.annotations.iter();
     all.any(|container| container.env.is_some())
+        || annotations.any(|annotations| annotations.contains_key(LAST_APPLIED))
 }
 
 fn without_values(mut object: api::Pod) -> api::Pod {
@@ -105,6 +110,9 @@ fn without_values(mut object: api::Pod) -> api::Pod {
     let all = specs.flat_map(|s| s.init_containers.iter_mut().flatten().chain(&mut s.containers));
     for container in all {
         container.env = None;
+    }
+    if let Some(annotations) = &mut object.metadata.annotations {
+        annotations.remove(LAST_APPLIED);
     }
     object
 }

@@ -2,7 +2,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use winddown_shared::{Grace, Runtime as _};
+use winddown_shared::{Grace, Pod, Runtime as _};
 
 use crate::bed::{Bed, eventually, files_below, sh};
 
@@ -16,6 +16,15 @@ fn holders(dir: &Path) -> Vec<String> {
     files.filter(holds).map(|path| path.display().to_string()).collect()
 }
 
+/// The pod as `kubectl apply` hands it over: with all of it in an annotation once more.
+fn applied(pod: &Pod) -> Pod {
+    let mut object = pod.object().clone();
+    let whole = serde_json::to_string(&object).unwrap();
+    let name = "kubectl.kubernetes.io/last-applied-configuration".to_owned();
+    object.metadata.annotations.get_or_insert_default().insert(name, whole);
+    Pod::new(object).unwrap()
+}
+
 #[tokio::test]
 async fn values_of_the_environment_are_kept_in_memory_only_and_hooks_have_them_after_a_restart() {
     let bed = Bed::new();
@@ -24,7 +33,7 @@ async fn values_of_the_environment_are_kept_in_memory_only_and_hooks_have_them_a
     main["env"] = json!([{"name": "TOKEN", "value": VALUE}]);
     main["lifecycle"] = json!({"preStop": {"exec": {"command":
         ["/bin/sh", "-c", format!("echo $TOKEN | tr a-z A-Z > {said}")]}}});
-    let pod = bed.pod_of(&json!({"containers": [main]}));
+    let pod = applied(&bed.pod_of(&json!({"containers": [main]})));
     let runtime = bed.open().await;
     runtime.sync_pod(&pod).await.unwrap();
     bed.logged("main", 0, "up").await;
@@ -43,7 +52,7 @@ async fn values_that_an_earlier_version_wrote_to_the_disk_are_taken_off_it() {
     let bed = Bed::new();
     let mut main = sh("main", "exec sleep 1000");
     main["env"] = json!([{"name": "TOKEN", "value": VALUE}]);
-    let pod = bed.pod_of(&json!({"containers": [main]}));
+    let pod = applied(&bed.pod_of(&json!({"containers": [main]})));
     let runtime = bed.open().await;
     runtime.sync_pod(&pod).await.unwrap();
     let before = runtime.pod_status(pod.uid()).await.unwrap().started_at;
