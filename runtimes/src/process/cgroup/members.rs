@@ -3,15 +3,17 @@
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::Signal;
+use tokio::time::Instant;
 use winddown_shared::CgroupMemoryEvents;
 
 use crate::process::procfs::Process;
 
-/// How often what was killed is looked for again, and how long it may take to be gone, in ms.
+/// How often what was killed is looked for again, and how long all of it may take to be gone.
 const ROUNDS: usize = 6;
-const WAIT_MS: u16 = 500;
+const WAIT: Duration = Duration::from_millis(500);
 
 /// SIGKILL to everything in cgroups of version 2, and below them, at once. Does nothing to those of
 /// version 1, whose processes are also in one of version 2 or are found by other means.
@@ -35,9 +37,16 @@ pub(crate) fn end(dirs: &[PathBuf]) -> bool {
         let held: Vec<Process> = listed.iter().filter_map(hold).collect();
         // Who is still listed after it was held is who is held, and not a stranger with its number.
         let Ok(listed) = pids(dirs) else { return false };
-        for process in held.iter().filter(|process| listed.contains(&process.pid())) {
+        let ours: Vec<&Process> =
+            held.iter().filter(|process| listed.contains(&process.pid())).collect();
+        // All of them first: they die side by side, however many there are.
+        for process in &ours {
             let _ = process.signal(Signal::KILL);
-            process.ended_within(WAIT_MS);
+        }
+        let deadline = Instant::now() + WAIT;
+        for process in &ours {
+            let left = deadline.saturating_duration_since(Instant::now());
+            process.ended_within(left.as_millis().try_into().unwrap_or(u16::MAX));
             process.reap();
         }
     }
