@@ -23,9 +23,6 @@ use winddown_shared::{Pod, PodUid, QosClass, RuntimeError, UnsupportedField, cgr
 use super::config::CgroupParent;
 use super::{ProcessConfig, caused, failed};
 
-/// The file of a cgroup that lists its processes, and takes one in.
-const PROCS: &str = "cgroup.procs";
-
 mod amounts;
 pub(crate) mod members;
 mod place;
@@ -34,6 +31,8 @@ use amounts::Entry;
 pub(crate) use amounts::weight;
 use place::{Controller, Hierarchy, Places};
 
+/// The file of a cgroup that lists its processes, and takes one in.
+pub(crate) const PROCS: &str = "cgroup.procs";
 /// `cgroup2`'s magic number in statfs.
 const CGROUP2: i64 = 0x6367_7270;
 const BEST_EFFORT: &str = "besteffort";
@@ -54,7 +53,11 @@ pub(crate) struct Cgroups {
 /// on CPU, memory and tasks. Reads and changes nothing.
 pub fn unenforced(proc_root: &Path, cgroup_mount: &Path, pid: u32) -> Vec<String> {
     let places = place::look((proc_root, cgroup_mount), &pid.to_string());
-    places.missing.iter().map(|(controller, why)| format!("{}: {why}", controller.name())).collect()
+    said(&places.missing)
+}
+
+fn said(missing: &[(Controller, String)]) -> Vec<String> {
+    missing.iter().map(|(controller, why)| format!("{}: {why}", controller.name())).collect()
 }
 
 impl Cgroups {
@@ -86,10 +89,7 @@ impl Cgroups {
 
     /// What is not enforced, and why, for people.
     pub(crate) fn missing(&self) -> Option<String> {
-        let named =
-            |(controller, why): &(Controller, String)| format!("{}: {why}", controller.name());
-        let all: Vec<String> = self.missing.iter().map(named).collect();
-        (!all.is_empty()).then(|| all.join("; "))
+        (!self.missing.is_empty()).then(|| said(&self.missing).join("; "))
     }
 
     /// A limit of the pod that would not be enforced.

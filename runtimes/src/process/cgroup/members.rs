@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 use winddown_shared::CgroupMemoryEvents;
 
+use super::PROCS;
 use crate::process::procfs::Process;
 
 /// How often what was killed is looked for again, and how long all of it may take to be gone.
@@ -80,7 +81,7 @@ fn pids(dirs: &[PathBuf]) -> io::Result<Vec<i32>> {
     let mut found = Vec::new();
     let mut left = dirs.to_vec();
     while let Some(dir) = left.pop() {
-        let text = match fs::read_to_string(dir.join("cgroup.procs")) {
+        let text = match fs::read_to_string(dir.join(PROCS)) {
             Err(e) if is_gone(&e) => continue,
             text => text?,
         };

@@ -18,6 +18,7 @@ use winddown_shared::{WallClock, WallTime};
 use super::log::{Lines, LogFile, Stream};
 use super::{exit, launcher, tree};
 use crate::fault;
+use crate::process::cgroup::PROCS;
 use crate::process::order::Order;
 use crate::process::procfs::{self, CONTAINER_MARK, POD_MARK};
 use crate::process::record::{self, Identity, StartedRecord};
@@ -167,7 +168,7 @@ fn spawn_launcher(order: &Order) -> Result<(Child, Vec<Source>), String> {
     // Before anything says that it was started: systemd removes empty cgroups of a unit whose process was
     // killed, and what was not started is tried again without counting.
     for cgroup in &order.command.cgroups {
-        let procs = cgroup.join("cgroup.procs");
+        let procs = cgroup.join(PROCS);
         std::fs::write(&procs, child.id().to_string())
             .map_err(|e| format!("cannot enter {}: {e}", procs.display()))?;
     }
