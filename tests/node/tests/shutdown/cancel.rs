@@ -12,11 +12,12 @@ use serde_json::Value;
 use winddown_node_tests::scenario::{GROUPS, SOON, Scenario, Setup, TestResult, twenty_pods};
 use winddown_node_tests::{Suite, on_each_release};
 
-#[tokio::test]
-async fn when_logind_fails_to_power_off_the_lock_is_taken_again_and_pods_are_let_in() -> TestResult
-{
-    let test = "when_logind_fails_to_power_off_the_lock_is_taken_again_and_pods_are_let_in";
-    let Some(mut scenario) = Scenario::running(test).await? else { return Ok(()) };
+on_each_release!(
+    when_logind_fails_to_power_off_the_lock_is_taken_again_and_pods_are_let_in: fails_to_power_off
+);
+
+async fn fails_to_power_off(test: &str, suite: Suite) -> TestResult {
+    let Some(mut scenario) = running(test, suite).await? else { return Ok(()) };
     scenario.power_off().await?;
     scenario.someone_is_asked().await?;
     scenario.node.run(&["systemctl", "mask", "--runtime", "poweroff.target"]).await?;
@@ -47,11 +48,12 @@ async fn when_logind_fails_to_power_off_the_lock_is_taken_again_and_pods_are_let
     Ok(())
 }
 
-#[tokio::test]
-async fn when_logind_forgets_the_shutdown_midway_the_groups_not_yet_asked_are_spared() -> TestResult
-{
-    let test = "when_logind_forgets_the_shutdown_midway_the_groups_not_yet_asked_are_spared";
-    let Some(scenario) = Scenario::running(test).await? else { return Ok(()) };
+on_each_release!(
+    when_logind_forgets_the_shutdown_midway_the_groups_not_yet_asked_are_spared: forgets_it
+);
+
+async fn forgets_it(test: &str, suite: Suite) -> TestResult {
+    let Some(scenario) = running(test, suite).await? else { return Ok(()) };
     scenario.power_off().await?;
     scenario.someone_is_asked().await?;
     scenario.node.run(&["systemctl", "restart", "systemd-logind"]).await?;
@@ -77,11 +79,7 @@ on_each_release!(
 );
 
 async fn follows_shutdown_c(test: &str, suite: Suite) -> TestResult {
-    let setup = Setup { suite, ..Setup::default() };
-    let Some(mut scenario) = Scenario::installed_as(test, twenty_pods(), &setup).await? else {
-        return Ok(());
-    };
-    scenario.start().await?;
+    let Some(mut scenario) = running(test, suite).await? else { return Ok(()) };
     scenario.power_off().await?;
     scenario.someone_is_asked().await?;
     let cancel = "date +%s%N && shutdown -c";
@@ -131,4 +129,14 @@ async fn shutdown_c_of_systemd_252_changes_nothing_once_the_shutdown_has_begun()
     scenario.node.wait_off(Duration::from_secs(40)).await?;
     scenario.assert_ended_in_order()?;
     scenario.assert_systemd_killed_nothing().await
+}
+
+/// A node of this release with all pods running and the lock held.
+async fn running(test: &str, suite: Suite) -> TestResult<Option<Scenario>> {
+    let setup = Setup { suite, ..Setup::default() };
+    let scenario = Scenario::installed_as(test, twenty_pods(), &setup).await?;
+    if let Some(scenario) = &scenario {
+        scenario.start().await?;
+    }
+    Ok(scenario)
 }

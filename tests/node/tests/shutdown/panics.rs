@@ -67,9 +67,9 @@ async fn a_panic_of_any_task_in_the_middle_of_a_shutdown_costs_no_pod_its_turn()
     }
     scenario.wait_off(Duration::from_secs(120)).await?;
     let said = scenario.node.journal(&["--unit=winddown"]).await?;
-    for task in &tasks {
-        assert!(said.contains(&format!("the task `{task}` panicked")), "{task}:\n{said}");
-    }
+    // One of them may be told of by the one that it fed, which ends with it: whichever is first.
+    let told = said.matches("which is a bug; the agent ends and is started again").count();
+    assert!(told >= tasks.len(), "{told} of {tasks:?}:\n{said}");
     let (_, last) = scenario.assert_ended_within(Duration::from_secs(5))?;
     let held = scenario.lock_outlived(last).await?;
     println!("the lock outlived the last pod by {held:?}");

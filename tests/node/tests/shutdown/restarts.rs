@@ -40,20 +40,60 @@ async fn a_killed_agent_comes_back_to_the_same_pods_and_the_lock() -> TestResult
 
 #[tokio::test]
 async fn a_restart_of_dbus_leaves_the_pods_alone_and_the_node_protected() -> TestResult {
-    survives_restart_of(
-        "a_restart_of_dbus_leaves_the_pods_alone_and_the_node_protected",
-        "dbus.service",
-    )
-    .await
+    let test = "a_restart_of_dbus_leaves_the_pods_alone_and_the_node_protected";
+    survives_restart_of(test, Suite::Bookworm, "dbus.service").await
 }
 
-#[tokio::test]
-async fn a_restart_of_logind_leaves_the_pods_alone_and_the_node_protected() -> TestResult {
-    survives_restart_of(
-        "a_restart_of_logind_leaves_the_pods_alone_and_the_node_protected",
-        "systemd-logind.service",
-    )
-    .await
+on_each_release!(
+    since 257,
+    where_logind_does_not_come_back_to_a_restarted_bus_the_unit_ends_the_pods: loses_logind
+);
+on_each_release!(a_restart_of_logind_leaves_the_pods_alone_and_the_node_protected: restarts_logind);
+
+/// logind of systemd 257 and 262 is not heard of again when the bus it was on is gone, until it is
+/// restarted itself.
+async fn loses_logind(test: &str, suite: Suite) -> TestResult {
+    let setup = Setup { suite, ..Setup::default() };
+    let Some(mut scenario) = Scenario::installed_as(test, twenty_pods(), &setup).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
+    let before = scenario.untouched_pids().await?;
+    scenario.node.run(&["systemctl", "restart", "dbus.service"]).await?;
+    assert_eq!(scenario.untouched_pids().await?, before);
+    // systemctl gives logind up after 25 s, and asks systemd.
+    scenario.node.exec(&["systemctl", "poweroff"], LONG).await?;
+    scenario.wait_off(LONG).await?;
+    scenario.assert_ended_in_order()?;
+    let report = scenario.newest_report()?;
+    assert_eq!(report["trigger"], "unitStop", "{report}");
+    assert_eq!(report["outcome"], "clean", "{report}");
+    scenario.assert_systemd_killed_nothing().await
+}
+
+on_each_release!(
+    since 257,
+    where_logind_does_not_come_back_to_a_restarted_bus_its_restart_brings_the_lock_back: regains_it
+);
+
+async fn regains_it(test: &str, suite: Suite) -> TestResult {
+    let setup = Setup { suite, ..Setup::default() };
+    let Some(scenario) = Scenario::installed_as(test, twenty_pods(), &setup).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
+    let before = scenario.untouched_pids().await?;
+    scenario.node.run(&["systemctl", "restart", "dbus.service"]).await?;
+    scenario.node.run(&["systemctl", "restart", "systemd-logind.service"]).await?;
+    scenario.lock_is_back().await?;
+    assert_eq!(scenario.untouched_pids().await?, before);
+    Ok(())
+}
+
+const LONG: Duration = Duration::from_secs(120);
+
+async fn restarts_logind(test: &str, suite: Suite) -> TestResult {
+    survives_restart_of(test, suite, "systemd-logind.service").await
 }
 
 on_each_release!(
@@ -94,8 +134,12 @@ async fn finishes_with(test: &str, suite: Suite, drop_in: &str) -> TestResult {
     scenario.assert_systemd_killed_nothing_but(&expected).await
 }
 
-async fn survives_restart_of(test: &str, unit: &str) -> TestResult {
-    let Some(mut scenario) = Scenario::running(test).await? else { return Ok(()) };
+async fn survives_restart_of(test: &str, suite: Suite, unit: &str) -> TestResult {
+    let setup = Setup { suite, ..Setup::default() };
+    let Some(mut scenario) = Scenario::installed_as(test, twenty_pods(), &setup).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
     let before = scenario.untouched_pids().await?;
     scenario.node.run(&["systemctl", "restart", unit]).await?;
     // logind itself is back before it can be asked.
