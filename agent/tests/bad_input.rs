@@ -1,7 +1,7 @@
 //! Broken configurations and manifests, and exactly what is said about each.
 //!
 //! The tables are `tests/data/bad/*.txt`: `=== name`, the file, `>>>`, the error. After a deliberate
-//! change of a text, `WINDDOWN_BLESS=1 cargo test -p winddown --test bad_input` writes the new ones;
+//! change of a text, `WINDDOWN_BLESS=1 cargo test -p winddown --test all bad_input` writes the new ones;
 //! read the difference before it is committed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's helpers fail the test")]

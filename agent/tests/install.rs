@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
-#[path = "install/image.rs"]
 mod image;
-#[path = "install/obstacles.rs"]
 mod obstacles;
 
 use std::fs;

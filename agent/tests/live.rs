@@ -3,11 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
-#[path = "live/bed.rs"]
 mod bed;
-#[path = "live/nodes.rs"]
 mod nodes;
-#[path = "live/picture.rs"]
 mod picture;
 
 use std::process::Command;

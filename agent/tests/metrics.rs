@@ -7,12 +7,8 @@
     reason = "a failed step is a failed test"
 )]
 
-#[path = "metrics/bed.rs"]
-#[allow(dead_code, reason = "other tests use more of it")]
-mod bed;
-#[path = "metrics/parser.rs"]
+pub(crate) mod bed;
 mod parser;
-#[path = "metrics/scrape.rs"]
 mod scrape;
 
 use bed::{Bed, pod, samples, secs, value};

@@ -2,7 +2,7 @@
 //!
 //! The tables are `tests/mistakes/*.txt`: `=== name`, commands for a shell, `>>> exit code`, what they
 //! print. What is wrong inside a configuration or a manifest is in `tests/data/bad` instead. After a
-//! deliberate change of a text, `WINDDOWN_BLESS=1 cargo test -p winddown --test mistakes` writes the
+//! deliberate change of a text, `WINDDOWN_BLESS=1 cargo test -p winddown --test all mistakes` writes the
 //! new ones; read the difference before it is committed.
 
 #![allow(

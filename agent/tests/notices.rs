@@ -2,10 +2,6 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
 
-#[path = "agent/bed.rs"]
-#[allow(dead_code, reason = "other tests use more of it")]
-mod bed;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -14,9 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bed::{Bed, LIMIT, manifest};
 use serde_json::Value;
 use winddown::control::Client;
+
+use crate::agent::{Bed, LIMIT, manifest};
 
 /// Two pods, one of them critical, on a node that hears notices so.
 fn start(notices: &str) -> Bed {

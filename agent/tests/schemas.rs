@@ -2,22 +2,17 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
 
-#[path = "schemas/answers.rs"]
 mod answers;
-#[path = "agent/bed.rs"]
-#[allow(dead_code, reason = "other tests use more of it")]
-mod bed;
-#[path = "schemas/broken.rs"]
 mod broken;
-#[path = "schemas/validator.rs"]
 mod validator;
 
 use std::path::Path;
 
 use answers::answers;
-use bed::winddown;
 use serde_json::{Value, json};
 use validator::{is_there, judge};
+
+use crate::agent::winddown;
 
 /// The schemas of everything that `schema --list` names.
 fn schemas() -> Vec<(String, Value)> {

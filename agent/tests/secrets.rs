@@ -2,16 +2,13 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
 
-#[path = "agent/bed.rs"]
-#[allow(dead_code, reason = "other tests use more of it")]
-mod bed;
-
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bed::{Bed, LIMIT, manifest};
 use tokio::time::Instant;
+
+use crate::agent::{Bed, LIMIT, manifest};
 
 /// In the environment of every pod.
 const SECRET: &str = "correct-horse-battery";

@@ -4,11 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
-#[path = "node/harness.rs"]
-mod harness;
-#[path = "node/ownership.rs"]
+pub(crate) mod harness;
 mod ownership;
-#[path = "node/registration.rs"]
 mod registration;
-#[path = "node/trouble.rs"]
 mod trouble;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use winddown_apiserver::ApiServer;
 
-use super::bed::{Bed, cluster_parts, pod};
 use super::lines::Lines;
+use crate::metrics::bed::{Bed, cluster_parts, pod};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use winddown_shared::Pod;
 
-use super::bed::{Bed, pod, secs};
 use super::lines::Lines;
+use crate::metrics::bed::{Bed, pod, secs};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::bed::{Bed, LIMIT, manifest};
+use crate::agent::{Bed, LIMIT, manifest};
 
 /// A threshold is met, and nobody is ended for it.
 const CONFIG: &str = "shutdownGracePeriod: 20s\nevictionShadow: true\n\

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_apiserver::ApiServer;
 use winddown_cluster::node::{CORDONED_BY, NodeController, NodeFacts, NodeHandle, NodeSettings};
 
-use crate::scene::{NODE, client, wall};
+use crate::companion::scene::{NODE, client, wall};
 
 pub(crate) async fn begin(server: &ApiServer, stop: &CancellationToken) -> NodeHandle {
     let info = NodeSystemInfo { boot_id: "boot-1".into(), ..NodeSystemInfo::default() };

@@ -10,7 +10,7 @@ use winddown_apiserver::ApiServer;
 use winddown_cluster::companion::{CompanionConfig, KubeletRuntime, companion};
 use winddown_shared::{PodUid, Runtime, WallClock};
 
-use crate::kubelet::{Containers, Kubelet};
+use crate::companion::kubelet::{Containers, Kubelet};
 
 pub(crate) const NODE: &str = "n1";
 /// Who the kubelet is to the API server.

@@ -4,7 +4,7 @@ use serde_json::json;
 use winddown_apiserver::ApiServer;
 use winddown_cluster::node::CORDONED_BY;
 
-use crate::harness::*;
+use crate::node::harness::*;
 
 /// virtual-kubelet: TestBeforeAnnotationsPreserved.
 #[tokio::test]

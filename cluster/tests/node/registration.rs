@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use winddown_apiserver::{ApiServer, Fault};
 
-use crate::harness::*;
+use crate::node::harness::*;
 
 /// virtual-kubelet: E2ERunWithLeases.
 #[tokio::test]

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use winddown_apiserver::{ApiServer, Fault};
 use winddown_cluster::node::NotTold;
 
-use crate::harness::*;
+use crate::node::harness::*;
 
 #[tokio::test]
 async fn a_shutdown_that_begins_without_the_server_is_told_when_it_is_back() {

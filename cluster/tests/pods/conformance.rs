@@ -10,7 +10,7 @@ use winddown_cluster::events::{Events, NodeRef};
 use winddown_cluster::provider::Provider;
 use winddown_cluster::resolve::{Resolver, ResolverConfig};
 
-use crate::harness::{Cluster, NODE, Running, path, pod, wall_clock};
+use crate::pods::harness::{Cluster, NODE, Running, path, pod, wall_clock};
 
 /// A controller that makes pods literal and writes events, and what else runs for it.
 struct Preparing {

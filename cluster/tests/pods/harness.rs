@@ -14,7 +14,7 @@ use winddown_cluster::provider::{Notify, PollTimes, Polled, Provider};
 use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_shared::WallClock;
 
-use crate::sleepers::Sleepers;
+use crate::pods::sleepers::Sleepers;
 
 pub(crate) const NODE: &str = "node-1";
 

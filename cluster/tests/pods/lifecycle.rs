@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use winddown_cluster::provider::Provider;
 
-use crate::harness::{Cluster, path, pod};
+use crate::pods::harness::{Cluster, path, pod};
 
 #[tokio::test]
 async fn t1_with_a_provider_that_tells_and_with_one_that_is_asked() {

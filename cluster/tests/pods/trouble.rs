@@ -6,7 +6,7 @@ use serde_json::json;
 use winddown_apiserver::Fault;
 use winddown_cluster::provider::Provider;
 
-use crate::harness::{Cluster, Running, path, pod};
+use crate::pods::harness::{Cluster, Running, path, pod};
 
 async fn with_two_running_pods() -> (Cluster, Running) {
     let cluster = Cluster::new().await;

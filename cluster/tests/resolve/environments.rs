@@ -2,7 +2,7 @@ use serde_json::json;
 use winddown_cluster::pods::{AsItIs, Prepare, PrepareError};
 use winddown_shared::Pod;
 
-use crate::bed::{Bed, pod, pod_of_key, value};
+use crate::resolve::bed::{Bed, pod, pod_of_key, value};
 
 #[tokio::test]
 async fn all_that_a_container_refers_to_becomes_literal() {

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use winddown_apiserver::Fault;
 use winddown_cluster::pods::PrepareError;
 
-use crate::bed::{Bed, pod, pod_of_key};
+use crate::resolve::bed::{Bed, pod, pod_of_key};
 
 #[tokio::test]
 async fn an_api_server_that_is_away_is_said_to_be_and_nothing_is_taken_for_missing() {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use winddown_cluster::pods::{Prepare as _, PrepareError};
 use winddown_shared::Pod;
 
-use crate::bed::{Bed, pod};
+use crate::resolve::bed::{Bed, pod};
 
 fn with_volumes(name: &str, volumes: &Value) -> Pod {
     let mounts: Vec<Value> = volumes
@@ -142,7 +142,7 @@ async fn an_outage_leaves_volumes_as_they_are_and_they_follow_again_after_it() {
     bed.prepare(&with_volumes("web", &volumes)).await.unwrap();
     bed.server.cut_off().await.unwrap();
     bed.map("m", &json!({"k": "new"}));
-    tokio::time::sleep(3 * crate::bed::AGE).await;
+    tokio::time::sleep(3 * crate::resolve::bed::AGE).await;
     assert_eq!(bed.files("disk")["uid-web/config/k"], "old", "unreadable is not missing");
     bed.server.come_back().await.unwrap();
     bed.until("it follows", || bed.files("disk")["uid-web/config/k"] == "new").await;

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::json;
 use winddown_cluster::pods::{Prepare as _, PrepareError};
 
-use crate::bed::{Bed, pod, pod_of_key, value};
+use crate::resolve::bed::{Bed, pod, pod_of_key, value};
 
 fn is_missing<T>(outcome: &Result<T, PrepareError>) -> bool {
     matches!(outcome, Err(PrepareError::Missing { .. }))

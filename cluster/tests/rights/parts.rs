@@ -15,9 +15,12 @@ use winddown_cluster::mirror::Mirrors;
 use winddown_cluster::node::{NodeController, NodeFacts, NodeSettings};
 use winddown_shared::{DesiredPods, Grace, Pod, Runtime, WallClock, WallTime};
 
-use crate::compare::Right;
-use crate::resolve::Bed;
-use crate::{node, pods, resolve, scene, status};
+use super::compare::Right;
+use crate::companion::scene;
+use crate::node::harness as node;
+use crate::pods::harness as pods;
+use crate::resolve::bed::{self as resolve, Bed};
+use crate::status::world as status;
 
 /// What was used of this server.
 fn used(server: &ApiServer) -> BTreeSet<Right> {

@@ -11,7 +11,7 @@ use winddown_apiserver::{ApiServer, Fault};
 use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, EndedByUs};
 use winddown_shared::{WallClock, WallTime};
 
-use crate::world::*;
+use crate::status::world::*;
 
 fn ended_in(boot: &str, home: &TempDir) -> EndedByUs {
     EndedByUs::new(home.path(), Some(boot.into()), WallClock::fixed(WallTime::UNIX_EPOCH))

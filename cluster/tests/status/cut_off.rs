@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use winddown_apiserver::ApiServer;
 use winddown_shared::Pod;
 
-use crate::world::*;
+use crate::status::world::*;
 
 async fn three_pods(server: &ApiServer) -> Vec<Pod> {
     ["a", "b", "c"].map(|name| make(server, name, json!({ "phase": "Running" }))).into()

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use winddown_apiserver::{ApiServer, Fault};
 
-use crate::world::*;
+use crate::status::world::*;
 
 /// Every way in which a request can fail: in the end the API has the status, and what was local went on.
 #[tokio::test]

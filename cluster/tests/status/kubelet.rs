@@ -10,7 +10,7 @@ use winddown_shared::{
     StatusOverride, WallTime,
 };
 
-use crate::world::*;
+use crate::status::world::*;
 
 struct Node {
     server: ApiServer,

@@ -13,7 +13,7 @@ use winddown_cluster::status::Follow;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{DesiredPods, Pod, WallClock, WallTime};
 
-use crate::world::*;
+use crate::status::world::*;
 
 struct Node {
     server: ApiServer,

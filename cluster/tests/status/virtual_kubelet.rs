@@ -7,7 +7,7 @@ use winddown_apiserver::{ApiServer, Fault};
 use winddown_cluster::status::{MetadataChange, MetadataError, change_metadata};
 use winddown_shared::PodUid;
 
-use crate::world::*;
+use crate::status::world::*;
 
 /// `TestPodStatusDelete`.
 #[tokio::test]

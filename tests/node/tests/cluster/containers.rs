@@ -3,8 +3,8 @@
 use winddown_node_tests::TestPod;
 use winddown_node_tests::scenario::{SOON, TestResult, seven_pods};
 
-use crate::bed::{Bed, is};
-use crate::power_off::DOWN;
+use crate::cluster::bed::{Bed, is};
+use crate::cluster::power_off::DOWN;
 
 #[tokio::test]
 async fn containers_of_the_api_outlive_a_killed_agent_and_their_ends_are_known_before_power_off()

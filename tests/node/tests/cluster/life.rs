@@ -5,7 +5,7 @@ use winddown_apiserver::{Fault, Request};
 use winddown_node_tests::TestPod;
 use winddown_node_tests::scenario::{SOON, TestResult};
 
-use crate::bed::{Bed, is};
+use crate::cluster::bed::{Bed, is};
 
 #[tokio::test]
 async fn a_pod_of_the_api_runs_on_the_node_and_is_gone_when_it_is_deleted() -> TestResult {

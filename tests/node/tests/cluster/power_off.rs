@@ -6,7 +6,7 @@ use serde_json::Value;
 use winddown_node_tests::TestPod;
 use winddown_node_tests::scenario::{GROUPS, TestResult, seven_pods};
 
-use crate::bed::{Bed, is};
+use crate::cluster::bed::{Bed, is};
 
 /// More than the pods need, and less than systemd's own patience.
 pub(crate) const DOWN: Duration = Duration::from_secs(40);

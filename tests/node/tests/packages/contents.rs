@@ -8,7 +8,7 @@ use std::process::Command;
 use winddown_node_tests::agent_binary;
 use winddown_node_tests::scenario::TestResult;
 
-use crate::made::{Packages, are_here, text_of};
+use crate::packages::made::{Packages, are_here, text_of};
 
 /// What a package cannot do without.
 const EXPECTED: [&str; 18] = [

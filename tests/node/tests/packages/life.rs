@@ -7,7 +7,7 @@ use std::time::Duration;
 use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
 use winddown_node_tests::{Flavour, Node, base_or_skip, install_pods};
 
-use crate::made::{Packages, are_here};
+use crate::packages::made::{Packages, are_here};
 
 /// Unpacking fifty megabytes of a debug build takes its time.
 pub(super) const DPKG: Duration = Duration::from_secs(120);

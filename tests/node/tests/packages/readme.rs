@@ -11,9 +11,9 @@ use std::time::Duration;
 use winddown_node_tests::scenario::TestResult;
 use winddown_node_tests::{Flavour, Node, agent_binary, base_or_skip};
 
-use crate::made::{Packages, are_here, repository};
-use crate::page::{Block, Page};
-use crate::shown::shows;
+use crate::packages::made::{Packages, are_here, repository};
+use crate::packages::page::{Block, Page};
+use crate::packages::shown::shows;
 
 /// How long one command may take: a drill takes longest.
 const COMMAND: Duration = Duration::from_secs(60);

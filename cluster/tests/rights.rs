@@ -10,31 +10,6 @@
 mod compare;
 mod parts;
 
-/// Its kubelet and its scene.
-#[path = "../companion/kubelet.rs"]
-#[allow(dead_code, reason = "its tests use the rest")]
-mod kubelet;
-#[path = "../companion/scene.rs"]
-#[allow(dead_code, reason = "its tests use the rest")]
-mod scene;
-
-/// The scenes of the other tests.
-#[path = "../node/harness.rs"]
-#[allow(dead_code, reason = "its tests use the rest")]
-mod node;
-#[path = "../pods/harness.rs"]
-#[allow(dead_code, reason = "its tests use the rest")]
-mod pods;
-#[path = "../resolve/bed.rs"]
-#[allow(dead_code, reason = "its tests use the rest")]
-mod resolve;
-#[path = "../../examples/sleepers.rs"]
-#[allow(dead_code, reason = "its main is not called here")]
-mod sleepers;
-#[path = "../status/world.rs"]
-#[allow(dead_code, clippy::needless_pass_by_value, reason = "its tests use the rest")]
-mod status;
-
 use std::collections::BTreeSet;
 
 use serde_json::json;

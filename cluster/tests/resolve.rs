@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail the test")]
 
-mod bed;
+pub(crate) mod bed;
 mod environments;
 mod faults;
 mod volumes;

@@ -5,7 +5,7 @@
 
 mod kubelet;
 mod node;
-mod scene;
+pub(crate) mod scene;
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -16,4 +16,4 @@ mod faults;
 mod kubelet;
 mod mirrors;
 mod virtual_kubelet;
-mod world;
+pub(crate) mod world;

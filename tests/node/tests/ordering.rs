@@ -9,7 +9,7 @@ use std::time::Duration;
 use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
 use winddown_node_tests::{JournalEntry, TestPod, read_pod_log};
 
-const DROP_IN: &str = include_str!("../../../../systemd/units/scope.d/50-winddown.conf");
+const DROP_IN: &str = include_str!("../../../systemd/units/scope.d/50-winddown.conf");
 const GO: [&str; 4] = ["systemctl", "start", "--no-block", "poweroff.target"];
 /// With this, each container is a unit of systemd's of its own.
 const SYSTEMD_CGROUP: &str = "\

@@ -1,6 +1,8 @@
 //! A real agent with real processes as pods, and the program that asks it: no bus, no cloud, no container
 //! runtime.
 
+#![allow(clippy::expect_used, reason = "clippy does not see that helpers are tests")]
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

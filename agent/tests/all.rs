@@ -1,0 +1,20 @@
+//! The agent as a library and as a program, on the machine that runs the tests.
+
+mod agent;
+mod bad_input;
+mod bad_input_fuzz;
+mod cli;
+mod companion;
+mod install;
+mod install_examples;
+mod install_units;
+mod journal;
+mod live;
+mod manual;
+mod metrics;
+mod mistakes;
+mod monitoring;
+mod notices;
+mod schemas;
+mod secrets;
+mod signals;
