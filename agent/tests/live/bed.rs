@@ -195,6 +195,9 @@ impl Tty {
             assert!(Instant::now() < deadline, "it goes on:\n{}", self.text());
             self.hear(Duration::from_millis(20));
         };
+        // On a busy machine its last words are heard some time after its end.
+        let is_back = |screen: &vt100::Screen| !screen.alternate_screen() && !screen.hide_cursor();
+        while !is_back(self.screen.screen()) && self.hear(deadline - Instant::now()) {}
         while self.hear(Duration::from_millis(100)) {}
         let screen = self.screen.screen();
         assert!(!screen.alternate_screen(), "the other screen is still shown");
