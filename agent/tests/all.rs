@@ -18,3 +18,4 @@ mod notices;
 mod schemas;
 mod secrets;
 mod signals;
+mod test_programs;
