@@ -1,13 +1,19 @@
 #!/bin/sh
 # Runs one test program for cargo, which hands it over with the arguments of that program.
 #
-# Tests on nodes wait most of the time, so more of them run at once than there are processors. Those of
-# pressure measure how fast the agent is, and bound the memory of this machine: one after another.
+# Tests on nodes wait most of the time, and so do those of whole agents and of the API server: more of them
+# run at once than there are processors. Those of pressure measure how fast the agent is, and bound the
+# memory of this machine: one after another.
 case ${CARGO_PKG_NAME:-} in
 winddown-node-tests)
     case $1 in
     */pressure-*) threads=1 ;;
     */deps/*) threads=6 ;;
+    esac
+    ;;
+winddown | winddown-cluster)
+    case $1 in
+    */deps/all-* | */deps/services-*) threads=6 ;;
     esac
     ;;
 esac
