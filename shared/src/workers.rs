@@ -216,6 +216,12 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.inner.spawn(wake);
     }
 
+    /// The runtime is about to be asked for what [`note_running`](Self::note_running) tells next. A pod that
+    /// ends before that does not run, whatever the runtime says. Never blocks.
+    pub fn listing_begins(&self) {
+        self.inner.lock().listing_begins();
+    }
+
     /// Tells the workers what runs, and whether the runtime has said so: what they were handed is passed
     /// over, what is left counts as pods of a source or of none. Nobody can say that nothing runs
     /// before this was called with [`known`](RunningPods::known). Never blocks.

@@ -40,6 +40,7 @@ struct State {
     mounts_hang: bool,
     lists: usize,
     lists_hang: bool,
+    lists_take: Duration,
     starts: Vec<PodUid>,
     stops: Vec<PodUid>,
     forgotten: Vec<PodUid>,
@@ -140,6 +141,11 @@ impl FakeRuntime {
     /// Listing does not answer from now on, or does again.
     pub fn hang_lists(&self, hang: bool) {
         self.lock().lists_hang = hang;
+    }
+
+    /// A listing takes this long, and says what there was when it began.
+    pub fn lists_take(&self, time: Duration) {
+        self.lock().lists_take = time;
     }
 
     /// How often the runtime was listed.
@@ -308,15 +314,21 @@ impl Runtime for FakeRuntime {
             std::future::pending::<()>().await;
         }
         self.check()?;
-        let state = self.lock();
-        let pods = state.pods.iter().map(|(uid, pod)| RuntimePod {
-            uid: uid.clone(),
-            name: pod.name.clone(),
-            namespace: pod.namespace.clone(),
-            running: pod.status.any_running(),
-            grace: None,
-        });
-        Ok(pods.collect())
+        let (pods, time) = {
+            let state = self.lock();
+            let pods = state.pods.iter().map(|(uid, pod)| RuntimePod {
+                uid: uid.clone(),
+                name: pod.name.clone(),
+                namespace: pod.namespace.clone(),
+                running: pod.status.any_running(),
+                grace: None,
+            });
+            (pods.collect(), state.lists_take)
+        };
+        if !time.is_zero() {
+            tokio::time::sleep(time).await;
+        }
+        Ok(pods)
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {

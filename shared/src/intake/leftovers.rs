@@ -79,6 +79,7 @@ impl<R: Runtime> Intake<R> {
 
     /// What the runtime lists, within [`PATIENCE`].
     pub(super) async fn what_runs(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
+        self.workers.listing_begins();
         patiently("listing the pods", self.runtime.list_pods()).await
     }
 

@@ -262,6 +262,23 @@ async fn what_runs_in_no_source_and_was_ended_is_not_listed_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_ended_while_the_runtime_is_listed_does_not_run_whatever_the_list_says() {
+    let runtime = FakeRuntime::default();
+    let lost = pod("lost", "Always");
+    runtime.sync_pod(&lost).await.unwrap();
+    let node = node(runtime);
+    node.want_of(&[], false).await;
+    let found = node.workers.running().runtime_only.remove(0);
+    let lists = node.runtime.lists();
+    node.runtime.lists_take(Duration::from_secs(5));
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    assert_eq!(node.runtime.lists(), lists + 1, "it is under way");
+    node.workers.kill_pod(Pod::of_runtime(&found), shutdown()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(node.workers.running().runtime_only, []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_an_earlier_agent_asked_to_end_is_not_looked_after_again() {
     let runtime = FakeRuntime::default();
     let (asked, kept) = (pod("asked", "Always"), pod("kept", "Always"));

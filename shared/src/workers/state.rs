@@ -1,6 +1,7 @@
 //! All records, and every transition between their states. Synchronous and without a clock: the
 //! time is an argument, and what has to be done is returned.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(super) struct State {
     pub(super) known_pods_synced: bool,
     /// What runs and has no record, as it was last heard.
     beside: RunningPods,
+    /// Whose record went since the listing began that is told next: what it says of them is old.
+    gone_since_listing: HashSet<PodUid>,
     counter: u64,
 }
 
@@ -308,6 +311,7 @@ impl State {
         let record = self.records.remove(uid)?;
         self.beside.pods.retain(|pod| pod.uid() != uid);
         self.beside.runtime_only.retain(|pod| pod.uid != *uid);
+        self.gone_since_listing.insert(uid.clone());
         self.timetable.remove(record.due);
         if !record.is_static {
             return None;
@@ -319,8 +323,14 @@ impl State {
 // === what runs ===
 
 impl State {
+    /// The runtime is being asked what runs, and its answer may be older than the next end.
+    pub(super) fn listing_begins(&mut self) {
+        self.gone_since_listing.clear();
+    }
+
     /// Takes over what runs and has no record. True if there is more than was known.
-    pub(super) fn note_running(&mut self, beside: RunningPods) -> bool {
+    pub(super) fn note_running(&mut self, mut beside: RunningPods) -> bool {
+        beside.runtime_only.retain(|pod| !self.gone_since_listing.contains(&pod.uid));
         let is_more = |of: &RunningPods| {
             let new = |pod: &RuntimePod| of.runtime_only.iter().all(|known| known.uid != pod.uid);
             let unknown = |pod: &Pod| of.pods.iter().all(|known| known.uid() != pod.uid());
