@@ -224,7 +224,7 @@ impl Group {
         self.role.map(Role::name)
     }
 
-    fn is_unknown(&self) -> bool {
+    pub(crate) fn is_unknown(&self) -> bool {
         self.role == Some(Role::Unknown)
     }
 }

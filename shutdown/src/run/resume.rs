@@ -19,9 +19,9 @@ impl<K: PodKiller> Run<'_, K> {
     ///
     /// If the configuration has changed since, the groups are those of the new one; what was
     /// promised to a pod stays.
-    pub(super) fn take_over(&mut self, carried: Vec<GroupReport>) {
+    pub(super) fn take_over(&mut self, mut carried: Vec<GroupReport>) {
         self.taken_over = Some(self.elapsed());
-        self.match_groups(&carried);
+        self.match_groups(&mut carried);
         let Some(last) = self.groups.len().checked_sub(1) else { return };
         let same = carried.len() == self.groups.len()
             && carried.iter().zip(&self.groups).all(|(was, is)| was.is_same_group(is));
@@ -55,7 +55,7 @@ impl<K: PodKiller> Run<'_, K> {
     }
 
     /// Either run may have a last group for pods that nobody knows: then both have.
-    fn match_groups(&mut self, carried: &[GroupReport]) {
+    fn match_groups(&mut self, carried: &mut Vec<GroupReport>) {
         let unknown = Role::Unknown.name();
         let has_it = carried.iter().any(|was| was.name.as_deref() == Some(unknown));
         let before = self.groups.len();
@@ -63,6 +63,11 @@ impl<K: PodKiller> Run<'_, K> {
         self.add_groups();
         if self.groups.len() > before {
             self.order.progress.add_group(&self.plan.groups[before]);
+        }
+        let last = self.plan.groups.last().filter(|last| last.is_unknown() && !has_it);
+        if let (Some(last), Some(end)) = (last, carried.last().map(|was| was.latest_end)) {
+            let end = last.latest_end.max(end);
+            carried.push(GroupReport { latest_end: end, ..GroupReport::unstarted(last) });
         }
     }
 

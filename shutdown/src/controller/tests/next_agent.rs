@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_shared::Event;
+use winddown_shared::{Event, Pod, PodUid, RuntimePod};
 
 use super::agents::Site;
 use super::killed::{site, site_with_memory};
@@ -147,4 +147,25 @@ async fn an_agent_that_knew_nothing_is_replaced_by_one_that_ends_the_pods_in_wha
     let asked = site.asked();
     assert_eq!(asked.len(), 5, "{asked:?}");
     assert!(asked.iter().all(|(_, at, _)| *at >= 5.0), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_a_manifest_that_only_the_next_agent_finds_changes_nothing_for_the_others() {
+    let mut site = site();
+    let first = site.agent();
+    site.prepare();
+    site.until(secs(4)).await;
+    site.kill(first).await;
+    let (uid, namespace) = (PodUid::new("lost"), "default".into());
+    let found = RuntimePod { uid, name: "lost".into(), namespace, running: true, grace: None };
+    site.world.add(Pod::of_runtime(&found), secs(1));
+    let second = site.agent();
+    site.reach(&second, ProgressPhase::Released).await;
+    let report = &site.reports.all()[0];
+    let started: Vec<_> = report.groups.iter().map(|group| group.started).collect();
+    assert_eq!((started.len(), started[0]), (3, Some(secs(2))), "the first group was under way");
+    assert!(started.iter().all(Option::is_some) && started.is_sorted(), "{started:?}");
+    let lost = report.pods().find(|(_, pod)| pod.name == "lost").unwrap().1;
+    assert_eq!(lost.end, PodEnd::Exited);
+    assert!(report.groups.iter().all(|group| group.latest_end <= secs(32)), "{report:?}");
 }
