@@ -119,12 +119,17 @@ impl Service for Aws {
         };
         let (spot, server_time) = self.get(SPOT).await?;
         let spot = spot.map(|body| spot_action(&body)).transpose().map_err(bad(SPOT))?;
-        if let Some(spot) = spot {
-            return Ok(Told { events: vec![spot], server_time });
+        // Its two minutes are not spent on another question. One whose time is past may be that of an
+        // earlier boot.
+        if let Some(spot) = &spot
+            && (server_time.is_none() || spot.not_before > server_time)
+        {
+            return Ok(Told { events: vec![spot.clone()], server_time });
         }
         let (events, server_time) = self.get(EVENTS).await?;
         let events = events.map(|body| scheduled(&body)).transpose().map_err(bad(EVENTS))?;
-        Ok(Told { events: events.unwrap_or_default(), server_time })
+        let events = events.into_iter().flatten().chain(spot).collect();
+        Ok(Told { events, server_time })
     }
 }
 

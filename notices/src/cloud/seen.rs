@@ -21,6 +21,9 @@ mod tests;
 const MOST: usize = 64;
 const LONGEST_ID: usize = 128;
 
+/// Stands for the boot of an event that was over when it was first listed.
+const EARLIER: &str = "earlier";
+
 /// One event that ends this machine, as a service lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CloudEvent {
@@ -38,6 +41,8 @@ pub(super) struct Seen {
     file: KeptFile,
     boot_id: String,
     boots: BTreeMap<String, String>,
+    /// The disk does not have `boots` yet: it refused them.
+    refused: bool,
     /// The event that was last passed over, to tell of each once.
     passed_over: Option<String>,
 }
@@ -63,21 +68,26 @@ impl Seen {
         });
         let boots = kept.filter(|kept| kept.version == 1).map(|kept| kept.events);
         let boots = boots.unwrap_or_default();
-        Self { file, boot_id: boot_id.to_owned(), boots, passed_over: None }
+        Self { file, boot_id: boot_id.to_owned(), boots, refused: false, passed_over: None }
     }
 
     /// Takes what is listed now, on a machine that came up at `booted`, and keeps what a later boot has
     /// to know.
     pub(super) async fn take(&mut self, listed: &[CloudEvent], booted: Option<WallTime>) {
-        if self.note(listed, booted) {
-            let kept = Kept { version: 1, events: self.boots.clone() };
-            if let Err(why) = self.file.store((!self.boots.is_empty()).then_some(kept)).await {
-                tracing::warn!(
-                    "{}: {why}; after the next boot these events may count again",
-                    self.file.path().display()
-                );
-            }
+        if !self.note(listed, booted) && !self.refused {
+            return;
         }
+        let kept = Kept { version: 1, events: self.boots.clone() };
+        let stored = self.file.store((!self.boots.is_empty()).then_some(kept)).await;
+        if let Err(why) = &stored
+            && !self.refused
+        {
+            tracing::warn!(
+                "{}: {why}; trying on; after the next boot these events may count again",
+                self.file.path().display()
+            );
+        }
+        self.refused = stored.is_err();
     }
 
     /// The earliest of the listed events that is still ahead of a machine that came up at `booted`.
@@ -120,10 +130,12 @@ impl Seen {
         self.boots.retain(|kept, _| keys.contains(kept));
         for (event, key) in listed.iter().zip(keys) {
             let known = self.boots.contains_key(&key);
+            let ahead = self.is_ahead(event, booted);
             // One that is ahead and has not started will start in this boot.
-            let not_started = event.not_before.is_some() && self.is_ahead(event, booted);
-            if not_started || (!known && self.boots.len() < MOST) {
-                self.boots.insert(key, self.boot_id.clone());
+            let will_start = ahead && event.not_before.is_some();
+            if will_start || (!known && self.boots.len() < MOST) {
+                let boot = if ahead { self.boot_id.as_str() } else { EARLIER };
+                self.boots.insert(key, boot.to_owned());
             }
         }
         self.boots != before

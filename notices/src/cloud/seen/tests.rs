@@ -93,6 +93,32 @@ async fn an_event_that_is_ahead_after_an_unrelated_reboot_counts_when_it_starts(
 }
 
 #[tokio::test]
+async fn an_event_that_was_over_when_first_listed_does_not_count_once_it_carries_no_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut seen = open(&directory, "two").await;
+    assert_eq!(counts(&mut seen, &[event("reboot", Some(-60))]).await, None);
+    let started = [event("reboot", None)];
+    assert_eq!(counts(&mut seen, &started).await, None);
+    let mut seen = open(&directory, "two").await;
+    assert_eq!(counts(&mut seen, &started).await, None, "after a restart of the agent");
+}
+
+#[tokio::test]
+async fn what_a_disk_refused_is_written_when_it_takes_it_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let missing = directory.path().join("missing");
+    let file = missing.join("events.json");
+    let mut seen = Seen::open(file.clone(), "one").await;
+    let started = [event("reboot", None)];
+    assert!(counts(&mut seen, &started).await.is_some());
+    assert!(!file.exists(), "its directory is missing");
+    std::fs::create_dir(&missing).expect("made");
+    assert!(counts(&mut seen, &started).await.is_some());
+    let mut seen = Seen::open(file, "two").await;
+    assert_eq!(counts(&mut seen, &started).await, None, "an earlier boot was for it");
+}
+
+#[tokio::test]
 async fn without_a_disk_or_a_boot_id_everything_counts_and_nothing_is_kept() {
     let started = [event("reboot", None)];
     let mut seen = Seen::open("/proc/no/such/place".into(), "one").await;
@@ -130,6 +156,7 @@ proptest! {
             file: KeptFile::at("/nowhere"),
             boot_id: "one".to_owned(),
             boots: BTreeMap::new(),
+            refused: false,
             passed_over: None,
         };
         let of = |list: &[(u8, Option<i64>)]| -> Vec<CloudEvent> {
