@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{
-    ContainerKind, Grace, Pod, PodStopped, PodUid, StoppedContainer, error_chain,
+    ContainerExit, ContainerKind, Grace, Pod, PodStopped, PodUid, StoppedContainer, error_chain,
 };
 
 use crate::entry::Entry;
@@ -16,6 +16,8 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 const LAST_CALL: Duration = Duration::from_secs(2);
 /// The exit code of a container that SIGKILL ended.
 pub(crate) const KILLED: i32 = 137;
+/// The reason of an end that was not seen; its exit code is made up.
+pub(crate) const UNKNOWN_END: &str = "ContainerStatusUnknown";
 
 /// What ran when a stop began; kept so that a second stop tells the same.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +49,11 @@ impl StopRecord {
             containers: self.names.iter().filter_map(end_of).collect(),
         }
     }
+}
+
+/// Whether SIGKILL ended it, whoever sent it: an earlier agent's order may be carried out only now.
+pub(crate) fn was_killed(exit: &ContainerExit) -> bool {
+    exit.exit_code == KILLED && &*exit.reason != UNKNOWN_END
 }
 
 /// The time a pod's containers have to end when nobody says otherwise.

@@ -10,6 +10,7 @@ use winddown_shared::{ContainerExit, WallTime};
 
 use super::pod::{End, PodEntry, Run};
 use super::{Context, api, dirs, exits, labels, logs};
+use crate::stopping::UNKNOWN_END;
 
 /// What the runtime said of a container, with what it left on disk.
 pub(super) struct Seen {
@@ -133,7 +134,7 @@ pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &s
                 let exit = ContainerExit {
                     exit_code: 137,
                     signal: None,
-                    reason: "ContainerStatusUnknown".into(),
+                    reason: UNKNOWN_END.into(),
                     message: "the container is gone and its exit code is not known".to_owned(),
                     started_at: run.started_at,
                     finished_at: Some(context.config.wall.now()),

@@ -20,7 +20,7 @@ use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, RuntimeError, Stopp
 use super::action::{self, Action};
 use super::pod::{PodEntry, PodState};
 use super::{Context, list, spec};
-use crate::stopping::{self, Containers, KILLED};
+use crate::stopping::{self, Containers, KILLED, was_killed};
 
 mod container;
 
@@ -225,10 +225,10 @@ fn finish(state: &mut PodState) -> PodStopped {
     let mut record = state.stop.take().unwrap_or_default();
     let stopped = record.finish(|name| {
         let run = state.container(name)?.run.as_ref()?;
-        let exit_code = run.end.as_ref().map_or(KILLED, |end| end.exit.exit_code);
-        // Whoever had it killed: an earlier agent's order may be carried out only now. One that ended by
-        // itself while it was about to be killed was not.
-        let forced = exit_code == KILLED;
+        let exit = run.end.as_ref().map(|end| &end.exit);
+        let exit_code = exit.map_or(KILLED, |exit| exit.exit_code);
+        // One that ended by itself while it was about to be killed was not.
+        let forced = run.forced && exit_code == KILLED || exit.is_some_and(was_killed);
         Some(StoppedContainer { name: Arc::clone(name), exit_code, forced })
     });
     state.stop = Some(record);

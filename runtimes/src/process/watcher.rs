@@ -16,6 +16,7 @@ use super::procfs::{self, Process};
 use super::record::{self, AttemptRecord, ExitRecord};
 use crate::files;
 use crate::ready::Ready;
+use crate::stopping::UNKNOWN_END;
 
 /// How long killed processes may take to be gone before they are looked for again, in ms.
 const KILL_WAIT_MS: u16 = 500;
@@ -82,7 +83,7 @@ pub(crate) fn unknown_exit(started_at: Option<WallTime>, now: WallTime) -> Conta
     ContainerExit {
         exit_code: 137,
         signal: None,
-        reason: "ContainerStatusUnknown".into(),
+        reason: UNKNOWN_END.into(),
         message: "the container ended and its exit code was not recorded".to_owned(),
         started_at,
         finished_at: Some(now),

@@ -13,7 +13,7 @@ use crate::process::ProcessConfig;
 use crate::process::launch;
 use crate::process::order::Command;
 use crate::process::pod::{Container, PodEntry, PodState};
-use crate::stopping::{self, Containers, KILLED};
+use crate::stopping::{self, Containers, KILLED, was_killed};
 
 #[cfg(test)]
 mod tests;
@@ -124,9 +124,9 @@ pub(crate) fn finish(state: &mut PodState) -> PodStopped {
     let mut record = state.stop.take().unwrap_or_default();
     let stopped = record.finish(|name| {
         let run = state.container(name)?.run.as_ref()?;
-        let exit_code = run.end.as_ref().map_or(KILLED, |end| end.exit.exit_code);
-        // Whoever had it killed: an earlier agent's signal may take effect only now.
-        let forced = run.forced || exit_code == KILLED;
+        let exit = run.end.as_ref().map(|end| &end.exit);
+        let exit_code = exit.map_or(KILLED, |exit| exit.exit_code);
+        let forced = run.forced || exit.is_some_and(was_killed);
         Some(StoppedContainer { name: Arc::clone(name), exit_code, forced })
     });
     state.stop = Some(record);
