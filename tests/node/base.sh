@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes a Debian root that disposable nodes are laid over, once, and prints its path.
 #
-#   tests/node/base.sh [bookworm|trixie|sid] [plain|containerd|rpm|uml|qemu]
+#   tests/node/base.sh [bookworm|trixie|sid] [plain|containerd|rpm|uml|uml-containerd|qemu]
 #
 # The result is kept outside git, in ${XDG_CACHE_HOME:-~/.cache}/winddown/node, under a name that
 # holds a checksum of what went into it: changing the package lists or the preparation below makes
@@ -22,16 +22,19 @@ bookworm | trixie | sid) ;;
     exit 2
     ;;
 esac
+containers=containerd,runc,containernetworking-plugins,iproute2,busybox-static
+uml=user-mode-linux,kmod,procps
 case $flavour in
 plain) packages=systemd-sysv,dbus,libpam-systemd ;;
 rpm) packages=rpm ;;
-containerd) packages=containerd,runc,containernetworking-plugins,iproute2,busybox-static ;;
-uml) packages=user-mode-linux,kmod,procps ;;
+containerd) packages=$containers ;;
+uml) packages=$uml ;;
+uml-containerd) packages=$uml,$containers ;;
 qemu)
     packages=qemu-system-x86,virtiofsd,linux-image-cloud-amd64,udev,kexec-tools,kmod,procps
     ;;
 *)
-    echo "base.sh: unknown flavour '$flavour': use plain, containerd, rpm, uml or qemu" >&2
+    echo "base.sh: unknown flavour '$flavour': use plain, containerd, rpm, uml, uml-containerd or qemu" >&2
     exit 2
     ;;
 esac
@@ -55,8 +58,8 @@ if ! command -v debootstrap >/dev/null; then
     exit 3
 fi
 case $flavour,$(uname -m) in
-uml,x86_64 | qemu,x86_64) ;;
-uml,* | qemu,*)
+uml*,x86_64 | qemu,x86_64) ;;
+uml*,* | qemu,*)
     echo "base.sh: nodes with a kernel of their own run on x86-64 only" >&2
     exit 3
     ;;
@@ -92,6 +95,9 @@ extend() {
             --no-install-recommends install $(echo "$packages" | tr , ' ') &&
         case $flavour in
         uml) add_uml && add_line ;;
+        # Overlays cannot lie on the host's files.
+        uml-containerd) add_uml && add_line &&
+            echo 'tmpfs /var/lib/containerd tmpfs size=400M 0 0' >>"$partial/etc/fstab" ;;
         qemu) add_line ;;
         esac
 }

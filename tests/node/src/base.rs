@@ -84,6 +84,8 @@ pub enum Flavour {
     /// whatever the host has. It boots in 8 s, has one processor, is slow where a process is started
     /// or the kernel is called, and has no stall information (`/proc/pressure`). Debian 13 only.
     OwnKernel,
+    /// The same with containerd. A test takes more than a minute there, so it belongs to the long form.
+    OwnKernelContainerd,
     /// Debian's own kernel in an emulated machine: stall information, two processors, `kexec` and a power
     /// key beside the controllers. It needs no privilege of the processor's and boots in half a minute,
     /// so what is tried on it belongs to the long form. Debian 13 only.
@@ -109,7 +111,7 @@ pub enum Need {
 
 /// The kinds of node there are, the cheapest first, each with what it has. Of nodes that have the same,
 /// the one with the older systemd is first.
-const KINDS: [(Recipe, &[Need]); 6] = [
+const KINDS: [(Recipe, &[Need]); 7] = [
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, &[]),
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Containerd }, &[Need::Containers]),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::Plain }, &[]),
@@ -118,6 +120,10 @@ const KINDS: [(Recipe, &[Need]); 6] = [
     (
         Recipe { suite: Suite::Trixie, flavour: Flavour::Emulated },
         &[Need::Controllers, Need::Pressure, Need::Processors, Need::Kexec, Need::PowerKey],
+    ),
+    (
+        Recipe { suite: Suite::Trixie, flavour: Flavour::OwnKernelContainerd },
+        &[Need::Controllers, Need::Containers],
     ),
 ];
 
@@ -204,6 +210,7 @@ impl Flavour {
             Self::Containerd => "containerd",
             Self::Rpm => "rpm",
             Self::OwnKernel => "uml",
+            Self::OwnKernelContainerd => "uml-containerd",
             Self::Emulated => "qemu",
         }
     }
@@ -229,6 +236,9 @@ impl Recipe {
             Self { suite: Suite::Sid, .. } => Some("Debian's sid changes from day to day"),
             Self { flavour: Flavour::Emulated, .. } => {
                 Some("an emulated machine takes half a minute to boot")
+            }
+            Self { flavour: Flavour::OwnKernelContainerd, .. } => {
+                Some("a test with containers on user-mode Linux takes more than a minute")
             }
             _ => None,
         }
@@ -287,7 +297,10 @@ impl Base {
     /// Whether nodes over it have a kernel of their own.
     #[must_use]
     pub fn has_kernel(&self) -> bool {
-        matches!(self.recipe.flavour, Flavour::OwnKernel | Flavour::Emulated)
+        matches!(
+            self.recipe.flavour,
+            Flavour::OwnKernel | Flavour::OwnKernelContainerd | Flavour::Emulated
+        )
     }
 
     /// The root folder.
@@ -356,7 +369,11 @@ mod tests {
         assert_eq!(old(&[]), Some(Suite::Bookworm.with(Flavour::Plain)));
         assert_eq!(old(&[Need::Containers]), Some(Suite::Bookworm.with(Flavour::Containerd)));
         assert_eq!(old(&[Need::Controllers]), Some(Suite::Trixie.with(Flavour::OwnKernel)));
-        assert_eq!(old(&[Need::Controllers, Need::Containers]), None);
+        assert_eq!(
+            old(&[Need::Controllers, Need::Containers]),
+            Some(Suite::Trixie.with(Flavour::OwnKernelContainerd))
+        );
+        assert_eq!(old(&[Need::PowerKey, Need::Containers]), None);
         let new = |needs| Recipe::cheapest(Suite::Trixie, needs);
         assert_eq!(new(&[]), Some(Suite::Trixie.with(Flavour::Plain)));
         assert_eq!(new(&[Need::Controllers]), Some(Suite::Trixie.with(Flavour::OwnKernel)));

@@ -20,6 +20,13 @@ const POD_NETWORK: &str = r#"{
         "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.88.7.0/24" }]] }
     }]
 }"#;
+/// Where systemd has the control groups of version 2 to itself, runc asks it for them.
+const SYSTEMD_CGROUPS: &str = r#"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+  SystemdCgroup = true
+"#;
 /// Where the list is: a file for each address that is taken.
 const ADDRESSES: &str = "/var/lib/cni/networks/pods";
 /// containerd answers some 0.2 s after it was started, on an idle machine.
@@ -36,7 +43,8 @@ impl Node {
             "version = 2\n\
              [plugins.\"io.containerd.grpc.v1.cri\"]\n  restrict_oom_score_adj = true\n  \
              disable_apparmor = true\n  sandbox_image = \"{PAUSE}\"\n\
-             [plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"/usr/lib/cni\"\n"
+             [plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"/usr/lib/cni\"\n{}",
+            if self.has_own_kernel() { SYSTEMD_CGROUPS } else { "" }
         );
         self.write("/etc/containerd/config.toml", config, 0o644)?;
         // Read, and never run: all pods are on the host's network. Without one nothing is "ready".

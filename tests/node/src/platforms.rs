@@ -15,14 +15,15 @@ pub const END_OF_TABLE: &str = "<!-- End of the platforms. -->";
 /// What runs the pods, by the configuration's word.
 const RUNTIMES: [&str; 3] = ["process", "systemd", "cri"];
 
-/// The pairs of node and runtime that are tried, each with the folder of `tests/` that does.
-const TRIED: [(Recipe, &str, &str); 8] = [
+/// The pairs of node and runtime that are tried, each with the module of `tests/` that does.
+const TRIED: [(Recipe, &str, &str); 9] = [
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, "process", "shutdown"),
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, "systemd", "services"),
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Containerd }, "cri", "cri"),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::Plain }, "process", "ways"),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::OwnKernel }, "process", "limits"),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::OwnKernel }, "systemd", "limits"),
+    (Recipe { suite: Suite::Trixie, flavour: Flavour::OwnKernelContainerd }, "cri", "cri"),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::Emulated }, "process", "ways"),
     (Recipe { suite: Suite::Sid, flavour: Flavour::Plain }, "process", "ways"),
 ];
@@ -81,7 +82,10 @@ fn often(suite: Suite, groups: Groups, runtime: &str) -> &'static str {
 impl Groups {
     fn of(recipe: Recipe) -> Self {
         match recipe {
-            Recipe { flavour: Flavour::OwnKernel | Flavour::Emulated, .. } => Self::Complete,
+            Recipe {
+                flavour: Flavour::OwnKernel | Flavour::OwnKernelContainerd | Flavour::Emulated,
+                ..
+            } => Self::Complete,
             Recipe { suite: Suite::Bookworm, .. } => Self::Hosts,
             Recipe { .. } => Self::Unified,
         }
@@ -117,7 +121,8 @@ mod tests {
     fn what_is_tried_is_tried_somewhere() {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
         for (recipe, runtime, folder) in TRIED {
-            assert!(tests.join(folder).is_dir(), "{recipe:?} with {runtime}: no {folder}");
+            let module = tests.join(folder).with_extension("rs");
+            assert!(module.is_file(), "{recipe:?} with {runtime}: no {}", module.display());
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use crate::{
-    Flavour, Node, PodLog, Process, Recipe, TestPod, agent_binary, base_or_skip, install_pods,
+    Need, Node, PodLog, Process, Recipe, TestPod, agent_binary, base_or_skip, install_pods,
     read_pod_log,
 };
 
@@ -30,6 +30,8 @@ pub type TestResult<T = ()> = Result<T, Box<dyn Error>>;
 pub const SOON: Duration = Duration::from_secs(20);
 /// How long pods may take to run. A container's start that fails is tried again after 10 s.
 const STARTED: Duration = Duration::from_secs(45);
+/// The same where a process takes so much longer to start.
+const STARTED_ON_OWN_KERNEL: Duration = Duration::from_secs(240);
 /// How long the lock may be away.
 pub const LOCK_BACK: Duration = Duration::from_secs(1);
 /// A node with winddown installed and pods to run.
@@ -102,7 +104,8 @@ impl Scenario {
         pods: Vec<TestPod>,
         setup: &Setup,
     ) -> TestResult<Option<Self>> {
-        let recipe = setup.suite.with(Flavour::Containerd);
+        let needs = [setup.needs, &[Need::Containers]].concat();
+        let recipe = Recipe::cheapest(setup.suite, &needs).ok_or("no node has all of that")?;
         check_listed(recipe, "cri")?;
         let Some(base) = base_or_skip(test, recipe).await? else { return Ok(None) };
         let mut node = Node::create(&base).await?;
@@ -250,7 +253,11 @@ impl Scenario {
     pub async fn wait_started(&self, count: usize) -> TestResult<Duration> {
         let what = format!("{count} pods to run");
         let started = || self.logs().values().filter(|log| !log.starts.is_empty()).count();
-        match self.node.wait_until(&what, STARTED, async || started() >= count).await {
+        let patience = match self.node.has_own_kernel() {
+            true => STARTED_ON_OWN_KERNEL,
+            false => STARTED,
+        };
+        match self.node.wait_until(&what, patience, async || started() >= count).await {
             Ok(took) => Ok(took),
             Err(error) => {
                 let status = self.text(&["status"]).await.unwrap_or_else(|error| error.to_string());

@@ -8,4 +8,5 @@ mod network;
 mod power_off;
 mod restarts;
 mod silent;
+mod unified;
 mod volumes;
