@@ -8,7 +8,7 @@ use super::bounded::{Bounded, Bounds, Spec};
 
 /// How long, in seconds; `make calm` asks for ten minutes.
 fn long() -> u64 {
-    std::env::var("WINDDOWN_CALM_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
+    std::env::var("WINDDOWN_CALM_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
 }
 
 #[tokio::test]
