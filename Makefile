@@ -135,11 +135,13 @@ lint: $(CARGO_DENY) ## Formatting, clippy, licences, bans, layering
 fmt: ## Format the code
 	$(CARGO) fmt --all
 
-node-base: ## Make the Debian roots that disposable nodes are laid over (once, six minutes)
+node-base: ## Make the Debian roots that disposable nodes are laid over (once, some minutes)
 	@tests/node/packages.sh test
-	@for flavour in plain containerd rpm; do tests/node/base.sh bookworm $$flavour; done
-	@for flavour in plain uml qemu; do tests/node/base.sh trixie $$flavour; done
-	@tests/node/base.sh sid plain
+	@for flavour in plain containerd $(and $(WINDDOWN_LONG),rpm); do \
+		tests/node/base.sh bookworm $$flavour & done; \
+	for flavour in plain uml $(and $(WINDDOWN_LONG),uml-containerd qemu); do \
+		tests/node/base.sh trixie $$flavour & done; \
+	$(if $(WINDDOWN_LONG),tests/node/base.sh sid plain &) wait
 
 clean-cache: ## Remove everything kept outside git: node bases and tools
 	rm -rf "$(CACHE)/node" "$(CACHE)/tools"

@@ -3,6 +3,8 @@
 #
 #   tests/node/suite.sh [arguments for cargo test]
 #
+# Without arguments, tests on nodes run beside all others; the lines of each say which they are of.
+#
 # A test that cannot run prints "SKIPPED: name: why" and passes; here it is counted as skipped, and
 # listed. With WINDDOWN_NO_SKIP set such a test fails instead, unless no package registry has what it
 # lacks. A test of the long form prints "LEFT: name: why" where WINDDOWN_LONG is not set, and is counted
@@ -15,8 +17,12 @@ mkdir -p "$target"
 export CARGO_TERM_COLOR=never
 begun=$(date +%s)
 
-echo "The first time: half an hour on two processors, 13 GB in $target, 2 GB in the cache for the"
-echo "Debian roots of nodes. Afterwards: some ten minutes. Without root, what needs nodes is skipped."
+echo "The first time: a quarter of an hour on four processors, 9 GB in $target, 2 GB in the cache for the"
+echo "Debian roots of nodes. Afterwards: some five minutes. Without root, what needs nodes is skipped."
+
+# The roots come from a mirror while cargo compiles. A test that needs one waits for it, and says what is
+# the matter where it cannot be made.
+[ "$(id -u)" != 0 ] || make --no-print-directory node-base >/dev/null &
 
 # The program that tests on nodes run is the one that ships: the tests' own build of it has more
 # features. It is built once, before the first test is timed, and not while one runs.
@@ -28,19 +34,43 @@ export WINDDOWN_BIN
 # As a list, because a path may hold blanks.
 runner="target.'cfg(all())'.runner = ['$PWD/tests/node/runner.sh']"
 
-# --show-output, because a passing test's SKIPPED line is otherwise kept from us. What else passing
-# tests print stays in the log.
-status_file=$(mktemp)
-{
-    cargo test --config "$runner" --workspace --no-fail-fast "$@" -- --show-output 2>&1
-    echo $? >"$status_file"
-} | tee "$log" | awk '
-    /^successes:$/ { quiet = 1 }
-    /^(failures:|test result:)/ || /^ +(Running|Doc-tests) / { quiet = 0 }
-    !quiet && NF { print; fflush() }
-'
-status=$(cat "$status_file")
-rm -f "$status_file"
+# lane NAME [arguments for cargo test]: runs the programs of tests that runner.sh takes for a lane of that
+# name, and keeps their output in a log and the exit code in a file beside it.
+#
+# --show-output, because a passing test's SKIPPED line is otherwise kept from us. What else passing tests
+# print stays in the log. A program of another lane has nothing to show.
+lane() {
+    WINDDOWN_LANE=$1
+    export WINDDOWN_LANE
+    shift
+    {
+        cargo test --config "$runner" --workspace --no-fail-fast "$@" -- --show-output 2>&1
+        echo $? >"$lanes/$WINDDOWN_LANE.status"
+    } | tee "$lanes/$WINDDOWN_LANE.log" | awk -v lane="$WINDDOWN_LANE" '
+        /^successes:$/ { quiet = 1 }
+        /^(failures:|test result:)/ || /^ +(Running|Doc-tests) / { quiet = 0 }
+        /^ +(Running|Doc-tests) / { program = $0; next }
+        quiet || !NF { next }
+        program != "" { print lane ": " program; program = "" }
+        { print lane ": " $0; fflush() }
+    '
+}
+
+# Tests on nodes wait most of the time, so the others run beside them.
+lanes=$(mktemp -d)
+trap 'rm -rf "$lanes"' EXIT
+# A shell lets what runs behind it not be interrupted.
+trap 'trap - TERM; kill 0' INT TERM
+if [ $# = 0 ]; then
+    cargo test --config "$runner" --workspace --no-run || exit
+    lane nodes --tests &
+    lane machine
+    wait $!
+else
+    lane all "$@"
+fi
+cat "$lanes"/*.log >"$log"
+status=$(cat "$lanes"/*.status | sort -n | tail -n 1)
 
 # The summary speaks of tests, so lines that name the same test twice count once.
 told=$(grep -oE '(SKIPPED|LEFT): .*' "$log" | sort -u)
