@@ -190,7 +190,10 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                     self.let_go(said, Some(record), None).await
                 }
                 Fate::GoesOn => self.shut_down(said, ears, Some(*record), stop).await,
-                Fate::Over => self.end_carried(*record).await,
+                Fate::Over => {
+                    self.lift_all();
+                    self.beside(ears, self.end_carried(*record)).await
+                }
             },
             Stage::Idle if said.ends_the_node() => self.shut_down(said, ears, None, stop).await,
             // What was said before the first step may be over by then.
@@ -199,7 +202,10 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 Step::Wait(Stage::Idle, None)
             }
             Stage::Done { record, report, .. } if !said.ends_the_node() => {
-                self.called_off_afterwards(record, report).await
+                // Read before it is lifted: what is not held any more has been told of.
+                let held = self.holds_admission();
+                self.lift_all();
+                self.beside(ears, self.called_off_afterwards(held, record, report)).await
             }
             Stage::Done { epoch: None, record, report } if said.login.preparing => {
                 self.let_go(said, record, report).await
@@ -286,7 +292,8 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups: 0 });
             self.parts.progress.phase(ProgressPhase::Cancelled);
         }
-        self.stay_up(Some(Box::new(record))).await
+        self.close(record).await;
+        Step::Done(Stage::Idle)
     }
 
     /// The node stays up. A run that went to its end before it was called off spared nobody.
@@ -294,6 +301,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     /// Its report would say how the node went down, and it did not: it is kept again as called off.
     async fn called_off_afterwards(
         &self,
+        held: bool,
         record: Option<Box<RunRecord>>,
         report: Option<Box<ShutdownReport>>,
     ) -> Step {
@@ -303,19 +311,13 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         } else if let Some(record) = record.as_deref() {
             self.report_called_off(record).await;
         }
-        if self.holds_admission() {
+        if held {
             self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups: 0 });
         }
-        self.parts.progress.phase(ProgressPhase::Cancelled);
-        self.stay_up(record).await
-    }
-
-    /// Lets pods in again, unless others keep them out.
-    async fn stay_up(&self, record: Option<Box<RunRecord>>) -> Step {
         if let Some(record) = record {
             self.close(*record).await;
         }
-        self.lift_all();
+        self.parts.progress.phase(ProgressPhase::Cancelled);
         Step::Done(Stage::Idle)
     }
 }

@@ -278,6 +278,8 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         let until = self.report_until(started, budget);
         match left {
             Left::Finished => journal.note(RunPhase::Reporting, &run.groups).await,
+            // A pod that comes back waits for no disk.
+            Left::CalledOff if !ears.hear().ends_the_node() => self.lift_all(),
             Left::CalledOff => {}
             Left::Stopped => journal.note_again(&run.groups).await,
         }
@@ -303,18 +305,19 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 report.outcome = Outcome::Interrupted;
             }
             last_report = Some(Box::new(report.clone()));
-            kept = self.keep(report, noted, until).await;
+            kept = match left {
+                Left::CalledOff => self.beside(ears, self.keep(report, noted, until)).await,
+                _ => self.keep(report, noted, until).await,
+            };
         }
         // After the report the record has nothing to say that a power cut must not take.
         let lasting = !kept;
         match left {
             Left::Stopped => Step::Stop,
             Left::CalledOff => {
-                journal.note_last(RunPhase::Cancelled, &groups, until, lasting).await;
+                let last = journal.note_last(RunPhase::Cancelled, &groups, until, lasting);
+                self.beside(ears, last).await;
                 self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
-                if !ears.hear().ends_the_node() {
-                    self.lift_all();
-                }
                 self.parts.progress.phase(ProgressPhase::Cancelled);
                 Step::Done(Stage::Idle)
             }

@@ -144,6 +144,13 @@ impl Ears {
         }
     }
 
+    /// Resolves when somebody ends the node. Never, if that is not said.
+    pub(super) async fn ends_again(mut self) {
+        while self.deaf || !self.hear().ends_the_node() {
+            self.changed().await;
+        }
+    }
+
     /// Whether the login manager's channel is gone.
     pub(super) fn is_deaf(&self) -> bool {
         self.deaf

@@ -1,5 +1,7 @@
 //! What of the admission gate and of the pods' readiness is the controller's.
 
+use std::pin::pin;
+
 use winddown_shared::{GateReason, Inhibitor, PodKiller};
 
 use super::ShutdownController;
@@ -52,6 +54,18 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     pub(super) fn holds_admission(&self) -> bool {
         let reasons = self.parts.gate.reasons();
         reasons.contains(self.own_reason()) || reasons.contains(GateReason::Notice)
+    }
+
+    /// Waits for `work` of a node that stays up: pods are let in already, and are not any more as soon
+    /// as somebody ends the node again.
+    pub(super) async fn beside<T>(&self, ears: &Ears, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = ears.clone().ends_again() => self.hold_admission(),
+        }
+        work.await
     }
 
     /// Takes back all that the controller has done to the gate and to readiness.

@@ -1,10 +1,14 @@
 //! Shutdowns that are taken back, repeated or overtaken.
 
+use std::sync::{Arc, Mutex, mpsc};
+
+use winddown_shared::fake::{FakeInhibitor, FakeKiller};
 use winddown_shared::{Event, GateReason, GateReasons, LockState, PodKiller};
 
-use super::{Setup, asked, secs, settle};
+use super::{Login, Memory, Node, Setup, asked, secs, settle};
+use crate::report::StoreError;
 use crate::test_pods::pod;
-use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, ProgressPhase};
+use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, ProgressPhase, ReportSink, ShutdownReport};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
 
@@ -212,4 +216,70 @@ async fn a_shutdown_that_is_called_off_leaves_a_drained_node_drained() {
     assert_eq!(node.gate.reasons(), GateReasons::from_iter([GateReason::Drain]));
     node.gate.lift(GateReason::Drain);
     assert!(node.gate.check().is_ok());
+}
+
+/// A disk on which the report of a run that was called off hangs until it is let go.
+struct Hangs {
+    disk: Arc<Memory>,
+    let_go: Mutex<mpsc::Receiver<()>>,
+}
+
+impl ReportSink for Hangs {
+    fn keep(&self, report: &ShutdownReport) -> Result<(), StoreError> {
+        if report.outcome == Outcome::Cancelled {
+            let _ = self.let_go.lock().unwrap().recv();
+        }
+        self.disk.keep(report)
+    }
+}
+
+/// A node with such a disk. What hangs goes on when the sender is dropped.
+fn on_a_hung_disk(setup: Setup) -> (Node, mpsc::Sender<()>) {
+    let (sender, let_go) = mpsc::channel();
+    let killer = FakeKiller::with(setup.pods.clone());
+    let login = Login { fake: FakeInhibitor::holding(setup.delay), releases: Arc::default() };
+    let disk = Arc::new(Memory::default());
+    let sink = Hangs { disk: Arc::clone(&disk), let_go: Mutex::new(let_go) };
+    (setup.launch(killer.clone(), killer, login, disk, Arc::new(sink)), sender)
+}
+
+/// Lets everybody do what can be done at this moment: a paused clock stands still while a thread hangs.
+async fn at_once() {
+    for _ in 0..10_000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_let_in_when_a_shutdown_is_called_off_however_long_its_report_takes() {
+    for ended in [true, false] {
+        let pods = [pod("app", None, None)];
+        let (mut node, let_go) = on_a_hung_disk(Setup::with(pods.clone()));
+        node.killer.takes(pods[0].uid(), secs(5));
+        node.prepare();
+        match ended {
+            true => drop(node.released().await),
+            false => node.until(secs(2)).await,
+        }
+        node.login.fake.cancel();
+        at_once().await;
+        assert!(node.gate.check().is_ok(), "ended: {ended}");
+        let ready = node.killer.lame_duck_calls().last().map(|&(_, on, _)| !on);
+        assert_eq!(ready, Some(true), "ended: {ended}");
+        assert!(node.reports().iter().all(|report| report.outcome != Outcome::Cancelled));
+
+        // Another one begins while the disk still hangs.
+        node.login.fake.prepare();
+        at_once().await;
+        assert!(node.gate.check().is_err(), "ended: {ended}");
+        node.login.fake.cancel();
+        drop(let_go);
+        node.reach(ProgressPhase::Cancelled).await;
+        settle().await;
+        assert!(node.gate.check().is_ok(), "ended: {ended}");
+        assert_eq!(node.reports().last().unwrap().outcome, Outcome::Cancelled);
+        let told = node.recorder.events().into_iter();
+        let called_off = told.filter(|event| matches!(event, Event::ShutdownCancelled { .. }));
+        assert_eq!(called_off.count(), 1, "ended: {ended}");
+    }
 }
