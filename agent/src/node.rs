@@ -209,6 +209,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             state.join("operator-notice.json"),
             &*parts.identity.boot_id,
             parts.wall.clone(),
+            parts.boot_clock.clone(),
         );
         let records = running::places(&state, parts.volatile_directory.as_deref());
         let gate = AdmissionGate::new();

@@ -31,21 +31,7 @@ impl Announcement {
     /// An announcement with a text fit for one line: control characters become spaces, runs of
     /// spaces one, and at most 200 characters are kept.
     pub fn new(when: When, text: &str) -> Self {
-        let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-        let mut kept = String::new();
-        let mut length = 0;
-        for c in printable {
-            if c == ' ' && (kept.is_empty() || kept.ends_with(' ')) {
-                continue;
-            }
-            if length == LONGEST_TEXT {
-                kept.push('…');
-                break;
-            }
-            kept.push(c);
-            length += 1;
-        }
-        Self { when, text: kept.trim_end().into() }
+        Self { when, text: one_line(text).into() }
     }
 
     /// How long it is until then, at wall time `now`; zero when it is over.
@@ -55,6 +41,26 @@ impl Announcement {
             When::At(at) => Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO),
         }
     }
+}
+
+/// `text` as [`Announcement::new`] takes it.
+pub(crate) fn one_line(text: &str) -> String {
+    let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut kept = String::new();
+    let mut length = 0;
+    for c in printable {
+        if c == ' ' && (kept.is_empty() || kept.ends_with(' ')) {
+            continue;
+        }
+        if length == LONGEST_TEXT {
+            kept.push('…');
+            break;
+        }
+        kept.push(c);
+        length += 1;
+    }
+    kept.truncate(kept.trim_end().len());
+    kept
 }
 
 #[cfg(test)]

@@ -154,24 +154,12 @@ impl Default for Board {
 // === impl Voice ===
 
 impl Voice {
-    /// Says that the node ends, in place of what was said before. `now` is the wall time by the
-    /// clock that the announcement goes by.
+    /// Says that the node ends, in place of what was said before. `now` is the time by the clock that
+    /// the announcement goes by.
     ///
-    /// Saying the same again changes nothing, unless the wall clock was set meanwhile.
+    /// Saying the same again changes nothing, unless that clock was set meanwhile.
     pub fn say(&self, announced: &Announcement, now: WallTime) {
         if self.change(|place| place.take(announced, now, Instant::now())) {
-            self.published();
-        }
-    }
-
-    /// Says again what was said, if that was a wall time: `now` may have become another.
-    pub(crate) fn say_again(&self, now: WallTime) {
-        let changed = self.change(|place| {
-            let announced = place.said.as_ref().map(|said| said.announced.clone());
-            let announced = announced.filter(|said| matches!(said.when, When::At(_)));
-            announced.is_some_and(|announced| place.take(&announced, now, Instant::now()))
-        });
-        if changed {
             self.published();
         }
     }

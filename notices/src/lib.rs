@@ -17,7 +17,7 @@
 //! - The earliest deadline wins. Notices that are announced long before (a maintenance window) are
 //!   held back until the voice's lead before their deadline.
 //! - A deadline on the wall clock is compared with it every few seconds: the clock may be set, and a
-//!   machine may sleep.
+//!   machine may sleep. An operator's duration is compared with the time since boot, sleep included.
 //! - What a source still names of an earlier boot starts nothing.
 //! - No deadline is farther ahead than [`LONGEST_NOTICE`](winddown_shared::LONGEST_NOTICE).
 //! - Nothing a file or a server sends can panic, grow without bound or hang more than its source.
@@ -36,7 +36,7 @@ pub use announcement::{Announcement, When};
 pub use board::{Board, Standing, Voice};
 pub use cloud::{Cloud, CloudSettings, Endpoint, EndpointError, watch_cloud};
 pub use file::{ContentError, FileSource};
-pub use operator::Operator;
+pub use operator::{Deadline, Operator};
 pub use source::{NoticeSource, Uptime};
 
 /// While a wall time is announced it is compared with the wall clock this often.

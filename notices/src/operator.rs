@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
-use winddown_shared::{Notice, WallClock, WallTime};
+use winddown_shared::{BootClock, Notice, WallClock, WallTime};
 
+use crate::announcement::one_line;
 use crate::kept::KeptFile;
 use crate::{Announcement, COMPARE, Voice, When};
 
@@ -18,24 +20,44 @@ mod tests;
 #[derive(Clone, Debug)]
 pub struct Operator(Arc<Inner>);
 
+/// When the node is gone, and by which clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// A wall time: it moves with the wall clock when that is set.
+    At(WallTime),
+    /// So long after the kernel's boot, sleep included, whatever the wall clock does.
+    SinceBoot(Duration),
+}
+
 #[derive(Debug)]
 struct Inner {
     voice: Voice,
     file: KeptFile,
     boot_id: String,
     wall: WallClock,
-    /// One change at a time, or the disk and the board could disagree.
-    turn: Mutex<()>,
+    boot: BootClock,
+    /// What is in force. One change at a time, or the disk and the board could disagree.
+    given: Mutex<Option<Kept>>,
 }
 
 /// What is on the disk.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kept {
     version: u32,
     boot_id: String,
-    deadline: WallTime,
+    #[serde(flatten)]
+    deadline: KeptDeadline,
     text: String,
+}
+
+/// An agent that knows only one of them says that it cannot read the other.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum KeptDeadline {
+    #[serde(rename = "deadline")]
+    At(WallTime),
+    #[serde(rename = "deadlineBootMs")]
+    SinceBoot(u64),
 }
 
 // === impl Operator ===
@@ -48,24 +70,25 @@ impl Operator {
         file: impl Into<PathBuf>,
         boot_id: impl Into<String>,
         wall: WallClock,
+        boot: BootClock,
     ) -> Self {
         let (file, boot_id) = (KeptFile::at(file), boot_id.into());
-        match file.read::<Kept>() {
-            // Without a boot id nobody can tell this boot from another.
-            Ok(Some(kept))
-                if kept.version == 1 && kept.boot_id == boot_id && !boot_id.is_empty() =>
-            {
-                let announced = Announcement::new(When::At(kept.deadline), &kept.text);
-                voice.say(&announced, wall.now());
-            }
-            Ok(_) => {}
-            Err(error) => tracing::warn!(
+        let kept = file.read::<Kept>().unwrap_or_else(|error| {
+            tracing::warn!(
                 "{} cannot be read: {error}; give the notice again if there was one",
                 file.path().display()
-            ),
+            );
+            None
+        });
+        // Without a boot id nobody can tell this boot from another.
+        let kept =
+            kept.filter(|kept| kept.version == 1 && kept.boot_id == boot_id && !boot_id.is_empty());
+        let mut inner = Inner { voice, file, boot_id, wall, boot, given: Mutex::default() };
+        if let Some(kept) = &kept {
+            inner.say(kept);
         }
-        let turn = Mutex::default();
-        Self(Arc::new(Inner { voice, file, boot_id, wall, turn }))
+        inner.given = Mutex::new(kept);
+        Self(Arc::new(inner))
     }
 
     /// The notice that was given and not withdrawn.
@@ -75,47 +98,70 @@ impl Operator {
 
     /// The node is gone at `deadline`. In force when this returns; dropping the future may leave it
     /// in force and not on the disk.
-    pub async fn give(&self, deadline: WallTime, text: &str) {
-        let announced = Announcement::new(When::At(deadline), text);
-        let _turn = self.0.turn.lock().await;
-        self.0.voice.say(&announced, self.0.wall.now());
+    pub async fn give(&self, deadline: Deadline, text: &str) {
         let kept = Kept {
             version: 1,
             boot_id: self.0.boot_id.clone(),
-            deadline,
-            text: announced.text.to_string(),
+            deadline: match deadline {
+                Deadline::At(at) => KeptDeadline::At(at),
+                Deadline::SinceBoot(up) => {
+                    KeptDeadline::SinceBoot(u64::try_from(up.as_millis()).unwrap_or(u64::MAX))
+                }
+            },
+            text: one_line(text),
         };
-        self.store(Some(kept)).await;
+        let mut given = self.0.given.lock().await;
+        self.0.say(&kept);
+        *given = Some(kept.clone());
+        self.0.store(Some(kept)).await;
     }
 
     /// The node stays. Answers whether there was a notice to take back.
     pub async fn withdraw(&self) -> bool {
-        let _turn = self.0.turn.lock().await;
-        let was_there = self.0.voice.said().is_some();
+        let mut given = self.0.given.lock().await;
+        let was_there = given.take().is_some();
         self.0.voice.withdraw();
-        self.store(None).await;
+        self.0.store(None).await;
         was_there
     }
 
-    /// Compares the notice with the wall clock every few seconds while there is one, as the clock may
-    /// be set and the machine may sleep. Never returns.
+    /// Compares the notice with its clock every few seconds while there is one: the wall clock may be
+    /// set, and the clock that decides stands still while the machine sleeps. Never returns.
     pub async fn follow(&self) {
         let mut changes = self.0.voice.changes();
         loop {
             if self.said().is_some() {
                 tokio::time::sleep(COMPARE).await;
-                self.0.voice.say_again(self.0.wall.now());
+                if let Some(kept) = &*self.0.given.lock().await {
+                    self.0.say(kept);
+                }
             } else if changes.changed().await.is_err() {
                 return std::future::pending().await;
             }
         }
     }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    fn say(&self, kept: &Kept) {
+        // The board only subtracts: a time since boot is as good to it as one since 1970.
+        let since_boot = |up| WallTime::UNIX_EPOCH.checked_add(up).unwrap_or(WallTime::MAX);
+        let (at, now) = match kept.deadline {
+            KeptDeadline::At(at) => (at, self.wall.now()),
+            KeptDeadline::SinceBoot(millis) => {
+                (since_boot(Duration::from_millis(millis)), since_boot(self.boot.now()))
+            }
+        };
+        self.voice.say(&Announcement::new(When::At(at), &kept.text), now);
+    }
 
     async fn store(&self, kept: Option<Kept>) {
-        if let Err(why) = self.0.file.store(kept).await {
+        if let Err(why) = self.file.store(kept).await {
             tracing::warn!(
                 "{}: {why}; an agent that is started again will not know of this change",
-                self.0.file.path().display()
+                self.file.path().display()
             );
         }
     }

@@ -48,7 +48,7 @@ pub use admission::{
     Verdict, Victim, admission_metric_reason, fit_failures, platform_fits,
 };
 pub use cgroup::{CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number, cgroup_of_process};
-pub use clock::{WallClock, WallTime};
+pub use clock::{BootClock, WallClock, WallTime};
 pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
 pub use error_chain::error_chain;
 pub use event::{Event, PodLabel, Recorder};

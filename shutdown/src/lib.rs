@@ -60,7 +60,7 @@ pub use plan::{Group, Plan, PlanWarning, PlannedPod, Shrink, plan};
 pub use plan_json::{PlanLineError, plan_json_line};
 pub use policy::{CRITICAL_PRIORITY, GroupPeriod, Policy, PolicyError};
 pub use progress::{GroupProgress, Progress, ProgressPhase, ProgressSender};
-pub use record::{BootClock, RecordError, RecordFile, RecordPlace, RunPhase, RunRecord};
+pub use record::{RecordError, RecordFile, RecordPlace, RunPhase, RunRecord};
 pub use report::{
     BootMark, BudgetReport, Evidence, GroupReport, LastBoot, Listing, NoticeReport, Outcome,
     PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport, StoreError, Trigger,
@@ -69,3 +69,4 @@ pub use report::{
 pub use role::Role;
 pub use run::{RunOrder, RunReport, RunStop, run_plan};
 pub use state_file::{StateFile, StateFileError, StateTimes};
+pub use winddown_shared::BootClock;

@@ -97,13 +97,6 @@ pub trait RecordPlace: Send + Sync + 'static {
     }
 }
 
-/// Reads the time since boot, sleep included: the clock that one run's agents have in common.
-#[derive(Clone)]
-pub struct BootClock {
-    now: Arc<dyn Fn() -> Duration + Send + Sync>,
-    system_start: Duration,
-}
-
 // === impl RunRecord ===
 
 impl RunRecord {
@@ -241,38 +234,6 @@ impl RunPhase {
     /// Whether nothing of the run is left to do.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Released | Self::Cancelled)
-    }
-}
-
-// === impl BootClock ===
-
-impl BootClock {
-    /// A clock that answers with what `read` returns.
-    pub fn new(read: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Self { now: Arc::new(read), system_start: Duration::ZERO }
-    }
-
-    /// The same on a system that was started so long after its kernel: in a container the boot id is
-    /// that of the host, and does not tell one start of the system from another.
-    #[must_use]
-    pub fn with_system_start(self, system_start: Duration) -> Self {
-        Self { system_start, ..self }
-    }
-
-    /// When the system was started, counted from the kernel's boot.
-    pub(crate) fn system_start(&self) -> Duration {
-        self.system_start
-    }
-
-    /// The time since boot.
-    pub fn now(&self) -> Duration {
-        (self.now)()
-    }
-}
-
-impl std::fmt::Debug for BootClock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("BootClock")
     }
 }
 

@@ -58,7 +58,7 @@ pub struct NoticeBody {
     /// When the node is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<WallTime>,
-    /// The same as seconds from now, by the agent's clock.
+    /// The same as seconds from now; setting the wall clock does not change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_seconds: Option<u64>,
     /// Why, for people; may be empty.

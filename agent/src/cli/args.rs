@@ -269,8 +269,8 @@ pub struct DrainArgs {
     /// The longest time it may take (units: s, m, h) [default: the configured shutdown period]
     #[arg(long, value_name = "DURATION", value_parser = values::grace)]
     pub timeout: Option<Duration>,
-    /// The node goes away then: a duration from now on (units: s, m, h) or a time such as
-    /// 2026-11-20T12:00:00Z
+    /// The node goes away then: a duration from now on (units: s, m, h), which setting the clock does
+    /// not change, or a time such as 2026-11-20T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = values::when, conflicts_with = "timeout")]
     pub deadline: Option<When>,
     /// Why the node goes away, for the status and the report

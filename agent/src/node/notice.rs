@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
-use winddown_shared::{Event, GateReason, Inhibitor, LONGEST_NOTICE, PodKiller, Runtime, WallTime};
+use winddown_notices::Deadline;
+use winddown_shared::{
+    BootClock, Event, GateReason, Inhibitor, LONGEST_NOTICE, PodKiller, Runtime, WallTime,
+};
 use winddown_shutdown::ProgressPhase;
 
 use super::{Node, drain};
@@ -24,7 +27,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         &self,
         body: NoticeBody,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
-        let deadline = deadline(&body, self.0.wall.now())?;
+        let deadline = deadline(&body, self.0.wall.now(), &self.0.boot_clock)?;
         if !self.0.policy.borrow().is_enabled() {
             let off = "graceful shutdown is switched off: a deadline would end no pod";
             return Err(ApiError::new(ErrorCode::Conflict, off).with_hint(
@@ -219,7 +222,7 @@ impl DrainEvent {
 }
 
 /// The one time that the body names.
-fn deadline(body: &NoticeBody, now: WallTime) -> Result<WallTime, ApiError> {
+fn deadline(body: &NoticeBody, now: WallTime, boot: &BootClock) -> Result<Deadline, ApiError> {
     let bad = |what: &str| {
         Err(ApiError::new(ErrorCode::BadRequest, what)
             .with_hint("give inSeconds (from 1 on), or a deadline such as 2026-11-20T12:00:00Z"))
@@ -235,10 +238,10 @@ fn deadline(body: &NoticeBody, now: WallTime) -> Result<WallTime, ApiError> {
         (None, None) => bad("a notice needs a deadline"),
         (Some(at), None) if at <= now => bad("deadline: that time is over"),
         (Some(at), None) if at > ahead(now, LONGEST_NOTICE) => too_far("deadline"),
-        (Some(at), None) => Ok(at),
+        (Some(at), None) => Ok(Deadline::At(at)),
         (None, Some(0)) => bad("inSeconds: at least 1"),
         (None, Some(seconds)) if seconds > LONGEST_NOTICE.as_secs() => too_far("inSeconds"),
-        (None, Some(seconds)) => Ok(ahead(now, Duration::from_secs(seconds))),
+        (None, Some(seconds)) => Ok(Deadline::SinceBoot(boot.now() + Duration::from_secs(seconds))),
     }
 }
 

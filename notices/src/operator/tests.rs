@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,12 +17,30 @@ fn open(directory: &Path, boot: &str) -> (Board, Operator) {
     let board = Board::new();
     let voice = board.voice("operator", None);
     let file = directory.join("operator-notice.json");
-    let operator = Operator::open(voice, file, boot, WallClock::fixed(noon()));
+    let up = BootClock::new(|| Duration::from_secs(1000));
+    let operator = Operator::open(voice, file, boot, WallClock::fixed(noon()), up);
     (board, operator)
 }
 
-fn after(seconds: u64) -> WallTime {
-    noon().checked_add(Duration::from_secs(seconds)).expect("a time")
+fn after(seconds: u64) -> Deadline {
+    Deadline::At(noon().checked_add(Duration::from_secs(seconds)).expect("a time"))
+}
+
+/// Clocks that go with the paused one, and are off by so many seconds.
+fn clocks() -> (WallClock, Arc<AtomicI64>, BootClock, Arc<AtomicI64>) {
+    let (wall_off, boot_off) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
+    let (wall, boot, origin) = (Arc::clone(&wall_off), Arc::clone(&boot_off), Instant::now());
+    let read = move |since: WallTime, off: &AtomicI64| {
+        let off = jiff::SignedDuration::from_secs(off.load(Ordering::SeqCst));
+        (since + origin.elapsed()).checked_add(off).expect("in range")
+    };
+    let up = move || read(WallTime::UNIX_EPOCH, &boot).duration_since(WallTime::UNIX_EPOCH);
+    (
+        WallClock::new(move || read(noon(), &wall)),
+        wall_off,
+        BootClock::new(move || up().unsigned_abs()),
+        boot_off,
+    )
 }
 
 #[tokio::test]
@@ -83,17 +102,11 @@ async fn a_damaged_file_is_no_notice() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wall_clock_that_is_set_moves_the_deadline_within_seconds_both_ways() {
-    use std::sync::atomic::{AtomicI64, Ordering};
     let directory = tempfile::tempdir().expect("a directory");
-    let off = Arc::new(AtomicI64::new(0));
-    let (seconds, origin) = (Arc::clone(&off), Instant::now());
-    let wall = WallClock::new(move || {
-        let off = jiff::SignedDuration::from_secs(seconds.load(Ordering::SeqCst));
-        (noon() + origin.elapsed()).checked_add(off).expect("in range")
-    });
+    let (wall, off, boot, _) = clocks();
     let board = Board::new();
     let file = directory.path().join("operator-notice.json");
-    let operator = Operator::open(board.voice("operator", None), file, "boot-1", wall);
+    let operator = Operator::open(board.voice("operator", None), file, "boot-1", wall, boot);
     let follows = operator.clone();
     let task = tokio::spawn(async move { follows.follow().await });
     operator.give(after(3600), "maintenance").await;
@@ -125,4 +138,53 @@ async fn a_wall_clock_that_is_set_moves_the_deadline_within_seconds_both_ways() 
     notices.borrow_and_update();
     tokio::time::timeout(COMPARE * 2, notices.changed()).await.expect("in time").expect("alive");
     task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (wall, wall_off, boot, boot_off) = clocks();
+    let file = directory.path().join("operator-notice.json");
+    let open = |board: &Board| {
+        let voice = board.voice("operator", None);
+        Operator::open(voice, &file, "boot-1", wall.clone(), boot.clone())
+    };
+    let board = Board::new();
+    let operator = open(&board);
+    let follows = operator.clone();
+    let task = tokio::spawn(async move { follows.follow().await });
+    let ten_minutes = || Deadline::SinceBoot(boot.now() + Duration::from_secs(600));
+    let (begun, mut notices) = (Instant::now(), board.notices());
+    operator.give(ten_minutes(), "maintenance").await;
+    let deadline = notices.borrow_and_update().clone().expect("in force").deadline;
+    assert_eq!(deadline, begun + Duration::from_secs(600));
+    for step in [3600, -3600, 0] {
+        wall_off.store(step, Ordering::SeqCst);
+        tokio::time::sleep(COMPARE * 3).await;
+        assert!(!notices.has_changed().expect("the board lives"), "the clock was set by {step} s");
+    }
+
+    // The machine sleeps for a minute, which the clock that decides does not count.
+    boot_off.store(60, Ordering::SeqCst);
+    let slept = Instant::now();
+    notices.changed().await.expect("the board lives");
+    assert!(slept.elapsed() <= COMPARE, "{:?}", slept.elapsed());
+    let after_sleep = notices.borrow_and_update().clone().expect("in force");
+    assert_eq!(after_sleep.deadline, deadline - Duration::from_secs(60));
+
+    // The same words, given later, are another deadline.
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    operator.give(ten_minutes(), "maintenance").await;
+    let given = notices.borrow_and_update().clone().expect("in force");
+    assert_eq!(given.deadline, Instant::now() + Duration::from_secs(600));
+
+    // No agent runs for a while, and the wall clock is set meanwhile.
+    task.abort();
+    drop(operator);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    wall_off.store(86_400, Ordering::SeqCst);
+    let again = Board::new();
+    let _operator = open(&again);
+    let kept = again.notices().borrow().clone().expect("in force");
+    assert_eq!(kept.deadline, given.deadline);
 }

@@ -1,5 +1,7 @@
 //! Notices: given and taken back by an operator, and heard from elsewhere.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use winddown_notices::{Announcement, When};
 
 use super::*;
@@ -140,6 +142,25 @@ async fn an_agent_that_is_started_again_still_knows_of_the_deadline() {
     assert!(again.node.withdraw_notice().await.withdrawn);
     tokio::time::sleep(secs(10)).await;
     assert_eq!(again.runtime.starts().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_given_as_a_duration_stays_where_it_is_when_the_clock_is_set() {
+    let off = Arc::new(AtomicU64::new(0));
+    let (set, clock) = (Arc::clone(&off), boot_clock());
+    let state = tempfile::tempdir().unwrap();
+    let b = bench_with(state, clock.clone(), FakeRuntime::default(), held(), |parts| {
+        parts.wall = WallClock::new(move || {
+            WallTime::UNIX_EPOCH + clock.now() + secs(set.load(Ordering::SeqCst))
+        });
+    });
+    b.want(&[&pod("web", 0, 30)]).await;
+    let _events = b.node.give_notice(within(600)).await.unwrap();
+    let deadline = || b.board.notices().borrow().as_ref().unwrap().deadline;
+    let before = deadline();
+    off.store(3600, Ordering::SeqCst);
+    tokio::time::sleep(secs(30)).await;
+    assert_eq!(deadline(), before);
 }
 
 #[tokio::test(start_paused = true)]
