@@ -155,7 +155,12 @@ fn names(path: &Path) -> io::Result<VecDeque<OsString>> {
 
 fn open(parent: BorrowedFd<'_>, name: &OsString) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(parent, name.as_os_str(), flags, Mode::empty())
+    // What is mounted on demand is mounted for whoever wants a directory, and for a descriptor that
+    // only names it otherwise not.
+    match openat(parent, name.as_os_str(), flags | OFlags::DIRECTORY, Mode::empty()) {
+        Err(Errno::NOTDIR) => openat(parent, name.as_os_str(), flags, Mode::empty()),
+        opened => opened,
+    }
 }
 
 /// Makes a directory, or finds the one that somebody else has just made.

@@ -44,6 +44,57 @@ fn a_host_path_must_be_what_its_type_says() {
     assert_eq!(check("a/b/new", "DirectoryOrCreate"), Err("it is not a directory".to_owned()));
 }
 
+/// Names a directory on which debugfs is mounted: its `tracing` is mounted on demand by the kernel.
+const DEBUGFS: &str = "WINDDOWN_TEST_DEBUGFS";
+
+#[test]
+fn a_host_path_that_is_mounted_on_demand_is_mounted_and_looked_into() {
+    let test = "a_host_path_that_is_mounted_on_demand_is_mounted_and_looked_into";
+    let Some(debugfs) = std::env::var_os(DEBUGFS) else { return in_a_namespace(test) };
+    let tracing = Path::new(&debugfs).join("tracing");
+    let mounted = || {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        mounts.contains(&format!(" {} ", tracing.display()))
+    };
+    let check = |path: &Path, kind: &str| {
+        let path = path.display().to_string();
+        let source = k8s::HostPathVolumeSource { path, type_: Some(kind.to_owned()) };
+        // As in the agent's own view, where the mount of this test is.
+        host_path(Path::new("/nowhere"), &source).map_err(|e| e.to_string())
+    };
+    assert!(!mounted(), "it is to be mounted below");
+    assert_eq!(check(&tracing.join("events"), "Directory"), Ok(()));
+    assert!(mounted());
+    rustix::mount::unmount(&tracing, rustix::mount::UnmountFlags::empty()).unwrap();
+    assert_eq!(check(&tracing, "Directory"), Ok(()));
+    assert!(mounted(), "the directory below it is not what is on it");
+}
+
+/// Runs the test again, in a mount namespace of its own with debugfs in it.
+fn in_a_namespace(test: &str) {
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap();
+    let lacks = ["debugfs", "tracefs"].into_iter().find(|name| !known.contains(name));
+    let lacks = lacks.or_else(|| (!rustix::process::geteuid().is_root()).then_some("root"));
+    if let Some(lacks) = lacks {
+        println!("SKIPPED: {test}: needs {lacks}");
+        assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "skipped: {test}: {lacks}");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let script = "mount -t debugfs debugfs \"$0\" && exec \"$@\"";
+    let output = std::process::Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", script])
+        .arg(dir.path())
+        .arg(std::env::current_exe().unwrap())
+        .args([test, "--nocapture"])
+        .env(DEBUGFS, dir.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let passed = output.status.success() && said.contains("1 passed");
+    assert!(passed, "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn a_path_that_climbs_is_not_inside() {
     for (path, inside) in
