@@ -45,7 +45,7 @@ pub(crate) mod procfs;
 pub(crate) mod record;
 pub mod shim;
 mod start;
-mod stats;
+pub(crate) mod stats;
 pub(crate) mod status;
 mod stop;
 mod support;

@@ -60,18 +60,9 @@ impl PodStatsSource for ProcessRuntime {
 }
 
 impl Garbage for ProcessRuntime {
-    /// Removes the logs of pods that were stopped: a log may be what fills the disk. Of others there are
-    /// none, because whenever a run ends those before the one before it go with their logs.
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
         let entries: Vec<Arc<PodEntry>> = self.pods().values().cloned().collect();
-        let config = &self.context.config;
-        let logs: Vec<PathBuf> =
-            entries.iter().flat_map(|entry| logs_of_dead(config, entry)).collect();
-        blocking(move || {
-            let removed = logs.iter().filter(|log| files::remove_log(log)).count();
-            Ok(Freed { items: u64::try_from(removed).unwrap_or(u64::MAX), bytes: 0 })
-        })
-        .await
+        remove_logs_of_dead(&self.context.config, &entries).await
     }
 
     async fn remove_turned_logs(&self) -> Result<Freed, RuntimeError> {
@@ -100,6 +91,20 @@ impl ProcessRuntime {
             other: vec![paths::pod(config, entry.uid())],
         })
     }
+}
+
+/// Removes the logs of pods that were stopped: a log may be what fills the disk. Of others there are
+/// none, because whenever a run ends those before the one before it go with their logs.
+pub(crate) async fn remove_logs_of_dead(
+    config: &super::ProcessConfig,
+    entries: &[Arc<PodEntry>],
+) -> Result<Freed, RuntimeError> {
+    let logs: Vec<PathBuf> = entries.iter().flat_map(|entry| logs_of_dead(config, entry)).collect();
+    blocking(move || {
+        let removed = logs.iter().filter(|log| files::remove_log(log)).count();
+        Ok(Freed { items: u64::try_from(removed).unwrap_or(u64::MAX), bytes: 0 })
+    })
+    .await
 }
 
 /// The logs of the last two runs of each container of a pod that was stopped and runs no more.

@@ -11,6 +11,7 @@ use winddown_shared::{
 use super::units::ServiceUnits;
 use super::{TransientRuntime, names};
 use crate::process::pod::{PodEntry, PodState};
+use crate::process::stats::remove_logs_of_dead;
 use crate::process::{blocking, caused, paths};
 use crate::stats::{CgroupDirs, PodPlaces, remove_turned_logs};
 
@@ -54,9 +55,8 @@ impl<U: ServiceUnits> PodStatsSource for TransientRuntime<U> {
 }
 
 impl<U: ServiceUnits> Garbage for TransientRuntime<U> {
-    /// There are none: whenever a run ends, those before the one before it go with their logs.
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
-        Ok(Freed::default())
+        remove_logs_of_dead(&self.context.config, &self.entries()).await
     }
 
     async fn remove_turned_logs(&self) -> Result<Freed, RuntimeError> {
