@@ -77,7 +77,7 @@ pub struct EvictionController<K, S, R> {
     last_look: Option<Instant>,
     next_look: Instant,
     endings: PodUidMap<Ending>,
-    /// What ended pods had on disks, until it is back.
+    /// What ended pods had on disks and of tasks, until it is back.
     owed: Owed,
     returns: Returns,
     /// Signals for which there was nobody to end, and until when nobody is looked for.
@@ -164,7 +164,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         // Whoever made it stand still ends the pods now.
         self.under_way.clear();
         self.endings.clear();
-        self.owed.forget();
+        self.owed = Owed::default();
         self.reclaiming = false;
         let opened = self.parts.still.wait_for(|reasons| reasons.is_empty()).await.is_ok();
         self.memory = Memory::default();

@@ -1,13 +1,15 @@
-//! What pods that have ended had on disks, until it has come back.
+//! What pods that have ended had on disks, and of tasks, until it has come back.
 //!
 //! Their files go after them: a container runtime removes a writable layer when its garbage collector
 //! runs next (containerd's `pause_threshold`), which can be seconds after it was told to. Until then the
-//! disk is as full as before, and that says nothing of whether enough was done.
+//! disk is as full as before, and that says nothing of whether enough was done. So it is with the tasks of a
+//! fork bomb: they count until the first process has collected the last of them.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::condition::Condition;
 use crate::observation::Observations;
 use crate::signal::Signal;
 
@@ -19,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// And so long when nothing would be left before that.
 const IN_A_HURRY: Duration = Duration::from_secs(5);
 
-/// What a pod leaves behind, by [`Signal::index`]: bytes or inodes.
+/// What a pod leaves behind, by [`Signal::index`]: bytes, inodes or tasks.
 pub(crate) type Amounts = [i64; Signal::COUNT];
 
 /// What is expected back, by signal.
@@ -50,18 +52,30 @@ struct Ended {
     given_back: bool,
 }
 
+/// The signals that tell of such a shortage.
+fn of(condition: Condition) -> impl Iterator<Item = Signal> {
+    Signal::ALL.into_iter().filter(move |signal| signal.condition() == condition)
+}
+
 // === impl Owed ===
 
 impl Owed {
-    /// A pod was asked to end, and leaves so much.
-    pub(crate) fn ask(&mut self, amounts: &Amounts, now: Instant, observed: &Observations) {
-        for (signal, amount) in Signal::ALL.into_iter().zip(amounts) {
-            let Some(found) = observed.get(signal).filter(|_| *amount > 0) else { continue };
+    /// A pod was asked to end for such a shortage, and leaves so much.
+    pub(crate) fn ask(
+        &mut self,
+        condition: Condition,
+        amounts: &Amounts,
+        now: Instant,
+        observed: &Observations,
+    ) {
+        for signal in of(condition) {
+            let amount = amounts[signal.index()];
+            let Some(found) = observed.get(signal).filter(|_| amount > 0) else { continue };
             let debt = &mut self.0[signal.index()];
             let open = debt.filter(|debt| debt.ended.is_none() || debt.is_awaited(now));
             let (before, back) = open.map_or((0, 0), |debt| (debt.amount, debt.back));
             *debt = Some(Debt {
-                amount: before.saturating_add(*amount),
+                amount: before.saturating_add(amount),
                 back,
                 left: open.map_or(found.available, |debt| debt.left),
                 ended: None,
@@ -69,10 +83,12 @@ impl Owed {
         }
     }
 
-    /// The pods that were asked have ended.
-    pub(crate) fn note_end(&mut self, now: Instant) {
-        for debt in self.0.iter_mut().flatten() {
-            debt.ended = Some(Ended { at: now, left: debt.left, given_back: false });
+    /// The pods that were asked for such a shortage have ended.
+    pub(crate) fn note_end(&mut self, condition: Condition, now: Instant) {
+        for signal in of(condition) {
+            if let Some(debt) = &mut self.0[signal.index()] {
+                debt.ended = Some(Ended { at: now, left: debt.left, given_back: false });
+            }
         }
     }
 
@@ -87,8 +103,10 @@ impl Owed {
     }
 
     /// A pod does not end: nothing can be told of what comes back.
-    pub(crate) fn forget(&mut self) {
-        *self = Self::default();
+    pub(crate) fn forget(&mut self, condition: Condition) {
+        for signal in of(condition) {
+            self.0[signal.index()] = None;
+        }
     }
 
     /// Takes what was measured into account.

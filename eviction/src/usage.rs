@@ -42,11 +42,15 @@ pub(crate) fn measured(
     is_known.then(|| usage(signal, pod, stats, layout))
 }
 
-/// What the pod leaves behind on disks, by signal, and what can come back after its end therefore: what
-/// its containers wrote, their logs, and volumes that go with it.
+/// What the pod leaves behind, by signal, and what can come back after its end therefore: on disks what its
+/// containers wrote, their logs, and volumes that go with it; tasks that were not collected. Not memory, which
+/// a process gives back as it ends.
 pub(crate) fn left_behind(pod: &Pod, stats: &PodStats, layout: FsLayout) -> Amounts {
     let mut amounts = Amounts::default();
     for signal in Signal::ALL {
+        if signal.resource() == Resource::Pids {
+            amounts[signal.index()] = signed(stats.processes.unwrap_or(0));
+        }
         let Some(file_system) = signal.file_system() else { continue };
         let used = Parts::on(file_system, layout).sum_of(stats, empty_dirs(pod));
         let is_inodes = signal.resource() == Resource::Inodes;

@@ -46,7 +46,7 @@ pub(super) struct Order {
     pub(super) annotations: Vec<(&'static str, String)>,
     /// Whether it is a disruption: the node's need, not the pod's fault.
     pub(super) disruption: bool,
-    /// What it leaves on disks.
+    /// What it leaves on disks and of tasks.
     pub(super) leaves: Amounts,
     /// The decision in the history.
     pub(super) record: u64,
@@ -95,19 +95,17 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 // What it leaves can be given back.
                 if condition == Condition::Disk {
                     self.reclaimed.fill(None);
-                    let now = Instant::now();
-                    let is_next = |e: &Ending| e.evicted_for == Some(condition) && e.due > now;
-                    if !self.endings.values().any(is_next) {
-                        self.owed.note_end(now);
-                    }
+                }
+                let now = Instant::now();
+                let is_next = |e: &Ending| e.evicted_for == Some(condition) && e.due > now;
+                if !self.endings.values().any(is_next) {
+                    self.owed.note_end(condition, now);
                 }
                 self.held.fill(None);
             }
             // It stays known as ending, and overdue, until it is gone.
             Err(error) => {
-                if condition == Condition::Disk {
-                    self.owed.forget();
-                }
+                self.owed.forget(condition);
                 self.shown.conclude(record, Outcome::Failed { error: error.to_string() });
             }
         }
@@ -148,9 +146,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if pod.is_static() {
             self.returns.note(&pod, condition, now);
         }
-        if condition == Condition::Disk {
-            self.owed.ask(&order.leaves, now, &self.memory.last);
-        }
+        self.owed.ask(condition, &order.leaves, now, &self.memory.last);
         let (killer, recorder) = (self.parts.killer.clone(), self.parts.recorder.clone());
         let kill = async move {
             let outcome = end(&*killer, &*recorder, &pod, cause, request, now).await;

@@ -23,9 +23,9 @@ fn leaves(mib: i64) -> Amounts {
 /// A pod with so much has ended where 100 MiB were left.
 fn after(mib: i64, now: Instant) -> Owed {
     let mut owed = Owed::default();
-    owed.ask(&leaves(mib), now, &left(100));
+    owed.ask(Condition::Disk, &leaves(mib), now, &left(100));
     assert!(!owed.is_awaited(SIGNAL, now), "the pod itself is waited for elsewhere");
-    owed.note_end(now);
+    owed.note_end(Condition::Disk, now);
     owed
 }
 
@@ -51,7 +51,7 @@ async fn about_all_that_a_pod_had_is_waited_for() {
 async fn a_pod_that_leaves_nothing_changes_nothing_of_what_is_waited_for() {
     let now = Instant::now();
     let mut owed = after(240, now);
-    owed.ask(&leaves(0), now, &left(100));
+    owed.ask(Condition::Disk, &leaves(0), now, &left(100));
     assert!(owed.is_awaited(SIGNAL, now + secs(1.0)));
 }
 
@@ -94,15 +94,15 @@ async fn the_wait_begins_anew_once_when_what_is_left_was_given_back() {
 async fn pods_that_end_one_after_the_other_owe_together_and_old_debts_are_not_added() {
     let now = Instant::now();
     let mut owed = after(100, now);
-    owed.ask(&leaves(100), now + secs(1.0), &left(100));
-    owed.note_end(now + secs(2.0));
+    owed.ask(Condition::Disk, &leaves(100), now + secs(1.0), &left(100));
+    owed.note_end(Condition::Disk, now + secs(2.0));
     owed.observe(&left(200));
     assert!(owed.is_awaited(SIGNAL, now + secs(2.0)), "of 200");
     owed.observe(&left(250));
     assert!(!owed.is_awaited(SIGNAL, now + secs(2.0)));
-    owed.ask(&leaves(40), now + secs(3.0), &left(250));
-    owed.note_end(now + secs(3.0));
+    owed.ask(Condition::Disk, &leaves(40), now + secs(3.0), &left(250));
+    owed.note_end(Condition::Disk, now + secs(3.0));
     assert!(owed.is_awaited(SIGNAL, now + secs(3.0)), "what came before is not counted");
-    owed.forget();
+    owed.forget(Condition::Disk);
     assert!(!owed.is_awaited(SIGNAL, now + secs(3.0)));
 }

@@ -4,6 +4,7 @@ use serde_json::json;
 use winddown_shared::{Event, PressureStats};
 
 use super::*;
+use crate::test_pods::processes;
 use crate::{Condition, Outcome, PressureRule};
 
 fn hard() -> Policy {
@@ -126,6 +127,35 @@ async fn memory_that_comes_back_with_pods_that_others_end_is_waited_for() {
     );
     world.is(left("500Mi"), secs(10)).await;
     assert_eq!(names(&world), ["leaving"], "nobody else");
+}
+
+fn tasks_left(count: u64) -> NodeStats {
+    let pids = winddown_shared::PidStats { at: None, max: 1000, running: 1000 - count };
+    NodeStats { pids: Some(pids), ..left("8Gi") }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_follows_a_fork_bomb_while_its_tasks_are_still_collected() {
+    let policy = || policy(json!({"evictionHard": {"pid.available": "200"}}));
+    let pods = || {
+        let named = |name: &str, tasks| (pod(name, 0, &[]), processes(tasks));
+        vec![named("bomb", 400), named("web", 3), named("db", 2)]
+    };
+    let world = World::new(policy(), pods());
+    world.is(tasks_left(150), secs(2)).await;
+    assert_eq!(names(&world), ["bomb"]);
+    world.is(tasks_left(190), secs(8)).await;
+    assert_eq!(names(&world), ["bomb"], "it has ended, and its tasks count still");
+    world.is(tasks_left(540), MINUTE).await;
+    assert_eq!(names(&world), ["bomb"]);
+    // What came back was not enough, or does not come.
+    for (then, time) in [(tasks_left(460), secs(1)), (tasks_left(150), secs(35))] {
+        let world = World::new(policy(), pods());
+        world.is(tasks_left(150), secs(2)).await;
+        world.is(then, secs(1)).await;
+        world.is(tasks_left(150), time).await;
+        assert_eq!(names(&world)[..2], ["bomb", "web"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
