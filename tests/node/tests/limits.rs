@@ -1,8 +1,13 @@
 //! What a pod's limits are worth on a real node, and what a pod of another user can reach there.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult};
+use winddown_node_tests::scenario::{Scenario, Setup, TestResult};
 use winddown_node_tests::{Need, Suite};
+
+/// Programs are slow where the node has a kernel of its own, and the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Adds a pod of one container `main` that runs a shell script once.
 fn add(scenario: &Scenario, name: &str, script: &str, container: &Value) -> TestResult {
@@ -29,7 +34,9 @@ async fn pod(scenario: &Scenario, name: &str) -> Value {
 
 async fn until(scenario: &Scenario, name: &str, phase: &str) -> TestResult<Value> {
     let is = async || pod(scenario, name).await["phase"] == phase;
-    if let Err(error) = scenario.node.wait_until(&format!("{name} to be {phase}"), SOON, is).await {
+    if let Err(error) =
+        scenario.node.wait_until(&format!("{name} to be {phase}"), PATIENCE, is).await
+    {
         let journal = scenario.node.journal(&["--unit=winddown"]).await?;
         return Err(format!("{error}\n{}\n{journal}", pod(scenario, name).await).into());
     }
@@ -90,11 +97,11 @@ async fn limits_hold_and_what_goes_beyond_them_is_told() -> TestResult {
     assert!(doctor.contains("limits of pods on CPU and memory are enforced"), "{doctor}");
     scenario.node.run(&["rm", "/etc/winddown/pods/bounded.yaml"]).await?;
     let gone = async || running(&scenario, "sleep 1000 ").await.is_ok_and(|left| left.is_empty());
-    scenario.node.wait_until("its end", SOON, gone).await?;
+    scenario.node.wait_until("its end", PATIENCE, gone).await?;
     let dirs =
         "find /sys/fs/cgroup/ -type d -path '*winddown.service/pods/*' -name 'pod-*bounded*'";
     let gone = async || scenario.node.run(&["sh", "-c", dirs]).await.is_ok_and(|d| d.is_empty());
-    scenario.node.wait_until("the end of its control groups", SOON, gone).await?;
+    scenario.node.wait_until("the end of its control groups", PATIENCE, gone).await?;
     Ok(())
 }
 
@@ -137,7 +144,7 @@ async fn limits_hold_on_cgroup_v2_and_stay_over_a_restart_of_the_agent() -> Test
     add(&scenario, "escapes", escape, &json!({}))?;
     scenario.start().await?;
     let told = async || scenario.node.read("/var/lib/told").is_ok_and(|text| text.ends_with('\n'));
-    if let Err(error) = scenario.node.wait_until("the pod's limits", SOON, told).await {
+    if let Err(error) = scenario.node.wait_until("the pod's limits", PATIENCE, told).await {
         let journal = scenario.node.journal(&["--unit=winddown"]).await?;
         return Err(format!("{error}\n{}\n{journal}", scenario.status().await?).into());
     }
@@ -152,7 +159,7 @@ async fn limits_hold_on_cgroup_v2_and_stay_over_a_restart_of_the_agent() -> Test
     };
     for name in ["hungry", "escapes"] {
         let failed = async || ended(name).await.is_some();
-        scenario.node.wait_until(&format!("the end of {name}"), SOON, failed).await?;
+        scenario.node.wait_until(&format!("the end of {name}"), PATIENCE, failed).await?;
     }
     let hungry = ended("hungry").await.unwrap_or_default();
     assert!(hungry.contains("OOMKilled") && hungry.contains("137"), "{hungry}");
@@ -166,7 +173,86 @@ async fn limits_hold_on_cgroup_v2_and_stay_over_a_restart_of_the_agent() -> Test
     assert_eq!(scenario.node.run(&inside).await?, before);
     scenario.node.run(&["rm", "/etc/winddown/pods/bounded.yaml"]).await?;
     let gone = async || scenario.node.run(&inside).await.is_err();
-    scenario.node.wait_until("its end", SOON, gone).await?;
+    scenario.node.wait_until("its end", PATIENCE, gone).await?;
+    Ok(())
+}
+
+/// Leaves what runs as a version does that had no groups for its pods: all in the unit's own.
+const INTO_THE_UNIT: &str = "cd /sys/fs/cgroup/system.slice/winddown.service || exit
+for procs in $(find pods -name cgroup.procs); do
+    for pid in $(cat $procs); do echo $pid >cgroup.procs || exit; done
+done
+find pods -depth -type d -exec rmdir {} +
+[ ! -e pods ] && cat cgroup.procs";
+
+#[tokio::test]
+async fn pods_of_a_version_without_groups_of_their_own_make_way_on_cgroup_v2_and_run_on()
+-> TestResult {
+    let test = "pods_of_a_version_without_groups_of_their_own_make_way_on_cgroup_v2_and_run_on";
+    let setup = Setup { needs: &[Need::Controllers], ..Setup::default() };
+    let Some(scenario) = Scenario::installed_as(test, Vec::new(), &setup).await? else {
+        return Ok(());
+    };
+    let node = &scenario.node;
+    let older = "/etc/systemd/system/winddown.service.d/50-older.conf";
+    node.write(older, "[Service]\nDelegateSubgroup=\n", 0o644)?;
+    node.run(&["systemctl", "daemon-reload"]).await?;
+    for name in ["first", "second"] {
+        // Each has a child, and makes others all the while.
+        let script = format!(
+            "sleep 4242 & trap 'kill $!; touch /var/lib/{name}-asked; exit' TERM; \
+             while :; do sleep 0.5; date >/var/lib/{name}-lives; done"
+        );
+        add(&scenario, name, &script, &json!({}))?;
+    }
+    scenario.start().await?;
+    for name in ["first", "second"] {
+        until(&scenario, name, "Running").await?;
+    }
+    node.run(&["systemctl", "stop", "winddown"]).await?;
+    let in_unit = node.run(&["sh", "-c", INTO_THE_UNIT]).await?;
+    // For each a supervisor, the shell and its child.
+    assert!(in_unit.lines().count() >= 6, "{in_unit}");
+    let children = running(&scenario, "sleep 4242 ").await?;
+    assert_eq!(children.lines().count(), 2, "{children}");
+
+    node.run(&["rm", older]).await?;
+    node.run(&["systemctl", "daemon-reload"]).await?;
+    let limits = json!({"resources": {"limits": {"memory": "32Mi", "cpu": "500m"}}});
+    add(&scenario, "bounded", "exec sleep 1000", &limits)?;
+    scenario.start().await?;
+    until(&scenario, "bounded", "Running").await?;
+    let show = "cd /sys/fs/cgroup/system.slice/winddown.service && cat cgroup.procs && \
+                cat cgroup.subtree_control pods/cgroup.subtree_control pods/pod-*/*/memory.max \
+                pods/pod-*/*/cpu.max";
+    let shown = node.run(&["sh", "-c", show]).await?;
+    assert_eq!(shown, "cpu memory pids\ncpu memory pids\n33554432\n50000 100000\n");
+    let doctor = node.run(&["sh", "-c", "winddown doctor -o json || true"]).await?;
+    assert!(doctor.contains("limits of pods on CPU and memory are enforced"), "{doctor}");
+
+    // They run on, beside the agent, under their supervisors, and end as before.
+    assert_eq!(running(&scenario, "sleep 4242 ").await?, children);
+    let beside = "cat /sys/fs/cgroup/system.slice/winddown.service/agent/cgroup.procs";
+    let beside = node.run(&["sh", "-c", beside]).await?;
+    for child in children.lines() {
+        let pid = child.trim_start_matches("/proc/");
+        assert!(beside.lines().any(|line| line == pid), "{pid} is not among\n{beside}");
+    }
+    for name in ["first", "second"] {
+        let pod = until(&scenario, name, "Running").await?;
+        assert_eq!(pod["containers"][0]["restarts"], 0, "{pod}");
+        node.run(&["rm", &format!("/var/lib/{name}-lives")]).await?;
+        let lives = async || node.read(&format!("/var/lib/{name}-lives")).is_ok();
+        node.wait_until(&format!("a sign of life of {name}"), PATIENCE, lives).await?;
+        assert!(node.read(&format!("/var/lib/{name}-asked")).is_err(), "it was asked to end");
+    }
+    node.run(&["rm", "/etc/winddown/pods/first.yaml"]).await?;
+    let asked = async || node.read("/var/lib/first-asked").is_ok();
+    node.wait_until("the first to be asked to end", PATIENCE, asked).await?;
+    let one_left = async || {
+        running(&scenario, "sleep 4242 ").await.is_ok_and(|left| left.lines().count() == 1)
+    };
+    node.wait_until("the end of the first", PATIENCE, one_left).await?;
     Ok(())
 }
 
@@ -207,7 +293,7 @@ async fn is_refused_everything(scenario: &Scenario) -> TestResult {
     let user = json!({"securityContext": {"runAsUser": 65534}});
     add(scenario, "attacker", "exec sh /usr/local/bin/attack", &user)?;
     let done = async || log(scenario, "attacker").await.is_ok_and(|log| log.contains("DONE"));
-    let waited = scenario.node.wait_until("the end of the attack", SOON, done).await;
+    let waited = scenario.node.wait_until("the end of the attack", PATIENCE, done).await;
     let said = log(scenario, "attacker").await.unwrap_or_default();
     waited.map_err(|error| format!("{error}\n{said}"))?;
     assert!(said.contains("uid=65534") && said.contains("groups=65534"), "{said}");

@@ -41,7 +41,7 @@ async fn pods_run_as_services_whatever_happens_to_the_agent_the_bus_and_systemd(
     assert_eq!(units(&scenario).await?, all);
     let status = scenario.status().await?;
     for pod in status["pods"].as_array().into_iter().flatten() {
-        assert_eq!(pod["containers"][0]["restartCount"].as_u64().unwrap_or(0), 0, "{pod}");
+        assert_eq!(pod["containers"][0]["restarts"], 0, "{pod}");
     }
     Ok(())
 }
