@@ -3,6 +3,7 @@
 mod cluster;
 mod crash;
 mod cri;
+mod eviction;
 mod harness;
 mod lame_duck;
 mod limits;
