@@ -206,7 +206,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let policy = watch::Sender::new(Arc::new(policy_of(&parts.configuration.config.shutdown)));
         let operator = Operator::open(
             parts.board.voice("operator", None),
-            state.join("operator-notice.json"),
+            &state,
             &*parts.identity.boot_id,
             parts.wall.clone(),
             parts.boot_clock.clone(),
@@ -275,6 +275,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             stop: CancellationToken::new(),
         });
         let node = Self(inner);
+        node.keep_drained();
         let stop = || node.0.stop.clone();
         critical::spawn(
             "changes of the runtime",

@@ -36,7 +36,7 @@ pub use announcement::{Announcement, When};
 pub use board::{Board, Standing, Voice};
 pub use cloud::{Cloud, CloudSettings, Endpoint, EndpointError, watch_cloud};
 pub use file::{ContentError, FileSource};
-pub use operator::{Deadline, Operator};
+pub use operator::{Deadline, Drain, Operator};
 pub use source::{NoticeSource, Uptime};
 
 /// While a wall time is announced it is compared with the wall clock this often.

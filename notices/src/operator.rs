@@ -1,9 +1,10 @@
 //! What an operator says, kept over a restart of the agent.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use winddown_shared::{BootClock, Notice, WallClock, WallTime};
@@ -29,10 +30,21 @@ pub enum Deadline {
     SinceBoot(Duration),
 }
 
+/// An operator's drain: no pod is let in until it is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// How long it may take, where the operator said so.
+    pub time: Option<Duration>,
+    /// The pods have been ended, or their time is over.
+    pub is_over: bool,
+}
+
 #[derive(Debug)]
 struct Inner {
     voice: Voice,
     file: KeptFile,
+    drain_file: KeptFile,
+    found_drain: Option<Drain>,
     boot_id: String,
     wall: WallClock,
     boot: BootClock,
@@ -46,6 +58,9 @@ struct Inner {
 struct Kept {
     version: u32,
     boot_id: String,
+    /// When it was given; an agent of before did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    given_boot_ms: Option<u64>,
     #[serde(flatten)]
     deadline: KeptDeadline,
     text: String,
@@ -60,30 +75,48 @@ enum KeptDeadline {
     SinceBoot(u64),
 }
 
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KeptDrain {
+    version: u32,
+    boot_id: String,
+    given_boot_ms: u64,
+    time_seconds: Option<u64>,
+    is_over: bool,
+}
+
 // === impl Operator ===
 
 impl Operator {
-    /// Says what is kept in `file` since the agent ran before in this boot, if anything is. Blocks
-    /// on the file system.
+    /// Says what is kept in `directory` since the agent ran before in this boot, if anything is.
+    /// Blocks on the file system.
     pub fn open(
         voice: Voice,
-        file: impl Into<PathBuf>,
+        directory: impl AsRef<Path>,
         boot_id: impl Into<String>,
         wall: WallClock,
         boot: BootClock,
     ) -> Self {
-        let (file, boot_id) = (KeptFile::at(file), boot_id.into());
-        let kept = file.read::<Kept>().unwrap_or_else(|error| {
-            tracing::warn!(
-                "{} cannot be read: {error}; give the notice again if there was one",
-                file.path().display()
-            );
-            None
+        let (directory, boot_id) = (directory.as_ref(), boot_id.into());
+        let file = KeptFile::at(directory.join("operator-notice.json"));
+        let drain_file = KeptFile::at(directory.join("operator-drain.json"));
+        // Without a boot id nobody can tell this boot from another; after a soft reboot, or in a container
+        // that was started again, it is the same.
+        let is_ours = |version: u32, of_boot: &str, given: Option<u64>| {
+            let given = given.map(Duration::from_millis);
+            let is_of_system = given.is_none_or(|given| given >= boot.system_start());
+            version == 1 && of_boot == boot_id && !boot_id.is_empty() && is_of_system
+        };
+        let kept = read::<Kept>(&file, "give the notice again if there was one");
+        let kept = kept.filter(|kept| is_ours(kept.version, &kept.boot_id, kept.given_boot_ms));
+        let drain = read::<KeptDrain>(&drain_file, "drain the node again if it was drained");
+        let drain = drain.filter(|d| is_ours(d.version, &d.boot_id, Some(d.given_boot_ms)));
+        let found_drain = drain.map(|drain| Drain {
+            time: drain.time_seconds.map(Duration::from_secs),
+            is_over: drain.is_over,
         });
-        // Without a boot id nobody can tell this boot from another.
-        let kept =
-            kept.filter(|kept| kept.version == 1 && kept.boot_id == boot_id && !boot_id.is_empty());
-        let mut inner = Inner { voice, file, boot_id, wall, boot, given: Mutex::default() };
+        let given = Mutex::default();
+        let mut inner = Inner { voice, file, drain_file, found_drain, boot_id, wall, boot, given };
         if let Some(kept) = &kept {
             inner.say(kept);
         }
@@ -102,11 +135,10 @@ impl Operator {
         let kept = Kept {
             version: 1,
             boot_id: self.0.boot_id.clone(),
+            given_boot_ms: Some(millis(self.0.boot.now())),
             deadline: match deadline {
                 Deadline::At(at) => KeptDeadline::At(at),
-                Deadline::SinceBoot(up) => {
-                    KeptDeadline::SinceBoot(u64::try_from(up.as_millis()).unwrap_or(u64::MAX))
-                }
+                Deadline::SinceBoot(up) => KeptDeadline::SinceBoot(millis(up)),
             },
             text: one_line(text),
         };
@@ -114,6 +146,27 @@ impl Operator {
         self.0.say(&kept);
         *given = Some(kept.clone());
         self.0.store(Some(kept)).await;
+    }
+
+    /// The drain that an earlier agent of this boot has left.
+    pub fn found_drain(&self) -> Option<Drain> {
+        self.0.found_drain
+    }
+
+    /// Keeps that the node is drained, or that it is not any more.
+    pub async fn note_drain(&self, drain: Option<Drain>) {
+        let kept = drain.map(|drain| KeptDrain {
+            version: 1,
+            boot_id: self.0.boot_id.clone(),
+            given_boot_ms: millis(self.0.boot.now()),
+            time_seconds: drain.time.map(|time| time.as_secs()),
+            is_over: drain.is_over,
+        });
+        self.0
+            .drain_file
+            .store(kept)
+            .await
+            .unwrap_or_else(|why| not_kept(&self.0.drain_file, &why));
     }
 
     /// The node stays. Answers whether there was a notice to take back.
@@ -158,11 +211,25 @@ impl Inner {
     }
 
     async fn store(&self, kept: Option<Kept>) {
-        if let Err(why) = self.file.store(kept).await {
-            tracing::warn!(
-                "{}: {why}; an agent that is started again will not know of this change",
-                self.file.path().display()
-            );
-        }
+        self.file.store(kept).await.unwrap_or_else(|why| not_kept(&self.file, &why));
     }
+}
+
+/// What is in `file`; if that cannot be told, the log says what to do.
+fn read<T: DeserializeOwned>(file: &KeptFile, next: &str) -> Option<T> {
+    file.read().unwrap_or_else(|error| {
+        tracing::warn!("{} cannot be read: {error}; {next}", file.path().display());
+        None
+    })
+}
+
+fn not_kept(file: &KeptFile, why: &str) {
+    tracing::warn!(
+        "{}: {why}; an agent that is started again will not know of this change",
+        file.path().display()
+    );
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -260,7 +260,7 @@ Examples:
 A deadline is a fact about the node, not a wish: nothing is planned past it. It
 can be given while a shutdown is under way, which then takes less time, and it
 stays in force, also over a restart of the agent, until it is withdrawn or the
-node comes up again.
+node comes up again. So does a drain.
 
 Needs root, or membership in the group that controlSocketGroup names.
 Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL,

@@ -94,7 +94,7 @@ impl<R: Runtime, I: Inhibitor> AgentApi for Node<R, I> {
         &self,
         request: DrainRequest,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
-        self.start_drain(request)
+        self.start_drain(request.timeout_seconds.map(Duration::from_secs))
     }
 
     async fn give_notice(

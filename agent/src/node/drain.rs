@@ -6,18 +6,20 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::Draining;
+use winddown_notices::Drain;
 use winddown_shared::{Event, GateReason, Inhibitor, PodKiller, Recorder, Runtime, critical};
 use winddown_shutdown::{DrainOrder, PodEnd, ProgressPhase, ProgressSender, ShutdownReport, drain};
 
 use super::Node;
-use crate::api::{DrainEvent, DrainRequest, ErrorCode};
+use crate::api::{DrainEvent, ErrorCode};
 use crate::control::ApiError;
 
 impl<R: Runtime, I: Inhibitor> Node<R, I> {
-    /// Closes admission and starts the drain as a task of its own: it goes on without its caller.
+    /// Closes admission and starts a drain that may take `time` as a task of its own: it goes on
+    /// without its caller.
     pub(super) fn start_drain(
         &self,
-        request: DrainRequest,
+        time: Option<Duration>,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
         if self.0.progress.subscribe().borrow().phase == ProgressPhase::Ending {
             return Err(ApiError::new(ErrorCode::Conflict, "the node is shutting down already"));
@@ -31,7 +33,9 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let node = self.clone();
         let (tx, rx) = mpsc::unbounded_channel();
         critical::spawn("drain", async move {
-            node.run_drain(request, tx).await;
+            node.0.operator.note_drain(Some(Drain { time, is_over: false })).await;
+            node.run_drain(time, tx).await;
+            node.0.operator.note_drain(Some(Drain { time, is_over: true })).await;
             node.0.drained.send_replace(Draining::Done);
             drop(turn);
         });
@@ -40,17 +44,42 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
 
     /// Ends a drain that is over: its pods may come back, if nothing else keeps them out. One that is
     /// under way goes on.
-    pub(super) fn end_drain(&self) {
+    pub(super) async fn end_drain(&self) {
         let Ok(_turn) = Arc::clone(&self.0.draining).try_acquire_owned() else { return };
+        if !self.0.gate.reasons().contains(GateReason::Drain) {
+            return;
+        }
+        self.0.operator.note_drain(None).await;
         self.0.drained.send_replace(Draining::No);
         self.0.workers.lame_duck(GateReason::Drain, false);
         self.0.gate.lift(GateReason::Drain);
     }
 
-    async fn run_drain(&self, request: DrainRequest, events: mpsc::UnboundedSender<DrainEvent>) {
+    /// A node that an earlier agent of this boot has drained stays drained.
+    pub(super) fn keep_drained(&self) {
+        if self.0.operator.found_drain().is_some() {
+            tracing::info!("the node is drained: no pod is let in until the drain is ended");
+            self.0.gate.shut(GateReason::Drain);
+            self.0.workers.lame_duck(GateReason::Drain, true);
+            self.0.drained.send_replace(Draining::Done);
+        }
+    }
+
+    /// Ends the pods that an earlier agent of this boot had not ended yet when it was stopped.
+    pub(super) fn go_on_draining(&self) {
+        let found = self.0.operator.found_drain();
+        if let Some(Drain { time, is_over: false }) = found
+            && self.0.gate.reasons().contains(GateReason::Drain)
+            && let Err(error) = self.start_drain(time)
+        {
+            tracing::info!("the drain that an earlier agent began does not go on: {error}");
+        }
+    }
+
+    async fn run_drain(&self, time: Option<Duration>, events: mpsc::UnboundedSender<DrainEvent>) {
         let order = DrainOrder {
             policy: Arc::clone(&self.0.policy.borrow()),
-            time: request.timeout_seconds.map(Duration::from_secs),
+            time,
             recorder: Arc::new(Tell {
                 recorder: Arc::clone(&self.0.recorder),
                 events: events.clone(),

@@ -80,7 +80,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let was_shut = self.0.gate.is_shut();
         let withdrawn = self.0.operator.withdraw().await;
         if !withdrawn {
-            self.end_drain();
+            self.end_drain().await;
         }
         self.notice_is_followed().await;
         let closed = self.keeps_closed();

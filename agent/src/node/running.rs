@@ -100,6 +100,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         // From here on the controller keeps the gate shut if need be.
         controller.hold_admission();
         self.0.gate.lift(GateReason::Startup);
+        self.go_on_draining();
         controller.run(self.0.stop.clone()).await;
     }
 

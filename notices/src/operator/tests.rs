@@ -16,9 +16,8 @@ fn noon() -> WallTime {
 fn open(directory: &Path, boot: &str) -> (Board, Operator) {
     let board = Board::new();
     let voice = board.voice("operator", None);
-    let file = directory.join("operator-notice.json");
     let up = BootClock::new(|| Duration::from_secs(1000));
-    let operator = Operator::open(voice, file, boot, WallClock::fixed(noon()), up);
+    let operator = Operator::open(voice, directory, boot, WallClock::fixed(noon()), up);
     (board, operator)
 }
 
@@ -105,8 +104,8 @@ async fn a_wall_clock_that_is_set_moves_the_deadline_within_seconds_both_ways() 
     let directory = tempfile::tempdir().expect("a directory");
     let (wall, off, boot, _) = clocks();
     let board = Board::new();
-    let file = directory.path().join("operator-notice.json");
-    let operator = Operator::open(board.voice("operator", None), file, "boot-1", wall, boot);
+    let voice = board.voice("operator", None);
+    let operator = Operator::open(voice, directory.path(), "boot-1", wall, boot);
     let follows = operator.clone();
     let task = tokio::spawn(async move { follows.follow().await });
     operator.give(after(3600), "maintenance").await;
@@ -144,10 +143,9 @@ async fn a_wall_clock_that_is_set_moves_the_deadline_within_seconds_both_ways() 
 async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
     let directory = tempfile::tempdir().expect("a directory");
     let (wall, wall_off, boot, boot_off) = clocks();
-    let file = directory.path().join("operator-notice.json");
     let open = |board: &Board| {
         let voice = board.voice("operator", None);
-        Operator::open(voice, &file, "boot-1", wall.clone(), boot.clone())
+        Operator::open(voice, directory.path(), "boot-1", wall.clone(), boot.clone())
     };
     let board = Board::new();
     let operator = open(&board);
@@ -187,4 +185,28 @@ async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
     let _operator = open(&again);
     let kept = again.notices().borrow().clone().expect("in force");
     assert_eq!(kept.deadline, given.deadline);
+}
+
+#[tokio::test]
+async fn what_is_kept_is_not_of_a_system_that_was_started_anew_on_the_same_kernel() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (_, operator) = open(directory.path(), "boot-1");
+    let drain = Drain { time: Some(Duration::from_secs(90)), is_over: false };
+    operator.give(after(120), "maintenance").await;
+    operator.note_drain(Some(drain)).await;
+    // It was said a thousand seconds after the kernel's boot.
+    for (started, holds) in [(0, true), (1000, true), (1001, false)] {
+        let up = BootClock::new(|| Duration::from_secs(2000))
+            .with_system_start(Duration::from_secs(started));
+        let wall = WallClock::fixed(noon());
+        let voice = Board::new().voice("operator", None);
+        let again = Operator::open(voice, directory.path(), "boot-1", wall, up);
+        assert_eq!(again.said().is_some(), holds, "{started}");
+        assert_eq!(again.found_drain(), holds.then_some(drain), "{started}");
+    }
+    for boot in ["boot-2", ""] {
+        assert_eq!(open(directory.path(), boot).1.found_drain(), None, "{boot:?}");
+    }
+    operator.note_drain(None).await;
+    assert_eq!(open(directory.path(), "boot-1").1.found_drain(), None);
 }

@@ -145,6 +145,47 @@ async fn an_agent_that_is_started_again_still_knows_of_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drained_node_stays_drained_when_the_agent_is_started_again_until_the_drain_is_ended() {
+    let clock = boot_clock();
+    let (b, web, dns) = two_pods().await;
+    all(b.node.drain(DrainRequest::default()).await.unwrap()).await;
+    b.node.shut_down().await;
+    let again = bench_in(b.state, clock.clone(), FakeRuntime::default(), held());
+    assert_eq!(again.node.status().admission_closed_by, [ClosedBy::Drain]);
+    again.want(&[&web, &dns]).await;
+    tokio::time::sleep(secs(60)).await;
+    assert!(again.runtime.starts().is_empty(), "{:?}", again.node.status().pods);
+    assert_eq!(again.node.status().admission_closed_by, [ClosedBy::Drain]);
+    assert_eq!(again.node.reports().list().unwrap().reports.len(), 1, "nothing is drained again");
+
+    assert!(again.node.withdraw_notice().await.opened);
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(again.runtime.starts().len(), 2);
+    again.node.shut_down().await;
+    let third = bench_in(again.state, clock, FakeRuntime::default(), held());
+    third.want(&[&web, &dns]).await;
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(third.runtime.starts().len(), 2, "the drain is over for the next one too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_an_agent_had_not_finished_is_finished_by_the_next_one() {
+    let clock = boot_clock();
+    let (b, web, dns) = two_pods().await;
+    let _events = b.node.drain(DrainRequest { timeout_seconds: Some(90) }).await.unwrap();
+    // The first group ends, the critical pod is not asked yet.
+    tokio::time::sleep(secs(2)).await;
+    b.node.shut_down().await;
+    assert_eq!(b.runtime.stops(), [web.uid().clone()]);
+    let again = bench_in(b.state, clock, b.runtime.clone(), held());
+    again.want(&[&web, &dns]).await;
+    tokio::time::sleep(secs(60)).await;
+    assert!(again.runtime.stops().contains(dns.uid()), "{:?}", again.runtime.stops());
+    assert_eq!(again.runtime.starts().len(), 2, "none has come back");
+    assert_eq!(again.node.status().admission_closed_by, [ClosedBy::Drain]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deadline_given_as_a_duration_stays_where_it_is_when_the_clock_is_set() {
     let off = Arc::new(AtomicU64::new(0));
     let (set, clock) = (Arc::clone(&off), boot_clock());

@@ -143,7 +143,7 @@ impl Fault {
             | Self::ContainerdRestarted
             | Self::ContainerdHangs => runtime == Runtime::Containerd,
             Self::ApiDown => runtime == Runtime::Cluster,
-            // A drain is the agent's own, and ends with it.
+            // The next agent knows of a drain from the disk, which another fault may have filled.
             Self::AgentKilled => phase != Phase::Drained,
             // Elsewhere the pods of the manifest run, and come back, or there are none yet.
             Self::ManifestBroken => matches!(phase, Phase::Steady | Phase::Shutdown),

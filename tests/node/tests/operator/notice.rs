@@ -77,6 +77,15 @@ async fn a_drained_node_stays_drained_until_the_operator_ends_the_drain() -> Tes
     println!("{}", scenario.text(&["drain"]).await?);
     assert!(closed_by(&["drain"]).await && drained());
 
+    let old = scenario.status().await?["node"]["pid"].clone();
+    scenario.node.run(&["systemctl", "kill", "--signal=KILL", "winddown"]).await?;
+    let another = async || {
+        let said = scenario.status().await.unwrap_or_default();
+        let is_drained = said["admissionClosedBy"] == serde_json::json!(["drain"]);
+        said["node"]["pid"].is_u64() && said["node"]["pid"] != old && is_drained
+    };
+    scenario.node.wait_until("another agent to know of the drain", SOON, another).await?;
+
     scenario.node.write("/run/winddown/notice", "60s spot instance is taken back\n", 0o644)?;
     let both = async || closed_by(&["notice", "drain"]).await;
     scenario.node.wait_until("the notice to be in force", SOON, both).await?;
