@@ -218,7 +218,7 @@ impl Service {
             admits_all: runs.admits_all,
             trigger: Trigger::LoginManager,
             wall,
-            boot_clock: boot_clock(),
+            boot_clock: host::boot_clock_of_user_space().await,
             volatile_directory: config.control_socket.parent().map(PathBuf::from),
             refused_signals: LogindInhibitor::refused_signals,
         });

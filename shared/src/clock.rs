@@ -57,7 +57,8 @@ impl BootClock {
     }
 
     /// The same on a system that was started so long after its kernel: in a container the boot id is
-    /// that of the host, and does not tell one start of the system from another.
+    /// that of the host, and after a soft reboot that of before, and does not tell one start of the
+    /// system from another.
     #[must_use]
     pub fn with_system_start(self, system_start: Duration) -> Self {
         Self { system_start, ..self }

@@ -278,7 +278,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 "the shutdown that ended this boot's pods is over: pods are let in again"
             );
             // Else the node did go down: after a soft reboot, or the restart of a container, everything
-            // but the kernel has begun anew.
+            // but the kernel has begun anew. When that was is not always known, nor is the kind.
             let begun = Duration::from_millis(record.started_boot_ms);
             let is_same_system = begun >= self.parts.boot_clock.system_start();
             if is_same_system && record.report.node_action.as_deref() != Some("softReboot") {

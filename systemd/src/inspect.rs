@@ -99,6 +99,31 @@ impl Inspector {
         .await
     }
 
+    /// When user space was last started anew under the running kernel (`systemctl soft-reboot`), by the
+    /// monotonic clock; none if it never was, as with a systemd that is older than 254.
+    ///
+    /// # Errors
+    /// See [`InspectError`].
+    pub async fn soft_rebooted_at(&self) -> Result<Option<Duration>, InspectError> {
+        self.within("systemd", async {
+            let manager = self.manager().await?;
+            let count = match manager.soft_reboots_count().await {
+                Err(zbus::Error::FDO(error))
+                    if matches!(*error, zbus::fdo::Error::UnknownProperty(_)) =>
+                {
+                    0
+                }
+                count => count?,
+            };
+            if count == 0 {
+                return Ok(None);
+            }
+            let at = manager.userspace_timestamp_monotonic().await?;
+            Ok(Some(Duration::from_micros(at)))
+        })
+        .await
+    }
+
     /// A service as the service manager knows it, also one that is not installed: its load state
     /// says so then.
     ///

@@ -7,6 +7,8 @@ use nix::unistd::{SysconfVar, sysconf};
 use winddown_machine::{Capacity, Roots, UsagePlaces};
 use winddown_shared::{WallClock, WallTime};
 use winddown_shutdown::BootClock;
+use winddown_systemd::Bus;
+use winddown_systemd::inspect::Inspector;
 
 use crate::config::Config;
 use crate::node::Machine;
@@ -78,6 +80,31 @@ pub fn boot_clock() -> BootClock {
         Err(_) => uptime().unwrap_or_default(),
     });
     clock.with_system_start(system_start().unwrap_or_default())
+}
+
+/// How long the start of the agent waits for systemd's word; a system bus answers within milliseconds.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The same, and with it when user space was started, which a soft reboot does anew. A kind of shutdown
+/// that could not be learned is told by that.
+pub(super) async fn boot_clock_of_user_space() -> BootClock {
+    let clock = boot_clock();
+    let asked =
+        async { Inspector::connect(&Bus::System, PATIENCE).await?.soft_rebooted_at().await };
+    match asked.await {
+        Ok(Some(at)) => {
+            // systemd's clock does not count the machine's sleep.
+            let monotonic = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(at, Duration::from);
+            let started = clock.now().saturating_sub(monotonic.saturating_sub(at));
+            let started = started.max(clock.system_start());
+            clock.with_system_start(started)
+        }
+        Ok(None) => clock,
+        Err(error) => {
+            tracing::debug!("whether this is a soft reboot is not known: {error}");
+            clock
+        }
+    }
 }
 
 /// When the first process was started, since the kernel's boot; none where that cannot be read.

@@ -26,6 +26,13 @@ pub(super) trait Manager {
 
     #[zbus(property)]
     fn system_state(&self) -> zbus::Result<String>;
+
+    /// Since systemd 254.
+    #[zbus(property)]
+    fn soft_reboots_count(&self) -> zbus::Result<u32>;
+
+    #[zbus(property)]
+    fn userspace_timestamp_monotonic(&self) -> zbus::Result<u64>;
 }
 
 #[zbus::proxy(

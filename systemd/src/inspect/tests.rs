@@ -120,15 +120,35 @@ fn a_version_is_its_leading_number() {
     }
 }
 
+#[tokio::test]
+async fn a_soft_reboot_is_told_by_its_count_where_systemd_knows_it() {
+    for (count, at) in [(None, None), (Some(0), None), (Some(2), Some(90))] {
+        let bus = match count {
+            None => systemd(),
+            Some(count) => serving(move || SoftManager(count)),
+        };
+        let inspector = Inspector::connect(&bus, PATIENCE).await.unwrap();
+        let seen = inspector.soft_rebooted_at().await.unwrap();
+        assert_eq!(seen, at.map(Duration::from_secs), "{count:?}");
+    }
+}
+
 /// A service manager behind a socket of its own.
 fn systemd() -> Bus {
-    Bus::Peer(Arc::new(|| {
+    serving(|| Manager)
+}
+
+fn serving<M: zbus::object_server::Interface>(
+    manager: impl Fn() -> M + Send + Sync + 'static,
+) -> Bus {
+    Bus::Peer(Arc::new(move || {
         let (ours, theirs) = UnixStream::pair()?;
+        let manager = manager();
         tokio::spawn(async move {
             let built = Builder::unix_stream(theirs)
                 .server(Guid::generate())
                 .p2p()
-                .serve_at("/org/freedesktop/systemd1", Manager)
+                .serve_at("/org/freedesktop/systemd1", manager)
                 .serve_at("/unit", Unit)
                 .serve_at("/unit", Service)
                 .serve_at("/unit", Slice)
@@ -173,6 +193,22 @@ impl Manager {
     #[zbus(property)]
     fn system_state(&self) -> &str {
         "running"
+    }
+}
+
+/// One of systemd 254 or later, after so many soft reboots.
+struct SoftManager(u32);
+
+#[interface(name = "org.freedesktop.systemd1.Manager")]
+impl SoftManager {
+    #[zbus(property)]
+    fn soft_reboots_count(&self) -> u32 {
+        self.0
+    }
+
+    #[zbus(property)]
+    fn userspace_timestamp_monotonic(&self) -> u64 {
+        90_000_000
     }
 }
 

@@ -8,6 +8,7 @@ use winddown_node_tests::{Suite, on_each_release};
 
 on_each_release!(since 257, a_soft_reboot_ends_all_pods_in_order_and_they_come_back: announced);
 on_each_release!(since 257, a_soft_reboot_past_logind_ends_all_pods_in_order: past_logind);
+on_each_release!(since 257, a_soft_reboot_of_which_the_kind_was_not_learned_is_not_called_off: not_learned);
 on_each_release!(since 257, a_lock_that_systemd_keeps_over_a_soft_reboot_is_one_lock_afterwards: kept);
 
 async fn announced(test: &str, suite: Suite) -> TestResult {
@@ -18,6 +19,10 @@ async fn past_logind(test: &str, suite: Suite) -> TestResult {
     reboots_softly(test, suite, &PAST_LOGIND).await
 }
 
+async fn not_learned(test: &str, suite: Suite) -> TestResult {
+    reboots_softly(test, suite, &NOT_LEARNED).await
+}
+
 async fn kept(test: &str, suite: Suite) -> TestResult {
     reboots_softly(test, suite, &KEPT).await
 }
@@ -26,27 +31,31 @@ async fn kept(test: &str, suite: Suite) -> TestResult {
 struct Begun {
     go: &'static str,
     trigger: &'static str,
-    /// Whether systemd keeps the lock meanwhile, which the unit as it is installed does not ask for.
-    keeps_lock: bool,
+    /// What the unit is given beside what is installed.
+    drop_in: &'static str,
 }
 
 const ANNOUNCED: Begun =
-    Begun { go: "systemctl soft-reboot", trigger: "loginManager", keeps_lock: false };
-const PAST_LOGIND: Begun = Begun {
-    go: "systemctl start --no-block soft-reboot.target",
-    trigger: "unitStop",
-    keeps_lock: false,
+    Begun { go: "systemctl soft-reboot", trigger: "loginManager", drop_in: "" };
+const PAST_LOGIND: Begun =
+    Begun { go: "systemctl start --no-block soft-reboot.target", trigger: "unitStop", drop_in: "" };
+/// systemd keeps the lock meanwhile.
+const KEPT: Begun = Begun { drop_in: "FileDescriptorStorePreserve=yes", ..PAST_LOGIND };
+/// The next agent finds the run's record as one leaves it that heard of no kind.
+const NOT_LEARNED: Begun = Begun {
+    drop_in: "ExecStartPre=-+sed --in-place s/softReboot/unknown/ /run/winddown/shutdown.json \
+              /var/lib/winddown/shutdown.json",
+    ..PAST_LOGIND
 };
-const KEPT: Begun = Begun { keeps_lock: true, ..PAST_LOGIND };
 
 async fn reboots_softly(test: &str, suite: Suite, begun: &Begun) -> TestResult {
     let setup = Setup { suite, ..Setup::default() };
     let Some(mut scenario) = Scenario::installed_as(test, seven_pods(), &setup).await? else {
         return Ok(());
     };
-    if begun.keeps_lock {
-        let keep = "[Service]\nFileDescriptorStorePreserve=yes\n";
-        scenario.node.write("/etc/systemd/system/winddown.service.d/keep.conf", keep, 0o644)?;
+    if !begun.drop_in.is_empty() {
+        let drop_in = format!("[Service]\n{}\n", begun.drop_in);
+        scenario.node.write("/etc/systemd/system/winddown.service.d/test.conf", &drop_in, 0o644)?;
         scenario.node.run(&["systemctl", "daemon-reload"]).await?;
     }
     scenario.node.run(&["systemctl", "enable", "winddown"]).await?;
