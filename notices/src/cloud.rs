@@ -79,7 +79,14 @@ pub async fn watch_cloud(board: &Board, cloud: Cloud, settings: CloudSettings) {
     match cloud {
         Cloud::Aws => {
             let (voice, seen) = (voice(), seen("aws").await);
-            poll::follow(aws::Aws::new(endpoint), &voice, every, &clocks, seen).await;
+            poll::follow(
+                aws::Aws::new(endpoint, clocks.wall.clone()),
+                &voice,
+                every,
+                &clocks,
+                seen,
+            )
+            .await;
         }
         Cloud::Azure => {
             let (voice, seen) = (voice(), seen("azure").await);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
 use tokio::time::Instant;
-use winddown_shared::WallTime;
+use winddown_shared::{WallClock, WallTime};
 
 use super::http::{Answer, AskError, Endpoint, Question, date};
 use super::poll::{Service, Told};
@@ -30,6 +30,8 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) struct Aws {
     endpoint: Endpoint,
+    /// Stands in for the service's clock where an answer has no date.
+    wall: WallClock,
     token: Option<Token>,
 }
 
@@ -64,8 +66,8 @@ struct Event {
 // === impl Aws ===
 
 impl Aws {
-    pub(super) fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, token: None }
+    pub(super) fn new(endpoint: Endpoint, wall: WallClock) -> Self {
+        Self { endpoint, wall, token: None }
     }
 
     async fn token(&mut self) -> Result<String, AskError> {
@@ -121,15 +123,16 @@ impl Service for Aws {
         let spot = spot.map(|body| spot_action(&body)).transpose().map_err(bad(SPOT))?;
         // Its two minutes are not spent on another question. One whose time is past may be that of an
         // earlier boot.
+        let now = server_time.unwrap_or_else(|| self.wall.now());
         if let Some(spot) = &spot
-            && (server_time.is_none() || spot.not_before > server_time)
+            && spot.not_before > Some(now)
         {
             return Ok(Told { events: vec![spot.clone()], server_time });
         }
-        let (events, server_time) = self.get(EVENTS).await?;
+        let (events, later) = self.get(EVENTS).await?;
         let events = events.map(|body| scheduled(&body)).transpose().map_err(bad(EVENTS))?;
         let events = events.into_iter().flatten().chain(spot).collect();
-        Ok(Told { events, server_time })
+        Ok(Told { events, server_time: later.or(server_time) })
     }
 }
 

@@ -224,19 +224,22 @@ async fn the_services_clock_counts_when_our_own_is_wrong() {
 
 #[tokio::test]
 async fn a_spot_action_of_an_earlier_boot_hides_no_scheduled_event() {
-    let mut rig = Rig::start(Cloud::Aws, |aws| {
-        aws.say("/latest/api/token", "t");
-        let two_hours_ago = at(0).checked_sub(Duration::from_secs(7200)).expect("in range");
-        let stopped = format!(r#"{{"action":"stop","time":"{two_hours_ago}"}}"#);
-        aws.reply(SPOT, Reply::Say(200, "Date: Fri, 20 Nov 2026 12:00:00 GMT\r\n", stopped));
-        let date = at(300).strftime("%d %b %Y %H:%M:%S GMT");
-        let event =
-            format!(r#"[{{"Code":"system-reboot","State":"active","NotBefore":"{date}"}}]"#);
-        aws.say(AWS_EVENTS, event);
-    })
-    .await;
-    let notice = rig.notice().await;
-    assert_eq!(left(&notice), 300);
+    // Not every answer tells the time.
+    for dated in ["Date: Fri, 20 Nov 2026 12:00:00 GMT\r\n", ""] {
+        let mut rig = Rig::start(Cloud::Aws, |aws| {
+            aws.say("/latest/api/token", "t");
+            let two_hours_ago = at(0).checked_sub(Duration::from_secs(7200)).expect("in range");
+            let stopped = format!(r#"{{"action":"stop","time":"{two_hours_ago}"}}"#);
+            aws.reply(SPOT, Reply::Say(200, dated, stopped));
+            let date = at(300).strftime("%d %b %Y %H:%M:%S GMT");
+            let event =
+                format!(r#"[{{"Code":"system-reboot","State":"active","NotBefore":"{date}"}}]"#);
+            aws.say(AWS_EVENTS, event);
+        })
+        .await;
+        let notice = rig.notice().await;
+        assert_eq!(left(&notice), 300, "{dated:?}");
+    }
 }
 
 #[tokio::test]
