@@ -1,11 +1,11 @@
 use std::path::{Path, PathBuf};
 
 use winddown_runtimes::process::{CgroupParent, ProcessRuntime};
-use winddown_shared::{PodStatsSource as _, Runtime as _};
+use winddown_shared::{PodStatsSource as _, Runtime as _, RuntimeError};
 
 use serde_json::json;
 
-use crate::bed::{Bed, eventually, exit_of, is_alive, sh, skip, stop, sync_until};
+use crate::bed::{Bed, eventually, exit_of, is_alive, is_running, sh, skip, stop, sync_until};
 
 /// Where a cgroup v2 hierarchy may be mounted, alone or beside v1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
@@ -77,4 +77,38 @@ async fn a_process_that_wiped_its_marks_and_killed_its_supervisor_ends_with_its_
     drop(runtime);
     std::fs::remove_dir(root.join("besteffort")).unwrap();
     std::fs::remove_dir(&root).unwrap();
+}
+
+/// As from an agent that took limits it could not enforce to one that refuses them.
+#[tokio::test]
+async fn a_limit_that_cannot_be_enforced_spares_the_pod_that_runs_until_the_next_boot() {
+    let bed = Bed::new();
+    let gate = bed.path("gate").display().to_string();
+    let mut main =
+        sh("main", &format!("while [ ! -e {gate} ]; do sleep 0.01; done; exec rm {gate}"));
+    main["resources"] = json!({"limits": {"memory": "64Mi"}});
+    let pod = bed.pod_of(&json!({"containers": [main]}));
+    let older = bed.open().await;
+    sync_until(&older, &pod, |c| is_running(&c[0])).await;
+    drop(older);
+
+    // No cgroup can be made there.
+    let mut config = bed.config();
+    config.cgroups = CgroupParent::Directory(bed.path("no-cgroup/pods"));
+    let newer = ProcessRuntime::open(config.clone()).await.unwrap();
+    let synced = newer.sync_pod(&pod).await.unwrap();
+    assert!(is_running(&synced.status.containers[0]), "{synced:?}");
+    let fields: Vec<_> = synced.ignored.iter().map(|one| one.field.as_str()).collect();
+    assert_eq!(fields, ["spec.containers[0].resources.limits.memory"]);
+    // Its container is started again like that, too.
+    std::fs::write(&gate, "").unwrap();
+    sync_until(&newer, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
+    drop(newer);
+
+    bed.cut_the_power(&[]).await;
+    let after_boot = ProcessRuntime::open(config).await.unwrap();
+    let error = after_boot.sync_pod(&pod).await.unwrap_err();
+    let refused = matches!(&error, RuntimeError::Unsupported { field, .. } if *field == fields[0]);
+    assert!(refused, "{error}");
+    assert!(bed.processes().is_empty());
 }
