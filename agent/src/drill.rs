@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_runtimes::process::{OpenError, ProcessConfig, ProcessRuntime, ShimCommand};
+use winddown_shared::display::{clean, seconds};
 use winddown_shared::{
     Inhibitor, KillReason, KillRequest, LockState, PodKiller, ShutdownKind, error_chain,
 };
@@ -26,7 +27,6 @@ use crate::config::{Config, ConfigError};
 use crate::control::AgentApi;
 use crate::manifests::{DesiredManifests, ManifestDirectory};
 use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
-use crate::render::{clean, seconds};
 use crate::service::{ConfiguredRuntime, ServiceNode, boot_clock, wall_clock};
 
 /// How long pods may take to start before the rehearsal goes on without the late ones.

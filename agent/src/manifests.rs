@@ -22,6 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use winddown_shared::display::clean;
 use winddown_shared::{Pod, WallTime};
 
 pub use directory::ManifestDirectory;
@@ -29,7 +30,6 @@ pub use read::read_manifest;
 pub use writers::{OthersMayWrite, Writers, others_may_write};
 
 use crate::document::Problems;
-use crate::render::clean;
 
 /// Whether the agent takes a file of this name for a manifest.
 pub(crate) fn is_manifest(name: &OsStr) -> bool {

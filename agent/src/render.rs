@@ -14,7 +14,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod text;
-mod units;
 
 pub use changes::changes;
 pub use eviction::eviction;
@@ -24,9 +23,7 @@ pub use plan::{group_title, groups, plan, reports};
 pub use room::room;
 pub use status::status;
 pub use table::{Align, Column, Table};
-pub(crate) use text::is_harmful;
-pub use text::{clean, fit, wrap};
-pub use units::{age, seconds};
+pub use text::{fit, wrap};
 
 /// What is said instead of "no pods" while nobody can know that.
 pub(crate) const PODS_UNKNOWN: &str =

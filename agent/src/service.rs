@@ -342,7 +342,7 @@ fn status_line(lock: &LockState, delay: Option<Duration>, wanted: Duration) -> S
 }
 
 fn seconds(duration: Duration) -> String {
-    crate::render::seconds(duration.as_secs_f64())
+    winddown_shared::display::seconds(duration.as_secs_f64())
 }
 
 /// Whether READY may be said: the lock is held, or is known not to be available.

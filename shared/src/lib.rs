@@ -15,6 +15,7 @@ mod cgroup;
 mod clock;
 mod counts;
 pub mod critical;
+pub mod display;
 mod error_chain;
 mod event;
 #[cfg(feature = "fake")]

@@ -228,7 +228,7 @@ fn count(pods: usize) -> String {
 }
 
 fn secs(duration: Duration) -> String {
-    crate::render::seconds(duration.as_secs_f64())
+    winddown_shared::display::seconds(duration.as_secs_f64())
 }
 
 /// What a group is called in the log.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, interval_at};
 
+use winddown_shared::display::seconds;
+
 use super::{CommandError, Exit, Output};
-use crate::render::seconds;
 
 /// After this long a wait is told, and told again.
 const TICK: Duration = Duration::from_secs(1);

@@ -77,7 +77,7 @@ pub(super) fn title(id: &serde_json::Value) -> String {
         serde_json::Value::Null => "plan".to_owned(),
         other => other.to_string(),
     };
-    render::clean(&id).into()
+    winddown_shared::display::clean(&id).into()
 }
 
 /// Why a case was not even looked at.

@@ -1,12 +1,14 @@
 //! `winddown config`.
 
+use winddown_shared::display::clean;
+
 use super::{
     CommandError, ConfigArgs, ConfigCommand, DEFAULT_CONFIG, Exit, GlobalArgs, Offline, Output,
     ask, status,
 };
 use crate::api::ConfigView;
 use crate::control::Client;
-use crate::render::{self, clean};
+use crate::render;
 
 pub(super) fn run(
     global: &GlobalArgs,

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, interval_at};
 
+use winddown_shared::display::{clean, seconds};
+
 use super::values::When;
 use super::{CommandError, DrainArgs, Exit, GlobalArgs, Output, TextFormat};
 use crate::api::{DrainEvent, DrainRequest, NoticeBody, WithdrawAnswer};
 use crate::control::{Client, ClientError};
-use crate::render::{PODS_UNKNOWN, clean, group_title, seconds};
+use crate::render::{PODS_UNKNOWN, group_title};
 
 const TICK: Duration = Duration::from_secs(1);
 

@@ -1,9 +1,10 @@
 //! `winddown kill`.
 
+use winddown_shared::display::{clean, seconds};
+
 use super::{CommandError, Exit, GlobalArgs, KillArgs, Output, TextFormat, ask};
 use crate::api::{KillAnswer, KillBody};
 use crate::control::Client;
-use crate::render::{clean, seconds};
 
 pub(super) async fn run(
     global: &GlobalArgs,

@@ -2,10 +2,12 @@
 
 use serde::Deserialize;
 
+use winddown_shared::display::clean;
+
 use super::args::{PlanEvictionArgs, TextFormat};
 use super::{CommandError, Exit, GlobalArgs, Offline, Output, ask, cases, plan, status};
 use crate::control::Client;
-use crate::render::{self, clean};
+use crate::render;
 
 pub(super) fn run(
     global: &GlobalArgs,

@@ -2,9 +2,10 @@
 
 use serde::Deserialize;
 
+use winddown_shared::display::clean;
+
 use super::args::{PlanPreemptionArgs, TextFormat};
 use super::{CommandError, Exit, GlobalArgs, Offline, Output, cases, plan_room};
-use crate::render::clean;
 
 pub(super) fn run(
     global: &GlobalArgs,

@@ -2,8 +2,10 @@
 
 use anstyle::{AnsiColor, Style};
 
+use winddown_shared::display::clean;
+
 use super::finding::{Diagnosis, Finding, Severity};
-use crate::render::{View, clean, wrap};
+use crate::render::{View, wrap};
 
 /// Columns before a finding's id, and before its title.
 const ID_AT: usize = 9;

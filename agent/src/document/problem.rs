@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use winddown_shared::display::clean;
+
 use super::Position;
-use crate::render::clean;
 
 /// As many problems of one file are shown.
 pub(crate) const MOST_PROBLEMS: usize = 50;

@@ -5,12 +5,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use winddown_shared::display::seconds;
 use winddown_shutdown::{GroupProgress, Progress, ProgressPhase};
 use winddown_systemd::stand_in::ShutdownOutcome;
 
 use super::DrillError;
 use crate::cli::Output;
-use crate::render::{group_title, seconds};
+use crate::render::group_title;
 
 /// Columns of a bar.
 const WIDTH: usize = 24;

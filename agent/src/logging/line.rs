@@ -5,8 +5,9 @@ use std::fmt::{self, Write as _};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata};
 
+use winddown_shared::display::is_harmful;
+
 use super::kinds::{self, Kind};
-use crate::render::is_harmful;
 
 /// The name of the field by which a line says what kind it is; see [`kinds::KINDS`].
 const KIND: &str = "log_kind";

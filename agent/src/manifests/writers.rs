@@ -66,7 +66,7 @@ fn writers(facts: &Metadata, own: u32, is_above: bool) -> Option<Writers> {
 
 impl fmt::Display for OthersMayWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = crate::render::clean(&self.path.to_string_lossy()).into_owned();
+        let path = winddown_shared::display::clean(&self.path.to_string_lossy()).into_owned();
         match self.who {
             Writers::Everybody => write!(f, "{path}: every user may write to it"),
             Writers::Group(gid) => write!(f, "{path}: group {gid} may write to it"),

@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use winddown_shared::display::{clean, seconds};
+
+use super::group_title;
 use super::status::{pod_state, problems, ready};
-use super::{clean, group_title, seconds};
 use crate::api::{LockState, Phase, PodStatus, Status};
 
 /// A line for everything that is different in `new`; with no `old`, for everything there is.

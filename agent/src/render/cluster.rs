@@ -2,10 +2,10 @@
 
 use anstyle::Style;
 use winddown_shared::WallTime;
+use winddown_shared::display::{age, clean};
 
 use super::paint::{BAD, GOOD, WARN};
 use super::status::since;
-use super::{age, clean};
 use crate::api::{ApiState, ClusterStatus};
 
 /// A lease that was not renewed for so long is worth a look, in seconds.

@@ -1,7 +1,9 @@
 //! `winddown plan eviction`, as the running agent answers it, and the pressure in `winddown status`.
 
+use winddown_shared::display::{clean, seconds};
+
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
-use super::{Column, Table, View, clean, seconds, wrap};
+use super::{Column, Table, View, wrap};
 use crate::api::{EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus};
 
 /// Decisions shown unless the view is wide.

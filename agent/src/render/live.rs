@@ -9,8 +9,9 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 use winddown_shared::WallTime;
+use winddown_shared::display::clean;
 
-use super::{clean, fit, wrap};
+use super::{fit, wrap};
 use crate::api::{Phase, PodState, Status};
 
 mod columns;

@@ -1,8 +1,7 @@
 //! Colour, and the way errors are printed.
 
 use anstyle::{AnsiColor, Style};
-
-use super::clean;
+use winddown_shared::display::clean;
 
 /// Puts colour around text, or does not.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,8 @@
 //! `winddown plan` and the list of reports.
 
-use super::{Column, PODS_UNKNOWN, Table, View, clean, seconds, wrap};
+use winddown_shared::display::{clean, seconds};
+
+use super::{Column, PODS_UNKNOWN, Table, View, wrap};
 use crate::api::{PlannedGroup, ReportList, ShutdownPlan};
 
 /// The plan of a shutdown as text.

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use winddown_shared::display::clean;
 use winddown_shared::{Quantity, QuantityFormat};
 
 use super::paint::{BAD, GOOD, HEAD, Paint, WARN};
-use super::{Column, Table, View, clean, wrap};
+use super::{Column, Table, View, wrap};
 use crate::api::{NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict};
 
 /// How much room there is, who waits for some, and what would be done for the pod that was asked

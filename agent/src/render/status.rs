@@ -1,10 +1,11 @@
 //! `winddown status` on one screen.
 
 use anstyle::Style;
+use winddown_shared::display::{age, clean, seconds};
 use winddown_shared::{WAITING_FOR_ROOM, WallTime};
 
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
-use super::{Column, PODS_UNKNOWN, Table, View, age, clean, group_title, seconds, wrap};
+use super::{Column, PODS_UNKNOWN, Table, View, group_title, wrap};
 use crate::api::{ClosedBy, LockState, Phase, PodState, PodStatus, Status};
 
 pub(super) mod problems;

@@ -3,8 +3,10 @@
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
 
+use winddown_shared::display::clean;
+
 use super::paint::{HEAD, Paint};
-use super::{View, clean, fit};
+use super::{View, fit};
 
 /// Which side of a column its cells stand at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,66 +4,9 @@ mod screens;
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 
-use super::{Column, Table, View, age, changes, clean, fit, seconds, status, wrap};
+use super::{Column, Table, View, changes, fit, status, wrap};
 use crate::api::{LockState, PodState, Status};
 use fixtures::{five_pods, fresh, pod};
-
-#[test]
-fn durations_read_as_people_write_them() {
-    let table = [
-        (0.0, "0s"),
-        (0.0004, "1ms"),
-        (0.35, "350ms"),
-        (0.9996, "1s"),
-        (1.0, "1s"),
-        (3.24, "3.2s"),
-        (30.0, "30s"),
-        (59.96, "1m"),
-        (60.0, "1m"),
-        (90.0, "1m30s"),
-        (3600.0, "1h"),
-        (7500.0, "2h05m"),
-        (f64::NAN, "?"),
-        (-1.0, "?"),
-    ];
-    for (input, text) in table {
-        assert_eq!(seconds(input), text, "{input}");
-    }
-}
-
-#[test]
-fn ages_read_as_kubectl_writes_them() {
-    let table = [
-        (-5, "0s"),
-        (0, "0s"),
-        (119, "119s"),
-        (120, "2m"),
-        (200, "3m20s"),
-        (600, "10m"),
-        (10_800, "3h"),
-        (11_520, "3h12m"),
-        (28_800, "8h"),
-        (172_800, "2d"),
-        (443_000, "5d3h"),
-        (700_000, "8d"),
-        (63_072_000, "2y"),
-    ];
-    for (input, text) in table {
-        assert_eq!(age(input), text, "{input}");
-    }
-}
-
-#[test]
-fn characters_that_could_move_the_cursor_or_hide_text_are_written_as_escapes() {
-    assert_eq!(clean("web-1"), "web-1");
-    assert_eq!(clean("a\x1b[2Jb"), "a\\x1b[2Jb");
-    assert_eq!(clean("a\r\nb\tc\0\x07\x7f"), "a\\r\\nb\\tc\\x00\\x07\\x7f");
-    assert_eq!(clean("\u{9b}31m"), "\\x9b31m");
-    assert_eq!(clean("user\u{202e}gpj.exe"), "user\\u{202e}gpj.exe");
-    assert_eq!(clean("we\u{200b}b"), "we\\u{200b}b");
-    assert_eq!(clean("e\u{301}"), "e\\u{301}");
-    assert_eq!(clean("größe 日本"), "größe 日本");
-}
 
 #[test]
 fn a_text_is_cut_by_the_columns_it_takes_and_not_by_its_characters() {

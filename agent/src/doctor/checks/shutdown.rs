@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use winddown_shared::display::age;
 use winddown_systemd::drop_in;
 
 use super::{Check, listed, span, whole_seconds};
 use crate::api::{LockState, Phase, Status};
 use crate::doctor::facts::{Fact, Facts, Unseen};
 use crate::doctor::finding::{Area, Finding};
-use crate::render::age;
 
 /// Before this version the SysV commands, run as root, went around logind (systemd#22058).
 const SYSV_ASKS_LOGIND: u32 = 251;
@@ -270,7 +270,7 @@ pub(super) fn last(facts: &Facts) -> Option<Finding> {
     Some(match last {
         None => CHECK.ok("no shutdown has been reported yet"),
         Some(entry) => {
-            let took = crate::render::seconds(entry.took_seconds);
+            let took = winddown_shared::display::seconds(entry.took_seconds);
             let seen = format!("{}: {}, {} pods, {took}", entry.id, entry.outcome, entry.pods);
             match entry.outcome.as_str() {
                 "clean" | "cancelled" => CHECK.ok("the last shutdown was graceful").saw(seen),

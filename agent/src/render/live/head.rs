@@ -1,10 +1,11 @@
 //! The first lines: who, whether a shutdown is under way, the lock, the pressure.
 
 use winddown_shared::WallTime;
+use winddown_shared::display::{age, clean, seconds};
 
 use super::{Look, Page, clock, now};
 use crate::api::{LockState, Phase, Status};
-use crate::render::{PODS_UNKNOWN, age, clean, fit, paint, seconds};
+use crate::render::{PODS_UNKNOWN, fit, paint};
 
 /// Columns the labels at the left take.
 const LABEL: usize = 10;

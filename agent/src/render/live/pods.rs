@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use winddown_shared::display::clean;
 use winddown_shared::{WAITING_FOR_ROOM, WallTime};
 
 use super::columns::{Cell, Column};
 use super::{Look, Page, clock, now};
 use crate::api::{PodState, PodStatus, Status};
+use crate::render::PODS_UNKNOWN;
 use crate::render::status::{pod_state, ready};
-use crate::render::{PODS_UNKNOWN, clean};
 
 /// Screens at least this wide show what is seldom asked for.
 const WIDE: usize = 110;

@@ -2,11 +2,13 @@
 
 use ratatui::text::{Line, Span};
 
+use winddown_shared::display::{clean, seconds};
+
 use super::columns::{Cell, Column};
 use super::{Look, Page, clock, now};
 use crate::api::{GroupProgress, Phase, Status, ThresholdStatus};
 use crate::render::status::problems::{self, Problem};
-use crate::render::{clean, group_title, seconds, wrap};
+use crate::render::{group_title, wrap};
 
 /// A part shows its blank line, its heading and a line, or nothing.
 const LEAST: usize = 3;

@@ -1,10 +1,10 @@
 //! What an operator should know and can mend.
 
 use winddown_shared::WAITING_FOR_ROOM;
+use winddown_shared::display::{clean, seconds};
 
 use super::pod_state;
 use crate::api::{ClosedBy, LockState, ManifestProblem, PodState, Status};
-use crate::render::{clean, seconds};
 
 /// One problem: what it is, and what to do next. Both are safe to print.
 pub(in crate::render) struct Problem {

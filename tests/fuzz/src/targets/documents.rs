@@ -4,7 +4,7 @@ use std::path::Path;
 
 use winddown::config::Config;
 use winddown::manifests::read_manifest;
-use winddown::render::clean;
+use winddown_shared::display::clean;
 
 const NODE: &str = "node1";
 
