@@ -33,7 +33,7 @@ pub use reference::default_yaml;
 pub use schema::schema;
 pub use shutdown::{PriorityPeriod, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 
-use crate::document::{self, MAX_BYTES, Problem, Problems};
+use winddown_yaml::{MAX_BYTES, Problem, Problems};
 
 /// `apiVersion` of our own configuration.
 pub const API_VERSION: &str = "winddown.dev/v1alpha1";
@@ -162,8 +162,8 @@ impl Config {
     /// Anything in it is wrong; see [`ConfigError::Invalid`].
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<(Self, Vec<Warning>), ConfigError> {
         let wrong = |list| ConfigError::Invalid(Problems::new(path, list));
-        let text = document::text(bytes).map_err(|problem| wrong(vec![problem]))?;
-        let root = document::parse(text).map_err(|problem| wrong(vec![problem]))?;
+        let text = winddown_yaml::text(bytes).map_err(|problem| wrong(vec![problem]))?;
+        let root = winddown_yaml::parse(text).map_err(|problem| wrong(vec![problem]))?;
         let mut warnings = Vec::new();
         let config = read::read(&root, &mut warnings).map_err(wrong)?;
         let warning = |problem| Warning { file: path.to_owned(), problem };

@@ -8,7 +8,6 @@ pub mod commands;
 pub mod config;
 pub mod control;
 pub mod doctor;
-pub mod document;
 pub mod drill;
 pub mod install;
 pub mod logging;

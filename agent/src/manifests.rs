@@ -29,7 +29,7 @@ pub use directory::ManifestDirectory;
 pub use read::read_manifest;
 pub use writers::{OthersMayWrite, Writers, others_may_write};
 
-use crate::document::Problems;
+use winddown_yaml::Problems;
 
 /// Whether the agent takes a file of this name for a manifest.
 pub(crate) fn is_manifest(name: &OsStr) -> bool {
@@ -159,7 +159,7 @@ impl ManifestError {
                 vec![whole(&format!("is {kind}: {what}"))]
             }
             Self::Invalid(problems) => {
-                let one = |problem: &crate::document::Problem| ManifestProblem {
+                let one = |problem: &winddown_yaml::Problem| ManifestProblem {
                     line: problem.line,
                     column: problem.column,
                     field: problem.field.clone(),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::read::{HOUR, interval};
 use super::shutdown::go;
-use crate::document::{Fields, Problem};
+use winddown_yaml::{Fields, Problem};
 
 mod read;
 

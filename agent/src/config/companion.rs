@@ -8,7 +8,7 @@ use winddown_cluster::companion::WithoutApi;
 use super::cluster::one_of;
 use super::read::HOUR;
 use super::shutdown::go;
-use crate::document::{Fields, Located};
+use winddown_yaml::{Fields, Located};
 
 const EVICTION_TIMEOUT: &str = "companionEvictionTimeout";
 const WITHOUT_API: &str = "companionWithoutApi";

@@ -10,7 +10,7 @@ use winddown_eviction::{
 };
 use winddown_shared::{GoDuration, error_chain};
 
-use crate::document::{Fields, Located, Node, Position, Problem, Value};
+use winddown_yaml::{Fields, Located, Node, Position, Problem, Value};
 
 mod beyond;
 #[cfg(test)]

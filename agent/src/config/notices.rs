@@ -6,7 +6,7 @@ use std::time::Duration;
 use winddown_notices::Cloud;
 
 use super::read::{HOUR, absolute, interval};
-use crate::document::{Fields, Located, Problem};
+use winddown_yaml::{Fields, Located, Problem};
 
 const KEY: &str = "shutdownNotices";
 

@@ -10,7 +10,7 @@ use super::{
     API_VERSION, ClusterSettings, CompanionSettings, Config, EvictionSettings, KIND, Mode,
     NoticesConfig, RuntimeKind, ShutdownSettings, resources, shutdown,
 };
-use crate::document::{self, Fields, Located, Node, Problem, names};
+use winddown_yaml::{Fields, Located, Node, Problem, names};
 
 const KUBELET_API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KUBELET_KIND: &str = "KubeletConfiguration";
@@ -31,7 +31,7 @@ enum Origin {
 /// Reads the tree; what was accepted but perhaps not meant goes to `warnings`.
 pub(super) fn read(root: &Node, warnings: &mut Vec<Problem>) -> Result<Config, Vec<Problem>> {
     let mut problems = Vec::new();
-    let mut fields = Fields::new(root, document::Path::ROOT, &mut problems);
+    let mut fields = Fields::new(root, winddown_yaml::Path::ROOT, &mut problems);
     let Some(origin) = origin(&mut fields) else { return Err(problems) };
     if origin == Origin::Kubelet {
         fields.take_zero_for_unset(KUBELET_ZERO_IS_UNSET);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use winddown_preemption::Strategy;
 use winddown_shared::Quantity;
 
-use crate::document::{Fields, Key, Located, Node, Scalar, Value, names};
+use winddown_yaml::{Fields, Key, Located, Node, Scalar, Value, names};
 
 const EXTENDED: &str = "extendedResources";
 const LABELS: &str = "nodeLabels";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use winddown_shared::GoDuration;
 
-use crate::document::{Fields, Located, Position, Value};
+use winddown_yaml::{Fields, Located, Position, Value};
 
 /// The longest that all groups together may take.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use winddown_shared::WallTime;
 
 use super::ManifestError;
-use crate::document::MAX_BYTES;
+use winddown_yaml::MAX_BYTES;
 
 /// What an entry's name says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

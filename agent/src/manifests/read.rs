@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1 as api;
 use winddown_shared::Pod;
 
 use super::{ManifestError, defaults, identity, validate};
-use crate::document::{self, Check, Fields, Node, Problem, Problems};
+use winddown_yaml::{Check, Fields, Node, Problem, Problems};
 
 /// Reads a manifest: YAML or JSON, one `v1` `Pod`.
 ///
@@ -20,13 +20,13 @@ use crate::document::{self, Check, Fields, Node, Problem, Problems};
 /// values Kubernetes would refuse, and fields that only an API server could serve.
 pub fn read_manifest(path: &Path, bytes: &[u8], node_name: &str) -> Result<Pod, ManifestError> {
     let wrong = |list| ManifestError::Invalid(Problems::new(path, list));
-    let text = document::text(bytes).map_err(|problem| wrong(vec![problem]))?;
-    let root = document::parse(text).map_err(|problem| wrong(vec![problem]))?;
+    let text = winddown_yaml::text(bytes).map_err(|problem| wrong(vec![problem]))?;
+    let root = winddown_yaml::parse(text).map_err(|problem| wrong(vec![problem]))?;
     let mut problems = Vec::new();
     if !is_pod(&root, &mut problems) {
         return Err(wrong(problems));
     }
-    let read = document::decode::<api::Pod>(&root);
+    let read = winddown_yaml::decode::<api::Pod>(&root);
     problems = read.problems;
     if let Some(pod) = &read.value {
         let mut check = Check::new(&root);
@@ -56,7 +56,7 @@ fn is_within(field: &str, around: &str) -> bool {
 
 /// Whether this is a Pod at all; of anything else the fields are of no interest.
 fn is_pod(root: &Node, problems: &mut Vec<Problem>) -> bool {
-    let mut fields = Fields::new(root, document::Path::ROOT, problems);
+    let mut fields = Fields::new(root, winddown_yaml::Path::ROOT, problems);
     if !fields.is_mapping() {
         return false;
     }
@@ -67,7 +67,7 @@ fn is_pod(root: &Node, problems: &mut Vec<Problem>) -> bool {
             Some(found) => {
                 let what = format!(
                     "`{}` is not run from a file: write `{wanted}`",
-                    document::Shortened(found.value)
+                    winddown_yaml::Shortened(found.value)
                 );
                 fields.fail(key, found.at, what);
             }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1 as api;
 
 use super::{defaults, identity};
-use crate::document::{Check, Shortened, names};
+use winddown_yaml::{Check, Shortened, names};
 
 const LABEL_RULE: &str = "write lower-case letters, digits and `-`, at most 63";
 const SUBDOMAIN_RULE: &str = "write lower-case letters, digits, `-` and `.`, at most 253";

@@ -8,7 +8,7 @@ use winddown_shared::parse_duration;
 
 use super::super::read::absolute;
 use super::{DNS, DOMAIN, ENDED, EndedPods, LEASE, LONGEST, NODE_IP, NodeTaint, TAINTS};
-use crate::document::{Fields, Located, Node, Position, Value, names};
+use winddown_yaml::{Fields, Located, Node, Position, Value, names};
 
 pub(in crate::config) fn one_of<T: Copy>(
     fields: &mut Fields<'_, '_>,

@@ -8,7 +8,7 @@ use winddown_shared::GoDuration;
 
 use super::EvictionSettings;
 use crate::config::cluster::one_of;
-use crate::document::{Fields, Located, Value};
+use winddown_yaml::{Fields, Located, Value};
 
 pub(super) fn read(fields: &mut Fields<'_, '_>, defaults: EvictionSettings) -> EvictionSettings {
     let choice = [

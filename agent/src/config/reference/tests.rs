@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::{API_VERSION, ConfigError, KIND, Warning};
-use crate::document::asked;
+use winddown_yaml::requested;
 
 /// Why `fields` are refused; none when they are accepted.
 fn refusal(fields: &str) -> Option<String> {
@@ -71,7 +71,7 @@ fn name_of(path: &[&Field]) -> String {
 /// A field that is read and not in the table is added to it, in agent/src/config/reference/.
 #[test]
 fn what_the_reader_asks_for_is_what_the_table_has() {
-    asked::take();
+    requested::take();
     // Lists and mappings have to be there, so that what is in them is asked for.
     let mut text = String::new();
     for field in fields() {
@@ -83,7 +83,7 @@ fn what_the_reader_asks_for_is_what_the_table_has() {
     }
     let _ = refusal(&text);
     let read: BTreeSet<String> =
-        asked::take().into_iter().map(|field| field.replace("[0]", "")).collect();
+        requested::take().into_iter().map(|field| field.replace("[0]", "")).collect();
     let mut table: BTreeSet<String> = all().iter().map(|path| name_of(path)).collect();
     table.extend(["apiVersion".to_owned(), "kind".to_owned()]);
     assert_eq!(read, table);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1 as api;
 
 use super::{LABEL_RULE, handler, one_of, resources};
-use crate::document::{Check, Shortened, names};
+use winddown_yaml::{Check, Shortened, names};
 
 /// Names seen so far, each container's with the field it was in.
 type Names<'a> = std::collections::BTreeMap<&'a str, String>;

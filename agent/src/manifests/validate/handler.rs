@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use winddown_runtimes::Unsendable;
 
 use super::{at_least, one_of};
-use crate::document::{Check, Shortened};
+use winddown_yaml::{Check, Shortened};
 
 /// Notes what is wrong with a container's probes and hooks. `runs_once` says that it is an init
 /// container, which has neither.
@@ -121,7 +121,7 @@ fn unsendable(check: &mut Check<'_>, field: Unsendable) {
 fn port(check: &mut Check<'_>, port: &IntOrString) {
     let what = match port {
         IntOrString::Int(number) if (1..=65535).contains(number) => return,
-        IntOrString::String(name) if crate::document::names::is_port_name(name) => return,
+        IntOrString::String(name) if winddown_yaml::names::is_port_name(name) => return,
         IntOrString::Int(number) => format!("is {number}"),
         IntOrString::String(name) => format!("is `{}`", Shortened(name)),
     };

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource;
 use winddown_shared::Quantity;
 
-use crate::document::{Check, Shortened, names};
+use winddown_yaml::{Check, Shortened, names};
 
 type Amounts = BTreeMap<String, resource::Quantity>;
 

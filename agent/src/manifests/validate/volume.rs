@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1 as api;
 
 use super::{LABEL_RULE, one_of, resources};
-use crate::document::{Check, Shortened, names};
+use winddown_yaml::{Check, Shortened, names};
 
 pub(super) const NEEDS_API_SERVER: &str =
     "needs an API server, which a pod from a file has not: use a hostPath volume or plain values";

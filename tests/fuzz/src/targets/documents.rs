@@ -57,6 +57,6 @@ pub(super) fn manifest(bytes: &[u8]) {
     let written = serde_json::to_vec(&written).unwrap_or_default();
     match read_manifest(file, &written, NODE) {
         Ok(again) => assert_eq!(again.object(), pod.object()),
-        Err(error) => assert!(written.len() > winddown::document::MAX_BYTES, "{error}"),
+        Err(error) => assert!(written.len() > winddown_yaml::MAX_BYTES, "{error}"),
     }
 }

@@ -37,7 +37,8 @@ pub struct Problems {
 // === impl Problem ===
 
 impl Problem {
-    pub(crate) fn new(at: Position, field: impl fmt::Display, message: impl fmt::Display) -> Self {
+    /// A problem of a field, at a place of the file.
+    pub fn new(at: Position, field: impl fmt::Display, message: impl fmt::Display) -> Self {
         Self {
             line: Some(at.line),
             column: Some(at.column),
@@ -47,7 +48,7 @@ impl Problem {
     }
 
     /// A problem of the file as a whole.
-    pub(crate) fn of_file(message: impl fmt::Display) -> Self {
+    pub fn of_file(message: impl fmt::Display) -> Self {
         Self { line: None, column: None, field: String::new(), message: harmless(&message) }
     }
 }
@@ -69,7 +70,8 @@ impl fmt::Display for Problem {
 // === impl Problems ===
 
 impl Problems {
-    pub(crate) fn new(file: impl Into<PathBuf>, mut list: Vec<Problem>) -> Self {
+    /// The problems of `file`, sorted by place.
+    pub fn new(file: impl Into<PathBuf>, mut list: Vec<Problem>) -> Self {
         list.sort_by_key(|p| (p.line, p.column));
         list.dedup();
         if list.len() > MOST_PROBLEMS {

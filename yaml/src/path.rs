@@ -11,27 +11,30 @@ pub(crate) enum Step<'a> {
 
 /// A path that borrows its parents: building one costs nothing until it is printed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Path<'a> {
+pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
     step: Option<Step<'a>>,
 }
 
 impl<'a> Path<'a> {
-    pub(crate) const ROOT: Path<'static> = Path { parent: None, step: None };
+    /// The file itself.
+    pub const ROOT: Path<'static> = Path { parent: None, step: None };
 
-    pub(crate) fn key(&'a self, key: &'a str) -> Path<'a> {
+    /// The field `key` of this one.
+    pub fn key(&'a self, key: &'a str) -> Path<'a> {
         Path { parent: Some(self), step: Some(Step::Key(key)) }
     }
 
     /// The key this path ends in, if it does not end in an index.
-    pub(crate) fn last_key(&self) -> Option<&'a str> {
+    pub fn last_key(&self) -> Option<&'a str> {
         match self.step {
             Some(Step::Key(key)) => Some(key),
             _ => None,
         }
     }
 
-    pub(crate) fn index(&'a self, index: usize) -> Path<'a> {
+    /// The item of this list with that index, from 0.
+    pub fn index(&'a self, index: usize) -> Path<'a> {
         Path { parent: Some(self), step: Some(Step::Index(index)) }
     }
 }
@@ -58,7 +61,7 @@ impl fmt::Display for Path<'_> {
 }
 
 /// Text from a file, on one line and not longer than a line.
-pub(crate) struct Shortened<'a>(pub(crate) &'a str);
+pub struct Shortened<'a>(pub &'a str);
 
 impl fmt::Display for Shortened<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,7 +12,7 @@
 mod check;
 mod decode;
 mod fields;
-pub(crate) mod names;
+pub mod names;
 mod parse;
 mod path;
 mod problem;
@@ -22,28 +22,28 @@ mod tests;
 
 use std::rc::Rc;
 
-pub(crate) use check::Check;
-pub(crate) use decode::decode;
-#[cfg(test)]
-pub(crate) use fields::asked;
-pub(crate) use fields::{Fields, Located};
-pub(crate) use parse::parse;
-pub(crate) use path::{Path, Shortened};
+pub use check::Check;
+pub use decode::decode;
+#[cfg(feature = "requested-fields")]
+pub use fields::requested;
+pub use fields::{Fields, Located};
+pub use parse::parse;
+pub use path::{Path, Shortened};
 pub use problem::{Problem, Problems};
-pub(crate) use scalar::{Meaning, Scalar};
+pub use scalar::{Meaning, Scalar};
 
 /// The largest file that is read, in bytes. etcd refuses API objects above 1.5 MiB; a pod needs a few KiB.
 pub const MAX_BYTES: usize = 1024 * 1024;
 /// How deep lists and mappings may be nested.
-pub(crate) const MAX_DEPTH: usize = 64;
+pub const MAX_DEPTH: usize = 64;
 /// How many values a file may have once its aliases are followed.
-pub(crate) const MAX_NODES: usize = 100_000;
+pub const MAX_NODES: usize = 100_000;
 
 /// The text of a file of at most [`MAX_BYTES`].
 ///
 /// # Errors
 /// It is larger, or not UTF-8.
-pub(crate) fn text(bytes: &[u8]) -> Result<&str, Problem> {
+pub fn text(bytes: &[u8]) -> Result<&str, Problem> {
     if bytes.len() > MAX_BYTES {
         return Err(Problem::of_file(format!("the file is larger than {MAX_BYTES} bytes")));
     }
@@ -61,16 +61,20 @@ pub(crate) fn text(bytes: &[u8]) -> Result<&str, Problem> {
 
 /// A place in a file, counted from 1 as editors do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Position {
-    pub(crate) line: usize,
-    pub(crate) column: usize,
+pub struct Position {
+    /// Counted from 1.
+    pub line: usize,
+    /// In characters, counted from 1.
+    pub column: usize,
 }
 
 /// A value and where it starts.
 #[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) at: Position,
-    pub(crate) value: Value,
+pub struct Node {
+    /// Where the value starts.
+    pub at: Position,
+    /// The value itself.
+    pub value: Value,
     /// Values in here with every alias followed, this one included.
     weight: usize,
     /// Levels of nesting below this value.
@@ -79,27 +83,32 @@ pub(crate) struct Node {
 
 /// What a [`Node`] holds.
 #[derive(Debug)]
-pub(crate) enum Value {
+pub enum Value {
+    /// Text, a number, a truth value or nothing.
     Scalar(Scalar),
+    /// A sequence.
     List(Vec<Rc<Node>>),
+    /// A mapping, in the order of the file; no key stands in it twice.
     Map(Vec<(Key, Rc<Node>)>),
 }
 
 /// A mapping's key and where it starts.
 #[derive(Debug, Clone)]
-pub(crate) struct Key {
-    pub(crate) text: Rc<str>,
-    pub(crate) at: Position,
+pub struct Key {
+    /// The key.
+    pub text: Rc<str>,
+    /// Where the key starts.
+    pub at: Position,
 }
 
 impl Node {
     /// The value of `key`, when this is a mapping that has it.
-    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+    pub fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|(_, node)| node)
     }
 
     /// The key and the value of `key`, when this is a mapping that has it.
-    pub(crate) fn entry(&self, key: &str) -> Option<(&Key, &Node)> {
+    pub fn entry(&self, key: &str) -> Option<(&Key, &Node)> {
         match &self.value {
             Value::Map(entries) => {
                 entries.iter().find(|(k, _)| &*k.text == key).map(|(k, v)| (k, &**v))
@@ -109,12 +118,12 @@ impl Node {
     }
 
     /// Whether nothing is here: an empty value, `null` or `~`.
-    pub(crate) fn is_null(&self) -> bool {
+    pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar) if scalar.meaning() == Meaning::Null)
     }
 
     /// What is here, in the words of an error message.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         match &self.value {
             Value::Scalar(scalar) => scalar.describe(),
             _ => self.kind().to_owned(),
@@ -122,7 +131,7 @@ impl Node {
     }
 
     /// The same without what it says, for what may be a secret.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Scalar(scalar) => scalar.kind(),
             Value::List(_) => "a list",

@@ -6,7 +6,7 @@ use super::problem::MOST_PROBLEMS;
 use super::{Node, Path, Position, Problem, Value};
 
 /// Knows which field is looked at and notes what is wrong with it.
-pub(crate) struct Check<'n> {
+pub struct Check<'n> {
     root: &'n Node,
     steps: Vec<OwnedStep>,
     problems: Vec<Problem>,
@@ -18,12 +18,13 @@ enum OwnedStep {
 }
 
 impl<'n> Check<'n> {
-    pub(crate) fn new(root: &'n Node) -> Self {
+    /// A check of the file that was read as `root`, without a problem so far.
+    pub fn new(root: &'n Node) -> Self {
         Self { root, steps: Vec::new(), problems: Vec::new() }
     }
 
     /// Looks at the field `key` of where we are.
-    pub(crate) fn key<T>(&mut self, key: &str, look: impl FnOnce(&mut Self) -> T) -> T {
+    pub fn key<T>(&mut self, key: &str, look: impl FnOnce(&mut Self) -> T) -> T {
         self.steps.push(OwnedStep::Key(key.to_owned()));
         let result = look(self);
         self.steps.pop();
@@ -31,7 +32,7 @@ impl<'n> Check<'n> {
     }
 
     /// Looks at the item `index` of where we are.
-    pub(crate) fn index<T>(&mut self, index: usize, look: impl FnOnce(&mut Self) -> T) -> T {
+    pub fn index<T>(&mut self, index: usize, look: impl FnOnce(&mut Self) -> T) -> T {
         self.steps.push(OwnedStep::Index(index));
         let result = look(self);
         self.steps.pop();
@@ -39,7 +40,7 @@ impl<'n> Check<'n> {
     }
 
     /// Looks at each item of the list `key`.
-    pub(crate) fn each<I: IntoIterator>(
+    pub fn each<I: IntoIterator>(
         &mut self,
         key: &str,
         items: I,
@@ -53,7 +54,7 @@ impl<'n> Check<'n> {
     }
 
     /// Notes that something is wrong here.
-    pub(crate) fn fail(&mut self, message: impl fmt::Display) {
+    pub fn fail(&mut self, message: impl fmt::Display) {
         // One more than is shown, so that it can be said that there is more. Finding a place takes
         // time in a long file; a file that is wrong everywhere must not take all day.
         if self.problems.len() > MOST_PROBLEMS {
@@ -65,11 +66,12 @@ impl<'n> Check<'n> {
     }
 
     /// Notes that something is wrong with the field `key` of where we are.
-    pub(crate) fn fail_at(&mut self, key: &str, message: impl fmt::Display) {
+    pub fn fail_at(&mut self, key: &str, message: impl fmt::Display) {
         self.key(key, |check| check.fail(message));
     }
 
-    pub(crate) fn into_problems(self) -> Vec<Problem> {
+    /// Everything that was found.
+    pub fn into_problems(self) -> Vec<Problem> {
         self.problems
     }
 

@@ -16,17 +16,17 @@ use super::problem::MOST_PROBLEMS;
 use super::{Meaning, Node, Position, Problem, Scalar, Value};
 
 /// What could be read from a tree, and what is wrong with the rest.
-pub(crate) struct Decoded<T> {
+pub struct Decoded<T> {
     /// The value, without what is wrong; none when too much is.
-    pub(crate) value: Option<T>,
+    pub value: Option<T>,
     /// Every field that `T` does not know and every value of the wrong type.
-    pub(crate) problems: Vec<Problem>,
+    pub problems: Vec<Problem>,
     /// The fields that `value` lacks because their values are of the wrong type.
-    pub(crate) left_out: BTreeSet<String>,
+    pub left_out: BTreeSet<String>,
 }
 
 /// Reads `T` from a tree.
-pub(crate) fn decode<T: DeserializeOwned>(root: &Node) -> Decoded<T> {
+pub fn decode<T: DeserializeOwned>(root: &Node) -> Decoded<T> {
     let mut problems = Vec::new();
     let mut left_out = BTreeSet::new();
     loop {

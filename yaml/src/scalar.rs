@@ -4,25 +4,31 @@ use super::path::Shortened;
 
 /// A scalar as it stands in the file.
 #[derive(Debug)]
-pub(crate) struct Scalar {
-    pub(crate) text: String,
+pub struct Scalar {
+    /// The text as it stands in the file, without its quotes.
+    pub text: String,
     /// Written without quotes, so that YAML may see more than text in it.
-    pub(crate) plain: bool,
+    pub plain: bool,
 }
 
 /// What YAML sees in a scalar.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Meaning<'a> {
+pub enum Meaning<'a> {
+    /// Nothing: empty, `null` or `~`.
     Null,
+    /// A truth value; YAML 1.1 knows `yes` and `off` too.
     Bool(bool),
+    /// A whole number, in any of YAML's bases.
     Int(i128),
+    /// A number with a fraction or an exponent.
     Float(f64),
+    /// Anything else, and whatever is quoted.
     Text(&'a str),
 }
 
 impl Scalar {
     /// What YAML 1.1, which Kubernetes' tools speak, sees in this scalar.
-    pub(crate) fn meaning(&self) -> Meaning<'_> {
+    pub fn meaning(&self) -> Meaning<'_> {
         let text = self.text.as_str();
         if !self.plain {
             return Meaning::Text(text);
@@ -44,7 +50,7 @@ impl Scalar {
 
     /// What to do about the quotes, when they are all that is wrong. What stands in them is shown unless it
     /// may be a secret.
-    pub(crate) fn hint(&self, text_is_wanted: bool, is_secret: bool) -> String {
+    pub fn hint(&self, text_is_wanted: bool, is_secret: bool) -> String {
         let unquoted = Scalar { text: self.text.clone(), plain: true };
         match (text_is_wanted, self.meaning(), unquoted.meaning()) {
             (true, Meaning::Bool(_) | Meaning::Int(_) | Meaning::Float(_), _) if is_secret => {
@@ -69,7 +75,8 @@ impl Scalar {
         }
     }
 
-    pub(crate) fn describe(&self) -> String {
+    /// What this is, in the words of an error message.
+    pub fn describe(&self) -> String {
         let text = Shortened(&self.text);
         match self.meaning() {
             Meaning::Null => "nothing".to_owned(),

@@ -8,7 +8,7 @@ use super::problem::MOST_PROBLEMS;
 use super::{Meaning, Node, Path, Position, Problem, Value};
 
 /// A mapping that is being read. What was not asked for by the end is unknown.
-pub(crate) struct Fields<'n, 'p> {
+pub struct Fields<'n, 'p> {
     node: &'n Node,
     path: Path<'p>,
     known: Vec<&'static str>,
@@ -18,9 +18,11 @@ pub(crate) struct Fields<'n, 'p> {
 
 /// A value and the place of its key.
 #[derive(Clone, Debug)]
-pub(crate) struct Located<T> {
-    pub(crate) value: T,
-    pub(crate) at: Position,
+pub struct Located<T> {
+    /// The value.
+    pub value: T,
+    /// Where the value starts.
+    pub at: Position,
 }
 
 /// `, did you mean ...?` when a known name is close to `key`.
@@ -56,7 +58,7 @@ fn distance(a: &str, b: &str) -> usize {
 
 impl<'n, 'p> Fields<'n, 'p> {
     /// Starts to read the mapping `node`; what is no mapping is a problem and reads as empty.
-    pub(crate) fn new(node: &'n Node, path: Path<'p>, problems: &'p mut Vec<Problem>) -> Self {
+    pub fn new(node: &'n Node, path: Path<'p>, problems: &'p mut Vec<Problem>) -> Self {
         if !matches!(node.value, Value::Map(_)) {
             // Not what it says: a whole file that is no mapping is another one than was meant, and may hold
             // anything.
@@ -67,12 +69,12 @@ impl<'n, 'p> Fields<'n, 'p> {
     }
 
     /// From here on, 0 and an empty text of one of `keys` are as if the key were absent.
-    pub(crate) fn take_zero_for_unset(&mut self, keys: &'static [&'static str]) {
+    pub fn take_zero_for_unset(&mut self, keys: &'static [&'static str]) {
         self.zero_is_unset = keys;
     }
 
     /// The value of `key`, unless it is absent or null.
-    pub(crate) fn node(&mut self, key: &'static str) -> Option<Located<&'n Node>> {
+    pub fn node(&mut self, key: &'static str) -> Option<Located<&'n Node>> {
         self.known.push(key);
         let (found, node) = self.node.entry(key)?;
         let zero =
@@ -81,7 +83,8 @@ impl<'n, 'p> Fields<'n, 'p> {
         (!unset).then_some(Located { value: node, at: found.at })
     }
 
-    pub(crate) fn text(&mut self, key: &'static str) -> Option<Located<&'n str>> {
+    /// The text of `key`; anything else is a problem.
+    pub fn text(&mut self, key: &'static str) -> Option<Located<&'n str>> {
         let found = self.node(key)?;
         self.scalar(key, &found, "a text", |meaning, _| match meaning {
             Meaning::Text(text) => Some(text),
@@ -89,7 +92,8 @@ impl<'n, 'p> Fields<'n, 'p> {
         })
     }
 
-    pub(crate) fn bool(&mut self, key: &'static str) -> Option<Located<bool>> {
+    /// The truth value of `key`; anything else is a problem.
+    pub fn bool(&mut self, key: &'static str) -> Option<Located<bool>> {
         let found = self.node(key)?;
         self.scalar(key, &found, "true or false", |meaning, _| match meaning {
             Meaning::Bool(value) => Some(value),
@@ -98,7 +102,7 @@ impl<'n, 'p> Fields<'n, 'p> {
     }
 
     /// A whole number from `least` to `most`.
-    pub(crate) fn integer<T: TryFrom<i128> + Into<i128> + Copy>(
+    pub fn integer<T: TryFrom<i128> + Into<i128> + Copy>(
         &mut self,
         key: &'static str,
         least: T,
@@ -114,7 +118,7 @@ impl<'n, 'p> Fields<'n, 'p> {
     }
 
     /// A duration with a unit, `30s`, `1m30s` or `1min 30s`; a bare `0` is none.
-    pub(crate) fn duration(&mut self, key: &'static str) -> Option<Located<Duration>> {
+    pub fn duration(&mut self, key: &'static str) -> Option<Located<Duration>> {
         let found = self.node(key)?;
         let Located { value: text, at } = self.raw(key, &found, "a duration, for example 30s")?;
         match parse_duration(text) {
@@ -127,7 +131,7 @@ impl<'n, 'p> Fields<'n, 'p> {
     }
 
     /// The scalar as it is written, numbers included.
-    pub(crate) fn raw(
+    pub fn raw(
         &mut self,
         key: &str,
         found: &Located<&'n Node>,
@@ -140,12 +144,12 @@ impl<'n, 'p> Fields<'n, 'p> {
     }
 
     /// Notes a problem of the field `key`.
-    pub(crate) fn fail(&mut self, key: &str, at: Position, message: impl std::fmt::Display) {
+    pub fn fail(&mut self, key: &str, at: Position, message: impl std::fmt::Display) {
         self.problems.push(Problem::new(at, self.path.key(key), message));
     }
 
     /// The keys that nobody asked for.
-    pub(crate) fn unknown(&self) -> impl Iterator<Item = &'n super::Key> {
+    pub fn unknown(&self) -> impl Iterator<Item = &'n super::Key> {
         let entries = match &self.node.value {
             Value::Map(entries) => entries.as_slice(),
             _ => &[],
@@ -154,9 +158,9 @@ impl<'n, 'p> Fields<'n, 'p> {
     }
 
     /// Ends the reading: unknown keys are problems.
-    pub(crate) fn finish(self) {
-        #[cfg(test)]
-        asked::note(&self.path, &self.known);
+    pub fn finish(self) {
+        #[cfg(feature = "requested-fields")]
+        requested::note(&self.path, &self.known);
         let problem = |key: &super::Key| {
             let what = format!("unknown field{}", suggestion(&key.text, &self.known));
             Problem::new(key.at, self.path.key(&key.text), what)
@@ -190,7 +194,7 @@ impl<'n, 'p> Fields<'n, 'p> {
 
 impl<'n> Fields<'n, '_> {
     /// A whole number that has to be there.
-    pub(crate) fn required_integer<T: TryFrom<i128> + Into<i128> + Copy>(
+    pub fn required_integer<T: TryFrom<i128> + Into<i128> + Copy>(
         &mut self,
         key: &'static str,
         least: T,
@@ -205,7 +209,7 @@ impl<'n> Fields<'n, '_> {
     }
 
     /// Reads the mapping `key`, if it is there; unknown keys are problems.
-    pub(crate) fn below<T>(
+    pub fn below<T>(
         &mut self,
         key: &'static str,
         read: impl FnOnce(&mut Fields<'_, '_>) -> Option<T>,
@@ -224,7 +228,7 @@ impl<'n> Fields<'n, '_> {
     }
 
     /// Reads the mapping that is item `index` of the list `key`; unknown keys are problems.
-    pub(crate) fn below_index<T>(
+    pub fn below_index<T>(
         &mut self,
         key: &'static str,
         index: usize,
@@ -244,7 +248,7 @@ impl<'n> Fields<'n, '_> {
     }
 
     /// Notes a problem of item `index` of the list `key`.
-    pub(crate) fn fail_index(
+    pub fn fail_index(
         &mut self,
         key: &str,
         index: usize,
@@ -256,7 +260,7 @@ impl<'n> Fields<'n, '_> {
     }
 
     /// Notes a problem of the entry `entry` of the mapping `key`.
-    pub(crate) fn fail_below(
+    pub fn fail_below(
         &mut self,
         key: &str,
         entry: &str,
@@ -268,34 +272,34 @@ impl<'n> Fields<'n, '_> {
     }
 
     /// Whether the mapping `key` has the entry `entry`, right or wrong.
-    pub(crate) fn has_below(&self, key: &str, entry: &str) -> bool {
+    pub fn has_below(&self, key: &str, entry: &str) -> bool {
         self.node.get(key).is_some_and(|node| node.get(entry).is_some())
     }
 
     /// Whether `key` is there, right or wrong.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.node.get(key).is_some_and(|node| !node.is_null())
     }
 
     /// Where `key` stands, if it does.
-    pub(crate) fn key_at(&self, key: &str) -> Option<Position> {
+    pub fn key_at(&self, key: &str) -> Option<Position> {
         self.node.entry(key).map(|(key, _)| key.at)
     }
 
     /// Whether this is a mapping at all.
-    pub(crate) fn is_mapping(&self) -> bool {
+    pub fn is_mapping(&self) -> bool {
         matches!(self.node.value, Value::Map(_))
     }
 
     /// Where the mapping itself stands.
-    pub(crate) fn at(&self) -> Position {
+    pub fn at(&self) -> Position {
         self.node.at
     }
 }
 
 /// Which fields were asked for, for tests that hold them against what is documented.
-#[cfg(test)]
-pub(crate) mod asked {
+#[cfg(feature = "requested-fields")]
+pub mod requested {
     use std::cell::RefCell;
     use std::collections::BTreeSet;
 
@@ -310,7 +314,7 @@ pub(crate) mod asked {
     }
 
     /// Every field that this thread asked for since the last call, as `list[0].field`.
-    pub(crate) fn take() -> BTreeSet<String> {
+    pub fn take() -> BTreeSet<String> {
         ASKED.take()
     }
 }

@@ -15,7 +15,7 @@ use super::{Key, MAX_DEPTH, MAX_NODES, Node, Position, Problem, Scalar, Value};
 /// # Errors
 /// The first thing that is not YAML, no document, a second one, a duplicate key, a tag other than
 /// `!!str`, or a limit that is exceeded.
-pub(crate) fn parse(text: &str) -> Result<Rc<Node>, Problem> {
+pub fn parse(text: &str) -> Result<Rc<Node>, Problem> {
     let mut options = Options::default();
     options.emit_comments = false;
     let mut tree = Tree::default();

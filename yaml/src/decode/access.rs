@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, value::StrDeserializer};
 
 use super::Decoder;
 use super::error::DecodeError;
-use crate::document::{Key, Node};
+use crate::{Key, Node};
 
 pub(super) struct Items<'a> {
     around: Decoder<'a>,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Decoder;
-use crate::document::{Position, Problem, fields::suggestion};
+use crate::{Position, Problem, fields::suggestion};
 
 /// A complaint that gets its place from the innermost value it passes on its way out.
 #[derive(Debug)]

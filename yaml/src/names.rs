@@ -1,7 +1,7 @@
 //! Names that Kubernetes accepts (RFC 1123 and the forms built from it).
 
 /// A DNS label: lower-case letters, digits and `-`, at most 63, no `-` at either end.
-pub(crate) fn is_dns_label(text: &str) -> bool {
+pub fn is_dns_label(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     (1..=63).contains(&text.len())
         && text.bytes().all(inner)
@@ -10,7 +10,7 @@ pub(crate) fn is_dns_label(text: &str) -> bool {
 }
 
 /// A DNS subdomain: labels joined with `.`, at most 253 characters.
-pub(crate) fn is_dns_subdomain(text: &str) -> bool {
+pub fn is_dns_subdomain(text: &str) -> bool {
     let part = |label: &str| {
         !label.is_empty()
             && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
@@ -21,7 +21,7 @@ pub(crate) fn is_dns_subdomain(text: &str) -> bool {
 }
 
 /// A qualified name: an optional subdomain and `/`, then at most 63 of `[A-Za-z0-9_.-]`.
-pub(crate) fn is_qualified_name(text: &str) -> bool {
+pub fn is_qualified_name(text: &str) -> bool {
     match text.split_once('/') {
         Some((prefix, name)) => is_dns_subdomain(prefix) && is_name_part(name),
         None => is_name_part(text),
@@ -29,12 +29,12 @@ pub(crate) fn is_qualified_name(text: &str) -> bool {
 }
 
 /// A label's value: empty, or at most 63 of `[A-Za-z0-9_.-]` with a letter or digit at both ends.
-pub(crate) fn is_label_value(text: &str) -> bool {
+pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name_part(text)
 }
 
 /// A port's name: at most 15 of `[a-z0-9-]`, at least one letter, no `-` at an end or doubled.
-pub(crate) fn is_port_name(text: &str) -> bool {
+pub fn is_port_name(text: &str) -> bool {
     text.len() <= 15
         && is_dns_label(text)
         && text.bytes().any(|b| b.is_ascii_lowercase())
