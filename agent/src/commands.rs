@@ -20,7 +20,6 @@ use crate::cli::{
     AgentArgs, CommandError, DEFAULT_CONFIG, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs,
     Offline, Output, PlanPreemptionArgs, RuntimeChoice, ShimArgs, TextFormat, UninstallArgs,
 };
-use crate::config::{Config, ConfigError, default_yaml};
 use crate::control::ApiError;
 use crate::doctor::{self, Diagnosis};
 use crate::drill::{self, DrillOptions};
@@ -29,6 +28,7 @@ use crate::logging;
 use crate::node::{plan_view, policy_of, reports};
 use crate::service::{self, ServiceOptions, StartError};
 use end_process::EndProcess;
+use winddown_config::{Config, ConfigError, default_yaml};
 
 /// How long threads that wait for a disk may take when the process ends.
 const LAST_THREADS: Duration = Duration::from_millis(500);

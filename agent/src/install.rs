@@ -40,11 +40,11 @@ use plan::{Plan, Work};
 use record::Record;
 use tree::{Found, Tree};
 
-use crate::config::{self, Config};
+use winddown_config::Config;
 
 /// What runs the pods. Below the agent (`Process`) they need its unit's sandbox loosened; beside it the
 /// unit is sandboxed, and scopes of a container runtime (`Cri`) are ordered after it.
-pub use crate::config::RuntimeKind as Runtime;
+pub use winddown_config::RuntimeKind as Runtime;
 
 /// What to install, and where.
 #[derive(Clone, Debug)]
@@ -213,7 +213,7 @@ fn configuration(
 
 fn default_config(runtime: Runtime) -> String {
     let line = format!("\nruntime: {runtime}\n");
-    config::default_yaml().replacen("\nruntime: process\n", &line, 1)
+    winddown_config::default_yaml().replacen("\nruntime: process\n", &line, 1)
 }
 
 /// Does the steps. The record goes first and names the old and the new, so that whatever happens

@@ -5,7 +5,6 @@ pub mod api;
 pub mod cli;
 pub mod cluster;
 pub mod commands;
-pub mod config;
 pub mod control;
 pub mod doctor;
 pub mod drill;

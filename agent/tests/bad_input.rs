@@ -9,8 +9,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use winddown::config::Config;
 use winddown::manifests::read_manifest;
+use winddown_config::Config;
 
 struct Case<'a> {
     name: &'a str,

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use winddown::config::{Config, default_yaml};
 use winddown::manifests::read_manifest;
+use winddown_config::{Config, default_yaml};
 
 const GOOD: &str = include_str!("data/good.yaml");
 

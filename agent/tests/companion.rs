@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown::cluster::ClusterParts;
-use winddown::config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown::manifests::DesiredManifests;
 use winddown::node::{Configuration, Identity, Node, NodeParts};
 use winddown_apiserver::ApiServer;
@@ -23,6 +22,7 @@ use winddown_cluster::companion::{
     CompanionConfig, KubeletRuntime, RunningContainers, Unasked, companion,
 };
 use winddown_cluster::node::{NodeFacts, NodeSettings};
+use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_shared::fake::FakeInhibitor;
 use winddown_shared::{Inhibitor, LockState, PodKiller, PodUid, WallClock, WallTime};
 use winddown_shutdown::{BootClock, Trigger};

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use winddown::config::Config;
 use winddown::manifests::read_manifest;
 use winddown::node::policy_of;
+use winddown_config::Config;
 use winddown_runtimes::process::check_supported;
 use winddown_shared::Pod;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use winddown::cli::{Exit, definition, man};
-use winddown::config::{Config, default_yaml};
+use winddown_config::{Config, default_yaml};
 
 fn program() -> &'static Path {
     assert_cmd::cargo::cargo_bin!("winddown")

@@ -38,7 +38,7 @@ pub(super) fn run(
                 Ok(Exit::Success)
             });
         }
-        ConfigCommand::Schema => out.json(&crate::config::schema())?,
+        ConfigCommand::Schema => out.json(&winddown_config::schema())?,
         ConfigCommand::Default => out.text(&offline.default_config())?,
     }
     Ok(Exit::Success)

@@ -13,7 +13,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
 use super::{CommandError, Exit, Output, SchemaArgs, SchemaName};
-use crate::{api, config, doctor};
+use crate::{api, doctor};
 
 pub(super) fn run(args: &SchemaArgs, out: &mut Output) -> Result<Exit, CommandError> {
     match args.name {
@@ -30,7 +30,7 @@ pub(super) fn run(args: &SchemaArgs, out: &mut Output) -> Result<Exit, CommandEr
 /// The schema of one kind of answer, in the 2020-12 dialect.
 pub fn of(name: SchemaName) -> Value {
     match name {
-        SchemaName::Config => config::schema(),
+        SchemaName::Config => winddown_config::schema(),
         SchemaName::Status => made::<api::Status>(name),
         SchemaName::PlanShutdown => made::<api::ShutdownPlan>(name),
         SchemaName::PlanShutdownLine => lines::shutdown(),

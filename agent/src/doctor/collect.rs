@@ -16,11 +16,11 @@ use winddown_systemd::{Bus, drop_in};
 use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, Unseen};
 use crate::api::Status;
 use crate::cli::DEFAULT_SOCKET;
-use crate::config::{Config, Mode, RuntimeKind};
 use crate::control::{Client, ClientError};
 use crate::manifests::{self, OthersMayWrite};
 use crate::node::policy_of;
 use crate::service;
+use winddown_config::{Config, Mode, RuntimeKind};
 
 /// Where and how to look.
 #[derive(Clone, Debug)]
@@ -223,7 +223,7 @@ fn unread_config(place: &Place, kind: Unseen, why: String) -> ConfigFact {
     ConfigFact {
         file: files::config_path(place).1,
         read: ConfigRead::Unread(kind, why),
-        config: crate::config::Config::default(),
+        config: winddown_config::Config::default(),
         changed: None,
     }
 }

@@ -8,8 +8,8 @@ use winddown_systemd::drop_in::Setting;
 use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, SystemView};
 
 use crate::api::{ReportEntry, Status};
-use crate::config::Config;
 use crate::manifests::OthersMayWrite;
+use winddown_config::Config;
 
 /// Something that was looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -288,8 +288,8 @@ impl Facts {
     /// The units that may run the configured container runtime; none with the process runtime.
     pub(super) fn runtime_units(&self) -> &'static [&'static str] {
         match self.config.config.runtime {
-            crate::config::RuntimeKind::Process | crate::config::RuntimeKind::Systemd => &[],
-            crate::config::RuntimeKind::Cri => {
+            winddown_config::RuntimeKind::Process | winddown_config::RuntimeKind::Systemd => &[],
+            winddown_config::RuntimeKind::Cri => {
                 units_behind(&self.config.config.container_runtime_endpoint)
             }
         }

@@ -14,7 +14,7 @@ use winddown_systemd::inspect::{
 
 use super::*;
 use crate::api::{LockState, NodeStatus, Status};
-use crate::config::{Config, RuntimeKind};
+use winddown_config::{Config, RuntimeKind};
 
 fn now() -> WallTime {
     "2026-11-20T07:00:00Z".parse().unwrap()

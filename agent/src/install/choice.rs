@@ -7,7 +7,7 @@ use super::assets::CONFIG;
 use super::host::LiveHost;
 use super::tree::Tree;
 use super::{InstallError, Runtime};
-use crate::config::Config;
+use winddown_config::Config;
 
 /// A runtime, and why that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use winddown_shared::{
 use super::Node;
 use super::pressure::{Pressure, Relief};
 use super::room::CurrentStrategy;
-use crate::config::Config;
+use winddown_config::Config;
 
 /// A machine that could not be read is read again after this long, then twice as long, …
 const READ_AGAIN: Duration = Duration::from_secs(1);

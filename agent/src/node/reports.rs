@@ -6,8 +6,8 @@ use winddown_shared::error_chain;
 use winddown_shutdown::{ReportStore, ShutdownReport};
 
 use crate::api::{ErrorCode, ReportEntry, ReportList};
-use crate::config::Config;
 use crate::control::ApiError;
+use winddown_config::Config;
 
 /// Where reports are kept below the state directory.
 pub fn directory(state: &Path) -> PathBuf {

@@ -19,9 +19,9 @@ use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 
 use super::{Configuration, Identity, Node, NodeParts};
 use crate::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
-use crate::config::{Config, ShutdownPeriods};
 use crate::control::AgentApi;
 use crate::manifests::DesiredManifests;
+use winddown_config::{Config, ShutdownPeriods};
 
 struct Bench {
     node: Node<FakeRuntime, FakeInhibitor>,

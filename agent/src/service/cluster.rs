@@ -18,8 +18,8 @@ use winddown_shared::{Allocatable, WallClock};
 
 use super::host;
 use crate::cluster::{ClusterParts, PodsParts};
-use crate::config::{ClusterSettings, Config, EndedPods, OrphanedPods, RuntimeKind};
 use crate::node::Identity;
+use winddown_config::{ClusterSettings, Config, EndedPods, OrphanedPods, RuntimeKind};
 
 /// The lease is renewed so many times in its life, as the kubelet does.
 const RENEWALS: u32 = 4;
@@ -123,7 +123,7 @@ fn facts(config: &Config, identity: &Identity) -> NodeFacts {
         labels: config.node_labels.clone(),
     }
     .view(Allocatable::default());
-    let taint = |taint: &crate::config::NodeTaint| Taint {
+    let taint = |taint: &winddown_config::NodeTaint| Taint {
         key: taint.key.clone(),
         value: Some(taint.value.clone()).filter(|value| !value.is_empty()),
         effect: taint.effect.to_owned(),

@@ -10,8 +10,8 @@ use winddown_shutdown::BootClock;
 use winddown_systemd::Bus;
 use winddown_systemd::inspect::Inspector;
 
-use crate::config::Config;
 use crate::node::Machine;
+use winddown_config::Config;
 
 /// The host's name, as the kernel has it; `localhost` if it has none that can be read.
 pub fn host_name() -> String {

@@ -7,8 +7,8 @@ use winddown_notices::{Board, CloudSettings, Endpoint, FileSource, NoticeSource,
 use winddown_shared::{WallClock, critical};
 
 use super::host;
-use crate::config::Config;
 use crate::node::policy_of;
+use winddown_config::Config;
 
 /// A notice counts this long before its deadline at the earliest: pods go on while a maintenance
 /// window is hours away.

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::Page;
 use super::roff::Writer;
-use crate::config::reference::{Field, Kind, SECTIONS, default_of};
-use crate::config::{API_VERSION, KIND};
+use winddown_config::reference::{Field, Kind, SECTIONS, default_of};
+use winddown_config::{API_VERSION, KIND};
 
 const DESCRIPTION: &str = "\
 The agent reads one YAML file, `/etc/winddown/config.yaml` unless it is told otherwise. It is read \

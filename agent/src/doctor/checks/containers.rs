@@ -4,9 +4,9 @@ use winddown_systemd::inspect::LockView;
 
 use super::{Check, UNIT, listed};
 use crate::api::{PodState, PodStatus, Status};
-use crate::config::{Mode, RuntimeKind};
 use crate::doctor::facts::{Fact, Facts, KILLERS, KUBELETS, KubeletConfig, Unseen};
 use crate::doctor::finding::{Area, Finding};
+use winddown_config::{Mode, RuntimeKind};
 
 /// What runs containers can be reached.
 pub(super) fn runtime(facts: &Facts) -> Option<Finding> {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use winddown_systemd::inspect::ServiceView;
 
 use super::{Check, UNIT, span};
-use crate::config::RuntimeKind;
 use crate::doctor::facts::{Fact, Facts, Unseen};
 use crate::doctor::finding::{Area, Finding};
+use winddown_config::RuntimeKind;
 
 const INSTALL: &str = "winddown install";
 const RELOAD: &str = "systemctl daemon-reload";

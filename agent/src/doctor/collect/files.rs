@@ -12,11 +12,11 @@ use winddown_shutdown::ReportStore;
 use super::{Place, below, unseen};
 use crate::api::ReportEntry;
 use crate::cli::DEFAULT_CONFIG;
-use crate::config::{Config, ConfigError};
 use crate::doctor::facts::{
     Command, ConfigFact, ConfigRead, Fact, Installed, SocketFile, StateDirectory, Unseen,
 };
 use crate::node::reports;
+use winddown_config::{Config, ConfigError};
 
 /// Where systemd finds units, the strongest first.
 const UNIT_DIRECTORIES: [&str; 4] = [

@@ -7,8 +7,8 @@ use winddown_machine::{NodeUsage, UsagePlaces};
 use winddown_shared::NodeStats;
 
 use super::{Place, silent};
-use crate::config::Config;
 use crate::doctor::facts::{Fact, Shortage};
+use winddown_config::Config;
 
 /// Measures the node and compares it with the configured thresholds, without a container runtime: its
 /// images' file system is not looked at.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use winddown::config::Config;
 use winddown::manifests::read_manifest;
+use winddown_config::Config;
 use winddown_shared::display::clean;
 
 const NODE: &str = "node1";

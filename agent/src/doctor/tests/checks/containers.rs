@@ -4,7 +4,7 @@ use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
 use crate::api::{ContainerStatus, Decision, PodState, PodStatus};
-use crate::config::Mode;
+use winddown_config::Mode;
 
 #[test]
 fn what_is_wrong_with_containers_is_found() {

@@ -10,7 +10,7 @@ use super::super::read::absolute;
 use super::{DNS, DOMAIN, ENDED, EndedPods, LEASE, LONGEST, NODE_IP, NodeTaint, TAINTS};
 use winddown_yaml::{Fields, Located, Node, Position, Value, names};
 
-pub(in crate::config) fn one_of<T: Copy>(
+pub(crate) fn one_of<T: Copy>(
     fields: &mut Fields<'_, '_>,
     key: &'static str,
     choices: &[(&str, T)],

@@ -5,7 +5,7 @@ use winddown_eviction::{
     Condition, MemoryAvailable, PressureScope, Signal, StaticPods, Threshold, ThresholdValue,
 };
 
-use crate::config::{API_VERSION, Config, KIND};
+use crate::{API_VERSION, Config, KIND};
 
 fn read(fields: &str) -> Result<Config, String> {
     let text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{fields}");

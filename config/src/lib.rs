@@ -11,7 +11,7 @@ mod eviction;
 mod notices;
 mod print;
 mod read;
-pub(crate) mod reference;
+pub mod reference;
 mod resources;
 mod schema;
 mod shutdown;

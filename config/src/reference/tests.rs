@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::config::{API_VERSION, ConfigError, KIND, Warning};
+use crate::{API_VERSION, ConfigError, KIND, Warning};
 use winddown_yaml::requested;
 
 /// Why `fields` are refused; none when they are accepted.

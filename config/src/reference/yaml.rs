@@ -5,8 +5,8 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{Field, Kind, SECTIONS, Section, default_of};
-use crate::config::print::{scalar, write_entry};
-use crate::config::{API_VERSION, KIND};
+use crate::print::{scalar, write_entry};
+use crate::{API_VERSION, KIND};
 
 /// The longest line.
 const WIDTH: usize = 100;

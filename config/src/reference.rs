@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::Config;
 
 /// The sections, in the order in which they are shown.
-pub(crate) const SECTIONS: [&Section; 6] = [
+pub const SECTIONS: [&Section; 6] = [
     &node::SECTION,
     &cluster::SECTION,
     &pods::SECTION,
@@ -32,32 +32,36 @@ pub(crate) const SECTIONS: [&Section; 6] = [
 ];
 
 /// Fields that belong together.
-pub(crate) struct Section {
+pub struct Section {
     /// What they are about, as a title.
-    pub(crate) title: &'static str,
-    pub(crate) fields: &'static [Field],
+    pub title: &'static str,
+    /// In the order of the default file.
+    pub fields: &'static [Field],
 }
 
 /// One field.
 #[derive(Clone, Copy)]
-pub(crate) struct Field {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+pub struct Field {
+    /// Its key.
+    pub name: &'static str,
+    /// What it may be.
+    pub kind: Kind,
     /// What it is for, and what leaving it out means. Bounds are not repeated here. An empty line
     /// parts paragraphs; names of fields and words to be typed stand in `backquotes`.
-    pub(crate) doc: &'static str,
+    pub doc: &'static str,
     /// How it may look, as YAML, where the default is that it is not there. More than one line is
     /// block style, without an indent.
-    pub(crate) example: &'static str,
+    pub example: &'static str,
     /// A default that [`Config`] does not keep, as YAML.
-    pub(crate) written: &'static str,
+    pub written: &'static str,
     /// A reload of the configuration applies it; otherwise it waits for a restart.
-    pub(crate) live: bool,
+    pub live: bool,
 }
 
 /// What a field may be.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+#[expect(missing_docs, reason = "the text of a variant speaks of its fields")]
+pub enum Kind {
     /// true or false.
     Flag,
     /// A text of the form that `pattern`, a regular expression, describes roughly. An empty pattern
@@ -93,7 +97,7 @@ pub(crate) enum Kind {
 
 /// Which names a mapping may have.
 #[derive(Clone, Copy)]
-pub(crate) enum Names {
+pub enum Names {
     /// One of these.
     Words(&'static [&'static str]),
     /// What this regular expression describes roughly.
@@ -109,7 +113,7 @@ pub fn default_yaml() -> &'static str {
 }
 
 /// The default of the field `name` at the top of the file; none when it is not there by default.
-pub(crate) fn default_of(name: &str) -> Option<Value> {
+pub fn default_of(name: &str) -> Option<Value> {
     static DEFAULTS: LazyLock<Vec<(&'static str, Value)>> =
         LazyLock::new(|| Config::default().entries());
     let known = DEFAULTS.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());
@@ -120,12 +124,12 @@ pub(crate) fn default_of(name: &str) -> Option<Value> {
 }
 
 /// The field `name` at the top of the file.
-pub(crate) fn field(name: &str) -> Option<&'static Field> {
+pub fn field(name: &str) -> Option<&'static Field> {
     fields().find(|field| field.name == name)
 }
 
 /// Every field at the top of the file.
-pub(crate) fn fields() -> impl Iterator<Item = &'static Field> {
+pub fn fields() -> impl Iterator<Item = &'static Field> {
     SECTIONS.iter().flat_map(|section| section.fields)
 }
 
@@ -163,7 +167,7 @@ impl Kind {
     }
 
     /// What has to be written, in a few words: `a duration`.
-    pub(crate) fn noun(&self) -> &'static str {
+    pub fn noun(&self) -> &'static str {
         match self {
             Self::Flag => "true or false",
             Self::Text { .. } => "text",
@@ -184,7 +188,7 @@ impl Kind {
     }
 
     /// The bounds, as the end of a sentence; none where there are none, or where the words say it.
-    pub(crate) fn bounds(&self) -> Option<String> {
+    pub fn bounds(&self) -> Option<String> {
         match self {
             Self::Integer { least, most, unit } => {
                 let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
@@ -200,7 +204,7 @@ impl Kind {
     }
 
     /// The words that are accepted, where those are all.
-    pub(crate) fn words(&self) -> Option<&'static [&'static str]> {
+    pub fn words(&self) -> Option<&'static [&'static str]> {
         match self {
             Self::Choice(words) | Self::Words(words) => Some(words),
             Self::Map { names: Names::Words(words), .. } => Some(words),

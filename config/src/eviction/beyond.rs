@@ -7,7 +7,7 @@ use winddown_eviction::{
 use winddown_shared::GoDuration;
 
 use super::EvictionSettings;
-use crate::config::cluster::one_of;
+use crate::cluster::one_of;
 use winddown_yaml::{Fields, Located, Value};
 
 pub(super) fn read(fields: &mut Fields<'_, '_>, defaults: EvictionSettings) -> EvictionSettings {
@@ -38,7 +38,7 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, defaults: EvictionSettings) -> E
 
 impl EvictionSettings {
     /// The same fields as they would be written.
-    pub(in crate::config) fn entries_beyond(&self) -> Vec<(&'static str, Json)> {
+    pub(crate) fn entries_beyond(&self) -> Vec<(&'static str, Json)> {
         let enforced = if self.enforce_pods { json!(["pods"]) } else { json!([]) };
         let mut entries = vec![
             ("memoryAvailable", json!(self.memory_available)),
