@@ -24,10 +24,10 @@ use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 use crate::api::{PodState, Status};
 use crate::cli::{CommandError, Output};
 use crate::control::AgentApi;
-use crate::manifests::{DesiredManifests, ManifestDirectory};
 use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
 use crate::service::{ConfiguredRuntime, ServiceNode, boot_clock, wall_clock};
 use winddown_config::{Config, ConfigError};
+use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 /// How long pods may take to start before the rehearsal goes on without the late ones.
 const START: Duration = Duration::from_secs(30);

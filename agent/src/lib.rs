@@ -10,7 +10,6 @@ pub mod doctor;
 pub mod drill;
 pub mod install;
 pub mod logging;
-pub mod manifests;
 pub mod metrics;
 pub mod node;
 pub mod render;

@@ -36,9 +36,9 @@ use winddown_shutdown::{
 };
 
 use crate::cluster::{Cluster, ClusterParts};
-use crate::manifests::DesiredManifests;
 use crate::metrics::{Metrics, ProcessReader};
 use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
+use winddown_static_pods::DesiredManifests;
 
 pub use api::plan_view;
 use cluster::{RuntimePing, prepare};

@@ -25,12 +25,12 @@ use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
 use crate::cluster::ClusterParts;
 use crate::control::{ControlSocket, Limits, Server, SocketError};
-use crate::manifests::{DesiredManifests, ManifestDirectory};
 use crate::metrics;
 use crate::node::{
     Configuration, Identity, Machine, Node, NodeParts, PressureSource, RuntimeFigures, policy_of,
 };
 use winddown_config::{Config, ConfigError, Mode, RuntimeKind};
+use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 use control_loop::ControlLoop;
 use signals::{Ends, Reloads};

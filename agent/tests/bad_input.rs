@@ -9,8 +9,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use winddown::manifests::read_manifest;
 use winddown_config::Config;
+use winddown_static_pods::read_manifest;
 
 struct Case<'a> {
     name: &'a str,

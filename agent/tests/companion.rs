@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown::cluster::ClusterParts;
-use winddown::manifests::DesiredManifests;
 use winddown::node::{Configuration, Identity, Node, NodeParts};
 use winddown_apiserver::ApiServer;
 use winddown_cluster::client::{ClusterConfig, Connection, Credentials};
@@ -26,6 +25,7 @@ use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_shared::fake::FakeInhibitor;
 use winddown_shared::{Inhibitor, LockState, PodKiller, PodUid, WallClock, WallTime};
 use winddown_shutdown::{BootClock, Trigger};
+use winddown_static_pods::DesiredManifests;
 
 /// What runs, and in which order it ended.
 #[derive(Clone, Default)]

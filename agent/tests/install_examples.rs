@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use winddown::manifests::read_manifest;
 use winddown::node::policy_of;
 use winddown_config::Config;
 use winddown_runtimes::process::check_supported;
 use winddown_shared::Pod;
+use winddown_static_pods::read_manifest;
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")

@@ -6,9 +6,9 @@ use winddown_shared::Pod;
 
 use super::{failure, hints};
 use crate::cli::{CommandError, Exit};
-use crate::manifests::{ManifestError, is_manifest, load_manifest};
 use crate::service;
 use winddown_config::Config;
+use winddown_static_pods::{ManifestError, is_manifest, load_manifest};
 
 /// The pods of a manifest, or of all in a directory.
 pub(super) fn read(path: &Path, config: &Config) -> Result<Vec<Pod>, CommandError> {

@@ -17,10 +17,10 @@ use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, Unseen};
 use crate::api::Status;
 use crate::cli::DEFAULT_SOCKET;
 use crate::control::{Client, ClientError};
-use crate::manifests::{self, OthersMayWrite};
 use crate::node::policy_of;
 use crate::service;
 use winddown_config::{Config, Mode, RuntimeKind};
+use winddown_static_pods::OthersMayWrite;
 
 /// Where and how to look.
 #[derive(Clone, Debug)]
@@ -292,7 +292,9 @@ async fn others_may_write(place: &Place, pods: Option<&Path>) -> Fact<Vec<Others
     let Some(pods) = pods.filter(|_| place.live).map(Path::to_owned) else {
         return Fact::not_live();
     };
-    blocking(place.patience, "the manifests", move || match manifests::others_may_write(&pods) {
+    blocking(place.patience, "the manifests", move || match winddown_static_pods::others_may_write(
+        &pods,
+    ) {
         Ok(found) => Fact::Known(found),
         Err(error) => unseen(&error, &pods),
     })

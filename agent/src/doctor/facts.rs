@@ -8,8 +8,8 @@ use winddown_systemd::drop_in::Setting;
 use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, SystemView};
 
 use crate::api::{ReportEntry, Status};
-use crate::manifests::OthersMayWrite;
 use winddown_config::Config;
+use winddown_static_pods::OthersMayWrite;
 
 /// Something that was looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

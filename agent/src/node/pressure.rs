@@ -23,11 +23,11 @@ use winddown_shutdown::AdmissionGate;
 
 use super::Node;
 use crate::api::{EvictionPlan, PressureStatus};
-use crate::manifests::DesiredManifests;
 use measure::{Measured, Places};
 use reclaim::GiveBack;
 pub use runtime::RuntimeFigures;
 use winddown_config::Config;
+use winddown_static_pods::DesiredManifests;
 
 /// What says how much is left of what.
 pub struct PressureSource {

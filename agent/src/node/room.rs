@@ -16,7 +16,7 @@ use crate::api::{
     WaitingPod,
 };
 use crate::control::ApiError;
-use crate::manifests::read_manifest;
+use winddown_static_pods::read_manifest;
 
 /// Chooses by the strategy in force.
 #[derive(Debug)]

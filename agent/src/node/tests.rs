@@ -20,8 +20,8 @@ use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 use super::{Configuration, Identity, Node, NodeParts};
 use crate::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
 use crate::control::AgentApi;
-use crate::manifests::DesiredManifests;
 use winddown_config::{Config, ShutdownPeriods};
+use winddown_static_pods::DesiredManifests;
 
 struct Bench {
     node: Node<FakeRuntime, FakeInhibitor>,

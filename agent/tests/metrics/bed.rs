@@ -11,7 +11,6 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use winddown::cluster::{ClusterParts, PodsParts};
 use winddown::control::AgentApi;
-use winddown::manifests::DesiredManifests;
 use winddown::node::{Configuration, Identity, Node, NodeParts, PressureSource, RuntimeFigures};
 use winddown_cluster::after_boot::AfterBootPolicy;
 use winddown_cluster::client::{ClusterConfig, Connection, Credentials};
@@ -26,6 +25,7 @@ use winddown_shared::{
     WallClock, WallTime,
 };
 use winddown_shutdown::{BootClock, BootMark, Trigger};
+use winddown_static_pods::DesiredManifests;
 
 pub(crate) type TestNode = Node<FakeRuntime, FakeInhibitor>;
 

@@ -6,7 +6,7 @@ use super::Check;
 use crate::api::ManifestProblem;
 use crate::doctor::facts::{ConfigRead, Fact, Facts, Unseen};
 use crate::doctor::finding::{Area, Finding};
-use crate::manifests::Writers;
+use winddown_static_pods::Writers;
 
 /// Less is too little for the state of a hundred pods and the reports.
 const FEW_BYTES: u64 = 64 * 1024 * 1024;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use winddown::manifests::read_manifest;
 use winddown_config::Config;
 use winddown_shared::display::clean;
+use winddown_static_pods::read_manifest;
 
 const NODE: &str = "node1";
 

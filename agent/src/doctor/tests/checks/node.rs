@@ -4,7 +4,7 @@ use super::super::*;
 use super::Severity::{Info, Problem, Warning};
 use super::check;
 use crate::api::ManifestProblem;
-use crate::manifests::{OthersMayWrite, Writers};
+use winddown_static_pods::{OthersMayWrite, Writers};
 
 fn written_by(path: &str, who: Writers) -> OthersMayWrite {
     OthersMayWrite { path: path.into(), who }

@@ -32,7 +32,7 @@ pub use writers::{OthersMayWrite, Writers, others_may_write};
 use winddown_yaml::Problems;
 
 /// Whether the agent takes a file of this name for a manifest.
-pub(crate) fn is_manifest(name: &OsStr) -> bool {
+pub fn is_manifest(name: &OsStr) -> bool {
     file::Role::of(name) == file::Role::Manifest
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn is_manifest(name: &OsStr) -> bool {
 ///
 /// # Errors
 /// The file cannot be read, or is no manifest of a pod.
-pub(crate) fn load_manifest(path: &Path, node_name: &str) -> Result<Pod, ManifestError> {
+pub fn load_manifest(path: &Path, node_name: &str) -> Result<Pod, ManifestError> {
     read_manifest(path, &file::read(path)?, node_name)
 }
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::{WallClock, WallTime};
 
 use super::{manifest, put};
-use crate::manifests::{DesiredManifests, ManifestDirectory};
+use crate::{DesiredManifests, ManifestDirectory};
 
 /// A directory that is being watched for real.
 struct Watched {

@@ -1,13 +1,30 @@
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::field::Field;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
 use winddown_shared::WallTime;
 
-use crate::logging::Log;
-use crate::manifests::ManifestProblem;
-use crate::manifests::telling::{MOST, Telling};
+use crate::ManifestProblem;
+use crate::telling::{MOST, Telling};
+
+/// Every event as a line: its level and its message.
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut line = event.metadata().level().to_string();
+        event.record(&mut |field: &Field, value: &dyn fmt::Debug| {
+            assert_eq!(field.name(), "message");
+            line.push_str(&format!(" {value:?}"));
+        });
+        self.0.lock().unwrap().push(line);
+    }
+}
 
 /// What is told, and the clock.
 struct Ear {
@@ -25,7 +42,7 @@ impl Ear {
     fn hear(&mut self, problems: Vec<ManifestProblem>) -> Vec<String> {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let take = Arc::clone(&lines);
-        let log = Log::to(move |line| take.lock().unwrap().push(line.to_owned()));
+        let log = Lines(take);
         tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
             self.telling.tell(&self.before, &problems, self.now);
         });

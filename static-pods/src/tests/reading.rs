@@ -3,7 +3,7 @@ use std::path::Path;
 use winddown_shared::Pod;
 
 use super::manifest;
-use crate::manifests::read_manifest;
+use crate::read_manifest;
 
 const PATH: &str = "/etc/winddown/pods/web.yaml";
 
@@ -17,9 +17,9 @@ fn with_spec(extra: &str) -> Pod {
 
 #[test]
 fn a_pod_gets_what_the_kubelet_and_the_api_server_would_give_it() {
-    let pod = read(include_str!("../../../tests/data/good.yaml"));
+    let pod = read(include_str!("../../tests/data/good.yaml"));
     let got = serde_json::to_value(pod.object()).unwrap();
-    let wanted = include_str!("../../../tests/data/good.json");
+    let wanted = include_str!("../../tests/data/good.json");
     let wanted: serde_json::Value = serde_json::from_str(wanted).unwrap();
     assert_eq!(got, wanted, "{got:#}");
 }

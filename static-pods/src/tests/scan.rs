@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use winddown_shared::WallTime;
 
 use super::{manifest, put};
-use crate::manifests::DesiredManifests;
-use crate::manifests::scan::{SETTLE, Scanner};
+use crate::DesiredManifests;
+use crate::scan::{SETTLE, Scanner};
 
 /// A directory, its scanner, and a clock that the test moves.
 struct Bench {
