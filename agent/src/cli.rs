@@ -243,9 +243,9 @@ fn completions(args: &CompletionsArgs, out: &mut Output) -> Result<Exit, Command
 fn version(args: &VersionArgs, out: &mut Output) -> Result<Exit, CommandError> {
     match args.output {
         TextFormat::Text => out.line(&format!("winddown {}", env!("CARGO_PKG_VERSION")))?,
-        TextFormat::Json => out.json(&crate::api::VersionAnswer {
+        TextFormat::Json => out.json(&winddown_control::api::VersionAnswer {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            api_version: crate::api::API_VERSION.to_owned(),
+            api_version: winddown_control::api::API_VERSION.to_owned(),
         })?,
     }
     Ok(Exit::Success)

@@ -15,12 +15,10 @@ use winddown_shutdown::{
     render_text,
 };
 
-use crate::api::{ConfigView, ReportList, ShutdownPlan};
 use crate::cli::{
     AgentArgs, CommandError, DEFAULT_CONFIG, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs,
     Offline, Output, PlanPreemptionArgs, RuntimeChoice, ShimArgs, TextFormat, UninstallArgs,
 };
-use crate::control::ApiError;
 use crate::doctor::{self, Diagnosis};
 use crate::drill::{self, DrillOptions};
 use crate::install::{self, InstallOptions, UninstallOptions};
@@ -29,6 +27,8 @@ use crate::node::{plan_view, policy_of, reports};
 use crate::service::{self, ServiceOptions, StartError};
 use end_process::EndProcess;
 use winddown_config::{Config, ConfigError, default_yaml};
+use winddown_control::ApiError;
+use winddown_control::api::{ConfigView, ReportList, ShutdownPlan};
 
 /// How long threads that wait for a disk may take when the process ends.
 const LAST_THREADS: Duration = Duration::from_millis(500);

@@ -21,12 +21,12 @@ use winddown_shutdown::{Outcome, ShutdownReport, Trigger, render_text};
 use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
-use crate::api::{PodState, Status};
 use crate::cli::{CommandError, Output};
-use crate::control::AgentApi;
 use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
 use crate::service::{ConfiguredRuntime, ServiceNode, boot_clock, wall_clock};
 use winddown_config::{Config, ConfigError};
+use winddown_control::AgentApi;
+use winddown_control::api::{PodState, Status};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 /// How long pods may take to start before the rehearsal goes on without the late ones.
@@ -345,7 +345,7 @@ fn pods_directory(options: &DrillOptions, root: &Path) -> Result<PathBuf, DrillE
     Ok(pods)
 }
 
-fn is_up(pod: &crate::api::PodStatus) -> bool {
+fn is_up(pod: &winddown_control::api::PodStatus) -> bool {
     let ready = pod.wanted_containers > 0 && pod.ready_containers == pod.wanted_containers;
     ready || pod.state == PodState::Finished
 }

@@ -1,11 +1,9 @@
 //! The winddown agent: configuration, pod manifests, the control socket, the commands, and the
 //! wiring of the controllers to the systems they drive.
 
-pub mod api;
 pub mod cli;
 pub mod cluster;
 pub mod commands;
-pub mod control;
 pub mod doctor;
 pub mod drill;
 pub mod install;

@@ -24,12 +24,12 @@ use winddown_shutdown::Trigger;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
 use crate::cluster::ClusterParts;
-use crate::control::{ControlSocket, Limits, Server, SocketError};
 use crate::metrics;
 use crate::node::{
     Configuration, Identity, Machine, Node, NodeParts, PressureSource, RuntimeFigures, policy_of,
 };
 use winddown_config::{Config, ConfigError, Mode, RuntimeKind};
+use winddown_control::{ControlSocket, Limits, Server, SocketError};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 use control_loop::ControlLoop;

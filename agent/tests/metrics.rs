@@ -85,9 +85,9 @@ async fn gauges_follow_the_pods() {
     assert_eq!(value(&text, "winddown_inhibitor_held"), 1.0);
     assert_eq!(value(&text, "winddown_inhibit_delay_max_seconds"), 40.0);
     assert_eq!(value(&text, "winddown_refused_shutdown_signals_total"), 3.0);
-    let body = winddown::api::KillBody { grace_seconds: Some(1), uid: None };
+    let body = winddown_control::api::KillBody { grace_seconds: Some(1), uid: None };
     {
-        use winddown::control::AgentApi;
+        use winddown_control::AgentApi;
         bed.node.kill("default", "web", body).await.unwrap();
     }
     tokio::time::sleep(secs(1)).await;
@@ -128,12 +128,12 @@ async fn a_pod_that_comes_back_under_its_uid_is_counted_as_restarted_and_measure
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_is_measured_by_group_and_its_pods_do_not_count_as_cut() {
-    use winddown::control::AgentApi;
+    use winddown_control::AgentApi;
     let bed = Bed::new();
     let (web, dns) = (pod("web", 0, 3), pod("dns", 2_000_000_000, 3));
     bed.runtime.stop_takes(web.uid(), secs(100));
     bed.run(&[web, dns]).await;
-    let mut events = bed.node.drain(winddown::api::DrainRequest::default()).await.unwrap();
+    let mut events = bed.node.drain(winddown_control::api::DrainRequest::default()).await.unwrap();
     while events.recv().await.is_some() {}
     let text = bed.scrape();
     let group = r#"winddown_shutdown_group_duration_seconds_sum{priority="0"}"#;

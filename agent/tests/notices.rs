@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use winddown::control::Client;
+use winddown_control::Client;
 
 use crate::agent::{Bed, LIMIT, manifest};
 

@@ -6,9 +6,9 @@ use super::{
     CommandError, ConfigArgs, ConfigCommand, DEFAULT_CONFIG, Exit, GlobalArgs, Offline, Output,
     ask, status,
 };
-use crate::api::ConfigView;
-use crate::control::Client;
 use crate::render;
+use winddown_control::Client;
+use winddown_control::api::ConfigView;
 
 pub(super) fn run(
     global: &GlobalArgs,

@@ -8,9 +8,9 @@ use winddown_shared::display::{clean, seconds};
 
 use super::values::When;
 use super::{CommandError, DrainArgs, Exit, GlobalArgs, Output, TextFormat};
-use crate::api::{DrainEvent, DrainRequest, NoticeBody, WithdrawAnswer};
-use crate::control::{Client, ClientError};
 use crate::render::{PODS_UNKNOWN, group_title};
+use winddown_control::api::{DrainEvent, DrainRequest, NoticeBody, WithdrawAnswer};
+use winddown_control::{Client, ClientError};
 
 const TICK: Duration = Duration::from_secs(1);
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::api::ErrorCode;
-use crate::control::ClientError;
+use winddown_control::ClientError;
+use winddown_control::api::ErrorCode;
 
 /// The exit codes as every `--help` shows them.
 pub(super) const EXIT_CODES: &str = "\

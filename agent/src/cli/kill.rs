@@ -3,8 +3,8 @@
 use winddown_shared::display::{clean, seconds};
 
 use super::{CommandError, Exit, GlobalArgs, KillArgs, Output, TextFormat, ask};
-use crate::api::{KillAnswer, KillBody};
-use crate::control::Client;
+use winddown_control::Client;
+use winddown_control::api::{KillAnswer, KillBody};
 
 pub(super) async fn run(
     global: &GlobalArgs,

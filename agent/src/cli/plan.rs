@@ -9,9 +9,9 @@ use super::{
     CommandError, Exit, GlobalArgs, Offline, Output, OutputFormat, PlanShutdownArgs, ask,
     plan_lines, status,
 };
-use crate::api::ShutdownPlan;
-use crate::control::Client;
 use crate::render;
+use winddown_control::Client;
+use winddown_control::api::ShutdownPlan;
 
 pub(super) fn run(
     global: &GlobalArgs,

@@ -6,8 +6,8 @@ use winddown_shared::display::clean;
 
 use super::args::{PlanEvictionArgs, TextFormat};
 use super::{CommandError, Exit, GlobalArgs, Offline, Output, ask, cases, plan, status};
-use crate::control::Client;
 use crate::render;
+use winddown_control::Client;
 
 pub(super) fn run(
     global: &GlobalArgs,

@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::lines::Lines;
 use super::{CommandError, Exit, Offline, Output, OutputFormat, cases};
-use crate::api::PlannedGroup;
 use crate::render;
+use winddown_control::api::PlannedGroup;
 
 /// Plans line by line, so that an endless input gives an endless output. A line that cannot be
 /// planned is reported with its number; the others are planned.

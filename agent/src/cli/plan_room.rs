@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::args::PlanPreemptionArgs;
 use super::{CommandError, Exit, GlobalArgs, Output, ask, plan, status};
-use crate::control::Client;
 use crate::render;
+use winddown_control::Client;
 use winddown_yaml::MAX_BYTES;
 
 pub(super) fn run(

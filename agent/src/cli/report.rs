@@ -6,9 +6,9 @@ use std::path::Path;
 use super::{
     CommandError, Exit, GlobalArgs, Offline, Output, ReportArgs, ReportFormat, ask, status,
 };
-use crate::api::{ReportEntry, ReportList};
-use crate::control::{Client, ClientError};
 use crate::render;
+use winddown_control::api::{ReportEntry, ReportList};
+use winddown_control::{Client, ClientError};
 
 pub(super) fn run(
     global: &GlobalArgs,

@@ -12,8 +12,10 @@ use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
+use winddown_control::api;
+
 use super::{CommandError, Exit, Output, SchemaArgs, SchemaName};
-use crate::{api, doctor};
+use crate::doctor;
 
 pub(super) fn run(args: &SchemaArgs, out: &mut Output) -> Result<Exit, CommandError> {
     match args.name {

@@ -1,9 +1,9 @@
 //! `winddown status`.
 
 use super::{CommandError, Exit, GlobalArgs, Output, OutputFormat, StatusArgs, ask, watch};
-use crate::api::Status;
-use crate::control::Client;
 use crate::render::{self, View};
+use winddown_control::Client;
+use winddown_control::api::Status;
 
 /// What is said while the agent does not answer.
 pub(super) const WAITING: &str = "waiting for the agent's answer";

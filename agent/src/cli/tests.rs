@@ -16,8 +16,8 @@ use unicode_width::UnicodeWidthStr;
 use super::exit::CommandError;
 use super::values::{duration, grace, is_name, pod_name};
 use super::{Cli, ColorChoice, Command, ConfigCommand, Exit, PlanCommand};
-use crate::api::{ErrorBody, ErrorCode};
-use crate::control::ClientError;
+use winddown_control::ClientError;
+use winddown_control::api::{ErrorBody, ErrorCode};
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())

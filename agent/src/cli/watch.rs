@@ -8,9 +8,9 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::{CommandError, Exit, Output, OutputFormat};
-use crate::api::Status;
-use crate::control::{Client, ClientError, Lines};
 use crate::render;
+use winddown_control::api::Status;
+use winddown_control::{Client, ClientError, Lines};
 
 mod feed;
 mod live;

@@ -6,8 +6,8 @@ use winddown_cluster::pods::RunState;
 use winddown_shared::{WallClock, WallTime};
 
 use super::Cluster;
-use crate::api;
 use crate::metrics::ClusterFacts;
+use winddown_control::api;
 
 impl Cluster {
     /// For `winddown status`.

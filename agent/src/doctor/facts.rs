@@ -7,8 +7,8 @@ use winddown_shared::WallTime;
 use winddown_systemd::drop_in::Setting;
 use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, SystemView};
 
-use crate::api::{ReportEntry, Status};
 use winddown_config::Config;
+use winddown_control::api::{ReportEntry, Status};
 use winddown_static_pods::OthersMayWrite;
 
 /// Something that was looked for.

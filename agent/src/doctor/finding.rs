@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::api::API_VERSION;
+use winddown_control::api::API_VERSION;
 
 /// How bad a finding is; the worst is the greatest.
 #[derive(

@@ -13,8 +13,8 @@ use winddown_systemd::inspect::{
 };
 
 use super::*;
-use crate::api::{LockState, NodeStatus, Status};
 use winddown_config::{Config, RuntimeKind};
+use winddown_control::api::{LockState, NodeStatus, Status};
 
 fn now() -> WallTime {
     "2026-11-20T07:00:00Z".parse().unwrap()

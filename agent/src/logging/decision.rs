@@ -2,7 +2,7 @@
 
 use winddown_shared::{Event, KillReason, PodLabel};
 
-use crate::api::Decision;
+use winddown_control::api::Decision;
 
 /// Writes `event`, told as `told`, to the log. What an operator has to look at is a warning; the
 /// rest is the story.

@@ -10,7 +10,7 @@ use winddown_shared::{Event, PodLabel, PodUid, WallTime};
 
 use super::journal::{Journal, encode};
 use super::*;
-use crate::api::Decision;
+use winddown_control::api::Decision;
 
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<Line>>>);

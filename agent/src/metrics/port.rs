@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::error_chain;
 
-use crate::control::{AgentApi, Server};
+use winddown_control::{AgentApi, Server};
 
 /// How long an address that cannot be had is left alone; see [`serve_over_tcp`].
 pub const TRY_AGAIN: Duration = Duration::from_secs(10);

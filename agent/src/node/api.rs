@@ -12,12 +12,12 @@ use winddown_shared::{
 };
 
 use super::{Node, reports};
-use crate::api::{
+use winddown_control::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer,
     KillBody, NoticeBody, PlanShrink, PlannedGroup, PlannedPod, PreemptionPlan, ReportList,
     ShutdownPlan, Status, WithdrawAnswer,
 };
-use crate::control::{AgentApi, ApiError};
+use winddown_control::{AgentApi, ApiError};
 
 impl<R: Runtime, I: Inhibitor> AgentApi for Node<R, I> {
     fn status(&self) -> Status {

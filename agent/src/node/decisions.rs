@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, watch};
 use winddown_shared::{Event, Recorder, WallClock};
 
-use crate::api::Decision;
+use winddown_control::api::Decision;
 
 /// How many are kept for `status`.
 const KEPT: usize = 20;

@@ -11,8 +11,8 @@ use winddown_shared::{Event, GateReason, Inhibitor, PodKiller, Recorder, Runtime
 use winddown_shutdown::{DrainOrder, PodEnd, ProgressPhase, ProgressSender, ShutdownReport, drain};
 
 use super::Node;
-use crate::api::{DrainEvent, ErrorCode};
-use crate::control::ApiError;
+use winddown_control::ApiError;
+use winddown_control::api::{DrainEvent, ErrorCode};
 
 impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// Closes admission and starts a drain that may take `time` as a task of its own: it goes on

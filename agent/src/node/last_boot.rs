@@ -10,7 +10,7 @@ use winddown_shutdown::{
 };
 
 use super::Node;
-use crate::api::LastBootStatus;
+use winddown_control::api::LastBootStatus;
 
 #[cfg(test)]
 mod tests;

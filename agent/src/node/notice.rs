@@ -12,8 +12,8 @@ use winddown_shared::{
 use winddown_shutdown::ProgressPhase;
 
 use super::{Node, drain};
-use crate::api::{DrainEvent, ErrorCode, NoticeBody, NoticeStatus, WithdrawAnswer};
-use crate::control::ApiError;
+use winddown_control::ApiError;
+use winddown_control::api::{DrainEvent, ErrorCode, NoticeBody, NoticeStatus, WithdrawAnswer};
 
 /// Whoever follows the pods' end is let go this long after the node should have been gone.
 const AFTER_THE_END: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let had_a_run = [GateReason::Shutdown, GateReason::Notice].map(|r| reasons.contains(r));
         if had_a_run.contains(&true) && self.is_over() {
             // An earlier run has ended them all; there will be no other.
-            let _ = events.send(DrainEvent::finished((0, 0, 0), false, Duration::ZERO));
+            let _ = events.send(finished((0, 0, 0), false, Duration::ZERO));
             return Ok(progress);
         }
         let node = self.clone();
@@ -66,7 +66,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                     let (left, unknown) = node.left();
                     let ended = pods.saturating_sub(left);
                     let tally = (ended, 0, left);
-                    let _ = events.send(DrainEvent::finished(tally, unknown, begun.elapsed()));
+                    let _ = events.send(finished(tally, unknown, begun.elapsed()));
                 }
                 () = node.0.stop.cancelled() => {}
             }
@@ -153,7 +153,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             }
             if let Some(left) = left {
                 let (tally, unknown) = ((ended, forced, left), self.left().1);
-                let _ = events.send(DrainEvent::finished(tally, unknown, begun.elapsed()));
+                let _ = events.send(finished(tally, unknown, begun.elapsed()));
                 return;
             }
         }
@@ -211,14 +211,12 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     }
 }
 
-impl DrainEvent {
-    fn finished(
-        (ended, forced, left): (usize, usize, usize),
-        pods_unknown: bool,
-        took: Duration,
-    ) -> Self {
-        Self::Finished { ended, forced, left, took_seconds: took.as_secs_f64(), pods_unknown }
-    }
+fn finished(
+    (ended, forced, left): (usize, usize, usize),
+    pods_unknown: bool,
+    took: Duration,
+) -> DrainEvent {
+    DrainEvent::Finished { ended, forced, left, took_seconds: took.as_secs_f64(), pods_unknown }
 }
 
 /// The one time that the body names.

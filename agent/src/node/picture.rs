@@ -15,7 +15,7 @@ use winddown_shared::{
 use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, plan};
 
 use super::{Configuration, Node};
-use crate::api;
+use winddown_control::api;
 
 impl<R: Runtime, I: Inhibitor> Node<R, I> {
     pub(super) fn picture(&self) -> api::Status {

@@ -22,11 +22,11 @@ use winddown_shared::{
 use winddown_shutdown::AdmissionGate;
 
 use super::Node;
-use crate::api::{EvictionPlan, PressureStatus};
 use measure::{Measured, Places};
 use reclaim::GiveBack;
 pub use runtime::RuntimeFigures;
 use winddown_config::Config;
+use winddown_control::api::{EvictionPlan, PressureStatus};
 use winddown_static_pods::DesiredManifests;
 
 /// What says how much is left of what.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use winddown_shared::error_chain;
 use winddown_shutdown::{ReportStore, ShutdownReport};
 
-use crate::api::{ErrorCode, ReportEntry, ReportList};
-use crate::control::ApiError;
 use winddown_config::Config;
+use winddown_control::ApiError;
+use winddown_control::api::{ErrorCode, ReportEntry, ReportList};
 
 /// Where reports are kept below the state directory.
 pub fn directory(state: &Path) -> PathBuf {

@@ -11,11 +11,11 @@ use winddown_shared::{
 
 use super::Node;
 use super::fit::Found;
-use crate::api::{
+use winddown_control::ApiError;
+use winddown_control::api::{
     ConsideredPod, ErrorCode, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict,
     WaitingPod,
 };
-use crate::control::ApiError;
 use winddown_static_pods::read_manifest;
 
 /// Chooses by the strategy in force.

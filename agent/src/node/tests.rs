@@ -18,9 +18,9 @@ use winddown_shared::{CONFIG_SOURCE_ANNOTATION, LockState, Pod, Runtime, WallClo
 use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 
 use super::{Configuration, Identity, Node, NodeParts};
-use crate::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
-use crate::control::AgentApi;
 use winddown_config::{Config, ShutdownPeriods};
+use winddown_control::AgentApi;
+use winddown_control::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
 use winddown_static_pods::DesiredManifests;
 
 struct Bench {

@@ -6,7 +6,7 @@ use winddown_shared::display::{clean, seconds};
 
 use super::group_title;
 use super::status::{pod_state, problems, ready};
-use crate::api::{LockState, Phase, PodStatus, Status};
+use winddown_control::api::{LockState, Phase, PodStatus, Status};
 
 /// A line for everything that is different in `new`; with no `old`, for everything there is.
 ///

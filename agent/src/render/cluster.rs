@@ -6,7 +6,7 @@ use winddown_shared::display::{age, clean};
 
 use super::paint::{BAD, GOOD, WARN};
 use super::status::since;
-use crate::api::{ApiState, ClusterStatus};
+use winddown_control::api::{ApiState, ClusterStatus};
 
 /// A lease that was not renewed for so long is worth a look, in seconds.
 const OLD_LEASE: u64 = 30;

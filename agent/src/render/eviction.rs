@@ -4,7 +4,9 @@ use winddown_shared::display::{clean, seconds};
 
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
 use super::{Column, Table, View, wrap};
-use crate::api::{EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus};
+use winddown_control::api::{
+    EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus,
+};
 
 /// Decisions shown unless the view is wide.
 const DECISIONS: usize = 5;

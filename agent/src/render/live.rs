@@ -12,7 +12,7 @@ use winddown_shared::WallTime;
 use winddown_shared::display::clean;
 
 use super::{fit, wrap};
-use crate::api::{Phase, PodState, Status};
+use winddown_control::api::{Phase, PodState, Status};
 
 mod columns;
 mod head;

@@ -3,7 +3,7 @@
 use winddown_shared::display::{clean, seconds};
 
 use super::{Column, PODS_UNKNOWN, Table, View, wrap};
-use crate::api::{PlannedGroup, ReportList, ShutdownPlan};
+use winddown_control::api::{PlannedGroup, ReportList, ShutdownPlan};
 
 /// The plan of a shutdown as text.
 pub fn plan(plan: &ShutdownPlan, view: &View) -> String {

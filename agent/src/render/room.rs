@@ -7,7 +7,7 @@ use winddown_shared::{Quantity, QuantityFormat};
 
 use super::paint::{BAD, GOOD, HEAD, Paint, WARN};
 use super::{Column, Table, View, wrap};
-use crate::api::{NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict};
+use winddown_control::api::{NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict};
 
 /// How much room there is, who waits for some, and what would be done for the pod that was asked
 /// about.
@@ -155,7 +155,7 @@ fn push(text: &mut String, line: &str, view: &View, indent: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ConsideredPod, Lacking, WaitingPod};
+    use winddown_control::api::{ConsideredPod, Lacking, WaitingPod};
 
     const VIEW: View = View { width: Some(100), color: false, wide: false };
 

@@ -6,7 +6,7 @@ use winddown_shared::{WAITING_FOR_ROOM, WallTime};
 
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
 use super::{Column, PODS_UNKNOWN, Table, View, group_title, wrap};
-use crate::api::{ClosedBy, LockState, Phase, PodState, PodStatus, Status};
+use winddown_control::api::{ClosedBy, LockState, Phase, PodState, PodStatus, Status};
 
 pub(super) mod problems;
 

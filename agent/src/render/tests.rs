@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 
 use super::{Column, Table, View, changes, fit, status, wrap};
-use crate::api::{LockState, PodState, Status};
 use fixtures::{five_pods, fresh, pod};
+use winddown_control::api::{LockState, PodState, Status};
 
 #[test]
 fn a_text_is_cut_by_the_columns_it_takes_and_not_by_its_characters() {

@@ -63,20 +63,11 @@ fn catalog_texts_name_only_fields_that_lines_have() {
 #[test]
 fn every_kind_that_a_statement_names_is_known() {
     let mut named = BTreeSet::new();
-    let mut folders: Vec<PathBuf> = [
-        "agent/src",
-        "cluster/src",
-        "eviction/src",
-        "machine/src",
-        "notices/src",
-        "preemption/src",
-        "runtimes/src",
-        "shared/src",
-        "shutdown/src",
-        "systemd/src",
-    ]
-    .map(|folder| repository().join(folder))
-    .into();
+    let crates = std::fs::read_dir(repository()).unwrap();
+    let mut folders: Vec<PathBuf> = crates
+        .map(|folder| folder.unwrap().path().join("src"))
+        .filter(|folder| folder.is_dir())
+        .collect();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
             let path = entry.path();

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use tokio::time::Instant;
-use winddown::api::Status;
+use winddown_control::api::Status;
 
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! Nodes to look at.
 
-use winddown::api::{
+use winddown_control::api::{
     Decision, GroupProgress, GroupSummary, LockState, NodeStatus, Phase, PlanSummary, PodState,
     PodStatus, PressureStatus, RuntimeStatus, Status, ThresholdStatus,
 };

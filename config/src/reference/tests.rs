@@ -68,7 +68,7 @@ fn name_of(path: &[&Field]) -> String {
     path.iter().map(|field| field.name).collect::<Vec<_>>().join(".")
 }
 
-/// A field that is read and not in the table is added to it, in agent/src/config/reference/.
+/// A field that is read and not in the table is added to it, in config/src/reference/.
 #[test]
 fn what_the_reader_asks_for_is_what_the_table_has() {
     requested::take();

@@ -19,8 +19,9 @@ impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut line = event.metadata().level().to_string();
         event.record(&mut |field: &Field, value: &dyn fmt::Debug| {
-            assert_eq!(field.name(), "message");
-            line.push_str(&format!(" {value:?}"));
+            if field.name() == "message" {
+                line.push_str(&format!(" {value:?}"));
+            }
         });
         self.0.lock().unwrap().push(line);
     }

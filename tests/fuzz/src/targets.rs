@@ -46,7 +46,7 @@ pub(crate) static ALL: [Target; 16] = [
     Target {
         name: "control_requests",
         what: "a local user: the control socket",
-        laws: winddown::control::fuzzing::conversation,
+        laws: winddown_control::fuzzing::conversation,
         longest: 2048,
         short: 40,
     },

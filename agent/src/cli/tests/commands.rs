@@ -9,13 +9,13 @@ use tokio_util::sync::CancellationToken;
 use winddown_preemption::Strategy;
 
 use super::world::{Sink, World, run, run_with};
-use crate::api::{
+use crate::cli::{Cli, Exit, Output, dispatch};
+use winddown_control::api::{
     ConfigView, DrainEvent, DrainRequest, Health, KillAnswer, KillBody, NodeStatus, NoticeBody,
     PreemptionCase, PreemptionPlan, ReportEntry, ReportList, RoomVerdict, ShutdownPlan, Status,
     WithdrawAnswer,
 };
-use crate::cli::{Cli, Exit, Output, dispatch};
-use crate::control::{AgentApi, ApiError, ControlSocket, Limits, Server};
+use winddown_control::{AgentApi, ApiError, ControlSocket, Limits, Server};
 
 const NOBODY: &str = "--socket /nonexistent/winddown.sock";
 
@@ -320,7 +320,7 @@ impl AgentApi for Agent {
     async fn eviction_plan(
         &self,
         signal: Option<winddown_eviction::Signal>,
-    ) -> Result<crate::api::EvictionPlan, ApiError> {
+    ) -> Result<winddown_control::api::EvictionPlan, ApiError> {
         Ok(super::eviction::asked(signal))
     }
 

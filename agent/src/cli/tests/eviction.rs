@@ -6,8 +6,10 @@ use winddown_eviction::Signal;
 
 use super::commands::with_agent;
 use super::world::run;
-use crate::api::{EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus};
 use crate::cli::Exit;
+use winddown_control::api::{
+    EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus,
+};
 
 /// What an agent says that is short of memory.
 pub(super) fn asked(signal: Option<Signal>) -> EvictionPlan {
@@ -28,7 +30,7 @@ pub(super) fn asked(signal: Option<Signal>) -> EvictionPlan {
         ..ThresholdStatus::default()
     };
     EvictionPlan {
-        api_version: crate::api::API_VERSION.to_owned(),
+        api_version: winddown_control::api::API_VERSION.to_owned(),
         kind: "EvictionPlan".to_owned(),
         pressure: PressureStatus {
             conditions: vec!["MemoryPressure".to_owned()],

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use clap::Parser;
 
-use crate::api::{ConfigView, PlannedGroup, ReportEntry, ReportList, ShutdownPlan};
 use crate::cli::{
     AgentArgs, Cli, CommandError, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs, Offline,
     Output, PlanPreemptionArgs, ShimArgs, UninstallArgs, dispatch,
 };
 use crate::doctor::{Diagnosis, Finding};
+use winddown_control::api::{ConfigView, PlannedGroup, ReportEntry, ReportList, ShutdownPlan};
 
 /// What a command printed and how it ended.
 pub(super) struct Ran {

@@ -4,8 +4,8 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::RETRY;
-use crate::api::Status;
-use crate::control::{Client, ClientError, Lines};
+use winddown_control::api::Status;
+use winddown_control::{Client, ClientError, Lines};
 
 /// Pictures that may wait to be drawn; the agent waits when there are more.
 const WAITING: usize = 4;

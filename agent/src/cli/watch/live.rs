@@ -9,10 +9,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::feed::{self, Heard};
 use super::terminal::Terminal;
-use crate::api::Status;
 use crate::cli::{CommandError, Exit, Output};
-use crate::control::Client;
 use crate::render::{Scene, counts_down, live};
+use winddown_control::Client;
+use winddown_control::api::Status;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::api::NodeStatus;
 use crate::cli::tests::Sink;
+use winddown_control::api::NodeStatus;
 
 fn picture(revision: u64) -> Status {
     let node = NodeStatus { name: format!("edge-{revision}"), ..NodeStatus::default() };

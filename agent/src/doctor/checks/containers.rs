@@ -3,10 +3,10 @@
 use winddown_systemd::inspect::LockView;
 
 use super::{Check, UNIT, listed};
-use crate::api::{PodState, PodStatus, Status};
 use crate::doctor::facts::{Fact, Facts, KILLERS, KUBELETS, KubeletConfig, Unseen};
 use crate::doctor::finding::{Area, Finding};
 use winddown_config::{Mode, RuntimeKind};
+use winddown_control::api::{PodState, PodStatus, Status};
 
 /// What runs containers can be reached.
 pub(super) fn runtime(facts: &Facts) -> Option<Finding> {

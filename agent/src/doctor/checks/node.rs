@@ -3,9 +3,9 @@
 use winddown_shared::display::age;
 
 use super::Check;
-use crate::api::ManifestProblem;
 use crate::doctor::facts::{ConfigRead, Fact, Facts, Unseen};
 use crate::doctor::finding::{Area, Finding};
+use winddown_control::api::ManifestProblem;
 use winddown_static_pods::Writers;
 
 /// Less is too little for the state of a hundred pods and the reports.

@@ -4,9 +4,9 @@ use winddown_shared::Quantity;
 
 use super::Check;
 use super::node::bytes;
-use crate::api::{PressureStatus, ThresholdStatus};
 use crate::doctor::facts::{Facts, Shortage};
 use crate::doctor::finding::{Area, Finding};
+use winddown_control::api::{PressureStatus, ThresholdStatus};
 
 /// The node is not below its thresholds for evictions: otherwise pods end as soon as an agent runs.
 pub(super) fn room(facts: &Facts) -> Option<Finding> {

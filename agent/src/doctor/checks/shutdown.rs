@@ -7,9 +7,9 @@ use winddown_shared::display::age;
 use winddown_systemd::drop_in;
 
 use super::{Check, listed, span, whole_seconds};
-use crate::api::{LockState, Phase, Status};
 use crate::doctor::facts::{Fact, Facts, Unseen};
 use crate::doctor::finding::{Area, Finding};
+use winddown_control::api::{LockState, Phase, Status};
 
 /// Before this version the SysV commands, run as root, went around logind (systemd#22058).
 const SYSV_ASKS_LOGIND: u32 = 251;

@@ -10,13 +10,13 @@ use winddown_shared::{WallTime, error_chain};
 use winddown_shutdown::ReportStore;
 
 use super::{Place, below, unseen};
-use crate::api::ReportEntry;
 use crate::cli::DEFAULT_CONFIG;
 use crate::doctor::facts::{
     Command, ConfigFact, ConfigRead, Fact, Installed, SocketFile, StateDirectory, Unseen,
 };
 use crate::node::reports;
 use winddown_config::{Config, ConfigError};
+use winddown_control::api::ReportEntry;
 
 /// Where systemd finds units, the strongest first.
 const UNIT_DIRECTORIES: [&str; 4] = [

@@ -1,8 +1,8 @@
 //! Facts made by whoever means harm, or by a node that is in a bad way.
 
 use super::*;
-use crate::api::ManifestProblem;
 use crate::render::View;
+use winddown_control::api::ManifestProblem;
 
 #[test]
 fn huge_lists_and_long_texts_are_cut_and_counted() {

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use winddown_shared::GateReason;
 use winddown_shutdown::Outcome;
 
-use crate::api::ApiState;
 use crate::cluster::CLEAN_SHUTDOWN;
-use crate::control::AgentApi;
 use machine::Machine;
+use winddown_control::AgentApi;
+use winddown_control::api::ApiState;
 
 const LONG: Duration = Duration::from_secs(60);
 const NODE: &str = "nodes/n1";

@@ -8,8 +8,8 @@ use winddown_machine::{Capacity, ReadError};
 use winddown_shared::RuntimeError;
 
 use super::*;
-use crate::api::{PreemptionPlan, RoomVerdict};
 use crate::node::Machine;
+use winddown_control::api::{PreemptionPlan, RoomVerdict};
 
 const GIB: i64 = 1 << 30;
 const CRITICAL: i32 = 2_000_001_000;

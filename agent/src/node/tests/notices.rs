@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use winddown_notices::{Announcement, When};
 
 use super::*;
-use crate::api::{ClosedBy, NoticeBody};
+use winddown_control::api::{ClosedBy, NoticeBody};
 
 fn within(seconds: u64) -> NoticeBody {
     NoticeBody { in_seconds: Some(seconds), text: "rack 7 moves".into(), ..NoticeBody::default() }

@@ -290,7 +290,7 @@ async fn the_plan_ranks_the_pods_for_what_is_nearest_or_asked_for_and_keeps_the_
     assert!(last.outcome.starts_with("ended in "), "{last:?}");
     // What is printed can be read back.
     let text = serde_json::to_string(&plan).unwrap();
-    assert_eq!(serde_json::from_str::<crate::api::EvictionPlan>(&text).unwrap(), plan);
+    assert_eq!(serde_json::from_str::<winddown_control::api::EvictionPlan>(&text).unwrap(), plan);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,8 +4,8 @@ use winddown_shared::WallTime;
 use winddown_shared::display::{age, clean, seconds};
 
 use super::{Look, Page, clock, now};
-use crate::api::{LockState, Phase, Status};
 use crate::render::{PODS_UNKNOWN, fit, paint};
+use winddown_control::api::{LockState, Phase, Status};
 
 /// Columns the labels at the left take.
 const LABEL: usize = 10;

@@ -7,9 +7,9 @@ use winddown_shared::{WAITING_FOR_ROOM, WallTime};
 
 use super::columns::{Cell, Column};
 use super::{Look, Page, clock, now};
-use crate::api::{PodState, PodStatus, Status};
 use crate::render::PODS_UNKNOWN;
 use crate::render::status::{pod_state, ready};
+use winddown_control::api::{PodState, PodStatus, Status};
 
 /// Screens at least this wide show what is seldom asked for.
 const WIDE: usize = 110;

@@ -6,9 +6,9 @@ use winddown_shared::display::{clean, seconds};
 
 use super::columns::{Cell, Column};
 use super::{Look, Page, clock, now};
-use crate::api::{GroupProgress, Phase, Status, ThresholdStatus};
 use crate::render::status::problems::{self, Problem};
 use crate::render::{group_title, wrap};
+use winddown_control::api::{GroupProgress, Phase, Status, ThresholdStatus};
 
 /// A part shows its blank line, its heading and a line, or nothing.
 const LEAST: usize = 3;

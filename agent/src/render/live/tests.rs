@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 
 use super::{Scene, counts_down, live};
-use crate::api::{NoticeStatus, Phase, PodState, Status};
 use crate::render::tests::fixtures::{broken_manifests, five_pods, fresh, pod, shutting_down};
+use winddown_control::api::{NoticeStatus, Phase, PodState, Status};
 
 fn shown(status: &Status, columns: usize, rows: usize) -> Vec<String> {
     lines(&Scene { status: Some(status), ..Scene::default() }, columns, rows)

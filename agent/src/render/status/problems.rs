@@ -4,7 +4,7 @@ use winddown_shared::WAITING_FOR_ROOM;
 use winddown_shared::display::{clean, seconds};
 
 use super::pod_state;
-use crate::api::{ClosedBy, LockState, ManifestProblem, PodState, Status};
+use winddown_control::api::{ClosedBy, LockState, ManifestProblem, PodState, Status};
 
 /// One problem: what it is, and what to do next. Both are safe to print.
 pub(in crate::render) struct Problem {

@@ -2,7 +2,7 @@
 
 use winddown_shared::WallTime;
 
-use crate::api::{
+use winddown_control::api::{
     Decision, GroupProgress, GroupSummary, LockState, ManifestProblem, NodeStatus, Phase,
     PlanSummary, PodState, PodStatus, RejectedPod, RuntimeStatus, Status,
 };

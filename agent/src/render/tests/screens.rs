@@ -3,10 +3,10 @@
 use super::fixtures::{
     at, broken_manifests, five_pods, fresh, lock_waiting, shrunk_delay, shutting_down,
 };
-use crate::api::{
+use crate::render::{View, plan, status};
+use winddown_control::api::{
     LastBootStatus, NoticeStatus, PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan, Status,
 };
-use crate::render::{View, plan, status};
 
 const SCREEN: View = View { width: Some(80), color: false, wide: false };
 

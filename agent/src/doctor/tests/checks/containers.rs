@@ -3,8 +3,8 @@
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
-use crate::api::{ContainerStatus, Decision, PodState, PodStatus};
 use winddown_config::Mode;
+use winddown_control::api::{ContainerStatus, Decision, PodState, PodStatus};
 
 #[test]
 fn what_is_wrong_with_containers_is_found() {

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Problem, Warning};
 use super::check;
-use crate::api::ManifestProblem;
+use winddown_control::api::ManifestProblem;
 use winddown_static_pods::{OthersMayWrite, Writers};
 
 fn written_by(path: &str, who: Writers) -> OthersMayWrite {

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Warning};
 use super::{Well, check};
-use crate::api::{PressureStatus, ThresholdStatus};
+use winddown_control::api::{PressureStatus, ThresholdStatus};
 
 fn disk(hard: bool) -> Shortage {
     Shortage {

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
-use crate::api::{Phase, ReportEntry};
+use winddown_control::api::{Phase, ReportEntry};
 
 /// Every user may take a delay lock, in whatever name.
 #[test]
@@ -123,7 +123,7 @@ fn without_logind_the_agents_own_word_counts() {
         let mut facts = healthy();
         facts.login = unseen(kind);
         assert_eq!(finding(&facts, "lock").unwrap().severity, Info, "{kind:?}");
-        known(&mut facts.agent).lock.state = crate::api::LockState::Waiting;
+        known(&mut facts.agent).lock.state = winddown_control::api::LockState::Waiting;
         known(&mut facts.agent).lock.why = Some("logind left the bus".to_owned());
         let lock = finding(&facts, "lock").unwrap();
         assert_eq!(lock.severity, Problem, "{kind:?}");

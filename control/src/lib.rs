@@ -29,6 +29,7 @@
 //! # Design
 //! The server knows the agent only as [`AgentApi`], so it is tested against a stand-in.
 
+pub mod api;
 mod client;
 mod connection;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -13,7 +13,7 @@ use crate::api::{
     KillBody, NodeStatus, NoticeBody, PodStatus, PreemptionCase, PreemptionPlan, ReportEntry,
     ReportList, ShutdownPlan, Status, WithdrawAnswer,
 };
-use crate::control::{AgentApi, ApiError};
+use crate::{AgentApi, ApiError};
 
 pub(super) struct FakeAgent {
     changes: watch::Sender<u64>,

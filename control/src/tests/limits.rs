@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{PATIENCE, Running, read_all, serve, until};
 use crate::api::Status;
-use crate::control::fake::FakeAgent;
-use crate::control::{ClientError, Limits, Server};
+use crate::fake::FakeAgent;
+use crate::{ClientError, Limits, Server};
 
 /// Short waits, so that the tests are short.
 fn strict() -> Limits {

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::{serve, serve_for};
-use crate::control::fake::FakeAgent;
-use crate::control::{Client, ClientError, ControlSocket, Limits, Server, SocketError};
+use crate::fake::FakeAgent;
+use crate::{Client, ClientError, ControlSocket, Limits, Server, SocketError};
 
 #[tokio::test]
 async fn the_socket_is_for_its_owner_and_leaves_nothing_else_behind() {

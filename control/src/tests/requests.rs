@@ -7,8 +7,8 @@ use winddown_preemption::Strategy;
 
 use super::{PATIENCE, serve, until};
 use crate::api::{Check, DrainEvent, DrainRequest, ErrorCode, KillBody, NoticeBody, Status};
-use crate::control::fake::FakeAgent;
-use crate::control::{ClientError, Limits, Server};
+use crate::fake::FakeAgent;
+use crate::{ClientError, Limits, Server};
 
 #[tokio::test]
 async fn every_read_is_answered_with_what_the_agent_knows() {
