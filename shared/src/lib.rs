@@ -31,6 +31,7 @@ mod last_words;
 mod lock;
 mod notice;
 mod pod;
+mod proc_stat;
 mod quantity;
 mod runtime;
 mod runtime_cache;
@@ -72,6 +73,7 @@ pub use pod::{
     QosClass, QosClassError, Requests, ResourceName, SYSTEM_CRITICAL_PRIORITY,
     SYSTEM_NODE_CRITICAL_PRIORITY, UidHasher,
 };
+pub use proc_stat::ProcStat;
 pub use quantity::{Quantity, QuantityError, QuantityFormat};
 pub use runtime::{
     ContainerExit, ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus, Runtime,

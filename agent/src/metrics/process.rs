@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use winddown_shared::ProcStat;
+
 /// What the agent uses now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessUsage {
@@ -78,16 +80,12 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Self> {
-        // The second field is the program's name in parentheses, and may hold spaces and more.
-        let (_, after_name) = text.rsplit_once(')')?;
-        // proc_pid_stat(5) counts from 1, and the field after the name is the third.
-        let fields: Vec<&str> = after_name.split_ascii_whitespace().take(24).collect();
-        let field = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
+        let stat = ProcStat::new(text)?;
         Some(Self {
-            cpu_ticks: field(14)?.saturating_add(field(15)?),
-            start_ticks: field(22)?,
-            virtual_bytes: field(23)?,
-            resident_pages: field(24)?,
+            cpu_ticks: stat.field::<u64>(14)?.saturating_add(stat.field(15)?),
+            start_ticks: stat.field(22)?,
+            virtual_bytes: stat.field(23)?,
+            resident_pages: stat.field(24)?,
         })
     }
 }

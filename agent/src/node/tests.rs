@@ -131,6 +131,13 @@ impl Bench {
         tokio::time::timeout(secs(300), held).await.unwrap().unwrap();
     }
 
+    /// Stops the agent as a restart of its unit does: the pods go on, and it reports nothing more.
+    fn stop(self) -> (tempfile::TempDir, BootClock, FakeRuntime, FakeInhibitor) {
+        let Self { node, runtime, login, state, .. } = self;
+        node.0.stop.cancel();
+        (state, node.0.boot_clock.clone(), runtime, login)
+    }
+
     fn report(&self) -> ShutdownReport {
         self.node.reports().latest().unwrap().unwrap()
     }

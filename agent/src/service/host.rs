@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
 use winddown_machine::{Capacity, Roots, UsagePlaces};
-use winddown_shared::{WallClock, WallTime};
+use winddown_shared::{ProcStat, WallClock, WallTime};
 use winddown_shutdown::BootClock;
 use winddown_systemd::Bus;
 use winddown_systemd::inspect::Inspector;
@@ -111,14 +111,8 @@ pub(super) async fn boot_clock_of_user_space() -> BootClock {
 fn system_start() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/1/stat").ok()?;
     let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
-    let ticks = start_ticks(&text)?;
+    let ticks: u64 = ProcStat::new(&text)?.field(22)?;
     Duration::try_from_secs_f64(ticks as f64 / per_second as f64).ok()
-}
-
-/// The 22nd field of `/proc/PID/stat`; the second one is a name that may hold anything.
-fn start_ticks(stat: &str) -> Option<u64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// The machine's own wall clock: the one place that reads it.

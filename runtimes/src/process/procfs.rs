@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use winddown_shared::ProcStat;
 
 use super::record::Identity;
 
@@ -260,17 +261,17 @@ fn environ(proc_root: &Path, pid: i32) -> Option<Vec<u8>> {
 }
 
 pub(super) fn parse_stat(text: &str) -> Option<Stat> {
-    // The command name may hold spaces and parentheses; the last one closes it.
-    let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    let parent = fields.next()?.parse().ok()?;
-    let flags: u64 = fields.nth(4)?.parse().ok()?;
-    let threads = fields.nth(10)?.parse().ok()?;
-    let start_time = fields.nth(1)?.parse().ok()?;
-    let end_of_environ: Option<u64> = fields.nth(28).and_then(|end| end.parse().ok());
-    let is_loading =
-        end_of_environ == Some(0) && flags & PF_KTHREAD == 0 && !matches!(state, 'Z' | 'X');
-    Some(Stat { state, parent, threads, start_time, is_loading })
+    let stat = ProcStat::new(text)?;
+    let (state, flags) = (stat.field(3)?, stat.field::<u64>(9)?);
+    let has_no_environ = stat.field::<u64>(51) == Some(0);
+    let is_loading = has_no_environ && flags & PF_KTHREAD == 0 && !matches!(state, 'Z' | 'X');
+    Some(Stat {
+        state,
+        parent: stat.field(4)?,
+        threads: stat.field(20)?,
+        start_time: stat.field(22)?,
+        is_loading,
+    })
 }
 
 fn is_gone(error: &io::Error) -> bool {

@@ -361,3 +361,9 @@ pub(crate) fn logind_property(name: &str) -> [&str; 6] {
     let login = ["org.freedesktop.login1", "/org/freedesktop/login1"];
     ["busctl", "get-property", login[0], login[1], "org.freedesktop.login1.Manager", name]
 }
+
+/// What `winddown doctor -o json` finds that is not well: warnings and problems.
+pub fn not_well(doctor: &Value) -> impl Iterator<Item = &Value> {
+    let findings = doctor["findings"].as_array().into_iter().flatten();
+    findings.filter(|finding| finding["severity"] == "warning" || finding["severity"] == "problem")
+}

@@ -4,13 +4,6 @@ use winddown_shutdown::{RecordFile, RecordPlace, RunPhase, RunRecord};
 
 use super::*;
 
-/// Stops the agent as a restart of its unit does: the pods go on, and it reports nothing more.
-fn stop(bench: Bench) -> (tempfile::TempDir, BootClock, FakeRuntime, FakeInhibitor) {
-    let Bench { node, runtime, login, state, .. } = bench;
-    node.0.stop.cancel();
-    (state, node.0.boot_clock.clone(), runtime, login)
-}
-
 fn record(state: &tempfile::TempDir) -> RunRecord {
     RecordFile::in_directory(state.path()).read().unwrap().unwrap()
 }
@@ -39,7 +32,7 @@ async fn a_successor_admits_nothing_before_the_login_manager_speaks_and_has_the_
     let begun = Instant::now();
     b.login.prepare();
     tokio::time::sleep(secs(5)).await;
-    let (state, clock, runtime, login) = stop(b);
+    let (state, clock, runtime, login) = b.stop();
     tokio::time::sleep(secs(1)).await;
     assert!(!state.path().join("reports").exists(), "that is for the successor");
 
@@ -99,7 +92,7 @@ async fn the_units_stop_path_goes_on_with_a_run_that_nobody_has_finished() {
     let begun = Instant::now();
     b.login.prepare();
     tokio::time::sleep(secs(5)).await;
-    let (state, clock, runtime, login) = stop(b);
+    let (state, clock, runtime, login) = b.stop();
     login.modify(|s| {
         s.preparing = false;
         s.lock = LockState::Waiting { why: "the bus is gone".into() };

@@ -128,9 +128,7 @@ async fn a_run_that_a_notice_began_starts_nothing_that_it_had_asked_to_end() {
     voice.say(&Announcement::new(When::In(secs(120)), "spot"), WallTime::UNIX_EPOCH);
     tokio::time::sleep(secs(2)).await;
     assert_eq!(b.runtime.stops().len(), 1);
-    let Bench { node, runtime, login, state, .. } = b;
-    node.0.stop.cancel();
-    let clock = node.0.boot_clock.clone();
+    let (state, clock, runtime, login) = b.stop();
     // The login manager answers at once, and knows of no shutdown; the source has not been asked yet.
     let b = bench_in(state, clock, runtime, login);
     b.want(&[&web]).await;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use winddown_shared::ProcStat;
 
 use crate::ready::Ready;
 
@@ -63,13 +64,11 @@ fn is_unreaped(process: &Ready) -> bool {
 
 /// The exit code in a `/proc/PID/stat`; none if the process has not ended.
 fn zombie_code(stat: &str) -> Option<i32> {
-    // The name before may contain anything.
-    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
-    if fields.next()? != "Z" {
+    let stat = ProcStat::new(stat)?;
+    if stat.field(3) != Some('Z') {
         return None;
     }
-    // The 52nd field; the state is the third.
-    let status: i32 = fields.nth(52 - 4)?.parse().ok()?;
+    let status: i32 = stat.field(52)?;
     let (signal, code) = (status & 0x7f, status >> 8 & 0xff);
     Some(if signal == 0 { code } else { 128 + signal })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
+use winddown_node_tests::scenario::{SOON, Scenario, TestResult, not_well, seven_pods};
 
 const HEALTHY: i32 = 0;
 const WARNING: i32 = 7;
@@ -56,9 +56,7 @@ async fn becomes(scenario: &Scenario, code: i32, id: &str) -> TestResult<Value> 
     let mut found = None;
     let there = async || {
         let Ok((ended, said)) = ask(scenario).await else { return false };
-        let findings = said["findings"].as_array().into_iter().flatten();
-        let mut bad = findings.filter(|f| f["severity"] == "warning" || f["severity"] == "problem");
-        found = bad.find(|finding| finding["id"] == id).cloned();
+        found = not_well(&said).find(|finding| finding["id"] == id).cloned();
         ended == code && found.is_some()
     };
     if let Err(error) = scenario.node.wait_until(&format!("a finding on {id}"), SOON, there).await {

@@ -9,7 +9,9 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use winddown_node_tests::scenario::{GROUPS, SOON, Scenario, Setup, TestResult, twenty_pods};
+use winddown_node_tests::scenario::{
+    GROUPS, SOON, Scenario, Setup, TestResult, not_well, twenty_pods,
+};
 use winddown_node_tests::{Suite, on_each_release};
 
 on_each_release!(
@@ -104,9 +106,7 @@ async fn follows_shutdown_c(test: &str, suite: Suite) -> TestResult {
     // A Debian 13 in a container has no controllers, and the doctor says that limits are not enforced.
     let doctor = scenario.node.exec(&["winddown", "doctor", "-o", "json"], SOON).await?;
     let said: Value = serde_json::from_str(&doctor.stdout)?;
-    let findings = said["findings"].as_array().into_iter().flatten();
-    let bad = findings.filter(|f| f["severity"] == "warning" || f["severity"] == "problem");
-    let bad: Vec<&Value> = bad.filter(|finding| finding["id"] != "limits").collect();
+    let bad: Vec<&Value> = not_well(&said).filter(|finding| finding["id"] != "limits").collect();
     assert!(bad.is_empty(), "{bad:?}");
 
     // And the next announcement counts again.
