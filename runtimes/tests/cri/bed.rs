@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use winddown_shared::{
-    ContainerExit, ContainerState, ContainerStatus, Grace, Pod, PodStopped, Runtime, WallClock,
+    ContainerExit, ContainerState, ContainerStatus, Grace, Pod, PodStopped, PodUid, Runtime,
+    WallClock, error_chain,
 };
 
 /// How long a condition may take to become true on a loaded machine.
@@ -145,6 +146,22 @@ pub(crate) async fn run<R: Runtime>(runtime: &R, pod: &Pod) {
 /// Stops with a grace of so many seconds.
 pub(crate) async fn stop<R: Runtime>(runtime: &R, pod: &Pod, seconds: u64) -> PodStopped {
     runtime.stop_pod(pod.uid(), Some(pod), Grace::fixed(secs(seconds))).await.unwrap()
+}
+
+/// Cleans up after a pod. What fails is tried again, as the pod workers do: containerd 2.1 refuses to end a
+/// sandbox while it has not seen to the end of the container yet ("ttrpc: closed").
+pub(crate) async fn clean<R: Runtime>(runtime: &R, uid: &PodUid) {
+    let deadline = Instant::now() + PATIENCE;
+    while let Err(error) = runtime.clean_pod(uid).await {
+        assert!(Instant::now() < deadline, "{}", error_chain(&error));
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Cleans up after a pod and forgets it.
+pub(crate) async fn forget<R: Runtime>(runtime: &R, pod: &Pod) {
+    clean(runtime, pod.uid()).await;
+    runtime.forget_pod(pod.uid()).await.unwrap();
 }
 
 pub(crate) fn exit_of(container: &ContainerStatus) -> Option<&ContainerExit> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use winddown_shared::{Runtime as _, error_chain};
 
-use crate::bed::{Act, POLITE, eventually, pod, stop};
+use crate::bed::{Act, POLITE, clean, eventually, pod, stop};
 use crate::real::set;
 use crate::stage::Stage as _;
 use crate::stages::container_of;
@@ -40,7 +40,7 @@ async fn the_mounts_of_a_container_that_ends_are_held_until_its_pod_is_cleaned_u
     let (stopped, ()) = tokio::join!(stop(&runtime, &pod, 300), open);
     assert!(!stopped.forced());
     assert!(open_files().contains(&namespace), "let go before the pod was cleaned up");
-    runtime.clean_pod(pod.uid()).await.unwrap();
+    clean(&runtime, pod.uid()).await;
     assert!(!open_files().contains(&namespace), "held for ever");
 }
 

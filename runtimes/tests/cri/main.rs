@@ -9,6 +9,7 @@ mod bed;
 mod behaviour;
 mod beside;
 mod containerd;
+mod elsewhere;
 mod faults;
 mod held;
 mod managed;

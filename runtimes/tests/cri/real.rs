@@ -9,8 +9,8 @@ use winddown_runtimes::cri::CriRuntime;
 use winddown_shared::{Grace, Runtime as _, error_chain};
 
 use crate::bed::{
-    Act, POLITE, STUBBORN, eventually, exit_of, is_running, pod, run, secs, skip, status_until,
-    stop, sync_until, waits_for,
+    Act, POLITE, STUBBORN, eventually, exit_of, forget, is_running, pod, run, secs, skip,
+    status_until, stop, sync_until, waits_for,
 };
 use crate::containerd::IMAGE;
 use crate::stage::Stage as _;
@@ -24,6 +24,13 @@ pub(crate) async fn set(test: &str) -> Option<Real> {
             None
         }
     }
+}
+
+/// The version of Linux.
+fn kernel() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 #[tokio::test]
@@ -87,14 +94,16 @@ async fn a_container_finds_what_its_spec_promises() {
     ] {
         assert!(log.contains(line), "{line:?} is not in\n{log}");
     }
-    runtime.clean_pod(pod.uid()).await.unwrap();
-    runtime.forget_pod(pod.uid()).await.unwrap();
+    forget(&runtime, &pod).await;
     assert_eq!(stage.containerd.containers(), Vec::<String>::new());
     let left = |name: &str| std::fs::read_dir(stage.dir.path().join(name)).unwrap().count();
     assert_eq!((left("state/pods"), left("logs")), (0, 0));
     assert!(host.join("file").exists(), "what was mounted is the node's");
-    let cgroups = std::fs::read_dir("/sys/fs/cgroup").unwrap().flatten().map(|e| e.path());
+    // Version 1 has a hierarchy for each controller there.
+    let mount = std::path::PathBuf::from("/sys/fs/cgroup");
+    let cgroups = std::fs::read_dir(&mount).unwrap().flatten().map(|e| e.path());
     let left: Vec<_> = cgroups
+        .chain([mount])
         .map(|c| c.join(stage.containerd.cgroup_parent()).join("burstable/poduid-promises"))
         .collect();
     assert!(left.iter().all(|path| !path.exists()), "{left:?}");
@@ -159,7 +168,9 @@ async fn pods_outlive_a_killed_containerd_and_their_exits_are_heard_when_it_is_b
     eventually("it ended", || stage.containerd.pids_of("act gate").is_empty()).await;
     stage.containerd.resume().await;
     let seen = status_until(&runtime, &ends, |c| exit_of(&c[0]).is_some()).await;
-    assert_eq!(exit_of(&seen[0]).unwrap().exit_code, 6);
+    // From 1.7 on containerd does not know the code of what ended without it.
+    let code = exit_of(&seen[0]).unwrap().exit_code;
+    assert!([6, 255].contains(&code), "{code}");
     let status = runtime.sync_pod(&stays).await.unwrap().status.containers;
     assert_eq!((is_running(&status[0]), status[0].restart_count), (true, 0));
     assert!(!stop(&runtime, &stays, 20).await.forced());
@@ -183,8 +194,7 @@ async fn a_containerd_killed_during_a_start_leaves_no_container_twice() {
         assert!(log.matches("up").count() <= 1, "{log}");
         stage.hears(&pod).await;
         assert!(!stop(&runtime, &pod, 20).await.forced());
-        runtime.clean_pod(pod.uid()).await.unwrap();
-        runtime.forget_pod(pod.uid()).await.unwrap();
+        forget(&runtime, &pod).await;
     }
     assert_eq!(stage.containerd.containers(), Vec::<String>::new());
 }
@@ -204,7 +214,10 @@ async fn a_containerd_restarted_during_a_stop_still_ends_the_pod() {
     };
     let (stopped, ()) = tokio::join!(stopping, restart);
     let stopped = stopped.unwrap();
-    assert_eq!((stopped.containers[0].exit_code, stopped.forced()), (4, false));
+    // From 1.7 on containerd does not know the code of what ended without it, nor does Linux before 6.15.
+    let code = stopped.containers[0].exit_code;
+    assert!(code == 4 || (code == 255 && kernel() < (6, 15)), "{code}");
+    assert!(!stopped.forced());
 }
 
 #[tokio::test]
@@ -265,8 +278,7 @@ async fn a_suspended_containerd_keeps_no_pod_from_ending() {
     assert!([3, 137].contains(&asked.containers[0].exit_code));
     stage.containerd.signal(Signal::SIGCONT);
     for pod in [&polite, &stubborn] {
-        runtime.clean_pod(pod.uid()).await.unwrap();
-        runtime.forget_pod(pod.uid()).await.unwrap();
+        forget(&runtime, pod).await;
     }
     assert_eq!(stage.containerd.containers(), Vec::<String>::new());
 }
@@ -340,7 +352,6 @@ async fn a_pod_whose_sandbox_was_killed_gets_a_new_one() {
     assert!(seen[0].ready);
     stage.hears(&pod).await;
     assert!(!stop(&runtime, &pod, 20).await.forced());
-    runtime.clean_pod(pod.uid()).await.unwrap();
-    runtime.forget_pod(pod.uid()).await.unwrap();
+    forget(&runtime, &pod).await;
     assert_eq!(stage.containerd.containers(), Vec::<String>::new());
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use winddown_runtimes::plan::Backoff;
 use winddown_runtimes::process::{ProcessConfig, ShimCommand};
-use winddown_shared::{Pod, Runtime};
+use winddown_shared::{Pod, PodUid, Runtime};
 
 use crate::bed::{ACT, Act, Gate, clock, eventually, pod, run};
 
@@ -28,6 +28,11 @@ pub(crate) trait Stage: Sized {
 
     /// An agent's view of it. One at a time.
     async fn open(&self) -> Self::Runtime;
+
+    /// Cleans up after a pod.
+    async fn clean(&self, runtime: &Self::Runtime, uid: &PodUid) {
+        runtime.clean_pod(uid).await.unwrap();
+    }
 
     /// The test's own directory, made by [`dir_with_act`] unless containers have their own files.
     fn dir(&self) -> &Path;
@@ -124,10 +129,11 @@ pub(crate) fn process_config(dir: &TempDir, program: PathBuf) -> ProcessConfig {
     config
 }
 
+/// Soon over, and sooner or later longer than a slow machine takes to look.
 pub(crate) fn backoff() -> Backoff {
     Backoff {
         initial: Duration::from_millis(300),
-        max: Duration::from_millis(600),
+        max: Duration::from_secs(5),
         reset_after: Duration::from_secs(600),
     }
 }

@@ -10,8 +10,9 @@ use winddown_runtimes::cri::fake::FakeCri;
 use winddown_runtimes::cri::{CriConfig, CriOpenError, CriRuntime, CriTimes};
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime};
 use winddown_runtimes::transient::TransientRuntime;
+use winddown_shared::PodUid;
 
-use crate::bed::{Act, clock};
+use crate::bed::{Act, clean, clock};
 use crate::containerd::{Containerd, IMAGE, unmount_below};
 use crate::stage::{ManagedStage, Stage, backoff, dir_with_act, process_config};
 use crate::units::LocalUnits;
@@ -120,7 +121,14 @@ impl Stage for Real {
     }
 
     async fn open(&self) -> CriRuntime {
-        self.open_now().await
+        let mut config = self.config();
+        // What runs on a slow machine answers late.
+        config.times.ask = Duration::from_secs(20);
+        open_in_time(&config).await
+    }
+
+    async fn clean(&self, runtime: &CriRuntime, uid: &PodUid) {
+        clean(runtime, uid).await;
     }
 
     fn dir(&self) -> &Path {

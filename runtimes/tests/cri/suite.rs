@@ -133,7 +133,7 @@ pub(crate) async fn a_pod_that_nobody_configured_can_be_ended_by_its_uid_alone<S
     let found = runtime.list_pods().await.unwrap().remove(0);
     let stopped = runtime.stop_pod(&found.uid, None, Grace::fixed(secs(20))).await.unwrap();
     assert_eq!((stopped.containers.len(), stopped.forced()), (1, false));
-    runtime.clean_pod(&found.uid).await.unwrap();
+    stage.clean(&runtime, &found.uid).await;
     runtime.forget_pod(&found.uid).await.unwrap();
     assert_eq!(runtime.list_pods().await.unwrap(), vec![]);
 }
@@ -193,7 +193,7 @@ pub(crate) async fn a_pod_that_nobody_knows_is_stopped_and_has_no_containers<S: 
     let stopped = runtime.stop_pod(&uid, None, Grace::fixed(secs(1))).await.unwrap();
     assert_eq!(stopped, PodStopped::default());
     assert_eq!(runtime.pod_status(&uid).await.unwrap().containers, vec![]);
-    runtime.clean_pod(&uid).await.unwrap();
+    stage.clean(&runtime, &uid).await;
     runtime.forget_pod(&uid).await.unwrap();
 }
 
@@ -206,7 +206,7 @@ pub(crate) async fn nothing_is_left_of_a_pod_that_was_forgotten<S: Stage>(stage:
     stop(&runtime, &pod, 20).await;
     let left = runtime.list_pods().await.unwrap();
     assert_eq!((left.len(), left[0].running), (1, false));
-    runtime.clean_pod(pod.uid()).await.unwrap();
+    stage.clean(&runtime, pod.uid()).await;
     runtime.forget_pod(pod.uid()).await.unwrap();
     assert_eq!(runtime.list_pods().await.unwrap(), vec![]);
     drop(runtime);

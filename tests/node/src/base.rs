@@ -82,7 +82,7 @@ pub enum Flavour {
     Rpm,
     /// A kernel of the node's own, user-mode Linux: control groups of version 2 with all controllers,
     /// whatever the host has. It boots in 8 s, has one processor, is slow where a process is started
-    /// or the kernel is called, and has no stall information (`/proc/pressure`). Debian 13 only.
+    /// or the kernel is called, and has no stall information (`/proc/pressure`). Debian 13 and later.
     OwnKernel,
     /// The same with containerd. A test takes more than a minute there, so it belongs to the long form.
     OwnKernelContainerd,
@@ -111,7 +111,7 @@ pub enum Need {
 
 /// The kinds of node there are, the cheapest first, each with what it has. Of nodes that have the same,
 /// the one with the older systemd is first.
-const KINDS: [(Recipe, &[Need]); 7] = [
+const KINDS: [(Recipe, &[Need]); 8] = [
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, &[]),
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Containerd }, &[Need::Containers]),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::Plain }, &[]),
@@ -123,6 +123,10 @@ const KINDS: [(Recipe, &[Need]); 7] = [
     ),
     (
         Recipe { suite: Suite::Trixie, flavour: Flavour::OwnKernelContainerd },
+        &[Need::Controllers, Need::Containers],
+    ),
+    (
+        Recipe { suite: Suite::Sid, flavour: Flavour::OwnKernelContainerd },
         &[Need::Controllers, Need::Containers],
     ),
 ];
@@ -374,6 +378,10 @@ mod tests {
             Some(Suite::Trixie.with(Flavour::OwnKernelContainerd))
         );
         assert_eq!(old(&[Need::PowerKey, Need::Containers]), None);
+        assert_eq!(
+            Recipe::cheapest(Suite::Sid, &[Need::Controllers, Need::Containers]),
+            Some(Suite::Sid.with(Flavour::OwnKernelContainerd))
+        );
         let new = |needs| Recipe::cheapest(Suite::Trixie, needs);
         assert_eq!(new(&[]), Some(Suite::Trixie.with(Flavour::Plain)));
         assert_eq!(new(&[Need::Controllers]), Some(Suite::Trixie.with(Flavour::OwnKernel)));

@@ -16,7 +16,7 @@ pub const END_OF_TABLE: &str = "<!-- End of the platforms. -->";
 const RUNTIMES: [&str; 3] = ["process", "systemd", "cri"];
 
 /// The pairs of node and runtime that are tried, each with the module of `tests/` that does.
-const TRIED: [(Recipe, &str, &str); 9] = [
+const TRIED: [(Recipe, &str, &str); 10] = [
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, "process", "shutdown"),
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, "systemd", "services"),
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Containerd }, "cri", "cri"),
@@ -26,6 +26,7 @@ const TRIED: [(Recipe, &str, &str); 9] = [
     (Recipe { suite: Suite::Trixie, flavour: Flavour::OwnKernelContainerd }, "cri", "cri"),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::Emulated }, "process", "ways"),
     (Recipe { suite: Suite::Sid, flavour: Flavour::Plain }, "process", "ways"),
+    (Recipe { suite: Suite::Sid, flavour: Flavour::OwnKernelContainerd }, "cri", "cri"),
 ];
 
 /// The control groups that a node has.

@@ -1,10 +1,11 @@
-//! Containers on control groups of version 2, with all controllers: containerd 1.7 and systemd 257.
+//! Containers on control groups of version 2, with all controllers: containerd 1.7 with systemd 257, and
+//! those of Debian's next release.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use winddown_node_tests::scenario::{Scenario, Setup, TestResult};
-use winddown_node_tests::{IMAGE, Need, Suite, TestPod};
+use winddown_node_tests::{IMAGE, Need, Suite, TestPod, on_each_release};
 
 /// Starting a process takes some fifteen times as long there as on the host.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -40,15 +41,13 @@ async fn until(scenario: &Scenario, name: &str, phase: &str) -> TestResult<Strin
     Ok(pod(scenario, name).await.to_string())
 }
 
-#[tokio::test]
-async fn containers_have_their_limits_on_cgroup_v2_and_end_in_order() -> TestResult {
-    let test = "containers_have_their_limits_on_cgroup_v2_and_end_in_order";
-    let setup = Setup {
-        suite: Suite::Trixie,
-        needs: &[Need::Controllers],
-        seconds: [20, 20, 20],
-        ..Setup::default()
-    };
+on_each_release!(
+    since 257, containers_have_their_limits_on_cgroup_v2_and_end_in_order: have_limits_and_end_in_order
+);
+
+async fn have_limits_and_end_in_order(test: &str, suite: Suite) -> TestResult {
+    let setup =
+        Setup { suite, needs: &[Need::Controllers], seconds: [20, 20, 20], ..Setup::default() };
     let pods = [("web", 0), ("queue", 1000), ("agent", 2_000_000_000)];
     let pods = pods.map(|(name, priority)| TestPod::new(name, priority, 300));
     let Some(mut scenario) = Scenario::with_containerd_as(test, pods.into(), &setup).await? else {
