@@ -43,7 +43,7 @@ pub use in_cluster::ServiceAccount;
 
 use bootstrap::Renewal;
 use limit::Limits;
-use reloading::{Reloading, Shared};
+use reloading::{Pauses, Reloading, Shared};
 use source::Source;
 use transport::Manner;
 
@@ -66,6 +66,9 @@ pub struct ClusterConfig {
     pub answer_timeout: Duration,
     /// How often the files of the credentials are looked at, when there is something to send.
     pub look_every: Duration,
+    /// How long a command that gives credentials is left alone after it failed, or after its answer was
+    /// refused or had ended.
+    pub command_again_after: Duration,
 }
 
 /// Who this agent is to the API server.
@@ -106,6 +109,7 @@ impl ClusterConfig {
             connect_timeout: Duration::from_secs(10),
             answer_timeout: Duration::from_secs(30),
             look_every: Duration::from_secs(60),
+            command_again_after: Duration::from_secs(10),
         }
     }
 }
@@ -142,7 +146,11 @@ impl Connection {
                 (Source::Kubeconfig { path, context: None }, Some(bootstrap))
             }
         };
-        let shared = Arc::new(Shared::new(source, manner, config.look_every, limits, wall.clone()));
+        let pauses = Pauses {
+            look_every: config.look_every,
+            command_again_after: config.command_again_after,
+        };
+        let shared = Arc::new(Shared::new(source, manner, pauses, limits, wall.clone()));
         let mut namespace = "default".to_owned();
         let renewal = match bootstrap {
             None => {

@@ -24,8 +24,6 @@ mod tests;
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Asked for this long before the end, so that no request meets it.
 const AHEAD: Duration = Duration::from_secs(10);
-/// A command that failed, or whose answer was refused, is left alone for this long.
-pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 const LARGEST_ANSWER: u64 = 1 << 20;
 const LARGEST_COMPLAINT: u64 = 16 << 10;

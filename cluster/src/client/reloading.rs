@@ -14,7 +14,6 @@ use tokio::time::Instant;
 use winddown_shared::{WallClock, WallTime, error_chain};
 
 use super::error::{CredentialsError, RequestError};
-use super::exec;
 use super::health::{ApiState, Health, Verdict, judge};
 use super::limit::{Limits, Urgency, urgency};
 use super::material::{Draft, Material};
@@ -31,7 +30,7 @@ pub(super) struct Reloading(pub(super) Arc<Shared>);
 pub(super) struct Shared {
     source: Source,
     manner: Manner,
-    look_every: Duration,
+    pauses: Pauses,
     pub(super) limits: Limits,
     pub(super) health: Health,
     wall: WallClock,
@@ -43,6 +42,13 @@ pub(super) struct Shared {
     asks_command: AtomicBool,
     /// The server's certificate is not looked at, so that anybody on the way may be the server.
     trusts_anybody: AtomicBool,
+}
+
+/// How often credentials are looked for.
+#[derive(Clone, Copy)]
+pub(super) struct Pauses {
+    pub(super) look_every: Duration,
+    pub(super) command_again_after: Duration,
 }
 
 /// The credentials in use.
@@ -95,7 +101,7 @@ impl Shared {
     pub(super) fn new(
         source: Source,
         manner: Manner,
-        look_every: Duration,
+        pauses: Pauses,
         limits: Limits,
         wall: WallClock,
     ) -> Self {
@@ -103,7 +109,7 @@ impl Shared {
         Self {
             source,
             manner,
-            look_every,
+            pauses,
             limits,
             health: Health::new(now),
             wall,
@@ -246,7 +252,7 @@ impl Shared {
         {
             let mut looked = self.looked();
             let expired = current.material.has_expired(self.wall.now());
-            if looked.at.elapsed() < self.look_every && !(expired && looked.may_ask()) {
+            if looked.at.elapsed() < self.pauses.look_every && !(expired && self.may_ask(&looked)) {
                 return;
             }
             looked.at = Instant::now();
@@ -267,7 +273,7 @@ impl Shared {
         let material = &current.material;
         let outdated = material.command.is_some()
             && (material.has_expired(self.wall.now()) || doubt == Doubt::Refused)
-            && self.looked().may_ask();
+            && self.may_ask(&self.looked());
         if !changed.unwrap_or(false) && !outdated {
             return None;
         }
@@ -344,7 +350,7 @@ impl Shared {
         if let Some(current) = self.now() {
             return Some(current);
         }
-        if !self.looked().may_ask() {
+        if !self.may_ask(&self.looked()) {
             return None;
         }
         let error = match self.read_alone().await {
@@ -387,17 +393,13 @@ impl Shared {
         }
     }
 
+    /// A command is not asked again at once.
+    fn may_ask(&self, looked: &Looked) -> bool {
+        looked.asked.is_none_or(|at| at.elapsed() >= self.pauses.command_again_after)
+    }
+
     fn looked(&self) -> std::sync::MutexGuard<'_, Looked> {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-// === impl Looked ===
-
-impl Looked {
-    /// A command is not asked again at once.
-    fn may_ask(&self) -> bool {
-        self.asked.is_none_or(|at| at.elapsed() >= exec::AGAIN_AFTER)
     }
 }
 
