@@ -17,9 +17,12 @@ if [ ! -d /run/systemd/system ]; then
         case $type,$options in
         cgroup,*cpuset*) ;;
         cgroup,* | cgroup2,*)
+            # Version 2 hands controllers on where it is told to, if version 1 does not have them.
+            [ "$type" = cgroup ] || echo "+cpu +io +memory +pids" >"$path/cgroup.subtree_control" 2>/dev/null || :
             mkdir -p "$path/$name"
             # A machine of its own has its processors to itself, also while this one compiles.
             [ ! -e "$path/$name/cpu.shares" ] || echo 20480 >"$path/$name/cpu.shares"
+            [ ! -e "$path/$name/cpu.weight" ] || echo 782 >"$path/$name/cpu.weight"
             echo $$ >"$path/$name/cgroup.procs"
             ;;
         esac

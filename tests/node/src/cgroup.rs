@@ -1,7 +1,153 @@
-//! The control groups that a node leaves behind.
+//! Control groups on the machine that runs the tests, whether it has them in version 1, in version 2 or in both.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const MOUNT: &str = "/sys/fs/cgroup";
+/// Where version 2 is mounted beside version 1.
+const BESIDE: &str = "/sys/fs/cgroup/unified";
+
+/// A group of one name wherever memory, tasks and time lost are told of. Dropping it ends what runs in it.
+#[derive(Debug)]
+pub struct Group {
+    memory: PathBuf,
+    /// Each directory once, that of `memory` first.
+    places: Vec<PathBuf>,
+    is_v2: bool,
+}
+
+/// Whether this machine has version 2 alone, as nodes that share its kernel then have.
+#[must_use]
+pub fn is_version_2() -> bool {
+    Path::new(MOUNT).join("cgroup.controllers").exists()
+}
+
+// === impl Group ===
+
+impl Group {
+    /// Makes it; none where memory and tasks cannot be bounded.
+    ///
+    /// # Errors
+    /// What the kernel says to a group that it should take.
+    pub fn make(name: &str) -> io::Result<Option<Self>> {
+        let is_v2 = is_version_2();
+        let parents = match is_v2 {
+            true => vec![PathBuf::from(MOUNT)],
+            false => ["memory", "pids"].map(|name| Path::new(MOUNT).join(name)).into(),
+        };
+        if is_v2 {
+            // systemd has done so already; where it cannot be done, the files of the group are missing.
+            let _ = fs::write(Path::new(MOUNT).join("cgroup.subtree_control"), "+memory +pids");
+        }
+        let can_be_made = |parent: &PathBuf| parent.join("cgroup.procs").exists();
+        if !rustix::process::geteuid().is_root() || !parents.iter().all(can_be_made) {
+            return Ok(None);
+        }
+        let mut group = Self { memory: parents[0].join(name), places: Vec::new(), is_v2 };
+        // Only version 2 tells of time lost.
+        let beside = Some(PathBuf::from(BESIDE)).filter(|dir| !is_v2 && can_be_made(dir));
+        for parent in parents.into_iter().chain(beside) {
+            let place = parent.join(name);
+            fs::create_dir(&place)?;
+            group.places.push(place);
+        }
+        let is_bounded = |file: &str| group.places.iter().any(|place| place.join(file).exists());
+        Ok((is_bounded(group.memory_file()) && is_bounded("pids.max")).then_some(group))
+    }
+
+    /// The group of a node that shares the host's kernel; none where the node has none of its own.
+    #[must_use]
+    pub fn of_node(name: &str) -> Option<Self> {
+        let is_v2 = is_version_2();
+        let hierarchy = Path::new(MOUNT).join(if is_v2 { "" } else { "memory" });
+        // The node's own end is its harness's.
+        let group = Self { memory: hierarchy.join(name), places: Vec::new(), is_v2 };
+        group.memory.join(group.memory_file()).exists().then_some(group)
+    }
+
+    /// Its directories, one in each hierarchy.
+    #[must_use]
+    pub fn places(&self) -> &[PathBuf] {
+        &self.places
+    }
+
+    /// Bounds its memory, in bytes. Nothing of it is swapped out where that can be said.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn bound_memory(&self, bytes: u64) -> io::Result<()> {
+        let _ = fs::write(self.memory.join("memory.swap.max"), "0");
+        fs::write(self.memory.join(self.memory_file()), bytes.to_string())
+    }
+
+    /// Bounds its tasks.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn bound_tasks(&self, tasks: u64) -> io::Result<()> {
+        let file =
+            self.places.iter().map(|place| place.join("pids.max")).find(|file| file.exists());
+        fs::write(file.ok_or(io::ErrorKind::NotFound)?, tasks.to_string())
+    }
+
+    /// How many bytes of its memory are left, as the kernel would give them; nothing without a bound.
+    #[must_use]
+    pub fn memory_left(&self) -> Option<u64> {
+        let number = |file: &str| -> Option<u64> {
+            fs::read_to_string(self.memory.join(file)).ok()?.trim().parse().ok()
+        };
+        let usage = if self.is_v2 { "memory.current" } else { "memory.usage_in_bytes" };
+        let used = number(usage)?.saturating_sub(self.page_cache()?);
+        Some(number(self.memory_file())?.saturating_sub(used))
+    }
+
+    /// How many bytes are in its page cache and that of the groups below it.
+    #[must_use]
+    pub fn page_cache(&self) -> Option<u64> {
+        let stat = fs::read_to_string(self.memory.join("memory.stat")).ok()?;
+        Some(cached(&stat, self.is_v2))
+    }
+
+    fn memory_file(&self) -> &'static str {
+        if self.is_v2 { "memory.max" } else { "memory.limit_in_bytes" }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            let mut left = false;
+            for place in &self.places {
+                let text = fs::read_to_string(place.join("cgroup.procs")).unwrap_or_default();
+                for pid in text.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
+                    let _ = kill_process(pid, Signal::KILL);
+                    left = true;
+                }
+            }
+            if !left {
+                break;
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(20));
+        }
+        for place in &self.places {
+            let _ = fs::remove_dir(place);
+        }
+    }
+}
+
+/// The page cache by the text of a `memory.stat`.
+fn cached(stat: &str, is_v2: bool) -> u64 {
+    let part = |name: &str| -> u64 {
+        // Version 1 tells of the group alone, too, by the names that version 2 has for all below it.
+        let name = format!("{}{name} ", if is_v2 { "" } else { "total_" });
+        let line = stat.lines().find_map(|line| line.strip_prefix(&name));
+        line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+    };
+    part("inactive_file") + part("active_file")
+}
 
 /// Removes the group `name` from every hierarchy, children first.
 ///
@@ -35,7 +181,16 @@ fn remove_tree(group: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use super::mounts;
+    use super::{cached, mounts};
+
+    #[test]
+    fn the_page_cache_is_that_of_all_below_in_both_versions() {
+        let v1 = "inactive_file 1\nactive_file 2\ntotal_inactive_file 30\ntotal_active_file 40\n";
+        assert_eq!(
+            (cached(v1, false), cached("anon 5\ninactive_file 3\nactive_file 4\n", true)),
+            (70, 7)
+        );
+    }
 
     #[test]
     fn both_kinds_of_hierarchy_are_found_and_nothing_else() {

@@ -23,7 +23,7 @@
 
 mod base;
 mod bridge;
-mod cgroup;
+pub mod cgroup;
 pub mod chaos;
 mod containerd;
 pub mod document;

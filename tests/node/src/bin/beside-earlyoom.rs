@@ -7,19 +7,19 @@
 use std::error::Error;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
+use winddown_node_tests::cgroup::Group;
 
 const MIB: u64 = 1 << 20;
 const NODE: u64 = 600;
 const LEAST: u64 = 100;
 
 /// What runs in the namespaces: the same pods as in the tests, and earlyoom with the same threshold.
-const INNER: &str = r#"echo 0 > "$GROUP/cgroup.procs" && mount --bind "$MEMINFO" /proc/meminfo || exit
+const INNER: &str = r#"for group in $PLACES; do echo 0 > "$group/cgroup.procs" || exit; done
+mount --bind "$MEMINFO" /proc/meminfo || exit
 "$EARLYOOM" -M 102400,51200 -r 0 &
 "$POD" "$LOGS/db" hold 60 &
 "$POD" "$LOGS/vip" hold 90 &
@@ -30,7 +30,7 @@ sleep 1
 
 struct Run {
     child: Child,
-    group: PathBuf,
+    group: Group,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -49,16 +49,17 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// From the crossing to the hog's SIGTERM, in ms.
 fn once(earlyoom: &str) -> Result<i128, Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
-    let group = Path::new("/sys/fs/cgroup/memory").join(format!("beside-{}", std::process::id()));
-    fs::create_dir(&group)?;
-    fs::write(group.join("memory.limit_in_bytes"), (NODE * MIB).to_string())?;
+    let group = Group::make(&format!("beside-{}", std::process::id()))?;
+    let group = group.ok_or("there are no control groups with memory and pids to be made")?;
+    group.bound_memory(NODE * MIB)?;
     let meminfo = dir.path().join("meminfo");
     let file = fs::File::create(&meminfo)?;
     file.write_all_at(told(NODE * MIB).as_bytes(), 0)?;
+    let places: Vec<String> = group.places().iter().map(|dir| dir.display().to_string()).collect();
     let child = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child=KILL"])
         .args(["--mount-proc", "sh", "-c", INNER])
-        .env("GROUP", &group)
+        .env("PLACES", places.join(" "))
         .env("MEMINFO", &meminfo)
         .env("EARLYOOM", earlyoom)
         .env("POD", std::env::current_exe()?.with_file_name("pressure-pod"))
@@ -69,7 +70,7 @@ fn once(earlyoom: &str) -> Result<i128, Box<dyn Error>> {
     let run = Run { child, group };
     let mut crossed = None;
     for _ in 0..30_000 {
-        let left = run.left().ok_or("the control group cannot be read")?;
+        let left = run.group.memory_left().ok_or("the control group cannot be read")?;
         file.write_all_at(told(left).as_bytes(), 0)?;
         if left < LEAST * MIB && crossed.is_none() {
             crossed = Some(monotonic());
@@ -106,34 +107,10 @@ fn monotonic() -> i128 {
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }
 
-impl Run {
-    fn left(&self) -> Option<u64> {
-        let usage = fs::read_to_string(self.group.join("memory.usage_in_bytes")).ok()?;
-        let stat = fs::read_to_string(self.group.join("memory.stat")).ok()?;
-        let part = |name: &str| -> u64 {
-            let line = stat.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
-        };
-        let cache = part("total_inactive_file ") + part("total_active_file ");
-        let used = usage.trim().parse::<u64>().ok()?.saturating_sub(cache);
-        Some((NODE * MIB).saturating_sub(used))
-    }
-}
-
 impl Drop for Run {
     fn drop(&mut self) {
         // The first process of the namespace takes all others with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        for _ in 0..100 {
-            let text = fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default();
-            for pid in text.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-            if fs::remove_dir(&self.group).is_ok() {
-                return;
-            }
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
     }
 }

@@ -22,10 +22,12 @@ const DOWN: Duration = Duration::from_secs(40);
 const DISK: u64 = 16 << 20;
 /// How often a node is asked how it is. Each time costs the machine something.
 const LOOK: Duration = Duration::from_millis(50);
-/// Bounds the agent and its pods, in the phase in which one of them wants more. systemd does not use the
-/// memory controller in the node, because it finds it read-only when it starts.
-const BOUNDED: &str = "[Service]\nEnvironment=WINDDOWN_NODE_CGROUP=/bounded\nExecStart=\n\
-    ExecStart=/bin/sh -c 'cd /sys/fs/cgroup/memory; mkdir -p bounded; \
+/// Bounds the agent and its pods, in the phase in which one of them wants more: on control groups of version 2
+/// in its unit's own. On those of version 1 systemd does not use the memory controller in the node, because
+/// it finds it read-only when it starts.
+const BOUNDED: &str = "[Service]\nMemoryMax=320M\nEnvironment=WINDDOWN_NODE_CGROUP=/bounded\nExecStart=\n\
+    ExecStart=/bin/sh -c 'unit=/system.slice/winddown.service; cd /sys/fs/cgroup/memory || \
+    exec env WINDDOWN_NODE_CGROUP=$$unit /usr/bin/winddown agent; mkdir -p bounded; \
     [ -s /run/bounded ] || echo 320M >bounded/memory.limit_in_bytes; echo 320M >/run/bounded; \
     echo $$$$ >bounded/cgroup.procs; exec /usr/bin/winddown agent'\n";
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use winddown_node_tests::cgroup::is_version_2;
 use winddown_node_tests::scenario::{SOON, Scenario, TestResult};
 use winddown_node_tests::{IMAGE, Node, NodeError};
 
@@ -142,9 +143,13 @@ async fn a_deadline_counts_from_the_pods_start_over_a_restart_of_the_agent() -> 
     node.write("/etc/winddown/pods/short.json", manifest.to_string(), 0o644)?;
     scenario.start().await?;
     wait_for(&scenario, "the pod to begin", &format!("test -s {SEEN}/began")).await?;
-    let shares =
-        "cd /sys/fs/cgroup/cpu/winddown; cat burstable/cpu.shares burstable/pod*/cpu.shares";
-    assert_eq!(sh(node, shares).await?, "256\n256\n");
+    // A quarter of a processor, in the words of each version of control groups.
+    let (file, weight) = match is_version_2() {
+        true => ("winddown/burstable/$pod/cpu.weight", "10\n10\n"),
+        false => ("cpu/winddown/burstable/$pod/cpu.shares", "256\n256\n"),
+    };
+    let show = format!("cd /sys/fs/cgroup; for pod in . 'pod*'; do cat {file}; done");
+    assert_eq!(sh(node, &show).await?, weight);
     tokio::time::sleep(Duration::from_secs(5)).await;
     node.run(&["systemctl", "restart", "winddown"]).await?;
     wait_for(&scenario, "the pod to be ended", &format!("test -s {SEEN}/ended")).await?;

@@ -3,14 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use winddown_node_tests::agent_binary;
+use winddown_node_tests::cgroup::Group;
 use winddown_node_tests::scenario::TestResult;
 use winddown_node_tests::usage::Watch;
 
@@ -47,7 +48,7 @@ pub(crate) struct Spec<'a> {
 #[derive(Debug)]
 pub(crate) struct Bounded {
     root: tempfile::TempDir,
-    groups: Vec<PathBuf>,
+    group: Arc<Group>,
     agent: Child,
     program: PathBuf,
     is_mounted: bool,
@@ -64,8 +65,8 @@ impl Bounded {
         config: &str,
         pods: &[Spec<'_>],
     ) -> TestResult<Option<Self>> {
-        let Some(groups) = groups(bounds)? else {
-            let why = "needs root and control groups of version 1 with memory and pids";
+        let Some(group) = bounded(bounds)? else {
+            let why = "needs root and control groups with memory and pids";
             println!("SKIPPED: {test}: {why}");
             if std::env::var_os("WINDDOWN_NO_SKIP").is_some() {
                 return Err(format!("{test} was skipped: {why}").into());
@@ -90,13 +91,13 @@ impl Bounded {
             fs::write(file, manifest(pod, root.path()))?;
         }
         // From before the first pod: on a busy machine one may start long after another.
-        let memory = groups.iter().find(|group| group.starts_with("/sys/fs/cgroup/memory"));
-        let memory = memory.filter(|_| bounds.memory.is_some()).cloned();
-        let crossing =
-            memory.map(|group| tokio::spawn(async move { crossing(&group, SHORT).await.ok() }));
-        let agent = start_agent(&program, root.path(), &groups)?;
+        let crossing = bounds.memory.map(|_| {
+            let group = Arc::clone(&group);
+            tokio::spawn(async move { crossing(&group, SHORT).await.ok() })
+        });
+        let agent = start_agent(&program, root.path(), &group)?;
         let is_mounted = bounds.disk.is_some();
-        let bed = Self { root, groups, agent, program, is_mounted, crossing };
+        let bed = Self { root, group, agent, program, is_mounted, crossing };
         bed.until("all pods run", || pods.iter().all(|pod| bed.log(pod.name).contains("start")))
             .await?;
         Ok(Some(bed))
@@ -119,8 +120,7 @@ impl Bounded {
 
     /// The name of the control groups that bound the node.
     pub(crate) fn name(&self) -> TestResult<&str> {
-        let name = self.groups.first().and_then(|group| group.file_name());
-        Ok(name.and_then(|name| name.to_str()).ok_or("no group")?)
+        Ok(name_of(&self.group).ok_or("no group")?)
     }
 
     /// When the pod was asked to stop, in ns on the monotonic clock.
@@ -171,13 +171,11 @@ impl Bounded {
     /// The least that was left of the node's memory within so long, and the most that its page cache
     /// held, in MiB. Samples every 20 ms.
     pub(crate) async fn extremes(&self, long: Duration) -> TestResult<(u64, u64)> {
-        let memory = self.groups.iter().find(|group| group.starts_with("/sys/fs/cgroup/memory"));
-        let memory = memory.ok_or("no group bounds the memory")?;
         let end = monotonic() + i128::try_from(long.as_nanos())?;
         let (mut least, mut cached) = (u64::MAX, 0);
         while monotonic() < end {
-            least = least.min(memory_left(memory).ok_or("the group tells nothing")?);
-            cached = cached.max(page_cache(&fs::read_to_string(memory.join("memory.stat"))?));
+            least = least.min(self.group.memory_left().ok_or("the group tells nothing")?);
+            cached = cached.max(self.group.page_cache().ok_or("the group tells nothing")?);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok((least / MIB, cached / MIB))
@@ -201,54 +199,17 @@ impl Drop for Bounded {
         }
         let _ = self.agent.kill();
         let _ = self.agent.wait();
-        // Everything in the groups was started by this test.
-        for _ in 0..100 {
-            let mut left = false;
-            for group in &self.groups {
-                let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-                for pid in text.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
-                    let _ = kill_process(pid, Signal::KILL);
-                    left = true;
-                }
-            }
-            if !left {
-                break;
-            }
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
         if self.is_mounted {
             let _ = Command::new("umount").arg("-l").arg(self.root.path()).status();
-        }
-        for group in &self.groups {
-            let _ = fs::remove_dir(group);
         }
     }
 }
 
-/// What is left of the memory of a group of version 1, as the kernel would give it.
-fn memory_left(group: &Path) -> Option<u64> {
-    let number = |file: &str| -> Option<u64> {
-        fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
-    };
-    let stat = fs::read_to_string(group.join("memory.stat")).ok()?;
-    let used = number("memory.usage_in_bytes")?.saturating_sub(page_cache(&stat));
-    Some(number("memory.limit_in_bytes")?.saturating_sub(used))
-}
-
-/// The page cache of a group of version 1 and those below it, by the text of its `memory.stat`.
-fn page_cache(stat: &str) -> u64 {
-    let part = |name: &str| -> u64 {
-        let line = stat.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
-    };
-    part("total_inactive_file ") + part("total_active_file ")
-}
-
 /// When less than `least` MiB were left first, in ns on the monotonic clock. Samples every ms.
-pub(crate) async fn crossing(group: &Path, least: u64) -> TestResult<i128> {
+pub(crate) async fn crossing(group: &Group, least: u64) -> TestResult<i128> {
     let begun = monotonic();
     loop {
-        if memory_left(group).is_some_and(|left| left < least * MIB) {
+        if group.memory_left().is_some_and(|left| left < least * MIB) {
             return Ok(monotonic());
         }
         if monotonic() - begun > 60_000_000_000 {
@@ -268,44 +229,32 @@ pub(crate) fn monotonic() -> i128 {
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }
 
-/// Makes the groups; none where they cannot be made.
-fn groups(bounds: Bounds) -> TestResult<Option<Vec<PathBuf>>> {
+/// Makes the group; none where it cannot be made.
+fn bounded(bounds: Bounds) -> TestResult<Option<Arc<Group>>> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("winddown-pressure-{}-{number}", std::process::id());
-    let mut made = Vec::new();
-    let limits = [
-        ("memory", "memory.limit_in_bytes", bounds.memory.map(|mib| mib * MIB)),
-        ("pids", "pids.max", bounds.tasks),
-    ];
-    for (controller, file, limit) in limits {
-        let parent = Path::new("/sys/fs/cgroup").join(controller);
-        if !parent.join("cgroup.procs").exists() || !rustix::process::geteuid().is_root() {
-            return Ok(None);
-        }
-        let group = parent.join(&name);
-        fs::create_dir(&group)?;
-        if let Some(limit) = limit {
-            fs::write(group.join(file), limit.to_string())?;
-        }
-        made.push(group);
+    let Some(group) = Group::make(&name)? else { return Ok(None) };
+    if let Some(mib) = bounds.memory {
+        group.bound_memory(mib * MIB)?;
     }
-    // Only the unified hierarchy tells of time lost; it may be mounted beside the others.
-    let unified = Path::new("/sys/fs/cgroup/unified");
-    if unified.join("cgroup.procs").exists() {
-        fs::create_dir(unified.join(&name))?;
-        made.push(unified.join(&name));
+    if let Some(tasks) = bounds.tasks {
+        group.bound_tasks(tasks)?;
     }
-    Ok(Some(made))
+    Ok(Some(Arc::new(group)))
 }
 
-fn start_agent(program: &Path, root: &Path, groups: &[PathBuf]) -> TestResult<Child> {
+fn name_of(group: &Group) -> Option<&str> {
+    group.places().first()?.file_name()?.to_str()
+}
+
+fn start_agent(program: &Path, root: &Path, group: &Group) -> TestResult<Child> {
     let log = fs::File::create(root.join("agent.log"))?;
-    let name = groups.first().and_then(|group| group.file_name()).ok_or("no group")?;
+    let name = name_of(group).ok_or("no group")?;
     let mut command = Command::new("sh");
     command
         .args(["-c", "for g do [ \"$g\" = -- ] && break; echo $$ > \"$g/cgroup.procs\" || exit; shift; done; shift; exec \"$@\"", "sh"])
-        .args(groups)
+        .args(group.places())
         .arg("--")
         .arg(program)
         .arg("agent")

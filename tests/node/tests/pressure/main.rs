@@ -3,7 +3,7 @@
 //!
 //! The agent and its pods run here and now, in control groups of the test's own with limits, which count
 //! as the whole node; containers run on a disposable node that is bounded so. Nothing of the machine
-//! itself runs short.
+//! itself runs short. What can be is played once more in a node with control groups of version 2.
 
 mod bounded;
 mod calm;
@@ -12,3 +12,4 @@ mod disk;
 mod memory;
 mod stalls;
 mod tasks;
+mod unified;

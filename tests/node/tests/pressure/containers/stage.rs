@@ -1,11 +1,10 @@
 //! A node with containerd, pods that take things, and a small disk or little memory.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use winddown_node_tests::cgroup::Group;
 use winddown_node_tests::scenario::{Scenario, TestResult};
 use winddown_node_tests::{IMAGE, Node};
 
@@ -63,9 +62,9 @@ impl Stage {
     }
 
     /// Gives the node so much memory, in MiB, and says which group bounds it.
-    pub(super) fn bound_memory(&self, mib: u64) -> TestResult<PathBuf> {
-        let group = PathBuf::from("/sys/fs/cgroup/memory").join(self.node().name());
-        fs::write(group.join("memory.limit_in_bytes"), (mib * MIB).to_string())?;
+    pub(super) fn bound_memory(&self, mib: u64) -> TestResult<Group> {
+        let group = Group::of_node(self.node().name()).ok_or("the node has no group of its own")?;
+        group.bound_memory(mib * MIB)?;
         Ok(group)
     }
 
