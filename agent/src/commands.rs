@@ -66,7 +66,7 @@ impl Offline for Commands {
     }
 
     fn shim(&self, args: &ShimArgs) -> Result<Exit, CommandError> {
-        let ended = shim::run(args.args.iter().cloned(), &service::wall_clock());
+        let ended = shim::run(args.args.iter().cloned(), &winddown_machine::host::wall_clock());
         Ok(if ended == std::process::ExitCode::SUCCESS { Exit::Success } else { Exit::Failure })
     }
 
@@ -154,7 +154,7 @@ impl Offline for Commands {
             socket: global.socket.clone(),
             bus: winddown_systemd::Bus::System,
             patience: LOOK,
-            wall: service::wall_clock(),
+            wall: winddown_machine::host::wall_clock(),
         };
         // One look each needs no second thread; what hangs has threads of its own.
         let runtime =

@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
+use winddown_machine::host::{boot_clock, wall_clock};
 use winddown_runtimes::process::{OpenError, ProcessConfig, ProcessRuntime, ShimCommand};
 use winddown_shared::display::{clean, seconds};
 use winddown_shared::{
@@ -23,7 +24,7 @@ use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
 use crate::cli::{CommandError, Output};
 use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
-use crate::service::{ConfiguredRuntime, ServiceNode, boot_clock, wall_clock};
+use crate::service::{ConfiguredRuntime, ServiceNode};
 use winddown_config::{Config, ConfigError};
 use winddown_control::AgentApi;
 use winddown_control::api::{PodState, Status};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use winddown::cli::{self, Cli};
 use winddown::commands::Commands;
-use winddown::service::wall_clock;
+use winddown_machine::host::wall_clock;
 use winddown_runtimes::cri::host_mount;
 use winddown_runtimes::process::shim;
 

@@ -2,7 +2,7 @@
 //! whatever announces the shutdown. The service runs it on the real ones, the drill on stand-ins.
 
 mod api;
-mod cluster;
+mod cluster_status;
 mod decisions;
 mod drain;
 mod fit;
@@ -41,7 +41,7 @@ use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_static_pods::DesiredManifests;
 
 pub use api::plan_view;
-use cluster::{RuntimePing, prepare};
+use cluster_status::{RuntimePing, prepare};
 pub use decisions::Decisions;
 use fit::Fit;
 pub use fit::Machine;

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use winddown_machine::host::{boot_id, group_id, host_name, wall_clock};
 use winddown_shared::{Inhibitor, LockState, WallClock, WallTime, critical, error_chain};
 use winddown_shutdown::Trigger;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
@@ -38,7 +39,6 @@ use signals::{Ends, Reloads};
 pub use cluster::ClusterStartError;
 pub(crate) use companion::{missing_rights, verifies_server};
 pub(crate) use configured::ConfiguredRuntime;
-pub use host::{boot_clock, host_name, wall_clock};
 pub use runtime::RuntimeStartError;
 pub use units::SystemdUnits;
 
@@ -123,8 +123,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     make_directories(&config)?;
     // The socket comes first: it is what keeps a second agent from touching the first one's pods.
     let socket = bind(&options, &config).await?;
-    let identity =
-        Identity { name: config.node_name_or(&host::host_name()), boot_id: host::boot_id() };
+    let identity = Identity { name: config.node_name_or(&host_name()), boot_id: boot_id() };
     let service = Service { options, configuration, identity, socket, notifier, wall, reloads };
     let joined = match config.mode {
         Mode::Standalone => None,
@@ -279,7 +278,7 @@ async fn bind(options: &ServiceOptions, config: &Config) -> Result<ControlSocket
     let group = match &config.control_socket_group {
         Some(name) => {
             let missing = || StartError::Group { group: name.clone() };
-            Some(host::group_id(name).ok_or_else(missing)?)
+            Some(group_id(name).ok_or_else(missing)?)
         }
         None => None,
     };

@@ -4,6 +4,7 @@
 //! * [`Allotment`]: what is kept from the pods; [`Allotment::allocatable`] is the rest.
 //! * [`StandAlone`]: the node as admission sees it where no Node object exists.
 //! * [`NodeUsage`]: what of it is in use now.
+//! * [`host`]: its name, its clocks, its boot.
 //! * [`PsiWatch`]: tells at once when time is lost for want of memory.
 //!
 //! The one crate that reads `/proc` and `/sys` for facts about the node as a whole. Every path
@@ -14,6 +15,7 @@ mod capacity;
 mod file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod host;
 mod psi;
 mod stand_alone;
 mod usage;

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::companion::{CompanionConfig, RunningContainers, Unasked, companion};
 use winddown_cluster::node::{NodeFacts, NodeSettings};
+use winddown_machine::host::host_name;
 use winddown_runtimes::cri::PodContainers;
 use winddown_shared::{DesiredPods, PodUid, RuntimeError, WallClock, critical, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
@@ -84,7 +85,7 @@ pub(crate) async fn missing_rights(
     config: &Config,
     wall: &WallClock,
 ) -> Result<Vec<String>, String> {
-    let name = config.node_name_or(&super::host_name());
+    let name = config.node_name_or(&host_name());
     let identity = Identity { name, boot_id: String::new() };
     let connection = connect(config, &identity, wall).await.map_err(|error| error_chain(&error))?;
     let client = connection.client();
@@ -98,7 +99,7 @@ pub(crate) async fn missing_rights(
 /// # Errors
 /// The credentials cannot be read: why, for people.
 pub(crate) async fn verifies_server(config: &Config, wall: &WallClock) -> Result<bool, String> {
-    let name = config.node_name_or(&super::host_name());
+    let name = config.node_name_or(&host_name());
     let identity = Identity { name, boot_id: String::new() };
     let connection = connect(config, &identity, wall).await.map_err(|error| error_chain(&error))?;
     Ok(connection.verifies_server())

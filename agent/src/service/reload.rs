@@ -6,7 +6,9 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Sleep, sleep};
 
-use super::{ServiceOptions, StartError, load, wall_clock};
+use winddown_machine::host::wall_clock;
+
+use super::{ServiceOptions, StartError, load};
 use crate::node::Configuration;
 
 /// A file that has not been read by then is told; the reading goes on.

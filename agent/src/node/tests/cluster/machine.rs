@@ -39,7 +39,7 @@ pub(super) struct Agent {
 }
 
 fn wall() -> WallClock {
-    crate::service::wall_clock()
+    winddown_machine::host::wall_clock()
 }
 
 impl Machine {

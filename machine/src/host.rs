@@ -1,0 +1,68 @@
+//! What a program reads of the host that it runs on: its name, its clocks, its boot.
+
+use std::time::{Duration, SystemTime};
+
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{SysconfVar, sysconf};
+use winddown_shared::{BootClock, ProcStat, WallClock, WallTime};
+
+/// The host's name, as the kernel has it; `localhost` if it has none that can be read.
+pub fn host_name() -> String {
+    let name = nix::unistd::gethostname().ok().and_then(|n| n.into_string().ok());
+    name.filter(|n| !n.is_empty()).unwrap_or_else(|| "localhost".to_owned())
+}
+
+/// The kernel's boot id; empty where there is none.
+pub fn boot_id() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    text.map(|t| t.trim().to_owned()).unwrap_or_default()
+}
+
+/// The first line of a file of the host; empty where there is none that can be read.
+pub fn first_line(path: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// What the operating system calls itself.
+pub fn os_image() -> String {
+    let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    name.map_or_else(|| "Linux".to_owned(), |name| name.trim_matches(['"', '\'']).to_owned())
+}
+
+/// The id of a group by its name.
+pub fn group_id(name: &str) -> Option<u32> {
+    nix::unistd::Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw())
+}
+
+/// How long the machine has been up, sleep included.
+pub fn uptime() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/uptime").ok()?;
+    let seconds = text.split_whitespace().next()?.parse::<f64>().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// The kernel's time since boot, sleep included.
+pub fn boot_clock() -> BootClock {
+    // Not rustix: it panics on a kernel whose vDSO is not laid out as it expects.
+    let clock = BootClock::new(|| match clock_gettime(ClockId::CLOCK_BOOTTIME) {
+        Ok(since) => since.into(),
+        Err(_) => uptime().unwrap_or_default(),
+    });
+    clock.with_system_start(system_start().unwrap_or_default())
+}
+
+/// When the first process was started, since the kernel's boot; none where that cannot be read.
+fn system_start() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/1/stat").ok()?;
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
+    let ticks: u64 = ProcStat::new(&text)?.field(22)?;
+    Duration::try_from_secs_f64(ticks as f64 / per_second as f64).ok()
+}
+
+/// The machine's own wall clock: the one place that reads it.
+#[allow(clippy::disallowed_methods, reason = "every other module is handed this clock")]
+pub fn wall_clock() -> WallClock {
+    WallClock::new(|| WallTime::try_from(SystemTime::now()).unwrap_or(WallTime::UNIX_EPOCH))
+}
