@@ -23,12 +23,12 @@ use crate::doctor::{self, Diagnosis};
 use crate::drill::{self, DrillOptions};
 use crate::install::{self, InstallOptions, UninstallOptions};
 use crate::logging;
-use crate::node::{plan_view, policy_of, reports};
 use crate::service::{self, ServiceOptions, StartError};
 use end_process::EndProcess;
 use winddown_config::{Config, ConfigError, default_yaml};
 use winddown_control::ApiError;
 use winddown_control::api::{ConfigView, ReportList, ShutdownPlan};
+use winddown_node::{plan_view, policy_of, reports};
 
 /// How long threads that wait for a disk may take when the process ends.
 const LAST_THREADS: Duration = Duration::from_millis(500);

@@ -23,11 +23,11 @@ use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
 use crate::cli::{CommandError, Output};
-use crate::node::{Configuration, Identity, Node, NodeParts, policy_of};
 use crate::service::{ConfiguredRuntime, ServiceNode};
 use winddown_config::{Config, ConfigError};
 use winddown_control::AgentApi;
 use winddown_control::api::{PodState, Status};
+use winddown_node::{Configuration, Identity, Node, NodeParts, policy_of};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 /// How long pods may take to start before the rehearsal goes on without the late ones.

@@ -2,14 +2,11 @@
 //! wiring of the controllers to the systems they drive.
 
 pub mod cli;
-pub mod cluster;
 pub mod commands;
 pub mod doctor;
 pub mod drill;
 pub mod install;
 pub mod logging;
-pub mod metrics;
-pub mod node;
 pub mod render;
 pub mod service;
 

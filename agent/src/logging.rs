@@ -9,7 +9,6 @@
 //! Writing never waits for the journal. Spans are not kept: no part of winddown opens one.
 
 mod calm;
-mod decision;
 mod journal;
 mod kinds;
 mod line;
@@ -33,7 +32,6 @@ use tracing_subscriber::prelude::*;
 use calm::{Calm, Verdict};
 use line::Line;
 
-pub use decision::decision;
 pub use kinds::{KINDS, Kind};
 
 /// The environment variable with the level or filter.

@@ -24,13 +24,13 @@ use winddown_shared::{Inhibitor, LockState, WallClock, WallTime, critical, error
 use winddown_shutdown::Trigger;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
-use crate::cluster::ClusterParts;
-use crate::metrics;
-use crate::node::{
-    Configuration, Identity, Machine, Node, NodeParts, PressureSource, RuntimeFigures, policy_of,
-};
 use winddown_config::{Config, ConfigError, Mode, RuntimeKind};
 use winddown_control::{ControlSocket, Limits, Server, SocketError};
+use winddown_node::cluster::ClusterParts;
+use winddown_node::metrics;
+use winddown_node::{
+    Configuration, Identity, Machine, Node, NodeParts, PressureSource, RuntimeFigures, policy_of,
+};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 use control_loop::ControlLoop;

@@ -13,8 +13,6 @@ use k8s_openapi::api::core::v1::NodeSystemInfo;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use winddown::cluster::ClusterParts;
-use winddown::node::{Configuration, Identity, Node, NodeParts};
 use winddown_apiserver::ApiServer;
 use winddown_cluster::client::{ClusterConfig, Connection, Credentials};
 use winddown_cluster::companion::{
@@ -22,6 +20,8 @@ use winddown_cluster::companion::{
 };
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
+use winddown_node::cluster::ClusterParts;
+use winddown_node::{Configuration, Identity, Node, NodeParts};
 use winddown_shared::fake::FakeInhibitor;
 use winddown_shared::{Inhibitor, LockState, PodKiller, PodUid, WallClock, WallTime};
 use winddown_shutdown::{BootClock, Trigger};

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use winddown::node::policy_of;
 use winddown_config::Config;
+use winddown_node::policy_of;
 use winddown_runtimes::process::check_supported;
 use winddown_shared::Pod;
 use winddown_static_pods::read_manifest;

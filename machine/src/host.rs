@@ -1,7 +1,9 @@
 //! What a program reads of the host that it runs on: its name, its clocks, its boot.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
 use winddown_shared::{BootClock, ProcStat, WallClock, WallTime};
@@ -65,4 +67,10 @@ fn system_start() -> Option<Duration> {
 #[allow(clippy::disallowed_methods, reason = "every other module is handed this clock")]
 pub fn wall_clock() -> WallClock {
     WallClock::new(|| WallTime::try_from(SystemTime::now()).unwrap_or(WallTime::UNIX_EPOCH))
+}
+
+/// Whether `directory`, or where it would be created, is on a file system without a disk.
+pub fn is_in_memory(directory: &Path) -> bool {
+    let kind = directory.ancestors().find_map(|found| statfs(found).ok());
+    kind.is_some_and(|found| found.filesystem_type() == TMPFS_MAGIC)
 }

@@ -15,11 +15,11 @@ use winddown_systemd::{Bus, drop_in};
 
 use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, Unseen};
 use crate::cli::DEFAULT_SOCKET;
-use crate::node::policy_of;
 use crate::service;
 use winddown_config::{Config, Mode, RuntimeKind};
 use winddown_control::api::Status;
 use winddown_control::{Client, ClientError};
+use winddown_node::policy_of;
 use winddown_static_pods::OthersMayWrite;
 
 /// Where and how to look.

@@ -88,7 +88,7 @@ fn pod(name: &str) -> PodLabel {
 }
 
 fn decide(event: &Event) {
-    decision(event, &Decision::of(WallTime::UNIX_EPOCH, event));
+    winddown_node::log_decision(event, &Decision::of(WallTime::UNIX_EPOCH, event));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_decision_has_fields_of_its_own_in_the_journal() {
         ("MESSAGE", r"shop/web rejected, NodeShutdown: the node goes down; \u{1b}[31mPRIORITY=0"),
         ("PRIORITY", "4"),
         ("SYSLOG_IDENTIFIER", "winddown"),
-        ("TARGET", "winddown::logging::decision"),
+        ("TARGET", "winddown_node::decisions::log_line"),
         ("MESSAGE_ID", "5db063e935d14c23ab8e400a6ca24152"),
         ("KIND", "podRejected"),
         ("PHASE", "admission"),

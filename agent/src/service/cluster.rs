@@ -16,10 +16,10 @@ use winddown_machine::StandAlone;
 use winddown_runtimes::cri::CriHealth;
 use winddown_shared::{Allocatable, WallClock};
 
-use crate::cluster::{ClusterParts, PodsParts};
-use crate::node::Identity;
 use winddown_config::{ClusterSettings, Config, EndedPods, OrphanedPods, RuntimeKind};
 use winddown_machine::host;
+use winddown_node::Identity;
+use winddown_node::cluster::{ClusterParts, PodsParts};
 
 /// The lease is renewed so many times in its life, as the kubelet does.
 const RENEWALS: u32 = 4;

@@ -15,9 +15,9 @@ use winddown_shutdown::{Progress, ProgressPhase};
 
 use super::cluster::connect;
 use super::{ClusterStartError, ConfiguredRuntime, Runs, RuntimeStartError, Service, StartError};
-use crate::cluster::ClusterParts;
-use crate::node::Identity;
 use winddown_config::Config;
+use winddown_node::Identity;
+use winddown_node::cluster::ClusterParts;
 use winddown_static_pods::DesiredManifests;
 
 /// How far the node's shutdown is, once there is a node.

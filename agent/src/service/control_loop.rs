@@ -11,9 +11,9 @@ use winddown_systemd::{LogindInhibitor, Notifier};
 use super::reload::{self, Loaded, Reading};
 use super::signals::{Ends, Reloads};
 use super::{ServiceNode, ServiceOptions, status_line, unit_stop};
-use crate::node::policy_of;
 use winddown_config::Config;
 use winddown_control::AgentApi;
+use winddown_node::policy_of;
 
 /// A login manager that has not been reached for this long counts as not available for now. The
 /// agent is then ready without the lock, says so, and goes on trying.

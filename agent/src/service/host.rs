@@ -10,7 +10,7 @@ use winddown_shared::BootClock;
 use winddown_systemd::Bus;
 use winddown_systemd::inspect::Inspector;
 
-use crate::node::Machine;
+use winddown_node::Machine;
 
 /// The machine that the pods run on. They write to the file system of the state directory.
 pub(super) fn machine(config: &Config) -> Machine {

@@ -6,9 +6,9 @@ use tokio_util::sync::CancellationToken;
 use winddown_notices::{Board, CloudSettings, Endpoint, FileSource, NoticeSource, watch_cloud};
 use winddown_shared::{WallClock, critical};
 
-use crate::node::policy_of;
 use winddown_config::Config;
 use winddown_machine::host;
+use winddown_node::policy_of;
 
 /// A notice counts this long before its deadline at the earliest: pods go on while a maintenance
 /// window is hours away.

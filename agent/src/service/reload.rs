@@ -9,7 +9,7 @@ use tokio::time::{Sleep, sleep};
 use winddown_machine::host::wall_clock;
 
 use super::{ServiceOptions, StartError, load};
-use crate::node::Configuration;
+use winddown_node::Configuration;
 
 /// A file that has not been read by then is told; the reading goes on.
 const SLOW: Duration = Duration::from_secs(10);

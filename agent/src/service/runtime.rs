@@ -9,9 +9,9 @@ use winddown_shared::{Pod, RuntimeError, WallClock};
 use winddown_systemd::Bus;
 
 use super::units::SystemdUnits;
-use crate::node::Identity;
-use crate::node::running::is_in_memory;
 use winddown_config::Config;
+use winddown_machine::host::is_in_memory;
+use winddown_node::Identity;
 
 /// Where control groups are.
 const CGROUPS: &str = "/sys/fs/cgroup";

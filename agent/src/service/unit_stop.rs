@@ -12,7 +12,7 @@ use winddown_shared::{
 use winddown_shutdown::{ProgressPhase, Trigger};
 use winddown_systemd::{Notifier, way_down};
 
-use crate::node::{Node, policy_of};
+use winddown_node::{Node, policy_of};
 
 /// How long the service manager may take to say whether the machine goes down.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -54,7 +54,7 @@ pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
         return;
     }
     node.pods_are_known().await;
-    if node.is_empty() {
+    if node.workers().running().is_known_empty() {
         tracing::info!("the machine goes down, and there is no pod to end");
         return;
     }
@@ -93,12 +93,5 @@ impl Inhibitor for UnitStop {
 
     async fn release(&self) {
         self.0.send_modify(|state| state.lock = LockState::Released);
-    }
-}
-
-impl<R: Runtime, I: Inhibitor> Node<R, I> {
-    /// Whether it is known that no pod runs on the node.
-    pub(super) fn is_empty(&self) -> bool {
-        self.workers().running().is_known_empty()
     }
 }

@@ -9,8 +9,6 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
 use tempfile::TempDir;
 use tokio::sync::watch;
-use winddown::cluster::{ClusterParts, PodsParts};
-use winddown::node::{Configuration, Identity, Node, NodeParts, PressureSource, RuntimeFigures};
 use winddown_cluster::after_boot::AfterBootPolicy;
 use winddown_cluster::client::{ClusterConfig, Connection, Credentials};
 use winddown_cluster::node::{NodeFacts, NodeSettings};
@@ -19,6 +17,8 @@ use winddown_config::{Config, EvictionSettings, ShutdownPeriods};
 use winddown_control::AgentApi;
 use winddown_eviction::Reclaimable;
 use winddown_machine::UsagePlaces;
+use winddown_node::cluster::{ClusterParts, PodsParts};
+use winddown_node::{Configuration, Identity, Node, NodeParts, PressureSource, RuntimeFigures};
 use winddown_shared::fake::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
     CONFIG_SOURCE_ANNOTATION, Freed, ImagePlaces, LockState, Pod, PodStats, PodUid, RuntimeError,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_util::sync::CancellationToken;
-use winddown::metrics::serve_over_tcp;
 use winddown_control::{ControlSocket, Limits, Server};
+use winddown_node::metrics::serve_over_tcp;
 
 use super::bed::{Bed, TestNode, value};
 

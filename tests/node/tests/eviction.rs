@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// A part of the machine, and the agent with its pods in it.
 const SLICE: &str = "[Slice]\nMemoryMax=450M\nTasksMax=300\n";
 const IN_SLICE: &str = "[Service]\nSlice=edge.slice\nEnvironment=WINDDOWN_NODE_CGROUP=/edge.slice\n\
-                        Environment=WINDDOWN_LOG=info,winddown::node::pressure=debug\n";
+                        Environment=WINDDOWN_LOG=info,winddown_node::pressure=debug\n";
 
 /// What takes nothing that it should not.
 const OTHERS: [Taker; 2] = [

@@ -14,9 +14,9 @@ use crate::cli::DEFAULT_CONFIG;
 use crate::doctor::facts::{
     Command, ConfigFact, ConfigRead, Fact, Installed, SocketFile, StateDirectory, Unseen,
 };
-use crate::node::reports;
 use winddown_config::{Config, ConfigError};
 use winddown_control::api::ReportEntry;
+use winddown_node::reports;
 
 /// Where systemd finds units, the strongest first.
 const UNIT_DIRECTORIES: [&str; 4] = [

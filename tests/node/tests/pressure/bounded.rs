@@ -264,7 +264,7 @@ fn start_agent(program: &Path, root: &Path, group: &Group) -> TestResult<Child> 
         // Never the login manager of the machine that runs the tests.
         .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
         .env_remove("WINDDOWN_CONFIG")
-        .env("WINDDOWN_LOG", "info,winddown::node::pressure=debug")
+        .env("WINDDOWN_LOG", "info,winddown_node::pressure=debug")
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log);

@@ -8,7 +8,7 @@ use winddown_machine::{Capacity, ReadError};
 use winddown_shared::RuntimeError;
 
 use super::*;
-use crate::node::Machine;
+use crate::Machine;
 use winddown_control::api::{PreemptionPlan, RoomVerdict};
 
 const GIB: i64 = 1 << 30;

@@ -2,18 +2,20 @@
 //! whatever announces the shutdown. The service runs it on the real ones, the drill on stand-ins.
 
 mod api;
+pub mod cluster;
 mod cluster_status;
 mod decisions;
 mod drain;
 mod fit;
 mod last_boot;
 mod measured;
+pub mod metrics;
 mod notice;
 mod picture;
 mod pressure;
 pub mod reports;
 mod room;
-pub(crate) mod running;
+mod running;
 #[cfg(test)]
 mod tests;
 
@@ -42,7 +44,7 @@ use winddown_static_pods::DesiredManifests;
 
 pub use api::plan_view;
 use cluster_status::{RuntimePing, prepare};
-pub use decisions::Decisions;
+pub use decisions::{Decisions, log_decision};
 use fit::Fit;
 pub use fit::Machine;
 use last_boot::LookBack;

@@ -1,5 +1,7 @@
 //! The last decisions, and their lines in the log.
 
+mod log_line;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,6 +9,8 @@ use tokio::sync::{mpsc, watch};
 use winddown_shared::{Event, Recorder, WallClock};
 
 use winddown_control::api::Decision;
+
+pub use log_line::log_decision;
 
 /// How many are kept for `status`.
 const KEPT: usize = 20;
@@ -54,7 +58,7 @@ impl Decisions {
 impl Recorder for Decisions {
     fn record(&self, event: &Event) {
         let decision = Decision::of(self.0.wall.now(), event);
-        crate::logging::decision(event, &decision);
+        log_decision(event, &decision);
         lock(&self.0.listeners).retain(|listener| listener.send(event.clone()).is_ok());
         let mut last = lock(&self.0.last);
         if last.len() == KEPT {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use tokio::sync::watch;
+use winddown_machine::host::is_in_memory;
 use winddown_shared::{
     DesiredPods, GateReason, Inhibitor, Intake, KillRequest, PodKiller, PodUidMap, PodWorkers,
     Runtime, RuntimeSyncer, critical,
@@ -34,12 +34,6 @@ pub(super) fn places(state: &Path, volatile: Option<&Path>) -> Vec<Arc<dyn Recor
     });
     let files = [Some(RecordFile::in_directory(state)), second].into_iter().flatten();
     files.map(|file| Arc::new(file) as Arc<dyn RecordPlace>).collect()
-}
-
-/// Whether `directory`, or where it would be created, is on a file system without a disk.
-pub(crate) fn is_in_memory(directory: &Path) -> bool {
-    let kind = directory.ancestors().find_map(|found| statfs(found).ok());
-    kind.is_some_and(|found| found.filesystem_type() == TMPFS_MAGIC)
 }
 
 /// The run of this boot that an earlier agent began, if nobody has called it off. With one the gate

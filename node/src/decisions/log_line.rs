@@ -6,7 +6,7 @@ use winddown_control::api::Decision;
 
 /// Writes `event`, told as `told`, to the log. What an operator has to look at is a warning; the
 /// rest is the story.
-pub fn decision(event: &Event, told: &Decision) {
+pub fn log_decision(event: &Event, told: &Decision) {
     let field = |name: &str| told.fields.get(name);
     let word = |name: &str| field(name).and_then(|value| value.as_str());
     let number = |name: &str| field(name).and_then(serde_json::Value::as_f64);

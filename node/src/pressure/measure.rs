@@ -42,7 +42,7 @@ pub(super) struct Places {
 }
 
 /// The node and its pods.
-pub(in crate::node) struct Measured {
+pub(crate) struct Measured {
     node: Mutex<NodeReader>,
     runtime: Arc<dyn RuntimeFigures>,
     /// Held by the one walk through the pods' files.

@@ -9,7 +9,7 @@ use winddown_eviction::{GivenBack, Reclaim, ReclaimError, Reclaimable};
 use super::RuntimeFigures;
 
 /// Has the runtime do it.
-pub(in crate::node) struct GiveBack {
+pub(crate) struct GiveBack {
     pub(super) runtime: Arc<dyn RuntimeFigures>,
     /// How long images are kept that nothing uses.
     pub(super) image_age: watch::Receiver<Duration>,

@@ -11,7 +11,7 @@ use winddown_machine::UsagePlaces;
 use winddown_shared::{Freed, ImagePlaces, PodStats, PodUid, RuntimeError};
 
 use super::*;
-use crate::node::{PressureSource, RuntimeFigures};
+use crate::{PressureSource, RuntimeFigures};
 
 const MIB: u64 = 1 << 20;
 

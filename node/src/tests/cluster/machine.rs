@@ -17,8 +17,8 @@ use winddown_shutdown::ShutdownReport;
 
 use super::super::{BootClock, Identity, bench_with, held};
 use super::{LONG, NODE, pod_path};
+use crate::Node;
 use crate::cluster::{ClusterParts, PodsParts};
-use crate::node::Node;
 use winddown_static_pods::DesiredManifests;
 
 /// A machine and its API server. Agents come and go; a boot takes what is not on a disk.

@@ -119,7 +119,7 @@ async fn the_units_stop_path_goes_on_with_a_run_that_nobody_has_finished() {
 fn a_record_that_needs_no_disk_is_not_forced_to_one() {
     let volatile = |directory: &str| -> Vec<bool> {
         let directory = std::path::Path::new(directory);
-        let places = crate::node::running::places(std::path::Path::new("/var"), Some(directory));
+        let places = crate::running::places(std::path::Path::new("/var"), Some(directory));
         places.iter().map(|place| place.is_volatile()).collect()
     };
     // A tmpfs on every Linux, below which nothing has to exist yet; and one that is none.
