@@ -41,12 +41,6 @@ pub use output::{ColorChoice, Output};
 
 use exit::EXIT_CODES;
 
-/// Where the agent listens unless told otherwise.
-pub const DEFAULT_SOCKET: &str = "/run/winddown/winddown.sock";
-
-/// Where the configuration is unless told otherwise.
-pub const DEFAULT_CONFIG: &str = "/etc/winddown/config.yaml";
-
 /// Ends a node's pods in the right order, in time, and explains itself.
 ///
 /// winddown holds the node's shutdown back (a logind delay lock) until its pods have ended in
@@ -78,7 +72,7 @@ pub struct GlobalArgs {
         global = true,
         value_name = "PATH",
         env = "WINDDOWN_SOCKET",
-        default_value = DEFAULT_SOCKET,
+        default_value = winddown_control::DEFAULT_SOCKET,
         hide_env_values = true,
         help_heading = "Global options"
     )]

@@ -16,18 +16,18 @@ use winddown_shutdown::{
 };
 
 use crate::cli::{
-    AgentArgs, CommandError, DEFAULT_CONFIG, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs,
-    Offline, Output, PlanPreemptionArgs, RuntimeChoice, ShimArgs, TextFormat, UninstallArgs,
+    AgentArgs, CommandError, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs, Offline, Output,
+    PlanPreemptionArgs, RuntimeChoice, ShimArgs, TextFormat, UninstallArgs,
 };
-use crate::doctor::{self, Diagnosis};
 use crate::drill::{self, DrillOptions};
 use crate::install::{self, InstallOptions, UninstallOptions};
 use crate::logging;
 use crate::service::{self, ServiceOptions, StartError};
 use end_process::EndProcess;
-use winddown_config::{Config, ConfigError, default_yaml};
+use winddown_config::{Config, ConfigError, DEFAULT_FILE, default_yaml};
 use winddown_control::ApiError;
 use winddown_control::api::{ConfigView, ReportList, ShutdownPlan};
+use winddown_doctor::Diagnosis;
 use winddown_node::{plan_view, policy_of, reports};
 
 /// How long threads that wait for a disk may take when the process ends.
@@ -47,7 +47,7 @@ impl Offline for Commands {
         let options = ServiceOptions {
             config: global.config.clone(),
             socket: Some(global.socket.clone())
-                .filter(|s| *s != Path::new(crate::cli::DEFAULT_SOCKET)),
+                .filter(|s| *s != Path::new(winddown_control::DEFAULT_SOCKET)),
             root: args.root.clone().unwrap_or_else(|| "/".into()),
         };
         let ended = on_runtime(logged(&log, service::run(options)))?;
@@ -147,7 +147,7 @@ impl Offline for Commands {
     }
 
     fn diagnose(&self, global: &GlobalArgs, args: &DoctorArgs) -> Result<Diagnosis, CommandError> {
-        let place = doctor::Place {
+        let place = winddown_doctor::Place {
             live: same_directory(&args.root, Path::new("/")),
             root: args.root.clone(),
             config: global.config.clone(),
@@ -159,15 +159,15 @@ impl Offline for Commands {
         // One look each needs no second thread; what hangs has threads of its own.
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
-        let facts = runtime.block_on(doctor::collect(&place));
+        let facts = runtime.block_on(winddown_doctor::collect(&place));
         runtime.shutdown_timeout(LAST_THREADS);
-        Ok(Diagnosis::new(facts.node.clone(), doctor::findings(&facts)))
+        Ok(Diagnosis::new(facts.node.clone(), winddown_doctor::findings(&facts)))
     }
 
     fn plan(&self, global: &GlobalArgs, manifests: &Path) -> Result<ShutdownPlan, CommandError> {
         let config = match &global.config {
             Some(file) => load(file)?,
-            None => configured(Path::new(DEFAULT_CONFIG))?,
+            None => configured(Path::new(DEFAULT_FILE))?,
         };
         let policy: Policy = policy_of(&config.shutdown);
         let pods = pods::read(manifests, &config)?;
@@ -213,7 +213,7 @@ impl Offline for Commands {
     }
 
     fn load_config(&self, file: Option<&Path>) -> Result<ConfigView, CommandError> {
-        let path = file.unwrap_or(Path::new(DEFAULT_CONFIG));
+        let path = file.unwrap_or(Path::new(DEFAULT_FILE));
         let (config, warnings) = Config::load(path).map_err(invalid)?;
         Ok(ConfigView {
             file: path.display().to_string(),
@@ -270,7 +270,7 @@ fn configured(file: &Path) -> Result<Config, CommandError> {
 fn store(global: &GlobalArgs) -> Result<ReportStore, CommandError> {
     let config = match &global.config {
         Some(file) => load(file)?,
-        None => configured(Path::new(DEFAULT_CONFIG))?,
+        None => configured(Path::new(DEFAULT_FILE))?,
     };
     Ok(reports::store(&config))
 }

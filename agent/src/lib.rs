@@ -3,11 +3,9 @@
 
 pub mod cli;
 pub mod commands;
-pub mod doctor;
 pub mod drill;
 pub mod install;
 pub mod logging;
-pub mod render;
 pub mod service;
 
 /// The program in docs/embedding.md compiles and does what it says.

@@ -37,7 +37,6 @@ use control_loop::ControlLoop;
 use signals::{Ends, Reloads};
 
 pub use cluster::ClusterStartError;
-pub(crate) use companion::{missing_rights, verifies_server};
 pub(crate) use configured::ConfiguredRuntime;
 pub use runtime::RuntimeStartError;
 pub use units::SystemdUnits;
@@ -246,7 +245,7 @@ impl Service {
 
 /// Reads the configuration that `options` name.
 fn load(options: &ServiceOptions, now: WallTime) -> Result<Configuration, StartError> {
-    let usual = options.root.join(crate::cli::DEFAULT_CONFIG.trim_start_matches('/'));
+    let usual = options.root.join(winddown_config::DEFAULT_FILE.trim_start_matches('/'));
     let path = options.config.clone().unwrap_or(usual);
     let (config, file, warnings) = match Config::load(&path) {
         Ok((config, warnings)) => {

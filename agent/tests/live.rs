@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use bed::{Agent, Tty};
 use nix::sys::signal::Signal;
-use winddown::render::{Scene, live};
 use winddown_control::api::{PodState, Status};
+use winddown_render::{Scene, live};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 10), (200, 50)];
 

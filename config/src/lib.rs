@@ -35,6 +35,9 @@ pub use shutdown::{PriorityPeriod, ShutdownOrder, ShutdownPeriods, ShutdownSetti
 
 use winddown_yaml::{MAX_BYTES, Problem, Problems};
 
+/// Where the configuration is unless told otherwise.
+pub const DEFAULT_FILE: &str = "/etc/winddown/config.yaml";
+
 /// `apiVersion` of our own configuration.
 pub const API_VERSION: &str = "winddown.dev/v1alpha1";
 /// `kind` of our own configuration.

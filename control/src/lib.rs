@@ -59,6 +59,9 @@ pub use peer::Peer;
 pub use server::{Limits, Server};
 pub use socket::{ControlSocket, SocketError};
 
+/// Where the agent listens unless told otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/winddown/winddown.sock";
+
 /// What the control socket needs of the running agent.
 ///
 /// The calls that are not `async` answer from what is in memory: they never wait for a pod, the

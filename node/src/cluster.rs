@@ -7,6 +7,7 @@
 //! it.
 
 mod api_pods;
+mod connect;
 mod facts;
 mod kept;
 mod last_words;
@@ -34,6 +35,7 @@ use winddown_shared::{Event, Recorder, WallClock};
 use api_pods::ApiPods;
 use kept::KeptPods;
 
+pub use connect::connect;
 pub use facts::{CLEAN_SHUTDOWN, UNPROTECTED};
 pub(crate) use facts::{Changing, Clean};
 pub(crate) use last_words::FinalReport;

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use super::lines::{LONGEST, LineError, Lines};
 use super::{CommandError, Exit, Output};
-use crate::render;
 
 /// What is in every case of its kind, in quotes; by it a line is known that is a case by itself.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +59,7 @@ fn answer_each(
             Err(error) => {
                 failed += 1;
                 let error = error.error.context(format!("line {line}"));
-                out.progress(&render::error(&error, "", out.error_color));
+                out.progress(&winddown_render::error(&error, "", out.error_color));
             }
         }
     }

@@ -3,10 +3,8 @@
 use winddown_shared::display::clean;
 
 use super::{
-    CommandError, ConfigArgs, ConfigCommand, DEFAULT_CONFIG, Exit, GlobalArgs, Offline, Output,
-    ask, status,
+    CommandError, ConfigArgs, ConfigCommand, Exit, GlobalArgs, Offline, Output, ask, status,
 };
-use crate::render;
 use winddown_control::Client;
 use winddown_control::api::ConfigView;
 
@@ -21,7 +19,8 @@ pub(super) fn run(
             let file = file.as_deref().or(global.config.as_deref());
             let view = offline.load_config(file)?;
             warn(&view, out);
-            let name = if view.file.is_empty() { DEFAULT_CONFIG } else { &view.file };
+            let name =
+                if view.file.is_empty() { winddown_config::DEFAULT_FILE } else { &view.file };
             out.line(&format!("{}: valid{}", clean(name), warnings(view.warnings.len())))?;
         }
         ConfigCommand::Show { running: false } => {
@@ -46,7 +45,7 @@ pub(super) fn run(
 
 fn warn(view: &ConfigView, out: &mut Output) {
     for warning in &view.warnings {
-        out.progress(&render::notice(warning, "", out.error_color));
+        out.progress(&winddown_render::notice(warning, "", out.error_color));
     }
 }
 

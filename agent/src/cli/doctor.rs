@@ -4,7 +4,7 @@ use super::status::view;
 use super::{
     CommandError, DoctorArgs, Exit, GlobalArgs, Offline, Output, OutputFormat, TextFormat,
 };
-use crate::doctor::{self, Severity};
+use winddown_doctor::Severity;
 
 pub(super) fn run(
     global: &GlobalArgs,
@@ -16,7 +16,7 @@ pub(super) fn run(
     match args.output {
         TextFormat::Json => out.json(&diagnosis)?,
         TextFormat::Text => {
-            let text = doctor::render(&diagnosis, &view(OutputFormat::Text, out));
+            let text = winddown_doctor::render(&diagnosis, &view(OutputFormat::Text, out));
             out.text(&text)?;
         }
     }

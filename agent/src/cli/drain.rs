@@ -8,9 +8,9 @@ use winddown_shared::display::{clean, seconds};
 
 use super::values::When;
 use super::{CommandError, DrainArgs, Exit, GlobalArgs, Output, TextFormat};
-use crate::render::{PODS_UNKNOWN, group_title};
 use winddown_control::api::{DrainEvent, DrainRequest, NoticeBody, WithdrawAnswer};
 use winddown_control::{Client, ClientError};
+use winddown_render::{PODS_UNKNOWN, group_title};
 
 const TICK: Duration = Duration::from_secs(1);
 

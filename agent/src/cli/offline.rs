@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::doctor::Diagnosis;
 use winddown_control::api::{ConfigView, ReportList, ShutdownPlan};
+use winddown_doctor::Diagnosis;
 
 use super::{
     AgentArgs, CommandError, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs, Output,

@@ -6,7 +6,6 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::{CommandError, Exit};
-use crate::render;
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -161,7 +160,7 @@ impl Output {
             Ok(exit) => exit,
             Err(error) if error.is_broken_pipe() => Exit::Success,
             Err(error) => {
-                self.progress(&render::error(&error.error, &error.hint, self.error_color));
+                self.progress(&winddown_render::error(&error.error, &error.hint, self.error_color));
                 error.exit
             }
         }

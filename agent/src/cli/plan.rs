@@ -9,7 +9,6 @@ use super::{
     CommandError, Exit, GlobalArgs, Offline, Output, OutputFormat, PlanShutdownArgs, ask,
     plan_lines, status,
 };
-use crate::render;
 use winddown_control::Client;
 use winddown_control::api::ShutdownPlan;
 
@@ -40,7 +39,7 @@ fn print(plan: &ShutdownPlan, form: OutputFormat, out: &mut Output) -> Result<()
         OutputFormat::Json => out.json(plan),
         OutputFormat::Yaml => out.yaml(plan),
         OutputFormat::Text | OutputFormat::Wide => {
-            let text = render::plan(plan, &status::view(form, out));
+            let text = winddown_render::plan(plan, &status::view(form, out));
             out.text(&text)
         }
     }
@@ -51,14 +50,14 @@ pub(super) fn show<P: serde::Serialize>(
     plan: &P,
     form: TextFormat,
     explain: bool,
-    text: impl FnOnce(&P, &render::View) -> String,
+    text: impl FnOnce(&P, &winddown_render::View) -> String,
     out: &mut Output,
 ) -> Result<(), CommandError> {
     match form {
         TextFormat::Json => out.json(plan),
         TextFormat::Text => {
             let view = status::view(OutputFormat::Text, out);
-            out.text(&text(plan, &render::View { wide: explain, ..view }))
+            out.text(&text(plan, &winddown_render::View { wide: explain, ..view }))
         }
     }
 }

@@ -6,7 +6,6 @@ use winddown_shared::display::clean;
 
 use super::args::{PlanEvictionArgs, TextFormat};
 use super::{CommandError, Exit, GlobalArgs, Offline, Output, ask, cases, plan, status};
-use crate::render;
 use winddown_control::Client;
 
 pub(super) fn run(
@@ -35,7 +34,7 @@ fn ask_agent(
     ask::block_on(async {
         let asked = client.eviction_plan(args.signal);
         let plan = ask::patiently(out, status::WAITING, asked).await?;
-        plan::show(&plan, args.output, args.explain, render::eviction, out)?;
+        plan::show(&plan, args.output, args.explain, winddown_render::eviction, out)?;
         Ok(Exit::Success)
     })
 }

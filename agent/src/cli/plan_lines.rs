@@ -6,7 +6,6 @@ use serde::Deserialize;
 
 use super::lines::Lines;
 use super::{CommandError, Exit, Offline, Output, OutputFormat, cases};
-use crate::render;
 use winddown_control::api::PlannedGroup;
 
 /// Plans line by line, so that an endless input gives an endless output. A line that cannot be
@@ -30,7 +29,7 @@ pub(super) fn run(
             Err(error) => {
                 failed += 1;
                 let error = error.error.context(format!("line {}", lines.number()));
-                out.progress(&render::error(&error, "", out.error_color));
+                out.progress(&winddown_render::error(&error, "", out.error_color));
             }
         }
     }
@@ -58,7 +57,7 @@ fn print(planned: &str, form: OutputFormat, out: &mut Output) -> Result<(), Comm
         return out.yaml(&value);
     }
     out.line(&format!("{}:", cases::title(&read.id)))?;
-    for line in render::groups(&read.groups) {
+    for line in winddown_render::groups(&read.groups) {
         out.line(&format!("  {line}"))?;
     }
     Ok(())

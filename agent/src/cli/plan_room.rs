@@ -5,7 +5,6 @@ use std::path::Path;
 
 use super::args::PlanPreemptionArgs;
 use super::{CommandError, Exit, GlobalArgs, Output, ask, plan, status};
-use crate::render;
 use winddown_control::Client;
 use winddown_yaml::MAX_BYTES;
 
@@ -20,7 +19,7 @@ pub(super) fn run(
     ask::block_on(async {
         let asked = client.preemption_plan(manifest, strategy);
         let plan = ask::patiently(out, status::WAITING, asked).await?;
-        plan::show(&plan, args.output, args.explain, render::room, out)?;
+        plan::show(&plan, args.output, args.explain, winddown_render::room, out)?;
         Ok(Exit::Success)
     })
 }

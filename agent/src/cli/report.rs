@@ -6,7 +6,6 @@ use std::path::Path;
 use super::{
     CommandError, Exit, GlobalArgs, Offline, Output, ReportArgs, ReportFormat, ask, status,
 };
-use crate::render;
 use winddown_control::api::{ReportEntry, ReportList};
 use winddown_control::{Client, ClientError};
 
@@ -147,12 +146,13 @@ fn print_list(
         }
         ReportFormat::Json => out.json(list)?,
         ReportFormat::Text => {
-            let text = render::reports(list, &status::view(super::OutputFormat::Text, out));
+            let text =
+                winddown_render::reports(list, &status::view(super::OutputFormat::Text, out));
             out.text(&text)?;
         }
     }
     for problem in &list.problems {
-        out.progress(&render::notice(problem, "", out.error_color));
+        out.progress(&winddown_render::notice(problem, "", out.error_color));
     }
     Ok(Exit::Success)
 }

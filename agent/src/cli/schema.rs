@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use winddown_control::api;
 
 use super::{CommandError, Exit, Output, SchemaArgs, SchemaName};
-use crate::doctor;
 
 pub(super) fn run(args: &SchemaArgs, out: &mut Output) -> Result<Exit, CommandError> {
     match args.name {
@@ -42,7 +41,7 @@ pub fn of(name: SchemaName) -> Value {
         SchemaName::PlanEvictionLine => lines::eviction(),
         SchemaName::Report => made::<winddown_shutdown::ShutdownReport>(name),
         SchemaName::ReportList => made::<api::ReportList>(name),
-        SchemaName::Doctor => made::<doctor::Diagnosis>(name),
+        SchemaName::Doctor => made::<winddown_doctor::Diagnosis>(name),
         SchemaName::Drain => made::<api::DrainEvent>(name),
         SchemaName::DrainWithdraw => made::<api::WithdrawAnswer>(name),
         SchemaName::Kill => made::<api::KillAnswer>(name),

@@ -1,9 +1,9 @@
 //! `winddown status`.
 
 use super::{CommandError, Exit, GlobalArgs, Output, OutputFormat, StatusArgs, ask, watch};
-use crate::render::{self, View};
 use winddown_control::Client;
 use winddown_control::api::Status;
+use winddown_render::{self, View};
 
 /// What is said while the agent does not answer.
 pub(super) const WAITING: &str = "waiting for the agent's answer";
@@ -31,7 +31,7 @@ pub(super) fn print(
         OutputFormat::Json => out.json(status),
         OutputFormat::Yaml => out.yaml(status),
         OutputFormat::Text | OutputFormat::Wide => {
-            let text = render::status(status, &view(form, out));
+            let text = winddown_render::status(status, &view(form, out));
             out.text(&text)
         }
     }

@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::{CommandError, Exit, Output, OutputFormat};
-use crate::render;
 use winddown_control::api::Status;
 use winddown_control::{Client, ClientError, Lines};
 
@@ -82,7 +81,7 @@ async fn lines(
             Err(error) if error.may_come_back() => Some(error),
             Err(error) => return Err(error.into()),
         };
-        out.progress(&render::notice(
+        out.progress(&winddown_render::notice(
             gone.as_ref().map_or("the agent ended the watch".into(), ToString::to_string).as_str(),
             "waiting for it to come back, Ctrl-C ends this",
             out.error_color,
@@ -116,7 +115,7 @@ impl Told {
                 out.yaml(&status)?;
             }
             OutputFormat::Text | OutputFormat::Wide => {
-                for line in render::changes(self.last.as_ref(), &status) {
+                for line in winddown_render::changes(self.last.as_ref(), &status) {
                     out.line(&line)?;
                 }
             }

@@ -11,7 +11,7 @@ use winddown_systemd::stand_in::ShutdownOutcome;
 
 use super::DrillError;
 use crate::cli::Output;
-use crate::render::group_title;
+use winddown_render::group_title;
 
 /// Columns of a bar.
 const WIDTH: usize = 24;

@@ -7,19 +7,17 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{NodeAddress, NodeSystemInfo, Taint};
 use tokio::sync::watch;
 use winddown_cluster::after_boot::AfterBootPolicy;
-use winddown_cluster::client::{
-    Bootstrap, ClusterConfig, Connection, Credentials, CredentialsError, ServiceAccount,
-};
+use winddown_cluster::client::CredentialsError;
 use winddown_cluster::node::{LeaseTimes, LeaseTimesError, NodeFacts, NodeSettings, Registration};
 use winddown_cluster::pods::OrphanPolicy;
 use winddown_machine::StandAlone;
 use winddown_runtimes::cri::CriHealth;
 use winddown_shared::{Allocatable, WallClock};
 
-use winddown_config::{ClusterSettings, Config, EndedPods, OrphanedPods, RuntimeKind};
+use winddown_config::{Config, EndedPods, OrphanedPods, RuntimeKind};
 use winddown_machine::host;
 use winddown_node::Identity;
-use winddown_node::cluster::{ClusterParts, PodsParts};
+use winddown_node::cluster::{ClusterParts, PodsParts, connect};
 
 /// The lease is renewed so many times in its life, as the kubelet does.
 const RENEWALS: u32 = 4;
@@ -36,19 +34,6 @@ pub enum ClusterStartError {
     Lease(#[from] LeaseTimesError),
 }
 
-/// The way to the API server. Nothing is asked of it.
-///
-/// # Errors
-/// The credentials that the configuration names cannot be read.
-pub(super) async fn connect(
-    config: &Config,
-    identity: &Identity,
-    wall: &WallClock,
-) -> Result<Connection, CredentialsError> {
-    let credentials = credentials(config, identity)?;
-    Connection::open(ClusterConfig::new(credentials), wall.clone()).await
-}
-
 /// What joins a node that runs the API's pods itself.
 pub(super) async fn parts(
     config: &Config,
@@ -58,7 +43,7 @@ pub(super) async fn parts(
     let settings = &config.cluster;
     let volatile = config.control_socket.parent().unwrap_or(&config.state_directory);
     Ok(ClusterParts {
-        connection: connect(config, identity, wall).await?,
+        connection: connect(config, &identity.name, wall).await?,
         node: node_settings(config)?,
         facts: facts(config, identity),
         pods: Some(PodsParts {
@@ -77,21 +62,6 @@ pub(super) async fn parts(
                 OrphanedPods::Report => OrphanPolicy::Report,
             },
         }),
-    })
-}
-
-fn credentials(config: &Config, identity: &Identity) -> Result<Credentials, CredentialsError> {
-    let ClusterSettings { kubeconfig, bootstrap_kubeconfig, .. } = &config.cluster;
-    Ok(match (kubeconfig, bootstrap_kubeconfig) {
-        (Some(path), _) => Credentials::Kubeconfig { path: path.clone(), context: None },
-        (None, Some(path)) => Credentials::Bootstrap(Bootstrap {
-            kubeconfig: path.clone(),
-            folder: config.state_directory.join("cluster").join("certificate"),
-            node_name: identity.name.clone(),
-        }),
-        (None, None) => Credentials::InCluster(ServiceAccount::from_environment(|name| {
-            std::env::var(name).ok()
-        })?),
     })
 }
 

@@ -8,16 +8,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::companion::{CompanionConfig, RunningContainers, Unasked, companion};
 use winddown_cluster::node::{NodeFacts, NodeSettings};
-use winddown_machine::host::host_name;
 use winddown_runtimes::cri::PodContainers;
-use winddown_shared::{DesiredPods, PodUid, RuntimeError, WallClock, critical, error_chain};
+use winddown_shared::{DesiredPods, PodUid, RuntimeError, critical, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
 
-use super::cluster::connect;
 use super::{ClusterStartError, ConfiguredRuntime, Runs, RuntimeStartError, Service, StartError};
 use winddown_config::Config;
-use winddown_node::Identity;
-use winddown_node::cluster::ClusterParts;
+use winddown_node::cluster::{ClusterParts, connect};
 use winddown_static_pods::DesiredManifests;
 
 /// How far the node's shutdown is, once there is a node.
@@ -37,7 +34,7 @@ impl Service {
     /// The credentials for the API server cannot be used, or the container runtime's endpoint is none.
     pub(super) async fn run_companion(self) -> Result<(), StartError> {
         let config = Arc::clone(&self.configuration.config);
-        let connection = connect(&config, &self.identity, &self.wall)
+        let connection = connect(&config, &self.identity.name, &self.wall)
             .await
             .map_err(ClusterStartError::Credentials)?;
         let containers = PodContainers::new(&config.container_runtime_endpoint)
@@ -75,34 +72,6 @@ impl Service {
         };
         self.run(runs).await
     }
-}
-
-/// What the API server would have to allow, and does not.
-///
-/// # Errors
-/// It cannot be asked: why, for people.
-pub(crate) async fn missing_rights(
-    config: &Config,
-    wall: &WallClock,
-) -> Result<Vec<String>, String> {
-    let name = config.node_name_or(&host_name());
-    let identity = Identity { name, boot_id: String::new() };
-    let connection = connect(config, &identity, wall).await.map_err(|error| error_chain(&error))?;
-    let client = connection.client();
-    let missing = winddown_cluster::companion::missing_rights(&client, &identity.name).await;
-    let missing = missing.map_err(|error| error.why)?;
-    Ok(missing.iter().map(ToString::to_string).collect())
-}
-
-/// Whether the API server's certificate is verified, by the credentials. The server is not asked.
-///
-/// # Errors
-/// The credentials cannot be read: why, for people.
-pub(crate) async fn verifies_server(config: &Config, wall: &WallClock) -> Result<bool, String> {
-    let name = config.node_name_or(&host_name());
-    let identity = Identity { name, boot_id: String::new() };
-    let connection = connect(config, &identity, wall).await.map_err(|error| error_chain(&error))?;
-    Ok(connection.verifies_server())
 }
 
 /// Only what a shutdown writes: the rest of the Node object is the kubelet's.

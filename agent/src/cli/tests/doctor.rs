@@ -2,7 +2,7 @@
 
 use super::world::{World, run_with};
 use crate::cli::Exit;
-use crate::doctor::{Area, Finding, Severity};
+use winddown_doctor::{Area, Finding, Severity};
 
 fn found(severity: Severity) -> Finding {
     let wrong = severity > Severity::Info;

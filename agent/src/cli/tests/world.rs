@@ -10,8 +10,8 @@ use crate::cli::{
     AgentArgs, Cli, CommandError, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs, Offline,
     Output, PlanPreemptionArgs, ShimArgs, UninstallArgs, dispatch,
 };
-use crate::doctor::{Diagnosis, Finding};
 use winddown_control::api::{ConfigView, PlannedGroup, ReportEntry, ReportList, ShutdownPlan};
+use winddown_doctor::{Diagnosis, Finding};
 
 /// What a command printed and how it ended.
 pub(super) struct Ran {

@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep_until};
 use super::feed::{self, Heard};
 use super::terminal::Terminal;
 use crate::cli::{CommandError, Exit, Output};
-use crate::render::{Scene, counts_down, live};
 use winddown_control::Client;
 use winddown_control::api::Status;
+use winddown_render::{Scene, counts_down, live};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,0 +1,404 @@
+//! What runs containers, and who else ends them.
+
+use winddown_systemd::inspect::LockView;
+
+use super::{Check, UNIT, listed};
+use crate::facts::{Fact, Facts, KILLERS, KUBELETS, KubeletConfig, Unseen};
+use crate::finding::{Area, Finding};
+use winddown_config::{Mode, RuntimeKind};
+use winddown_control::api::{PodState, PodStatus, Status};
+
+/// What runs containers can be reached.
+pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "runtime",
+        Area::Containers,
+        "pods are ended through the runtime; one that is away cannot end them in time",
+    );
+    let config = &facts.config.config;
+    let endpoint = &config.container_runtime_endpoint;
+    if config.runtime == RuntimeKind::Cri
+        && let Fact::Unseen(kind, why) = &facts.endpoint
+    {
+        let start = match facts.runtime_units().first() {
+            Some(unit) => format!("systemctl start {unit}"),
+            None => {
+                format!("start what listens at {endpoint}, or correct containerRuntimeEndpoint")
+            }
+        };
+        match kind {
+            Unseen::Absent | Unseen::Failed => {
+                let title = "the container runtime cannot be reached";
+                return Some(CHECK.problem(title).saw(format!("{endpoint}: {why}")).fix(start));
+            }
+            Unseen::Silent => {
+                let title = "the container runtime does not take connections";
+                let restart = start.replacen("start", "restart", 1);
+                return Some(CHECK.problem(title).saw(format!("{endpoint}: {why}")).fix(restart));
+            }
+            Unseen::Denied | Unseen::NotLive => {}
+        }
+    }
+    let status = match &facts.agent {
+        Fact::Known(status) => status,
+        Fact::Unseen(Unseen::Denied, _) => {
+            return CHECK.unseen("the runtime's health", &facts.agent);
+        }
+        // Said by another check.
+        Fact::Unseen(..) => return None,
+    };
+    let (name, message) = (&status.runtime.name, &status.runtime.message);
+    Some(if status.runtime.healthy {
+        CHECK.ok(format!("the runtime ({name}) answers")).saw(message)
+    } else if message.contains("NetworkReady is false") {
+        CHECK
+            .warning(format!(
+                "the runtime ({name}) has no pod network: pods can be ended, few started"
+            ))
+            .saw(message)
+    } else {
+        CHECK
+            .problem(format!("the runtime ({name}) is not well"))
+            .saw(message)
+            .fix("journalctl -u winddown -e")
+    })
+}
+
+/// The process runtime can hold pods to their limits.
+pub(super) fn limits(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "limits",
+        Area::Containers,
+        "without control groups of their own pods with limits are refused, and one pod can exhaust the node",
+    );
+    let config = &facts.config.config;
+    if config.runtime != RuntimeKind::Process {
+        return None;
+    }
+    // Said by another check.
+    let missing = facts.unenforced.known()?;
+    Some(if missing.is_empty() {
+        CHECK.ok("limits of pods on CPU and memory are enforced")
+    } else {
+        CHECK
+            .warning("not every limit of pods can be enforced: pods that have one are refused")
+            .saw_all(missing)
+            .fix(format!("set `runtime: systemd` in {}", facts.config.file.display()))
+            .fix(format!("winddown drain && {}", facts.install("--runtime systemd --start")))
+            .fix("winddown drain --withdraw")
+    })
+}
+
+/// Containers' scopes stop after the agent.
+pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "scopes",
+        Area::Containers,
+        "systemd stops scopes that are not ordered together with the agent, all at once",
+    );
+    let config = &facts.config.config;
+    if config.runtime == RuntimeKind::Process {
+        return Some(CHECK.ok("pods are processes of the unit: there are no scopes to order"));
+    }
+    if config.runtime == RuntimeKind::Systemd {
+        return Some(
+            CHECK.ok("pods are services that stop after the agent: there are no scopes to order"),
+        );
+    }
+    let crio = config.container_runtime_endpoint.contains("crio");
+    let prefix = if crio { "crio-" } else { "cri-containerd-" };
+    let install = facts.install("--runtime cri");
+    let reload = "systemctl daemon-reload";
+    if let Some(scopes) = facts.scopes.known().filter(|scopes| scopes.count > 0) {
+        let count = match scopes.count {
+            1 => "1 container is a scope".to_owned(),
+            count => format!("{count} containers are scopes"),
+        };
+        let loose = scopes.seen.iter().find(|s| !s.before.iter().any(|unit| unit == UNIT));
+        return Some(match loose {
+            None => CHECK.ok("containers' scopes stop after the agent").saw(count),
+            Some(scope) => CHECK
+                .problem("containers' scopes stop at the same moment as the agent")
+                .saw(count)
+                .saw(format!("{}: Before= lacks {UNIT}", scope.name))
+                .fix(install)
+                .fix(reload),
+        });
+    }
+    let installed = match &facts.installed {
+        Fact::Known(installed) => installed,
+        Fact::Unseen(..) => return CHECK.unseen("the scopes' drop-ins", &facts.installed),
+    };
+    let file = format!("/etc/systemd/system/{prefix}.scope.d/50-winddown.conf");
+    if !installed.ordered_scopes.contains(&prefix) {
+        return Some(
+            CHECK
+                .warning("containers that systemd holds would stop at the same moment as the agent")
+                .saw(format!("{file} is not there"))
+                .fix(install),
+        );
+    }
+    let running = facts.agent.known().is_some_and(|status| !status.pods.is_empty());
+    let none = facts.scopes.known().is_some_and(|scopes| scopes.count == 0);
+    Some(if running && none {
+        CHECK.ok("containers are no scopes (cgroupfs driver): there is nothing to order")
+    } else {
+        CHECK.ok("containers' scopes would stop after the agent").saw(file)
+    })
+}
+
+/// Nobody has limited the pods' services all together.
+pub(super) fn slice(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "slice",
+        Area::Containers,
+        "a limit on all pods together ends or starves pods that no plan knows of",
+    );
+    if facts.config.config.runtime != RuntimeKind::Systemd {
+        return None;
+    }
+    let slice = match &facts.slice {
+        Fact::Known(slice) => slice,
+        Fact::Unseen(..) => return CHECK.unseen("the pods' slice", &facts.slice),
+    };
+    let tasks = slice.tasks_max.map(|max| (max, slice.tasks.unwrap_or_default()));
+    let mut seen = Vec::new();
+    if let Some((max, now)) = tasks {
+        seen.push(format!("winddown.slice: TasksMax={max}, {now} in use"));
+    }
+    if let Some(max) = slice.memory_max {
+        seen.push(format!(
+            "winddown.slice: MemoryMax={max}; beyond it the kernel kills, without grace"
+        ));
+    }
+    // A tenth is what a restart of the largest pod may need.
+    let is_close = tasks.is_some_and(|(max, now)| now >= max.saturating_sub(max / 10));
+    Some(if seen.is_empty() {
+        CHECK.ok("pods' services have no limit together, only each its own")
+    } else if is_close {
+        CHECK
+            .warning("the pods have nearly all the tasks of their slice: programs will not start")
+            .saw_all(&seen)
+            .fix("systemctl set-property winddown.slice TasksMax=infinity")
+    } else {
+        CHECK.info("pods' services are limited all together").saw_all(&seen)
+    })
+}
+
+/// No kubelet ends pods at the same time.
+pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "kubelet",
+        Area::Containers,
+        "two agents that end pods at one shutdown share the time and upset each other's order",
+    );
+    let lock = facts.login.known().and_then(|login| {
+        let is_kubelets = |lock: &&LockView| lock.who == "kubelet" && lock.uid == 0;
+        login.locks.iter().find(|lock| is_kubelets(lock) && lock.delays_shutdown())
+    });
+    let process =
+        facts.processes.known().into_iter().flatten().find(|p| KUBELETS.contains(&&*p.name));
+    let config = facts.kubelet.known().and_then(Option::as_ref);
+    let enabled = config.filter(|config| !config.enabled.is_empty());
+    let seen = |finding: Finding| {
+        let process = process.map(|p| format!("process {}: {}", p.pid, p.name));
+        let config = config.map(said_by).unwrap_or_default();
+        finding
+            .saw(process.unwrap_or_default())
+            .saw(lock.map(listed).unwrap_or_default())
+            .saw(config)
+    };
+    let active = lock.is_some() || (process.is_some() && enabled.is_some());
+    let beside = facts.config.config.mode == Mode::Companion;
+    let absent = beside && facts.processes.known().is_some() && process.is_none();
+    Some(if absent {
+        seen(CHECK.problem("no kubelet runs here, and with mode companion nothing else ends pods"))
+            .fix("systemctl start kubelet")
+            .fix(format!("or write another mode in {}", facts.config.file.display()))
+    } else if active && facts.config.config.runtime == RuntimeKind::Cri {
+        switch_off(
+            facts,
+            seen(CHECK.problem("a kubelet on this node ends pods at a shutdown as well")),
+            enabled,
+        )
+    } else if active {
+        switch_off(
+            facts,
+            seen(CHECK.warning("a kubelet on this node ends its own pods at the same time")),
+            enabled,
+        )
+    } else if enabled.is_some() {
+        switch_off(
+            facts,
+            seen(CHECK.warning("a kubelet is configured to end pods at a shutdown once it runs")),
+            enabled,
+        )
+    } else if process.is_some() && beside {
+        seen(CHECK.ok("a kubelet runs the pods, and leaves their end to this agent"))
+    } else if process.is_some() {
+        seen(CHECK.info("a kubelet runs here, without a graceful shutdown of its own"))
+    } else if let Some(config) = config.filter(|config| !config.problem.is_empty()) {
+        CHECK.info("a kubelet's configuration could not be read").saw(said_by(config))
+    } else {
+        match &facts.processes {
+            Fact::Unseen(Unseen::Denied | Unseen::Failed | Unseen::Silent, _) => {
+                return CHECK.unseen("whether a kubelet runs", &facts.processes);
+            }
+            _ => CHECK.ok("no kubelet ends pods on this node"),
+        }
+    })
+}
+
+/// The API server lets this agent end a kubelet's pods.
+pub(super) fn api(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "api",
+        Area::Containers,
+        "beside a kubelet pods are ended through the API server, and only with these rights",
+    );
+    let missing = match &facts.rights {
+        Fact::Known(missing) => missing,
+        Fact::Unseen(Unseen::NotLive, _) => return None,
+        Fact::Unseen(Unseen::Denied, _) => {
+            return CHECK.unseen("the credentials for the API server", &facts.rights);
+        }
+        Fact::Unseen(_, why) => {
+            let title = "the API server cannot be asked: at a shutdown containers would be stopped \
+                         through the container runtime, and the kubelet would start some again";
+            return Some(CHECK.problem(title).saw(why).fix("journalctl -u winddown -e"));
+        }
+    };
+    Some(if missing.is_empty() {
+        CHECK.ok("the API server lets this agent end the node's pods")
+    } else {
+        CHECK
+            .problem("the API server does not let this agent do what it has to")
+            .saw(format!("not allowed: {}", missing.join(", ")))
+            .fix("kubectl apply -f companion-mode.yaml -f own-node.yaml")
+    })
+}
+
+/// Pods that cannot start; none where all can.
+pub(super) fn starts(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "starts",
+        Area::Containers,
+        "a pod that cannot start does nothing, however well the node would end it",
+    );
+    // That the agent was not asked is said by another check.
+    let status = facts.agent.known()?;
+    let stuck: Vec<String> =
+        status.pods.iter().filter_map(|pod| Some((pod, cause(status, pod)?))).map(told).collect();
+    let pods = match stuck.len() {
+        0 => return None,
+        1 => "1 pod".to_owned(),
+        count => format!("{count} pods"),
+    };
+    Some(
+        CHECK
+            .warning(format!("{pods} cannot start"))
+            .saw_all(&stuck)
+            .fix("winddown status --output wide")
+            .fix("journalctl -u winddown -e"),
+    )
+}
+
+fn told((pod, cause): (&PodStatus, String)) -> String {
+    format!("{}/{}: {cause}", pod.namespace, pod.name)
+}
+
+/// Why a pod does not start: what a container says that waits, or else the last failed attempt.
+fn cause(status: &Status, pod: &PodStatus) -> Option<String> {
+    // What containers wait with while all goes well.
+    const USUAL: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+    let starts = matches!(pod.phase.as_str(), "" | "Pending") && pod.state == PodState::Syncing;
+    if !starts {
+        return None;
+    }
+    let container = pod.containers.iter().find(|container| {
+        let reason = container.reason.as_str();
+        container.state == "waiting" && !reason.is_empty() && !USUAL.contains(&reason)
+    });
+    if let Some(container) = container {
+        let why = format!("container {}: {}", container.name, container.reason);
+        let message = container.message.as_str();
+        return Some(if message.is_empty() { why } else { format!("{why}: {message}") });
+    }
+    let name = format!("{}/{}", pod.namespace, pod.name);
+    let failed = status.decisions.iter().rev();
+    let failed = failed.take_while(|told| told.pod != name || told.kind != "podAdmitted");
+    let failed = failed.filter(|told| told.pod == name && told.kind == "syncFailed");
+    let text =
+        failed.map(|told| told.fields.get("error").and_then(|error| error.as_str())).next()?;
+    Some(text.unwrap_or("the last attempt failed").to_owned())
+}
+
+/// Whom the node takes for the API server. Said only where it may be anybody.
+pub(super) fn server(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "api-server",
+        Area::Containers,
+        "who is taken for the API server gets the node's credentials and decides what runs here",
+    );
+    match &facts.server_verified {
+        Fact::Known(true) => None,
+        Fact::Known(false) => Some(
+            CHECK
+                .warning("the API server's certificate is not verified")
+                .saw("insecure-skip-tls-verify is true in the kubeconfig")
+                .fix("write certificate-authority in its place, then: systemctl restart winddown"),
+        ),
+        Fact::Unseen(Unseen::Denied, _) => {
+            CHECK.unseen("the credentials for the API server", &facts.server_verified)
+        }
+        // The agent says why, and does not start without credentials.
+        Fact::Unseen(..) => None,
+    }
+}
+
+/// Who else kills processes.
+pub(super) fn out_of_memory(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "oom",
+        Area::Containers,
+        "what kills processes when memory runs out gives them no grace and knows no order",
+    );
+    let processes = match &facts.processes {
+        Fact::Known(processes) => processes,
+        Fact::Unseen(..) => return CHECK.unseen("other processes", &facts.processes),
+    };
+    let killers: Vec<String> = processes
+        .iter()
+        .filter(|process| KILLERS.contains(&process.name.as_str()))
+        .map(|process| format!("process {}: {}", process.pid, process.name))
+        .collect();
+    Some(if killers.is_empty() {
+        CHECK.ok("only the kernel kills when memory runs out")
+    } else {
+        CHECK.info("another program kills processes when memory runs out").saw_all(&killers)
+    })
+}
+
+fn said_by(config: &KubeletConfig) -> String {
+    let said = if config.problem.is_empty() { &config.enabled } else { &config.problem };
+    if said.is_empty() {
+        return format!("{}: no shutdownGracePeriod", config.place);
+    }
+    format!("{}: {said}", config.place)
+}
+
+fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -> Finding {
+    let edit = match config {
+        None => "set shutdownGracePeriod: 0s in the kubelet's configuration".to_owned(),
+        Some(config) => {
+            let file = facts.below_root(&config.file);
+            if config.by_priority {
+                format!("remove shutdownGracePeriodByPodPriority from {file}")
+            } else {
+                format!("sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {file}")
+            }
+        }
+    };
+    let finding = finding.fix(edit);
+    if facts.live { finding.fix("systemctl restart kubelet") } else { finding }
+}

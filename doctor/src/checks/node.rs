@@ -1,0 +1,260 @@
+//! The configuration, the disk, the clock.
+
+use winddown_shared::display::age;
+
+use super::Check;
+use crate::facts::{ConfigRead, Fact, Facts, Unseen};
+use crate::finding::{Area, Finding};
+use winddown_control::api::ManifestProblem;
+use winddown_static_pods::Writers;
+
+/// Less is too little for the state of a hundred pods and the reports.
+const FEW_BYTES: u64 = 64 * 1024 * 1024;
+const FEW_INODES: u64 = 1000;
+/// Clocks of file servers differ by less.
+const CLOCK_SLACK_SECONDS: i64 = 120;
+
+/// The configuration is valid, and the one in force.
+pub(super) fn config(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "config",
+        Area::Node,
+        "an agent does not start with a configuration that is wrong, so the next restart would fail",
+    );
+    let file = facts.config.file.display();
+    let warnings = match &facts.config.read {
+        ConfigRead::Valid(warnings) => warnings,
+        ConfigRead::Defaults => {
+            return Some(
+                CHECK
+                    .info("there is no configuration: the defaults are in force")
+                    .saw(format!("{file} is not there"))
+                    .fix(format!("winddown config default > {file}")),
+            );
+        }
+        ConfigRead::Invalid(lines) => {
+            return Some(
+                CHECK
+                    .problem("the configuration is wrong")
+                    .saw_all(lines)
+                    .fix(format!("mend {file}, then: winddown config check {file}")),
+            );
+        }
+        ConfigRead::Unread(kind, why) => {
+            let unseen = Fact::<()>::Unseen(*kind, format!("{file}: {why}"));
+            return match kind {
+                Unseen::Silent => {
+                    Some(CHECK.problem("the configuration cannot be read: the disk hangs").saw(why))
+                }
+                _ => CHECK.unseen("the configuration", &unseen),
+            };
+        }
+    };
+    let loaded = facts.agent.known().and_then(|status| status.config.loaded_at);
+    if let (Some(loaded), Some(changed)) = (loaded, facts.config.changed)
+        && changed.as_second() > loaded.as_second()
+    {
+        return Some(
+            CHECK
+                .info("the configuration was changed after the agent had read it")
+                .saw(format!("{file}: changed {changed:.0}, read {loaded:.0}"))
+                .saw_all(warnings)
+                .fix("systemctl reload winddown"),
+        );
+    }
+    Some(if warnings.is_empty() {
+        CHECK.ok("the configuration is valid").saw(file.to_string())
+    } else {
+        CHECK.info("the configuration is valid, with remarks").saw_all(warnings)
+    })
+}
+
+/// The manifests are valid.
+pub(super) fn manifests(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "manifests",
+        Area::Node,
+        "a pod whose manifest is wrong does not run, or runs as the manifest was before",
+    );
+    let manifests = &facts.agent.known()?.manifests;
+    if manifests.problems.is_empty() {
+        return Some(CHECK.ok("the manifests are valid"));
+    }
+    let line = |problem: &ManifestProblem| {
+        let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
+        let field = if problem.field.is_empty() { "" } else { ": " };
+        format!("{}{line}{field}{}: {}", problem.file, problem.field, problem.message)
+    };
+    let title = match manifests.problems.len() {
+        1 => "a manifest is wrong".to_owned(),
+        count => format!("{count} things are wrong in the manifests"),
+    };
+    let mut found = CHECK.warning(title).saw_each(manifests.problems.iter().map(line));
+    if found.evidence.len() < manifests.problems.len() {
+        found = found.fix("winddown status -o wide    # lists them all");
+    }
+    Some(found.fix("mend or remove the file; it is read again at once"))
+}
+
+/// Only root decides what runs. Said only where it is not so.
+pub(super) fn writers(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "manifest-writers",
+        Area::Node,
+        "who may write a manifest runs any program as any user, root included",
+    );
+    let found = match &facts.others_may_write {
+        Fact::Known(found) => found,
+        // Said by the check of the manifests.
+        Fact::Unseen(Unseen::Absent | Unseen::NotLive, _) => return None,
+        Fact::Unseen(..) => return CHECK.unseen("the manifests", &facts.others_may_write),
+    };
+    let first = found.first()?;
+    let title = "others than root can write manifests";
+    let everybody = found.iter().any(|one| one.who == Writers::Everybody);
+    let finding = if everybody { CHECK.problem(title) } else { CHECK.warning(title) };
+    let path = first.path.display();
+    Some(
+        finding
+            .saw_each(found.iter().map(ToString::to_string))
+            .fix(format!("chown root:root {path} && chmod go-w {path}")),
+    )
+}
+
+/// What has to survive a shutdown can be written.
+pub(super) fn state(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "state",
+        Area::Node,
+        "the phase of a shutdown is kept on disk, so that a restarted agent goes on with it",
+    );
+    let state = match &facts.state {
+        Fact::Known(state) => state,
+        Fact::Unseen(Unseen::Silent, why) => {
+            return Some(CHECK.problem("the state directory's disk does not answer").saw(why));
+        }
+        Fact::Unseen(Unseen::Absent, why) if facts.agent.known().is_some() => {
+            return Some(
+                CHECK
+                    .problem("the state directory is gone")
+                    .saw(why)
+                    .fix("systemctl restart winddown"),
+            );
+        }
+        Fact::Unseen(Unseen::Absent, why) => {
+            return Some(
+                CHECK
+                    .info("there is no state directory yet: the agent makes it as it starts")
+                    .saw(why),
+            );
+        }
+        Fact::Unseen(..) => return CHECK.unseen("the state directory", &facts.state),
+    };
+    let path = state.path.display();
+    let free = format!(
+        "{path}: {} free{}",
+        bytes(state.free_bytes),
+        state.free_inodes.map(|free| format!(", {free} inodes")).unwrap_or_default()
+    );
+    let look = format!("df -h {path}; df -i {path}");
+    Some(if let Some(why) = &state.unwritable {
+        CHECK
+            .problem("the state directory cannot be written")
+            .saw(format!("{path}: {why}"))
+            .saw(free)
+            .fix(look)
+    } else if state.free_bytes < FEW_BYTES
+        || state.free_inodes.is_some_and(|inodes| inodes < FEW_INODES)
+    {
+        CHECK.warning("the state directory's disk is almost full").saw(free).fix(look)
+    } else {
+        CHECK.ok("the state directory can be written").saw(free)
+    })
+}
+
+/// The control socket is not for everybody.
+pub(super) fn socket(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check =
+        Check::new("socket", Area::Node, "whoever can write to the socket can end pods");
+    let socket = match &facts.socket {
+        Fact::Known(socket) => socket,
+        // Said by the check of the agent.
+        Fact::Unseen(Unseen::Absent, _) => return None,
+        Fact::Unseen(..) => return CHECK.unseen("the control socket", &facts.socket),
+    };
+    let path = socket.path.display();
+    let seen =
+        format!("{path}: mode {:04o}, owner {}, group {}", socket.mode, socket.uid, socket.group);
+    let restart = "systemctl restart winddown";
+    let wanted = facts.config.config.control_socket_group.as_deref();
+    Some(if socket.mode & 0o007 != 0 {
+        let mode = if wanted.is_some() { "0660" } else { "0600" };
+        CHECK
+            .problem("the control socket is open to everybody")
+            .saw(seen)
+            .fix(format!("chmod {mode} {path}"))
+    } else if socket.directory_mode & 0o1002 == 0o002 {
+        let directory = socket.path.parent().unwrap_or(&socket.path).display();
+        CHECK
+            .problem("everybody can replace the control socket")
+            .saw(format!("{directory}: mode {:04o}", socket.directory_mode))
+            .fix(format!("chmod 0755 {directory}"))
+    } else if let Some(wanted) = wanted.filter(|wanted| **wanted != socket.group) {
+        CHECK.warning(format!("the control socket is not of group {wanted}")).saw(seen).fix(restart)
+    } else if wanted.is_none() && socket.mode & 0o070 != 0 {
+        CHECK
+            .warning("the control socket is open to a group, and none is configured")
+            .saw(seen)
+            .fix(restart)
+    } else if wanted.is_some() {
+        CHECK.ok("the control socket is for its owner and group only").saw(seen)
+    } else {
+        CHECK.ok("the control socket is for its owner only").saw(seen)
+    })
+}
+
+/// The clock is right.
+pub(super) fn clock(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "clock",
+        Area::Node,
+        "reports carry wall time, and a notice may name its deadline in it; graces do not depend on it",
+    );
+    let clock = &facts.clock;
+    if let Some((file, newest)) = &clock.newest {
+        let behind = newest.as_second().saturating_sub(clock.now.as_second());
+        if behind > CLOCK_SLACK_SECONDS {
+            return Some(
+                CHECK
+                    .warning(format!("the clock is {} behind", age(behind)))
+                    .saw(format!("now {:.0}, {} is of {newest:.0}", clock.now, file.display()))
+                    .fix("timedatectl set-ntp true"),
+            );
+        }
+    }
+    Some(match &clock.synchronised {
+        Fact::Known(true) => CHECK.ok("the clock is synchronised"),
+        Fact::Known(false) => CHECK
+            .info("the clock is not synchronised")
+            .saw(format!("now {:.0}", clock.now))
+            .fix("timedatectl set-ntp true"),
+        Fact::Unseen(Unseen::NotLive, _) => return None,
+        Fact::Unseen(_, why) => {
+            CHECK.ok("the clock is not behind; whether it is synchronised is not known").saw(why)
+        }
+    })
+}
+
+#[allow(clippy::cast_precision_loss, reason = "one digit is shown")]
+pub(super) fn bytes(bytes: u64) -> String {
+    let mut rest = bytes as f64;
+    let mut unit = "B";
+    for larger in ["KiB", "MiB", "GiB", "TiB"] {
+        if rest < 1024.0 {
+            break;
+        }
+        rest /= 1024.0;
+        unit = larger;
+    }
+    if unit == "B" { format!("{bytes} B") } else { format!("{rest:.1} {unit}") }
+}

@@ -1,0 +1,115 @@
+//! What is left of memory, disk, inodes and tasks.
+
+use winddown_shared::Quantity;
+
+use super::Check;
+use super::node::bytes;
+use crate::facts::{Facts, Shortage};
+use crate::finding::{Area, Finding};
+use winddown_control::api::{PressureStatus, ThresholdStatus};
+
+/// The node is not below its thresholds for evictions: otherwise pods end as soon as an agent runs.
+pub(super) fn room(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "room",
+        Area::Node,
+        "below a threshold pods that may be evicted are ended, one after the other, until enough is left",
+    );
+    let running = facts.agent.known().and_then(|status| status.pressure.as_ref());
+    // An agent that has just started has not measured anything yet.
+    let running = running.filter(|pressure| pressure.thresholds.iter().any(is_measured));
+    let measured;
+    let short: &[Shortage] = match (running, facts.shortages.known()) {
+        (Some(pressure), _) => {
+            measured = by_the_agent(pressure);
+            &measured
+        }
+        (None, Some(short)) => short,
+        (None, None) => return CHECK.unseen("what is left", &facts.shortages),
+    };
+    if short.is_empty() {
+        return Some(CHECK.ok("no eviction threshold is met"));
+    }
+    let lines: Vec<String> = short.iter().map(line).collect();
+    if facts.config.config.eviction.shadow {
+        let title =
+            "an eviction threshold is met: pods would be evicted, were it not for evictionShadow";
+        return Some(CHECK.info(title).saw_all(&lines));
+    }
+    let when = match short.iter().any(|short| short.hard) {
+        true => "at once",
+        false => "if it stays so",
+    };
+    let on = if facts.agent.known().is_some() { "" } else { " when the agent starts" };
+    let disk = short.iter().any(|short| short.signal.contains("fs."));
+    let mut found = CHECK
+        .warning(format!("an eviction threshold is met: pods will be evicted {when}{on}"))
+        .saw_all(&lines);
+    if disk {
+        found = found.fix(format!("df -h {0}; df -i {0}", state_directory(facts)));
+    }
+    if facts.agent.known().is_some() {
+        found = found.fix("winddown plan eviction --explain");
+    }
+    Some(found.fix(format!(
+        "make room, or lower {} in {}",
+        fields(short),
+        facts.config.file.display()
+    )))
+}
+
+fn is_measured(threshold: &ThresholdStatus) -> bool {
+    threshold.available.is_some()
+}
+
+/// What the agent's own last look has found.
+fn by_the_agent(pressure: &PressureStatus) -> Vec<Shortage> {
+    let amount = |text: &Option<String>| text.as_ref()?.parse::<Quantity>().ok();
+    let met = pressure.thresholds.iter().filter(|threshold| threshold.met_seconds.is_some());
+    met.filter_map(|threshold| {
+        Some(Shortage {
+            signal: threshold.signal.clone(),
+            hard: threshold.hard,
+            available: amount(&threshold.available)?.value(),
+            threshold: amount(&threshold.threshold)?.value(),
+            capacity: threshold.capacity?,
+        })
+    })
+    .collect()
+}
+
+fn line(short: &Shortage) -> String {
+    let counted = short.signal.contains("inodes") || short.signal.starts_with("pid.");
+    let amount = |amount: i64| match u64::try_from(amount) {
+        Ok(amount) if !counted => bytes(amount),
+        _ => amount.to_string(),
+    };
+    let Shortage { signal, available, threshold, capacity, .. } = short;
+    let [available, threshold, capacity] = [*available, *threshold, *capacity].map(amount);
+    format!("{signal}: {available} of {capacity}, the {} threshold is {threshold}", kind(short))
+}
+
+fn kind(short: &Shortage) -> &'static str {
+    if short.hard { "hard" } else { "soft" }
+}
+
+fn fields(short: &[Shortage]) -> String {
+    let mut fields: Vec<String> = Vec::new();
+    for short in short {
+        let field = if short.hard { "evictionHard" } else { "evictionSoft" };
+        // The pods' own share follows from the node's.
+        let signal = match &*short.signal {
+            "allocatableMemory.available" => "memory.available",
+            signal => signal,
+        };
+        let field = format!("{field}[{signal}]");
+        if !fields.contains(&field) {
+            fields.push(field);
+        }
+    }
+    fields.join(", ")
+}
+
+fn state_directory(facts: &Facts) -> String {
+    facts.config.config.state_directory.display().to_string()
+}

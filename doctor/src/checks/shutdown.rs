@@ -1,0 +1,328 @@
+//! The agent, its lock, and the ways down.
+
+use std::path::Path;
+use std::time::Duration;
+
+use winddown_shared::display::age;
+use winddown_systemd::drop_in;
+
+use super::{Check, listed, span, whole_seconds};
+use crate::facts::{Fact, Facts, Unseen};
+use crate::finding::{Area, Finding};
+use winddown_control::api::{LockState, Phase, Status};
+
+/// Before this version the SysV commands, run as root, went around logind (systemd#22058).
+const SYSV_ASKS_LOGIND: u32 = 251;
+/// The first version with `systemctl soft-reboot`.
+const SOFT_REBOOT: u32 = 254;
+
+const NOT_HELD: &str = "the shutdown lock is not held: a shutdown would not wait for the pods";
+const RELOAD_LOGIND: &str = "systemctl kill -s HUP systemd-logind";
+
+/// The agent runs and answers.
+pub(super) fn agent(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "agent",
+        Area::Shutdown,
+        "without a running agent nothing ends the pods in order",
+    );
+    let own = env!("CARGO_PKG_VERSION");
+    match &facts.agent {
+        Fact::Known(status) => {
+            let (node, version) = (&status.node, &status.node.version);
+            let up = age(i64::try_from(node.uptime_seconds).unwrap_or(i64::MAX));
+            let seen = format!("process {}, version {version}, up {up}", node.pid);
+            Some(if version == own || version.is_empty() {
+                CHECK.ok("the agent runs and answers").saw(seen)
+            } else {
+                CHECK
+                    .info("the running agent is of another version than this command")
+                    .saw(seen)
+                    .saw(format!("this command: version {own}"))
+                    .fix("systemctl restart winddown")
+            })
+        }
+        Fact::Unseen(Unseen::NotLive | Unseen::Denied, _) => {
+            CHECK.unseen("the agent's picture", &facts.agent)
+        }
+        Fact::Unseen(Unseen::Silent, why) => Some(
+            CHECK
+                .problem("the agent does not answer")
+                .saw(why)
+                .fix("journalctl -u winddown -e")
+                .fix("systemctl restart winddown"),
+        ),
+        Fact::Unseen(Unseen::Absent, why) => Some(
+            CHECK
+                .problem("no agent runs on this node")
+                .saw(why)
+                .fix("systemctl start winddown")
+                .fix("journalctl -u winddown -e"),
+        ),
+        Fact::Unseen(Unseen::Failed, why) => {
+            Some(CHECK.warning("the agent could not be asked").saw(why))
+        }
+    }
+}
+
+/// Graceful shutdown is switched on.
+pub(super) fn periods(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "periods",
+        Area::Shutdown,
+        "with no time configured a shutdown ends the pods all at once, as if there were no agent",
+    );
+    let enabled = match &facts.agent {
+        Fact::Known(status) => status.shutdown_plan.enabled,
+        Fact::Unseen(..) => !facts.wanted.is_zero(),
+    };
+    let file = facts.config.file.display();
+    Some(if enabled {
+        CHECK.ok(format!("pods get up to {} at a shutdown", span(facts.budget)))
+    } else {
+        CHECK
+            .warning("graceful shutdown is switched off")
+            .saw(format!("{file}: shutdownGracePeriod is 0"))
+            .fix(format!("set shutdownGracePeriod in {file}"))
+            .fix("systemctl reload winddown")
+    })
+}
+
+/// The lock is held, and logind lists it.
+pub(super) fn lock(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "lock",
+        Area::Shutdown,
+        "logind waits for a shutdown lock, and for nothing else, before it stops the node",
+    );
+    let status = facts.agent.known();
+    if let Some(status) = status.filter(|status| is_going_down(status)) {
+        let phase = format!("{:?}", status.shutdown.phase).to_lowercase();
+        return Some(CHECK.info("a shutdown is under way").saw(format!("phase {phase}")));
+    }
+    let login = match &facts.login {
+        Fact::Known(login) => login,
+        // That logind does not answer is said by another check.
+        Fact::Unseen(Unseen::NotLive, _) => return None,
+        Fact::Unseen(_, why) => {
+            let status = status?;
+            let finding = if status.lock.state == LockState::Held {
+                CHECK
+                    .info("the agent holds the shutdown lock; whether logind lists it is not known")
+            } else {
+                CHECK.problem(NOT_HELD).fix("journalctl -u winddown -e")
+            };
+            return Some(finding.saw(said_of_lock(status)).saw(why));
+        }
+    };
+    // Every user may take a delay lock in any name: the agent's is root's, or of who has its socket.
+    let agents = facts.socket.known().map_or(0, |socket| socket.uid);
+    let ours = login.locks.iter().find(|lock| {
+        lock.who == "winddown" && lock.delays_shutdown() && (lock.uid == 0 || lock.uid == agents)
+    });
+    let restart = "systemctl restart winddown";
+    Some(match (ours, status, facts.agent.unseen()) {
+        (Some(lock), None, Some(Unseen::Absent | Unseen::Silent)) => CHECK
+            .warning("the shutdown lock is held, but no agent answers that would end the pods")
+            .saw(listed(lock))
+            .saw("systemd keeps the lock of an agent that is gone until the next one comes")
+            .fix(restart),
+        (Some(lock), ..) => {
+            CHECK.ok("the shutdown lock is held, and logind lists it").saw(listed(lock))
+        }
+        (None, status, _) => CHECK
+            .problem(NOT_HELD)
+            .saw(format!("logind lists {} locks, none of them winddown's", login.locks.len()))
+            .saw(status.map(said_of_lock).unwrap_or_default())
+            .fix(restart)
+            .fix("journalctl -u winddown -e"),
+    })
+}
+
+/// There is a logind, and it answers.
+pub(super) fn logind(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "logind",
+        Area::Shutdown,
+        "only logind can make a shutdown wait; without it the unit's own stop is all there is",
+    );
+    Some(match &facts.login {
+        Fact::Known(login) => CHECK.ok("logind answers").saw(format!(
+            "waits up to {}, lists {} locks",
+            span(login.delay),
+            login.locks.len()
+        )),
+        Fact::Unseen(Unseen::Absent, why) => CHECK
+            .problem("there is no logind: a shutdown cannot be delayed")
+            .saw(why)
+            .fix("systemctl unmask systemd-logind")
+            .fix("systemctl start dbus systemd-logind"),
+        Fact::Unseen(Unseen::Silent, why) => {
+            CHECK.problem("logind does not answer").saw(why).fix("systemctl restart systemd-logind")
+        }
+        Fact::Unseen(Unseen::Failed, why) => CHECK
+            .warning("logind answered with an error")
+            .saw(why)
+            .fix("systemctl restart systemd-logind"),
+        Fact::Unseen(..) => return CHECK.unseen("logind", &facts.login),
+    })
+}
+
+/// logind waits as long as the plan wants.
+pub(super) fn delay(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "delay",
+        Area::Shutdown,
+        "when logind stops waiting, what still runs is killed; the plan shrinks to fit before that",
+    );
+    let wanted = facts.delay_wanted();
+    if wanted.is_zero() {
+        return None;
+    }
+    let setting = facts.setting.known().and_then(Option::as_ref);
+    let on_disk = setting.map_or(Duration::from_secs(5), |setting| setting.value);
+    let given = match facts.login.known() {
+        Some(login) => login.delay,
+        None if facts.live => {
+            let told = facts.agent.known().and_then(|status| status.lock.delay_seconds);
+            told.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())?
+        }
+        None => on_disk,
+    };
+    let who = match setting {
+        Some(setting) => {
+            format!("{}: InhibitDelayMaxSec={}", setting.file.display(), span(setting.value))
+        }
+        None => "no file sets InhibitDelayMaxSec: logind's own 5s".to_owned(),
+    };
+    if given >= wanted {
+        return Some(CHECK.ok(format!(
+            "logind waits {}, {} are wanted",
+            span(given),
+            span(wanted)
+        )));
+    }
+    let title = format!("logind waits {} of the {} wanted", span(given), span(wanted));
+    let finding = CHECK.warning(title).saw(who);
+    if on_disk >= wanted {
+        return Some(finding.saw("logind has not read the file again").fix(RELOAD_LOGIND));
+    }
+    let mended = mend_delay(facts, finding, setting.map(|setting| &*setting.file), wanted);
+    Some(if facts.live { mended.fix(RELOAD_LOGIND) } else { mended })
+}
+
+/// Which shutdowns end the pods in order here.
+pub(super) fn paths(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "paths",
+        Area::Shutdown,
+        "what stops neither logind nor the units gives nobody a chance to end pods",
+    );
+    let system = match &facts.system {
+        Fact::Known(system) => system,
+        // Said by the check of the unit.
+        Fact::Unseen(..) => return None,
+    };
+    let version = system.major().unwrap_or(0);
+    let delayed =
+        "waits for the lock: systemctl poweroff, reboot, halt, kexec; shutdown +N; power key";
+    let soft = if version >= SOFT_REBOOT { "; systemctl soft-reboot" } else { "" };
+    let stop = "ends pods as the unit stops: systemctl start poweroff.target and the like";
+    let lost = "not covered: reboot -f, systemctl --force, kexec -e, a panic, a power cut";
+    let bypassing: Vec<String> = facts
+        .commands
+        .known()
+        .into_iter()
+        .flatten()
+        .filter_map(|command| {
+            let name = command.leads_to.file_name()?;
+            let (path, leads_to) = (command.path.display(), command.leads_to.display());
+            (name != "systemctl")
+                .then(|| format!("{path} is {leads_to}, which may go around logind"))
+        })
+        .collect();
+    let old = version > 0 && version < SYSV_ASKS_LOGIND;
+    let sysv = format!(
+        "systemd {version}: shutdown now, reboot, halt and poweroff, typed by root, go around \
+         logind (systemd#22058); `systemctl reboot` and the like do not"
+    );
+    let finding = match (old, bypassing.is_empty()) {
+        (false, true) => CHECK.ok("every orderly way down ends the pods in order"),
+        (true, _) => CHECK
+            .info("commands of this host go around logind: the unit's stop ends the pods")
+            .saw(sysv),
+        (false, false) => CHECK.info("some shutdown commands of this host are not systemd's"),
+    };
+    Some(finding.saw_all(&bypassing).saw(format!("{delayed}{soft}")).saw(stop).saw(lost))
+}
+
+/// How the last shutdown went.
+pub(super) fn last(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "last-shutdown",
+        Area::Shutdown,
+        "how the last one went is the best guess at the next one",
+    );
+    let last = match &facts.last {
+        Fact::Known(last) => last,
+        Fact::Unseen(..) => return CHECK.unseen("the last shutdown's report", &facts.last),
+    };
+    Some(match last {
+        None => CHECK.ok("no shutdown has been reported yet"),
+        Some(entry) => {
+            let took = winddown_shared::display::seconds(entry.took_seconds);
+            let seen = format!("{}: {}, {} pods, {took}", entry.id, entry.outcome, entry.pods);
+            match entry.outcome.as_str() {
+                "clean" | "cancelled" => CHECK.ok("the last shutdown was graceful").saw(seen),
+                _ => CHECK
+                    .info("the last shutdown was not graceful for all pods")
+                    .saw(seen)
+                    .fix(format!("winddown report --id {}", entry.id)),
+            }
+        }
+    })
+}
+
+fn is_going_down(status: &Status) -> bool {
+    status.lock.state == LockState::Released
+        || matches!(status.shutdown.phase, Phase::Running | Phase::Done)
+}
+
+fn said_of_lock(status: &Status) -> String {
+    let state = match status.lock.state {
+        LockState::Held => "held",
+        LockState::Waiting => "not held, being tried again",
+        LockState::Released => "given back",
+        LockState::Absent => "not to be had",
+        LockState::Unknown => "unknown",
+    };
+    match &status.lock.why {
+        Some(why) => format!("the agent says: {state}: {why}"),
+        None => format!("the agent says: {state}"),
+    }
+}
+
+/// What gives the delay, by the file that sets it now.
+fn mend_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Duration) -> Finding {
+    let name = file.and_then(Path::file_name);
+    let ours = name.is_none_or(|name| name == drop_in::NAME);
+    let Some(file) = file.filter(|_| !ours) else {
+        return finding
+            .saw("winddown writes this file itself; it could not, or has not yet")
+            .fix(facts.install(""));
+    };
+    let finding =
+        finding.saw(format!("its name sorts after {}, and the last name wins", drop_in::NAME));
+    finding.fix(match name.filter(|_| !file.starts_with("/etc")) {
+        // A file of a package comes back when it is edited; one of the same name in /etc hides it.
+        Some(name) => {
+            let mask = format!("/etc/systemd/logind.conf.d/{}", name.to_string_lossy());
+            format!("ln -s /dev/null {}", facts.below_root(&mask))
+        }
+        None => format!(
+            "sed -i 's/^ *InhibitDelayMaxSec *=.*/InhibitDelayMaxSec={}/' {}",
+            whole_seconds(wanted),
+            facts.below_root(&file.to_string_lossy())
+        ),
+    })
+}

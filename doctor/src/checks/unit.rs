@@ -1,0 +1,240 @@
+//! The systemd unit.
+
+use std::time::Duration;
+
+use winddown_systemd::inspect::ServiceView;
+
+use super::{Check, UNIT, span};
+use crate::facts::{Fact, Facts, Unseen};
+use crate::finding::{Area, Finding};
+use winddown_config::RuntimeKind;
+
+const INSTALL: &str = "winddown install";
+const RELOAD: &str = "systemctl daemon-reload";
+
+/// The unit is installed and runs.
+pub(super) fn unit(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "unit",
+        Area::Unit,
+        "the unit starts the agent again when it fails, and ends the pods when logind is bypassed",
+    );
+    let service = match &facts.service {
+        Fact::Known(service) => service,
+        Fact::Unseen(Unseen::NotLive, _) => return on_disk(CHECK, facts),
+        Fact::Unseen(Unseen::Absent, why) => {
+            return Some(
+                CHECK
+                    .problem("systemd does not run this machine, or cannot be reached")
+                    .saw(why)
+                    .saw("without it nothing starts the agent, and nothing waits for it"),
+            );
+        }
+        Fact::Unseen(Unseen::Silent, why) => {
+            return Some(CHECK.problem("systemd does not answer").saw(why).fix("systemctl status"));
+        }
+        Fact::Unseen(..) => return CHECK.unseen("the unit", &facts.service),
+    };
+    match service.load_state.as_str() {
+        "loaded" => {}
+        "not-found" => {
+            return Some(
+                CHECK
+                    .problem(format!("{UNIT} is not installed"))
+                    .fix(INSTALL)
+                    .fix("systemctl start winddown"),
+            );
+        }
+        "masked" => {
+            return Some(
+                CHECK
+                    .problem(format!("{UNIT} is masked"))
+                    .saw(&service.fragment_path)
+                    .fix("systemctl unmask winddown")
+                    .fix("systemctl enable --now winddown"),
+            );
+        }
+        state => {
+            return Some(
+                CHECK
+                    .problem(format!("systemd cannot use {UNIT}: {state}"))
+                    .saw(&service.fragment_path)
+                    .fix("systemd-analyze verify winddown.service")
+                    .fix(INSTALL),
+            );
+        }
+    }
+    Some(state(CHECK, facts, service))
+}
+
+/// The unit is started at boot.
+pub(super) fn boot(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check =
+        Check::new("boot", Area::Unit, "after the next boot the node would not be protected");
+    let state = match &facts.service {
+        Fact::Known(service) if service.load_state == "loaded" => service.unit_file_state.as_str(),
+        Fact::Unseen(Unseen::NotLive, _) => {
+            let installed = facts.installed.known().filter(|installed| installed.unit)?;
+            if installed.enabled { "enabled" } else { "disabled" }
+        }
+        // Said by another check.
+        _ => return None,
+    };
+    Some(match state {
+        "enabled" | "static" | "generated" | "alias" => CHECK.ok("the unit is started at boot"),
+        state => CHECK
+            .warning("the unit is not started at boot")
+            .saw(format!("{UNIT}: {}", if state.is_empty() { "unknown" } else { state }))
+            .fix(if facts.live {
+                "systemctl enable winddown".to_owned()
+            } else {
+                facts.install("")
+            }),
+    })
+}
+
+/// The unit is stopped before what it needs to end the pods.
+pub(super) fn order(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "order",
+        Area::Unit,
+        "units stop in the reverse order of their start: what the agent needs must outlive it",
+    );
+    let service = loaded(facts)?;
+    let is_after = |unit: &&str| service.after.iter().any(|after| after == unit);
+    let mut missing = Vec::new();
+    for any_of in [
+        ["dbus.service", "dbus-broker.service", "dbus.socket"].as_slice(),
+        &["systemd-logind.service"],
+        facts.runtime_units(),
+    ] {
+        if let Some(first) = any_of.first()
+            && !any_of.iter().any(is_after)
+        {
+            missing.push(*first);
+        }
+    }
+    if missing.is_empty() {
+        return Some(CHECK.ok("the agent stops before logind, the bus and the runtime"));
+    }
+    let names = missing.join(" ");
+    let directory = "/etc/systemd/system/winddown.service.d";
+    Some(
+        CHECK
+            .problem("the agent is not stopped before what it needs")
+            .saw(format!("{UNIT}: After= lacks {names}"))
+            .fix(format!(
+                "mkdir -p {directory} && printf '[Unit]\\nAfter={names}\\n' > {directory}/50-order.conf"
+            ))
+            .fix(RELOAD),
+    )
+}
+
+/// systemd waits long enough for the agent to stop.
+pub(super) fn stop_time(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "stop-time",
+        Area::Unit,
+        "where logind is bypassed the pods have the time systemd gives the unit to stop",
+    );
+    let service = loaded(facts)?;
+    let (given, wanted) = (service.timeout_stop, facts.delay_wanted());
+    Some(if given >= wanted {
+        CHECK.ok(format!("systemd gives the unit {} to stop", span(given)))
+    } else {
+        CHECK
+            .warning(format!(
+                "systemd gives the unit {} to stop, {} are wanted",
+                span(given),
+                span(wanted)
+            ))
+            .saw(format!("{UNIT}: TimeoutStopSec={}", span(given)))
+            .saw("the agent asks for more as it stops, which a hanging one cannot")
+            .fix(INSTALL)
+    })
+}
+
+/// Neither pods nor lock are lost when the agent fails.
+pub(super) fn crash(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "crash",
+        Area::Unit,
+        "an agent that fails must come back at once, with the lock and the pods as they were",
+    );
+    let service = loaded(facts)?;
+    let kills_pods = facts.config.config.runtime == RuntimeKind::Process
+        && !matches!(service.kill_mode.as_str(), "process" | "none" | "");
+    if kills_pods {
+        return Some(
+            CHECK
+                .problem("a restart of the agent would kill the pods")
+                .saw(format!("{UNIT}: KillMode={}, pods are its children", service.kill_mode))
+                .fix("winddown install --runtime process")
+                .fix(RELOAD),
+        );
+    }
+    let mut weak = Vec::new();
+    if service.fd_store_max == 0 {
+        weak.push("FileDescriptorStoreMax=0: the lock is lost with the agent".to_owned());
+    }
+    if service.restart != "always" {
+        weak.push(format!("Restart={}: the agent may stay away", service.restart));
+    }
+    if service.watchdog == Duration::ZERO {
+        weak.push("WatchdogSec=0: an agent that hangs is not noticed".to_owned());
+    }
+    let again = match service.restarts {
+        0 => String::new(),
+        1 => "systemd has started the agent again once".to_owned(),
+        times => format!("systemd has started the agent again {times} times"),
+    };
+    Some(if weak.is_empty() {
+        CHECK
+            .ok("a crash of the agent loses neither the lock nor the pods")
+            .saw(format!("systemd keeps {} of its descriptors", service.fd_store))
+            .saw(again)
+    } else {
+        CHECK
+            .warning("a crash of the agent would leave the node unprotected")
+            .saw_all(&weak)
+            .saw(again)
+            .fix(INSTALL)
+            .fix(RELOAD)
+    })
+}
+
+fn loaded(facts: &Facts) -> Option<&ServiceView> {
+    facts.service.known().filter(|service| service.load_state == "loaded")
+}
+
+fn on_disk(check: Check, facts: &Facts) -> Option<Finding> {
+    Some(match &facts.installed {
+        Fact::Known(installed) if installed.unit => check.ok(format!("{UNIT} is installed")),
+        Fact::Known(_) => check.problem(format!("{UNIT} is not installed")).fix(facts.install("")),
+        Fact::Unseen(..) => return check.unseen("the unit's file", &facts.installed),
+    })
+}
+
+fn state(check: Check, facts: &Facts, service: &ServiceView) -> Finding {
+    let seen = format!("{UNIT}: {} ({})", service.active_state, service.sub_state);
+    match service.active_state.as_str() {
+        "active" | "reloading" | "refreshing" if service.need_daemon_reload => check
+            .warning("the unit's files have changed since systemd read them")
+            .saw(seen)
+            .fix(RELOAD)
+            .fix("systemctl restart winddown"),
+        "active" | "reloading" | "refreshing" => check.ok("the unit is installed and active").saw(seen),
+        "activating" => check.warning("the unit is still being started").saw(seen),
+        "failed" => check
+            .problem("the unit has failed")
+            .saw(seen)
+            .saw(format!("result: {}", service.result))
+            .fix("journalctl -u winddown -e")
+            .fix("systemctl restart winddown"),
+        _ if facts.agent.known().is_some() => check
+            .warning("an agent runs, but not as the unit: a shutdown that bypasses logind is not covered")
+            .saw(seen)
+            .fix("systemctl start winddown"),
+        _ => check.problem("the unit is not active").saw(seen).fix("systemctl start winddown"),
+    }
+}

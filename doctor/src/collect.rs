@@ -1,0 +1,303 @@
+//! Looks at the node. Every look is bounded: what hangs becomes a fact, not a wait.
+
+mod bus;
+mod cluster;
+mod files;
+mod kubelet;
+mod processes;
+mod shortages;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use winddown_shared::{WallClock, error_chain};
+use winddown_systemd::{Bus, drop_in};
+
+use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, Unseen};
+use winddown_config::{Config, Mode, RuntimeKind};
+use winddown_control::api::Status;
+use winddown_control::{Client, ClientError};
+use winddown_node::policy_of;
+use winddown_static_pods::OthersMayWrite;
+
+/// Where and how to look.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// What stands for `/`.
+    pub root: PathBuf,
+    /// `root` is that of the running machine. Otherwise only files are looked at.
+    pub live: bool,
+    /// The configuration file that was named, as it is; none takes the usual one below `root`.
+    pub config: Option<PathBuf>,
+    /// The control socket that was named; the usual one stands for the configured one.
+    pub socket: PathBuf,
+    /// The bus of the machine.
+    pub bus: Bus,
+    /// How long each look may take. Looks are taken at the same time, after the configuration.
+    pub patience: Duration,
+    /// The clock.
+    pub wall: WallClock,
+}
+
+/// Looks at everything. Takes at most about twice [`Place::patience`], whatever hangs.
+///
+/// Cancel-safe; a file that is being written to the state directory is then removed later.
+pub async fn collect(place: &Place) -> Facts {
+    let asked = place.clone();
+    let config =
+        blocking(place.patience, "the configuration", move || Fact::Known(files::config(&asked)));
+    let config = match config.await {
+        Fact::Known(config) => config,
+        Fact::Unseen(kind, why) => unread_config(place, kind, why),
+    };
+    let policy = policy_of(&config.config.shutdown);
+    let rooted = config.config.clone().rooted(&place.root);
+    let socket = match &place.socket {
+        usual if usual == Path::new(winddown_control::DEFAULT_SOCKET) => {
+            rooted.control_socket.clone()
+        }
+        named => named.clone(),
+    };
+    let look = Look { place, state: rooted.state_directory.clone(), socket: socket.clone() };
+    let (
+        agent,
+        bus,
+        endpoint,
+        setting,
+        installed,
+        processes,
+        kubelet,
+        rights,
+        server_verified,
+        others_may_write,
+        state,
+        shortages,
+        file,
+        newest,
+        commands,
+        last,
+    ) = tokio::join!(
+        agent(place, &socket),
+        bus::look(place, config.config.runtime == RuntimeKind::Systemd),
+        endpoint(place, config.config.runtime, &rooted.container_runtime_endpoint),
+        look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
+        look.disk("the installed files", |place, _, _| Fact::Known(files::installed(&place.root))),
+        look.live_disk("the processes", |place, _, _| processes::interesting(&place.root)),
+        look.disk("the kubelet's configuration", |place, _, _| {
+            Fact::Known(kubelet::config(&place.root, place.live))
+        }),
+        rights(place, &rooted),
+        server_verified(place, &rooted),
+        others_may_write(place, rooted.static_pod_path.as_deref()),
+        look.live_disk("the state directory", |_, state, _| files::state(state)),
+        shortages::look(place, &config.config, &rooted.state_directory),
+        look.live_disk("the control socket", |_, _, socket| files::socket(socket)),
+        look.live_disk("time stamps", |_, state, _| Fact::Known(files::newest(state))),
+        look.disk("the shutdown commands", |place, _, _| {
+            Fact::Known(files::commands(&place.root))
+        }),
+        look.disk("the reports", |_, state, _| files::last_report(state)),
+    );
+    let clock = Clock {
+        now: place.wall.now(),
+        synchronised: bus.synchronised,
+        newest: newest.known().cloned().flatten(),
+    };
+    let unenforced = unenforced(place, &config.config, &agent).await;
+    let node = match &agent {
+        Fact::Known(status) => status.node.name.clone(),
+        Fact::Unseen(..) if !place.live => place.root.display().to_string(),
+        Fact::Unseen(..) => config.config.node_name_or(&winddown_machine::host::host_name()),
+    };
+    Facts {
+        live: place.live,
+        root: place.root.clone(),
+        node,
+        wanted: policy.delay_wanted(),
+        budget: policy.requested(),
+        config,
+        agent,
+        login: bus.login,
+        setting,
+        system: bus.system,
+        service: bus.service,
+        scopes: bus.scopes,
+        slice: bus.slice,
+        unenforced,
+        installed,
+        endpoint,
+        processes,
+        kubelet,
+        rights,
+        server_verified,
+        others_may_write,
+        state,
+        shortages,
+        socket: file,
+        clock,
+        last,
+        commands,
+    }
+}
+
+/// What the agent's process runtime cannot enforce, by the control groups that the agent runs in.
+async fn unenforced(place: &Place, config: &Config, agent: &Fact<Status>) -> Fact<Vec<String>> {
+    let pid = match agent {
+        _ if config.runtime != RuntimeKind::Process => {
+            return Fact::Unseen(Unseen::Absent, "another runtime".to_owned());
+        }
+        Fact::Known(status) => status.node.pid,
+        Fact::Unseen(kind, why) => return Fact::Unseen(*kind, why.clone()),
+    };
+    let (proc_root, cgroups) = (place.root.join("proc"), place.root.join("sys/fs/cgroup"));
+    blocking(place.patience, "the control groups", move || {
+        Fact::Known(winddown_runtimes::process::unenforced(&proc_root, &cgroups, pid))
+    })
+    .await
+}
+
+/// What the looks at the disk need.
+struct Look<'a> {
+    place: &'a Place,
+    state: PathBuf,
+    socket: PathBuf,
+}
+
+impl Look<'_> {
+    async fn disk<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        look: impl FnOnce(&Place, &Path, &Path) -> Fact<T> + Send + 'static,
+    ) -> Fact<T> {
+        let (place, state, socket) = (self.place.clone(), self.state.clone(), self.socket.clone());
+        blocking(self.place.patience, what, move || look(&place, &state, &socket)).await
+    }
+
+    async fn live_disk<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        look: impl FnOnce(&Place, &Path, &Path) -> Fact<T> + Send + 'static,
+    ) -> Fact<T> {
+        if self.place.live { self.disk(what, look).await } else { Fact::not_live() }
+    }
+}
+
+/// Where a file of the node is, if `root` stands for `/`.
+fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref();
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// A fact from an error of the file system.
+fn unseen<T>(error: &std::io::Error, what: &Path) -> Fact<T> {
+    Fact::Unseen(kind(error), format!("{}: {error}", what.display()))
+}
+
+fn kind(error: &std::io::Error) -> Unseen {
+    use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
+    match error.kind() {
+        NotFound | NotADirectory | ConnectionRefused => Unseen::Absent,
+        PermissionDenied => Unseen::Denied,
+        _ => Unseen::Failed,
+    }
+}
+
+/// Looks on a thread that may hang for as long as a dead disk does.
+async fn blocking<T: Send + 'static>(
+    patience: Duration,
+    what: &str,
+    look: impl FnOnce() -> Fact<T> + Send + 'static,
+) -> Fact<T> {
+    match tokio::time::timeout(patience, tokio::task::spawn_blocking(look)).await {
+        Ok(Ok(fact)) => fact,
+        Ok(Err(error)) => Fact::Unseen(Unseen::Failed, format!("{what}: {error}")),
+        Err(_) => silent(what, patience),
+    }
+}
+
+fn silent<T>(what: &str, patience: Duration) -> Fact<T> {
+    Fact::Unseen(Unseen::Silent, format!("{what}: nothing within {patience:?}"))
+}
+
+fn unread_config(place: &Place, kind: Unseen, why: String) -> ConfigFact {
+    ConfigFact {
+        file: files::config_path(place).1,
+        read: ConfigRead::Unread(kind, why),
+        config: winddown_config::Config::default(),
+        changed: None,
+    }
+}
+
+async fn agent(place: &Place, socket: &Path) -> Fact<Status> {
+    let client = Client::new(socket);
+    let error = match tokio::time::timeout(place.patience, client.status()).await {
+        Ok(Ok(status)) => return Fact::Known(status),
+        Ok(Err(error)) => error,
+        Err(_) => return silent(&socket.display().to_string(), place.patience),
+    };
+    let kind = match &error {
+        _ if !place.live => Unseen::NotLive,
+        ClientError::Missing { .. } | ClientError::NotListening { .. } => Unseen::Absent,
+        ClientError::Denied { .. } => Unseen::Denied,
+        ClientError::Silent { .. } | ClientError::Closed { .. } => Unseen::Silent,
+        _ => Unseen::Failed,
+    };
+    Fact::Unseen(kind, error_chain(&error))
+}
+
+/// Whether the container runtime's socket takes connections.
+async fn endpoint(place: &Place, runtime: RuntimeKind, endpoint: &str) -> Fact<()> {
+    if !place.live || runtime != RuntimeKind::Cri {
+        return Fact::not_live();
+    }
+    let path = Path::new(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
+    match tokio::time::timeout(place.patience, UnixStream::connect(path)).await {
+        Ok(Ok(_)) => Fact::Known(()),
+        Ok(Err(error)) => match error.kind() {
+            // A full queue: somebody has it and takes nobody in.
+            std::io::ErrorKind::WouldBlock => {
+                Fact::Unseen(Unseen::Silent, "its queue of connections is full".to_owned())
+            }
+            _ => Fact::Unseen(kind(&error), error.to_string()),
+        },
+        Err(_) => silent(endpoint, place.patience),
+    }
+}
+
+/// What the API server would have to allow beside a kubelet, and does not.
+async fn rights(place: &Place, config: &Config) -> Fact<Vec<String>> {
+    if !place.live || config.mode != Mode::Companion {
+        return Fact::not_live();
+    }
+    match tokio::time::timeout(place.patience, cluster::missing_rights(config, &place.wall)).await {
+        Ok(Ok(missing)) => Fact::Known(missing),
+        Ok(Err(why)) => Fact::Unseen(Unseen::Failed, why),
+        Err(_) => silent("the API server", place.patience),
+    }
+}
+
+async fn server_verified(place: &Place, config: &Config) -> Fact<bool> {
+    if !place.live || config.mode == Mode::Standalone {
+        return Fact::not_live();
+    }
+    let look = cluster::verifies_server(config, &place.wall);
+    match tokio::time::timeout(place.patience, look).await {
+        Ok(Ok(verified)) => Fact::Known(verified),
+        Ok(Err(why)) => Fact::Unseen(Unseen::Failed, why),
+        Err(_) => silent("the files of the credentials", place.patience),
+    }
+}
+
+async fn others_may_write(place: &Place, pods: Option<&Path>) -> Fact<Vec<OthersMayWrite>> {
+    let Some(pods) = pods.filter(|_| place.live).map(Path::to_owned) else {
+        return Fact::not_live();
+    };
+    blocking(place.patience, "the manifests", move || match winddown_static_pods::others_may_write(
+        &pods,
+    ) {
+        Ok(found) => Fact::Known(found),
+        Err(error) => unseen(&error, &pods),
+    })
+    .await
+}

@@ -1,0 +1,85 @@
+//! What logind and the service manager say.
+
+use winddown_shared::error_chain;
+use winddown_systemd::inspect::{
+    InspectError, Inspector, LoginView, ServiceView, Silence, SliceView, SystemView,
+};
+
+use super::Place;
+use crate::facts::{Fact, Scopes, Unseen};
+
+const UNIT: &str = "winddown.service";
+/// What holds the services of the pods.
+const SLICE: &str = "winddown.slice";
+/// Containers' ids are hexadecimal. CRI-O has other scopes that begin like a container's: `crio-conmon-ID`
+/// is the monitor beside each, `crio-pull-image-PID` what pulls an image.
+const SCOPES: [&str; 2] = ["cri-containerd-*.scope", "crio-[0-9a-f][0-9a-f]*.scope"];
+/// Scopes of one node come from one drop-in: a few tell for all.
+const LOOKED_AT: usize = 5;
+
+/// What is seen over the bus.
+pub(super) struct Seen {
+    pub(super) login: Fact<LoginView>,
+    pub(super) system: Fact<SystemView>,
+    pub(super) service: Fact<ServiceView>,
+    pub(super) scopes: Fact<Scopes>,
+    pub(super) slice: Fact<SliceView>,
+    pub(super) synchronised: Fact<bool>,
+}
+
+/// `pods_are_services`: the pods' slice is looked at as well.
+pub(super) async fn look(place: &Place, pods_are_services: bool) -> Seen {
+    if !place.live {
+        return nothing(Unseen::NotLive, "not the running machine");
+    }
+    let inspector = match Inspector::connect(&place.bus, place.patience).await {
+        Ok(inspector) => inspector,
+        Err(error) => return nothing(kind(&error), &error_chain(&error)),
+    };
+    let slice = async {
+        match pods_are_services {
+            true => fact(inspector.slice(SLICE).await),
+            false => Fact::not_live(),
+        }
+    };
+    let (login, system, service, scopes, slice, synchronised) = tokio::join!(
+        inspector.login(),
+        inspector.system(),
+        inspector.service(UNIT),
+        inspector.scopes(&SCOPES, LOOKED_AT),
+        slice,
+        inspector.clock_synchronised(),
+    );
+    Seen {
+        login: fact(login),
+        system: fact(system),
+        service: fact(service),
+        scopes: fact(scopes.map(|(count, seen)| Scopes { count, seen })),
+        slice,
+        synchronised: fact(synchronised),
+    }
+}
+
+fn nothing(kind: Unseen, why: &str) -> Seen {
+    Seen {
+        login: Fact::Unseen(kind, why.to_owned()),
+        system: Fact::Unseen(kind, why.to_owned()),
+        service: Fact::Unseen(kind, why.to_owned()),
+        scopes: Fact::Unseen(kind, why.to_owned()),
+        slice: Fact::Unseen(kind, why.to_owned()),
+        synchronised: Fact::Unseen(kind, why.to_owned()),
+    }
+}
+
+fn fact<T>(answer: Result<T, InspectError>) -> Fact<T> {
+    answer.map_or_else(|error| Fact::Unseen(kind(&error), error_chain(&error)), Fact::Known)
+}
+
+fn kind(error: &InspectError) -> Unseen {
+    match error.kind() {
+        Silence::Absent => Unseen::Absent,
+        Silence::Denied => Unseen::Denied,
+        Silence::Silent => Unseen::Silent,
+        Silence::Failed => Unseen::Failed,
+    }
+}

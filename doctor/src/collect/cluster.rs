@@ -1,0 +1,32 @@
+//! What the API server and the way to it are like.
+
+use winddown_config::Config;
+use winddown_machine::host::host_name;
+use winddown_node::cluster::connect;
+use winddown_shared::{WallClock, error_chain};
+
+/// What the API server would have to allow, and does not.
+///
+/// # Errors
+/// It cannot be asked: why, for people.
+pub(super) async fn missing_rights(
+    config: &Config,
+    wall: &WallClock,
+) -> Result<Vec<String>, String> {
+    let name = config.node_name_or(&host_name());
+    let connection = connect(config, &name, wall).await.map_err(|error| error_chain(&error))?;
+    let client = connection.client();
+    let missing = winddown_cluster::companion::missing_rights(&client, &name).await;
+    let missing = missing.map_err(|error| error.why)?;
+    Ok(missing.iter().map(ToString::to_string).collect())
+}
+
+/// Whether the API server's certificate is verified, by the credentials. The server is not asked.
+///
+/// # Errors
+/// The credentials cannot be read: why, for people.
+pub(super) async fn verifies_server(config: &Config, wall: &WallClock) -> Result<bool, String> {
+    let name = config.node_name_or(&host_name());
+    let connection = connect(config, &name, wall).await.map_err(|error| error_chain(&error))?;
+    Ok(connection.verifies_server())
+}

@@ -1,0 +1,194 @@
+//! What the disk says. Everything blocks.
+
+use std::fs::{self, Metadata};
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use winddown_shared::{WallTime, error_chain};
+use winddown_shutdown::ReportStore;
+
+use super::{Place, below, unseen};
+use crate::facts::{
+    Command, ConfigFact, ConfigRead, Fact, Installed, SocketFile, StateDirectory, Unseen,
+};
+use winddown_config::{Config, ConfigError};
+use winddown_control::api::ReportEntry;
+use winddown_node::reports;
+
+/// Where systemd finds units, the strongest first.
+const UNIT_DIRECTORIES: [&str; 4] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+/// Prefixes of the scopes in which container runtimes put containers.
+const SCOPES: [&str; 2] = ["cri-containerd-", "crio-"];
+const COMMANDS: [&str; 4] = ["shutdown", "reboot", "poweroff", "halt"];
+
+/// The configuration's path, and what it is called on the node.
+pub(super) fn config_path(place: &Place) -> (PathBuf, PathBuf) {
+    match &place.config {
+        Some(named) => (named.clone(), named.clone()),
+        None => (
+            below(&place.root, winddown_config::DEFAULT_FILE),
+            PathBuf::from(winddown_config::DEFAULT_FILE),
+        ),
+    }
+}
+
+pub(super) fn config(place: &Place) -> ConfigFact {
+    let (path, file) = config_path(place);
+    let changed = fs::metadata(&path).ok().as_ref().and_then(modified);
+    let (read, config) = match Config::load(&path) {
+        Ok((config, warnings)) => {
+            (ConfigRead::Valid(warnings.iter().map(ToString::to_string).collect()), config)
+        }
+        Err(error) if error.is_missing() && place.config.is_none() => {
+            (ConfigRead::Defaults, Config::default())
+        }
+        Err(ConfigError::Read { source, .. })
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            (ConfigRead::Unread(Unseen::Denied, source.to_string()), Config::default())
+        }
+        Err(error) => {
+            let lines = error_chain(&error).lines().map(str::to_owned).collect();
+            (ConfigRead::Invalid(lines), Config::default())
+        }
+    };
+    ConfigFact { file, read, config, changed }
+}
+
+pub(super) fn installed(root: &Path) -> Installed {
+    let unit_there = |name: &str| {
+        UNIT_DIRECTORIES.iter().any(|directory| {
+            let path = below(root, directory).join(name);
+            let masked = fs::read_link(&path).is_ok_and(|to| to == Path::new("/dev/null"));
+            !masked && path.symlink_metadata().is_ok()
+        })
+    };
+    let wants = below(root, "/etc/systemd/system/multi-user.target.wants/winddown.service");
+    let drop_in = |prefix: &&str| unit_there(&format!("{prefix}.scope.d/50-winddown.conf"));
+    Installed {
+        unit: unit_there("winddown.service"),
+        enabled: wants.symlink_metadata().is_ok(),
+        ordered_scopes: SCOPES.into_iter().filter(drop_in).collect(),
+    }
+}
+
+/// Writes a file to the state directory, to the disk, and removes it again.
+pub(super) fn state(directory: &Path) -> Fact<StateDirectory> {
+    let facts = match fs::metadata(directory) {
+        Ok(facts) => facts,
+        Err(error) => return unseen(&error, directory),
+    };
+    if !facts.is_dir() {
+        return unseen(&std::io::ErrorKind::NotADirectory.into(), directory);
+    }
+    let unwritable = match write_something(directory) {
+        Ok(()) => None,
+        Err(error)
+            if error.kind() == std::io::ErrorKind::PermissionDenied
+                && !rustix::process::geteuid().is_root() =>
+        {
+            return unseen(&error.kind().into(), directory);
+        }
+        // Without the name of the file, which is nobody's business.
+        Err(error) => error.to_string().split(" at path ").next().map(str::to_owned),
+    };
+    let (free_bytes, free_inodes) = match rustix::fs::statvfs(directory) {
+        Ok(free) => {
+            let bytes = free.f_bavail.saturating_mul(free.f_frsize);
+            (bytes, (free.f_files > 0).then_some(free.f_favail))
+        }
+        Err(error) => return unseen(&error.into(), directory),
+    };
+    Fact::Known(StateDirectory { path: directory.to_owned(), unwritable, free_bytes, free_inodes })
+}
+
+pub(super) fn socket(path: &Path) -> Fact<SocketFile> {
+    let look = |path: &Path| fs::symlink_metadata(path);
+    let facts = match look(path) {
+        Ok(facts) => facts,
+        Err(error) => return unseen(&error, path),
+    };
+    let gid = nix::unistd::Gid::from_raw(facts.gid());
+    let group = nix::unistd::Group::from_gid(gid).ok().flatten();
+    Fact::Known(SocketFile {
+        path: path.to_owned(),
+        mode: facts.mode() & 0o7777,
+        uid: facts.uid(),
+        group: group.map_or_else(|| gid.to_string(), |group| group.name),
+        directory_mode: path
+            .parent()
+            .and_then(|directory| fs::metadata(directory).ok())
+            .map_or(0, |facts| facts.mode() & 0o7777),
+    })
+}
+
+/// The newest time stamp of what was certainly written before now.
+pub(super) fn newest(state: &Path) -> Option<(PathBuf, WallTime)> {
+    let program = std::env::current_exe().ok();
+    let reports = reports::directory(state);
+    [program, Some(reports), Some(PathBuf::from(winddown_config::DEFAULT_FILE))]
+        .into_iter()
+        .flatten()
+        .filter_map(|path| {
+            let at = modified(&fs::metadata(&path).ok()?)?;
+            Some((path, at))
+        })
+        .max_by_key(|(_, at)| *at)
+}
+
+pub(super) fn last_report(state: &Path) -> Fact<Option<ReportEntry>> {
+    let directory = reports::directory(state);
+    match fs::metadata(&directory) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Fact::Known(None),
+        Err(error) => return unseen(&error, &directory),
+    }
+    match reports::list(&ReportStore::new(directory.clone())) {
+        Ok(list) => Fact::Known(list.reports.into_iter().next()),
+        Err(error) => unseen(&std::io::Error::other(error.to_string()), &directory),
+    }
+}
+
+/// The commands that take the machine down, with what they lead to.
+pub(super) fn commands(root: &Path) -> Vec<Command> {
+    COMMANDS
+        .iter()
+        .filter_map(|name| {
+            let there =
+                |directory: &&str| below(root, directory).join(name).symlink_metadata().is_ok();
+            let directory = ["/usr/sbin", "/sbin", "/usr/bin"].into_iter().find(|d| there(d))?;
+            let path = Path::new(directory).join(name);
+            let leads_to = followed(root, &path);
+            Some(Command { path, leads_to })
+        })
+        .collect()
+}
+
+/// Follows links below `root`, also absolute ones, as far as a few steps lead.
+fn followed(root: &Path, path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..8 {
+        let Ok(target) = fs::read_link(below(root, &path)) else { break };
+        path = path.parent().unwrap_or(Path::new("/")).join(target);
+    }
+    path
+}
+
+fn write_something(directory: &Path) -> std::io::Result<()> {
+    let mut file = tempfile::Builder::new().prefix(".doctor-").tempfile_in(directory)?;
+    file.write_all(b"can this be written?\n")?;
+    file.as_file().sync_all()?;
+    file.close()
+}
+
+fn modified(facts: &Metadata) -> Option<WallTime> {
+    let at: SystemTime = facts.modified().ok()?;
+    WallTime::try_from(at).ok()
+}

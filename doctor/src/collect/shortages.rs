@@ -1,0 +1,79 @@
+//! What the node is short of already.
+
+use std::path::Path;
+
+use winddown_eviction::{Observations, Policy};
+use winddown_machine::{NodeUsage, UsagePlaces};
+use winddown_shared::NodeStats;
+
+use super::{Place, silent};
+use crate::facts::{Fact, Shortage};
+use winddown_config::Config;
+
+/// Measures the node and compares it with the configured thresholds, without a container runtime: its
+/// images' file system is not looked at.
+pub(super) async fn look(place: &Place, config: &Config, state: &Path) -> Fact<Vec<Shortage>> {
+    if !place.live {
+        return Fact::not_live();
+    }
+    // Before the agent has run, its directory is still to be made, on the file system of the one above.
+    let nodefs = state.ancestors().find(|path| path.exists()).unwrap_or(&place.root);
+    let places = UsagePlaces {
+        proc: place.root.join("proc"),
+        cgroup: place.root.join("sys/fs/cgroup"),
+        ..UsagePlaces::of_host(nodefs)
+    };
+    let mut usage = NodeUsage::new(&places);
+    match tokio::time::timeout(place.patience, usage.read()).await {
+        Ok(reading) => Fact::Known(of(&reading.stats, &config.eviction.policy())),
+        Err(_) => silent("what is left of memory and disk", place.patience),
+    }
+}
+
+/// The thresholds that are met. What was not measured is not short.
+fn of(stats: &NodeStats, policy: &Policy) -> Vec<Shortage> {
+    let (policy, _) = policy.for_layout(stats.layout.unwrap_or_default());
+    let observed = Observations::of(stats, policy.memory_available);
+    let met = policy.thresholds().iter().filter_map(|threshold| {
+        let found = observed.get(threshold.signal)?;
+        let least = threshold.quantity(found.capacity, false).value();
+        (found.available < least).then(|| Shortage {
+            signal: threshold.signal.as_str().to_owned(),
+            hard: threshold.is_hard(),
+            available: found.available,
+            threshold: least,
+            capacity: found.capacity,
+        })
+    });
+    met.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_shared::{FsLayout, FsStats};
+
+    use super::*;
+
+    #[test]
+    fn a_disk_with_less_than_its_threshold_is_short_and_what_was_not_measured_is_not() {
+        let disk = FsStats {
+            capacity_bytes: Some(1000),
+            available_bytes: Some(90),
+            inodes: Some(100),
+            inodes_free: Some(100),
+            ..FsStats::default()
+        };
+        let layout = Some(FsLayout::One);
+        let stats = NodeStats { nodefs: Some(disk), layout, ..NodeStats::default() };
+        let policy = Config::default().eviction.policy();
+        let short = Shortage {
+            signal: "nodefs.available".to_owned(),
+            hard: true,
+            available: 90,
+            threshold: 100,
+            capacity: 1000,
+        };
+        assert_eq!(of(&stats, &policy), [short]);
+        assert_eq!(of(&NodeStats::default(), &policy), []);
+    }
+}

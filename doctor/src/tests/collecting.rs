@@ -1,0 +1,211 @@
+//! The looks themselves: on a directory for a root and the stand-in for logind.
+
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use tempfile::TempDir;
+use winddown_shared::WallClock;
+use winddown_systemd::stand_in::{Behaviour, StandIn};
+use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor};
+
+use super::*;
+
+/// A root with the files of an installation.
+struct Root(TempDir);
+
+impl Root {
+    fn new() -> Self {
+        let root = Self(TempDir::new().unwrap());
+        root.put("etc/systemd/system/winddown.service", "[Unit]\n");
+        root.put("etc/systemd/system/cri-containerd-.scope.d/50-winddown.conf", "[Unit]\n");
+        root.put("etc/systemd/logind.conf.d/zz-winddown.conf", "[Login]\nInhibitDelayMaxSec=37\n");
+        root.put("etc/winddown/config.yaml", CONFIG);
+        root.put("proc/1/comm", "systemd\n");
+        fs::create_dir_all(root.path().join("var/lib/winddown")).unwrap();
+        root
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn put(&self, file: &str, text: &str) {
+        let path = self.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn place(&self, bus: Bus) -> Place {
+        Place {
+            root: self.path().to_owned(),
+            live: true,
+            config: None,
+            socket: winddown_control::DEFAULT_SOCKET.into(),
+            bus,
+            patience: secs(20),
+            wall: WallClock::fixed(now()),
+        }
+    }
+}
+
+const CONFIG: &str = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n\
+                      shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s\n";
+
+#[tokio::test]
+async fn a_root_and_a_logind_are_seen_as_they_are() {
+    let root = Root::new();
+    let logind = StandIn::new(secs(37));
+    let mut holder = InhibitorConfig::new(secs(30));
+    holder.bus = logind.peer();
+    let _holder = LogindInhibitor::start(holder);
+    logind.until_locks(|locks| !locks.is_empty()).await;
+    let facts = collect(&root.place(logind.peer())).await;
+    assert_eq!(facts.config.read, ConfigRead::Valid(Vec::new()));
+    assert_eq!(facts.budget, secs(30));
+    let login = facts.login.known().expect("logind answers");
+    assert_eq!(login.delay, secs(37));
+    assert!(login.locks.iter().any(|lock| lock.who == "winddown"));
+    let setting = facts.setting.known().unwrap().as_ref().unwrap();
+    assert_eq!(setting.file, path("/etc/systemd/logind.conf.d/zz-winddown.conf"));
+    let installed = facts.installed.known().unwrap();
+    assert!(installed.unit && !installed.enabled, "{installed:?}");
+    assert_eq!(installed.ordered_scopes, ["cri-containerd-"]);
+    let state = facts.state.known().expect("it can be written");
+    assert_eq!(state.unwritable, None);
+    let left: Vec<_> = fs::read_dir(&state.path).unwrap().collect();
+    assert!(left.is_empty(), "what was written is gone again: {left:?}");
+    assert_eq!(facts.last, Fact::Known(None));
+    assert_eq!(facts.agent.unseen(), Some(Unseen::Absent), "no agent listens below the root");
+    let lock = finding(&facts, "lock").unwrap();
+    assert_eq!(lock.severity, Severity::Warning, "a lock without an agent: {lock:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_refused_is_another_finding_than_none() {
+    let root = Root::new();
+    let logind = StandIn::new(secs(5));
+    logind.set_behaviour("ListInhibitors", Behaviour::Refuse);
+    let facts = collect(&root.place(logind.peer())).await;
+    assert_eq!(facts.login.unseen(), Some(Unseen::Failed));
+    assert_eq!(finding(&facts, "logind").unwrap().severity, Severity::Warning);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bus_and_an_agent_that_hang_become_findings() {
+    let root = Root::new();
+    // A socket with a queue of connections that nobody takes.
+    let socket = root.path().join("run/winddown/winddown.sock");
+    fs::create_dir_all(socket.parent().unwrap()).unwrap();
+    let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let facts = collect(&root.place(hung_bus())).await;
+    assert_eq!(facts.login.unseen(), Some(Unseen::Silent));
+    assert_eq!(facts.service.unseen(), Some(Unseen::Silent));
+    assert_eq!(facts.agent.unseen(), Some(Unseen::Silent));
+    for id in ["agent", "logind", "unit"] {
+        assert_eq!(finding(&facts, id).unwrap().severity, Severity::Problem, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn an_image_is_looked_at_by_its_files_alone() {
+    let root = Root::new();
+    let wants = root.path().join("etc/systemd/system/multi-user.target.wants");
+    fs::create_dir_all(&wants).unwrap();
+    std::os::unix::fs::symlink(
+        "/etc/systemd/system/winddown.service",
+        wants.join("winddown.service"),
+    )
+    .unwrap();
+    root.put(
+        "var/lib/kubelet/config.yaml",
+        "kind: KubeletConfiguration\nshutdownGracePeriod: 1m\n",
+    );
+    let place = Place { live: false, ..root.place(hung_bus()) };
+    let facts = collect(&place).await;
+    let found = findings(&facts);
+    let ids: Vec<_> = found.iter().map(|finding| finding.id).collect();
+    assert_eq!(
+        ids,
+        ["periods", "delay", "unit", "boot", "scopes", "kubelet", "config", "last-shutdown"]
+    );
+    let warned: Vec<_> = found.iter().filter(|f| f.severity > Severity::Ok).collect();
+    assert_eq!(warned.len(), 1, "{warned:#?}");
+    assert_eq!(warned[0].id, "kubelet");
+    assert_eq!(warned[0].evidence, ["/var/lib/kubelet/config.yaml:2: shutdownGracePeriod: 1m"]);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_configuration_is_told_with_its_line() {
+    let root = Root::new();
+    root.put("etc/winddown/config.yaml", &CONFIG.replace("30s", "30 bananas"));
+    let facts = collect(&root.place(no_bus())).await;
+    let found = finding(&facts, "config").unwrap();
+    assert_eq!(found.severity, Severity::Problem);
+    assert!(found.evidence[0].contains("config.yaml:3"), "{found:?}");
+    fs::remove_file(root.path().join("etc/winddown/config.yaml")).unwrap();
+    let facts = collect(&root.place(no_bus())).await;
+    assert_eq!(facts.config.read, ConfigRead::Defaults);
+    let named = Place { config: Some("/nonexistent/c.yaml".into()), ..root.place(no_bus()) };
+    let facts = collect(&named).await;
+    assert!(matches!(facts.config.read, ConfigRead::Invalid(_)), "{:?}", facts.config.read);
+}
+
+#[tokio::test]
+async fn the_runtimes_socket_is_tried() {
+    let root = Root::new();
+    root.put("etc/winddown/config.yaml", &format!("{CONFIG}runtime: cri\n"));
+    let socket = root.path().join("run/containerd/containerd.sock");
+    let facts = collect(&root.place(no_bus())).await;
+    assert_eq!(facts.endpoint.unseen(), Some(Unseen::Absent));
+    fs::create_dir_all(socket.parent().unwrap()).unwrap();
+    let listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let facts = collect(&root.place(no_bus())).await;
+    assert_eq!(facts.endpoint, Fact::Known(()));
+    drop(listens);
+    let facts = collect(&root.place(no_bus())).await;
+    assert_eq!(facts.endpoint.unseen(), Some(Unseen::Absent), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn commands_are_followed_below_the_root() {
+    let root = Root::new();
+    let sbin = root.path().join("usr/sbin");
+    fs::create_dir_all(&sbin).unwrap();
+    std::os::unix::fs::symlink("/bin/systemctl", sbin.join("poweroff")).unwrap();
+    std::os::unix::fs::symlink("loop", sbin.join("loop")).unwrap();
+    std::os::unix::fs::symlink("loop", sbin.join("halt")).unwrap();
+    fs::write(sbin.join("reboot"), "#!/bin/sh\n").unwrap();
+    let facts = collect(&root.place(no_bus())).await;
+    let leads: Vec<_> = facts.commands.known().unwrap().iter().map(|c| &*c.leads_to).collect();
+    assert_eq!(
+        leads,
+        [Path::new("/usr/sbin/reboot"), Path::new("/bin/systemctl"), Path::new("/usr/sbin/loop")]
+    );
+}
+
+#[tokio::test]
+async fn a_state_directory_that_is_a_file_is_no_directory() {
+    let root = Root::new();
+    fs::remove_dir(root.path().join("var/lib/winddown")).unwrap();
+    root.put("var/lib/winddown", "");
+    let facts = collect(&root.place(no_bus())).await;
+    assert_eq!(facts.state.unseen(), Some(Unseen::Absent));
+}
+
+/// Takes connections and never says a word.
+fn hung_bus() -> Bus {
+    let held = Arc::new(Mutex::new(Vec::new()));
+    Bus::Peer(Arc::new(move || {
+        let (ours, theirs) = UnixStream::pair()?;
+        held.lock().map_err(|_| io::Error::other("poisoned"))?.push(theirs);
+        Ok(ours)
+    }))
+}
+
+/// Takes no connection.
+fn no_bus() -> Bus {
+    Bus::Peer(Arc::new(|| Err(io::ErrorKind::ConnectionRefused.into())))
+}

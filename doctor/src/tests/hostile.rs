@@ -1,0 +1,99 @@
+//! Facts made by whoever means harm, or by a node that is in a bad way.
+
+use super::*;
+use winddown_control::api::ManifestProblem;
+use winddown_render::View;
+
+#[test]
+fn huge_lists_and_long_texts_are_cut_and_counted() {
+    let mut facts = healthy();
+    let endless = "x".repeat(1 << 14);
+    let locks = &mut known(&mut facts.login).locks;
+    locks.splice(0..0, (0..100_000).map(|_| lock("somebody")));
+    known(&mut facts.service).after.extend((0..100_000).map(|number| format!("{number}.service")));
+    facts.processes =
+        Fact::Known((0..10_000).map(|pid| Process { pid, name: "earlyoom".to_owned() }).collect());
+    known(&mut facts.agent).manifests.problems = (0..200)
+        .map(|number| ManifestProblem {
+            file: format!("{number}.yaml"),
+            message: endless.clone(),
+            ..ManifestProblem::default()
+        })
+        .collect();
+    facts.config.read = ConfigRead::Invalid(vec![endless; 1000]);
+    let found = findings(&facts);
+    for finding in &found {
+        assert!(finding.evidence.len() <= 8, "{}", finding.id);
+        assert!(finding.evidence.iter().all(|line| line.chars().count() <= 401), "{}", finding.id);
+    }
+    let oom = found.iter().find(|finding| finding.id == "oom").unwrap();
+    assert_eq!(oom.evidence.last().map(String::as_str), Some("and 9993 more"));
+    let manifests = found.iter().find(|finding| finding.id == "manifests").unwrap();
+    assert_eq!(manifests.evidence.last().map(String::as_str), Some("and 193 more"));
+    assert_eq!(manifests.fix[0], "winddown status -o wide    # lists them all");
+    let lock = found.iter().find(|finding| finding.id == "lock").unwrap();
+    assert_eq!(lock.severity, Severity::Ok, "ours is found among all others");
+}
+
+#[test]
+fn texts_from_elsewhere_cannot_rewrite_the_screen() {
+    let mut facts = healthy();
+    let evil = "\x1b[2J\u{202e}\nok".to_owned();
+    facts.node = evil.clone();
+    known(&mut facts.agent).runtime.healthy = false;
+    known(&mut facts.agent).runtime.message = evil.clone();
+    known(&mut facts.agent).runtime.name = evil.clone();
+    let mut short = healthy();
+    short.setting = set("/usr/lib/systemd/logind.conf.d/zzz\x1b[2J.conf", 1);
+    known(&mut short.login).delay = secs(1);
+    for facts in [facts, short] {
+        let diagnosis = Diagnosis::new(facts.node.clone(), findings(&facts));
+        let text = render(&diagnosis, &View::default());
+        assert!(!text.contains('\x1b') && !text.contains('\u{202e}'), "{text}");
+    }
+}
+
+#[test]
+fn numbers_that_make_no_sense_are_survived() {
+    let mut facts = healthy();
+    for wanted in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
+        known(&mut facts.agent).lock.wanted_seconds = wanted;
+        assert!(!findings(&facts).is_empty());
+    }
+    facts.wanted = Duration::MAX;
+    known(&mut facts.login).delay = Duration::MAX;
+    known(&mut facts.agent).node.uptime_seconds = u64::MAX;
+    facts.clock.newest = Some((path("/x"), WallTime::MAX));
+    facts.clock.now = WallTime::MIN;
+    known(&mut facts.service).timeout_stop = Duration::MAX;
+    assert!(!findings(&facts).is_empty());
+}
+
+#[test]
+fn a_node_of_which_nothing_is_seen_has_findings_all_the_same() {
+    for kind in [Unseen::Absent, Unseen::Denied, Unseen::Silent, Unseen::Failed] {
+        let facts = Facts {
+            agent: unseen(kind),
+            login: unseen(kind),
+            setting: unseen(kind),
+            system: unseen(kind),
+            service: unseen(kind),
+            scopes: unseen(kind),
+            slice: unseen(kind),
+            installed: unseen(kind),
+            endpoint: unseen(kind),
+            processes: unseen(kind),
+            kubelet: unseen(kind),
+            state: unseen(kind),
+            socket: unseen(kind),
+            clock: Clock { now: now(), synchronised: unseen(kind), newest: None },
+            last: unseen(kind),
+            commands: unseen(kind),
+            ..healthy()
+        };
+        let diagnosis = Diagnosis::new("n", findings(&facts));
+        let worst = if kind == Unseen::Denied { Severity::Info } else { Severity::Problem };
+        assert_eq!(diagnosis.severity, worst, "{kind:?}: {diagnosis:#?}");
+        assert!(diagnosis.findings.len() >= 10, "{kind:?}");
+    }
+}

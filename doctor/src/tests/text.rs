@@ -1,0 +1,42 @@
+use unicode_width::UnicodeWidthStr as _;
+
+use super::*;
+use winddown_render::View;
+
+fn shown(facts: &Facts, view: &View) -> String {
+    render(&Diagnosis::new(facts.node.clone(), findings(facts)), view)
+}
+
+#[test]
+fn a_healthy_node_fits_one_screen_and_ends_with_all_well() {
+    let text = shown(&healthy(), &View { width: Some(80), ..View::default() });
+    assert!(text.ends_with("\nnode1: 22 checks, all well\n"), "{text}");
+    assert!(text.lines().count() <= 24, "{text}");
+    for line in text.lines() {
+        assert!(line.width() <= 80, "{line}");
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_worst_comes_first_with_what_was_seen_why_and_what_mends_it() {
+    let mut facts = healthy();
+    facts.clock.synchronised = Fact::Known(false);
+    known(&mut facts.service).unit_file_state = "disabled".to_owned();
+    known(&mut facts.login).locks.push(lock("kubelet"));
+    facts.kubelet = kubelet("shutdownGracePeriod: 30s");
+    facts.setting = set("/usr/lib/systemd/logind.conf.d/zzz.conf", 10);
+    known(&mut facts.login).delay = secs(10);
+    insta::assert_snapshot!(shown(&facts, &View { width: Some(80), ..View::default() }));
+}
+
+#[test]
+fn colour_changes_no_column() {
+    let mut facts = healthy();
+    facts.state = unseen(Unseen::Silent);
+    facts.processes = process("earlyoom");
+    let plain = shown(&facts, &View::default());
+    let coloured = shown(&facts, &View { color: true, ..View::default() });
+    assert_ne!(plain, coloured);
+    assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), plain);
+}

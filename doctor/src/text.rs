@@ -1,0 +1,117 @@
+//! The diagnosis for people: the worst first, aligned, one screen when all is well.
+
+use anstyle::{AnsiColor, Style};
+
+use winddown_shared::display::clean;
+
+use super::finding::{Diagnosis, Finding, Severity};
+use winddown_render::{View, wrap};
+
+/// Columns before a finding's id, and before its title.
+const ID_AT: usize = 9;
+const TITLE_AT: usize = 24;
+/// Columns before the text of a line below a title: longer than a title, it begins further left.
+const DETAIL_AT: usize = ID_AT + 6;
+
+/// The diagnosis as text, each line ended by a newline.
+pub fn render(diagnosis: &Diagnosis, view: &View) -> String {
+    let mut text = String::new();
+    let mut before = None;
+    for finding in &diagnosis.findings {
+        if before.is_some_and(|before| before != finding.severity) {
+            text.push('\n');
+        }
+        let first = before != Some(finding.severity) || finding.severity != Severity::Ok;
+        push(&mut text, finding, first, view);
+        before = Some(finding.severity);
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(&summary(diagnosis));
+    text.push('\n');
+    text
+}
+
+fn push(text: &mut String, finding: &Finding, first: bool, view: &View) {
+    let word = if first { finding.severity.as_str() } else { "" };
+    let style = match finding.severity {
+        Severity::Ok => AnsiColor::Green.on_default(),
+        Severity::Info => Style::new().bold(),
+        Severity::Warning => AnsiColor::Yellow.on_default(),
+        Severity::Problem => AnsiColor::Red.on_default().bold(),
+    };
+    let lead = format!("{word:ID_AT$}");
+    text.push_str(&paint(&lead, style, view.color));
+    text.push_str(&format!("{:width$}", finding.id, width = TITLE_AT - ID_AT));
+    lines(text, &finding.title, TITLE_AT, view.width);
+    if finding.severity == Severity::Ok {
+        return;
+    }
+    for (index, line) in finding.evidence.iter().enumerate() {
+        detail(text, if index == 0 { "seen" } else { "" }, view.color);
+        lines(text, line, DETAIL_AT, view.width);
+    }
+    if finding.severity > Severity::Info {
+        detail(text, "why", view.color);
+        lines(text, finding.why, DETAIL_AT, view.width);
+    }
+    for (index, command) in finding.fix.iter().enumerate() {
+        detail(text, if index == 0 { "mend" } else { "" }, view.color);
+        // Never broken: it is there to be copied.
+        text.push_str(&clean(command));
+        text.push('\n');
+    }
+}
+
+/// The word before a line below a title.
+fn detail(text: &mut String, word: &str, color: bool) {
+    text.push_str(&" ".repeat(ID_AT));
+    let lead = format!("{word:width$}", width = DETAIL_AT - ID_AT);
+    text.push_str(&paint(&lead, Style::new().dimmed(), color));
+}
+
+/// A text on as many lines as it takes; the first begins where the last line stands.
+fn lines(text: &mut String, long: &str, indent: usize, width: Option<usize>) {
+    for (index, line) in wrap(&clean(long), width, indent).iter().enumerate() {
+        if index > 0 {
+            text.push_str(&" ".repeat(indent));
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+}
+
+fn paint(text: &str, style: Style, color: bool) -> String {
+    if color && !text.trim().is_empty() {
+        format!("{style}{text}{style:#}")
+    } else {
+        text.to_owned()
+    }
+}
+
+fn summary(diagnosis: &Diagnosis) -> String {
+    let counts = diagnosis.counts;
+    let checks = diagnosis.findings.len();
+    let name = clean(&diagnosis.node);
+    if counts.problem + counts.warning == 0 {
+        let more = match counts.info {
+            0 => String::new(),
+            1 => ", 1 thing to know".to_owned(),
+            info => format!(", {info} things to know"),
+        };
+        return format!("{name}: {checks} checks, all well{more}");
+    }
+    let mut parts = Vec::new();
+    for (count, one, many) in [
+        (counts.problem, "problem", "problems"),
+        (counts.warning, "warning", "warnings"),
+        (counts.info, "thing to know", "things to know"),
+        (counts.ok, "well", "well"),
+    ] {
+        if count > 0 {
+            parts.push(format!("{count} {}", if count == 1 { one } else { many }));
+        }
+    }
+    format!("{name}: {checks} checks: {}", parts.join(", "))
+}

@@ -1,0 +1,35 @@
+//! The way to the API server, as the configuration has it.
+
+use winddown_cluster::client::{
+    Bootstrap, ClusterConfig, Connection, Credentials, CredentialsError, ServiceAccount,
+};
+use winddown_config::{ClusterSettings, Config};
+use winddown_shared::WallClock;
+
+/// The way to the API server for the node of that name. Nothing is asked of it.
+///
+/// # Errors
+/// The credentials that the configuration names cannot be read.
+pub async fn connect(
+    config: &Config,
+    node_name: &str,
+    wall: &WallClock,
+) -> Result<Connection, CredentialsError> {
+    let credentials = credentials(config, node_name)?;
+    Connection::open(ClusterConfig::new(credentials), wall.clone()).await
+}
+
+fn credentials(config: &Config, node_name: &str) -> Result<Credentials, CredentialsError> {
+    let ClusterSettings { kubeconfig, bootstrap_kubeconfig, .. } = &config.cluster;
+    Ok(match (kubeconfig, bootstrap_kubeconfig) {
+        (Some(path), _) => Credentials::Kubeconfig { path: path.clone(), context: None },
+        (None, Some(path)) => Credentials::Bootstrap(Bootstrap {
+            kubeconfig: path.clone(),
+            folder: config.state_directory.join("cluster").join("certificate"),
+            node_name: node_name.to_owned(),
+        }),
+        (None, None) => Credentials::InCluster(ServiceAccount::from_environment(|name| {
+            std::env::var(name).ok()
+        })?),
+    })
+}

@@ -1,0 +1,41 @@
+//! Text for people: aligned, coloured where wanted, and safe to print whatever the names are.
+//!
+//! Every function here takes values and gives a string; nothing is printed and no clock is read.
+
+mod changes;
+mod cluster;
+mod eviction;
+mod live;
+mod paint;
+mod plan;
+mod room;
+mod status;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use changes::changes;
+pub use eviction::eviction;
+pub use live::{Scene, Screen, counts_down, live};
+pub use paint::{error, notice};
+pub use plan::{group_title, groups, plan, reports};
+pub use room::room;
+pub use status::status;
+pub use table::{Align, Column, Table};
+pub use text::{fit, wrap};
+
+/// What is said instead of "no pods" while nobody can know that.
+pub const PODS_UNKNOWN: &str =
+    "not known yet which pods run: the container runtime has not answered";
+
+/// How a text is to look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Columns to fit into; `None` cuts and wraps nothing.
+    pub width: Option<usize>,
+    /// With colour.
+    pub color: bool,
+    /// With more columns and lines.
+    pub wide: bool,
+}

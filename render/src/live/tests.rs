@@ -1,0 +1,163 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use unicode_width::UnicodeWidthStr;
+
+use super::{Scene, counts_down, live};
+use crate::tests::fixtures::{broken_manifests, five_pods, fresh, pod, shutting_down};
+use winddown_control::api::{NoticeStatus, Phase, PodState, Status};
+
+fn shown(status: &Status, columns: usize, rows: usize) -> Vec<String> {
+    lines(&Scene { status: Some(status), ..Scene::default() }, columns, rows)
+}
+
+fn lines(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<String> {
+    let screen = live(scene, columns, rows);
+    let text = |line: &ratatui::text::Line<'_>| -> String {
+        line.spans.iter().map(|span| span.content.as_ref()).collect()
+    };
+    screen.lines.iter().map(|line| text(line).trim_end().to_owned()).collect()
+}
+
+#[test]
+fn what_lies_in_the_past_is_told_by_the_clock_and_stays_true_while_nothing_happens() {
+    let node = five_pods();
+    let at = |seconds| {
+        let older = Duration::from_secs(seconds);
+        lines(&Scene { status: Some(&node), older, ..Scene::default() }, 80, 24)
+    };
+    assert_eq!(at(0), at(3600));
+    assert!(at(0).iter().any(|line| line.contains("held since 08:47:01")), "{:#?}", at(0));
+}
+
+#[test]
+fn only_what_comes_to_an_end_is_counted_down() {
+    let at = Duration::from_secs;
+    assert!(!counts_down(&five_pods(), at(0)));
+    let mut ending = five_pods();
+    if let Some(pod) = ending.pods.first_mut() {
+        (pod.state, pod.grace_left_seconds) = (PodState::Terminating, Some(3));
+    }
+    assert!(counts_down(&ending, at(2)));
+    assert!(!counts_down(&ending, at(3)), "its grace is over");
+    let mut noticed = five_pods();
+    let deadline = Some("2026-11-20T12:00:30Z".parse().unwrap());
+    noticed.notices = vec![NoticeStatus { deadline, ..NoticeStatus::default() }];
+    assert!(counts_down(&noticed, at(29)) && !counts_down(&noticed, at(30)));
+    let mut down = fresh();
+    (down.shutdown.phase, down.shutdown.deadline) = (Phase::Running, deadline);
+    assert!(counts_down(&down, at(0)));
+    down.shutdown.phase = Phase::Done;
+    assert!(!counts_down(&down, at(0)));
+}
+
+#[test]
+fn who_is_ending_comes_first_and_the_least_time_before_the_others() {
+    let mut node = five_pods();
+    for (name, left) in [("web-edge-1", 9), ("metrics-edge-1", 4)] {
+        let pod = node.pods.iter_mut().find(|pod| pod.name == name).unwrap();
+        (pod.state, pod.grace_left_seconds) = (PodState::Terminating, Some(left));
+    }
+    let shown = shown(&node, 80, 24);
+    let first = shown.iter().position(|line| line.starts_with("POD ")).unwrap() + 1;
+    assert!(shown[first].starts_with("default/metrics-edge-1"), "{shown:#?}");
+    assert!(shown[first + 1].starts_with("default/web-edge-1"), "{shown:#?}");
+}
+
+#[test]
+fn scrolling_stops_at_the_last_pod_and_the_page_is_what_fits() {
+    let mut node = fresh();
+    node.pods = (0..100).map(|n| pod("default", &format!("web-{n:03}"), 0)).collect();
+    let at = |skipped| live(&Scene { status: Some(&node), skipped, ..Scene::default() }, 80, 24);
+    let top = at(0);
+    assert!(top.page > 8 && top.page < 24, "{}", top.page);
+    assert_eq!(at(usize::MAX).skipped, 100 - top.page);
+    assert_eq!(at(10).skipped, 10);
+}
+
+#[test]
+fn what_is_wrong_is_on_the_screen_even_where_pods_are_many() {
+    let mut node = broken_manifests();
+    node.pods = (0..100).map(|n| pod("default", &format!("web-{n:03}"), 0)).collect();
+    let text = shown(&node, 80, 24).join("\n");
+    assert!(text.contains("3 PROBLEMS") && text.contains("database.yaml:12"), "{text}");
+    let mut node = shutting_down();
+    node.pods.extend((0..100).map(|n| pod("default", &format!("web-{n:03}"), 0)));
+    let text = shown(&node, 80, 24).join("\n");
+    assert!(text.contains("GROUP ") && text.contains("more below"), "{text}");
+}
+
+#[test]
+fn a_hostile_pod_writes_nowhere_on_the_live_screen_but_in_its_own_line() {
+    let evil = "\x1b]0;owned\x07\x1b[2J\u{202e}web\r\nroot@node:~#\u{2028}\u{9b}31m";
+    for mut node in [five_pods(), broken_manifests(), shutting_down()] {
+        let mut hostile = pod("default", evil, 0);
+        hostile.reason = evil.to_owned();
+        node.pods.push(hostile);
+        node.node.name = evil.to_owned();
+        node.manifests.directory = evil.to_owned();
+        node.decisions.iter_mut().for_each(|decision| decision.text = evil.to_owned());
+        let gone = Some((evil, evil));
+        for scene in [
+            Scene { status: Some(&node), ..Scene::default() },
+            Scene { status: Some(&node), gone, ..Scene::default() },
+        ] {
+            let shown = lines(&scene, 200, 60);
+            let obeyed = |c: char| c.is_control() || matches!(c, '\u{202e}' | '\u{2028}');
+            assert!(!shown.iter().any(|line| line.chars().any(obeyed)), "{shown:#?}");
+            assert!(!shown.iter().any(|line| line.trim().starts_with("root@")), "{shown:#?}");
+            assert!(shown.iter().any(|line| line.contains("web")), "{shown:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_bar_is_full_only_when_all_is_done() {
+    let scene = Scene::default();
+    let page = super::Page { scene: &scene, columns: 80, lines: Vec::new() };
+    for (done, all, bar) in [
+        (0, 9, "----"),
+        (1, 2, "##--"),
+        (99, 100, "###-"),
+        (9, 9, "####"),
+        (1, 0, "----"),
+        (9, 2, "####"),
+    ] {
+        assert_eq!(page.bar(done, all, 4), bar, "{done} of {all}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn every_screen_is_filled_and_never_overflows(
+        (columns, rows) in (0usize..220, 0usize..70),
+        (which, skipped, older) in (0usize..6, any::<usize>(), 0u64..200),
+        (name, gone) in (".{0,80}", proptest::option::of(".{0,120}")),
+        (color, blocks) in any::<(bool, bool)>(),
+    ) {
+        let mut nodes = [fresh(), five_pods(), broken_manifests(), shutting_down(), five_pods()];
+        for node in &mut nodes {
+            node.pods.push(pod(&name, &name, 5));
+            node.node.name = name.clone();
+            for decision in &mut node.decisions {
+                decision.text = name.clone();
+            }
+        }
+        let scene = Scene {
+            status: nodes.get(which),
+            older: Duration::from_secs(older),
+            gone: gone.as_deref().map(|why| (why, &*name)),
+            color,
+            blocks,
+            skipped,
+        };
+        let screen = live(&scene, columns, rows);
+        prop_assert!(screen.lines.len() <= rows);
+        prop_assert!(rows < 8 || screen.lines.len() == rows, "{} of {rows}", screen.lines.len());
+        for line in lines(&scene, columns, rows) {
+            prop_assert!(line.width() <= columns, "{} of {columns}: {line:?}", line.width());
+            prop_assert!(!line.chars().any(char::is_control), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What an operator should know and can mend.
+
+use winddown_shared::WAITING_FOR_ROOM;
+use winddown_shared::display::{clean, seconds};
+
+use super::pod_state;
+use winddown_control::api::{ClosedBy, LockState, ManifestProblem, PodState, Status};
+
+/// One problem: what it is, and what to do next. Both are safe to print.
+pub(crate) struct Problem {
+    pub(crate) text: String,
+    pub(crate) next: String,
+}
+
+/// Things wrong in the manifests that are shown unless all are asked for.
+const MANIFESTS: usize = 20;
+
+/// The problems of a node, the worst first. Unless `all`, those of the manifests are counted where they
+/// are many.
+pub(crate) fn of(status: &Status, all: bool) -> Vec<Problem> {
+    let mut found = Vec::new();
+    node(status, &mut found);
+    manifests(status, all, &mut found);
+    for pod in &status.rejected {
+        found.push(Problem {
+            text: format!(
+                "{} was rejected, {}: {}",
+                clean(&format!("{}/{}", pod.namespace, pod.name)),
+                clean(&pod.reason),
+                clean(&pod.message)
+            ),
+            next: String::new(),
+        });
+    }
+    for pod in &status.pods {
+        let state = pod_state(pod);
+        if state == WAITING_FOR_ROOM {
+            let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
+            found.push(Problem {
+                text: format!("{name} does not fit yet, {}", clean(&pod.message)),
+                next: "`winddown plan preemption` shows what there is and who has it".to_owned(),
+            });
+        }
+        if let Some((what, next)) = trouble(&state).filter(|_| pod.state != PodState::Terminating) {
+            let said = pod.containers.iter().find(|c| c.reason == state && !c.message.is_empty());
+            let why = said.map(|c| format!(": {}", clean(&c.message))).unwrap_or_default();
+            let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
+            found.push(Problem {
+                text: format!("{name} {what}, {}{why}", clean(&state)),
+                next: next.to_owned(),
+            });
+        }
+    }
+    for warning in &status.config.warnings {
+        found.push(Problem { text: clean(warning).into_owned(), next: String::new() });
+    }
+    found
+}
+
+/// What is the matter with a pod in this state, and what to do next; none where nothing is.
+fn trouble(state: &str) -> Option<(&'static str, &'static str)> {
+    match state {
+        "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError" => {
+            Some(("does not stay up", ""))
+        }
+        "CreateContainerConfigError" => Some(("cannot be started as it is written", "")),
+        "ErrImageNeverPull" | "ImageInspectError" => {
+            Some(("has no image", "`crictl images` lists those of this node"))
+        }
+        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" => Some((
+            "has no image",
+            "`crictl pull IMAGE` on this node says what the registry answers",
+        )),
+        _ => None,
+    }
+}
+
+fn manifests(status: &Status, all: bool, found: &mut Vec<Problem>) {
+    let problems = &status.manifests.problems;
+    let shown = if all { problems.len() } else { MANIFESTS.min(problems.len()) };
+    for problem in problems.iter().take(shown) {
+        found.push(Problem { text: manifest(problem), next: String::new() });
+    }
+    match problems.len() - shown {
+        0 => {}
+        more => found.push(Problem {
+            text: format!("and {more} more things are wrong in the manifests"),
+            next: "`winddown status -o wide` lists them all".to_owned(),
+        }),
+    }
+    if let Some(last) = found.last_mut().filter(|_| !problems.is_empty()) {
+        let mend = "mend or remove the file; it is read again at once";
+        let gap = if last.next.is_empty() { "" } else { "; " };
+        last.next.push_str(&format!("{gap}{mend}"));
+    }
+}
+
+fn node(status: &Status, found: &mut Vec<Problem>) {
+    for notice in &status.notices {
+        if let Some(problem) = &notice.problem {
+            let (source, problem) = (clean(&notice.source), clean(problem));
+            found.push(Problem {
+                text: format!("no notice from {source} can be heard: {problem}"),
+                next: "what it said before stays in force; shutdownNotices names the sources"
+                    .to_owned(),
+            });
+        }
+    }
+    if status.admission_closed_by == [ClosedBy::Drain] {
+        found.push(Problem {
+            text: "the node was drained: its pods are ended and no new one is let in".to_owned(),
+            next: "`winddown drain --withdraw` brings the pods back".to_owned(),
+        });
+    }
+    let (lock, plan) = (&status.lock, &status.shutdown_plan);
+    match lock.state {
+        LockState::Waiting => found.push(Problem {
+            text: "a shutdown now would not wait for the pods: the lock is not held".to_owned(),
+            next:
+                "`journalctl -u winddown -e` shows the attempts; it is tried again until it works"
+                    .to_owned(),
+        }),
+        LockState::Absent => found.push(Problem {
+            text: "a shutdown cannot be delayed on this node: there is no login manager".to_owned(),
+            next: "start systemd-logind, or end the pods with `winddown drain` before a shutdown"
+                .to_owned(),
+        }),
+        _ => {}
+    }
+    if let Some(delay) = lock.delay_seconds
+        && lock.state == LockState::Held
+        && delay < lock.wanted_seconds
+    {
+        let (delay, wanted) = (seconds(delay), seconds(lock.wanted_seconds));
+        let (by, next) = match &lock.set_by {
+            Some(file) => (
+                format!(", set by {}", clean(file)),
+                format!("raise InhibitDelayMaxSec= there to {wanted}"),
+            ),
+            None => {
+                (String::new(), format!("raise InhibitDelayMaxSec= in logind.conf to {wanted}"))
+            }
+        };
+        found.push(Problem {
+            text: format!("logind waits {delay} of the {wanted} wanted{by}: pods get less time"),
+            next: format!("{next}, then `systemctl kill -s HUP systemd-logind`"),
+        });
+    }
+    if !plan.enabled {
+        found.push(Problem {
+            text: "graceful shutdown is switched off".to_owned(),
+            next: "set shutdownGracePeriod in the configuration, then `systemctl reload winddown`"
+                .to_owned(),
+        });
+    }
+    if !status.runtime.healthy && !status.runtime.name.is_empty() {
+        let (name, message) = (clean(&status.runtime.name), clean(&status.runtime.message));
+        found.push(Problem {
+            text: format!("the runtime {name} {message}"),
+            next: "pods that run go on; `winddown doctor` looks at the runtime".to_owned(),
+        });
+    }
+}
+
+/// `file:line: field: message`, as compilers put it.
+pub(crate) fn manifest(problem: &ManifestProblem) -> String {
+    let mut text = clean(&problem.file).into_owned();
+    if let Some(line) = problem.line {
+        text.push_str(&format!(":{line}"));
+    }
+    text.push_str(": ");
+    if !problem.field.is_empty() {
+        text.push_str(&clean(&problem.field));
+        text.push_str(": ");
+    }
+    text.push_str(&clean(&problem.message));
+    text
+}

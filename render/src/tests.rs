@@ -1,0 +1,157 @@
+pub(crate) mod fixtures;
+mod screens;
+
+use proptest::prelude::*;
+use unicode_width::UnicodeWidthStr;
+
+use super::{Column, Table, View, changes, fit, status, wrap};
+use fixtures::{five_pods, fresh, pod};
+use winddown_control::api::{LockState, PodState, Status};
+
+#[test]
+fn a_text_is_cut_by_the_columns_it_takes_and_not_by_its_characters() {
+    assert_eq!(fit("abcdef", 6), "abcdef");
+    assert_eq!(fit("abcdef", 4), "abc…");
+    assert_eq!(fit("日本語日本語", 5), "日本…");
+    assert_eq!(fit("日本語", 4), "日…");
+    assert_eq!(fit("abc", 0), "");
+}
+
+#[test]
+fn a_long_message_is_broken_at_spaces_and_a_long_word_where_the_line_ends() {
+    assert_eq!(wrap("one two three four", None, 4), ["one two three four"]);
+    assert_eq!(wrap("one two three four five", Some(20), 4), ["one two three", "four five"]);
+    assert_eq!(
+        wrap(&"x".repeat(40), Some(20), 0),
+        ["x".repeat(20), "x".repeat(20)],
+        "a word longer than a line"
+    );
+    assert_eq!(wrap("", Some(20), 0), [""]);
+}
+
+#[test]
+fn wide_characters_do_not_push_later_columns_out_of_line() {
+    let mut table = Table::new([Column::words("NAME"), Column::numbers("N")]);
+    table.row([("日本", None), ("1", None)]);
+    table.row([("abcdef", None), ("22", None)]);
+    assert_eq!(table.render(&View::default()), "NAME     N\n日本     1\nabcdef  22\n");
+}
+
+#[test]
+fn a_hostile_pod_neither_reaches_the_terminal_nor_breaks_the_table() {
+    let mut node = five_pods();
+    let mut evil = pod("default", "\x1b]0;owned\x07\u{202e}web", 0);
+    // Not among the codes that are taken out below.
+    evil.reason = "\x1b[35mRunning\nroot@node:~#".to_owned();
+    node.pods.push(evil);
+    node.decisions.last_mut().expect("a decision").text = "x\x1b[2J\ny".to_owned();
+    node.node.name = "\x1b[3mnode".to_owned();
+    node.manifests.directory = "\x1b[5m".to_owned();
+    for color in [false, true] {
+        let view = View { width: Some(80), color, wide: true };
+        let text = status(&node, &view);
+        let plain = anstream_free(&text);
+        assert!(
+            !plain.chars().any(|c| c != '\n' && (c.is_control() || c == '\u{202e}')),
+            "{plain:?}"
+        );
+        let forged = |line: &str| line.starts_with("root@") || line == "y";
+        assert!(!plain.lines().any(|line| forged(line.trim())), "{plain}");
+    }
+}
+
+#[test]
+fn a_pod_without_an_image_is_a_problem_and_the_way_out_is_named() {
+    let problem = |reason: &str, state| {
+        let mut node = fresh();
+        let mut pulls = pod("default", "web", 0);
+        (pulls.reason, pulls.state) = (reason.to_owned(), state);
+        node.pods.push(pulls);
+        let text = status(&node, &View::default());
+        text.lines().find(|line| line.contains("default/web ")).map(str::to_owned)
+    };
+    for reason in ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"] {
+        let line = problem(reason, PodState::Syncing).unwrap_or_default();
+        assert!(line.contains(&format!("default/web has no image, {reason}")), "{reason}: {line}");
+    }
+    let line = problem("CreateContainerConfigError", PodState::Syncing).unwrap_or_default();
+    assert!(line.contains("cannot be started as it is written"), "{line}");
+    assert_eq!(problem("ErrImagePull", PodState::Terminating), None, "it is on its way out");
+    assert_eq!(problem("ContainerCreating", PodState::Syncing), None);
+}
+
+/// The text without the colours this module writes itself.
+fn anstream_free(text: &str) -> String {
+    ["1", "2", "0", "31", "32", "33"]
+        .iter()
+        .fold(text.to_owned(), |text, code| text.replace(&format!("\x1b[{code}m"), ""))
+}
+
+#[test]
+fn without_colour_there_is_not_one_escape() {
+    let text = status(&five_pods(), &View { width: None, color: false, wide: true });
+    assert!(!text.contains('\x1b'), "{text}");
+    let text = status(&five_pods(), &View { width: None, color: true, wide: true });
+    assert!(text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn a_piped_watch_first_tells_everything_then_only_what_changed() {
+    let before = five_pods();
+    let lines = changes(None, &before);
+    assert_eq!(
+        lines.first().map(String::as_str),
+        Some("2026-11-20T12:00:00Z lock held, 40s of 40s")
+    );
+    assert_eq!(lines.len(), 7, "{lines:#?}");
+    assert!(changes(Some(&before), &before).is_empty());
+
+    let mut after = before.clone();
+    after.pods.remove(0);
+    let ending = after.pods.get_mut(0).expect("a pod");
+    ending.state = PodState::Terminating;
+    ending.ready = false;
+    after.lock.state = LockState::Waiting;
+    after.lock.why = Some("logind\nis gone".to_owned());
+    assert_eq!(
+        changes(Some(&before), &after),
+        [
+            "2026-11-20T12:00:00Z lock not held: logind\\nis gone",
+            "2026-11-20T12:00:00Z pod kube-system/log-shipper-edge-1 Terminating ready=0/1 restarts=0",
+            "2026-11-20T12:00:00Z pod default/web-edge-1 gone",
+        ]
+    );
+}
+
+#[test]
+fn an_error_names_its_causes_once_each_and_what_to_do_next() {
+    let error = anyhow::Error::new(std::io::Error::other("disk\x1b[2J on fire"))
+        .context("cannot read the report\nof yesterday");
+    assert_eq!(
+        super::error(&error, "call the fire brigade", false),
+        "error: cannot read the report\n  of yesterday\n  because: disk\\x1b[2J on fire\n  \
+         next: call the fire brigade"
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_line_is_wider_than_the_terminal_whatever_the_names_are(
+        name in ".{0,300}", namespace in ".{0,80}", why in ".{0,300}", width in 70_usize..200,
+    ) {
+        let mut node: Status = fresh();
+        let mut hostile = pod(&namespace, &name, i32::MIN);
+        hostile.restarts = u32::MAX;
+        hostile.reason.clone_from(&why);
+        node.pods.push(hostile);
+        node.lock.state = LockState::Waiting;
+        node.lock.why = Some(why.clone());
+        node.node.name = name;
+        node.config.warnings.push(why);
+        let text = status(&node, &View { width: Some(width), color: false, wide: false });
+        for line in text.lines() {
+            prop_assert!(line.width() <= width, "{} > {width}: {line:?}", line.width());
+            prop_assert!(!line.chars().any(char::is_control), "{line:?}");
+        }
+    }
+}

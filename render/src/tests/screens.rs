@@ -1,0 +1,149 @@
+//! `winddown status` as it stands on an 80-column screen, to the letter.
+
+use super::fixtures::{
+    at, broken_manifests, five_pods, fresh, lock_waiting, shrunk_delay, shutting_down,
+};
+use crate::{View, plan, status};
+use winddown_control::api::{
+    LastBootStatus, NoticeStatus, PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan, Status,
+};
+
+const SCREEN: View = View { width: Some(80), color: false, wide: false };
+
+fn check(name: &str, node: &Status) {
+    insta::assert_snapshot!(name, status(node, &SCREEN));
+}
+
+#[test]
+fn a_fresh_node_says_that_it_is_protected_and_where_to_put_pods() {
+    check("fresh", &fresh());
+}
+
+#[test]
+fn five_pods_that_run_well_need_no_explanation() {
+    check("five_pods", &five_pods());
+}
+
+#[test]
+fn a_lock_that_is_not_held_is_the_first_problem() {
+    check("lock_waiting", &lock_waiting());
+}
+
+#[test]
+fn a_delay_that_is_too_short_names_the_file_that_set_it() {
+    check("shrunk_delay", &shrunk_delay());
+}
+
+#[test]
+fn broken_manifests_are_named_with_file_line_and_field() {
+    check("broken_manifests", &broken_manifests());
+}
+
+#[test]
+fn of_very_many_broken_manifests_some_are_shown_and_a_wide_screen_has_them_all() {
+    let mut node = broken_manifests();
+    node.manifests.problems = vec![node.manifests.problems[1].clone(); 1000];
+    let shown = |view: &View| {
+        let text = status(&node, view);
+        let lines: Vec<&str> = text.lines().collect();
+        let named = lines.iter().filter(|line| line.contains("empty.yaml")).count();
+        (named, text)
+    };
+    let (named, text) = shown(&View { width: None, ..SCREEN });
+    assert_eq!(named, 20);
+    let rest = "! and 980 more things are wrong in the manifests\n    `winddown status -o wide` lists \
+                them all; mend or remove the file; it is read again at once\n";
+    assert!(text.contains(rest), "{text}");
+    assert_eq!(shown(&View { width: None, wide: true, ..SCREEN }).0, 1000);
+}
+
+#[test]
+fn a_shutdown_under_way_shows_its_groups_and_the_time_left() {
+    check("shutting_down", &shutting_down());
+}
+
+#[test]
+fn how_the_node_went_down_last_is_one_line() {
+    let mut node = fresh();
+    let text = "clean shutdown: 5 pods ended by themselves in 8.2 s (budget 30 s)".to_owned();
+    node.last_boot =
+        Some(LastBootStatus { text, graceful: Some(true), ..LastBootStatus::default() });
+    let shown = status(&node, &View { width: None, ..SCREEN });
+    let line = "last boot  clean shutdown: 5 pods ended by themselves in 8.2 s (budget 30 s)\n";
+    assert!(shown.contains(line), "{shown}");
+}
+
+#[test]
+fn notices_say_when_the_node_goes_away_and_who_says_so() {
+    let notice = |source: &str, seconds: i64, in_force| NoticeStatus {
+        source: source.to_owned(),
+        deadline: Some(at("12:00:00") + jiff::SignedDuration::from_secs(seconds)),
+        text: "battery\u{1b}[31m low".to_owned(),
+        in_force,
+        problem: None,
+    };
+    let mut node = fresh();
+    node.notices = vec![
+        notice("file", 90, true),
+        notice("aws", 7200, false),
+        notice("operator", -30, true),
+        NoticeStatus {
+            source: "gcp".to_owned(),
+            problem: Some("no answer to /x within 5 s".to_owned()),
+            ..NoticeStatus::default()
+        },
+    ];
+    node.admission_closed = true;
+    let shown = status(&node, &View { width: None, ..SCREEN });
+    for line in [
+        "notice     the node goes away in 90s (file: battery\\x1b[31m low)\n",
+        "notice     the node goes away in 120m; not yet acted on (aws: battery\\x1b[31m low)\n",
+        "notice     the node should have gone away 30s ago (operator: battery\\x1b[31m low)\n",
+        "! no notice from gcp can be heard: no answer to /x within 5 s\n",
+    ] {
+        assert!(shown.contains(line), "{line:?} is not in:\n{shown}");
+    }
+    assert!(!shown.contains("was drained"), "{shown}");
+}
+
+#[test]
+fn the_wide_form_is_not_cut_when_it_goes_into_a_file() {
+    let view = View { width: None, color: false, wide: true };
+    insta::assert_snapshot!("wide", status(&five_pods(), &view));
+}
+
+#[test]
+fn a_plan_shows_each_pods_grace_beside_its_own_and_why_it_was_shrunk() {
+    let pod = |name: &str, priority, grace, own| PlannedPod {
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        uid: String::new(),
+        priority,
+        grace_seconds: grace,
+        own_grace_seconds: own,
+    };
+    let mut shown = ShutdownPlan::new(40.0);
+    shown.endpoint_drain_seconds = Some(2.0);
+    shown.shrunk = Some(PlanShrink {
+        available_seconds: 14.0,
+        set_by: Some("/etc/systemd/logind.conf.d/zzz-site.conf".to_owned()),
+    });
+    shown.groups = vec![
+        PlannedGroup {
+            priority: 0,
+            name: Some("ordinary pods".to_owned()),
+            shutdown_grace_period_seconds: 9.0,
+            latest_end_seconds: Some(11.0),
+            pods: vec![pod("web-edge-1", 0, 9.0, Some(30.0)), pod("worker-edge-1", 100, 5.0, None)],
+        },
+        PlannedGroup {
+            priority: 2_000_000_000,
+            name: None,
+            shutdown_grace_period_seconds: 3.0,
+            latest_end_seconds: Some(14.0),
+            pods: vec![pod("log-shipper-edge-1", 2_000_001_000, 3.0, Some(10.0))],
+        },
+    ];
+    shown.warnings = vec!["default/web-edge-1 asks for 30s and gets 9s".to_owned()];
+    insta::assert_snapshot!("plan", plan(&shown, &SCREEN));
+}
