@@ -1,6 +1,5 @@
 //! The commands that need no running agent, joined to what carries them out.
 
-mod end_process;
 mod hints;
 mod pods;
 
@@ -9,7 +8,6 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use winddown_runtimes::process::shim;
-use winddown_shared::critical;
 use winddown_shutdown::{
     Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line, render_html, render_svg,
     render_text,
@@ -21,17 +19,13 @@ use crate::cli::{
 };
 use crate::drill::{self, DrillOptions};
 use crate::install::{self, InstallOptions, UninstallOptions};
-use crate::logging;
-use crate::service::{self, ServiceOptions, StartError};
-use end_process::EndProcess;
 use winddown_config::{Config, ConfigError, DEFAULT_FILE, default_yaml};
 use winddown_control::ApiError;
 use winddown_control::api::{ConfigView, ReportList, ShutdownPlan};
+use winddown_daemon::logging;
+use winddown_daemon::service::{ServiceOptions, StartError};
 use winddown_doctor::Diagnosis;
 use winddown_node::{plan_view, policy_of, reports};
-
-/// How long threads that wait for a disk may take when the process ends.
-const LAST_THREADS: Duration = Duration::from_millis(500);
 
 /// How long each look of the doctor may take.
 const LOOK: Duration = Duration::from_secs(3);
@@ -42,17 +36,13 @@ pub struct Commands;
 
 impl Offline for Commands {
     fn agent(&self, global: &GlobalArgs, args: &AgentArgs) -> Result<Exit, CommandError> {
-        let log = logging::start();
-        critical::on_failure(EndProcess(log.clone()));
         let options = ServiceOptions {
             config: global.config.clone(),
             socket: Some(global.socket.clone())
                 .filter(|s| *s != Path::new(winddown_control::DEFAULT_SOCKET)),
             root: args.root.clone().unwrap_or_else(|| "/".into()),
         };
-        let ended = on_runtime(logged(&log, service::run(options)))?;
-        log.flush();
-        match ended {
+        match winddown_daemon::run(options) {
             Ok(()) => Ok(Exit::Success),
             Err(error) => {
                 let hint = hints::of_start(&error);
@@ -160,7 +150,7 @@ impl Offline for Commands {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
         let facts = runtime.block_on(winddown_doctor::collect(&place));
-        runtime.shutdown_timeout(LAST_THREADS);
+        runtime.shutdown_timeout(winddown_daemon::LAST_THREADS);
         Ok(Diagnosis::new(facts.node.clone(), winddown_doctor::findings(&facts)))
     }
 
@@ -227,31 +217,9 @@ impl Offline for Commands {
     }
 }
 
-/// Threads for work on disks. Each new one costs memory that the allocator does not give back; with
-/// this many, several dead disks still leave room for the report.
-const DISK_THREADS: usize = 8;
-
-/// Does `work` while lines that the log held back are written in time.
-async fn logged<T>(log: &logging::Log, work: impl Future<Output = T>) -> T {
-    tokio::select! {
-        done = work => done,
-        never = log.follow() => match never {},
-    }
-}
-
-/// Runs a command that is a whole agent. Two threads: one slow moment of one task must not hold up
-/// a shutdown.
+/// Runs a command that is a whole agent.
 fn on_runtime<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .max_blocking_threads(DISK_THREADS)
-        .enable_all()
-        .build()
-        .map_err(failure)?;
-    let result = runtime.block_on(work);
-    // A thread that waits for a dead disk must not keep the process.
-    runtime.shutdown_timeout(LAST_THREADS);
-    Ok(result)
+    winddown_daemon::block_on(work).map_err(failure)
 }
 
 fn load(file: &Path) -> Result<Config, CommandError> {

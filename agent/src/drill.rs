@@ -23,10 +23,10 @@ use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
 use crate::cli::{CommandError, Output};
-use crate::service::{ConfiguredRuntime, ServiceNode};
 use winddown_config::{Config, ConfigError};
 use winddown_control::AgentApi;
 use winddown_control::api::{PodState, Status};
+use winddown_daemon::service::{ConfiguredRuntime, ServiceNode};
 use winddown_node::{Configuration, Identity, Node, NodeParts, policy_of};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 

@@ -5,8 +5,6 @@ pub mod cli;
 pub mod commands;
 pub mod drill;
 pub mod install;
-pub mod logging;
-pub mod service;
 
 /// The program in docs/embedding.md compiles and does what it says.
 #[cfg(doctest)]

@@ -43,7 +43,7 @@ pub enum Exit {
     /// `doctor` found problems.
     Problems = 8,
     /// The agent lost a task that it depends on, and ended to be started again.
-    TaskLost = 9,
+    TaskLost = winddown_daemon::TASK_LOST,
 }
 
 /// Why a command failed.

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use crate::service::StartError;
 use winddown_config::ConfigError;
 use winddown_control::SocketError;
+use winddown_daemon::service::StartError;
 
 /// What to do about a configuration; empty where the error says it all.
 pub(super) fn of_config(error: &ConfigError) -> String {

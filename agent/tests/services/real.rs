@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
-use winddown::service::SystemdUnits;
+use winddown_daemon::service::SystemdUnits;
 use winddown_runtimes::transient::TransientRuntime;
 use winddown_shared::Runtime as _;
 use winddown_systemd::Bus;

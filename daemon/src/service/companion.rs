@@ -25,7 +25,7 @@ const OWN_UID: &str = "POD_UID";
 
 /// The container runtime that the kubelet works with.
 #[derive(Debug)]
-pub(crate) struct Containers(PodContainers);
+pub struct Containers(PodContainers);
 
 impl Service {
     /// Runs beside a kubelet until a signal ends it.

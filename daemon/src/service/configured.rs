@@ -19,9 +19,12 @@ use super::units::SystemdUnits;
 /// What runs the pods of a node. Each call is the named runtime's own, with its errors and its
 /// cancel-safety.
 #[derive(Debug)]
-pub(crate) enum ConfiguredRuntime {
+pub enum ConfiguredRuntime {
+    /// Processes of this host.
     Process(Arc<ProcessRuntime>),
+    /// Containers of containerd or CRI-O.
     Cri(Arc<CriRuntime>),
+    /// Transient services of the service manager.
     Systemd(Arc<TransientRuntime<SystemdUnits>>),
     /// A kubelet runs them, and this agent has them ended.
     Kubelet(KubeletRuntime<Containers>),
@@ -47,7 +50,7 @@ impl ConfiguredRuntime {
     ///
     /// # Errors
     /// What is wrong.
-    pub(crate) fn health(&self) -> Result<(), String> {
+    pub fn health(&self) -> Result<(), String> {
         match self {
             Self::Process(_) => Ok(()),
             Self::Cri(cri) => cri.health().borrow().trouble().map_or(Ok(()), Err),
@@ -60,7 +63,7 @@ impl ConfiguredRuntime {
     }
 
     /// What tells whether it can do all that a pod asks for. A kubelet has asked that itself.
-    pub(crate) fn supports(&self) -> fn(&Pod) -> Result<(), RuntimeError> {
+    pub fn supports(&self) -> fn(&Pod) -> Result<(), RuntimeError> {
         match self {
             Self::Process(_) => runtime::supports_process,
             Self::Cri(_) => runtime::supports_cri,

@@ -37,12 +37,12 @@ use control_loop::ControlLoop;
 use signals::{Ends, Reloads};
 
 pub use cluster::ClusterStartError;
-pub(crate) use configured::ConfiguredRuntime;
+pub use configured::ConfiguredRuntime;
 pub use runtime::RuntimeStartError;
 pub use units::SystemdUnits;
 
 /// A node on the real runtimes and the real logind.
-pub(crate) type ServiceNode = Node<ConfiguredRuntime, LogindInhibitor>;
+pub type ServiceNode = Node<ConfiguredRuntime, LogindInhibitor>;
 
 /// Who holds the lock, as `systemd-inhibit --list` shows it.
 const WHO: &str = "winddown";
@@ -75,6 +75,9 @@ pub enum StartError {
     /// The control socket cannot be had.
     #[error("the control socket cannot be opened")]
     Socket(#[source] SocketError),
+    /// The system gives no threads.
+    #[error("no threads can be started")]
+    Threads(#[source] std::io::Error),
     /// Signals cannot be received.
     #[error("signals cannot be received")]
     Signals(#[source] std::io::Error),

@@ -2,11 +2,13 @@
 
 use winddown_shared::critical::{OnTaskFailure, TaskFailure};
 
-use crate::cli::Exit;
 use crate::logging::Log;
 
 #[cfg(test)]
 mod tests;
+
+/// The exit code of an agent that has lost a task that it depends on.
+pub const TASK_LOST: u8 = 9;
 
 /// Ends the process. Its unit starts it again at once: the lock is in the service manager's keeping
 /// meanwhile, the pods go on without the agent, and the next one goes on with a shutdown.
@@ -16,7 +18,7 @@ impl OnTaskFailure for EndProcess {
     fn failed(&self, failure: &TaskFailure) {
         tracing::error!("{failure}, which is a bug; the agent ends and is started again");
         self.0.flush();
-        std::process::exit(i32::from(Exit::TaskLost as u8));
+        std::process::exit(TASK_LOST.into());
     }
 
     #[cfg(debug_assertions)]
