@@ -26,9 +26,14 @@ const OTHERS: [Taker; 2] = [
 const HOG: Taker = Taker { name: "hog", priority: 0, does: ("memory", 40), limit: None };
 const BOMB: Taker = Taker { name: "bomb", priority: 0, does: ("fork", 50), limit: None };
 const TALKER: Taker = Taker { name: "talker", priority: 0, does: ("log", 4), limit: None };
-/// Reads what does not fit into its own limit, again and again: it waits for memory, and the node does not.
-const READER: Taker =
-    Taker { name: "reader", priority: 0, does: ("cache", 60), limit: Some("40Mi") };
+/// They read what does not fit into their own limits, again and again: they wait for memory, and the node
+/// does not. Several, because an emulated processor lets one wait too seldom.
+const READERS: [Taker; 4] =
+    [reader("reader"), reader("reader-2"), reader("reader-3"), reader("reader-4")];
+
+const fn reader(name: &'static str) -> Taker {
+    Taker { name, priority: 0, does: ("cache", 60), limit: Some("40Mi") }
+}
 
 /// A pod that takes something.
 #[derive(Debug, Clone, Copy)]
@@ -80,12 +85,14 @@ async fn on_cgroup_v2_tasks_that_wait_for_memory_wake_the_agent() -> TestResult 
         return Ok(());
     };
     bound(&scenario).await?;
-    start(&scenario, &[READER, HOG, BOMB, TALKER]).await?;
+    start(&scenario, &[&READERS[..], &[HOG, BOMB, TALKER]].concat()).await?;
     said(&scenario, "waits for memory wake eviction", "cgroup /edge.slice").await?;
     let woken = "tasks wait for memory: eviction looks at once";
     let before = scenario.node.journal(&["--unit=winddown"]).await?;
     assert!(!before.contains(woken), "{before}");
-    go(&scenario, READER)?;
+    for reader in READERS {
+        go(&scenario, reader)?;
+    }
     said(&scenario, woken, "").await?;
     assert_eq!(evicted(&scenario).await?, Vec::<Value>::new(), "it met its own limit");
     each_shortage_ends_who_made_it(&scenario).await
