@@ -21,6 +21,7 @@ use winddown_shared::WallClock;
 
 mod bootstrap;
 mod certificate;
+mod draft;
 mod error;
 mod exec;
 mod files;

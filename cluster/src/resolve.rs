@@ -20,6 +20,7 @@ mod problem;
 mod reader;
 mod resolver;
 mod services;
+mod shared;
 mod timetable;
 mod tokens;
 mod waiting;
@@ -28,7 +29,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use downward::NodeAmounts;
-pub use resolver::{Freshener, ResolveCounts, Resolver};
+pub use fresh::Freshener;
+pub use resolver::{ResolveCounts, Resolver};
 
 /// How pods are made literal.
 #[derive(Clone, Debug)]

@@ -36,10 +36,12 @@ mod connection;
 mod fake;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod limits;
 mod peer;
 mod respond;
 mod route;
 mod server;
+mod shared;
 mod slots;
 mod socket;
 #[cfg(test)]
@@ -55,8 +57,9 @@ use crate::api::{
 };
 
 pub use client::{Client, ClientError, Lines};
+pub use limits::Limits;
 pub use peer::Peer;
-pub use server::{Limits, Server};
+pub use server::Server;
 pub use socket::{ControlSocket, SocketError};
 
 /// Where the agent listens unless told otherwise.

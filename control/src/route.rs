@@ -15,7 +15,7 @@ use winddown_eviction::Signal;
 use winddown_preemption::Strategy;
 
 use super::respond::{self, Body};
-use super::server::Shared;
+use super::shared::Shared;
 use super::{AgentApi, ApiError, Peer};
 use crate::api::{DrainEvent, DrainRequest, ErrorCode, Health, KillBody, NoticeBody, Status};
 

@@ -18,7 +18,7 @@ use winddown_shared::{
 
 use super::Node;
 use super::pressure::{Pressure, Relief};
-use super::room::CurrentStrategy;
+use super::strategy::CurrentStrategy;
 use winddown_config::Config;
 
 /// A machine that could not be read is read again after this long, then twice as long, …

@@ -16,6 +16,7 @@ mod pressure;
 pub mod reports;
 mod room;
 mod running;
+mod strategy;
 #[cfg(test)]
 mod tests;
 

@@ -1,12 +1,11 @@
-//! How room is made for a pod that does not fit, and what that would come to.
+//! What making room for a pod that does not fit would come to.
 
 use std::path::Path;
 
-use tokio::sync::watch;
 use winddown_preemption::{Considered, Preemption, Strategy, explain};
 use winddown_shared::{
-    FitFailures, Inhibitor, MakeRoom, NodeUse, NodeView, Others, Pod, PodKiller, ResourceName,
-    Room, Runtime, Verdict, WAITING_FOR_ROOM, fit_failures,
+    Inhibitor, NodeUse, Others, Pod, PodKiller, ResourceName, Runtime, Verdict, WAITING_FOR_ROOM,
+    fit_failures,
 };
 
 use super::Node;
@@ -17,17 +16,6 @@ use winddown_control::api::{
     WaitingPod,
 };
 use winddown_static_pods::read_manifest;
-
-/// Chooses by the strategy in force.
-#[derive(Debug)]
-pub(super) struct CurrentStrategy(pub(super) watch::Receiver<Strategy>);
-
-impl MakeRoom for CurrentStrategy {
-    fn make_room(&self, pod: &Pod, failures: FitFailures, node: &NodeView, others: &[Pod]) -> Room {
-        let strategy = *self.0.borrow();
-        Preemption::new(strategy).make_room(pod, failures, node, others)
-    }
-}
 
 impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// How much room there is, who waits for some, and what would be done for the pod of `manifest`.

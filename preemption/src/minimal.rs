@@ -17,15 +17,16 @@ use winddown_shared::Pod;
 use crate::table::Table;
 use crate::{Proof, Selection, distance};
 
+mod effort;
 mod fewest;
 mod items;
 mod search;
 mod suffix;
 mod swaps;
 
+use effort::Effort;
 use items::Items;
 pub(crate) use items::{can_run_elsewhere, is_ending};
-use search::Effort;
 
 /// What matters when one set of victims is compared with another, the most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]

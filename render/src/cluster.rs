@@ -5,7 +5,7 @@ use winddown_shared::WallTime;
 use winddown_shared::display::{age, clean};
 
 use super::paint::{BAD, GOOD, WARN};
-use super::status::since;
+use super::since;
 use winddown_control::api::{ApiState, ClusterStatus};
 
 /// A lease that was not renewed for so long is worth a look, in seconds.

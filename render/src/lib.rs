@@ -25,6 +25,9 @@ pub use status::status;
 pub use table::{Align, Column, Table};
 pub use text::{fit, wrap};
 
+use winddown_shared::WallTime;
+use winddown_shared::display::age;
+
 /// What is said instead of "no pods" while nobody can know that.
 pub const PODS_UNKNOWN: &str =
     "not known yet which pods run: the container runtime has not answered";
@@ -38,4 +41,9 @@ pub struct View {
     pub color: bool,
     /// With more columns and lines.
     pub wide: bool,
+}
+
+/// How long before `now` it was.
+fn since(now: WallTime, then: WallTime) -> String {
+    age(now.duration_since(then).as_secs())
 }

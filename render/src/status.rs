@@ -5,7 +5,7 @@ use winddown_shared::display::{age, clean, seconds};
 use winddown_shared::{WAITING_FOR_ROOM, WallTime};
 
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
-use super::{Column, PODS_UNKNOWN, Table, View, group_title, wrap};
+use super::{Column, PODS_UNKNOWN, Table, View, group_title, since, wrap};
 use winddown_control::api::{ClosedBy, LockState, Phase, PodState, PodStatus, Status};
 
 pub(super) mod problems;
@@ -57,11 +57,6 @@ pub(super) fn ready(pod: &PodStatus) -> String {
     let all = pod.ready_containers >= pod.wanted_containers;
     let ready = if all && !pod.ready { 0 } else { pod.ready_containers };
     format!("{ready}/{}", pod.wanted_containers)
-}
-
-/// How long before `now` it was.
-pub(super) fn since(now: WallTime, then: WallTime) -> String {
-    age(now.duration_since(then).as_secs())
 }
 
 struct Page<'a> {

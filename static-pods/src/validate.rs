@@ -17,6 +17,8 @@ use winddown_yaml::{Check, Shortened, names};
 
 const LABEL_RULE: &str = "write lower-case letters, digits and `-`, at most 63";
 const SUBDOMAIN_RULE: &str = "write lower-case letters, digits, `-` and `.`, at most 253";
+const NEEDS_API_SERVER: &str =
+    "needs an API server, which a pod from a file has not: use a hostPath volume or plain values";
 
 /// Notes what is wrong with `pod`.
 pub(super) fn pod(check: &mut Check<'_>, pod: &api::Pod, node_name: &str) {

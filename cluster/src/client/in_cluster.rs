@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use super::draft::Draft;
 use super::error::CredentialsError;
 use super::files::Files;
-use super::material::{Assembly, Draft, Found};
+use super::material::{Assembly, Found};
 
 #[cfg(test)]
 mod tests;

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError};
 use secrecy::ExposeSecret;
 
+use super::draft::Draft;
 use super::error::CredentialsError;
 use super::exec::Plugin;
 use super::files::Files;
-use super::material::{Assembly, Draft, Found, unbase64};
+use super::material::{Assembly, Found, unbase64};
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,6 @@ use kube::client::ConfigExt;
 
 use super::certificate::CertificateFacts;
 use super::error::CredentialsError;
-use super::exec::{self, Plugin};
 use super::files::Files;
 
 /// What a source of credentials said. The key in it can be used: it belongs to the certificate.
@@ -24,13 +23,6 @@ pub(super) struct Material {
     pub(super) command: Option<String>,
     /// When that command is to be asked again.
     pub(super) renew_at: Option<Timestamp>,
-}
-
-/// Everything that files say, before a command is asked for the rest.
-pub(super) struct Draft {
-    pub(super) assembly: Assembly,
-    pub(super) files: Files,
-    pub(super) plugin: Option<Plugin>,
 }
 
 /// A PEM text and where it was found.
@@ -62,6 +54,11 @@ impl Assembly {
             return Err(CredentialsError::contents(place, problem));
         }
         Ok(Self { config: kube::Config::new(uri), authorization: None, certificate: None })
+    }
+
+    /// The namespace of the context.
+    pub(super) fn default_namespace(&self) -> &str {
+        &self.config.default_namespace
     }
 
     pub(super) fn namespace(&mut self, namespace: Option<String>) {
@@ -146,7 +143,7 @@ impl Assembly {
         self.certificate.is_some() || self.authorization.is_some()
     }
 
-    fn finish(
+    pub(super) fn finish(
         self,
         files: Files,
         command: Option<String>,
@@ -154,25 +151,6 @@ impl Assembly {
     ) -> Material {
         let Self { config, authorization, certificate } = self;
         Material { config, authorization, certificate, files, command, renew_at }
-    }
-}
-
-// === impl Draft ===
-
-impl Draft {
-    /// The namespace of the context.
-    pub(super) fn default_namespace(&self) -> &str {
-        &self.assembly.config.default_namespace
-    }
-
-    /// Asks the command, if there is one.
-    pub(super) async fn finish(mut self) -> Result<Material, CredentialsError> {
-        let mut renew_at = None;
-        if let Some(plugin) = &self.plugin {
-            renew_at = plugin.run(&mut self.assembly).await?.map(exec::renewal);
-        }
-        let command = self.plugin.as_ref().map(Plugin::name);
-        Ok(self.assembly.finish(self.files, command, renew_at))
     }
 }
 

@@ -13,10 +13,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use winddown_shared::{WallClock, WallTime, error_chain};
 
+use super::draft::Draft;
 use super::error::{CredentialsError, RequestError};
 use super::health::{ApiState, Health, Verdict, judge};
 use super::limit::{Limits, Urgency, urgency};
-use super::material::{Draft, Material};
+use super::material::Material;
 use super::source::Source;
 use super::transport::{Manner, Transport};
 

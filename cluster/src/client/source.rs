@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use super::draft::Draft;
 use super::error::CredentialsError;
 use super::in_cluster::{self, ServiceAccount};
 use super::kubeconfig;
-use super::material::Draft;
 
 /// Where the API server's address and the credentials for it are read.
 #[derive(Clone, Debug, PartialEq, Eq)]

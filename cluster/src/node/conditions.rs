@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::NodeCondition;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// What decides the node's conditions.
@@ -56,6 +56,12 @@ const NODE_SHUTDOWN: &str = "NodeShutdown";
 const NODE_DRAIN: &str = "NodeDrain";
 /// What the node lifecycle controller writes over the conditions of a node that it lost (KEP-6249).
 const UNREACHABLE: &str = "KubeletUnreachable";
+
+/// The conditions of a Node object.
+pub(super) fn of(node: &Node) -> &[NodeCondition] {
+    let status = node.status.as_ref();
+    status.and_then(|status| status.conditions.as_deref()).unwrap_or_default()
+}
 
 /// The conditions that the node has to have, without times. `server` is what it has: the lifecycle
 /// conditions are written when there is something to say, not before, and those of others stay.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::WallClock;
 
-use super::conditions::Health;
+use super::conditions::{self, Health};
 use super::desired::NodeFacts;
 use super::events::{NoNodeEvents, NodeEvents, NodeRef, starting};
 use super::handle::{NodeHandle, NodeState, Wishes};
@@ -243,6 +243,20 @@ impl<E> Core<E> {
             draining: wishes.draining,
             pressure: wishes.pressure,
         }
+    }
+
+    /// The conditions that the node has to have, in the order in which they are shown.
+    fn wanted(&self, server: &[NodeCondition]) -> Vec<NodeCondition> {
+        if self.settings.scope == NodeScope::Lifecycle {
+            return conditions::lifecycle(&self.health(), server);
+        }
+        let mut wanted = conditions::wanted(&self.health(), server);
+        let facts = self.facts.borrow();
+        let more = facts.conditions.iter();
+        let more: Vec<_> =
+            more.filter(|one| conditions::find(&wanted, &one.type_).is_none()).cloned().collect();
+        wanted.extend(more);
+        wanted
     }
 }
 

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use super::conditions;
-use super::owned::{LAST_APPLIED, Owned};
+use super::owned::{LAST_APPLIED, Owned, is_reserved, taint_key};
 
 /// Facts of this machine that the Node object tells the cluster. What is not in here is not touched.
 ///
@@ -58,7 +58,7 @@ impl NodeFacts {
     #[must_use]
     pub(super) fn to_node(&self, name: &str, wanted: Vec<NodeCondition>, now: &Time) -> Node {
         let mut annotations = self.annotations.clone();
-        annotations.insert(LAST_APPLIED.to_owned(), Owned::by(self).to_text());
+        annotations.insert(LAST_APPLIED.to_owned(), self.claims().to_text());
         Node {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
@@ -83,6 +83,23 @@ impl NodeFacts {
                 runtime_handlers: some(&self.runtime_handlers),
                 ..NodeStatus::default()
             }),
+        }
+    }
+
+    /// What of the Node object they claim.
+    pub(super) fn claims(&self) -> Owned {
+        Owned {
+            labels: self.labels.keys().cloned().collect(),
+            annotations: self
+                .annotations
+                .keys()
+                .filter(|name| !is_reserved(name))
+                .cloned()
+                .collect(),
+            taints: self.taints.iter().map(taint_key).collect(),
+            capacity: self.capacity.keys().cloned().collect(),
+            allocatable: self.allocatable.keys().cloned().collect(),
+            conditions: self.conditions.iter().map(|condition| condition.type_.clone()).collect(),
         }
     }
 

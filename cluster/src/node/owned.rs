@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use serde::{Deserialize, Serialize};
 
 use super::cordon::CORDONED_BY;
-use super::desired::NodeFacts;
 
 /// The annotation that remembers which keys of the Node object this agent applied. With it, an agent
 /// that starts with other facts takes off what the earlier one had put there, and nothing else.
@@ -48,23 +47,6 @@ pub(super) fn is_reserved(annotation: &str) -> bool {
 // === impl Owned ===
 
 impl Owned {
-    /// What `facts` claim.
-    pub(super) fn by(facts: &NodeFacts) -> Self {
-        Self {
-            labels: facts.labels.keys().cloned().collect(),
-            annotations: facts
-                .annotations
-                .keys()
-                .filter(|name| !is_reserved(name))
-                .cloned()
-                .collect(),
-            taints: facts.taints.iter().map(taint_key).collect(),
-            capacity: facts.capacity.keys().cloned().collect(),
-            allocatable: facts.allocatable.keys().cloned().collect(),
-            conditions: facts.conditions.iter().map(|condition| condition.type_.clone()).collect(),
-        }
-    }
-
     /// What the Node object says is ours. A record that cannot be read claims nothing: then
     /// nothing is taken off, and the next patch writes a good one.
     pub(super) fn of(node: &Node) -> Self {

@@ -22,7 +22,7 @@ use super::owned::{LAST_APPLIED, Owned, is_reserved, taint_key};
 
 /// Labels and annotations.
 pub(super) fn metadata(facts: &NodeFacts, node: &Node) -> Option<Value> {
-    let (claims, mut record) = (Owned::by(facts), Owned::of(node));
+    let (claims, mut record) = (facts.claims(), Owned::of(node));
     let labels = texts(&facts.labels, node.metadata.labels.as_ref(), &record.labels);
     let mut annotations =
         texts(&facts.annotations, node.metadata.annotations.as_ref(), &record.annotations);
@@ -48,7 +48,7 @@ pub(super) fn metadata(facts: &NodeFacts, node: &Node) -> Option<Value> {
 /// Taints. The API knows them only as a whole list, so this patch holds only for the version of the
 /// node that it was made from.
 pub(super) fn taints(facts: &NodeFacts, node: &Node) -> Option<Value> {
-    let (claims, mut record) = (Owned::by(facts), Owned::of(node));
+    let (claims, mut record) = (facts.claims(), Owned::of(node));
     let has = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     let mut taints: Vec<Taint> = Vec::with_capacity(has.len() + facts.taints.len());
     for taint in has {
@@ -88,7 +88,7 @@ pub(super) fn status(
     let none = NodeStatus::default();
     let has = node.status.as_ref().unwrap_or(&none);
     let conditions = has.conditions.as_deref().unwrap_or_default();
-    let (claims, mut record) = (Owned::by(facts), Owned::of(node));
+    let (claims, mut record) = (facts.claims(), Owned::of(node));
 
     let mut status = differences(facts, has);
     let capacity = quantities(&facts.capacity, has.capacity.as_ref(), &record.capacity);

@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
-use super::mounting;
 use super::object::Found;
 use super::problem::Problem;
-use super::resolver::{Inner, volume_keys};
+use super::shared::Shared;
+use super::{mounting, needs};
 use crate::backoff::fraction;
 
 /// How many pods are looked at at once.
@@ -21,12 +21,12 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// Looks at volumes when they are due: their objects are read again, their tokens renewed, and what has
 /// changed is written.
-pub struct Freshener(Arc<Inner>);
+pub struct Freshener(Arc<Shared>);
 
 // === impl Freshener ===
 
 impl Freshener {
-    pub(super) fn new(inner: Arc<Inner>) -> Self {
+    pub(super) fn new(inner: Arc<Shared>) -> Self {
         Self(inner)
     }
 
@@ -65,7 +65,7 @@ impl Freshener {
             }
         };
         // Pods that share an object share the answer.
-        let objects = inner.reader.objects(volume_keys(&pod), inner.config.max_age / 2).await;
+        let objects = inner.reader.objects(needs::of_volumes(&pod), inner.config.max_age / 2).await;
         let Some((standing, tokens)) = inner.standing(&uid) else { return };
         let (tokens, lacking) = mounting::tokens(&inner.client, &inner.config, &pod, tokens).await;
         inner.keep_tokens(&uid, &tokens);

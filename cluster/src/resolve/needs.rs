@@ -66,6 +66,11 @@ pub(crate) fn of_environments<'a>(
     keys
 }
 
+/// The objects that the pod's volumes show.
+pub(crate) fn of_volumes(pod: &Pod) -> BTreeSet<Key> {
+    made_here(pod).flat_map(|(_, volume)| of_volume(pod.namespace(), volume)).collect()
+}
+
 /// The objects that the volume shows.
 pub(crate) fn of_volume(namespace: &Arc<str>, volume: &api::Volume) -> BTreeSet<Key> {
     let mut keys = BTreeSet::new();

@@ -6,8 +6,9 @@
 //! two kinds, each freeing mostly another resource, the same is asked for every way to divide `k`
 //! between the kinds: fractions of one kind do not fill in for the other then.
 
+use super::effort::Effort;
 use super::items::Items;
-use super::search::{self, Effort, Outcome, SLACK};
+use super::search::{self, Outcome, SLACK};
 use super::swaps;
 
 /// Steps towards the best weights, for each number of pods.

@@ -1,27 +1,17 @@
 //! Branch and bound over sets of a given size.
 
 use super::Criterion;
+use super::effort::Effort;
 use super::items::Items;
 use super::suffix::Suffix;
 use super::swaps;
 use crate::Proof;
-
-/// Pods that may be looked at in searches for one choice: a millisecond or two.
-const MOST: u64 = 80_000;
 
 /// Sets above this size are not searched: the search goes one call deeper for each pod.
 const DEEPEST: usize = 1024;
 
 /// Room for rounding when sums of scores are compared.
 pub(super) const SLACK: f64 = 1e-9;
-
-/// The work that is done and may be done.
-#[derive(Debug)]
-pub(super) struct Effort {
-    spent: u64,
-    /// For the search alone.
-    left: u64,
-}
 
 /// A set, and what is known of it among the sets of its size.
 #[derive(Debug)]
@@ -104,31 +94,6 @@ struct Costed {
     /// The oldest first.
     ages: Vec<u32>,
     identities: Vec<u32>,
-}
-
-// === impl Effort ===
-
-impl Effort {
-    pub(super) fn new(spent: u64) -> Self {
-        Self { spent, left: MOST }
-    }
-
-    pub(super) fn spent(&self) -> u64 {
-        self.spent
-    }
-
-    /// Counts work that has a bound of its own.
-    pub(super) fn add(&mut self, pods: usize) {
-        self.spent = self.spent.saturating_add(u64::try_from(pods).unwrap_or(u64::MAX));
-    }
-
-    /// Whether one more pod may be looked at in a search.
-    #[inline]
-    fn step(&mut self) -> bool {
-        self.spent += 1;
-        self.left = self.left.saturating_sub(1);
-        self.left > 0
-    }
 }
 
 // === impl Search ===

@@ -1,7 +1,7 @@
 //! Better sets of the same size, one pod for another at a time.
 
+use super::effort::Effort;
 use super::items::Items;
-use super::search::Effort;
 
 /// Pairs that are looked at in one round; sets with more are left as they are.
 const PAIRS: usize = 50_000;

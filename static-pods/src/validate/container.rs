@@ -110,7 +110,7 @@ fn environment(check: &mut Check<'_>, container: &api::Container) {
                 ("secretKeyRef", from.secret_key_ref.is_some()),
             ];
             for (key, _) in api.iter().filter(|(_, set)| *set) {
-                check.fail_at(key, super::volume::NEEDS_API_SERVER);
+                check.fail_at(key, super::NEEDS_API_SERVER);
             }
             let sources = [from.field_ref.is_some(), from.resource_field_ref.is_some()];
             let count =
@@ -121,7 +121,7 @@ fn environment(check: &mut Check<'_>, container: &api::Container) {
         });
     });
     if container.env_from.as_ref().is_some_and(|list| !list.is_empty()) {
-        check.fail_at("envFrom", super::volume::NEEDS_API_SERVER);
+        check.fail_at("envFrom", super::NEEDS_API_SERVER);
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn check(check: &mut Check<'_>, resources: &api::ResourceRequirements
         check.key("requests", |check| check.fail_at(name, what));
     }
     if resources.claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
-        check.fail_at("claims", super::volume::NEEDS_API_SERVER);
+        check.fail_at("claims", super::NEEDS_API_SERVER);
     }
 }
 

@@ -4,11 +4,8 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1 as api;
 
-use super::{LABEL_RULE, one_of, resources};
+use super::{LABEL_RULE, NEEDS_API_SERVER, one_of, resources};
 use winddown_yaml::{Check, Shortened, names};
-
-pub(super) const NEEDS_API_SERVER: &str =
-    "needs an API server, which a pod from a file has not: use a hostPath volume or plain values";
 
 /// Notes what is wrong with the pod's volumes; gives their names.
 pub(super) fn all<'a>(check: &mut Check<'_>, spec: &'a api::PodSpec) -> BTreeSet<&'a str> {

@@ -12,7 +12,6 @@ use tracing::{debug, info, warn};
 use winddown_shared::error_chain;
 
 use super::registering::Registered;
-use super::writing::conditions_of;
 use super::{Core, NodeScope};
 use crate::node::attempt::Attempt;
 use crate::node::conditions;
@@ -171,7 +170,7 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
 
     fn plan(&mut self, node: &Node, said: &Wishes, heartbeat: bool, now: Instant) -> Plan {
         let core = self.core;
-        let wanted = core.wanted(conditions_of(node));
+        let wanted = core.wanted(conditions::of(node));
         let wish = core.cordon_wish(said);
         let step = cordon::decide(wish.as_ref(), node, core.is_ready(node));
         let cordon = cordon::patch(&step, node);
@@ -257,7 +256,7 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
         }
         let none = Node::default();
         let before = self.told.as_deref().unwrap_or(&none);
-        let wanted = self.core.wanted(conditions_of(node));
+        let wanted = self.core.wanted(conditions::of(node));
         for event in changes(&self.core.name, before, node, &wanted) {
             self.core.events.node_event(event);
         }
@@ -365,7 +364,7 @@ impl<E: NodeEvents> Core<E> {
 /// a while after it.
 fn is_kept(node: &Node, boot: &str) -> bool {
     let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
-    let ready = conditions::find(conditions_of(node), conditions::READY);
+    let ready = conditions::find(conditions::of(node), conditions::READY);
     info.is_some_and(|info| info.boot_id == boot)
         && ready.is_some_and(|ready| ready.status == "True")
 }

@@ -1,12 +1,10 @@
 //! What is written to the Node object, and when.
 
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use super::Core;
 use super::writer::{Next, Writer};
-use super::{Core, NodeScope};
-use crate::node::conditions;
 use crate::node::events::NodeEvents;
 use crate::node::pulse::Pulse;
 
@@ -51,26 +49,6 @@ impl<E: NodeEvents> Core<E> {
             }
         }
     }
-
-    /// The conditions that the node has to have, in the order in which they are shown.
-    pub(super) fn wanted(&self, server: &[NodeCondition]) -> Vec<NodeCondition> {
-        if self.settings.scope == NodeScope::Lifecycle {
-            return conditions::lifecycle(&self.health(), server);
-        }
-        let mut wanted = conditions::wanted(&self.health(), server);
-        let facts = self.facts.borrow();
-        let more = facts.conditions.iter();
-        let more: Vec<_> =
-            more.filter(|one| conditions::find(&wanted, &one.type_).is_none()).cloned().collect();
-        wanted.extend(more);
-        wanted
-    }
-}
-
-/// The conditions of a Node object.
-pub(super) fn conditions_of(node: &Node) -> &[NodeCondition] {
-    let status = node.status.as_ref();
-    status.and_then(|status| status.conditions.as_deref()).unwrap_or_default()
 }
 
 fn is_new<T>(receiver: &watch::Receiver<T>) -> bool {

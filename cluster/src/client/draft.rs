@@ -1,0 +1,30 @@
+//! What files say of credentials, and the command that gives the rest.
+
+use super::error::CredentialsError;
+use super::exec::{self, Plugin};
+use super::files::Files;
+use super::material::{Assembly, Material};
+
+/// Everything that files say, before a command is asked for the rest.
+pub(super) struct Draft {
+    pub(super) assembly: Assembly,
+    pub(super) files: Files,
+    pub(super) plugin: Option<Plugin>,
+}
+
+impl Draft {
+    /// The namespace of the context.
+    pub(super) fn default_namespace(&self) -> &str {
+        self.assembly.default_namespace()
+    }
+
+    /// Asks the command, if there is one.
+    pub(super) async fn finish(mut self) -> Result<Material, CredentialsError> {
+        let mut renew_at = None;
+        if let Some(plugin) = &self.plugin {
+            renew_at = plugin.run(&mut self.assembly).await?.map(exec::renewal);
+        }
+        let command = self.plugin.as_ref().map(Plugin::name);
+        Ok(self.assembly.finish(self.files, command, renew_at))
+    }
+}
