@@ -17,8 +17,8 @@ mkdir -p "$target"
 export CARGO_TERM_COLOR=never
 begun=$(date +%s)
 
-echo "The first time: a quarter of an hour on four processors, 9 GB in $target, 2 GB in the cache for the"
-echo "Debian roots of nodes. Afterwards: some five minutes. Without root, what needs nodes is skipped."
+echo "The first time: a quarter of an hour on two processors, 9 GB in $target, 2 GB in the cache for the"
+echo "Debian roots of nodes. Afterwards: some eight minutes. Without root, what needs nodes is skipped."
 
 # The roots come from a mirror while cargo compiles. A test that needs one waits for it, and says what is
 # the matter where it cannot be made.

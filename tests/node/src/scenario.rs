@@ -32,8 +32,9 @@ pub const SOON: Duration = Duration::from_secs(20);
 const STARTED: Duration = Duration::from_secs(45);
 /// The same where a process takes so much longer to start.
 const STARTED_ON_OWN_KERNEL: Duration = Duration::from_secs(240);
-/// How long the lock may be away.
-pub const LOCK_BACK: Duration = Duration::from_secs(1);
+/// How long the next agent may take to hold the lock. It is back within half a second where nothing else runs.
+pub const LOCK_BACK: Duration = Duration::from_secs(4);
+
 /// A node with winddown installed and pods to run.
 #[derive(Debug)]
 pub struct Scenario {

@@ -122,6 +122,15 @@ fn number(text: &str, field: &str) -> u64 {
     value.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
+/// The processors of this machine, as the agent counts them: this program may be kept to fewer.
+///
+/// # Errors
+/// `/proc/cpuinfo` cannot be read.
+pub fn processors() -> io::Result<usize> {
+    let text = fs::read_to_string("/proc/cpuinfo")?;
+    Ok(text.lines().filter(|line| line.starts_with("processor")).count())
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Watch, memory, number};

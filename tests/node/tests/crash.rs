@@ -114,7 +114,10 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
     for (n, step) in steps.iter().enumerate() {
         if n > 0 {
             let Some(next) = next_agent(&mut scenario).await? else {
-                assert!(matches!(step, Step::Released), "the machine is off before {step:?}");
+                assert!(
+                    matches!(step, Step::Reporting | Step::Released),
+                    "the machine is off before {step:?}"
+                );
                 break;
             };
             agent = next;
@@ -145,7 +148,7 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
 
 /// The agent that systemd starts after the last one was killed. None if the machine goes down
 /// first: the disk's record is a moment behind, so one that was killed while it reported may have
-/// given the lock back.
+/// given the lock back, and on a busy machine its last steps may be over before it is seen.
 async fn next_agent(scenario: &mut Scenario) -> TestResult<Option<Process>> {
     let until = Instant::now() + SOON;
     while scenario.node.is_on() {

@@ -177,7 +177,7 @@ impl<'a> Stage<'a> {
 
     /// A critical pod comes and wants all processors there are.
     fn intrude(&mut self) -> TestResult {
-        let processors = std::thread::available_parallelism()?.to_string();
+        let processors = crate::usage::processors()?.to_string();
         let intruder = self.schedule.intruder(processors);
         let asks = |pod: &&TestPod| pod.cpu.is_some() && pod.priority < intruder.priority;
         self.victims.extend(self.scenario.pods.iter().filter(asks).map(|pod| pod.name.clone()));

@@ -29,7 +29,7 @@ impl Asks {
 
     /// All that pods may have of this machine.
     pub(crate) fn everything() -> TestResult<Self> {
-        let processors = std::thread::available_parallelism()?;
+        let processors = winddown_node_tests::usage::processors()?;
         let memory = std::fs::read_to_string("/proc/meminfo")?;
         let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
         let total: u64 = total.ok_or("no MemTotal")?.trim().trim_end_matches(" kB").parse()?;

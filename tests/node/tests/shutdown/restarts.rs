@@ -128,7 +128,7 @@ async fn finishes_with(test: &str, suite: Suite, drop_in: &str) -> TestResult {
     // nothing is lost and nothing is out of order.
     let again = scenario.logs().values().filter(|log| log.terms.len() > 1).count();
     println!("pods that were asked again: {again}");
-    scenario.assert_ended_within(LOCK_BACK + Duration::from_secs(1))?;
+    scenario.assert_ended_within(LOCK_BACK)?;
     // Only what this test itself asked for.
     let expected = ["on client request", "Failed with result 'signal'"];
     scenario.assert_systemd_killed_nothing_but(&expected).await
