@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use winddown_shared::{ShutdownKind, WallClock};
+use winddown_shared::WallClock;
 
 use crate::record::{VERSION, millis};
 use crate::report::{Ended, ReportHeader};
+use crate::standing::Standing;
 use crate::{
-    Budget, BudgetReport, GroupReport, NoticeReport, Outcome, PodEnd, RecordPlace, RunPhase,
-    RunRecord, RunReport, RunStop, ShutdownReport,
+    Budget, BudgetReport, GroupReport, Outcome, PodEnd, RecordPlace, RunPhase, RunRecord,
+    RunReport, RunStop, ShutdownReport,
 };
 use writer::{Writer, Written};
 
@@ -21,26 +22,6 @@ mod writer;
 /// How long a run waits for one place, all its writes together. After that the place is not used
 /// again before the end of the run.
 const PATIENCE: Duration = Duration::from_millis(250);
-
-/// What whoever ends the node has said so far, and the time that leaves.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Standing {
-    pub(crate) budget: Budget,
-    pub(crate) delay_set_by: Option<Arc<str>>,
-    pub(crate) kind: ShutdownKind,
-    /// When the login manager announced the shutdown, counted from the run's start.
-    pub(crate) login_since: Option<Duration>,
-    pub(crate) notice: Option<NoticeReport>,
-}
-
-impl Standing {
-    /// When the node is gone, counted from the run's start, as far as anybody has said.
-    pub(crate) fn node_is_gone(&self) -> Option<Duration> {
-        let login = self.login_since.zip(self.budget.delay).map(|(since, delay)| since + delay);
-        let notice = self.notice.as_ref().map(|notice| notice.deadline);
-        login.into_iter().chain(notice).min()
-    }
-}
 
 /// The record of one run: its head, and where it is kept.
 ///

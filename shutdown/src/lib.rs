@@ -39,6 +39,7 @@ mod budget;
 mod controller;
 mod drain;
 mod gate;
+mod grace;
 mod journal;
 mod plan;
 mod plan_json;
@@ -48,6 +49,7 @@ mod record;
 mod report;
 mod role;
 mod run;
+mod standing;
 mod state_file;
 #[cfg(test)]
 mod test_pods;

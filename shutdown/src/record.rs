@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use winddown_shared::{KillRequest, LONGEST_NOTICE, PodUid, ShutdownKind};
 
 use crate::controller::status_of_ended;
-use crate::journal::Standing;
+use crate::grace::{rest_of_grace, room};
 use crate::report::ReportHeader;
-use crate::run::{rest_of_grace, room};
+use crate::standing::Standing;
 use crate::{Budget, ShutdownReport};
 
 mod file;

@@ -12,10 +12,10 @@ use winddown_shared::{
     Event, KillError, KillReason, Pod, PodKiller, PodStopped, PodUid, Recorder, StatusOverride,
 };
 
-use crate::journal::{Journal, Standing};
+use crate::journal::Journal;
+use crate::standing::Standing;
 use crate::{Budget, GroupReport, Plan, PlannedPod, PodReport, ProgressSender, RunPhase};
 use asking::{Asked, Wait};
-pub(crate) use asking::{rest_of_grace, room};
 
 mod asking;
 mod knowing;
@@ -30,10 +30,6 @@ mod volumes;
 /// A group waits this much longer than its time, so that a pod that got SIGKILL on the last moment
 /// is seen to be gone before the next group starts.
 const REAPING: Duration = Duration::from_millis(100);
-
-/// A grace is in whole seconds: one that is short by less than this is not cut by a whole one.
-/// More than [`REAPING`], so that a group that waited for it does not cost the next one a second.
-const ROUNDING: Duration = Duration::from_millis(250);
 
 /// What [`run_plan`] needs beside the plan.
 #[derive(Clone)]
@@ -360,4 +356,11 @@ async fn changed(standing: &mut Option<watch::Receiver<Standing>>) {
         *standing = None;
     }
     std::future::pending::<()>().await;
+}
+
+/// Resolves when more is known; never, when there is nobody who could know.
+async fn more(known: &mut watch::Receiver<u64>) {
+    if known.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }

@@ -14,9 +14,10 @@ use winddown_shared::{Event, Inhibitor, PodKiller, PodLabel, StatusOverride};
 use super::ears::{Ears, Said};
 use super::keeping::Noted;
 use super::{Left, ShutdownController, Stage, Step};
-use crate::journal::{Journal, Standing};
+use crate::journal::Journal;
 use crate::report::{Ended, ReportHeader};
 use crate::run::{Driven, carry_out};
+use crate::standing::Standing;
 use crate::{
     BudgetReport, GroupReport, Outcome, Plan, Policy, ProgressPhase, RunOrder, RunPhase, RunRecord,
     RunReport, RunStop, ShutdownReport, Trigger, plan,

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{InhibitorState, Notice, Notices, ShutdownKind};
 
-use crate::journal::Standing;
+use crate::standing::Standing;
 use crate::{Budget, NoticeReport, Policy, RunRecord};
 
 /// What has been said, at one moment.

@@ -20,7 +20,7 @@ use super::conduct::status_of_ended;
 use super::ears::Said;
 use super::{ShutdownController, Step};
 use crate::budget::whole_seconds;
-use crate::journal::Standing;
+use crate::standing::Standing;
 use crate::{Budget, GroupReport, PodEnd, PodReport, RunOrder};
 
 /// How often it is looked whether the time has become less.

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use winddown_shared::{Inhibitor, PodKiller, WallTime, error_chain};
 
 use super::ShutdownController;
-use crate::journal::Standing;
+use crate::standing::Standing;
 use crate::{
     Budget, Outcome, ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, StateTimes,
 };

@@ -8,14 +8,9 @@ use tokio::time::{Instant, sleep_until};
 use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped};
 
 use super::outcome::Failure;
-use super::{Cancelled, Place, REAPING, ROUNDING, Run, RunStop, changed, knowing};
+use super::{Cancelled, Place, REAPING, Run, RunStop, changed, more};
 use crate::PodEnd;
-use crate::budget::whole_seconds;
-
-/// No stop takes less; the pod workers give at least as much.
-const SHORTEST: Duration = Duration::from_secs(1);
-
-const HALF_A_SECOND: Duration = Duration::from_millis(500);
+use crate::grace::{rest_of_grace, room};
 
 /// A pod that is about to be asked, with its promise in the report.
 pub(super) struct Due {
@@ -143,7 +138,7 @@ impl<K: PodKiller> Run<'_, K> {
                 Some(answer) = self.releases.join_next_with_id() => self.take_release(answer),
                 () = self.cancel.cancelled() => return Err(Cancelled),
                 () = changed(&mut self.driven.standing) => self.follow().await,
-                () = knowing::more(&mut self.more_known), if matches!(wait, Wait::More) => {
+                () = more(&mut self.more_known), if matches!(wait, Wait::More) => {
                     return Ok(());
                 }
                 () = sleep_until(self.note_at.unwrap_or(until)), if self.note_at.is_some() => {
@@ -237,15 +232,4 @@ impl<K: PodKiller> Run<'_, K> {
         }
         self.give_up_on_releases(stop);
     }
-}
-
-/// What is left at `offset` of a grace that was promised until then: the nearest whole seconds, and
-/// at least one.
-pub(crate) fn rest_of_grace(promised: Duration, offset: Duration) -> Duration {
-    whole_seconds(promised.saturating_sub(offset) + HALF_A_SECOND).max(SHORTEST)
-}
-
-/// The whole seconds from `offset` to `latest_end`.
-pub(crate) fn room(latest_end: Duration, offset: Duration) -> Duration {
-    whole_seconds(latest_end.saturating_sub(offset) + ROUNDING)
 }

@@ -1,6 +1,5 @@
 //! What runs, as it becomes known. "Not known yet" is never "nothing there".
 
-use tokio::sync::watch;
 use winddown_shared::{Pod, PodKiller};
 
 use super::asking::Wait;
@@ -117,12 +116,5 @@ impl<K: PodKiller> Run<'_, K> {
                 }
             }
         }
-    }
-}
-
-/// Resolves when more is known; never, when there is nobody who could know.
-pub(super) async fn more(known: &mut watch::Receiver<u64>) {
-    if known.changed().await.is_err() {
-        std::future::pending::<()>().await;
     }
 }

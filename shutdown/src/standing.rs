@@ -1,0 +1,28 @@
+//! What is known of a shutdown beside the pods.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_shared::ShutdownKind;
+
+use crate::{Budget, NoticeReport};
+
+/// What whoever ends the node has said so far, and the time that leaves.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Standing {
+    pub(crate) budget: Budget,
+    pub(crate) delay_set_by: Option<Arc<str>>,
+    pub(crate) kind: ShutdownKind,
+    /// When the login manager announced the shutdown, counted from the run's start.
+    pub(crate) login_since: Option<Duration>,
+    pub(crate) notice: Option<NoticeReport>,
+}
+
+impl Standing {
+    /// When the node is gone, counted from the run's start, as far as anybody has said.
+    pub(crate) fn node_is_gone(&self) -> Option<Duration> {
+        let login = self.login_since.zip(self.budget.delay).map(|(since, delay)| since + delay);
+        let notice = self.notice.as_ref().map(|notice| notice.deadline);
+        login.into_iter().chain(notice).min()
+    }
+}
