@@ -22,12 +22,9 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::{Semaphore, broadcast, watch};
-use winddown_shared::{
-    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
-};
+use winddown_shared::{Pod, PodUid, RuntimeError};
 
 pub(crate) mod adopt;
 pub(crate) mod asked;
@@ -43,6 +40,7 @@ pub(crate) mod pod;
 pub(crate) mod pod_record;
 pub(crate) mod procfs;
 pub(crate) mod record;
+mod runtime;
 pub mod shim;
 mod start;
 pub(crate) mod stats;
@@ -56,16 +54,10 @@ pub use cgroup::unenforced;
 pub use config::{CgroupParent, ProcessConfig, ShimCommand};
 pub use support::check_supported;
 
-use order::Command;
-use pod::{PodEntry, Starting};
+use pod::PodEntry;
 
-use crate::mount_table;
 use crate::notes::Notes;
-use crate::programs::ending::Target;
-use crate::programs::hook::HookError;
-use crate::programs::{Programs, sync};
 use crate::stats::DiskCache;
-use crate::unsupported::refused_or_ignored;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
@@ -95,53 +87,6 @@ pub(crate) struct Context {
     pub(crate) boot_id: String,
     pub(crate) asked: Notes,
 }
-
-// === impl Context ===
-
-impl Programs for Context {
-    const SCHEME: &'static str = "process";
-
-    fn config(&self) -> &ProcessConfig {
-        &self.config
-    }
-
-    fn alive(&self) -> watch::Receiver<()> {
-        self.alive.clone()
-    }
-
-    async fn start(
-        self: &Arc<Self>,
-        starting: Starting,
-        pod: &Pod,
-        name: &Arc<str>,
-    ) -> Result<(), RuntimeError> {
-        start::start(self, starting, pod, name).await
-    }
-
-    async fn exec(
-        self: &Arc<Self>,
-        beside: (&Pod, &str),
-        command: Command,
-        _: Option<Duration>,
-    ) -> Result<(), HookError> {
-        hook::exec(self, beside, command).await
-    }
-
-    fn is_answer(_: &HookError) -> bool {
-        true
-    }
-
-    async fn end(
-        self: &Arc<Self>,
-        entry: &Arc<PodEntry>,
-        target: Target,
-        grace: Grace,
-    ) -> Result<(), RuntimeError> {
-        stop::end_one(self, entry, target, grace, Duration::ZERO).await
-    }
-}
-
-// === impl ProcessRuntime ===
 
 impl ProcessRuntime {
     /// Takes over the state directory and every pod that runs from it.
@@ -184,78 +129,6 @@ impl ProcessRuntime {
             Arc::new(PodEntry::new(pod.uid().clone(), self.context.changes.clone()))
         });
         Arc::clone(entry)
-    }
-}
-
-impl Runtime for ProcessRuntime {
-    async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
-        let has_started = self.entry(pod.uid()).is_some_and(|entry| entry.lock().has_started());
-        let mut unsupported = check_supported(pod);
-        unsupported.extend(self.context.cgroups.unsupported(pod));
-        let ignored = refused_or_ignored(pod, unsupported, has_started)?;
-        let synced = sync::sync(&self.context, &self.entry_for(pod), pod).await?;
-        Ok(SyncedPod { ignored, ..synced })
-    }
-
-    async fn stop_pod(
-        &self,
-        uid: &PodUid,
-        pod: Option<&Pod>,
-        grace: Grace,
-    ) -> Result<PodStopped, RuntimeError> {
-        match self.entry(uid) {
-            Some(entry) => stop::stop(&self.context, &entry, pod, grace).await,
-            None => Ok(PodStopped::default()),
-        }
-    }
-
-    async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
-        let Some(entry) = self.entry(uid) else { return Ok(()) };
-        let config = &self.context.config;
-        let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
-        let context = Arc::clone(&self.context);
-        blocking(move || {
-            context.cgroups.remove_pod(entry.uid())?;
-            mount_table::unmount_below(&proc_root, &path)
-                .map_err(|e| caused("taking away the pod's mounts".to_owned(), e))
-        })
-        .await
-    }
-
-    async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
-        let Some(entry) = self.entry(uid) else { return Ok(()) };
-        let Some(places) = entry.lock().places(&self.context.config, uid) else {
-            return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
-        };
-        let context = Arc::clone(&self.context);
-        blocking(move || {
-            context.cgroups.remove_pod(entry.uid())?;
-            places.iter().try_for_each(remove_all)
-        })
-        .await?;
-        self.pods().remove(uid);
-        Ok(())
-    }
-
-    async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
-        Ok(self
-            .entry(uid)
-            .map(|entry| status::status(&entry.lock(), Context::SCHEME))
-            .unwrap_or_default())
-    }
-
-    async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
-        Ok(self.pods().values().map(|entry| entry.lock().summary(entry.uid())).collect())
-    }
-
-    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
-        let config = &self.context.config;
-        let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
-        blocking(move || mount_table::of_pod(&proc_root, &path)).await
-    }
-
-    fn changes(&self) -> broadcast::Receiver<PodUid> {
-        self.context.changes.subscribe()
     }
 }
 

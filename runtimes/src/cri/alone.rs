@@ -9,30 +9,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError, error_chain};
+use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
 
 use super::config::CriConfig;
+use super::note::Note;
 use super::pod::{PodEntry, Run};
 use super::{Context, blocking, dirs, exits, failed, observe, stop};
 use crate::probing::Standing;
-
-/// What is written down of a container's first process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Note {
-    /// The container's id.
-    pub(super) id: String,
-    /// The id of the sandbox that it is in.
-    pub(super) sandbox: String,
-    /// In the node's pid namespace.
-    pub(super) pid: i32,
-    /// As the runtime names it.
-    pub(super) runtime_type: String,
-    /// The signal that asks it to end.
-    pub(super) signal: Option<String>,
-}
 
 /// A container that runs by a note and by the kernel.
 struct Found {
@@ -40,18 +24,6 @@ struct Found {
     attempt: u32,
     note: Note,
     was_asked: bool,
-}
-
-/// Writes down a container's first process; nothing waits for that.
-pub(super) fn note(config: &CriConfig, uid: &PodUid, (name, attempt): (&str, u32), note: &Note) {
-    let path = dirs::process(config, uid, name, attempt);
-    let Ok(json) = serde_json::to_vec(note) else { return };
-    tokio::task::spawn_blocking(move || {
-        // Without a sync: containers do not outlive the machine either.
-        if let Err(error) = fs::write(&path, json) {
-            tracing::debug!(error = error_chain(&error), path = %path.display(), "a container's process is not noted");
-        }
-    });
 }
 
 /// Ends the containers of the pod that are known without the runtime.

@@ -1,6 +1,6 @@
 //! Hears that a container ended.
 //!
-//! Two ways, and the first to tell wins: the runtime's own events, where it has them, and a pidfd of
+//! Two ways, and the first to tell wins: the runtime's own events ([`events`](super::events)), and a pidfd of
 //! the container's first process. The kernel tells before a busy runtime does, so the end of a
 //! container that was asked to stop is taken from it, code included, where it gives that (Linux 6.15);
 //! what the runtime adds (`OOMKilled`) is entered when it comes.
@@ -12,12 +12,12 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::time::{Instant, sleep, timeout};
-use winddown_shared::{PodUid, error_chain};
+use winddown_shared::error_chain;
 
-use super::client::Optional;
 use super::direct::Direct;
+use super::note::{self, Note};
 use super::pod::PodEntry;
-use super::{Context, alone, api, labels, list, observe};
+use super::{Context, labels, observe};
 use crate::ready::Ready;
 
 mod code;
@@ -30,62 +30,17 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// How long the runtime is given to notice an exit that the kernel has told.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Follows the runtime's own events where it has them.
-pub(super) async fn follow_events(context: Arc<Context>) {
-    let mut health = context.health.subscribe();
-    loop {
-        let Ok(epoch) = health.wait_for(|h| h.reachable).await.map(|h| h.epoch) else { return };
-        if !context.client.lacks(Optional::Events)
-            && let Ok(stream) = context.client.events().await
-        {
-            // What happened before the stream began is in the listing.
-            relist(&context).await;
-            read_events(&context, stream).await;
-            if !context.client.lacks(Optional::Events) {
-                sleep(LONGEST).await;
-                continue;
-            }
-        }
-        if health.wait_for(|h| h.epoch != epoch).await.is_err() {
-            return;
-        }
+/// Enters what the runtime said of a container, and waits for the end of one that runs. True if it has ended.
+pub(super) fn enter(context: &Arc<Context>, entry: &Arc<PodEntry>, seen: &observe::Seen) -> bool {
+    let has_ended = observe::enter(context, entry, seen);
+    let status = &seen.status;
+    if !has_ended
+        && let Some(process) = &seen.process
+        && let Some(facts) = labels::read_container(&status.labels, &status.annotations)
+    {
+        watch(context, entry, (&facts.name, &status.id), process, facts.stop_signal.as_deref());
     }
-}
-
-async fn relist(context: &Arc<Context>) {
-    if let Err(error) = list::list_all(context).await {
-        tracing::debug!(error = error_chain(&error), "cannot list what the container runtime has");
-    }
-}
-
-async fn read_events(
-    context: &Arc<Context>,
-    mut stream: tonic::Streaming<api::ContainerEventResponse>,
-) {
-    while let Ok(Some(event)) = stream.message().await {
-        if event.container_event_type() != api::ContainerEventType::ContainerStoppedEvent {
-            continue;
-        }
-        let Some(sandbox) = &event.pod_sandbox_status else { continue };
-        let Some(uid) = sandbox.labels.get(labels::POD_UID) else { continue };
-        let Some(entry) = context.entry(&PodUid::new(uid.as_str())) else { continue };
-        let known = entry.lock().containers.iter().find_map(|c| {
-            let run = c.run.as_ref().filter(|run| *run.id == *event.container_id)?;
-            Some((Arc::clone(&c.name), Arc::clone(&run.id)))
-        });
-        match known {
-            Some((name, id)) => {
-                let context = Arc::clone(context);
-                tokio::spawn(async move { settle(&context, &entry, &name, &id).await });
-            }
-            // The sandbox itself, or a container that is just being started.
-            None if *event.container_id == sandbox.id => {
-                entry.lock().unsure = true;
-                entry.announce();
-            }
-            None => {}
-        }
-    }
+    has_ended
 }
 
 /// Waits for the end of the container's process `pid`, once for each run.
@@ -133,14 +88,14 @@ pub(super) fn watch(
         let direct = Direct::of(ended, about, id, stop_signal).map(Arc::new);
         if let Some(run) = entry.lock().run(&name, id).filter(|run| run.end.is_none()) {
             if direct.is_some() {
-                let note = alone::Note {
+                let known = Note {
                     id: id.to_owned(),
                     sandbox: run.sandbox.to_string(),
                     pid: process.pid,
                     runtime_type: process.runtime_type.clone(),
                     signal: stop_signal.map(str::to_owned),
                 };
-                alone::note(&context.config, entry.uid(), (&name, run.attempt), &note);
+                note::write(&context.config, entry.uid(), (&name, run.attempt), &known);
             }
             run.direct = direct;
         }

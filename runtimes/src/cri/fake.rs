@@ -20,6 +20,7 @@ use super::api::runtime_service_server::RuntimeServiceServer;
 mod act;
 mod images;
 mod service;
+mod stats;
 mod world;
 
 use service::Service;

@@ -1,13 +1,7 @@
 //! Whether the runtime is there and well.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::time::sleep;
-use winddown_shared::error_chain;
-
 use super::client::CallError;
-use super::{Context, api, list};
+use super::{Context, api};
 
 /// How the runtime is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,14 +19,6 @@ pub struct CriHealth {
     /// Counts how often it became reachable.
     pub epoch: u64,
 }
-
-/// The shortest wait between two looks at a runtime that is not well; it doubles up to [`UNWELL`] or
-/// [`AWAY`].
-const FASTEST: Duration = Duration::from_millis(100);
-/// The longest wait for one that answers.
-const UNWELL: Duration = Duration::from_secs(5);
-/// The longest wait for one that does not: pods wait for it.
-const AWAY: Duration = Duration::from_secs(1);
 
 impl CriHealth {
     /// Nothing is known yet.
@@ -70,54 +56,6 @@ impl CriHealth {
     }
 }
 
-/// Looks at the runtime's health from time to time and when the connection is lost, and lists everything
-/// when it comes back.
-pub(super) async fn follow(context: Arc<Context>) {
-    let mut wait = FASTEST;
-    loop {
-        let before = context.health.borrow().clone();
-        context.client.forget_losses();
-        let now = look(&context, &before).await;
-        let is_back = now.reachable && !before.reachable;
-        if now != before {
-            tell(&before, &now);
-            context.health.send_replace(now.clone());
-        }
-        if is_back {
-            // It may be another version, and things may have happened that nobody told.
-            context.client.try_all_again();
-            if let Err(error) = list::list_all(&context).await {
-                tracing::warn!(
-                    error = error_chain(&error),
-                    "cannot list what the container runtime has"
-                );
-            }
-            context.retry_failed();
-        }
-        wait = match (now.is_well(), now.reachable) {
-            (true, _) => context.config.times.health,
-            _ if is_back => FASTEST,
-            (false, true) => (wait * 2).clamp(FASTEST, UNWELL),
-            (false, false) => (wait * 2).clamp(FASTEST, AWAY),
-        };
-        rest(&context, wait, now.reachable).await;
-    }
-}
-
-/// Waits for the next look. A call that finds out that the runtime is gone, or the end of the connection,
-/// has it looked for at once.
-async fn rest(context: &Context, wait: Duration, was_reachable: bool) {
-    if !was_reachable {
-        return sleep(wait).await;
-    }
-    let mut noticed = context.health.subscribe();
-    tokio::select! {
-        () = sleep(wait) => {}
-        _ = noticed.wait_for(|health| !health.reachable) => {}
-        () = context.client.lost() => note_gone(context, "the connection was lost"),
-    }
-}
-
 /// Tells the health loop's readers at once what a call found out: the runtime is gone.
 pub(super) fn note_unreachable(context: &Context, error: &CallError) {
     if !matches!(error, CallError::Unreachable { .. } | CallError::NoCri { .. }) {
@@ -126,7 +64,8 @@ pub(super) fn note_unreachable(context: &Context, error: &CallError) {
     note_gone(context, &error.to_string());
 }
 
-fn note_gone(context: &Context, message: &str) {
+/// The runtime is gone.
+pub(super) fn note_gone(context: &Context, message: &str) {
     context.health.send_if_modified(|health| {
         let was = std::mem::replace(&mut health.reachable, false);
         if was {
@@ -134,34 +73,6 @@ fn note_gone(context: &Context, message: &str) {
         }
         was
     });
-}
-
-async fn look(context: &Context, before: &CriHealth) -> CriHealth {
-    let answer = context.client.status(api::StatusRequest { verbose: false }).await;
-    match answer {
-        Ok(answer) => {
-            let conditions = answer.status.unwrap_or_default().conditions;
-            let mut now = read(&conditions);
-            let is_back = !before.reachable;
-            now.epoch = before.epoch + u64::from(is_back);
-            now.version = match is_back {
-                true => version(context).await.unwrap_or_default(),
-                false => before.version.clone(),
-            };
-            now
-        }
-        Err(error) => CriHealth {
-            version: before.version.clone(),
-            epoch: before.epoch,
-            message: error.to_string(),
-            ..CriHealth::unknown()
-        },
-    }
-}
-
-async fn version(context: &Context) -> Option<String> {
-    let answer = context.client.version(api::VersionRequest { version: "v1".to_owned() }).await;
-    answer.ok().map(|v| format!("{} {}", v.runtime_name, v.runtime_version))
 }
 
 /// What the conditions say. A condition that is not named counts as false.
@@ -176,16 +87,6 @@ pub(super) fn read(conditions: &[api::RuntimeCondition]) -> CriHealth {
         network_ready: is("NetworkReady"),
         message: wrong.join("; "),
         ..CriHealth::unknown()
-    }
-}
-
-fn tell(before: &CriHealth, now: &CriHealth) {
-    if now.reachable != before.reachable || now.message != before.message {
-        if now.is_well() {
-            tracing::info!(log_kind = "runtimeReady", version = %now.version, "the container runtime is ready");
-        } else {
-            tracing::warn!(log_kind = "runtimeNotReady", why = %now.message, "the container runtime is not ready");
-        }
     }
 }
 

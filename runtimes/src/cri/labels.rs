@@ -30,6 +30,9 @@ const STOP_SIGNAL: &str = "io.winddown.container.stop-signal";
 const BACKOFF: &str = "io.winddown.container.backoff-ms";
 const IMAGE: &str = "io.winddown.container.image";
 
+/// Where a container finds the file for its termination message unless it chooses another place.
+pub(crate) const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
+
 /// How a termination message is taken when the file is empty and the container failed.
 pub(crate) const FALL_BACK_TO_LOGS: &str = "FallbackToLogsOnError";
 
@@ -103,7 +106,7 @@ pub(crate) fn container_annotations(
     say(BACKOFF, backoff.as_millis().to_string());
     say(IMAGE, container.image.clone().unwrap_or_default());
     let path = container.termination_message_path.as_deref().filter(|p| !p.is_empty());
-    say(MESSAGE_PATH, path.unwrap_or(super::spec::TERMINATION_MESSAGE_PATH).to_owned());
+    say(MESSAGE_PATH, path.unwrap_or(TERMINATION_MESSAGE_PATH).to_owned());
     let policy = container.termination_message_policy.as_deref().filter(|p| !p.is_empty());
     say(MESSAGE_POLICY, policy.unwrap_or("File").to_owned());
     if let Some(signal) = stop_signal {

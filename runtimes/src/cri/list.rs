@@ -144,7 +144,7 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed:
         match observe::ask(context, &entry, &id, true).await {
             Ok(seen) => {
                 adopt(context, &entry, &name, &seen);
-                observe::enter(context, &entry, &seen);
+                exits::enter(context, &entry, &seen);
             }
             Err(error) if error.is_not_found() => {
                 observe::enter_lost(context, &entry, &name, &id);

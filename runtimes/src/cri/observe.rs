@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use winddown_shared::{ContainerExit, WallTime};
 
 use super::pod::{End, PodEntry, Run};
-use super::{Context, api, dirs, exits, labels, logs};
+use super::{Context, api, dirs, labels, logs};
 use crate::stopping::UNKNOWN_END;
 
 /// What the runtime said of a container, with what it left on disk.
@@ -91,7 +90,7 @@ pub(super) async fn ask(
 }
 
 /// Enters it into the pod's state. True if the container has ended.
-pub(super) fn enter(context: &Arc<Context>, entry: &Arc<PodEntry>, seen: &Seen) -> bool {
+pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &Seen) -> bool {
     let status = &seen.status;
     let Some(name) = status.labels.get(labels::CONTAINER_NAME) else { return false };
     let ended = {
@@ -112,10 +111,6 @@ pub(super) fn enter(context: &Arc<Context>, entry: &Arc<PodEntry>, seen: &Seen) 
     };
     if ended {
         entry.announce();
-    } else if let Some(process) = &seen.process {
-        let facts = labels::read_container(&status.labels, &status.annotations);
-        let signal = facts.and_then(|facts| facts.stop_signal);
-        exits::watch(context, entry, (name, &status.id), process, signal.as_deref());
     }
     ended
 }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::client::{Client, EndpointError};
 use super::config::CriConfig;
-use super::{Context, CriRuntime, exits, health, list, logs, weight};
+use super::{Context, CriRuntime, events, health_check, list, logs, weight};
 use crate::state_lock;
 
 /// Why the CRI runtime cannot be used at all.
@@ -52,8 +52,8 @@ pub(super) async fn open(config: CriConfig) -> Result<CriRuntime, CriOpenError> 
     };
     let (alive, dead) = watch::channel(());
     let context = Arc::new(Context::new(config, client, dead));
-    spawn(&context, health::follow);
-    spawn(&context, exits::follow_events);
+    spawn(&context, health_check::follow);
+    spawn(&context, events::follow);
     spawn(&context, list::follow);
     spawn(&context, logs::follow);
     spawn(&context, weight::follow);

@@ -20,9 +20,6 @@ pub(crate) use resources::{
 pub(crate) use security::{sandbox_security, user_of_image};
 pub(crate) use variables::{expand_path, variables};
 
-/// Where a container finds the file for its termination message unless it chooses another place.
-pub(crate) const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
-
 /// What is known of one start besides the pod.
 pub(crate) struct Start<'a> {
     pub(crate) config: &'a CriConfig,
@@ -186,7 +183,7 @@ pub(crate) fn signal(name: &str) -> Option<api::Signal> {
 /// Where the container finds its termination message file.
 pub(crate) fn message_path(container: &k8s::Container) -> &Path {
     let path = container.termination_message_path.as_deref().filter(|p| !p.is_empty());
-    Path::new(path.unwrap_or(TERMINATION_MESSAGE_PATH))
+    Path::new(path.unwrap_or(labels::TERMINATION_MESSAGE_PATH))
 }
 
 fn ports(pod: &Pod) -> Vec<api::PortMapping> {

@@ -14,7 +14,9 @@ use super::client::CallError;
 use super::image::{self, ImageError};
 use super::pod::{PodEntry, PodState, Run};
 use super::spec::{self, Found, Start};
-use super::{Context, api, blocking, caused, health, observe, probe, sandbox, taken, volumes};
+use super::{
+    Context, api, blocking, caused, exits, health, observe, probe, sandbox, taken, volumes,
+};
 use crate::fault;
 
 mod attempt;
@@ -178,7 +180,7 @@ async fn run(
     entry.bump();
     match observe::ask(context, entry, &id, true).await {
         Ok(seen) => {
-            observe::enter(context, entry, &seen);
+            exits::enter(context, entry, &seen);
         }
         // It runs; when it ends is told by the next listing.
         Err(error) => {

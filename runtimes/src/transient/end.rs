@@ -11,7 +11,6 @@ use winddown_shared::{RuntimeError, error_chain};
 use super::Context;
 use super::attempt::Attempt;
 use super::board::Watched;
-use super::start::LOG_PATIENCE;
 use super::units::{ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView, Whom};
 use crate::cri::logs;
 use crate::process::order::MessageSource;
@@ -23,6 +22,8 @@ use crate::process::{blocking, caused, launch, watcher};
 /// Between two attempts to end what a container left behind; doubled up to the longest.
 const AGAIN: Duration = Duration::from_secs(2);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
+/// How long a log may take to be complete when its container has ended.
+const LOG_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a unit whose processes are killed may take to be unloaded.
 const UNLOADED: Duration = Duration::from_millis(300);
 

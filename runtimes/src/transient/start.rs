@@ -5,7 +5,6 @@
 //! started, and asking again starts nothing twice.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::timeout;
 use winddown_shared::{Pod, RuntimeError, error_chain};
@@ -186,6 +185,3 @@ pub(crate) fn enter(entry: &PodEntry, name: &str, run: Run) {
         container.last_exit = old.end.map(|end| end.exit).or(container.last_exit.take());
     }
 }
-
-/// How long a log may take to be complete when its container has ended.
-pub(crate) const LOG_PATIENCE: Duration = Duration::from_secs(2);

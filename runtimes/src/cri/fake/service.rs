@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status};
 use super::super::api::runtime_service_server::RuntimeService;
 use super::super::api::{self, *};
 use super::world::{Container, World};
-use super::{Fault, images};
+use super::{Fault, stats};
 
 pub(super) type Answer<T> = Result<Response<T>, Status>;
 
@@ -346,7 +346,7 @@ impl RuntimeService for Service {
             let world = self.world();
             let of_ours = |(_, c): &(&String, &Container)| matches(&c.config.labels, &wanted);
             let running = world.containers.iter().filter(|(_, c)| c.is_running());
-            let stats = running.filter(of_ours).map(|(id, _)| images::stats_of(id)).collect();
+            let stats = running.filter(of_ours).map(|(id, _)| stats::of(id)).collect();
             Ok(ListContainerStatsResponse { stats })
         };
         self.answer("ListContainerStats", "", deed).await

@@ -13,7 +13,7 @@ use winddown_shared::error_chain;
 use super::super::client::CallError;
 use super::super::observe::{self, Seen};
 use super::super::pod::PodEntry;
-use super::super::{Context, api, health};
+use super::super::{Context, api, exits, health};
 use super::patient;
 
 /// How long a start that somebody else had begun is waited for.
@@ -69,7 +69,7 @@ pub(super) async fn begin(
             }
             Some(observe::Stage::NeverRun) if error.is_wrong_state() => {
                 if let Some(seen) = &seen {
-                    observe::enter(context, entry, seen);
+                    exits::enter(context, entry, seen);
                 }
                 return Begun::Undone;
             }
@@ -111,7 +111,7 @@ async fn end_unknown(
         return Begun::Unanswered(error);
     }
     match observe::ask(context, entry, id, true).await {
-        Ok(seen) if observe::enter(context, entry, &seen) => Begun::Undone,
+        Ok(seen) if exits::enter(context, entry, &seen) => Begun::Undone,
         Ok(_) => Begun::Refused(refused),
         Err(error) => Begun::Unanswered(error),
     }
