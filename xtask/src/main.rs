@@ -1,20 +1,23 @@
 //! Chores of this repository that are more than one command.
 
 mod inventory;
+mod rooms;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | rooms\n\n\
     cri-proto      write runtimes/src/cri/generated from runtimes/proto; commit the result\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
-    \x20              SOURCE_DATE_EPOCH";
+    \x20              SOURCE_DATE_EPOCH\n\
+    rooms          how large each crate is, and which files need each other";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["cri-proto"] => generate(&repository().join(GENERATED)),
+        ["rooms"] => rooms::show(&repository()),
         ["inventory", out] => inventory::write(&repository(), Path::new(out), made_at()?),
         _ => bail!("{USAGE}"),
     }

@@ -194,6 +194,8 @@ async fn after_a_boot_init_containers_run_again_and_sidecars_have_their_head_sta
     };
     let mut side = container("side", "exec sleep 1000");
     side["restartPolicy"] = json!("Always");
+    // Without it, which of the two shells writes first is not for the agent to say.
+    side["startupProbe"] = json!({"exec": {"command": ["grep", "side", file]}, "periodSeconds": 1});
     let pod = pod(
         "web",
         &json!({"initContainers": [container("first", "true"), side],

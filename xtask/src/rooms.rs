@@ -1,0 +1,151 @@
+//! How large each crate is without its tests, and which files depend on each other in a circle.
+//!
+//! A crate that nobody can hold in their head gets a second one beside it; of two files that need each other
+//! neither can be read, tested or moved alone.
+
+mod cycles;
+mod paths;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+
+pub(crate) use cycles::Edge;
+
+/// Lines that a crate may have.
+const MOST_LINES: usize = 12_000;
+
+/// Crates that are larger, and by how much they may be. They are to get smaller: the number goes down with
+/// them, and never up.
+const LARGER: [(&str, usize); 2] = [("cluster", 19_400), ("runtimes", 22_100)];
+
+/// Folders with code that runs on no node.
+const NOT_PRODUCT: [&str; 2] = ["benches", "xtask"];
+
+/// A crate of the product.
+pub(crate) struct Crate {
+    /// Its folder.
+    pub(crate) name: String,
+    /// Of its sources, without tests and generated code.
+    pub(crate) lines: usize,
+    /// Each file that needs another one which, by way of others perhaps, needs it.
+    pub(crate) cycles: Vec<Edge>,
+}
+
+/// A file of a crate.
+struct Source {
+    /// The module's path within the crate; empty for the crate itself.
+    module: Vec<String>,
+    text: String,
+}
+
+/// Prints a line for each crate, the largest first.
+///
+/// # Errors
+/// A source cannot be read, a crate is too large, or there is a cycle.
+pub(crate) fn show(repository: &Path) -> Result<()> {
+    let mut crates = look(repository)?;
+    crates.sort_by_key(|one| std::cmp::Reverse(one.lines));
+    for Crate { name, lines, .. } in &crates {
+        println!("{lines:>7}  {name}");
+    }
+    println!("{:>7}  in all", crates.iter().map(|one| one.lines).sum::<usize>());
+    let wrong = wrong(&crates);
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    println!("no file needs itself by way of others");
+    Ok(())
+}
+
+/// What is not as it should be, a line for each.
+pub(crate) fn wrong(crates: &[Crate]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for Crate { name, lines, cycles } in crates {
+        let larger = LARGER.iter().find(|(larger, _)| larger == name);
+        let most = larger.map_or(MOST_LINES, |(_, most)| *most);
+        if *lines > most {
+            wrong.push(format!(
+                "{name}: {lines} lines, and {most} are allowed: make two crates of it"
+            ));
+        }
+        wrong.extend(cycles.iter().map(|edge| format!("{name}: a cycle: {edge}")));
+    }
+    wrong
+}
+
+/// The crates of the product, by name.
+pub(crate) fn look(repository: &Path) -> Result<Vec<Crate>> {
+    let mut crates = Vec::new();
+    for folder in children(repository)? {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let root = folder.join("src");
+        if !root.is_dir() || NOT_PRODUCT.contains(&&*name) {
+            continue;
+        }
+        let mut sources = Vec::new();
+        read(&root, &[], &mut sources)?;
+        crates.push(Crate {
+            name,
+            lines: sources.iter().map(|source| source.text.lines().count()).sum(),
+            cycles: cycles::cycles(&sources),
+        });
+    }
+    Ok(crates)
+}
+
+fn read(folder: &Path, module: &[String], sources: &mut Vec<Source>) -> Result<()> {
+    for path in children(folder)? {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if ["tests", "generated"].contains(&&*name) {
+            continue;
+        }
+        let mut module = module.to_vec();
+        if !(module.is_empty() && ["lib", "main"].contains(&&*name)) {
+            module.push(name);
+        }
+        if path.is_dir() {
+            read(&path, &module, sources)?;
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            let text = fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            sources.push(Source { module, text });
+        }
+    }
+    Ok(())
+}
+
+/// What is in a folder, sorted.
+fn children(folder: &Path) -> Result<Vec<PathBuf>> {
+    let cannot = || format!("cannot read {}", folder.display());
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(cannot)? {
+        found.push(entry.with_context(cannot)?.path());
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_crate_is_too_large_and_no_file_needs_itself() {
+        let crates = look(&crate::repository()).unwrap();
+        assert!(crates.len() > 10, "the crates were found");
+        assert_eq!(wrong(&crates), [""; 0]);
+    }
+
+    #[test]
+    fn a_crate_that_is_too_large_and_a_cycle_are_wrong() {
+        let sources = [
+            Source { module: vec!["a".into()], text: "use super::b::B;".into() },
+            Source { module: vec!["b".into()], text: "use crate::a::A;".into() },
+        ];
+        let one = |lines| Crate { name: "one".into(), lines, cycles: cycles::cycles(&sources) };
+        let wrong = wrong(&[one(MOST_LINES), one(MOST_LINES + 1)]);
+        assert_eq!(wrong.len(), 5, "{wrong:?}");
+        assert_eq!(wrong[0], "one: a cycle: a needs b");
+        assert!(wrong[2].starts_with("one: 12001 lines"), "{wrong:?}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Which files of a crate need each other.
+//!
+//! A module may name what is in the ones above it and in the ones below it: that is how a folder is put
+//! together. What counts is a path into another branch of the tree.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::Source;
+use super::paths::paths;
+
+/// A module, by the segments of its path within the crate.
+type Module = Vec<String>;
+
+/// One file needs the other.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Edge {
+    from: Module,
+    to: Module,
+}
+
+/// Every edge that is part of a cycle, sorted.
+pub(super) fn cycles(sources: &[Source]) -> Vec<Edge> {
+    let modules: BTreeSet<&Module> = sources.iter().map(|source| &source.module).collect();
+    let mut needs: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
+    for source in sources {
+        let code: Vec<&str> =
+            source.text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+        let code = code.join("\n");
+        // Unit tests come last in a file.
+        let code = code.split("\nmod tests {").next().unwrap_or_default();
+        let named = paths(code);
+        let named = named.iter().filter_map(|path| resolve(path, &source.module, &modules));
+        let other =
+            named.filter(|to| !to.starts_with(&source.module) && !source.module.starts_with(to));
+        needs.entry(&source.module).or_default().extend(other);
+    }
+    let edges = needs.iter().flat_map(|(from, to)| to.iter().map(move |to| (*from, *to)));
+    edges
+        .filter(|(from, to)| reaches(to, from, &needs))
+        .map(|(from, to)| Edge { from: from.clone(), to: to.clone() })
+        .collect()
+}
+
+/// The module that `path` leads to when it stands in the module `from`.
+fn resolve<'m>(
+    path: &[String],
+    from: &[String],
+    modules: &BTreeSet<&'m Module>,
+) -> Option<&'m Module> {
+    let mut at = from.to_vec();
+    let mut rest = path.iter().peekable();
+    while let Some(word) = rest.next_if(|word| ["crate", "super", "self"].contains(&&***word)) {
+        match &**word {
+            "crate" => at.clear(),
+            "super" => drop(at.pop()),
+            _ => {}
+        }
+    }
+    for name in rest {
+        at.push(name.clone());
+        if !modules.contains(&at) {
+            at.pop();
+            break;
+        }
+    }
+    modules.get(&at).copied()
+}
+
+fn reaches(from: &Module, to: &Module, needs: &BTreeMap<&Module, BTreeSet<&Module>>) -> bool {
+    let mut seen = BTreeSet::from([from]);
+    let mut open = vec![from];
+    while let Some(module) = open.pop() {
+        if module == to {
+            return true;
+        }
+        let next = needs.get(module).into_iter().flatten().copied();
+        open.extend(next.filter(|module| seen.insert(*module)));
+    }
+    false
+}
+
+impl fmt::Display for Edge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} needs {}", self.from.join("::"), self.to.join("::"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(sources: &[(&str, &str)]) -> Vec<String> {
+        let source = |(module, text): &(&str, &str)| Source {
+            module: module.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+            text: (*text).to_owned(),
+        };
+        let sources: Vec<Source> = sources.iter().map(source).collect();
+        cycles(&sources).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn files_that_need_each_other_are_found_by_way_of_others_too() {
+        let text = [
+            ("a", "use super::b::f;"),
+            ("b", "fn f() { crate::c::d::g() }"),
+            ("c", ""),
+            ("c::d", "use crate::a;"),
+            ("e", "use crate::{a, b};"),
+        ];
+        assert_eq!(found(&text), ["a needs b", "b needs c::d", "c::d needs a"]);
+    }
+
+    #[test]
+    fn what_is_above_and_below_in_the_tree_is_no_cycle() {
+        let text = [
+            ("", "mod a; pub use a::A; use crate::a::b::B;"),
+            ("a", "mod b; use self::b::B;"),
+            ("a::b", "use super::A; use crate::Root; // use crate::c;"),
+            ("c", "use crate::a::b;\n#[cfg(test)]\nmod tests {\nuse super::super::a;\n}"),
+        ];
+        assert_eq!(found(&text), [""; 0]);
+    }
+}
