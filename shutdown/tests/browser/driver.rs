@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -17,7 +18,11 @@ pub(crate) struct Browser {
     port: u16,
     session: String,
     _profile: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
 }
+
+/// One browser at a time: of several that start at once beside other tests, one may end again.
+static TURN: Mutex<()> = Mutex::new(());
 
 impl Browser {
     /// Starts one, or says what this machine lacks.
@@ -25,6 +30,7 @@ impl Browser {
         if !Path::new("/usr/bin/chromium").exists() {
             return Err("chromium: not installed; apt install chromium chromium-driver".to_owned());
         }
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let driver = Command::new("chromedriver")
             .arg("--port=0")
             .stdin(Stdio::null())
@@ -42,7 +48,7 @@ impl Browser {
         let port = port.expect("chromedriver says its port");
         let profile = tempfile::tempdir().unwrap();
         let session = String::new();
-        let mut browser = Self { driver, port, session, _profile: profile };
+        let mut browser = Self { driver, port, session, _profile: profile, _turn: turn };
         browser.open_session();
         Ok(browser)
     }

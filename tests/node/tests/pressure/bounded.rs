@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::task::JoinHandle;
 use winddown_node_tests::agent_binary;
 use winddown_node_tests::cgroup::Group;
@@ -31,6 +32,27 @@ pub(crate) struct Bounds {
     pub(crate) tasks: Option<u64>,
     /// A file system of the node's own, in MiB.
     pub(crate) disk: Option<u64>,
+    /// No other test of this program runs meanwhile.
+    pub(crate) alone: bool,
+}
+
+/// What a test holds as long as its node is there: one that others would disturb holds it for writing.
+static TURN: RwLock<()> = RwLock::const_new(());
+
+/// A test's turn.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    Beside { _others: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
+}
+
+impl Turn {
+    pub(crate) async fn wait(alone: bool) -> Self {
+        match alone {
+            true => Self::Alone { _guard: TURN.write().await },
+            false => Self::Beside { _others: TURN.read().await },
+        }
+    }
 }
 
 /// One pod.
@@ -54,6 +76,7 @@ pub(crate) struct Bounded {
     is_mounted: bool,
     /// When its memory ran short first.
     crossing: Option<JoinHandle<Option<i128>>>,
+    _turn: Turn,
 }
 
 impl Bounded {
@@ -73,6 +96,7 @@ impl Bounded {
             }
             return Ok(None);
         };
+        let turn = Turn::wait(bounds.alone).await;
         let root = tempfile::tempdir()?;
         if let Some(size) = bounds.disk {
             run(Command::new("mount")
@@ -97,7 +121,7 @@ impl Bounded {
         });
         let agent = start_agent(&program, root.path(), &group)?;
         let is_mounted = bounds.disk.is_some();
-        let bed = Self { root, group, agent, program, is_mounted, crossing };
+        let bed = Self { root, group, agent, program, is_mounted, crossing, _turn: turn };
         bed.until("all pods run", || pods.iter().all(|pod| bed.log(pod.name).contains("start")))
             .await?;
         Ok(Some(bed))

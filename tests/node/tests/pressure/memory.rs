@@ -7,7 +7,7 @@ use winddown_node_tests::scenario::TestResult;
 use super::bounded::{Bounded, Bounds, MIB, SHORT, Spec};
 
 const CONFIG: &str = "evictionHard: {memory.available: 100Mi}\n";
-const NODE: Bounds = Bounds { memory: Some(600), tasks: None, disk: None };
+const NODE: Bounds = Bounds { memory: Some(600), tasks: None, disk: None, alone: false };
 
 /// Pods that hold what they asked for, one that is more important than the hog, and one that is not.
 const OTHERS: [Spec<'_>; 3] = [

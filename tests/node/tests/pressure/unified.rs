@@ -5,6 +5,8 @@ use std::time::Duration;
 use winddown_node_tests::scenario::TestResult;
 use winddown_node_tests::{Need, Node, Recipe, Suite, agent_binary, base_or_skip, in_long_form};
 
+use super::bounded::Turn;
+
 /// Where this program and the agent are in the node.
 const PROGRAM: &str = "/opt/pressure";
 const AGENT: &str = "/opt/winddown";
@@ -22,6 +24,7 @@ async fn the_same_holds_on_cgroup_v2() -> TestResult {
     if !in_long_form(test, "the tests of pressure take minutes") {
         return Ok(());
     }
+    let _turn = Turn::wait(false).await;
     let recipe = Recipe::cheapest(Suite::default(), &[Need::Controllers]).ok_or("no such node")?;
     let Some(base) = base_or_skip(test, recipe).await? else { return Ok(()) };
     let node = Node::boot(&base).await?;

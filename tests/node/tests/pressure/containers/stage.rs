@@ -8,7 +8,7 @@ use winddown_node_tests::cgroup::Group;
 use winddown_node_tests::scenario::{Scenario, TestResult};
 use winddown_node_tests::{IMAGE, Node};
 
-use crate::bounded::{MIB, asked};
+use crate::bounded::{MIB, Turn, asked};
 
 /// Where pods write down what happens to them, in the node and in the pods.
 const LOGS: &str = "/var/log/pods-under-test";
@@ -37,11 +37,13 @@ pub(super) struct Taker {
 pub(super) struct Stage {
     pub(super) scenario: Scenario,
     pods: Vec<&'static str>,
+    _turn: Turn,
 }
 
 impl Stage {
     /// None, after saying so, where no node can be booted.
     pub(super) async fn set(test: &str, config: &str, pods: &[Taker]) -> TestResult<Option<Self>> {
+        let turn = Turn::wait(false).await;
         let Some(scenario) = Scenario::with_containerd(test, Vec::new()).await? else {
             return Ok(None);
         };
@@ -54,7 +56,8 @@ impl Stage {
             let path = format!("/etc/winddown/pods/{}.json", pod.name);
             node.write(&path, pod.manifest().to_string(), 0o644)?;
         }
-        Ok(Some(Self { scenario, pods: pods.iter().map(|pod| pod.name).collect() }))
+        let pods = pods.iter().map(|pod| pod.name).collect();
+        Ok(Some(Self { scenario, pods, _turn: turn }))
     }
 
     pub(super) fn node(&self) -> &Node {
