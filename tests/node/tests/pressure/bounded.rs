@@ -22,7 +22,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const SHORT: u64 = 100;
 
 /// Longest wait for what is sure to come.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// What bounds the node.
 #[derive(Debug, Clone, Copy, Default)]
