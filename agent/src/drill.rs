@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_machine::host::{boot_clock, wall_clock};
 use winddown_runtimes::process::{OpenError, ProcessConfig, ProcessRuntime, ShimCommand};
-use winddown_shared::display::{clean, seconds};
+use winddown_shared::display::{clean, duration};
 use winddown_shared::{
     Inhibitor, KillReason, KillRequest, LockState, PodKiller, ShutdownKind, error_chain,
 };
@@ -247,7 +247,7 @@ impl Drill {
         self.until_started(say, out).await?;
         self.until_locked().await;
         if say {
-            let wait = seconds(logind.delay().as_secs_f64());
+            let wait = duration(logind.delay());
             out.line(&format!("\nThe stand-in says: power off. It waits up to {wait}.\n"))?;
         }
         let shutdown = {
@@ -357,7 +357,7 @@ fn tell_started(
     begun: Instant,
     out: &mut Output,
 ) -> Result<(), DrillError> {
-    let took = seconds(begun.elapsed().as_secs_f64());
+    let took = duration(begun.elapsed());
     out.line(&format!("{wanted} pods started in {took}:"))?;
     for pod in &status.pods {
         let name = named(&pod.namespace, &pod.name);
@@ -378,11 +378,11 @@ fn named(namespace: &str, name: &str) -> String {
 fn last_words(outcome: Option<&ShutdownOutcome>) -> String {
     match outcome {
         Some(outcome) if outcome.late.is_empty() => {
-            let took = seconds(outcome.took.as_secs_f64());
+            let took = duration(outcome.took);
             format!("The lock was given back after {took}: a real machine would go down now.")
         }
         Some(outcome) => {
-            let took = seconds(outcome.took.as_secs_f64());
+            let took = duration(outcome.took);
             format!(
                 "The lock was still held when the time was over ({took}): a real machine would have gone down under the pods."
             )

@@ -20,6 +20,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_machine::host::{boot_id, group_id, host_name, wall_clock};
+use winddown_shared::display::duration;
 use winddown_shared::{Inhibitor, LockState, WallClock, WallTime, critical, error_chain};
 use winddown_shutdown::Trigger;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
@@ -331,19 +332,15 @@ fn status_line(lock: &LockState, delay: Option<Duration>, wanted: Duration) -> S
         LockState::Held => match delay {
             Some(delay) if delay < wanted => format!(
                 "Holding the shutdown lock; logind waits {}, less than the {} wanted",
-                seconds(delay),
-                seconds(wanted)
+                duration(delay),
+                duration(wanted)
             ),
-            _ => format!("Holding the shutdown lock for up to {}", seconds(wanted)),
+            _ => format!("Holding the shutdown lock for up to {}", duration(wanted)),
         },
         LockState::Waiting { why } => format!("NOT holding the shutdown lock: {why}"),
         LockState::Absent { why } => format!("Running without a shutdown lock: {why}"),
         LockState::Released => "Pods have ended; the node may go down".to_owned(),
     }
-}
-
-fn seconds(duration: Duration) -> String {
-    winddown_shared::display::seconds(duration.as_secs_f64())
 }
 
 /// Whether READY may be said: the lock is held, or is known not to be available.

@@ -122,7 +122,7 @@ fn span(duration: Duration) -> String {
     if duration > Duration::from_secs(100 * 365 * 24 * 3600) {
         return "no limit".to_owned();
     }
-    winddown_shared::display::seconds(duration.as_secs_f64())
+    winddown_shared::display::duration(duration)
 }
 
 /// Whole seconds, rounded up.

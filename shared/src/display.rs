@@ -1,13 +1,14 @@
 //! Text for people: safe to print whatever a name holds, and durations in one style.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use unicode_width::UnicodeWidthChar;
 
 /// Makes `text` safe to print on one line: control characters and characters that reorder or hide
 /// text are written as escapes (`\x1b`, `\u{202e}`).
 ///
-/// Names, messages and paths come from whoever can put a pod on the node; printed as they are, they
+/// Names, messages and paths come from anyone who can put a pod on the node; printed as they are, they
 /// could rewrite the screen of the person who looks.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_harmful) {
@@ -69,6 +70,11 @@ pub fn seconds(seconds: f64) -> String {
     let hours = (minutes / 60.0).floor();
     let rest = minutes - hours * 60.0;
     if rest == 0.0 { format!("{hours}h") } else { format!("{hours}h{rest:02}m") }
+}
+
+/// A length of time: the same as [`seconds`].
+pub fn duration(duration: Duration) -> String {
+    seconds(duration.as_secs_f64())
 }
 
 /// An age of whole seconds as kubectl shows it: `45s`, `3m20s`, `47m`, `3h12m`, `20h`, `5d3h`.

@@ -1,7 +1,7 @@
 //! How large each crate is without its tests, and which files depend on each other in a circle.
 //!
-//! A crate that nobody can hold in their head gets a second one beside it; of two files that need each other
-//! neither can be read, tested or moved alone.
+//! A crate that has grown too large to keep in mind is split; of two files that need each other, neither can be
+//! read, tested or moved alone.
 
 mod cycles;
 mod paths;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use winddown_shared::display::seconds;
+use winddown_shared::display::duration;
 use winddown_shutdown::{GroupProgress, Progress, ProgressPhase};
 use winddown_systemd::stand_in::ShutdownOutcome;
 
@@ -119,8 +119,7 @@ fn title(group: &GroupProgress) -> String {
 fn result(group: &GroupProgress) -> String {
     let Some(started) = group.started else { return format!("{} waiting", pods(group.pods)) };
     let took = group.finished.unwrap_or_else(Instant::now).duration_since(started);
-    let mut text =
-        format!("{} of {} ended, {}", group.ended, group.pods, seconds(took.as_secs_f64()));
+    let mut text = format!("{} of {} ended, {}", group.ended, group.pods, duration(took));
     if group.forced > 0 {
         text.push_str(&format!(", {} by SIGKILL", group.forced));
     }

@@ -1,9 +1,9 @@
 //! One decision of the agent, as a line people can read and fields programs can.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use winddown_shared::display::duration;
 use winddown_shared::{Event, KillReason, PodLabel, ResourceName, WallTime};
 
 mod pressure;
@@ -48,23 +48,23 @@ impl Decision {
                 told.pod(
                     "killRequested",
                     pod,
-                    &format!("asked to end within {} ({why})", secs(*grace)),
+                    &format!("asked to end within {} ({why})", duration(*grace)),
                 );
                 told.field("by", serde_json::to_value(by).unwrap_or_default())
                     .field("graceSeconds", grace.as_secs_f64());
             }
             Event::PodStopped { pod, took, forced } => {
                 let how = if forced.is_empty() {
-                    format!("ended in {}", secs(*took))
+                    format!("ended in {}", duration(*took))
                 } else {
-                    format!("ended in {}, SIGKILL for {}", secs(*took), forced.join(", "))
+                    format!("ended in {}, SIGKILL for {}", duration(*took), forced.join(", "))
                 };
                 told.pod("podStopped", pod, &how);
                 told.field("tookSeconds", took.as_secs_f64())
                     .field("forced", forced.iter().map(|name| &**name).collect::<Vec<_>>());
             }
             Event::SyncFailed { pod, error, again_in } => {
-                told.pod("syncFailed", pod, &format!("{error}; again in {}", secs(*again_in)));
+                told.pod("syncFailed", pod, &format!("{error}; again in {}", duration(*again_in)));
                 told.field("error", error.as_str()).field("againInSeconds", again_in.as_secs_f64());
             }
             Event::ExceededGracePeriod { pod } => {
@@ -125,7 +125,7 @@ impl Decision {
             Event::ShutdownStarted { pods, budget } => {
                 self.node(
                     "shutdownStarted",
-                    format!("shutdown began: {} to end within {}", count(*pods), secs(*budget)),
+                    format!("shutdown began: {} to end within {}", count(*pods), duration(*budget)),
                 );
                 self.field("pods", *pods).field("budgetSeconds", budget.as_secs_f64());
             }
@@ -134,7 +134,7 @@ impl Decision {
                     "{}: {} asked to end within {}",
                     group(*priority, *name),
                     count(*pods),
-                    secs(*allowed)
+                    duration(*allowed)
                 );
                 self.node("groupStarted", text);
                 self.field("priority", *priority)
@@ -144,9 +144,9 @@ impl Decision {
             Event::GroupEnded { priority, name, took, left } => {
                 let group = group(*priority, *name);
                 let text = match left {
-                    0 => format!("{group}: ended in {}", secs(*took)),
+                    0 => format!("{group}: ended in {}", duration(*took)),
                     left => {
-                        format!("{group}: {} left after {}", count(*left), secs(*took))
+                        format!("{group}: {} left after {}", count(*left), duration(*took))
                     }
                 };
                 self.node("groupEnded", text);
@@ -155,7 +155,7 @@ impl Decision {
                     .field("left", *left);
             }
             Event::ShutdownResumed { after, pods } => {
-                let (ago, pods) = (secs(*after), *pods);
+                let (ago, pods) = (duration(*after), *pods);
                 let left = count(pods);
                 let text = format!("going on with the shutdown that began {ago} ago, {left} left");
                 self.node("shutdownResumed", text);
@@ -168,8 +168,8 @@ impl Decision {
             }
             Event::ShutdownEnded { took, left, released } => {
                 let mut text = match left {
-                    0 => format!("all pods ended in {}", secs(*took)),
-                    left => format!("{} left after {}", count(*left), secs(*took)),
+                    0 => format!("all pods ended in {}", duration(*took)),
+                    left => format!("{} left after {}", count(*left), duration(*took)),
                 };
                 if *released {
                     text.push_str(", lock released");
@@ -225,10 +225,6 @@ fn reason_text(reason: KillReason) -> &'static str {
 
 fn count(pods: usize) -> String {
     if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
-}
-
-fn secs(duration: Duration) -> String {
-    winddown_shared::display::seconds(duration.as_secs_f64())
 }
 
 /// What a group is called in the log.

@@ -3,8 +3,8 @@
 /// The paths in `text`, each in its segments.
 pub(super) fn paths(text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
-    for line_start in begins(text) {
-        let mut reader = Reader { rest: &text[line_start..], found: &mut found };
+    for begin in begins(text) {
+        let mut reader = Reader { rest: &text[begin..], found: &mut found };
         reader.tree(Vec::new());
     }
     found

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use winddown_shared::Event;
+use winddown_shared::display::duration;
 
-use super::{Decision, secs};
+use super::Decision;
 
 impl Decision {
     pub(super) fn pressure_event(&mut self, event: &Event) {
         match event {
             Event::EvictionThresholdMet { signal, resource, stats_age, short_for } => {
-                let text = format!("{signal}: too little {resource} for {}", secs(*short_for));
+                let text = format!("{signal}: too little {resource} for {}", duration(*short_for));
                 self.node("evictionThresholdMet", text);
                 self.field("signal", *signal)
                     .field("resource", *resource)
@@ -28,7 +29,7 @@ impl Decision {
                 }
             }
             Event::PodEvicted { pod, signal, took } => {
-                self.pod("podEvicted", pod, &format!("ended for {signal} in {}", secs(*took)));
+                self.pod("podEvicted", pod, &format!("ended for {signal} in {}", duration(*took)));
                 self.field("signal", *signal).field("tookSeconds", took.as_secs_f64());
             }
             Event::EvictionFailed { pod, signal, error } => {
