@@ -7,11 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
+use winddown_render::report;
 use winddown_runtimes::process::shim;
-use winddown_shutdown::{
-    Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line, render_html, render_svg,
-    render_text,
-};
+use winddown_shutdown::{Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line};
 
 use crate::cli::{
     AgentArgs, CommandError, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs, Offline, Output,
@@ -191,15 +189,15 @@ impl Offline for Commands {
     }
 
     fn report_text(&self, report: &serde_json::Value, color: bool) -> Result<String, CommandError> {
-        Ok(render_text(&typed(report)?, color))
+        Ok(report::text(&typed(report)?, color))
     }
 
     fn report_svg(&self, report: &serde_json::Value) -> Result<String, CommandError> {
-        Ok(render_svg(&typed(report)?))
+        Ok(report::svg(&typed(report)?))
     }
 
     fn report_html(&self, report: &serde_json::Value) -> Result<String, CommandError> {
-        Ok(render_html(&typed(report)?))
+        Ok(report::html(&typed(report)?))
     }
 
     fn load_config(&self, file: Option<&Path>) -> Result<ConfigView, CommandError> {

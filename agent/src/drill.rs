@@ -18,7 +18,7 @@ use winddown_shared::display::{clean, duration};
 use winddown_shared::{
     Inhibitor, KillReason, KillRequest, LockState, PodKiller, ShutdownKind, error_chain,
 };
-use winddown_shutdown::{Outcome, ShutdownReport, Trigger, render_text};
+use winddown_shutdown::{Outcome, ShutdownReport, Trigger};
 use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
@@ -261,7 +261,7 @@ impl Drill {
             return Ok(report.outcome);
         }
         out.line("")?;
-        out.text(&render_text(&report, out.color))?;
+        out.text(&winddown_render::report::text(&report, out.color))?;
         out.line(&last_words(outcome.as_ref()))?;
         Ok(report.outcome)
     }

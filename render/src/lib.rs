@@ -1,4 +1,5 @@
-//! Text for people: aligned, coloured where wanted, and safe to print whatever the names are.
+//! What winddown shows to people: text, aligned and coloured where wanted, and pictures of a shutdown. Safe to print
+//! whatever the names are.
 //!
 //! Every function here takes values and gives a string; nothing is printed and no clock is read.
 
@@ -8,6 +9,7 @@ mod eviction;
 mod live;
 mod paint;
 mod plan;
+pub mod report;
 mod room;
 mod status;
 mod table;

@@ -1,6 +1,6 @@
 //! `winddown plan` and the list of reports.
 
-use winddown_shared::display::{clean, seconds};
+use winddown_shared::display::{self, clean, seconds};
 
 use super::{Column, PODS_UNKNOWN, Table, View, wrap};
 use winddown_control::api::{PlannedGroup, ReportList, ShutdownPlan};
@@ -49,8 +49,7 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
         let title = group_title(group.name.as_deref(), group.priority);
         let pods = match (&group.name, group.pods.len()) {
             (Some(_), count) => count.to_string(),
-            (None, 1) => "1 pod".to_owned(),
-            (None, count) => format!("{count} pods"),
+            (None, count) => display::pod_count(count),
         };
         let (number, time) = (number + 1, group_time(group));
         text.push_str(&format!("\n{number}. {title}: {pods}, {time}\n"));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use winddown_shared::display::clean;
+use winddown_shared::display::{self, clean};
 use winddown_shared::{Quantity, QuantityFormat};
 
 use super::paint::{BAD, GOOD, HEAD, Paint, WARN};
@@ -60,8 +60,7 @@ fn one(case: &PreemptionCase, strategy: &str, view: &View) -> String {
     let (line, style) = match case.verdict {
         RoomVerdict::Starts => (format!("{pod} would start"), GOOD),
         RoomVerdict::Preempts => {
-            let victims = case.victims.len();
-            let pods = if victims == 1 { "1 pod".to_owned() } else { format!("{victims} pods") };
+            let pods = display::pod_count(case.victims.len());
             (format!("{pod} would start when {pods} had ended for it ({strategy})"), WARN)
         }
         RoomVerdict::Refused => {

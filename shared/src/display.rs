@@ -77,6 +77,22 @@ pub fn duration(duration: Duration) -> String {
     seconds(duration.as_secs_f64())
 }
 
+/// A length of time in seconds however long it is, so that one can be compared with another at a glance:
+/// `12 ms`, `8.2 s`, `90 s`.
+pub fn in_seconds(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    match millis {
+        1..100 => format!("{millis} ms"),
+        _ if millis.is_multiple_of(1000) => format!("{} s", millis / 1000),
+        _ => format!("{:.1} s", duration.as_secs_f64()),
+    }
+}
+
+/// A number of pods: `1 pod`, `2 pods`.
+pub fn pod_count(count: usize) -> String {
+    if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
+}
+
 /// An age of whole seconds as kubectl shows it: `45s`, `3m20s`, `47m`, `3h12m`, `20h`, `5d3h`.
 pub fn age(seconds: i64) -> String {
     let two = |big: i64, big_unit: &str, small: i64, small_unit: &str| match small {

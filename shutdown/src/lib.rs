@@ -66,7 +66,7 @@ pub use record::{RecordError, RecordFile, RecordPlace, RunPhase, RunRecord};
 pub use report::{
     BootMark, BudgetReport, Evidence, GroupReport, LastBoot, Listing, NoticeReport, Outcome,
     PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport, StoreError, Trigger,
-    last_boot, render_html, render_svg, render_text,
+    last_boot,
 };
 pub use role::Role;
 pub use run::{RunOrder, RunReport, RunStop, run_plan};

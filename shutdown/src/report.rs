@@ -8,26 +8,19 @@ use winddown_shared::{KillReason, ShutdownKind, WallTime};
 use crate::{Budget, RunReport};
 
 mod boot_mark;
-mod html;
+mod headline;
 mod last_boot;
-mod marks;
 mod pods;
 mod store;
-mod svg;
 #[cfg(test)]
 mod tests;
-mod text;
 mod units;
-mod words;
 
 pub use boot_mark::{BootMark, PreviousBoot};
-pub use html::render_html;
 pub use last_boot::{Evidence, LastBoot, last_boot};
 pub use pods::{GroupReport, PodEnd, PodReport};
 pub use store::{Listing, ReportStore, StoreError};
 pub(crate) use store::{write_atomically, write_in_memory};
-pub use svg::render_svg;
-pub use text::render_text;
 
 /// The version of the report's shape; goes up when a reader of the old one would be misled.
 const VERSION: u32 = 1;
@@ -115,7 +108,6 @@ pub struct ShutdownReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-#[non_exhaustive]
 pub enum Trigger {
     /// The login manager announced the node's shutdown.
     #[default]
@@ -149,7 +141,6 @@ pub struct NoticeReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-#[non_exhaustive]
 pub enum Outcome {
     /// Every pod ended by itself in its grace.
     Clean,

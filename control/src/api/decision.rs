@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::display::duration;
+use winddown_shared::display::{duration, pod_count};
 use winddown_shared::{Event, KillReason, PodLabel, ResourceName, WallTime};
 
 mod pressure;
@@ -125,7 +125,11 @@ impl Decision {
             Event::ShutdownStarted { pods, budget } => {
                 self.node(
                     "shutdownStarted",
-                    format!("shutdown began: {} to end within {}", count(*pods), duration(*budget)),
+                    format!(
+                        "shutdown began: {} to end within {}",
+                        pod_count(*pods),
+                        duration(*budget)
+                    ),
                 );
                 self.field("pods", *pods).field("budgetSeconds", budget.as_secs_f64());
             }
@@ -133,7 +137,7 @@ impl Decision {
                 let text = format!(
                     "{}: {} asked to end within {}",
                     group(*priority, *name),
-                    count(*pods),
+                    pod_count(*pods),
                     duration(*allowed)
                 );
                 self.node("groupStarted", text);
@@ -146,7 +150,7 @@ impl Decision {
                 let text = match left {
                     0 => format!("{group}: ended in {}", duration(*took)),
                     left => {
-                        format!("{group}: {} left after {}", count(*left), duration(*took))
+                        format!("{group}: {} left after {}", pod_count(*left), duration(*took))
                     }
                 };
                 self.node("groupEnded", text);
@@ -156,7 +160,7 @@ impl Decision {
             }
             Event::ShutdownResumed { after, pods } => {
                 let (ago, pods) = (duration(*after), *pods);
-                let left = count(pods);
+                let left = pod_count(pods);
                 let text = format!("going on with the shutdown that began {ago} ago, {left} left");
                 self.node("shutdownResumed", text);
                 self.field("afterSeconds", after.as_secs_f64()).field("pods", pods);
@@ -169,7 +173,7 @@ impl Decision {
             Event::ShutdownEnded { took, left, released } => {
                 let mut text = match left {
                     0 => format!("all pods ended in {}", duration(*took)),
-                    left => format!("{} left after {}", count(*left), duration(*took)),
+                    left => format!("{} left after {}", pod_count(*left), duration(*took)),
                 };
                 if *released {
                     text.push_str(", lock released");
@@ -221,10 +225,6 @@ fn reason_text(reason: KillReason) -> &'static str {
         KillReason::Operator => "an operator asked",
         KillReason::Removed => "it left its source",
     }
-}
-
-fn count(pods: usize) -> String {
-    if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
 }
 
 /// What a group is called in the log.

@@ -7,6 +7,7 @@ use crate::facts::{Fact, Facts, KILLERS, KUBELETS, KubeletConfig, Unseen};
 use crate::finding::{Area, Finding};
 use winddown_config::{Mode, RuntimeKind};
 use winddown_control::api::{PodState, PodStatus, Status};
+use winddown_shared::display;
 
 /// What runs containers can be reached.
 pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
@@ -289,11 +290,10 @@ pub(super) fn starts(facts: &Facts) -> Option<Finding> {
     let status = facts.agent.known()?;
     let stuck: Vec<String> =
         status.pods.iter().filter_map(|pod| Some((pod, cause(status, pod)?))).map(told).collect();
-    let pods = match stuck.len() {
-        0 => return None,
-        1 => "1 pod".to_owned(),
-        count => format!("{count} pods"),
-    };
+    if stuck.is_empty() {
+        return None;
+    }
+    let pods = display::pod_count(stuck.len());
     Some(
         CHECK
             .warning(format!("{pods} cannot start"))

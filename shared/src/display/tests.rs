@@ -1,4 +1,6 @@
-use super::{age, clean, seconds};
+use std::time::Duration;
+
+use super::{age, clean, in_seconds, seconds};
 
 #[test]
 fn durations_read_as_people_write_them() {
@@ -20,6 +22,15 @@ fn durations_read_as_people_write_them() {
     ];
     for (input, text) in table {
         assert_eq!(seconds(input), text, "{input}");
+    }
+}
+
+#[test]
+fn durations_that_are_compared_stay_seconds() {
+    let table =
+        [(0, "0 s"), (1, "1 ms"), (99, "99 ms"), (100, "0.1 s"), (8170, "8.2 s"), (90_000, "90 s")];
+    for (millis, text) in table {
+        assert_eq!(in_seconds(Duration::from_millis(millis)), text, "{millis} ms");
     }
 }
 

@@ -2,8 +2,7 @@
 
 use winddown_shared::WallTime;
 
-use super::words::{headline, name};
-use super::{BootMark, Outcome, PodEnd, ShutdownReport, Trigger};
+use super::{BootMark, Outcome, PodEnd, PodReport, ShutdownReport, Trigger};
 use crate::{RunPhase, RunRecord};
 
 #[cfg(test)]
@@ -159,7 +158,7 @@ fn report_of(record: RunRecord) -> ShutdownReport {
 }
 
 fn summary(report: &ShutdownReport) -> String {
-    let mut said = headline(report);
+    let mut said = report.headline();
     said.truncate(said.trim_end_matches('.').len());
     if let Some(first) = said.get_mut(..1) {
         first.make_ascii_lowercase();
@@ -180,7 +179,7 @@ fn summary(report: &ShutdownReport) -> String {
 /// The names of some of the pods that ended as `end`.
 fn named(report: &ShutdownReport, end: PodEnd, count: usize) -> String {
     let pods = report.pods().map(|(_, pod)| pod).filter(|pod| pod.end == end);
-    let mut names = pods.take(NAMED).map(name).collect::<Vec<_>>().join(", ");
+    let mut names = pods.take(NAMED).map(PodReport::full_name).collect::<Vec<_>>().join(", ");
     if count > NAMED {
         names.push_str(&format!(" and {} more", count - NAMED));
     }

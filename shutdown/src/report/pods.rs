@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::Pod;
+use winddown_shared::display::clean;
 
 use super::units;
 use crate::Group;
@@ -123,7 +124,6 @@ pub struct PodReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-#[non_exhaustive]
 pub enum PodEnd {
     /// Its group was not started.
     Spared,
@@ -159,7 +159,7 @@ impl GroupReport {
 
 impl PodEnd {
     /// Whether the pod was seen to end.
-    pub(crate) fn is_over(self) -> bool {
+    pub fn is_over(self) -> bool {
         matches!(self, Self::Exited | Self::Killed)
     }
 }
@@ -167,6 +167,11 @@ impl PodEnd {
 // === impl PodReport ===
 
 impl PodReport {
+    /// `namespace/name`, safe to print.
+    pub fn full_name(&self) -> String {
+        clean(&format!("{}/{}", self.namespace, self.name)).into_owned()
+    }
+
     /// A pod that nobody has asked to end.
     pub(crate) fn spared(pod: &Pod, grace: Duration) -> Self {
         Self {

@@ -1,9 +1,6 @@
 use std::time::Duration;
 
-use super::{
-    BudgetReport, GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger, render_text,
-};
-use crate::CRITICAL_PRIORITY;
+use super::{BudgetReport, GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger};
 
 mod store;
 
@@ -71,152 +68,41 @@ pub(super) fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> S
     }
 }
 
-fn text(report: &ShutdownReport) -> String {
-    render_text(report, false)
-}
-
-fn headline(report: &ShutdownReport) -> String {
-    text(report).lines().next().unwrap().to_string()
-}
-
-#[test]
-fn a_clean_shutdown_reads_well() {
-    let groups = vec![
-        group(
-            0,
-            Some((0, 3012)),
-            vec![
-                pod("web", PodEnd::Exited, Some(0), Some(1250)),
-                pod("database", PodEnd::Exited, Some(0), Some(3012)),
-            ],
-        ),
-        group(1000, None, vec![]),
-        group(
-            CRITICAL_PRIORITY,
-            Some((3013, 8176)),
-            vec![pod("dns", PodEnd::Exited, Some(3013), Some(8176))],
-        ),
-    ];
-    assert_eq!(
-        text(&report(Outcome::Clean, 8177, groups)),
-        "\
-Clean shutdown: 3 pods ended by themselves in 8.2 s (budget 30 s).
-2026-11-20 03:44:00 UTC · power-off · boot 4f1c8a2e
-
-priority 0 and above · 2 pods · took 3.0 s of 30 s
-  POD                GRACE     ASKED   SIGTERM      EXIT
-  default/web         20 s     0.000     0.003     1.250
-  default/database    20 s     0.000     0.003     3.012
-
-priority 2000000000 and above · 1 pod · took 5.2 s of 27.0 s
-  POD                GRACE     ASKED   SIGTERM      EXIT
-  default/dns         20 s     3.013     3.016     8.176
-"
-    );
-}
-
-#[test]
-fn who_was_killed_and_who_is_left_is_said_beside_the_pod() {
-    let killed = PodReport {
-        containers: vec!["main".into(), "log".into()],
-        wanted_grace: Some(ms(60_000)),
-        ..pod("slow", PodEnd::Killed, Some(0), Some(20_004))
-    };
-    let hung = PodReport {
-        containers: vec!["main".into()],
-        error: Some("pod default/hung still runs after 31s: main".into()),
-        ..pod("hung", PodEnd::Left, Some(0), None)
-    };
-    let unknown = PodReport {
-        sigterm: None,
-        error: Some("no answer from the pod workers at the deadline".into()),
-        ..pod("unknown", PodEnd::Left, Some(0), None)
-    };
-    let mut report = report(
-        Outcome::Left,
-        31_000,
-        vec![group(0, Some((0, 30_100)), vec![killed, hung, unknown])],
-    );
-    report.budget.pods = ms(27_000);
-    report.budget.delay = Some(ms(30_000));
-    report.budget.delay_set_by =
-        Some("/usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf".into());
-    assert_eq!(
-        text(&report),
-        "\
-Incomplete shutdown: 2 of 3 pods still ran when the node was let go, after 31 s (budget 27 s).
-2026-11-20 03:44:00 UTC · power-off · boot 4f1c8a2e
-The groups ask for 30 s, but the login manager waits only 30 s (set by \
-/usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf), and 2 s are kept for \
-the end: the pods got 27 s.
-
-priority 0 and above · 3 pods · took 30.1 s of 30 s
-  POD               GRACE     ASKED   SIGTERM      EXIT
-  default/slow       20 s     0.000     0.003    20.004  killed: main, log (its own grace is 60 s)
-  default/hung       20 s     0.000     0.003         -  STILL RUNS: main
-  default/unknown    20 s     0.000         -         -  STILL RUNS? no answer from the pod \
-workers at the deadline
-"
-    );
-}
-
 #[test]
 fn each_outcome_has_its_sentence() {
     let ended = || pod("a", PodEnd::Exited, Some(0), Some(1000));
     let one = |outcome, pods| report(outcome, 1500, vec![group(0, Some((0, 1000)), pods)]);
     assert_eq!(
-        headline(&one(Outcome::Clean, vec![ended()])),
+        one(Outcome::Clean, vec![ended()]).headline(),
         "Clean shutdown: 1 pod ended by itself in 1.5 s (budget 30 s)."
     );
     assert_eq!(
-        headline(&one(Outcome::Clean, vec![])),
+        one(Outcome::Clean, vec![]).headline(),
         "Clean shutdown: there were no pods to end."
     );
     let killed = PodReport { end: PodEnd::Killed, ..ended() };
     assert_eq!(
-        headline(&one(Outcome::Forced, vec![ended(), killed])),
+        one(Outcome::Forced, vec![ended(), killed]).headline(),
         "Forced shutdown: 1 of 2 pods had to be killed, all ended in 1.5 s (budget 30 s)."
     );
     let ending = pod("b", PodEnd::Ending, Some(0), None);
     let spared = pod("c", PodEnd::Spared, None, None);
     let pods = vec![ended(), ending, spared];
     assert_eq!(
-        headline(&one(Outcome::Cancelled, pods.clone())),
+        one(Outcome::Cancelled, pods.clone()).headline(),
         "Cancelled shutdown, after 1.5 s: 1 pod had ended, 1 still ending, 1 spared."
     );
     assert_eq!(
-        headline(&one(Outcome::Interrupted, pods)),
+        one(Outcome::Interrupted, pods).headline(),
         "Interrupted shutdown: the agent was stopped after 1.5 s: 1 pod had ended, 1 still ending, \
          1 spared."
     );
     assert_eq!(
-        headline(&one(Outcome::Left, vec![])),
+        one(Outcome::Left, vec![]).headline(),
         "Failed shutdown: it is not known what became of the pods, after 1.5 s (budget 30 s)."
     );
     let drain = ShutdownReport { trigger: Trigger::Drain, ..one(Outcome::Clean, vec![ended()]) };
-    assert!(headline(&drain).starts_with("Clean drain: "));
-}
-
-#[test]
-fn a_spared_group_is_one_line() {
-    let spared = vec![pod("c", PodEnd::Spared, None, None)];
-    let report = report(Outcome::Cancelled, 1500, vec![group(7, None, spared)]);
-    assert!(text(&report).ends_with("\npriority 7 and above · 1 pod · spared\n"));
-}
-
-#[test]
-fn hostile_names_cannot_move_the_cursor() {
-    let hostile = pod("\u{1b}[2J\r\n\u{202e}x", PodEnd::Exited, Some(0), Some(1));
-    let report = report(Outcome::Clean, 1, vec![group(0, Some((0, 1)), vec![hostile])]);
-    let text = text(&report);
-    assert!(text.contains("default/\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}x"), "{text}");
-}
-
-#[test]
-fn colour_only_when_asked_for() {
-    let report = report(Outcome::Forced, 1, vec![group(0, Some((0, 1)), vec![])]);
-    assert!(!render_text(&report, false).contains('\u{1b}'));
-    assert!(render_text(&report, true).starts_with("\u{1b}[33mForced shutdown"));
+    assert!(drain.headline().starts_with("Clean drain: "));
 }
 
 #[test]

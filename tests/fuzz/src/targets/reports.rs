@@ -1,13 +1,14 @@
 //! What is made of a report that is found on disk, or that names of pods were written into.
 
-use winddown_shutdown::{ShutdownReport, render_html, render_svg, render_text};
+use winddown_render::report::{html, svg, text};
+use winddown_shutdown::ShutdownReport;
 
 pub(super) fn laws(json: &[u8]) {
     let Ok(report) = serde_json::from_slice::<ShutdownReport>(json) else { return };
     let again = serde_json::to_vec(&report).unwrap_or_default();
     assert_eq!(serde_json::from_slice::<ShutdownReport>(&again).ok(), Some(report.clone()));
 
-    let svg = render_svg(&report);
+    let svg = svg(&report);
     let parsed = roxmltree::Document::parse(&svg);
     assert!(parsed.is_ok(), "the picture is not XML: {:?}", parsed.err());
     let is_active = |svg: &roxmltree::Document<'_>| {
@@ -18,11 +19,11 @@ pub(super) fn laws(json: &[u8]) {
     };
     assert!(parsed.is_ok_and(|svg| !is_active(&svg)), "the picture does nothing");
 
-    let html = render_html(&report);
+    let html = html(&report);
     let page = html.to_lowercase();
     assert!(!page.contains("<script") && !page.contains("javascript:"), "the page does nothing");
     assert!(page.matches("<title>").count() == 1 || !page.contains("<title>"), "no tag is added");
 
-    let text = render_text(&report, false);
+    let text = text(&report, false);
     assert!(!text.contains(|c: char| c != '\n' && c.is_control()), "{text:?}");
 }

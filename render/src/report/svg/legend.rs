@@ -1,8 +1,9 @@
 //! What the marks mean.
 
+use winddown_shutdown::{PodEnd, ShutdownReport};
+
 use super::canvas::Canvas;
 use super::sizes::{MARGIN, WIDTH, width};
-use super::{PodEnd, ShutdownReport};
 
 /// The hatchings. Their colours are the theme's.
 pub(in crate::report) const PATTERNS: &str = concat!(

@@ -2,11 +2,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use roxmltree::{Document, Node};
+use winddown_shutdown::{NoticeReport, Outcome, PodEnd, PodReport, ShutdownReport};
 
-use super::super::NoticeReport;
 use super::super::tests::{group, ms, pod, report};
 use super::sizes::{MARGIN, WIDTH};
-use super::{Outcome, PodEnd, PodReport, ShutdownReport, render_svg};
 
 mod parts;
 mod theme;
@@ -51,7 +50,7 @@ fn two_groups() -> ShutdownReport {
 
 #[test]
 fn every_pod_has_a_row_that_tells_all_about_it() {
-    let svg = render_svg(&two_groups());
+    let svg = super::svg(&two_groups());
     let document = Document::parse(&svg).unwrap();
     let rows: Vec<&str> = document
         .descendants()
@@ -98,7 +97,7 @@ fn how_a_pod_ended_is_told_by_shape_and_word() {
     let ending = pod("ending", PodEnd::Ending, Some(0), None);
     let spared = pod("spared", PodEnd::Spared, None, None);
     let pods = vec![left, killed, ending, spared, exited("exited", 0, 900)];
-    let svg = render_svg(&report(Outcome::Left, 31_000, vec![group(0, Some((0, 30_100)), pods)]));
+    let svg = super::svg(&report(Outcome::Left, 31_000, vec![group(0, Some((0, 30_100)), pods)]));
     assert_eq!((count(&svg, "kill"), count(&svg, "open"), count(&svg, "soft")), (1, 1, 1));
     assert_eq!((count(&svg, "exit"), count(&svg, "arrow")), (1, 1));
     let words = words(&svg);
@@ -117,7 +116,7 @@ fn rows_go_by_time_and_what_did_not_end_is_last() {
         exited("late", 500, 700),
         exited("quick", 0, 100),
     ];
-    let svg = render_svg(&report(Outcome::Left, 1000, vec![group(0, Some((0, 1000)), pods)]));
+    let svg = super::svg(&report(Outcome::Left, 1000, vec![group(0, Some((0, 1000)), pods)]));
     let names: Vec<String> =
         words(&svg).into_iter().filter(|text| text.starts_with("default/")).collect();
     assert_eq!(names, ["default/quick", "default/late", "default/slow", "default/left"]);
@@ -127,10 +126,10 @@ fn rows_go_by_time_and_what_did_not_end_is_last() {
 fn a_spared_group_is_one_line_and_a_run_without_pods_has_no_chart() {
     let spared = (0..40).map(|n| pod(&format!("s{n}"), PodEnd::Spared, None, None)).collect();
     let run = report(Outcome::Cancelled, 1500, vec![group(7, None, spared)]);
-    let svg = render_svg(&run);
+    let svg = super::svg(&run);
     assert_eq!(count(&svg, "mono end"), 0);
     assert!(words(&svg).contains(&"priority 7 and above 40 pods · spared".to_owned()));
-    let empty = render_svg(&report(Outcome::Clean, 0, vec![]));
+    let empty = super::svg(&report(Outcome::Clean, 0, vec![]));
     assert_eq!(words(&empty).len(), 2, "{:?}", words(&empty));
 }
 
@@ -138,7 +137,7 @@ fn a_spared_group_is_one_line_and_a_run_without_pods_has_no_chart() {
 fn a_run_that_used_little_of_its_time_is_enlarged_and_says_so() {
     let enlarged = |took: u64| {
         let pods = vec![exited("a", 0, took)];
-        let svg = render_svg(&report(Outcome::Clean, took, vec![group(0, Some((0, took)), pods)]));
+        let svg = super::svg(&report(Outcome::Clean, took, vec![group(0, Some((0, took)), pods)]));
         words(&svg).iter().any(|text| text.ends_with(" s of 32 s, enlarged below"))
     };
     assert!(enlarged(1200));
@@ -152,7 +151,7 @@ fn notice_lame_duck_and_restarts_are_in_the_picture() {
     run.resumed = vec![ms(2000), ms(4500)];
     let (source, text) = ("aws".into(), "spot instance ends at 12:00".into());
     run.notice = Some(NoticeReport { source, text, deadline: ms(31_000) });
-    let words = words(&render_svg(&run));
+    let words = words(&super::svg(&run));
     for wanted in [
         "endpoint drain ends 1 s",
         "agent restarted 2 s",
@@ -169,7 +168,7 @@ fn notice_lame_duck_and_restarts_are_in_the_picture() {
 fn rows_get_lower_but_stay_legible_when_there_are_many() {
     let picture = |pods: u64| {
         let pods = (0..pods).map(|n| exited(&format!("web-{n}"), 0, 500 + n * 40)).collect();
-        render_svg(&report(Outcome::Clean, 9000, vec![group(0, Some((0, 9000)), pods)]))
+        super::svg(&report(Outcome::Clean, 9000, vec![group(0, Some((0, 9000)), pods)]))
     };
     let font = |svg: &str| {
         let document = Document::parse(svg).unwrap();
@@ -229,8 +228,8 @@ proptest! {
         run.endpoint_drain = drain;
         run.boot_id = word.clone();
         run.warnings = vec![word];
-        let svg = render_svg(&run);
-        prop_assert_eq!(&svg, &render_svg(&run));
+        let svg = super::svg(&run);
+        prop_assert_eq!(&svg, &super::svg(&run));
         let document = match Document::parse(&svg) {
             Ok(document) => document,
             Err(error) => return Err(TestCaseError::fail(error.to_string())),

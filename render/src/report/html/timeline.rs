@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use winddown_shared::display::in_seconds;
+use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport};
+
 use super::legend::PATTERNS;
 use super::marks::{self, Times};
 use super::milestones::{self, Milestone};
 use super::scale::{Reach, Scale};
-use super::{Canvas, Escaped, GroupReport, PodEnd, PodReport, ShutdownReport, Span, legend, words};
+use super::{Canvas, Escaped, legend, sentences};
 
 /// Height of a bar.
 const BAR: f64 = 12.0;
@@ -51,7 +54,7 @@ impl Timeline<'_> {
             "<p class=\"dim\">Times count from the signal. The thin bar is a pod's grace.</p>"
         ));
         if reach.is_magnified() {
-            let (used, limit) = (Span(reach.used), Span(reach.limit));
+            let (used, limit) = (in_seconds(reach.used), in_seconds(reach.limit));
             self.out.markup(format_args!(
                 "<p>Only {used} of {limit} were used; what follows shows that part.</p>"
             ));
@@ -82,7 +85,7 @@ impl Timeline<'_> {
     }
 
     fn group(&mut self, group: &GroupReport) {
-        let (name, facts) = (words::group(group), words::group_facts(group));
+        let (name, facts) = (sentences::group(group), sentences::group_facts(group));
         let (name, facts) = (Escaped(&name), Escaped(&facts));
         self.out.markup(format_args!("<h3>{name} <span class=\"dim\">{facts}</span></h3>"));
         if group.started.is_none() {
@@ -130,7 +133,7 @@ impl Timeline<'_> {
     fn row(&mut self, group: &GroupReport, pod: &PodReport) {
         self.rows += 1;
         let row = self.rows;
-        let name = words::name(pod);
+        let name = pod.full_name();
         let (said, class) = marks::remark(pod);
         let facts = marks::facts(pod).join(". ");
         let title = match pod.end {

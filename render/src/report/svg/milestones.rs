@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::super::words::Span;
+use winddown_shared::display::in_seconds;
+use winddown_shutdown::{Outcome, ShutdownReport, Trigger};
+
 use super::canvas::Canvas;
 use super::scale::Scale;
 use super::sizes::width;
-use super::{Outcome, ShutdownReport, Trigger};
 
 const FONT: f64 = 11.0;
 
@@ -28,7 +29,7 @@ pub(in crate::report) fn of(report: &ShutdownReport, scale: &Scale) -> Vec<Miles
     let budget = &report.budget;
     let mut all = Vec::new();
     let mut add = |at: Duration, class, what: &str| {
-        let label = format!("{what} {}", Span(at));
+        let label = format!("{what} {}", in_seconds(at));
         if scale.shows(at) {
             all.push(Milestone { at, class, label, lane: 0 });
         }

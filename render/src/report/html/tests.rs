@@ -1,9 +1,10 @@
 use proptest::prelude::*;
 use roxmltree::{Document, Node};
+use winddown_shutdown::{
+    GroupReport, NoticeReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger,
+};
 
-use super::super::NoticeReport;
 use super::super::tests::{group, ms, pod, report};
-use super::{GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger, render_html};
 
 /// The page as a tree: it is written so that it is well-formed XML after its first line.
 fn tree(page: &str) -> Document<'_> {
@@ -54,7 +55,7 @@ fn the_decisions_are_told_in_the_order_of_their_time() {
     let (source, text) = ("aws".into(), "gone at 12:00".into());
     run.notice = Some(NoticeReport { source, text, deadline: ms(40_000) });
     assert_eq!(
-        section(&render_html(&run), "decisions", "li"),
+        section(&super::html(&run), "decisions", "li"),
         [
             "0.000 s 03:44:00.123 A notice began the run: 30 s for the pods, 2 s kept for the end",
             "0.000 s 03:44:00.123 Notice from aws believed: gone at 12:00; the end is in 40 s",
@@ -78,7 +79,7 @@ fn every_pod_has_a_bar_and_a_line_of_the_table() {
     let mut unmounted = exited("db", 0, 3012);
     unmounted.mounts = vec!["/data".into()];
     let groups = vec![group(0, Some((0, 3012)), vec![exited("web", 0, 1250), unmounted])];
-    let page = render_html(&report(Outcome::Clean, 3100, groups));
+    let page = super::html(&report(Outcome::Clean, 3100, groups));
     let bars = section(&page, "timeline", "title");
     assert_eq!(
         bars,
@@ -100,7 +101,7 @@ fn every_pod_has_a_bar_and_a_line_of_the_table() {
 fn a_run_without_pods_has_no_timeline_and_every_link_has_its_section() {
     let mut run = report(Outcome::Clean, 0, vec![]);
     run.warnings = vec!["the disk is full".into()];
-    let page = render_html(&run);
+    let page = super::html(&run);
     let tree = tree(&page);
     let ids: Vec<&str> = tree.descendants().filter_map(|node| node.attribute("id")).collect();
     let links: Vec<&str> = tree.descendants().filter_map(|node| node.attribute("href")).collect();
@@ -142,8 +143,8 @@ proptest! {
         run.warnings = words.clone();
         let (source, text) = (words[0].clone(), words[0].clone());
         run.notice = Some(NoticeReport { source, text, deadline: ms(took) });
-        let page = render_html(&run);
-        prop_assert_eq!(&page, &render_html(&run));
+        let page = super::html(&run);
+        prop_assert_eq!(&page, &super::html(&run));
         let tree = tree(&page);
         for node in tree.descendants().filter(Node::is_element) {
             let name = node.tag_name().name();

@@ -6,10 +6,13 @@ mod table;
 mod tests;
 mod timeline;
 
+use winddown_shared::display::in_seconds;
+use winddown_shutdown::{GroupReport, Outcome, PodEnd, ShutdownReport};
+
+use super::marks;
+use super::sentences::{self, occasion, shortage};
 use super::svg::canvas::{Canvas, Escaped};
 use super::svg::{THEME, legend, milestones, scale};
-use super::words::{self, Span, headline, occasion, printable, shortage};
-use super::{GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger, marks};
 
 /// How the page looks, on a wide screen, on a phone and on paper.
 const STYLE: &str = include_str!("html/page.css");
@@ -24,7 +27,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 /// It has a timeline with a bar per pod, a table of all pods, and what was decided when. It follows
 /// the reader's light or dark scheme and the width of the screen, and tells nothing by colour alone.
 /// Names are shown without control characters and never become markup.
-pub fn render_html(report: &ShutdownReport) -> String {
+pub fn html(report: &ShutdownReport) -> String {
     let mut page = Page { report, out: Canvas::default() };
     page.head();
     page.summary();
@@ -42,7 +45,7 @@ struct Page<'a> {
 
 impl Page<'_> {
     fn head(&mut self) {
-        let title = headline(self.report);
+        let title = self.report.headline();
         self.out.markup(format_args!(
             r#"<!DOCTYPE html>
 <html lang="en">
@@ -68,12 +71,12 @@ impl Page<'_> {
             Outcome::Left | Outcome::Interrupted | Outcome::CutOff => "bad",
             Outcome::Forced | Outcome::Cancelled => "warn",
         };
-        let (title, occasion) = (headline(report), occasion(report));
+        let (title, occasion) = (report.headline(), occasion(report));
         let (title, occasion) = (Escaped(&title), Escaped(&occasion));
         self.out.markup(format_args!(
             "<header>\n<h1 class=\"{class}\">{title}</h1>\n<p class=\"dim\">{occasion}</p>"
         ));
-        for said in words::origin(report) {
+        for said in sentences::origin(report) {
             self.out.markup(format_args!("<p>{}</p>", Escaped(&said)));
         }
         if report.budget.is_short() {
@@ -112,7 +115,7 @@ impl Page<'_> {
                 ));
             }
         }
-        let (took, pods) = (Span(self.report.took), Span(self.report.budget.pods));
+        let (took, pods) = (in_seconds(self.report.took), in_seconds(self.report.budget.pods));
         self.out.markup(format_args!(
             "<div><dt>took, of {pods} for the pods</dt><dd>{took}</dd></div>\n</dl>"
         ));

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::super::words::name;
-use super::{PodEnd, ShutdownReport};
+use winddown_shutdown::{PodEnd, ShutdownReport};
 
 /// The width of the picture.
 pub(super) const WIDTH: f64 = 1200.0;
@@ -47,7 +46,7 @@ impl Sizes {
             41..=100 => (17.0, 10.0, 11.0, 40),
             _ => (13.0, 8.0, 9.5, 50),
         };
-        let longest = report.pods().map(|(_, pod)| columns(&name(pod))).max().unwrap_or(0);
+        let longest = report.pods().map(|(_, pod)| columns(&pod.full_name())).max().unwrap_or(0);
         Self { row, bar, font, name: longest.clamp(NAME.1, NAME.0), ruler }
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::words::Span;
-use super::ShutdownReport;
+use winddown_shared::display::in_seconds;
+use winddown_shutdown::ShutdownReport;
 
 /// How many ticks there are at most.
 const TICKS: u128 = 10;
@@ -132,6 +132,6 @@ fn label(at: Duration, step: u128) -> String {
         1000.. => format!("{seconds} s"),
         100.. => format!("{:.1} s", at.as_secs_f64()),
         10.. if millis >= 1000 => format!("{:.2} s", at.as_secs_f64()),
-        _ => Span(at).to_string(),
+        _ => in_seconds(at),
     }
 }

@@ -1,11 +1,12 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use winddown_shutdown::Outcome;
 
 use super::super::milestones;
 use super::super::scale::{Reach, Scale};
 use super::super::sizes::{fit, width};
-use super::{Outcome, exited, group, ms, report, two_groups};
+use super::{exited, group, ms, report, two_groups};
 
 #[test]
 fn ticks_are_round_for_people() {

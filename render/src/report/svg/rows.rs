@@ -1,11 +1,12 @@
 //! A row per pod, a band per group.
 
+use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport};
+
 use super::super::marks::{self, Times};
-use super::super::words::{self, name};
+use super::super::sentences;
 use super::canvas::Canvas;
 use super::scale::Scale;
 use super::sizes::{self, MARGIN, Sizes, WIDTH};
-use super::{GroupReport, PodEnd, PodReport, ShutdownReport};
 
 /// Height of a group's heading and its font size.
 const HEADING: (f64, f64) = (24.0, 12.5);
@@ -64,7 +65,7 @@ impl<'a> Rows<'a> {
         self.over.rect("strip", MARGIN, top, WIDTH - 2.0 * MARGIN, height);
         let baseline = top + height / 2.0 + font / 2.8;
         let at = (MARGIN + 6.0, baseline);
-        self.over.heading(font, at, &words::group(group), &words::group_facts(group));
+        self.over.heading(font, at, &sentences::group(group), &sentences::group_facts(group));
         self.y += height;
         if group.started.is_none() {
             return;
@@ -99,7 +100,7 @@ impl<'a> Rows<'a> {
         let Sizes { row, font, .. } = self.sizes;
         let middle = self.y + row / 2.0;
         let baseline = middle + font / 2.8;
-        let name = name(pod);
+        let name = pod.full_name();
         let shown = sizes::fit(&name, self.sizes.name);
         let (said, class) = marks::remark(pod);
         let scale = *self.scale;

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 use driver::Browser;
 use serde_json::{Value, json};
-use winddown_shutdown::{ShutdownReport, render_html};
+use winddown_render::report;
+use winddown_shutdown::ShutdownReport;
 
 const DESK: u32 = 1200;
 const PHONE: u32 = 390;
@@ -43,8 +44,8 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-fn report(name: &str) -> ShutdownReport {
-    let path = root().join(format!("shutdown/tests/reports/{name}.json"));
+fn example(name: &str) -> ShutdownReport {
+    let path = root().join(format!("render/tests/reports/{name}.json"));
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
@@ -60,7 +61,7 @@ fn hostile() -> (ShutdownReport, Vec<String>) {
         "--></script><!--]]>",
         &long,
     ];
-    let mut told = serde_json::to_value(report("thirty")).unwrap();
+    let mut told = serde_json::to_value(example("thirty")).unwrap();
     for (group, name) in told["groups"].as_array_mut().unwrap().iter_mut().zip(names) {
         group["name"] = json!(name);
     }
@@ -93,12 +94,12 @@ fn browser_or_skip(test: &str) -> Option<Browser> {
 fn page(report: &ShutdownReport) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.html");
-    fs::write(&path, render_html(report)).unwrap();
+    fs::write(&path, report::html(report)).unwrap();
     (folder, path)
 }
 
 fn reports() -> Vec<(&'static str, ShutdownReport)> {
-    let mut all: Vec<_> = ["five", "thirty", "twohundred"].map(|name| (name, report(name))).into();
+    let mut all: Vec<_> = ["five", "thirty", "twohundred"].map(|name| (name, example(name))).into();
     all.push(("hostile", hostile().0));
     all
 }
@@ -136,7 +137,7 @@ fn a_page_is_legible_in_light_and_dark_on_a_desk_and_on_a_phone_and_fetches_noth
 fn a_screen_reader_is_given_landmarks_tables_and_a_name_for_every_bar() {
     let test = "a_screen_reader_is_given_landmarks_tables_and_a_name_for_every_bar";
     let Some(browser) = browser_or_skip(test) else { return };
-    let (_folder, path) = page(&report("thirty"));
+    let (_folder, path) = page(&example("thirty"));
     for width in [DESK, PHONE] {
         browser.show(&path, width, false);
         let one = |selector: &str| browser.heard(selector).into_iter().next().unwrap_or_default();
@@ -216,7 +217,7 @@ fn the_screenshots_of_the_documentation_can_be_taken() {
     let test = "the_screenshots_of_the_documentation_can_be_taken";
     let Some(browser) = browser_or_skip(test) else { return };
     let bless = std::env::var_os("WINDDOWN_BLESS").is_some();
-    let (_folder, path) = page(&report("thirty"));
+    let (_folder, path) = page(&example("thirty"));
     for (name, width, dark) in
         [("light", DESK, false), ("dark", DESK, true), ("phone", PHONE, false)]
     {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Canvas, Escaped, PodEnd, PodReport, ShutdownReport, Span, printable, words};
+use winddown_shared::display::{clean, in_seconds};
+use winddown_shutdown::{PodEnd, PodReport, ShutdownReport};
+
+use super::{Canvas, Escaped, sentences};
 
 /// The headings; the same words stand before each cell where the table is folded.
 const COLUMNS: [&str; 7] = ["Pod", "Priority", "Grace", "Asked", "SIGTERM", "Exit", "How it ended"];
@@ -20,7 +23,7 @@ pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
     }
     out.markup(format_args!("</tr>\n</thead>"));
     for group in super::groups(report) {
-        let (name, facts) = (words::group(group), words::group_facts(group));
+        let (name, facts) = (sentences::group(group), sentences::group_facts(group));
         let (name, facts) = (Escaped(&name), Escaped(&facts));
         out.markup(format_args!(
             "<tbody role=\"rowgroup\">\n<tr role=\"row\" class=\"group\"><th scope=\"rowgroup\" \
@@ -36,12 +39,12 @@ pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
 }
 
 fn row(pod: &PodReport, out: &mut Canvas) {
-    let name = words::name(pod);
+    let name = pod.full_name();
     out.markup(format_args!(
         "<tr role=\"row\"><th scope=\"row\" role=\"rowheader\"><bdi>{}</bdi></th>",
         Escaped(&name)
     ));
-    let grace = Span(pod.grace).to_string();
+    let grace = in_seconds(pod.grace);
     let numbers = [
         pod.priority.unwrap_or(0).to_string(),
         grace,
@@ -62,7 +65,7 @@ fn row(pod: &PodReport, out: &mut Canvas) {
         Escaped(&said)
     ));
     for mount in &pod.mounts {
-        let mount = printable(mount);
+        let mount = clean(mount);
         out.markup(format_args!("<span class=\"more\">still mounted: {}</span>", Escaped(&mount)));
     }
     if let Some(error) = pod.error.as_deref().filter(|_| !pod.containers.is_empty()) {
@@ -72,7 +75,7 @@ fn row(pod: &PodReport, out: &mut Canvas) {
 }
 
 fn how(pod: &PodReport) -> (String, &'static str) {
-    let said = words::remark(pod);
+    let said = sentences::remark(pod);
     match pod.end {
         PodEnd::Exited if said.is_empty() => ("by itself".to_owned(), "dim"),
         PodEnd::Exited => (format!("by itself; {said}"), "warn"),

@@ -5,7 +5,8 @@
 use std::fs;
 use std::path::Path;
 
-use winddown_shutdown::{ShutdownReport, render_html, render_svg, render_text};
+use winddown_render::report;
+use winddown_shutdown::ShutdownReport;
 
 /// The reports, and what each is in the documentation.
 const PICTURES: [(&str, &str); 3] = [
@@ -21,16 +22,16 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-fn report(name: &str) -> ShutdownReport {
-    let path = root().join(format!("shutdown/tests/reports/{name}.json"));
+fn example(name: &str) -> ShutdownReport {
+    let path = root().join(format!("render/tests/reports/{name}.json"));
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 #[test]
 fn the_pictures_of_the_documentation_are_up_to_date() {
     let bless = std::env::var_os("WINDDOWN_BLESS").is_some();
-    let pictures = PICTURES.map(|(name, picture)| (picture, render_svg(&report(name))));
-    let page = (PAGE.1, render_html(&report(PAGE.0)));
+    let pictures = PICTURES.map(|(name, picture)| (picture, report::svg(&example(name))));
+    let page = (PAGE.1, report::html(&example(PAGE.0)));
     for (picture, drawn) in pictures.into_iter().chain([page]) {
         let path = root().join(picture);
         if bless {
@@ -44,6 +45,6 @@ fn the_pictures_of_the_documentation_are_up_to_date() {
 #[test]
 fn the_text_of_the_documentation_is_up_to_date() {
     let docs = fs::read_to_string(root().join("docs/report.md")).unwrap();
-    let text = render_text(&report("five"), false);
+    let text = report::text(&example("five"), false);
     assert!(docs.contains(&text), "docs/report.md does not show this:\n{text}");
 }

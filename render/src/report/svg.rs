@@ -9,8 +9,10 @@ mod sizes;
 #[cfg(test)]
 mod tests;
 
-use super::words::{self, Span, headline, occasion, printable, shortage};
-use super::{GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger};
+use winddown_shared::display::{clean, in_seconds};
+use winddown_shutdown::{Outcome, ShutdownReport};
+
+use super::sentences::{self, occasion, shortage};
 use canvas::Canvas;
 use milestones::Milestone;
 use rows::Rows;
@@ -30,7 +32,7 @@ const WARNINGS: usize = 8;
 /// that begins with the signal. Where the limits lie far behind the last thing that happened, the
 /// axis ends soon after that, and a strip above it shows how little of the time was used. Rows get
 /// lower when there are many pods. Names are shown without control characters.
-pub fn render_svg(report: &ShutdownReport) -> String {
+pub fn svg(report: &ShutdownReport) -> String {
     let mut page = Page { report, out: Canvas::default(), y: MARGIN };
     page.head();
     if report.pods().next().is_some() {
@@ -55,11 +57,11 @@ impl Page<'_> {
             Outcome::Left | Outcome::Interrupted | Outcome::CutOff => "head bad",
             Outcome::Forced | Outcome::Cancelled => "head warn",
         };
-        for line in sizes::wrap(&headline(self.report), 18.0, 2) {
+        for line in sizes::wrap(&self.report.headline(), 18.0, 2) {
             self.line(class, 18.0, &line);
         }
         self.line("dim", 12.0, &occasion(self.report));
-        let origin = words::origin(self.report).into_iter().map(|said| ("", said));
+        let origin = sentences::origin(self.report).into_iter().map(|said| ("", said));
         let short = self.report.budget.is_short().then(|| ("warn", shortage(self.report)));
         for (class, said) in origin.chain(short) {
             for line in sizes::wrap(&said, 12.0, 2) {
@@ -97,7 +99,8 @@ impl Page<'_> {
         let used = whole.x(reach.used);
         out.rect("bar", whole.left(), y, (used - whole.left()).max(1.0), height);
         out.rect("frame", whole.left(), y, whole.right() - whole.left(), height);
-        let said = format!("{} of {}, enlarged below", Span(reach.used), Span(reach.limit));
+        let said =
+            format!("{} of {}, enlarged below", in_seconds(reach.used), in_seconds(reach.limit));
         out.text("dim", 11.0, (whole.right() + 12.0, y + height), &said);
         self.y += height + 10.0;
     }
@@ -129,7 +132,7 @@ impl Page<'_> {
         }
         self.y += 8.0;
         for warning in warnings.iter().take(WARNINGS) {
-            for line in sizes::wrap(&printable(warning), 12.0, 2) {
+            for line in sizes::wrap(&clean(warning), 12.0, 2) {
                 self.line("warn", 12.0, &line);
             }
         }
@@ -150,7 +153,7 @@ impl Page<'_> {
         page.markup(format_args!(
             r#"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="what how">"#
         ));
-        page.element("title", "what", &headline(self.report));
+        page.element("title", "what", &self.report.headline());
         page.element("desc", "how", &described(self.report));
         page.markup(format_args!("<style>\n{THEME}</style>"));
         page.markup(format_args!("{}", legend::PATTERNS));
@@ -165,7 +168,7 @@ impl Page<'_> {
 fn described(report: &ShutdownReport) -> String {
     let mut said = vec![occasion(report)];
     for group in report.groups.iter().filter(|group| !group.pods.is_empty()) {
-        said.push(format!("{}: {}", words::group(group), words::group_facts(group)));
+        said.push(format!("{}: {}", sentences::group(group), sentences::group_facts(group)));
     }
     said.join(". ")
 }

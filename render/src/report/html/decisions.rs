@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use winddown_shared::display::{clean, in_seconds, pod_count};
+use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport, Trigger};
+
 use super::milestones::end_of_run;
-use super::{
-    Canvas, Escaped, GroupReport, PodEnd, PodReport, ShutdownReport, Span, Trigger, printable,
-    words,
-};
+use super::{Canvas, Escaped, sentences};
 
 /// One thing that was decided.
 struct Decision {
@@ -41,8 +41,8 @@ fn of(report: &ShutdownReport) -> Vec<Decision> {
     let mut add = |at, class, text: String| all.push(Decision { at, text, class });
     add(Duration::ZERO, "", beginning(report));
     if let Some(notice) = &report.notice {
-        let (source, text) = (printable(&notice.source), printable(&notice.text));
-        let end = Span(notice.deadline);
+        let (source, text) = (clean(&notice.source), clean(&notice.text));
+        let end = in_seconds(notice.deadline);
         add(
             Duration::ZERO,
             "",
@@ -50,10 +50,10 @@ fn of(report: &ShutdownReport) -> Vec<Decision> {
         );
     }
     if report.budget.is_short() {
-        add(Duration::ZERO, "warn", words::shortage(report));
+        add(Duration::ZERO, "warn", sentences::shortage(report));
     }
     if let Some(drain) = report.endpoint_drain.filter(|drain| !drain.is_zero()) {
-        let drain = Span(drain);
+        let drain = in_seconds(drain);
         add(Duration::ZERO, "", format!("Pods told to be not ready; SIGTERM waits for {drain}"));
     }
     for at in &report.resumed {
@@ -77,7 +77,11 @@ fn beginning(report: &ShutdownReport) -> String {
         Trigger::Notice => "A notice began the run",
     };
     let budget = &report.budget;
-    format!("{who}: {} for the pods, {} kept for the end", Span(budget.pods), Span(budget.reserve))
+    format!(
+        "{who}: {} for the pods, {} kept for the end",
+        in_seconds(budget.pods),
+        in_seconds(budget.reserve)
+    )
 }
 
 fn of_group(
@@ -85,16 +89,16 @@ fn of_group(
     group: &GroupReport,
     add: &mut impl FnMut(Duration, &'static str, String),
 ) {
-    let name = words::group(group);
+    let name = sentences::group(group);
     let Some(started) = group.started else {
-        add(report.took, "", format!("{name}: spared, {}", words::pods(group.pods.len())));
+        add(report.took, "", format!("{name}: spared, {}", pod_count(group.pods.len())));
         return;
     };
-    let (pods, allowed) = (words::pods(group.pods.len()), Span(group.allowed));
-    let mut asked = format!("{name}: {pods} asked to end within {allowed}");
+    let (count, allowed) = (pod_count(group.pods.len()), in_seconds(group.allowed));
+    let mut asked = format!("{name}: {count} asked to end within {allowed}");
     let short = group.pods.iter().filter(|pod| pod.wanted_grace.is_some()).count();
     if short > 0 {
-        asked.push_str(&format!("; less than its own grace for {}", words::pods(short)));
+        asked.push_str(&format!("; less than its own grace for {}", pod_count(short)));
     }
     add(started, "", asked);
     for pod in &group.pods {
@@ -109,14 +113,14 @@ fn of_group(
         let spare = group.latest_end.saturating_sub(ended);
         let spare = match spare.is_zero() {
             true => String::new(),
-            false => format!(", {} to spare", Span(spare)),
+            false => format!(", {} to spare", in_seconds(spare)),
         };
-        let took = Span(ended.saturating_sub(started));
-        let over = words::pods(over);
+        let took = in_seconds(ended.saturating_sub(started));
+        let over = pod_count(over);
         add(ended, "", format!("{name}: {over} ended in {took}{spare}"));
         return;
     }
-    let names: Vec<String> = left.iter().map(|pod| words::name(pod)).collect();
+    let names: Vec<String> = left.iter().map(|pod| pod.full_name()).collect();
     let names = names.join(", ");
     add(ended, "bad", format!("{name}: time is over, {over} ended, not seen to end: {names}"));
 }
@@ -124,9 +128,9 @@ fn of_group(
 /// When SIGKILL was sent is not in the report, but it is sent when the grace is over.
 fn killed(pod: &PodReport) -> Option<(Duration, String)> {
     let times = super::marks::Times::of(pod, Duration::ZERO)?;
-    let name = words::name(pod);
-    let grace = Span(pod.grace);
-    let said = words::remark(pod);
+    let name = pod.full_name();
+    let grace = in_seconds(pod.grace);
+    let said = sentences::remark(pod);
     Some((times.kill?, format!("{name}: its grace of {grace} is over, {said}")))
 }
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::words::{self, Span};
-use super::{GroupReport, PodEnd, PodReport};
+use winddown_shared::display::in_seconds;
+use winddown_shutdown::{GroupReport, PodEnd, PodReport};
+
+use super::sentences;
 
 /// When a pod's bar begins, turns, and ends.
 pub(super) struct Times {
@@ -80,12 +82,12 @@ pub(super) fn facts(pod: &PodReport) -> Vec<String> {
     if !known.is_empty() {
         lines.push(known.join(", "));
     }
-    let mut grace = format!("grace {}", Span(pod.grace));
+    let mut grace = format!("grace {}", in_seconds(pod.grace));
     if let Some(wanted) = pod.wanted_grace {
-        grace.push_str(&format!(", its own is {}", Span(wanted)));
+        grace.push_str(&format!(", its own is {}", in_seconds(wanted)));
     }
     lines.push(grace);
-    let said = words::remark(pod);
+    let said = sentences::remark(pod);
     if !said.is_empty() {
         lines.push(said);
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use super::super::words::printable;
+use winddown_shared::display::clean;
 
 /// An SVG fragment that is being drawn.
 #[derive(Debug, Default)]
@@ -144,7 +144,7 @@ impl Display for Escaped<'_> {
             if number > 0 {
                 f.write_char('\n')?;
             }
-            for c in printable(line).chars() {
+            for c in clean(line).chars() {
                 match c {
                     '&' => f.write_str("&amp;")?,
                     '<' => f.write_str("&lt;")?,

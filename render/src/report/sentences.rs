@@ -1,0 +1,152 @@
+//! The sentences that every form of the report shares.
+
+use winddown_shared::display::{clean, in_seconds, pod_count};
+use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport, Trigger};
+
+/// The pods of which the cluster does not know yet that they have ended.
+pub(super) fn not_told(report: &ShutdownReport) -> Option<String> {
+    const NAMED: usize = 5;
+    let all = &report.statuses_not_told;
+    if all.is_empty() {
+        return None;
+    }
+    let named: Vec<_> = all.iter().take(NAMED).map(|pod| clean(pod)).collect();
+    let more = match all.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "Not told to the API server: the last status of {}: {}{more}. The next agent sends it.",
+        pod_count(all.len()),
+        named.join(", ")
+    ))
+}
+
+pub(super) fn occasion(report: &ShutdownReport) -> String {
+    let action = match report.node_action.as_deref() {
+        Some("powerOff") => " · power-off",
+        Some("halt") => " · halt",
+        Some("reboot") => " · reboot",
+        Some("kexec") => " · kexec",
+        Some("softReboot") => " · soft reboot",
+        _ => "",
+    };
+    let at = report.started_at.strftime("%Y-%m-%d %H:%M:%S UTC");
+    format!("{at}{action} · boot {}", clean(&report.boot_id))
+}
+
+/// What was special about the run's beginning and its course, a sentence each.
+pub(super) fn origin(report: &ShutdownReport) -> Vec<String> {
+    let mut said = Vec::new();
+    if report.trigger == Trigger::UnitStop {
+        said.push(
+            "The login manager did not announce it: the service was stopped and ended the pods."
+                .to_owned(),
+        );
+    }
+    if let Some(notice) = &report.notice {
+        let (source, text) = (clean(&notice.source), clean(&notice.text));
+        let deadline = in_seconds(notice.deadline);
+        said.push(format!(
+            "Notice from {source}: {text}. The node ends {deadline} after the start."
+        ));
+    }
+    if let Some(drain) = report.endpoint_drain.filter(|drain| !drain.is_zero()) {
+        let drain = in_seconds(drain);
+        said.push(format!("Pods were not ready for {drain} before the first SIGTERM."));
+    }
+    if !report.resumed.is_empty() {
+        let times: Vec<String> = report.resumed.iter().map(|at| in_seconds(*at)).collect();
+        said.push(format!(
+            "The agent was restarted in the middle and went on after {}.",
+            times.join(", then after ")
+        ));
+    }
+    if report.pods_unknown {
+        said.push(
+            "The container runtime did not say what runs: there may have been pods that are not \
+             listed here."
+                .to_owned(),
+        );
+    }
+    said
+}
+
+pub(super) fn shortage(report: &ShutdownReport) -> String {
+    let budget = &report.budget;
+    let (requested, given) = (in_seconds(budget.requested), in_seconds(budget.pods));
+    let Some(delay) = budget.delay else {
+        return format!("The groups ask for {requested}, the pods got {given}.");
+    };
+    let by = budget.delay_set_by.as_deref().map(clean);
+    let by = by.map_or(String::new(), |file| format!(" (set by {file})"));
+    format!(
+        "The groups ask for {requested}, but the login manager waits only {}{by}, and {} are kept \
+         for the end: the pods got {given}.",
+        in_seconds(delay),
+        in_seconds(budget.reserve)
+    )
+}
+
+/// A group's name, or its priority.
+pub(super) fn group(group: &GroupReport) -> String {
+    let named = group.name.as_deref().filter(|name| !name.is_empty());
+    named.map_or_else(
+        || format!("priority {} and above", group.priority),
+        |name| clean(name).into_owned(),
+    )
+}
+
+/// How a group went, beside its name.
+pub(super) fn group_facts(group: &GroupReport) -> String {
+    let mut said = match &group.name {
+        Some(_) => format!("priority {} · {}", group.priority, pod_count(group.pods.len())),
+        None => pod_count(group.pods.len()),
+    };
+    match (group.started, group.ended) {
+        (Some(started), Some(ended)) => {
+            let took = ended.saturating_sub(started);
+            let had = group.latest_end.saturating_sub(started);
+            said.push_str(&format!(" · took {} of {}", in_seconds(took), in_seconds(had)));
+        }
+        (Some(_), None) => said.push_str(" · not finished"),
+        (None, _) => said.push_str(" · spared"),
+    }
+    said
+}
+
+/// What is worth saying about a pod; empty for one that ended by itself and left nothing.
+pub(super) fn remark(pod: &PodReport) -> String {
+    let containers = pod.containers.iter().map(|name| clean(name)).collect::<Vec<_>>();
+    let containers = match containers.is_empty() {
+        true => String::new(),
+        false => format!(": {}", containers.join(", ")),
+    };
+    let wanted = pod
+        .wanted_grace
+        .map_or(String::new(), |wanted| format!(" (its own grace is {})", in_seconds(wanted)));
+    let end = match pod.end {
+        PodEnd::Exited => String::new(),
+        PodEnd::Killed => format!("killed{containers}{wanted}"),
+        PodEnd::Ending => "was still ending".into(),
+        PodEnd::Spared => "spared".into(),
+        PodEnd::Left if containers.is_empty() => {
+            let error = pod.error.as_deref().map_or("unknown".into(), clean);
+            format!("STILL RUNS? {error}")
+        }
+        PodEnd::Left => format!("STILL RUNS{containers}{wanted}"),
+    };
+    match (pod.mounts.is_empty(), end.is_empty()) {
+        (true, _) => end,
+        (false, true) => mounts(pod),
+        (false, false) => format!("{end}; {}", mounts(pod)),
+    }
+}
+
+/// How many mounts a pod left behind.
+pub(super) fn mounts(pod: &PodReport) -> String {
+    match pod.mounts.len() {
+        1 => "1 mount not released".to_owned(),
+        mounts => format!("{mounts} mounts not released"),
+    }
+}

@@ -1,0 +1,97 @@
+//! The report for people.
+
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use anstyle::Style;
+use winddown_shared::display::{clean, in_seconds};
+use winddown_shutdown::{GroupReport, Outcome, PodEnd, PodReport, ShutdownReport};
+
+use super::sentences::{self, occasion, shortage};
+use crate::paint::{BAD, DIM, GOOD, Paint, WARN};
+
+/// The report as text: one sentence that says it all, then a table per group. Ends with a newline.
+///
+/// Times in the tables are seconds since the signal. With `color`, ANSI colours mark what went
+/// wrong. Names are shown without control characters, whoever gave them.
+pub fn text(report: &ShutdownReport, color: bool) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = render(&mut text, report, Paint { color });
+    text
+}
+
+fn render(out: &mut String, report: &ShutdownReport, paint: Paint) -> fmt::Result {
+    let style = match report.outcome {
+        Outcome::Clean => GOOD.bold(),
+        Outcome::Left | Outcome::Interrupted | Outcome::CutOff => BAD,
+        Outcome::Forced | Outcome::Cancelled => WARN,
+    };
+    writeln!(out, "{}", paint.with(style, &report.headline()))?;
+    writeln!(out, "{}", paint.with(DIM, &occasion(report)))?;
+    for said in sentences::origin(report) {
+        writeln!(out, "{said}")?;
+    }
+    if report.budget.is_short() {
+        writeln!(out, "{}", paint.with(WARN, &shortage(report)))?;
+    }
+    let width =
+        report.pods().map(|(_, pod)| pod.full_name().chars().count()).max().unwrap_or(0).max(3);
+    for group in report.groups.iter().filter(|group| !group.pods.is_empty()) {
+        table(out, group, width, paint)?;
+    }
+    if let Some(said) = sentences::not_told(report) {
+        writeln!(out, "\n{}", paint.with(WARN, &said))?;
+    }
+    for warning in &report.warnings {
+        writeln!(out, "\n{}", paint.with(WARN, &clean(warning)))?;
+    }
+    Ok(())
+}
+
+fn table(out: &mut String, group: &GroupReport, width: usize, paint: Paint) -> fmt::Result {
+    writeln!(out, "\n{} · {}", sentences::group(group), sentences::group_facts(group))?;
+    if group.started.is_none() {
+        return Ok(());
+    }
+    let head = format!(
+        "  {:width$}  {:>6}  {:>8}  {:>8}  {:>8}",
+        "POD", "GRACE", "ASKED", "SIGTERM", "EXIT"
+    );
+    writeln!(out, "{}", paint.with(DIM, &head))?;
+    for pod in &group.pods {
+        write!(
+            out,
+            "  {:width$}  {:>6}  {:>8}  {:>8}  {:>8}",
+            pod.full_name(),
+            in_seconds(pod.grace),
+            offset(pod.asked),
+            offset(pod.sigterm),
+            offset(pod.exit)
+        )?;
+        let remark = sentences::remark(pod);
+        if !remark.is_empty() {
+            write!(out, "  {}", paint.with(style(pod), &remark))?;
+        }
+        out.push('\n');
+        for mount in &pod.mounts {
+            let mount = format!("    still mounted: {}", clean(mount));
+            writeln!(out, "{}", paint.with(WARN, &mount))?;
+        }
+    }
+    Ok(())
+}
+
+/// How a remark looks.
+fn style(pod: &PodReport) -> Style {
+    match pod.end {
+        PodEnd::Left => BAD,
+        PodEnd::Killed | PodEnd::Ending => WARN,
+        _ if !pod.mounts.is_empty() => WARN,
+        _ => DIM,
+    }
+}
+
+fn offset(at: Option<Duration>) -> String {
+    at.map_or("-".into(), |at| format!("{:.3}", at.as_secs_f64()))
+}

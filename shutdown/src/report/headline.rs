@@ -1,0 +1,65 @@
+//! A run in one sentence: what every form of its report begins with.
+
+use winddown_shared::display::{in_seconds, pod_count};
+
+use super::{Outcome, PodEnd, ShutdownReport, Trigger};
+
+// === impl ShutdownReport ===
+
+impl ShutdownReport {
+    /// The run in one sentence, for people.
+    pub fn headline(&self) -> String {
+        let what = match self.trigger {
+            Trigger::Drain => "drain",
+            Trigger::Drill => "drill",
+            Trigger::LoginManager | Trigger::UnitStop | Trigger::Notice => "shutdown",
+        };
+        let total = self.pods().count();
+        let took = in_seconds(self.took);
+        let time = format!("{took} (budget {})", in_seconds(self.budget.pods));
+        let killed = self.count(PodEnd::Killed);
+        let ended = self.count(PodEnd::Exited) + killed;
+        let left = self.count(PodEnd::Left);
+        let ending = self.count(PodEnd::Ending) + left;
+        let spared = self.count(PodEnd::Spared);
+        let tally =
+            || format!("{} had ended, {ending} still ending, {spared} spared", pod_count(ended));
+        match self.outcome {
+            Outcome::Clean if total == 0 => format!("Clean {what}: there were no pods to end."),
+            Outcome::Clean if total == 1 => {
+                format!("Clean {what}: 1 pod ended by itself in {time}.")
+            }
+            Outcome::Clean => {
+                format!("Clean {what}: {total} pods ended by themselves in {time}.")
+            }
+            Outcome::Forced => format!(
+                "Forced {what}: {killed} of {} had to be killed, all ended in {time}.",
+                pod_count(total)
+            ),
+            Outcome::Left if left == 0 && self.pods_unknown => format!(
+                "Incomplete {what}: the container runtime did not say what runs, so pods may have \
+                 been left running, after {time}."
+            ),
+            Outcome::Left if left == 0 => {
+                format!("Failed {what}: it is not known what became of the pods, after {time}.")
+            }
+            Outcome::Left if self.trigger == Trigger::Drain => format!(
+                "Incomplete {what}: {left} of {} still ran at its end, after {time}.",
+                pod_count(total)
+            ),
+            Outcome::Left => format!(
+                "Incomplete {what}: {left} of {} still ran when the node was let go, after {time}.",
+                pod_count(total)
+            ),
+            Outcome::Cancelled => format!("Cancelled {what}, after {took}: {}.", tally()),
+            Outcome::Interrupted => {
+                format!("Interrupted {what}: the agent was stopped after {took}: {}.", tally())
+            }
+            Outcome::CutOff => format!(
+                "Cut-off {what}: the machine went down in the middle. At its last record, {took} \
+                 after the signal, {} had ended, {ending} still ending, {spared} not asked yet.",
+                pod_count(ended)
+            ),
+        }
+    }
+}
