@@ -217,7 +217,7 @@ impl Drill {
             runtime: Arc::new(runtime),
             runtime_health: ConfiguredRuntime::health,
             inhibitor: Arc::clone(&inhibitor),
-            board: winddown_notices::Board::new(),
+            notice_aggregator: winddown_notices::NoticeAggregator::new(),
             manifests: manifests.clone(),
             identity: Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() },
             machine: None,

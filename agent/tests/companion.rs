@@ -148,7 +148,7 @@ impl Scene {
             },
             runtime: Arc::new(runtime),
             inhibitor: Arc::new(login.clone()),
-            board: winddown_notices::Board::new(),
+            notice_aggregator: winddown_notices::NoticeAggregator::new(),
             manifests,
             identity: Identity { name: "n1".into(), boot_id: "boot".into() },
             trigger: Trigger::LoginManager,

@@ -204,14 +204,14 @@ impl Service {
             runs.manifests.unwrap_or_else(|| manifests(&config, &identity, &wall, &stop));
         let inhibitor =
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
-        let board = notices::listen(&config, &wall, &identity.boot_id, &stop);
+        let notice_aggregator = notices::listen(&config, &wall, &identity.boot_id, &stop);
         let node = Node::start(NodeParts {
             configuration,
             runtime_supports: runs.runtime.supports(),
             runtime: Arc::new(runs.runtime),
             runtime_health: ConfiguredRuntime::health,
             inhibitor: Arc::clone(&inhibitor),
-            board,
+            notice_aggregator,
             manifests,
             identity,
             machine: runs.machine,

@@ -1,8 +1,8 @@
 //! What this machine has, and how much of it pods may have.
 //!
 //! * [`Capacity`]: processors, memory, huge pages, disk and process ids, as the kernel has them.
-//! * [`Allotment`]: what is kept from the pods; [`Allotment::allocatable`] is the rest.
-//! * [`StandAlone`]: the node as admission sees it where no Node object exists.
+//! * [`AllocatableConfig`]: what is kept from the pods; [`AllocatableConfig::allocatable`] is the rest.
+//! * [`LocalNode`]: the node as admission sees it where no Node object exists.
 //! * [`NodeUsage`]: what of it is in use now.
 //! * [`host`]: its name, its clocks, its boot.
 //! * [`PsiWatch`]: tells at once when time is lost for want of memory.
@@ -10,21 +10,21 @@
 //! The one crate that reads `/proc` and `/sys` for facts about the node as a whole. Every path
 //! hangs on [`Roots`], so tests read trees of their own.
 
-mod allotment;
+mod allocatable;
 mod capacity;
 mod file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod host;
+mod local_node;
 mod psi;
-mod stand_alone;
 mod usage;
 
-pub use allotment::Allotment;
+pub use allocatable::AllocatableConfig;
 pub use capacity::Capacity;
 pub use file::{ReadError, Roots};
+pub use local_node::LocalNode;
 pub use psi::{Armed, Hold, PsiAlarm, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
-pub use stand_alone::StandAlone;
 pub use usage::{NodeUsage, Reading, UsagePlaces};
 
 /// Says that a test was not run. Where nothing may be skipped, that is a failure.

@@ -200,13 +200,13 @@ pub fn plan_view(plan: &winddown_shutdown::Plan, set_by: Option<&str>) -> Shutdo
     view.groups = plan
         .groups
         .iter()
-        .zip(plan.sure())
-        .map(|(group, sure)| PlannedGroup {
+        .zip(plan.guaranteed())
+        .map(|(group, guaranteed)| PlannedGroup {
             priority: group.priority,
             name: group.name().map(str::to_owned),
             shutdown_grace_period_seconds: seconds(group.allowed),
             latest_end_seconds: Some(seconds(group.latest_end)),
-            pods: group.pods.iter().map(|planned| planned_pod(planned, sure)).collect(),
+            pods: group.pods.iter().map(|planned| planned_pod(planned, guaranteed)).collect(),
         })
         .collect();
     view.warnings = plan.warnings().iter().map(ToString::to_string).collect();
@@ -214,9 +214,9 @@ pub fn plan_view(plan: &winddown_shutdown::Plan, set_by: Option<&str>) -> Shutdo
 }
 
 /// A pod whose group is sure of so much time.
-fn planned_pod(planned: &winddown_shutdown::PlannedPod, sure: Duration) -> PlannedPod {
+fn planned_pod(planned: &winddown_shutdown::PlannedPod, guaranteed: Duration) -> PlannedPod {
     let own = planned.pod.own_grace();
-    let grace = own.map_or(planned.grace, |own| own.min(sure));
+    let grace = own.map_or(planned.grace, |own| own.min(guaranteed));
     PlannedPod {
         namespace: planned.pod.namespace().to_string(),
         name: planned.pod.name().to_string(),

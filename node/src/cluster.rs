@@ -9,8 +9,8 @@
 mod api_pods;
 mod connect;
 mod facts;
+mod final_status_flush;
 mod kept;
-mod last_words;
 mod provider;
 mod start;
 mod told;
@@ -38,7 +38,7 @@ use kept::KeptPods;
 pub use connect::connect;
 pub use facts::{CLEAN_SHUTDOWN, UNPROTECTED};
 pub(crate) use facts::{Changing, Clean};
-pub(crate) use last_words::FinalReport;
+pub(crate) use final_status_flush::FinalReport;
 pub(crate) use start::{Around, ClusterWork};
 
 /// What joins a node to a cluster.

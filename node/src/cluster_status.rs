@@ -8,7 +8,8 @@ use tokio::time::{Instant, sleep_until};
 use winddown_cluster::node::{Ping, Pressure};
 use winddown_eviction::{Condition, Conditions};
 use winddown_shared::{
-    DesiredPods, Inhibitor, LastWords, LockState, Pod, Runtime, WallClock, critical, error_chain,
+    DesiredPods, FinalStatusFlush, Inhibitor, LockState, Pod, Runtime, WallClock, critical,
+    error_chain,
 };
 use winddown_shutdown::ProgressPhase;
 
@@ -86,7 +87,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     }
 
     /// Who has to be told before the node goes down; nobody outside a cluster.
-    pub(super) fn last_words(&self) -> Option<Arc<dyn LastWords>> {
+    pub(super) fn final_status_flush(&self) -> Option<Arc<dyn FinalStatusFlush>> {
         let cluster = self.0.cluster.clone()?;
         Some(Arc::new(FinalReport { cluster, statuses: self.0.statuses.clone() }))
     }
@@ -94,7 +95,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// Keeps the Node object in step with the node. Nothing of the node waits for it.
     pub(super) async fn tell_cluster(self, cluster: Cluster) {
         let mut inhibitor = self.0.inhibitor.state();
-        let mut notices = self.0.board.notices();
+        let mut notices = self.0.notice_aggregator.notices();
         let mut progress = self.0.progress.subscribe();
         let mut known = self.0.pods_known.subscribe();
         let mut drained = self.0.drained.subscribe();

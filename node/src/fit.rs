@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node as ServerNode;
 use tokio::sync::watch;
 use winddown_eviction::parse_threshold;
-use winddown_machine::{Allotment, Capacity, ReadError, StandAlone};
+use winddown_machine::{AllocatableConfig, Capacity, LocalNode, ReadError};
 use winddown_preemption::Strategy;
 use winddown_shared::{
     Admission, AdmitHandler, Allocatable, Inhibitor, MakeRoom, NodeFit, NodeSource, NodeView,
@@ -114,14 +114,14 @@ impl Fit {
         });
         let Some(machine) = &self.0.machine else { return };
         let Some(capacity) = self.read(machine) else { return };
-        let allotment = allotment_of(config, &capacity);
-        let node = StandAlone {
+        let reserved = allocatable_config(config, &capacity);
+        let node = LocalNode {
             name: Arc::clone(&self.0.name),
             host_name: machine.host_name.clone(),
             labels: config.node_labels.clone(),
         };
-        let own = Arc::new(node.view(allotment.allocatable(&capacity)));
-        self.find(allotment.capacity(&capacity), own);
+        let own = Arc::new(node.view(reserved.allocatable(&capacity)));
+        self.find(reserved.capacity(&capacity), own);
     }
 
     /// Takes over the Node object as the API server has it now.
@@ -287,7 +287,7 @@ async fn relieved(pressed: &mut Option<Relief>) -> Option<()> {
 
 /// What the configuration keeps from the pods and adds to the machine. Its quantities were checked
 /// when it was read.
-fn allotment_of(config: &Config, capacity: &Capacity) -> Allotment {
+fn allocatable_config(config: &Config, capacity: &Capacity) -> AllocatableConfig {
     let mut reserved = amounts(&config.system_reserved);
     for (name, amount) in amounts(&config.kube_reserved) {
         let sum = reserved.entry(name).or_default();
@@ -297,7 +297,7 @@ fn allotment_of(config: &Config, capacity: &Capacity) -> Allotment {
         let text = config.eviction.hard.get(signal)?;
         Some(parse_threshold(text).ok()??.of(whole).value())
     };
-    Allotment {
+    AllocatableConfig {
         reserved,
         memory_available: threshold("memory.available", capacity.memory).unwrap_or(0),
         nodefs_available: threshold("nodefs.available", capacity.ephemeral_storage).unwrap_or(0),

@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::Draining;
-use winddown_notices::{Board, Operator};
+use winddown_notices::{NoticeAggregator, Operator};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Inhibitor, LockState, Pod, PodKiller, PodWorkers, Recorder, Runtime, RuntimeError,
@@ -67,7 +67,7 @@ pub struct NodeParts<R, I> {
     pub inhibitor: Arc<I>,
     /// Who says that the node goes away at a certain time. The operator gets a place on it; the other
     /// sources are the maker's business.
-    pub board: Board,
+    pub notice_aggregator: NoticeAggregator,
     /// The pods that are wanted.
     pub manifests: watch::Receiver<Arc<DesiredManifests>>,
     /// Who the node is.
@@ -128,7 +128,7 @@ struct Inner<R: Runtime, I: Inhibitor> {
     workers: PodWorkers<RuntimeSyncer<R>>,
     statuses: StatusStore,
     manifests: watch::Receiver<Arc<DesiredManifests>>,
-    board: Board,
+    notice_aggregator: NoticeAggregator,
     operator: Operator,
     gate: AdmissionGate,
     fit: Fit,
@@ -208,7 +208,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let workers = PodWorkers::with_observer(syncer, Arc::clone(&recorder), times, observer);
         let policy = watch::Sender::new(Arc::new(policy_of(&parts.configuration.config.shutdown)));
         let operator = Operator::open(
-            parts.board.voice("operator", None),
+            parts.notice_aggregator.publisher("operator", None),
             &state,
             &*parts.identity.boot_id,
             parts.wall.clone(),
@@ -239,7 +239,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             recorder.record(&event);
         }
         let inner = Arc::new(Inner {
-            board: parts.board,
+            notice_aggregator: parts.notice_aggregator,
             operator,
             runtime: Arc::clone(&parts.runtime),
             runtime_health: parts.runtime_health,
@@ -368,7 +368,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let mut inhibitor = self.0.inhibitor.state();
         let mut progress = self.0.progress.subscribe();
         let mut decisions = self.0.decisions.changes();
-        let mut notices = self.0.board.changes();
+        let mut notices = self.0.notice_aggregator.changes();
         let mut more_known = self.0.workers.more_known();
         loop {
             tokio::select! {

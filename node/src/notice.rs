@@ -44,7 +44,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             (plan.groups.iter().filter(|g| !g.pods.is_empty()).count(), plan.pod_count());
         let happened = self.0.decisions.listen();
         self.0.operator.give(deadline, text).await;
-        let until = self.0.operator.said().map_or_else(Instant::now, |notice| notice.deadline);
+        let until = self.0.operator.published().map_or_else(Instant::now, |notice| notice.deadline);
         let (events, progress) = mpsc::unbounded_channel();
         let seconds = until.saturating_duration_since(Instant::now()).as_secs_f64();
         // Nobody listening any more is fine: the notice is in force.
@@ -96,7 +96,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// node stops.
     pub(super) async fn run_board(self) {
         tokio::select! {
-            () = self.0.board.run() => {}
+            () = self.0.notice_aggregator.run() => {}
             () = self.0.operator.follow() => {}
             () = self.0.stop.cancelled() => {}
         }
@@ -105,8 +105,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// What every source says, those with nothing to say left out.
     pub(super) fn notices(&self) -> Vec<NoticeStatus> {
         let (now, wall) = (Instant::now(), self.0.wall.now());
-        let standings = self.0.board.standings().into_iter();
-        standings
+        let source_statuses = self.0.notice_aggregator.source_statuses().into_iter();
+        source_statuses
             .filter(|standing| standing.notice.is_some() || standing.problem.is_some())
             .map(|standing| {
                 let deadline = standing.notice.as_ref().and_then(|notice| {
@@ -144,7 +144,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                 }
                 Event::ShutdownEnded { left, .. } => Some(*left),
                 // An earlier run may still be on its way out when this one's notice is given.
-                Event::ShutdownCancelled { .. } if self.0.operator.said().is_some() => None,
+                Event::ShutdownCancelled { .. } if self.0.operator.published().is_some() => None,
                 Event::ShutdownCancelled { .. } => Some(self.left().0),
                 _ => None,
             };
@@ -175,7 +175,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// Waits until the controller has heard that no notice is in force any more.
     async fn notice_is_followed(&self) {
         let mut reasons = self.0.gate.changes();
-        let notices = self.0.board.notices();
+        let notices = self.0.notice_aggregator.notices();
         let followed = reasons.wait_for(|reasons| {
             !reasons.contains(GateReason::Notice) || notices.borrow().is_some()
         });
@@ -195,7 +195,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             GateReason::Startup => "the agent is starting".to_owned(),
             GateReason::Shutdown => "the node is shutting down".to_owned(),
             GateReason::UnitStop => "the agent's unit is being stopped".to_owned(),
-            GateReason::Notice => match self.0.board.notices().borrow().as_ref() {
+            GateReason::Notice => match self.0.notice_aggregator.notices().borrow().as_ref() {
                 Some(notice) => {
                     format!("a notice is in force ({}): {}", notice.source, notice.text)
                 }

@@ -68,7 +68,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let said = tokio::time::timeout(FIRST_WORD, said).await;
         let preparing = said.ok().and_then(Result::ok).map(|state| state.preparing);
         let (has_spoken, preparing) = (preparing.is_some(), preparing.unwrap_or(false));
-        let ends = |preparing| preparing || self.0.board.notices().borrow().is_some();
+        let ends = |preparing| preparing || self.0.notice_aggregator.notices().borrow().is_some();
         let ends_early = ends(preparing);
         if ends_early {
             self.0.gate.shut(GateReason::Startup);
@@ -188,14 +188,14 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         ShutdownController::new(ShutdownParts {
             killer: Arc::new(self.0.workers.clone()),
             inhibitor,
-            notices: self.0.board.notices(),
+            notices: self.0.notice_aggregator.notices(),
             gate: self.0.gate.clone(),
             policy: self.0.policy.subscribe(),
             reports: Arc::new(self.0.reports.clone()),
             records: self.0.records.clone(),
             carried,
             state_file: Some(StateFile::in_directory(state)),
-            last_words: self.last_words(),
+            final_status_flush: self.final_status_flush(),
             recorder: Arc::clone(&self.0.recorder),
             progress: self.0.progress.clone(),
             clock: self.0.wall.clone(),

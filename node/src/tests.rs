@@ -27,7 +27,7 @@ struct Bench {
     node: Node<FakeRuntime, FakeInhibitor>,
     runtime: FakeRuntime,
     login: FakeInhibitor,
-    board: winddown_notices::Board,
+    notice_aggregator: winddown_notices::NoticeAggregator,
     manifests: watch::Sender<Arc<DesiredManifests>>,
     state: tempfile::TempDir,
 }
@@ -59,7 +59,7 @@ fn bench_with(
     login: FakeInhibitor,
     change: impl FnOnce(&mut NodeParts<FakeRuntime, FakeInhibitor>),
 ) -> Bench {
-    let board = winddown_notices::Board::new();
+    let notice_aggregator = winddown_notices::NoticeAggregator::new();
     let manifests = watch::Sender::new(Arc::new(DesiredManifests::default()));
     // Like the machine's, it goes on while no agent runs.
     let since_boot = boot_clock.clone();
@@ -71,7 +71,7 @@ fn bench_with(
         runtime_health: |_| Ok(()),
         runtime_supports: |_| Ok(()),
         inhibitor: Arc::new(login.clone()),
-        board: board.clone(),
+        notice_aggregator: notice_aggregator.clone(),
         manifests: manifests.subscribe(),
         identity: Identity { name: "n1".into(), boot_id: "boot".into() },
         trigger: Trigger::LoginManager,
@@ -86,7 +86,7 @@ fn bench_with(
     };
     change(&mut parts);
     let node = Node::start(parts);
-    Bench { node, runtime, login, board, manifests, state }
+    Bench { node, runtime, login, notice_aggregator, manifests, state }
 }
 
 /// A clock that goes with the paused one.

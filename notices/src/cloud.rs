@@ -31,7 +31,7 @@ use winddown_shared::WallClock;
 
 use self::poll::Clocks;
 use self::seen::Seen;
-use crate::{Board, Uptime};
+use crate::{NoticeAggregator, Uptime};
 
 pub use http::{Endpoint, EndpointError};
 
@@ -65,23 +65,23 @@ pub struct CloudSettings {
     pub directory: PathBuf,
 }
 
-/// Asks the metadata service and says on `board` what it announces. Never returns.
+/// Asks the metadata service and says on `aggregator` what it announces. Never returns.
 ///
 /// A service that does not answer is asked again with growing pauses, at most 30 s long, and what
 /// it said before stays in force.
-pub async fn watch_cloud(board: &Board, cloud: Cloud, settings: CloudSettings) {
+pub async fn watch_cloud(aggregator: &NoticeAggregator, cloud: Cloud, settings: CloudSettings) {
     let CloudSettings { endpoint, poll, lead, wall, uptime, boot_id, directory } = settings;
-    let voice = || board.voice(cloud.as_str(), Some(lead));
+    let publisher = || aggregator.publisher(cloud.as_str(), Some(lead));
     let every = poll.max(poll::FASTEST);
     let clocks = Clocks { wall, uptime };
     let seen =
         async |of: &str| Seen::open(directory.join(format!("notices-{of}.json")), &boot_id).await;
     match cloud {
         Cloud::Aws => {
-            let (voice, seen) = (voice(), seen("aws").await);
+            let (publisher, seen) = (publisher(), seen("aws").await);
             poll::follow(
                 aws::Aws::new(endpoint, clocks.wall.clone()),
-                &voice,
+                &publisher,
                 every,
                 &clocks,
                 seen,
@@ -89,12 +89,12 @@ pub async fn watch_cloud(board: &Board, cloud: Cloud, settings: CloudSettings) {
             .await;
         }
         Cloud::Azure => {
-            let (voice, seen) = (voice(), seen("azure").await);
-            poll::follow(azure::Azure::new(endpoint), &voice, every, &clocks, seen).await;
+            let (publisher, seen) = (publisher(), seen("azure").await);
+            poll::follow(azure::Azure::new(endpoint), &publisher, every, &clocks, seen).await;
         }
         Cloud::Gcp => {
             // Two values, each with a question of its own that waits for the value to change.
-            let (preempted, maintenance) = (voice(), voice());
+            let (preempted, maintenance) = (publisher(), publisher());
             let of = |value| gcp::Gcp::new(endpoint.clone(), value);
             let (seen, seen_too) = tokio::join!(seen("gcp-preempted"), seen("gcp-maintenance"));
             let every = poll::FASTEST;

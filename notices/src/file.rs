@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{LONGEST_NOTICE, WallClock, WallTime, error_chain};
 
-use crate::{Announcement, COMPARE, NoticeSource, Uptime, Voice, When};
+use crate::{Announcement, COMPARE, NoticePublisher, NoticeSource, Uptime, When};
 
 pub use content::ContentError;
 
@@ -76,7 +76,7 @@ impl FileSource {
         Self { path: path.into().into(), wall, uptime }
     }
 
-    async fn follow(self, voice: &Voice) {
+    async fn follow(self, publisher: &NoticePublisher) {
         let mut watch = Watch::open();
         let mut last = Last::default();
         loop {
@@ -90,7 +90,7 @@ impl FileSource {
             match looked.await {
                 Ok((attached, look)) => {
                     watch.attached(attached);
-                    self.take(look, &mut last, voice);
+                    self.take(look, &mut last, publisher);
                 }
                 Err(error) => tracing::error!(
                     error = error_chain(&error),
@@ -105,12 +105,12 @@ impl FileSource {
     }
 
     /// Says what a look has shown, if it is new.
-    fn take(&self, look: Look, last: &mut Last, voice: &Voice) {
+    fn take(&self, look: Look, last: &mut Last, publisher: &NoticePublisher) {
         let now = self.wall.now();
         let trouble = match look {
             Look::Missing => {
                 *last = Last::default();
-                voice.withdraw();
+                publisher.withdraw();
                 None
             }
             Look::Failed(error) => Some(format!("{} cannot be read: {error}", self.path.display())),
@@ -123,11 +123,11 @@ impl FileSource {
                 let content = Some((text, written));
                 if content != last.content {
                     last.content = content;
-                    self.read(last, now, voice)
+                    self.read(last, now, publisher)
                 } else {
                     // The same text against a wall clock that may have been set.
                     if let Some(announced) = &last.announced {
-                        voice.say(announced, now);
+                        publisher.publish(announced, now);
                     }
                     last.trouble.clone()
                 }
@@ -138,14 +138,14 @@ impl FileSource {
         {
             tracing::warn!("{trouble}; what was said before stays in force");
         }
-        voice.problem(trouble.as_deref());
+        publisher.problem(trouble.as_deref());
         last.trouble = trouble;
     }
 
     /// Says what new content means; answers with what is wrong with it.
-    fn read(&self, last: &mut Last, now: WallTime, voice: &Voice) -> Option<String> {
+    fn read(&self, last: &mut Last, now: WallTime, publisher: &NoticePublisher) -> Option<String> {
         let (text, written) = last.content.as_ref()?;
-        let (when, said) = match content::parse(text) {
+        let (when, message) = match content::parse(text) {
             Ok(parsed) => parsed,
             Err(error) => return Some(format!("{}: {error}", self.path.display())),
         };
@@ -158,7 +158,7 @@ impl FileSource {
         let up = (self.uptime)().and_then(|up| now.checked_sub(up).ok());
         if up.is_some_and(|up| gone < up) {
             last.announced = None;
-            voice.withdraw();
+            publisher.withdraw();
             return Some(format!(
                 "{}: its deadline, {gone}, passed before the machine came up: remove the file",
                 self.path.display()
@@ -175,13 +175,13 @@ impl FileSource {
             When::At(at) => When::At(at),
             When::In(_) => When::In(Announcement::new(When::At(gone), "").left(now)),
         };
-        let said = if said.is_empty() {
+        let message = if message.is_empty() {
             format!("{} says that the node goes away", self.path.display())
         } else {
-            said.to_owned()
+            message.to_owned()
         };
-        let announced = Announcement::new(when, &said);
-        voice.say(&announced, now);
+        let announced = Announcement::new(when, &message);
+        publisher.publish(&announced, now);
         last.announced = Some(announced);
         None
     }
@@ -199,8 +199,8 @@ impl Last {
 }
 
 impl NoticeSource for FileSource {
-    async fn watch(self, voice: Voice) {
-        self.follow(&voice).await;
+    async fn watch(self, publisher: NoticePublisher) {
+        self.follow(&publisher).await;
     }
 }
 

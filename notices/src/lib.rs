@@ -3,14 +3,14 @@
 //!
 //! ```text
 //! FileSource ──┐
-//! Operator ────┼─ Voice ─► Board ─► Notices (the one in force: the earliest deadline)
+//! Operator ────┼─ NoticePublisher ─► NoticeAggregator ─► Notices (the one in force: the earliest deadline)
 //! watch_cloud ─┘
 //! ```
 //!
-//! Each source has a [`Voice`] on the [`Board`] and says what it knows: an [`Announcement`], or that
-//! nothing is announced any more. The board turns wall time into the clock that decides and
+//! Each source has a [`NoticePublisher`] on the [`NoticeAggregator`] and says what it knows: an [`Announcement`], or that
+//! nothing is announced any more. The aggregator turns wall time into the clock that decides and
 //! publishes one notice. It knows neither files nor HTTP; whoever acts on notices knows neither the
-//! board nor the sources.
+//! aggregator nor the sources.
 //!
 //! # Behaviour
 //! - A source that fails keeps what it said last: losing the metadata service withdraws nothing.
@@ -22,8 +22,8 @@
 //! - No deadline is farther ahead than [`LONGEST_NOTICE`](winddown_shared::LONGEST_NOTICE).
 //! - Nothing a file or a server sends can panic, grow without bound or hang more than its source.
 
+mod aggregator;
 mod announcement;
-mod board;
 mod cloud;
 mod file;
 #[cfg(feature = "fuzzing")]
@@ -32,8 +32,8 @@ mod kept;
 mod operator;
 mod source;
 
+pub use aggregator::{NoticeAggregator, NoticePublisher, SourceStatus};
 pub use announcement::{Announcement, When};
-pub use board::{Board, Standing, Voice};
 pub use cloud::{Cloud, CloudSettings, Endpoint, EndpointError, watch_cloud};
 pub use file::{ContentError, FileSource};
 pub use operator::{Deadline, Drain, Operator};

@@ -11,7 +11,7 @@ use winddown_shared::{BootClock, Notice, WallClock, WallTime};
 
 use crate::announcement::one_line;
 use crate::kept::KeptFile;
-use crate::{Announcement, COMPARE, Voice, When};
+use crate::{Announcement, COMPARE, NoticePublisher, When};
 
 #[cfg(test)]
 mod tests;
@@ -41,14 +41,14 @@ pub struct Drain {
 
 #[derive(Debug)]
 struct Inner {
-    voice: Voice,
+    publisher: NoticePublisher,
     file: KeptFile,
     drain_file: KeptFile,
     found_drain: Option<Drain>,
     boot_id: String,
     wall: WallClock,
     boot: BootClock,
-    /// What is in force. One change at a time, or the disk and the board could disagree.
+    /// What is in force. One change at a time, or the disk and the aggregator could disagree.
     given: Mutex<Option<Kept>>,
 }
 
@@ -91,7 +91,7 @@ impl Operator {
     /// Says what is kept in `directory` since the agent ran before in this boot, if anything is.
     /// Blocks on the file system.
     pub fn open(
-        voice: Voice,
+        publisher: NoticePublisher,
         directory: impl AsRef<Path>,
         boot_id: impl Into<String>,
         wall: WallClock,
@@ -116,17 +116,18 @@ impl Operator {
             is_over: drain.is_over,
         });
         let given = Mutex::default();
-        let mut inner = Inner { voice, file, drain_file, found_drain, boot_id, wall, boot, given };
+        let mut inner =
+            Inner { publisher, file, drain_file, found_drain, boot_id, wall, boot, given };
         if let Some(kept) = &kept {
-            inner.say(kept);
+            inner.publish(kept);
         }
         inner.given = Mutex::new(kept);
         Self(Arc::new(inner))
     }
 
     /// The notice that was given and not withdrawn.
-    pub fn said(&self) -> Option<Arc<Notice>> {
-        self.0.voice.said()
+    pub fn published(&self) -> Option<Arc<Notice>> {
+        self.0.publisher.published()
     }
 
     /// The node is gone at `deadline`. In force when this returns; dropping the future may leave it
@@ -143,7 +144,7 @@ impl Operator {
             text: one_line(text),
         };
         let mut given = self.0.given.lock().await;
-        self.0.say(&kept);
+        self.0.publish(&kept);
         *given = Some(kept.clone());
         self.0.store(Some(kept)).await;
     }
@@ -173,7 +174,7 @@ impl Operator {
     pub async fn withdraw(&self) -> bool {
         let mut given = self.0.given.lock().await;
         let was_there = given.take().is_some();
-        self.0.voice.withdraw();
+        self.0.publisher.withdraw();
         self.0.store(None).await;
         was_there
     }
@@ -181,12 +182,12 @@ impl Operator {
     /// Compares the notice with its clock every few seconds while there is one: the wall clock may be
     /// set, and the clock that decides stands still while the machine sleeps. Never returns.
     pub async fn follow(&self) {
-        let mut changes = self.0.voice.changes();
+        let mut changes = self.0.publisher.changes();
         loop {
-            if self.said().is_some() {
+            if self.published().is_some() {
                 tokio::time::sleep(COMPARE).await;
                 if let Some(kept) = &*self.0.given.lock().await {
-                    self.0.say(kept);
+                    self.0.publish(kept);
                 }
             } else if changes.changed().await.is_err() {
                 return std::future::pending().await;
@@ -198,8 +199,8 @@ impl Operator {
 // === impl Inner ===
 
 impl Inner {
-    fn say(&self, kept: &Kept) {
-        // The board only subtracts: a time since boot is as good to it as one since 1970.
+    fn publish(&self, kept: &Kept) {
+        // The aggregator only subtracts: a time since boot is as good to it as one since 1970.
         let since_boot = |up| WallTime::UNIX_EPOCH.checked_add(up).unwrap_or(WallTime::MAX);
         let (at, now) = match kept.deadline {
             KeptDeadline::At(at) => (at, self.wall.now()),
@@ -207,7 +208,7 @@ impl Inner {
                 (since_boot(Duration::from_millis(millis)), since_boot(self.boot.now()))
             }
         };
-        self.voice.say(&Announcement::new(When::At(at), &kept.text), now);
+        self.publisher.publish(&Announcement::new(When::At(at), &kept.text), now);
     }
 
     async fn store(&self, kept: Option<Kept>) {

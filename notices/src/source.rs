@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::Voice;
+use crate::NoticePublisher;
 
 /// How long the machine has been up; none when that cannot be told.
 pub type Uptime = fn() -> Option<Duration>;
 
 /// Something that knows when the node ends.
 pub trait NoticeSource: Send + 'static {
-    /// Follows whatever the source reads and says each change through `voice`. Never returns; it is
+    /// Follows whatever the source reads and says each change through `publisher`. Never returns; it is
     /// ended by dropping the future, which leaves what was said last in force.
-    fn watch(self, voice: Voice) -> impl Future<Output = ()> + Send;
+    fn watch(self, publisher: NoticePublisher) -> impl Future<Output = ()> + Send;
 }

@@ -20,6 +20,7 @@ mod error_chain;
 mod event;
 #[cfg(feature = "fake")]
 pub mod fake;
+mod final_status_flush;
 mod garbage;
 mod gate_reason;
 mod go_duration;
@@ -27,7 +28,6 @@ mod grace;
 mod inhibitor;
 mod intake;
 mod kill;
-mod last_words;
 mod lock;
 mod notice;
 mod pod;
@@ -54,6 +54,7 @@ pub use clock::{BootClock, WallClock, WallTime};
 pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
 pub use error_chain::error_chain;
 pub use event::{Event, PodLabel, Recorder};
+pub use final_status_flush::FinalStatusFlush;
 pub use garbage::{Freed, Garbage};
 pub use gate_reason::{GateReason, GateReasons};
 pub use go_duration::{
@@ -66,7 +67,6 @@ pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, RunningPods, StatusOverride,
     StoppedContainer,
 };
-pub use last_words::LastWords;
 pub use notice::{LONGEST_NOTICE, Notice, Notices};
 pub use pod::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, PodUidMap,

@@ -8,23 +8,25 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Event, Inhibitor, LastWords, Notices, PodKiller, Recorder, WallClock};
+use winddown_shared::{
+    Event, FinalStatusFlush, Inhibitor, Notices, PodKiller, Recorder, WallClock,
+};
 
 use crate::{
     AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordPlace, ReportSink,
     RunPhase, RunRecord, ShutdownReport, StateFile, Trigger,
 };
-use ears::{Ears, Said, before_now, until};
+use signals::{ShutdownSignals, SignalState, before_now, until};
 
-mod conduct;
-mod ears;
+mod admission;
 mod fallback;
-mod holding;
-mod keeping;
+mod finalize;
+mod shutdown_run;
+mod signals;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use conduct::status_of_ended;
+pub(crate) use shutdown_run::status_of_ended;
 
 /// What a [`ShutdownController`] works with.
 pub struct ShutdownParts<K, I> {
@@ -51,7 +53,7 @@ pub struct ShutdownParts<K, I> {
     /// The kubelet's state file, if wanted.
     pub state_file: Option<StateFile>,
     /// Who has to be told of the pods' ends before the lock goes; none waits for nobody.
-    pub last_words: Option<Arc<dyn LastWords>>,
+    pub final_status_flush: Option<Arc<dyn FinalStatusFlush>>,
     /// Takes the events.
     pub recorder: Arc<dyn Recorder>,
     /// Takes every step.
@@ -106,7 +108,7 @@ enum Stage {
 }
 
 /// What a [`ShutdownController`] does next.
-enum Step {
+enum Transition {
     /// Something was done: look at once what follows.
     Done(Stage),
     /// Nothing follows before something is said, or before that moment.
@@ -116,13 +118,13 @@ enum Step {
 }
 
 /// What becomes of an earlier agent's run.
-enum Fate {
+enum ResumeDecision {
     /// The node still ends.
-    GoesOn,
+    Resume,
     /// It is not known yet; at this moment it is over.
-    Open(Instant),
-    /// Nobody ends the node any more.
-    Over,
+    Undecided(Instant),
+    /// Nothing ends the node any more.
+    Drop,
 }
 
 // === impl ShutdownController ===
@@ -151,26 +153,28 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     /// have been asked by then if that was possible, and the lock is given back if they are gone. The
     /// process should end, so that another one goes on: see [`critical`](winddown_shared::critical).
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut ears = Ears::new(self.parts.inhibitor.state(), self.parts.notices.clone());
-        let mut stage = self.pick_up(&mut ears);
+        let mut signals =
+            ShutdownSignals::new(self.parts.inhibitor.state(), self.parts.notices.clone());
+        let mut stage = self.pick_up(&mut signals);
         loop {
-            let said = ears.hear();
+            let signal = signals.current();
             let wait_until;
-            let step = AssertUnwindSafe(self.step(stage, &said, &mut ears, &stop)).catch_unwind();
+            let step =
+                AssertUnwindSafe(self.step(stage, &signal, &mut signals, &stop)).catch_unwind();
             let next = match step.await {
                 Ok(next) => next,
-                Err(panic) => self.last_resort(&ears.hear(), panic).await,
+                Err(panic) => self.last_resort(&signals.current(), panic).await,
             };
             (stage, wait_until) = match next {
-                Step::Done(stage) => (stage, Some(Instant::now())),
-                Step::Wait(stage, until) => (stage, until),
-                Step::Stop => return,
+                Transition::Done(stage) => (stage, Some(Instant::now())),
+                Transition::Wait(stage, until) => (stage, until),
+                Transition::Stop => return,
             };
             tokio::select! {
                 biased;
                 () = until(wait_until) => {}
                 () = stop.cancelled() => return,
-                () = ears.changed() => if ears.is_deaf() { return },
+                () = signals.changed() => if signals.is_closed() { return },
             }
         }
     }
@@ -179,59 +183,65 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     async fn step(
         &self,
         stage: Stage,
-        said: &Said,
-        ears: &mut Ears,
+        signal: &SignalState,
+        signals: &mut ShutdownSignals,
         stop: &CancellationToken,
-    ) -> Step {
+    ) -> Transition {
         match stage {
-            Stage::Carried(record) => match self.fate(&record, said) {
-                Fate::Open(until) => Step::Wait(Stage::Carried(record), Some(until)),
-                Fate::GoesOn if record.phase.is_over() => {
-                    self.let_go(said, Some(record), None).await
+            Stage::Carried(record) => match self.resume_decision(&record, signal) {
+                ResumeDecision::Undecided(until) => {
+                    Transition::Wait(Stage::Carried(record), Some(until))
                 }
-                Fate::GoesOn => self.shut_down(said, ears, Some(*record), stop).await,
-                Fate::Over => {
+                ResumeDecision::Resume if record.phase.is_over() => {
+                    self.let_go(signal, Some(record), None).await
+                }
+                ResumeDecision::Resume => {
+                    self.shut_down(signal, signals, Some(*record), stop).await
+                }
+                ResumeDecision::Drop => {
                     self.lift_all();
-                    self.beside(ears, self.end_carried(*record)).await
+                    self.beside(signals, self.end_carried(*record)).await
                 }
             },
-            Stage::Idle if said.ends_the_node() => self.shut_down(said, ears, None, stop).await,
+            Stage::Idle if signal.ends_the_node() => {
+                self.shut_down(signal, signals, None, stop).await
+            }
             // What was said before the first step may be over by then.
             Stage::Idle => {
                 self.lift_all();
-                Step::Wait(Stage::Idle, None)
+                Transition::Wait(Stage::Idle, None)
             }
-            Stage::Done { record, report, .. } if !said.ends_the_node() => {
+            Stage::Done { record, report, .. } if !signal.ends_the_node() => {
                 // Read before it is lifted: what is not held any more has been told of.
                 let held = self.holds_admission();
                 self.lift_all();
-                self.beside(ears, self.called_off_afterwards(held, record, report)).await
+                self.beside(signals, self.called_off_afterwards(held, record, report)).await
             }
-            Stage::Done { epoch: None, record, report } if said.login.preparing => {
-                self.let_go(said, record, report).await
+            Stage::Done { epoch: None, record, report } if signal.login.preparing => {
+                self.let_go(signal, record, report).await
             }
             // The login manager has begun another one.
             Stage::Done { epoch: Some(epoch), .. }
-                if said.login.preparing && said.login.epoch != epoch =>
+                if signal.login.preparing && signal.login.epoch != epoch =>
             {
-                Step::Done(Stage::Idle)
+                Transition::Done(Stage::Idle)
             }
             stage @ Stage::Done { .. } => {
-                self.follow_reasons(said);
-                Step::Wait(stage, None)
+                self.follow_reasons(signal);
+                Transition::Wait(stage, None)
             }
         }
     }
 
     /// Where an earlier agent left off. Pods that it had made not ready turn not ready again.
-    fn pick_up(&mut self, ears: &mut Ears) -> Stage {
+    fn pick_up(&mut self, signals: &mut ShutdownSignals) -> Stage {
         let carried = self.parts.carried.take();
         let Some(record) = carried.filter(|record| record.phase != RunPhase::Cancelled) else {
             return Stage::Idle;
         };
         self.parts.gate.shut(self.own_reason());
         self.parts.killer.lame_duck(self.own_reason(), true);
-        ears.keep_notice_of(&record, self.start_of(&record));
+        signals.restore_notice(&record, self.start_of(&record));
         Stage::Carried(Box::new(record))
     }
 
@@ -243,36 +253,36 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
 
     /// A login manager that is silent is waited for as long as the run would have lasted: it may be
     /// what goes down first.
-    fn fate(&self, record: &RunRecord, said: &Said) -> Fate {
-        if said.ends_the_node() {
-            return Fate::GoesOn;
+    fn resume_decision(&self, record: &RunRecord, signal: &SignalState) -> ResumeDecision {
+        if signal.ends_the_node() {
+            return ResumeDecision::Resume;
         }
         let budget = record.budget();
         let over_at = self.start_of(record) + budget.pods + budget.reserve;
-        match !said.login.lock.is_decided() && Instant::now() < over_at {
-            true => Fate::Open(over_at),
-            false => Fate::Over,
+        match !signal.login.lock.is_decided() && Instant::now() < over_at {
+            true => ResumeDecision::Undecided(over_at),
+            false => ResumeDecision::Drop,
         }
     }
 
     /// Lets the node go without a run: the pods have been ended already.
     async fn let_go(
         &self,
-        said: &Said,
+        signal: &SignalState,
         record: Option<Box<RunRecord>>,
         report: Option<Box<ShutdownReport>>,
-    ) -> Step {
-        self.follow_reasons(said);
-        let epoch = said.login.preparing.then_some(said.login.epoch);
+    ) -> Transition {
+        self.follow_reasons(signal);
+        let epoch = signal.login.preparing.then_some(signal.login.epoch);
         if epoch.is_some() {
             self.parts.inhibitor.release().await;
         }
         self.parts.progress.phase(ProgressPhase::Released);
-        Step::Done(Stage::Done { epoch, record, report })
+        Transition::Done(Stage::Done { epoch, record, report })
     }
 
     /// What an earlier agent was doing was called off while nobody looked.
-    async fn end_carried(&self, record: RunRecord) -> Step {
+    async fn end_carried(&self, record: RunRecord) -> Transition {
         if record.phase.is_over() {
             tracing::info!(
                 "the shutdown that ended this boot's pods is over: pods are let in again"
@@ -293,7 +303,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             self.parts.progress.phase(ProgressPhase::Cancelled);
         }
         self.close(record).await;
-        Step::Done(Stage::Idle)
+        Transition::Done(Stage::Idle)
     }
 
     /// The node stays up. A run that went to its end before it was called off spared nobody.
@@ -304,7 +314,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         held: bool,
         record: Option<Box<RunRecord>>,
         report: Option<Box<ShutdownReport>>,
-    ) -> Step {
+    ) -> Transition {
         if let Some(report) = report {
             let why = "the pods had ended when the shutdown was called off";
             self.report_again_as_called_off(*report, why).await;
@@ -318,6 +328,6 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             self.close(*record).await;
         }
         self.parts.progress.phase(ProgressPhase::Cancelled);
-        Step::Done(Stage::Idle)
+        Transition::Done(Stage::Idle)
     }
 }

@@ -8,7 +8,7 @@ use winddown_shared::WallClock;
 
 use crate::record::{VERSION, millis};
 use crate::report::{Ended, ReportHeader};
-use crate::standing::Standing;
+use crate::run_context::RunContext;
 use crate::{
     Budget, BudgetReport, GroupReport, Outcome, PodEnd, RecordPlace, RunPhase, RunRecord,
     RunReport, RunStop, ShutdownReport,
@@ -92,13 +92,13 @@ impl Journal {
     }
 
     /// Takes over what has been said, for the report and the record.
-    pub(crate) fn stand(&mut self, standing: &Standing) {
-        self.login_since = standing.login_since;
-        self.header.node_action = standing.kind;
-        self.header.budget = BudgetReport::new(standing.budget, standing.delay_set_by.as_deref());
+    pub(crate) fn stand(&mut self, context: &RunContext) {
+        self.login_since = context.login_since;
+        self.header.node_action = context.kind;
+        self.header.budget = BudgetReport::new(context.budget, context.delay_set_by.as_deref());
         // A notice that shortened the run and was taken back still has shortened it.
-        if standing.notice.is_some() {
-            self.header.notice.clone_from(&standing.notice);
+        if context.notice.is_some() {
+            self.header.notice.clone_from(&context.notice);
         }
     }
 

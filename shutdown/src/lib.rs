@@ -49,7 +49,7 @@ mod record;
 mod report;
 mod role;
 mod run;
-mod standing;
+mod run_context;
 mod state_file;
 #[cfg(test)]
 mod test_pods;

@@ -154,16 +154,17 @@ impl Plan {
     /// The time that the pods of each group are sure of, in whole seconds, whatever the groups
     /// before it take. More than the group is allowed for the first one with pods: it may use what
     /// nobody else needs.
-    pub fn sure(&self) -> Vec<Duration> {
+    pub fn guaranteed(&self) -> Vec<Duration> {
         let mut begun = self.endpoint_drain;
-        let sure = |group: &Group| {
-            let sure = whole_seconds(group.latest_end.saturating_sub(begun)).max(group.allowed);
+        let guaranteed = |group: &Group| {
+            let guaranteed =
+                whole_seconds(group.latest_end.saturating_sub(begun)).max(group.allowed);
             if !group.pods.is_empty() {
                 begun = group.latest_end;
             }
-            sure
+            guaranteed
         };
-        self.groups.iter().map(sure).collect()
+        self.groups.iter().map(guaranteed).collect()
     }
 
     /// Moves the deadline to `deadline` if that is later: every group may use the added time.

@@ -9,7 +9,7 @@ use winddown_shared::{KillRequest, LONGEST_NOTICE, PodUid, ShutdownKind};
 use crate::controller::status_of_ended;
 use crate::grace::{rest_of_grace, room};
 use crate::report::ReportHeader;
-use crate::standing::Standing;
+use crate::run_context::RunContext;
 use crate::{Budget, ShutdownReport};
 
 mod file;
@@ -188,8 +188,8 @@ impl RunRecord {
     }
 
     /// How things stood when this was written.
-    pub(crate) fn standing(&self) -> Standing {
-        Standing {
+    pub(crate) fn context(&self) -> RunContext {
+        RunContext {
             budget: self.budget(),
             delay_set_by: self.report.budget.delay_set_by.as_deref().map(Into::into),
             kind: self.kind(),

@@ -13,14 +13,14 @@ use winddown_shared::{
 };
 
 use crate::journal::Journal;
-use crate::standing::Standing;
+use crate::run_context::RunContext;
 use crate::{Budget, GroupReport, Plan, PlannedPod, PodReport, ProgressSender, RunPhase};
-use asking::{Asked, Wait};
+use kills::{Asked, Wait};
 
-mod asking;
-mod knowing;
-mod noting;
+mod discovery;
+mod kills;
 mod outcome;
+mod persist;
 mod resume;
 mod shorten;
 #[cfg(test)]
@@ -74,7 +74,7 @@ pub enum RunStop {
 #[derive(Default)]
 pub(crate) struct Driven<'a> {
     /// The time there is; it can only become less.
-    pub(crate) standing: Option<watch::Receiver<Standing>>,
+    pub(crate) context: Option<watch::Receiver<RunContext>>,
     /// Is told before anything can be seen from outside.
     pub(crate) journal: Option<&'a mut Journal>,
     /// How far an earlier agent was.
@@ -274,7 +274,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => return Err(Cancelled),
-                () = changed(&mut self.driven.standing) => self.follow().await,
+                () = changed(&mut self.driven.context) => self.follow().await,
                 () = sleep_until(self.order.started + self.first_group) => {}
             }
         }
@@ -287,7 +287,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             self.waiting[group] = batch;
             return Err(Cancelled);
         }
-        let batch = self.promise(group, batch);
+        let batch = self.schedule(group, batch);
         self.note(RunPhase::Ending).await;
         if self.cancel.is_cancelled() {
             self.take_back(batch);
@@ -348,12 +348,12 @@ impl<'a, K: PodKiller> Run<'a, K> {
 }
 
 /// Resolves when the time there is has changed; never, when nobody is left who could change it.
-async fn changed(standing: &mut Option<watch::Receiver<Standing>>) {
-    if let Some(news) = standing {
+async fn changed(context: &mut Option<watch::Receiver<RunContext>>) {
+    if let Some(news) = context {
         if news.changed().await.is_ok() {
             return;
         }
-        *standing = None;
+        *context = None;
     }
     std::future::pending::<()>().await;
 }

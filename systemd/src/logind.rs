@@ -2,7 +2,7 @@
 
 mod bus;
 mod plan;
-mod raise;
+mod raise_inhibit_delay;
 mod session;
 mod supervisor;
 

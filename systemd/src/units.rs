@@ -15,9 +15,9 @@ mod client;
 mod error;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod hearing;
 mod path;
 mod properties;
+mod signals;
 mod state;
 #[cfg(test)]
 mod tests;

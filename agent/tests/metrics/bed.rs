@@ -78,7 +78,7 @@ impl Bed {
             },
             runtime: Arc::new(runtime.clone()),
             inhibitor: Arc::new(login.clone()),
-            board: winddown_notices::Board::new(),
+            notice_aggregator: winddown_notices::NoticeAggregator::new(),
             manifests: manifests.subscribe(),
             identity: Identity { name: "n1".into(), boot_id: "boot".into() },
             trigger: Trigger::LoginManager,

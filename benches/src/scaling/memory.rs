@@ -100,7 +100,7 @@ impl InMemory {
             records,
             carried: None,
             state_file: None,
-            last_words: None,
+            final_status_flush: None,
             recorder: Arc::new(Silent),
             progress: progress.clone(),
             clock: WallClock::fixed(WallTime::UNIX_EPOCH),

@@ -53,9 +53,9 @@ const ALLOWED: [(&str, usize, &str); 39] = [
     ("runtimes/src/transient/hook.rs", 1, ANSWER),
     ("runtimes/src/transient/start.rs", 1, ANSWER),
     ("shared/src/critical.rs", 1, "the seam itself"),
-    ("shutdown/src/controller/keeping.rs", 1, "tries to keep a report for as long as it can"),
+    ("shutdown/src/controller/finalize.rs", 1, "tries to keep a report for as long as it can"),
     ("systemd/src/logind/bus.rs", 1, "the connection ends with its reader, and another is made"),
-    ("systemd/src/logind/bus/hearing.rs", 1, ONCE),
+    ("systemd/src/logind/bus/signal_verification.rs", 1, ONCE),
     ("systemd/src/units/client.rs", 2, "the connection ends with its reader, and another is made"),
 ];
 

@@ -10,7 +10,7 @@ use winddown_cluster::after_boot::AfterBootPolicy;
 use winddown_cluster::client::CredentialsError;
 use winddown_cluster::node::{LeaseTimes, LeaseTimesError, NodeFacts, NodeSettings, Registration};
 use winddown_cluster::pods::OrphanPolicy;
-use winddown_machine::StandAlone;
+use winddown_machine::LocalNode;
 use winddown_runtimes::cri::CriHealth;
 use winddown_shared::{Allocatable, WallClock};
 
@@ -87,7 +87,7 @@ fn node_settings(config: &Config) -> Result<NodeSettings, LeaseTimesError> {
 /// What does not change while the agent runs, and the labels as they are at the start.
 fn facts(config: &Config, identity: &Identity) -> NodeFacts {
     let host_name = host::host_name().trim().to_ascii_lowercase();
-    let view = StandAlone {
+    let view = LocalNode {
         name: identity.name.as_str().into(),
         host_name: host_name.clone(),
         labels: config.node_labels.clone(),

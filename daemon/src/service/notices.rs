@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use winddown_notices::{Board, CloudSettings, Endpoint, FileSource, NoticeSource, watch_cloud};
+use winddown_notices::{
+    CloudSettings, Endpoint, FileSource, NoticeAggregator, NoticeSource, watch_cloud,
+};
 use winddown_shared::{WallClock, critical};
 
 use winddown_config::Config;
@@ -17,14 +19,14 @@ const LEAD: Duration = Duration::from_secs(600);
 /// Added to the time that the plan wants, where that is longer.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// A board with the configured sources, which are followed until `stop` fires.
+/// An aggregator with the configured sources, which are followed until `stop` fires.
 pub(super) fn listen(
     config: &Config,
     wall: &WallClock,
     boot_id: &str,
     stop: &CancellationToken,
-) -> Board {
-    let board = Board::new();
+) -> NoticeAggregator {
+    let aggregator = NoticeAggregator::new();
     let policy = policy_of(&config.shutdown);
     if config.notices.is_enabled() && !policy.is_enabled() {
         tracing::warn!(
@@ -35,8 +37,8 @@ pub(super) fn listen(
     if let Some(file) = &config.notices.file {
         tracing::info!(file = %file.display(), "listening for notices in a file");
         let source = FileSource::new(file, wall.clone(), host::uptime);
-        let voice = board.voice("file", Some(lead));
-        follow(source.watch(voice), stop);
+        let publisher = aggregator.publisher("file", Some(lead));
+        follow(source.watch(publisher), stop);
     }
     if let Some(cloud) = config.notices.cloud
         && let Some(endpoint) = endpoint(config)
@@ -51,10 +53,10 @@ pub(super) fn listen(
             boot_id: boot_id.to_owned(),
             directory: config.state_directory.clone(),
         };
-        let follows = board.clone();
+        let follows = aggregator.clone();
         follow(async move { watch_cloud(&follows, cloud, settings).await }, stop);
     }
-    board
+    aggregator
 }
 
 /// Where the metadata service is. The configuration was validated when it was read; what cannot be

@@ -197,7 +197,7 @@ async fn a_deadline_given_as_a_duration_stays_where_it_is_when_the_clock_is_set(
     });
     b.want(&[&pod("web", 0, 30)]).await;
     let _events = b.node.give_notice(within(600)).await.unwrap();
-    let deadline = || b.board.notices().borrow().as_ref().unwrap().deadline;
+    let deadline = || b.notice_aggregator.notices().borrow().as_ref().unwrap().deadline;
     let before = deadline();
     off.store(3600, Ordering::SeqCst);
     tokio::time::sleep(secs(30)).await;
@@ -207,9 +207,9 @@ async fn a_deadline_given_as_a_duration_stays_where_it_is_when_the_clock_is_set(
 #[tokio::test(start_paused = true)]
 async fn another_notice_in_force_keeps_the_node_closed_and_is_named() {
     let (b, ..) = two_pods().await;
-    let battery = b.board.voice("file", None);
+    let battery = b.notice_aggregator.publisher("file", None);
     let low = Announcement::new(When::In(secs(300)), "battery low");
-    battery.say(&low, WallTime::UNIX_EPOCH);
+    battery.publish(&low, WallTime::UNIX_EPOCH);
     tokio::time::sleep(secs(30)).await;
     assert_eq!(b.runtime.stops().len(), 2);
     let answer = b.node.withdraw_notice().await;
@@ -223,8 +223,8 @@ async fn another_notice_in_force_keeps_the_node_closed_and_is_named() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_given_while_another_run_is_called_off_is_followed_to_its_own_end() {
     let (b, ..) = two_pods().await;
-    let battery = b.board.voice("file", None);
-    battery.say(&Announcement::new(When::In(secs(300)), "battery low"), WallTime::UNIX_EPOCH);
+    let battery = b.notice_aggregator.publisher("file", None);
+    battery.publish(&Announcement::new(When::In(secs(300)), "battery low"), WallTime::UNIX_EPOCH);
     tokio::time::sleep(secs(2)).await;
     battery.withdraw();
     // Not by the clock: the run must not come to its end.
@@ -260,8 +260,8 @@ async fn a_drained_node_stays_drained_through_a_notice_and_a_shutdown_that_is_ca
     let closed_by = || b.node.status().admission_closed_by;
     assert_eq!(closed_by(), [ClosedBy::Drain]);
 
-    let battery = b.board.voice("file", None);
-    battery.say(&Announcement::new(When::In(secs(300)), "battery low"), WallTime::UNIX_EPOCH);
+    let battery = b.notice_aggregator.publisher("file", None);
+    battery.publish(&Announcement::new(When::In(secs(300)), "battery low"), WallTime::UNIX_EPOCH);
     tokio::time::sleep(secs(2)).await;
     assert_eq!(closed_by(), [ClosedBy::Notice, ClosedBy::Drain]);
     battery.withdraw();

@@ -124,8 +124,8 @@ async fn a_run_that_a_notice_began_starts_nothing_that_it_had_asked_to_end() {
     runtime.stop_takes(web.uid(), secs(10));
     let b = bench(runtime, held());
     b.want(&[&web]).await;
-    let voice = b.board.voice("aws", None);
-    voice.say(&Announcement::new(When::In(secs(120)), "spot"), WallTime::UNIX_EPOCH);
+    let publisher = b.notice_aggregator.publisher("aws", None);
+    publisher.publish(&Announcement::new(When::In(secs(120)), "spot"), WallTime::UNIX_EPOCH);
     tokio::time::sleep(secs(2)).await;
     assert_eq!(b.runtime.stops().len(), 1);
     let (state, clock, runtime, login) = b.stop();

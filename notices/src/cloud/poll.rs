@@ -7,7 +7,7 @@ use winddown_shared::{WallClock, WallTime};
 
 use super::http::AskError;
 use super::seen::{CloudEvent, Seen};
-use crate::{Uptime, Voice};
+use crate::{NoticePublisher, Uptime};
 
 /// Two questions are at least this far apart, whatever the service answers.
 pub(super) const FASTEST: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ pub(super) struct Clocks {
 /// Asks for ever, `every` so often, and says of each answer what this boot has to expect.
 pub(super) async fn follow(
     mut service: impl Service,
-    voice: &Voice,
+    publisher: &NoticePublisher,
     every: Duration,
     clocks: &Clocks,
     mut seen: Seen,
@@ -55,12 +55,12 @@ pub(super) async fn follow(
                     tracing::info!("the metadata service answers again");
                 }
                 failures = 0;
-                voice.problem(None);
+                publisher.problem(None);
                 let now = clock(clocks.wall.now(), told.server_time);
                 let booted = (clocks.uptime)().and_then(|up| now.checked_sub(up).ok());
                 match seen.earliest(&told.events, booted) {
-                    Some(event) => voice.say(&event.announced, now),
-                    None => voice.withdraw(),
+                    Some(event) => publisher.publish(&event.announced, now),
+                    None => publisher.withdraw(),
                 }
                 // Said first: the disk may take its time.
                 seen.take(&told.events, booted).await;
@@ -71,7 +71,7 @@ pub(super) async fn follow(
                 if failures == 1 {
                     tracing::warn!("the metadata service cannot be asked: {why}; trying on");
                 }
-                voice.problem(Some(&why));
+                publisher.problem(Some(&why));
             }
         }
         sleep(pause(every, failures)).await;

@@ -64,7 +64,7 @@ impl StandIn {
         self.0.changed.notify_waiters();
     }
 
-    pub(super) fn say(&self, path: &str, body: impl Into<String>) {
+    pub(super) fn publish(&self, path: &str, body: impl Into<String>) {
         self.reply(path, Reply::Say(200, "", body.into()));
     }
 

@@ -9,7 +9,7 @@ use winddown_shared::{Notice, Notices, WallClock, WallTime};
 
 use super::stand_in::{Reply, StandIn};
 use super::*;
-use crate::Board;
+use crate::NoticeAggregator;
 
 /// Longer than anything here takes; only a failure waits for it.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -18,7 +18,7 @@ const NOW: &str = "2026-11-20T12:00:00Z";
 
 struct Rig {
     stand_in: StandIn,
-    board: Board,
+    aggregator: NoticeAggregator,
     notices: Notices,
     task: JoinHandle<()>,
     directory: Arc<tempfile::TempDir>,
@@ -45,7 +45,7 @@ impl Rig {
     ) -> Self {
         let stand_in = StandIn::start().await;
         prepare(&stand_in);
-        let board = Board::new();
+        let aggregator = NoticeAggregator::new();
         let settings = CloudSettings {
             endpoint: stand_in.endpoint(),
             poll: Duration::from_secs(1),
@@ -55,12 +55,12 @@ impl Rig {
             boot_id: boot_id.to_owned(),
             directory: directory.path().to_owned(),
         };
-        let notices = board.notices();
-        let follows = board.clone();
+        let notices = aggregator.notices();
+        let follows = aggregator.clone();
         let task = tokio::spawn(async move {
             tokio::join!(follows.run(), watch_cloud(&follows, cloud, settings));
         });
-        Self { stand_in, board, notices, task, directory }
+        Self { stand_in, aggregator, notices, task, directory }
     }
 
     /// The same machine after a reboot that the cloud made, with the cloud as `prepare` says.
@@ -81,29 +81,30 @@ impl Rig {
 
     async fn notice(&mut self) -> Arc<Notice> {
         let given = tokio::time::timeout(LIMIT, self.notices.wait_for(Option::is_some)).await;
-        let given = given.expect("a notice in time").expect("the board lives");
+        let given = given.expect("a notice in time").expect("the aggregator lives");
         given.clone().expect("some")
     }
 
     async fn withdrawn(&mut self) {
         let gone = tokio::time::timeout(LIMIT, self.notices.wait_for(Option::is_none)).await;
-        gone.expect("withdrawn in time").expect("the board lives");
+        gone.expect("withdrawn in time").expect("the aggregator lives");
     }
 
     async fn problem(&mut self, part: &str) -> String {
-        let mut changes = self.board.changes();
+        let mut changes = self.aggregator.changes();
         let found = async {
             loop {
-                let problems = self.board.standings().into_iter().filter_map(|s| s.problem);
+                let problems =
+                    self.aggregator.source_statuses().into_iter().filter_map(|s| s.problem);
                 if let Some(problem) = problems.into_iter().find(|p| p.contains(part)) {
                     return problem.to_string();
                 }
-                changes.changed().await.expect("the board lives");
+                changes.changed().await.expect("the aggregator lives");
             }
         };
         match tokio::time::timeout(LIMIT, found).await {
             Ok(problem) => problem,
-            Err(_) => panic!("no problem with {part:?}: {:?}", self.board.standings()),
+            Err(_) => panic!("no problem with {part:?}: {:?}", self.aggregator.source_statuses()),
         }
     }
 }
@@ -131,14 +132,14 @@ fn spot(seconds: u64) -> String {
 #[tokio::test]
 async fn a_spot_instance_that_is_interrupted_gives_a_notice_and_takes_it_back() {
     let mut rig = Rig::start(Cloud::Aws, |aws| {
-        aws.say("/latest/api/token", "token-1\n");
-        aws.say(AWS_EVENTS, "[]");
+        aws.publish("/latest/api/token", "token-1\n");
+        aws.publish(AWS_EVENTS, "[]");
     })
     .await;
     while rig.stand_in.asked().len() < 3 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    rig.stand_in.say(SPOT, spot(120));
+    rig.stand_in.publish(SPOT, spot(120));
     let notice = rig.notice().await;
     assert_eq!((&*notice.source, left(&notice)), ("aws", 120));
     let asked = rig.stand_in.asked();
@@ -152,17 +153,17 @@ async fn a_spot_instance_that_is_interrupted_gives_a_notice_and_takes_it_back() 
 #[tokio::test]
 async fn a_token_that_is_no_longer_taken_is_asked_for_anew() {
     let mut rig = Rig::start(Cloud::Aws, |aws| {
-        aws.say("/latest/api/token", "old");
+        aws.publish("/latest/api/token", "old");
         aws.reply(SPOT, Reply::Say(401, "", String::new()));
     })
     .await;
     let why = rig.problem("401").await;
     assert!(why.contains(SPOT), "{why}");
-    rig.stand_in.say("/latest/api/token", "new");
-    rig.stand_in.say(SPOT, spot(90));
+    rig.stand_in.publish("/latest/api/token", "new");
+    rig.stand_in.publish(SPOT, spot(90));
     rig.notice().await;
     assert!(rig.stand_in.asked().last().is_some_and(|q| q.contains(": new\r\n")));
-    assert!(rig.board.standings().iter().all(|s| s.problem.is_none()));
+    assert!(rig.aggregator.source_statuses().iter().all(|s| s.problem.is_none()));
 }
 
 #[tokio::test]
@@ -172,29 +173,31 @@ async fn a_maintenance_that_is_far_away_is_held_back() {
         format!(r#"[{{"Code":"system-reboot","State":"active","NotBefore":"{date}"}}]"#)
     };
     let rig = Rig::start(Cloud::Aws, |aws| {
-        aws.say("/latest/api/token", "t");
-        aws.say(AWS_EVENTS, event(at(86_400)));
+        aws.publish("/latest/api/token", "t");
+        aws.publish(AWS_EVENTS, event(at(86_400)));
     })
     .await;
-    let said = tokio::time::timeout(LIMIT, async {
-        let mut changes = rig.board.changes();
+    let published = tokio::time::timeout(LIMIT, async {
+        let mut changes = rig.aggregator.changes();
         loop {
-            if let Some(standing) = rig.board.standings().pop().filter(|s| s.notice.is_some()) {
-                return standing;
+            if let Some(status) =
+                rig.aggregator.source_statuses().pop().filter(|s| s.notice.is_some())
+            {
+                return status;
             }
-            changes.changed().await.expect("the board lives");
+            changes.changed().await.expect("the aggregator lives");
         }
     });
-    let standing = said.await.expect("heard in time");
-    assert!(!standing.effective);
+    let status = published.await.expect("heard in time");
+    assert!(!status.effective);
     assert!(rig.notices.borrow().is_none());
 }
 
 #[tokio::test]
 async fn a_service_that_fails_after_a_notice_withdraws_nothing() {
     let mut rig = Rig::start(Cloud::Aws, |aws| {
-        aws.say("/latest/api/token", "t");
-        aws.say(SPOT, spot(120));
+        aws.publish("/latest/api/token", "t");
+        aws.publish(SPOT, spot(120));
     })
     .await;
     let before = rig.notice().await;
@@ -211,7 +214,7 @@ async fn a_service_that_fails_after_a_notice_withdraws_nothing() {
 #[tokio::test]
 async fn the_services_clock_counts_when_our_own_is_wrong() {
     let mut rig = Rig::start(Cloud::Aws, |aws| {
-        aws.say("/latest/api/token", "t");
+        aws.publish("/latest/api/token", "t");
         // Ours says 2026-11-20T12:00:00Z.
         let date = "Date: Thu, 20 Nov 2025 12:00:00 GMT\r\n";
         let body = r#"{"action":"stop","time":"2025-11-20T12:02:00Z"}"#;
@@ -227,14 +230,14 @@ async fn a_spot_action_of_an_earlier_boot_hides_no_scheduled_event() {
     // Not every answer tells the time.
     for dated in ["Date: Fri, 20 Nov 2026 12:00:00 GMT\r\n", ""] {
         let mut rig = Rig::start(Cloud::Aws, |aws| {
-            aws.say("/latest/api/token", "t");
+            aws.publish("/latest/api/token", "t");
             let two_hours_ago = at(0).checked_sub(Duration::from_secs(7200)).expect("in range");
             let stopped = format!(r#"{{"action":"stop","time":"{two_hours_ago}"}}"#);
             aws.reply(SPOT, Reply::Say(200, dated, stopped));
             let date = at(300).strftime("%d %b %Y %H:%M:%S GMT");
             let event =
                 format!(r#"[{{"Code":"system-reboot","State":"active","NotBefore":"{date}"}}]"#);
-            aws.say(AWS_EVENTS, event);
+            aws.publish(AWS_EVENTS, event);
         })
         .await;
         let notice = rig.notice().await;
@@ -252,14 +255,14 @@ async fn an_aws_reboot_that_is_done_and_still_listed_starts_nothing() {
     };
     let two_hours_ago = at(0).checked_sub(Duration::from_secs(7200)).expect("in range");
     let mut rig = Rig::start(Cloud::Aws, |aws| {
-        aws.say("/latest/api/token", "t");
-        aws.say(AWS_EVENTS, format!("[{}]", event(two_hours_ago)));
+        aws.publish("/latest/api/token", "t");
+        aws.publish(AWS_EVENTS, format!("[{}]", event(two_hours_ago)));
     })
     .await;
     // A token, and twice both questions: the first answers are taken.
     rig.asked(5).await;
     assert!(rig.notices.borrow().is_none());
-    rig.stand_in.say(AWS_EVENTS, format!("[{},{}]", event(two_hours_ago), event(at(300))));
+    rig.stand_in.publish(AWS_EVENTS, format!("[{},{}]", event(two_hours_ago), event(at(300))));
     let notice = rig.notice().await;
     assert_eq!(left(&notice), 300, "another one is still ahead");
 }
@@ -271,8 +274,8 @@ async fn an_azure_event_that_started_before_the_boot_starts_nothing_after_it() {
         "Resources": ["vmss_1"], "NotBefore": "",
     }]});
     let prepare = |azure: &StandIn| {
-        azure.say(AZURE_NAME, "vmss_1");
-        azure.say(AZURE_EVENTS, started.to_string());
+        azure.publish(AZURE_NAME, "vmss_1");
+        azure.publish(AZURE_EVENTS, started.to_string());
     };
     let mut rig = Rig::start(Cloud::Azure, prepare).await;
     rig.notice().await;
@@ -280,9 +283,9 @@ async fn an_azure_event_that_started_before_the_boot_starts_nothing_after_it() {
     rig.asked(4).await;
     let mut rig = rig.rebooted(Cloud::Azure, prepare).await;
     rig.asked(4).await;
-    assert!(rig.notices.borrow().is_none(), "{:?}", rig.board.standings());
+    assert!(rig.notices.borrow().is_none(), "{:?}", rig.aggregator.source_statuses());
     // The next one counts.
-    rig.stand_in.say(AZURE_EVENTS, started.to_string().replace("f020ba2e", "another"));
+    rig.stand_in.publish(AZURE_EVENTS, started.to_string().replace("f020ba2e", "another"));
     rig.notice().await;
 }
 
@@ -299,7 +302,7 @@ async fn a_preemption_that_google_still_tells_after_the_boot_starts_nothing() {
     rig.asked(4).await;
     let mut rig = rig.rebooted(Cloud::Gcp, prepare).await;
     rig.asked(4).await;
-    assert!(rig.notices.borrow().is_none(), "{:?}", rig.board.standings());
+    assert!(rig.notices.borrow().is_none(), "{:?}", rig.aggregator.source_statuses());
     rig.stand_in.reply(PREEMPTED, Reply::Etag("a3", no));
     rig.asked(5).await;
     rig.stand_in.reply(PREEMPTED, Reply::Etag("a4", yes));
@@ -317,21 +320,21 @@ fn azure_event(kind: &str, machine: &str) -> String {
 #[tokio::test]
 async fn an_azure_event_of_this_machine_gives_a_notice_and_a_neighbours_does_not() {
     let mut rig = Rig::start(Cloud::Azure, |azure| {
-        azure.say(AZURE_NAME, "vmss_1");
-        azure.say(AZURE_EVENTS, azure_event("Preempt", "vmss_2"));
+        azure.publish(AZURE_NAME, "vmss_1");
+        azure.publish(AZURE_EVENTS, azure_event("Preempt", "vmss_2"));
     })
     .await;
     while rig.stand_in.asked().len() < 3 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(rig.notices.borrow().is_none());
-    rig.stand_in.say(AZURE_EVENTS, azure_event("Preempt", "vmss_1"));
+    rig.stand_in.publish(AZURE_EVENTS, azure_event("Preempt", "vmss_1"));
     let notice = rig.notice().await;
     assert_eq!((&*notice.source, left(&notice)), ("azure", 60));
     assert_eq!(&*notice.text, "the machine is preempted");
     let asked = rig.stand_in.asked();
     assert!(asked.iter().all(|q| q.contains("metadata: true\r\n")), "{asked:?}");
-    rig.stand_in.say(AZURE_EVENTS, azure_event("Freeze", "vmss_1"));
+    rig.stand_in.publish(AZURE_EVENTS, azure_event("Freeze", "vmss_1"));
     rig.withdrawn().await;
 }
 
@@ -389,13 +392,13 @@ async fn a_service_that_hangs_is_given_up_and_asked_again() {
     // On the paused clock the time-outs cost nothing.
     let begun = Instant::now();
     let mut rig = Rig::start(Cloud::Azure, |azure| azure.reply(AZURE_NAME, Reply::Hang)).await;
-    let mut changes = rig.board.changes();
-    changes.changed().await.expect("the board lives");
+    let mut changes = rig.aggregator.changes();
+    changes.changed().await.expect("the aggregator lives");
     let why = rig.problem("no answer").await;
     assert!(why.contains(AZURE_NAME), "{why}");
     assert!(begun.elapsed() >= Duration::from_secs(5));
-    rig.stand_in.say(AZURE_NAME, "vmss_1");
-    rig.stand_in.say(AZURE_EVENTS, azure_event("Reboot", "vmss_1"));
+    rig.stand_in.publish(AZURE_NAME, "vmss_1");
+    rig.stand_in.publish(AZURE_EVENTS, azure_event("Reboot", "vmss_1"));
 }
 
 #[tokio::test]
@@ -403,7 +406,7 @@ async fn nobody_at_home_is_a_problem_that_says_so() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
     drop(listener);
-    let board = Board::new();
+    let aggregator = NoticeAggregator::new();
     let settings = CloudSettings {
         endpoint: endpoint.parse().expect("an endpoint"),
         poll: Duration::from_secs(1),
@@ -413,11 +416,11 @@ async fn nobody_at_home_is_a_problem_that_says_so() {
         boot_id: String::new(),
         directory: std::env::temp_dir(),
     };
-    let follows = board.clone();
+    let follows = aggregator.clone();
     let task = tokio::spawn(async move { watch_cloud(&follows, Cloud::Aws, settings).await });
-    let mut changes = board.changes();
+    let mut changes = aggregator.changes();
     let problem = loop {
-        if let Some(problem) = board.standings().into_iter().find_map(|s| s.problem) {
+        if let Some(problem) = aggregator.source_statuses().into_iter().find_map(|s| s.problem) {
             break problem;
         }
         tokio::time::timeout(LIMIT, changes.changed()).await.expect("in time").expect("alive");

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use winddown_shared::{Notice, Notices};
 
 use super::*;
-use crate::{Board, Standing};
+use crate::{NoticeAggregator, SourceStatus};
 
 /// Longer than anything here takes; only a failure waits for it.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 struct Rig {
     directory: tempfile::TempDir,
     path: PathBuf,
-    board: Board,
+    aggregator: NoticeAggregator,
     notices: Notices,
     task: JoinHandle<()>,
 }
@@ -45,40 +45,40 @@ impl Rig {
     }
 
     async fn follow(directory: tempfile::TempDir, path: PathBuf, source: FileSource) -> Self {
-        let board = Board::new();
-        let voice = board.voice("file", None);
-        let task = tokio::spawn(source.watch(voice));
-        Self { directory, path, notices: board.notices(), board, task }
+        let aggregator = NoticeAggregator::new();
+        let publisher = aggregator.publisher("file", None);
+        let task = tokio::spawn(source.watch(publisher));
+        Self { directory, path, notices: aggregator.notices(), aggregator, task }
     }
 
     async fn notice(&mut self, text: &str) -> Arc<Notice> {
         let wanted = |n: &Option<Arc<Notice>>| n.as_ref().is_some_and(|n| &*n.text == text);
         match tokio::time::timeout(LIMIT, self.notices.wait_for(wanted)).await {
-            Ok(notice) => notice.expect("the board lives").clone().expect("some"),
-            Err(_) => panic!("no notice {text:?}: {:?}", self.board.standings()),
+            Ok(notice) => notice.expect("the aggregator lives").clone().expect("some"),
+            Err(_) => panic!("no notice {text:?}: {:?}", self.aggregator.source_statuses()),
         }
     }
 
     async fn withdrawn(&mut self) {
         let gone = tokio::time::timeout(LIMIT, self.notices.wait_for(Option::is_none)).await;
-        gone.expect("withdrawn in time").expect("the board lives");
+        gone.expect("withdrawn in time").expect("the aggregator lives");
     }
 
-    async fn standing(&self, what: &str, wanted: impl Fn(&Standing) -> bool) -> Standing {
-        let mut changes = self.board.changes();
+    async fn status(&self, what: &str, wanted: impl Fn(&SourceStatus) -> bool) -> SourceStatus {
+        let mut changes = self.aggregator.changes();
         loop {
-            let standing = self.board.standings().pop().expect("a place");
-            if wanted(&standing) {
-                return standing;
+            let status = self.aggregator.source_statuses().pop().expect("a place");
+            if wanted(&status) {
+                return status;
             }
             let changed = tokio::time::timeout(LIMIT, changes.changed()).await;
-            assert!(changed.is_ok(), "never {what}: {standing:?}");
+            assert!(changed.is_ok(), "never {what}: {status:?}");
         }
     }
 
     async fn problem(&self, part: &str) {
-        let has = |s: &Standing| s.problem.as_ref().is_some_and(|p| p.contains(part));
-        self.standing(part, has).await;
+        let has = |s: &SourceStatus| s.problem.as_ref().is_some_and(|p| p.contains(part));
+        self.status(part, has).await;
     }
 }
 
@@ -147,7 +147,7 @@ async fn what_cannot_be_read_is_told_and_changes_nothing() {
     }
     fs::write(&rig.path, "4m second").expect("written");
     rig.notice("second").await;
-    rig.standing("well", |s| s.problem.is_none()).await;
+    rig.status("well", |s| s.problem.is_none()).await;
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn a_pipe_and_a_directory_in_its_place_hold_nobody_up() {
     fs::create_dir(&rig.path).expect("created");
     rig.problem("not a regular file").await;
     fs::remove_dir(&rig.path).expect("removed");
-    rig.standing("well", |s| s.problem.is_none()).await;
+    rig.status("well", |s| s.problem.is_none()).await;
     nix::unistd::mkfifo(&rig.path, nix::sys::stat::Mode::S_IRWXU).expect("made");
     rig.problem("not a regular file").await;
     fs::remove_file(&rig.path).expect("removed");
@@ -173,14 +173,16 @@ async fn a_link_in_its_place_is_not_followed_and_nothing_of_its_target_is_told()
         std::os::unix::fs::symlink(&target, &rig.path).expect("linked");
         rig.problem("it is a link").await;
         assert!(rig.notices.borrow().is_none(), "{content}");
-        let problem = rig.board.standings().pop().and_then(|s| s.problem).expect("a problem");
+        let problem =
+            rig.aggregator.source_statuses().pop().and_then(|s| s.problem).expect("a problem");
         assert!(!problem.contains("secret") && !problem.contains("hour"), "{problem}");
         fs::remove_file(&rig.path).expect("removed");
-        rig.standing("well", |s| s.problem.is_none()).await;
+        rig.status("well", |s| s.problem.is_none()).await;
     }
     fs::write(&rig.path, "root:$y$j9T$secret:20000::").expect("written");
     rig.problem("no deadline").await;
-    let problem = rig.board.standings().pop().and_then(|s| s.problem).expect("a problem");
+    let problem =
+        rig.aggregator.source_statuses().pop().and_then(|s| s.problem).expect("a problem");
     assert!(!problem.contains("secret") && !problem.contains("root"), "{problem}");
     fs::write(&rig.path, "5m x").expect("written");
     rig.notice("x").await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
-use crate::Board;
+use crate::NoticeAggregator;
 
 const NOON: &str = "2026-11-20T12:00:00Z";
 
@@ -13,12 +13,12 @@ fn noon() -> WallTime {
     NOON.parse().expect("a time")
 }
 
-fn open(directory: &Path, boot: &str) -> (Board, Operator) {
-    let board = Board::new();
-    let voice = board.voice("operator", None);
+fn open(directory: &Path, boot: &str) -> (NoticeAggregator, Operator) {
+    let aggregator = NoticeAggregator::new();
+    let publisher = aggregator.publisher("operator", None);
     let up = BootClock::new(|| Duration::from_secs(1000));
-    let operator = Operator::open(voice, directory, boot, WallClock::fixed(noon()), up);
-    (board, operator)
+    let operator = Operator::open(publisher, directory, boot, WallClock::fixed(noon()), up);
+    (aggregator, operator)
 }
 
 fn after(seconds: u64) -> Deadline {
@@ -49,41 +49,41 @@ async fn a_notice_outlives_the_agent_but_not_the_boot() {
     operator.give(after(120), "maintenance").await;
     drop(operator);
 
-    let (board, again) = open(directory.path(), "boot-1");
-    let notice = board.notices().borrow().clone().expect("the notice of before");
+    let (aggregator, again) = open(directory.path(), "boot-1");
+    let notice = aggregator.notices().borrow().clone().expect("the notice of before");
     assert_eq!((&*notice.source, &*notice.text), ("operator", "maintenance"));
     let left = notice.deadline.saturating_duration_since(Instant::now());
     assert!(left > Duration::from_secs(100) && left <= Duration::from_secs(120), "{left:?}");
-    assert!(again.said().is_some());
+    assert!(again.published().is_some());
 
-    let (board, _) = open(directory.path(), "boot-2");
-    assert!(board.notices().borrow().is_none());
+    let (aggregator, _) = open(directory.path(), "boot-2");
+    assert!(aggregator.notices().borrow().is_none());
 
     let (_, unknown) = open(directory.path(), "");
     unknown.give(after(120), "maintenance").await;
-    let (board, _) = open(directory.path(), "");
-    assert!(board.notices().borrow().is_none(), "it may be of any boot");
+    let (aggregator, _) = open(directory.path(), "");
+    assert!(aggregator.notices().borrow().is_none(), "it may be of any boot");
 }
 
 #[tokio::test]
 async fn a_withdrawn_notice_is_gone_for_good() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (board, operator) = open(directory.path(), "boot-1");
+    let (aggregator, operator) = open(directory.path(), "boot-1");
     assert!(!operator.withdraw().await, "there was none");
     operator.give(after(60), "").await;
     assert!(operator.withdraw().await);
-    assert!(board.notices().borrow().is_none());
-    let (board, _) = open(directory.path(), "boot-1");
-    assert!(board.notices().borrow().is_none());
+    assert!(aggregator.notices().borrow().is_none());
+    let (aggregator, _) = open(directory.path(), "boot-1");
+    assert!(aggregator.notices().borrow().is_none());
 }
 
 #[tokio::test]
 async fn a_disk_that_refuses_costs_only_the_memory_of_it() {
-    let (board, operator) = open(Path::new("/proc/no/such/place"), "boot-1");
+    let (aggregator, operator) = open(Path::new("/proc/no/such/place"), "boot-1");
     operator.give(after(60), "x").await;
-    assert!(board.notices().borrow().is_some());
+    assert!(aggregator.notices().borrow().is_some());
     assert!(operator.withdraw().await);
-    assert!(board.notices().borrow().is_none());
+    assert!(aggregator.notices().borrow().is_none());
 }
 
 #[tokio::test]
@@ -91,11 +91,11 @@ async fn a_damaged_file_is_no_notice() {
     let directory = tempfile::tempdir().expect("a directory");
     for damage in ["", "{", "[]", "{\"version\":1}", "\u{0}\u{0}", &"9".repeat(10_000)] {
         std::fs::write(directory.path().join("operator-notice.json"), damage).expect("written");
-        let (board, operator) = open(directory.path(), "boot-1");
-        assert!(board.notices().borrow().is_none(), "{damage:?}");
+        let (aggregator, operator) = open(directory.path(), "boot-1");
+        assert!(aggregator.notices().borrow().is_none(), "{damage:?}");
         operator.give(after(5), "").await;
-        let (board, _) = open(directory.path(), "boot-1");
-        assert!(board.notices().borrow().is_some(), "the next one mends it");
+        let (aggregator, _) = open(directory.path(), "boot-1");
+        assert!(aggregator.notices().borrow().is_some(), "the next one mends it");
     }
 }
 
@@ -103,23 +103,23 @@ async fn a_damaged_file_is_no_notice() {
 async fn a_wall_clock_that_is_set_moves_the_deadline_within_seconds_both_ways() {
     let directory = tempfile::tempdir().expect("a directory");
     let (wall, off, boot, _) = clocks();
-    let board = Board::new();
-    let voice = board.voice("operator", None);
-    let operator = Operator::open(voice, directory.path(), "boot-1", wall, boot);
+    let aggregator = NoticeAggregator::new();
+    let publisher = aggregator.publisher("operator", None);
+    let operator = Operator::open(publisher, directory.path(), "boot-1", wall, boot);
     let follows = operator.clone();
     let task = tokio::spawn(async move { follows.follow().await });
     operator.give(after(3600), "maintenance").await;
-    let mut notices = board.notices();
+    let mut notices = aggregator.notices();
     let first = notices.borrow_and_update().clone().expect("in force");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(
-        !notices.has_changed().expect("the board lives"),
+        !notices.has_changed().expect("the aggregator lives"),
         "a clock that only goes on is no news"
     );
     for step in [1800, -1200] {
         off.store(step, Ordering::SeqCst);
         let stepped = Instant::now();
-        notices.changed().await.expect("the board lives");
+        notices.changed().await.expect("the aggregator lives");
         assert!(stepped.elapsed() <= COMPARE, "{:?}", stepped.elapsed());
         let now = notices.borrow_and_update().clone().expect("in force");
         let moved = Duration::from_secs(step.unsigned_abs());
@@ -132,7 +132,7 @@ async fn a_wall_clock_that_is_set_moves_the_deadline_within_seconds_both_ways() 
     notices.borrow_and_update();
     tokio::time::sleep(Duration::from_secs(60)).await;
     operator.give(after(3600), "again").await;
-    notices.changed().await.expect("the board lives");
+    notices.changed().await.expect("the aggregator lives");
     off.store(0, Ordering::SeqCst);
     notices.borrow_and_update();
     tokio::time::timeout(COMPARE * 2, notices.changed()).await.expect("in time").expect("alive");
@@ -143,29 +143,32 @@ async fn a_wall_clock_that_is_set_moves_the_deadline_within_seconds_both_ways() 
 async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
     let directory = tempfile::tempdir().expect("a directory");
     let (wall, wall_off, boot, boot_off) = clocks();
-    let open = |board: &Board| {
-        let voice = board.voice("operator", None);
-        Operator::open(voice, directory.path(), "boot-1", wall.clone(), boot.clone())
+    let open = |aggregator: &NoticeAggregator| {
+        let publisher = aggregator.publisher("operator", None);
+        Operator::open(publisher, directory.path(), "boot-1", wall.clone(), boot.clone())
     };
-    let board = Board::new();
-    let operator = open(&board);
+    let aggregator = NoticeAggregator::new();
+    let operator = open(&aggregator);
     let follows = operator.clone();
     let task = tokio::spawn(async move { follows.follow().await });
     let ten_minutes = || Deadline::SinceBoot(boot.now() + Duration::from_secs(600));
-    let (begun, mut notices) = (Instant::now(), board.notices());
+    let (begun, mut notices) = (Instant::now(), aggregator.notices());
     operator.give(ten_minutes(), "maintenance").await;
     let deadline = notices.borrow_and_update().clone().expect("in force").deadline;
     assert_eq!(deadline, begun + Duration::from_secs(600));
     for step in [3600, -3600, 0] {
         wall_off.store(step, Ordering::SeqCst);
         tokio::time::sleep(COMPARE * 3).await;
-        assert!(!notices.has_changed().expect("the board lives"), "the clock was set by {step} s");
+        assert!(
+            !notices.has_changed().expect("the aggregator lives"),
+            "the clock was set by {step} s"
+        );
     }
 
     // The machine sleeps for a minute, which the clock that decides does not count.
     boot_off.store(60, Ordering::SeqCst);
     let slept = Instant::now();
-    notices.changed().await.expect("the board lives");
+    notices.changed().await.expect("the aggregator lives");
     assert!(slept.elapsed() <= COMPARE, "{:?}", slept.elapsed());
     let after_sleep = notices.borrow_and_update().clone().expect("in force");
     assert_eq!(after_sleep.deadline, deadline - Duration::from_secs(60));
@@ -181,7 +184,7 @@ async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
     drop(operator);
     tokio::time::sleep(Duration::from_secs(60)).await;
     wall_off.store(86_400, Ordering::SeqCst);
-    let again = Board::new();
+    let again = NoticeAggregator::new();
     let _operator = open(&again);
     let kept = again.notices().borrow().clone().expect("in force");
     assert_eq!(kept.deadline, given.deadline);
@@ -199,9 +202,9 @@ async fn what_is_kept_is_not_of_a_system_that_was_started_anew_on_the_same_kerne
         let up = BootClock::new(|| Duration::from_secs(2000))
             .with_system_start(Duration::from_secs(started));
         let wall = WallClock::fixed(noon());
-        let voice = Board::new().voice("operator", None);
-        let again = Operator::open(voice, directory.path(), "boot-1", wall, up);
-        assert_eq!(again.said().is_some(), holds, "{started}");
+        let publisher = NoticeAggregator::new().publisher("operator", None);
+        let again = Operator::open(publisher, directory.path(), "boot-1", wall, up);
+        assert_eq!(again.published().is_some(), holds, "{started}");
         assert_eq!(again.found_drain(), holds.then_some(drain), "{started}");
     }
     for boot in ["boot-2", ""] {

@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
 use winddown_shared::{Inhibitor, KillReason, KillRequest, Pod, PodKiller};
 
-use super::conduct::status_of_ended;
-use super::ears::Said;
-use super::{ShutdownController, Step};
+use super::shutdown_run::status_of_ended;
+use super::signals::SignalState;
+use super::{ShutdownController, Transition};
 use crate::budget::whole_seconds;
-use crate::standing::Standing;
+use crate::run_context::RunContext;
 use crate::{Budget, GroupReport, PodEnd, PodReport, RunOrder};
 
 /// How often it is looked whether the time has become less.
@@ -32,10 +32,10 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     pub(super) async fn end_all(
         &self,
         order: RunOrder,
-        standing: watch::Receiver<Standing>,
+        context: watch::Receiver<RunContext>,
         cancel: &CancellationToken,
     ) -> (GroupReport, bool) {
-        let (started, budget) = (order.started, standing.borrow().budget);
+        let (started, budget) = (order.started, context.borrow().budget);
         let begun = started.elapsed();
         let mut more = self.parts.killer.more_known();
         let mut reports: Vec<PodReport> = Vec::new();
@@ -66,7 +66,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             if known && kills.is_empty() {
                 break true;
             }
-            let until = started + standing.borrow().budget.abandon_at();
+            let until = started + context.borrow().budget.abandon_at();
             if Instant::now() >= until {
                 break known;
             }
@@ -112,14 +112,18 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     /// After a panic that the run did not survive: no report, no record, only the pods and the lock.
     /// The lock is given back if it is known that the pods are gone or that their time is over. Ends in
     /// the same panic: who owns the process decides what becomes of it.
-    pub(super) async fn last_resort(&self, said: &Said, panic: Box<dyn Any + Send>) -> Step {
+    pub(super) async fn last_resort(
+        &self,
+        signal: &SignalState,
+        panic: Box<dyn Any + Send>,
+    ) -> Transition {
         let why = panic_text(panic.as_ref());
         tracing::error!(why, "the shutdown controller panicked");
         let policy = self.parts.policy.borrow().clone();
-        if said.ends_the_node() && policy.is_enabled() {
+        if signal.ends_the_node() && policy.is_enabled() {
             let work = async {
-                let started = said.since(Instant::now());
-                let budget = said.standing(&policy, started).budget;
+                let started = signal.since(Instant::now());
+                let budget = signal.context(&policy, started).budget;
                 let running = self.parts.killer.running();
                 let known = running.known;
                 let kills = running.into_pods().into_iter().map(|pod| {
@@ -134,7 +138,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 let until = started + budget.abandon_at();
                 let _ = tokio::time::timeout_at(until, join_all(kills)).await;
                 // What is not known may still be found by the next agent.
-                if said.login.preparing && known {
+                if signal.login.preparing && known {
                     self.parts.inhibitor.release().await;
                 }
             };

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::fake::{FakeInhibitor, FakeKiller, FakeRecorder};
-use winddown_shared::{Inhibitor, InhibitorState, LastWords, Pod, PodKiller, WallClock};
+use winddown_shared::{FinalStatusFlush, Inhibitor, InhibitorState, Pod, PodKiller, WallClock};
 
 use super::{ShutdownController, ShutdownParts};
 use crate::report::StoreError;
@@ -21,10 +21,10 @@ mod agents;
 mod calling_off;
 mod disks;
 mod faults;
+mod final_status_flush;
 mod golden;
 mod killed;
 mod lame_duck;
-mod last_words;
 mod next_agent;
 mod notices;
 mod reference;
@@ -96,7 +96,7 @@ struct Setup {
     pods: Vec<Pod>,
     fail_reports: u32,
     state_file: Option<StateFile>,
-    last_words: Option<Arc<dyn LastWords>>,
+    final_status_flush: Option<Arc<dyn FinalStatusFlush>>,
     boot_clock: BootClock,
 }
 
@@ -113,7 +113,7 @@ impl Setup {
             pods: pods.into_iter().collect(),
             fail_reports: 0,
             state_file: None,
-            last_words: None,
+            final_status_flush: None,
             boot_clock: BootClock::new(Duration::default),
         }
     }
@@ -165,7 +165,7 @@ impl Setup {
             records: Vec::new(),
             carried: None,
             state_file: self.state_file,
-            last_words: self.last_words,
+            final_status_flush: self.final_status_flush,
             recorder: Arc::new(recorder.clone()),
             progress: progress.clone(),
             clock: WallClock::fixed("2026-11-20T03:44:00.123456789Z".parse().unwrap()),

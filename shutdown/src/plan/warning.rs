@@ -85,7 +85,7 @@ impl Plan {
 
     fn cuts(&self) -> impl Iterator<Item = Cut<'_>> {
         let drain = self.endpoint_drain;
-        self.groups.iter().zip(self.sure()).flat_map(move |(group, gets)| {
+        self.groups.iter().zip(self.guaranteed()).flat_map(move |(group, gets)| {
             group.pods.iter().filter_map(move |planned| {
                 let wants = planned.pod.own_grace().filter(|own| *own > gets)?;
                 let at_most = wants.min(group.latest_end.saturating_sub(drain));

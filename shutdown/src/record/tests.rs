@@ -56,11 +56,11 @@ fn what_is_written_is_read_and_goes_on_where_it_was() {
     assert_eq!(mode & 0o777, 0o644);
     assert_eq!(fs::read_dir(file.path().parent().unwrap()).unwrap().count(), 1);
 
-    let standing = read.standing();
-    assert_eq!(standing.budget.pods, Duration::from_secs(30));
-    assert_eq!(standing.login_since, Some(Duration::from_millis(7)));
-    assert_eq!(standing.delay_set_by.as_deref(), Some("/etc/x.conf"));
-    assert_eq!(standing.kind, winddown_shared::ShutdownKind::Kexec);
+    let context = read.context();
+    assert_eq!(context.budget.pods, Duration::from_secs(30));
+    assert_eq!(context.login_since, Some(Duration::from_millis(7)));
+    assert_eq!(context.delay_set_by.as_deref(), Some("/etc/x.conf"));
+    assert_eq!(context.kind, winddown_shared::ShutdownKind::Kexec);
     let header = read.header(Duration::from_secs(9));
     assert_eq!(header.resumed, [Duration::from_secs(3), Duration::from_secs(9)]);
     assert_eq!(header.started_at, record.report.started_at);
@@ -77,7 +77,7 @@ fn every_way_down_is_known_to_the_next_agent() {
         record.report = ShutdownReport::new(header, run, ended);
         let text = serde_json::to_string(&record).unwrap();
         let read: RunRecord = serde_json::from_str(&text).unwrap();
-        assert_eq!(read.standing().kind, kind);
+        assert_eq!(read.context().kind, kind);
     }
 }
 

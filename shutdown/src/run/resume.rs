@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use winddown_shared::{PodKiller, PodUid};
 
 use super::{Place, Run};
-use crate::run::asking::Due;
+use crate::run::kills::Due;
 use crate::{GroupReport, PodEnd, PodReport, Role};
 
 /// What is said of a pod that ended unseen.

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use winddown_shared::PodKiller;
 
-use super::asking::Asked;
+use super::kills::Asked;
 use super::{Place, Run};
 use crate::budget::whole_seconds;
 
 impl<K: PodKiller> Run<'_, K> {
     /// Takes over what has been said since, and puts it down.
     pub(super) async fn follow(&mut self) {
-        let Some(standing) = &mut self.driven.standing else { return };
-        let standing = standing.borrow_and_update().clone();
-        self.budget = standing.budget;
+        let Some(context) = &mut self.driven.context else { return };
+        let context = context.borrow_and_update().clone();
+        self.budget = context.budget;
         if let Some(journal) = &mut self.driven.journal {
-            journal.stand(&standing);
+            journal.stand(&context);
         }
         if self.budget.pods < self.plan.deadline {
             self.shorten();

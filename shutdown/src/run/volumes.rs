@@ -8,7 +8,7 @@ use tokio::task::{Id, JoinError};
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodKiller};
 
-use super::asking::Wait;
+use super::kills::Wait;
 use super::{Place, REAPING, Run, RunStop};
 use crate::role::is_on_host_network;
 

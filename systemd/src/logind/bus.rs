@@ -2,8 +2,8 @@
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod hearing;
 pub(crate) mod proxies;
+mod signal_verification;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -103,12 +103,12 @@ impl BusLogin {
         let messages = MessageStream::from(&connection);
         let (tx, heard) = mpsc::channel(QUEUE);
         let (owner_tx, owner_rx) = oneshot::channel();
-        let reader = AbortOnDrop(tokio::spawn(hearing::hear(
+        let reader = AbortOnDrop(tokio::spawn(signal_verification::hear(
             messages,
-            hearing::Judge::new(connection.is_bus()),
+            signal_verification::SignalVerifier::new(connection.is_bus()),
             owner_rx,
             tx,
-            hearing::Refusals::new(connection.clone(), Arc::clone(&self.refused)),
+            signal_verification::Refusals::new(connection.clone(), Arc::clone(&self.refused)),
         )));
         let (owner, pid) = if connection.is_bus() {
             self.subscribe(&connection).await?
@@ -124,13 +124,16 @@ impl BusLogin {
     }
 
     /// Subscribes to the signals and to changes of the name's owner, then asks who owns it now.
-    async fn subscribe(&self, connection: &Connection) -> Result<(hearing::Owner, u32), CallError> {
+    async fn subscribe(
+        &self,
+        connection: &Connection,
+    ) -> Result<(signal_verification::Owner, u32), CallError> {
         let driver = fdo::DBusProxy::builder(connection)
             .cache_properties(CacheProperties::No)
             .build()
             .await
             .map_err(|error| self.translate("connect", &error))?;
-        for rule in hearing::rules() {
+        for rule in signal_verification::rules() {
             let rule = rule.map_err(|error| self.translate("AddMatch", &error))?;
             driver
                 .add_match_rule(rule)

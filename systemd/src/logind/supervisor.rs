@@ -11,9 +11,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{InhibitorState, LockState, error_chain};
 
-use self::steps::{Answer, carry_out};
+use self::steps::{StepResult, carry_out};
 use super::plan::{Facts, Meaning, Step, WHILE_PREPARING};
-use super::raise::Raised;
+use super::raise_inhibit_delay::Raised;
 use super::session::{CallError, Heard, Listed, LoginCalls, LoginManager, Session};
 use super::{InhibitorConfig, Request};
 
@@ -81,7 +81,7 @@ pub(super) struct Keeper {
 
 /// What woke the supervisor.
 enum Woken {
-    Done(Step, Result<Answer, CallError>),
+    Done(Step, Result<StepResult, CallError>),
     Heard(Option<Heard>),
     Asked(Option<Request>),
     Look,
@@ -206,10 +206,10 @@ impl Keeper {
     }
 
     /// Takes a step's answer. An error makes the connection useless.
-    async fn take(&mut self, step: Step, answer: Answer) -> Option<CallError> {
+    async fn take(&mut self, step: Step, answer: StepResult) -> Option<CallError> {
         match answer {
-            Answer::Preparing(value) => self.take_preparing(value),
-            Answer::Delay(delay) => {
+            StepResult::Preparing(value) => self.take_preparing(value),
+            StepResult::Delay(delay) => {
                 if self.delay != Some(delay) {
                     self.facts.raised = false;
                     self.delay_set_by = None;
@@ -217,15 +217,15 @@ impl Keeper {
                 self.facts.delay = Some(delay);
                 self.delay = Some(delay);
             }
-            Answer::Lock(lock) => {
+            StepResult::Lock(lock) => {
                 self.refusals = 0;
                 self.fresh = Some(lock);
                 self.facts.fresh = true;
             }
-            Answer::Listed(listed) if step == Step::VerifyNew => {
+            StepResult::Listed(listed) if step == Step::VerifyNew => {
                 return self.take_new_lock(listed).await;
             }
-            Answer::Listed(listed) => {
+            StepResult::Listed(listed) => {
                 if !self.facts.held_lock_is(listed) {
                     tracing::warn!(log_kind = "lockLost", "logind no longer lists our lock");
                 }
@@ -234,7 +234,7 @@ impl Keeper {
                     self.clear_store().await;
                 }
             }
-            Answer::Raised(raised) => {
+            StepResult::Raised(raised) => {
                 self.facts.tried_to_raise();
                 if let Some(raised) = raised {
                     self.take_raised(raised);

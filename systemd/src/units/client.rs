@@ -15,8 +15,10 @@ use zbus::names::BusName;
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, Message, MessageStream, OwnedObjectPath, OwnedVariant, Variant, fdo};
 
-use super::hearing::{Believed, Ears, MANAGER, MANAGER_PATH, SERVICE, SYSTEMD1, UNIT, rules};
 use super::properties::{Properties, properties};
+use super::signals::{
+    MANAGER, MANAGER_PATH, SERVICE, SYSTEMD1, TrustedSender, UNIT, UnitSignals, rules,
+};
 use super::{ServiceChange, ServiceError, ServiceState, TransientService};
 use crate::logind::Bus;
 
@@ -39,7 +41,7 @@ pub struct UnitsClient(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    ears: Arc<Ears>,
+    signals: Arc<UnitSignals>,
     connection: watch::Receiver<Option<Connection>>,
     patience: Duration,
     keeper: JoinHandle<()>,
@@ -51,16 +53,18 @@ impl UnitsClient {
     /// Begins to connect. Every call waits for the connection and the answer, each at most `patience`.
     /// Must be called inside a tokio runtime.
     pub fn start(bus: Bus, prefix: &str, patience: Duration) -> Self {
-        let ears = Arc::new(Ears::new(prefix, CHANGES));
+        let signals = Arc::new(UnitSignals::new(prefix, CHANGES));
         let (published, connection) = watch::channel(None);
-        let keeper =
-            critical::spawn("units of systemd", keep(bus, patience, Arc::clone(&ears), published));
-        Self(Arc::new(Inner { ears, connection, patience, keeper }))
+        let keeper = critical::spawn(
+            "units of systemd",
+            keep(bus, patience, Arc::clone(&signals), published),
+        );
+        Self(Arc::new(Inner { signals, connection, patience, keeper }))
     }
 
     /// What happens to the services from now on.
     pub fn changes(&self) -> broadcast::Receiver<ServiceChange> {
-        self.0.ears.listen()
+        self.0.signals.listen()
     }
 
     /// Whether there is a connection now.
@@ -186,7 +190,7 @@ impl UnitsClient {
         {
             return Ok(None);
         }
-        Ok(Some(self.0.ears.learn(unit, &properties)))
+        Ok(Some(self.0.signals.learn(unit, &properties)))
     }
 
     async fn call<B>(&self, method: &'static str, body: &B) -> Result<Message, ServiceError>
@@ -237,16 +241,16 @@ fn present(answer: Result<Message, ServiceError>) -> Result<(), ServiceError> {
 async fn keep(
     bus: Bus,
     patience: Duration,
-    ears: Arc<Ears>,
+    signals: Arc<UnitSignals>,
     published: watch::Sender<Option<Connection>>,
 ) {
     let mut pause = PAUSE;
     loop {
-        match timeout(patience, connect(&bus, patience, &ears)).await {
+        match timeout(patience, connect(&bus, patience, &signals)).await {
             Ok(Ok((connection, ended))) => {
                 pause = PAUSE;
                 published.send_replace(Some(connection));
-                ears.missed();
+                signals.missed();
                 // Resolves when the reader has ended, which is when the connection has.
                 let _ = ended.await;
                 published.send_replace(None);
@@ -265,7 +269,7 @@ async fn keep(
 async fn connect(
     bus: &Bus,
     patience: Duration,
-    ears: &Arc<Ears>,
+    signals: &Arc<UnitSignals>,
 ) -> zbus::Result<(Connection, oneshot::Receiver<()>)> {
     let builder = match bus {
         Bus::System => Builder::system(),
@@ -278,12 +282,12 @@ async fn connect(
     let messages = MessageStream::from(&connection);
     let (end, ended) = oneshot::channel();
     let (tell_owner, owner) = oneshot::channel();
-    tokio::spawn(read(connection.clone(), messages, Arc::clone(ears), owner, end));
-    let believed = match connection.is_bus() {
-        true => Believed::Owner(subscribe_to_bus(&connection).await?),
-        false => Believed::Peer,
+    tokio::spawn(read(connection.clone(), messages, Arc::clone(signals), owner, end));
+    let trusted = match connection.is_bus() {
+        true => TrustedSender::Owner(subscribe_to_bus(&connection).await?),
+        false => TrustedSender::Peer,
     };
-    let _ = tell_owner.send(believed);
+    let _ = tell_owner.send(trusted);
     subscribe(&connection).await?;
     Ok((connection, ended))
 }
@@ -317,11 +321,11 @@ async fn subscribe(connection: &Connection) -> zbus::Result<()> {
 async fn read(
     connection: Connection,
     mut messages: MessageStream,
-    ears: Arc<Ears>,
-    mut owner: oneshot::Receiver<Believed>,
+    signals: Arc<UnitSignals>,
+    mut owner: oneshot::Receiver<TrustedSender>,
     mut end: oneshot::Sender<()>,
 ) {
-    let mut believed = Believed::Owner(None);
+    let mut trusted = TrustedSender::Owner(None);
     let mut asked = true;
     loop {
         let message = tokio::select! {
@@ -330,8 +334,8 @@ async fn read(
                 asked = false;
                 let Ok(known) = known else { return };
                 // A change heard meanwhile is at least as new.
-                if believed == Believed::Owner(None) {
-                    believed = known;
+                if trusted == TrustedSender::Owner(None) {
+                    trusted = known;
                 }
                 continue;
             }
@@ -340,9 +344,9 @@ async fn read(
             () = end.closed() => return,
         };
         let Some(Ok(message)) = message else { return };
-        if ears.take(&message, &mut believed) {
+        if signals.take(&message, &mut trusted) {
             // Beside the reader, which must go on for the answer to come.
-            let (connection, ears) = (connection.clone(), Arc::clone(&ears));
+            let (connection, signals) = (connection.clone(), Arc::clone(&signals));
             tokio::spawn(async move {
                 if let Err(error) = subscribe(&connection).await {
                     tracing::warn!(
@@ -350,7 +354,7 @@ async fn read(
                         "systemd was started anew and does not tell of its units"
                     );
                 }
-                ears.missed();
+                signals.missed();
             });
         }
     }

@@ -3,18 +3,18 @@
 use zbus::Message;
 
 use super::ServiceChange;
-use super::hearing::{Believed, Ears};
+use super::signals::{TrustedSender, UnitSignals};
 
 const PREFIX: &str = "winddown-pod";
 
 /// Only the owner's words are taken, and only about units of ours.
 pub(crate) fn laws(message: &Message) {
-    let ears = Ears::new(PREFIX, 16);
-    let mut heard = ears.listen();
-    let mut believed = Believed::Owner(None);
-    ears.take(message, &mut believed);
+    let signals = UnitSignals::new(PREFIX, 16);
+    let mut heard = signals.listen();
+    let mut trusted = TrustedSender::Owner(None);
+    signals.take(message, &mut trusted);
     assert!(heard.try_recv().is_err(), "while nobody owns the name nobody is believed");
-    ears.take(message, &mut Believed::Peer);
+    signals.take(message, &mut TrustedSender::Peer);
     while let Ok(change) = heard.try_recv() {
         match change {
             ServiceChange::Seen { unit, state } => {

@@ -52,7 +52,7 @@ pub struct ServiceEnd {
 
 /// What has been told of a unit. Times are in microseconds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct UnitProperties {
     active: String,
     sub: String,
     result: String,
@@ -72,7 +72,7 @@ struct Moment {
 /// `CLD_EXITED`, as `ExecMainCode` has it; everything else is a signal's work.
 const EXITED: i32 = 1;
 
-impl Told {
+impl UnitProperties {
     /// Takes what is told, by whichever interface; the rest stays.
     pub(super) fn take(&mut self, properties: &HashMap<String, OwnedVariant>) {
         for (name, value) in properties {

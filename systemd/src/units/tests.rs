@@ -6,17 +6,17 @@ use zbus::{OwnedVariant, Variant};
 
 use super::path::unit_of;
 use super::properties::properties;
-use super::state::Told;
+use super::state::UnitProperties;
 use super::*;
 
-fn told(of: &[(&str, Variant<'static>)]) -> HashMap<String, OwnedVariant> {
+fn known(of: &[(&str, Variant<'static>)]) -> HashMap<String, OwnedVariant> {
     let owned = |value: &Variant<'static>| value.try_clone().unwrap().try_into_owned().unwrap();
     of.iter().map(|(name, value)| ((*name).to_owned(), owned(value))).collect()
 }
 
 fn state(of: &[(&str, Variant<'static>)]) -> ServiceState {
-    let mut all = Told::default();
-    all.take(&told(of));
+    let mut all = UnitProperties::default();
+    all.take(&known(of));
     all.state()
 }
 
@@ -64,8 +64,8 @@ fn how_far_a_service_has_come_is_told_by_its_states() {
 
 #[test]
 fn how_a_service_ended_is_put_together_from_both_interfaces() {
-    let mut all = Told::default();
-    all.take(&told(&[
+    let mut all = UnitProperties::default();
+    all.take(&known(&[
         ("MainPID", 0_u32.into()),
         ("Result", "oom-kill".into()),
         ("ExecMainCode", 2_i32.into()),
@@ -75,7 +75,7 @@ fn how_a_service_ended_is_put_together_from_both_interfaces() {
         ("ExecMainExitTimestamp", 1_700_000_002_500_000_u64.into()),
         ("ExecMainExitTimestampMonotonic", 3_500_000_u64.into()),
     ]));
-    all.take(&told(&active("failed", "failed")));
+    all.take(&known(&active("failed", "failed")));
     let seen = all.state();
     assert_eq!((seen.phase, seen.main_pid), (ServicePhase::Over, None));
     let end = seen.end.unwrap();

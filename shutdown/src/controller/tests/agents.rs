@@ -113,7 +113,7 @@ impl Site {
             records: self.places.clone(),
             carried,
             state_file: None,
-            last_words: None,
+            final_status_flush: None,
             recorder: Arc::new(self.recorder.clone()),
             progress: progress.clone(),
             clock: WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use zbus::Message;
 use zbus::names::{OwnedUniqueName, UniqueName};
 
-use super::hearing::{Judge, Verdict};
+use super::signal_verification::{SignalVerifier, Verdict};
 use crate::logind::session::Heard;
 
 const LOGIND: &str = ":1.7";
@@ -18,7 +18,7 @@ pub(crate) fn laws(message: &Message) {
     let owner = UniqueName::try_from(LOGIND).ok().map(OwnedUniqueName::from);
     let owners = [owner, None];
     for owner in owners {
-        let mut judge = Judge::new(true);
+        let mut judge = SignalVerifier::new(true);
         judge.owner_is(owner.clone());
         match judge.judge(message, at) {
             Verdict::Believed(Heard::Prepare { .. }) => {
@@ -34,7 +34,7 @@ pub(crate) fn laws(message: &Message) {
             Verdict::Other => {}
         }
     }
-    let verdict = Judge::new(true).judge(message, at);
+    let verdict = SignalVerifier::new(true).judge(message, at);
     let prepares = matches!(verdict, Verdict::Believed(Heard::Prepare { .. }));
     assert!(!prepares, "nobody is believed before the owner is known");
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::super::InhibitorConfig;
 use super::super::plan::{Facts, Step};
-use super::super::raise::{Raised, raise};
+use super::super::raise_inhibit_delay::{Raised, raise_inhibit_delay};
 use super::super::session::{CallError, Listed, LoginCalls};
 
 /// What a step brought.
-pub(super) enum Answer {
+pub(super) enum StepResult {
     Preparing(bool),
     Delay(Duration),
     Lock(OwnedFd),
@@ -24,17 +24,20 @@ pub(super) async fn carry_out(
     calls: &impl LoginCalls,
     config: &InhibitorConfig,
     facts: &Facts,
-) -> (Step, Result<Answer, CallError>) {
+) -> (Step, Result<StepResult, CallError>) {
     let Some(step) = step else { return std::future::pending().await };
     let outcome = match step {
-        Step::ReadPreparing => calls.preparing().await.map(Answer::Preparing),
-        Step::ReadDelay => calls.delay().await.map(Answer::Delay),
-        Step::Inhibit => calls.inhibit(&config.who, &config.why).await.map(Answer::Lock),
-        Step::VerifyNew | Step::VerifyHeld => calls.listed(&config.who).await.map(Answer::Listed),
+        Step::ReadPreparing => calls.preparing().await.map(StepResult::Preparing),
+        Step::ReadDelay => calls.delay().await.map(StepResult::Delay),
+        Step::Inhibit => calls.inhibit(&config.who, &config.why).await.map(StepResult::Lock),
+        Step::VerifyNew | Step::VerifyHeld => {
+            calls.listed(&config.who).await.map(StepResult::Listed)
+        }
         Step::RaiseDelay => {
             let current = facts.delay.unwrap_or_default();
-            let outcome = raise(calls, &config.root, current, facts.wanted, facts.raised);
-            outcome.await.map(Answer::Raised)
+            let outcome =
+                raise_inhibit_delay(calls, &config.root, current, facts.wanted, facts.raised);
+            outcome.await.map(StepResult::Raised)
         }
     };
     (step, outcome)

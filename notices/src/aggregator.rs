@@ -17,18 +17,18 @@ const SAME: Duration = Duration::from_secs(1);
 
 /// Joins what the sources say. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Board(Arc<Inner>);
+pub struct NoticeAggregator(Arc<Inner>);
 
-/// One source's place on the board.
+/// One source's place on the aggregator.
 #[derive(Debug)]
-pub struct Voice {
-    board: Board,
-    place: usize,
+pub struct NoticePublisher {
+    aggregator: NoticeAggregator,
+    slot: usize,
 }
 
 /// How things stand with one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct SourceStatus {
     /// The source, in one word.
     pub source: Arc<str>,
     /// What it says; none when nothing is announced.
@@ -41,47 +41,47 @@ pub struct Standing {
 
 #[derive(Debug)]
 struct Inner {
-    places: Mutex<Vec<Place>>,
+    slots: Mutex<Vec<Slot>>,
     in_force: watch::Sender<Option<Arc<Notice>>>,
-    /// Counts up with everything that [`Standing`] shows.
+    /// Counts up with everything that [`SourceStatus`] shows.
     changes: watch::Sender<u64>,
     /// There may be another notice that is held back.
-    said: Notify,
+    published: Notify,
 }
 
 #[derive(Debug)]
-struct Place {
+struct Slot {
     source: Arc<str>,
     lead: Option<Duration>,
-    said: Option<Said>,
+    published: Option<Published>,
     problem: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
-struct Said {
+struct Published {
     announced: Announcement,
     notice: Arc<Notice>,
 }
 
-// === impl Board ===
+// === impl NoticeAggregator ===
 
-impl Board {
-    /// A board on which nobody has said anything.
+impl NoticeAggregator {
+    /// An aggregator on which nobody has said anything.
     pub fn new() -> Self {
         Self(Arc::new(Inner {
-            places: Mutex::default(),
+            slots: Mutex::default(),
             in_force: watch::Sender::new(None),
             changes: watch::Sender::new(0),
-            said: Notify::new(),
+            published: Notify::new(),
         }))
     }
 
     /// A place for a source with this one-word name. Its notices count from `lead` before their
     /// deadline on, or at once when there is no lead.
-    pub fn voice(&self, source: &'static str, lead: Option<Duration>) -> Voice {
-        let mut places = self.places();
-        places.push(Place { source: source.into(), lead, said: None, problem: None });
-        Voice { board: self.clone(), place: places.len() - 1 }
+    pub fn publisher(&self, source: &'static str, lead: Option<Duration>) -> NoticePublisher {
+        let mut slots = self.slots();
+        slots.push(Slot { source: source.into(), lead, published: None, problem: None });
+        NoticePublisher { aggregator: self.clone(), slot: slots.len() - 1 }
     }
 
     /// The notice in force.
@@ -89,32 +89,32 @@ impl Board {
         self.0.in_force.subscribe()
     }
 
-    /// Changes whenever [`standings`](Self::standings) answers differently.
+    /// Changes whenever [`source_statuses`](Self::source_statuses) answers differently.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
 
     /// How things stand with each source, in the order in which they got their places.
-    pub fn standings(&self) -> Vec<Standing> {
+    pub fn source_statuses(&self) -> Vec<SourceStatus> {
         let now = Instant::now();
-        let standing = |place: &Place| Standing {
-            source: Arc::clone(&place.source),
-            notice: place.said.as_ref().map(|said| Arc::clone(&said.notice)),
-            effective: place.counts_from().is_some_and(|from| from <= now),
-            problem: place.problem.clone(),
+        let status = |slot: &Slot| SourceStatus {
+            source: Arc::clone(&slot.source),
+            notice: slot.published.as_ref().map(|published| Arc::clone(&published.notice)),
+            effective: slot.counts_from().is_some_and(|from| from <= now),
+            problem: slot.problem.clone(),
         };
-        self.places().iter().map(standing).collect()
+        self.slots().iter().map(status).collect()
     }
 
     /// Puts notices that were held back in force when their time has come. Never returns; without
     /// it only notices that count at once are published.
     pub async fn run(&self) {
         loop {
-            let said = self.0.said.notified();
-            match self.publish() {
-                None => said.await,
+            let published = self.0.published.notified();
+            match self.refresh() {
+                None => published.await,
                 Some(next) => tokio::select! {
-                    () = said => {}
+                    () = published => {}
                     () = sleep_until(next) => {}
                 },
             }
@@ -122,107 +122,113 @@ impl Board {
     }
 
     /// Publishes what is in force now and answers with the time at which this may change by itself.
-    fn publish(&self) -> Option<Instant> {
-        let places = self.places();
+    fn refresh(&self) -> Option<Instant> {
+        let slots = self.slots();
         let now = Instant::now();
-        let winner = in_force(&places, now).cloned();
+        let winner = in_force(&slots, now).cloned();
         // Sent under the lock, or an older answer could overtake a newer one.
         self.0.in_force.send_if_modified(|current| {
             let changed = *current != winner;
             if changed {
-                tell(current.as_deref(), winner.as_deref(), now);
+                log_change(current.as_deref(), winner.as_deref(), now);
                 *current = winner;
             }
             changed
         });
         self.0.changes.send_modify(|n| *n += 1);
-        let later = places.iter().filter_map(Place::counts_from).filter(|from| *from > now);
+        let later = slots.iter().filter_map(Slot::counts_from).filter(|from| *from > now);
         later.min()
     }
 
-    fn places(&self) -> MutexGuard<'_, Vec<Place>> {
-        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
+        self.0.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Default for Board {
+impl Default for NoticeAggregator {
     fn default() -> Self {
         Self::new()
     }
 }
 
-// === impl Voice ===
+// === impl NoticePublisher ===
 
-impl Voice {
+impl NoticePublisher {
     /// Says that the node ends, in place of what was said before. `now` is the time by the clock that
     /// the announcement goes by.
     ///
     /// Saying the same again changes nothing, unless that clock was set meanwhile.
-    pub fn say(&self, announced: &Announcement, now: WallTime) {
-        if self.change(|place| place.take(announced, now, Instant::now())) {
-            self.published();
+    pub fn publish(&self, announced: &Announcement, now: WallTime) {
+        if self.change(|slot| slot.take(announced, now, Instant::now())) {
+            self.refreshed();
         }
     }
 
     /// Says that nothing is announced (any more).
     pub fn withdraw(&self) {
-        if self.change(|place| place.said.take().is_some()) {
-            self.published();
+        if self.change(|slot| slot.published.take().is_some()) {
+            self.refreshed();
         }
     }
 
     /// Says why the source cannot be asked, or that it can be again. What was said stays in force.
     pub fn problem(&self, why: Option<&str>) {
-        let changed = self.change(|place| {
-            let changed = place.problem.as_deref() != why;
+        let changed = self.change(|slot| {
+            let changed = slot.problem.as_deref() != why;
             if changed {
-                place.problem = why.map(Into::into);
+                slot.problem = why.map(Into::into);
             }
             changed
         });
         if changed {
-            self.board.0.changes.send_modify(|n| *n += 1);
+            self.aggregator.0.changes.send_modify(|n| *n += 1);
         }
     }
 
     /// The notice that this source has given, whether it counts already or not.
-    pub fn said(&self) -> Option<Arc<Notice>> {
-        self.board.places().get(self.place)?.said.as_ref().map(|said| Arc::clone(&said.notice))
+    pub fn published(&self) -> Option<Arc<Notice>> {
+        self.aggregator
+            .slots()
+            .get(self.slot)?
+            .published
+            .as_ref()
+            .map(|published| Arc::clone(&published.notice))
     }
 
-    /// Changes with everything that is said on the board.
+    /// Changes with everything that is said on the aggregator.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.board.changes()
+        self.aggregator.changes()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Place) -> bool) -> bool {
-        self.board.places().get_mut(self.place).is_some_and(change)
+    fn change(&self, change: impl FnOnce(&mut Slot) -> bool) -> bool {
+        self.aggregator.slots().get_mut(self.slot).is_some_and(change)
     }
 
-    fn published(&self) {
-        self.board.publish();
-        self.board.0.said.notify_one();
+    fn refreshed(&self) {
+        self.aggregator.refresh();
+        self.aggregator.0.published.notify_one();
     }
 }
 
-impl Place {
+impl Slot {
     /// Takes what is said at `heard`. False: nothing is different.
     fn take(&mut self, announced: &Announcement, now: WallTime, heard: Instant) -> bool {
-        let before = self.said.as_ref();
-        if before.is_some_and(|said| {
-            said.announced == *announced && matches!(announced.when, When::In(_))
+        let before = self.published.as_ref();
+        if before.is_some_and(|published| {
+            published.announced == *announced && matches!(announced.when, When::In(_))
         }) {
             return false;
         }
         let left = announced.left(now).min(LONGEST_NOTICE);
         let deadline = heard.checked_add(left).unwrap_or(heard);
-        if before.is_some_and(|said| {
-            said.notice.text == announced.text && is_same(said.notice.deadline, deadline, heard)
+        if before.is_some_and(|published| {
+            published.notice.text == announced.text
+                && is_same(published.notice.deadline, deadline, heard)
         }) {
             return false;
         }
         // A deadline that moves is not a new notice: the budget counts from the first word.
-        let first = before.map_or(heard, |said| said.notice.since.min(heard));
+        let first = before.map_or(heard, |published| published.notice.since.min(heard));
         let counts = self.lead.and_then(|lead| deadline.checked_sub(lead));
         let notice = Notice {
             source: Arc::clone(&self.source),
@@ -230,13 +236,13 @@ impl Place {
             since: counts.map_or(first, |counts| counts.max(first)),
             deadline,
         };
-        self.said = Some(Said { announced: announced.clone(), notice: Arc::new(notice) });
+        self.published = Some(Published { announced: announced.clone(), notice: Arc::new(notice) });
         true
     }
 
     /// From when on its notice counts; none when nothing is said.
     fn counts_from(&self) -> Option<Instant> {
-        let notice = &self.said.as_ref()?.notice;
+        let notice = &self.published.as_ref()?.notice;
         // An instant before the clock's beginning is past in any case.
         let from = self.lead.and_then(|lead| notice.deadline.checked_sub(lead));
         Some(from.unwrap_or(notice.since))
@@ -244,9 +250,9 @@ impl Place {
 }
 
 /// The earliest deadline of those that count wins; of equal ones, the first source's.
-fn in_force(places: &[Place], now: Instant) -> Option<&Arc<Notice>> {
-    let counting = places.iter().filter(|place| place.counts_from().is_some_and(|f| f <= now));
-    let notices = counting.filter_map(|place| Some(&place.said.as_ref()?.notice));
+fn in_force(slots: &[Slot], now: Instant) -> Option<&Arc<Notice>> {
+    let counting = slots.iter().filter(|slot| slot.counts_from().is_some_and(|f| f <= now));
+    let notices = counting.filter_map(|slot| Some(&slot.published.as_ref()?.notice));
     notices.min_by_key(|notice| notice.deadline)
 }
 
@@ -259,7 +265,7 @@ fn apart(a: Instant, b: Instant) -> Duration {
     a.max(b).duration_since(a.min(b))
 }
 
-fn tell(before: Option<&Notice>, now_in_force: Option<&Notice>, now: Instant) {
+fn log_change(before: Option<&Notice>, now_in_force: Option<&Notice>, now: Instant) {
     match (before, now_in_force) {
         (_, Some(notice)) => tracing::warn!(
             log_kind = "noticeGiven",

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use winddown_cluster::client::ApiState;
 use winddown_shared::status::{Phase, StatusEntry, StatusStore};
-use winddown_shared::{LastWords, PodLabel};
+use winddown_shared::{FinalStatusFlush, PodLabel};
 
 use super::Cluster;
 use super::facts::Clean;
@@ -22,7 +22,7 @@ pub(crate) struct FinalReport {
     pub(crate) statuses: StatusStore,
 }
 
-impl LastWords for FinalReport {
+impl FinalStatusFlush for FinalReport {
     fn tell(&self, clean: bool, until: Instant) -> BoxFuture<'_, Vec<PodLabel>> {
         async move {
             let until = match self.cluster.api().state {

@@ -10,7 +10,7 @@ const OS: &str = "linux";
 
 /// A node that is its own authority: nobody taints it, and its labels are its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StandAlone {
+pub struct LocalNode {
     /// The node's name.
     pub name: Arc<str>,
     /// The host's name: the label `kubernetes.io/hostname`.
@@ -19,7 +19,7 @@ pub struct StandAlone {
     pub labels: BTreeMap<String, String>,
 }
 
-impl StandAlone {
+impl LocalNode {
     /// The node as admission sees it, with the labels that a kubelet gives its node.
     ///
     /// It does not claim `supplementalGroupsPolicy: Strict`, which depends on the runtime.
@@ -67,7 +67,7 @@ mod tests {
 
     fn node(labels: &[(&str, &str)]) -> NodeView {
         let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let node = StandAlone { name: "edge-1".into(), host_name: "edge".into(), labels };
+        let node = LocalNode { name: "edge-1".into(), host_name: "edge".into(), labels };
         node.view(Allocatable::default())
     }
 

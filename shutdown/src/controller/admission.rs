@@ -5,7 +5,7 @@ use std::pin::pin;
 use winddown_shared::{GateReason, Inhibitor, PodKiller};
 
 use super::ShutdownController;
-use super::ears::{Ears, Said};
+use super::signals::{ShutdownSignals, SignalState};
 use crate::{RunPhase, Trigger};
 
 impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
@@ -18,7 +18,8 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             self.parts.gate.shut(self.own_reason());
         } else if self.parts.policy.borrow().is_enabled() {
             self.shut_for(
-                &Ears::new(self.parts.inhibitor.state(), self.parts.notices.clone()).hear(),
+                &ShutdownSignals::new(self.parts.inhibitor.state(), self.parts.notices.clone())
+                    .current(),
             );
         }
     }
@@ -32,8 +33,8 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     }
 
     /// Shuts the gate for what ends the node; what does not is lifted.
-    pub(super) fn shut_for(&self, said: &Said) {
-        let (login, notice) = (said.login.preparing, said.notice.is_some());
+    pub(super) fn shut_for(&self, signal: &SignalState) {
+        let (login, notice) = (signal.login.preparing, signal.notice.is_some());
         let mut reasons = [(self.own_reason(), login), (GateReason::Notice, notice)];
         // What holds comes first: the gate does not open in between.
         reasons.sort_by_key(|(_, holds)| !holds);
@@ -44,9 +45,9 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
 
     /// The same, if the controller keeps the gate shut: where graceful shutdown is switched off it
     /// does not.
-    pub(super) fn follow_reasons(&self, said: &Said) {
+    pub(super) fn follow_reasons(&self, signal: &SignalState) {
         if self.holds_admission() {
-            self.shut_for(said);
+            self.shut_for(signal);
         }
     }
 
@@ -58,12 +59,16 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
 
     /// Waits for `work` of a node that stays up: pods are let in already, and are not any more as soon
     /// as somebody ends the node again.
-    pub(super) async fn beside<T>(&self, ears: &Ears, work: impl Future<Output = T>) -> T {
+    pub(super) async fn beside<T>(
+        &self,
+        signals: &ShutdownSignals,
+        work: impl Future<Output = T>,
+    ) -> T {
         let mut work = pin!(work);
         tokio::select! {
             biased;
             done = &mut work => return done,
-            () = ears.clone().ends_again() => self.hold_admission(),
+            () = signals.clone().ends_again() => self.hold_admission(),
         }
         work.await
     }

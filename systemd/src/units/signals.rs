@@ -10,7 +10,7 @@ use zbus::{MatchRule, Message, OwnedObjectPath, OwnedVariant};
 
 use super::ServiceChange;
 use super::path::unit_of;
-use super::state::{ServiceState, Told};
+use super::state::{ServiceState, UnitProperties};
 
 pub(super) const SYSTEMD1: &str = "org.freedesktop.systemd1";
 pub(super) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
@@ -41,25 +41,25 @@ pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
 
 /// What has been told of our units, and who listens.
 #[derive(Debug)]
-pub(super) struct Ears {
+pub(super) struct UnitSignals {
     prefix: String,
-    told: Mutex<HashMap<String, Told>>,
+    known: Mutex<HashMap<String, UnitProperties>>,
     changes: broadcast::Sender<ServiceChange>,
 }
 
 /// Who is believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Believed {
+pub(super) enum TrustedSender {
     /// Whoever is at the other end.
     Peer,
     /// This name's owner; nobody while there is none.
     Owner(Option<OwnedUniqueName>),
 }
 
-impl Ears {
+impl UnitSignals {
     pub(super) fn new(prefix: &str, capacity: usize) -> Self {
         let changes = broadcast::Sender::new(capacity);
-        Self { prefix: prefix.to_owned(), told: Mutex::default(), changes }
+        Self { prefix: prefix.to_owned(), known: Mutex::default(), changes }
     }
 
     pub(super) fn listen(&self) -> broadcast::Receiver<ServiceChange> {
@@ -77,24 +77,24 @@ impl Ears {
         unit: &str,
         properties: &[HashMap<String, OwnedVariant>],
     ) -> ServiceState {
-        let mut told = Told::default();
-        properties.iter().for_each(|some| told.take(some));
-        let state = told.state();
-        self.told().insert(unit.to_owned(), told);
+        let mut known = UnitProperties::default();
+        properties.iter().for_each(|some| known.take(some));
+        let state = known.state();
+        self.known().insert(unit.to_owned(), known);
         state
     }
 
     /// Takes a message. True if systemd's name has an owner anew. Never waits, and never panics on any
     /// content.
-    pub(super) fn take(&self, message: &Message, believed: &mut Believed) -> bool {
+    pub(super) fn take(&self, message: &Message, trusted: &mut TrustedSender) -> bool {
         let header = message.header();
         if header.message_type() != Type::Signal {
             return false;
         }
         match header.member().map_or("", |member| member.as_str()) {
-            "PropertiesChanged" if is_believed(&header, believed) => self.changed(message, &header),
-            "UnitRemoved" if is_believed(&header, believed) => self.removed(message),
-            "NameOwnerChanged" => return owner_changed(message, &header, believed),
+            "PropertiesChanged" if is_trusted(&header, trusted) => self.changed(message, &header),
+            "UnitRemoved" if is_trusted(&header, trusted) => self.removed(message),
+            "NameOwnerChanged" => return owner_changed(message, &header, trusted),
             _ => {}
         }
         false
@@ -111,10 +111,10 @@ impl Ears {
             return;
         }
         let state = {
-            let mut all = self.told();
-            let told = all.entry(unit.clone()).or_default();
-            told.take(&properties);
-            told.state()
+            let mut all = self.known();
+            let known = all.entry(unit.clone()).or_default();
+            known.take(&properties);
+            known.state()
         };
         // The unit's own interface comes last, and completes what the service's has said.
         if interface == UNIT {
@@ -126,7 +126,7 @@ impl Ears {
         let body = message.body();
         let Ok((unit, _)) = body.deserialize::<(String, OwnedObjectPath)>() else { return };
         if unit.starts_with(&self.prefix) {
-            self.told().remove(&unit);
+            self.known().remove(&unit);
             self.tell(ServiceChange::Removed { unit: unit.into() });
         }
     }
@@ -136,31 +136,33 @@ impl Ears {
         let _ = self.changes.send(change);
     }
 
-    fn told(&self) -> MutexGuard<'_, HashMap<String, Told>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, HashMap<String, UnitProperties>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn is_believed(header: &Header<'_>, believed: &Believed) -> bool {
-    match believed {
-        Believed::Peer => true,
-        Believed::Owner(None) => false,
-        Believed::Owner(Some(owner)) => header.sender().is_some_and(|sender| *sender == *owner),
+fn is_trusted(header: &Header<'_>, trusted: &TrustedSender) -> bool {
+    match trusted {
+        TrustedSender::Peer => true,
+        TrustedSender::Owner(None) => false,
+        TrustedSender::Owner(Some(owner)) => {
+            header.sender().is_some_and(|sender| *sender == *owner)
+        }
     }
 }
 
-fn owner_changed(message: &Message, header: &Header<'_>, believed: &mut Believed) -> bool {
+fn owner_changed(message: &Message, header: &Header<'_>, trusted: &mut TrustedSender) -> bool {
     // Only the bus itself sends under this name.
     if header.sender().is_none_or(|sender| sender.as_str() != DRIVER) {
         return false;
     }
     let body = message.body();
     let Ok((name, _, new)) = body.deserialize::<(&str, &str, &str)>() else { return false };
-    if name != SYSTEMD1 || *believed == Believed::Peer {
+    if name != SYSTEMD1 || *trusted == TrustedSender::Peer {
         return false;
     }
     let owner = zbus::names::UniqueName::try_from(new).ok().map(|name| name.to_owned().into());
     let is_there = owner.is_some();
-    *believed = Believed::Owner(owner);
+    *trusted = TrustedSender::Owner(owner);
     is_there
 }

@@ -9,7 +9,7 @@ use crate::{Budget, NoticeReport};
 
 /// What whoever ends the node has said so far, and the time that leaves.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Standing {
+pub(crate) struct RunContext {
     pub(crate) budget: Budget,
     pub(crate) delay_set_by: Option<Arc<str>>,
     pub(crate) kind: ShutdownKind,
@@ -18,7 +18,7 @@ pub(crate) struct Standing {
     pub(crate) notice: Option<NoticeReport>,
 }
 
-impl Standing {
+impl RunContext {
     /// When the node is gone, counted from the run's start, as far as anybody has said.
     pub(crate) fn node_is_gone(&self) -> Option<Duration> {
         let login = self.login_since.zip(self.budget.delay).map(|(since, delay)| since + delay);

@@ -2,7 +2,7 @@
 
 use winddown_shared::{Pod, PodKiller};
 
-use super::asking::Wait;
+use super::kills::Wait;
 use super::{Cancelled, Run, RunStop};
 use crate::{PodEnd, RunPhase};
 

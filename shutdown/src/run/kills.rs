@@ -54,11 +54,11 @@ impl Due {
 impl<K: PodKiller> Run<'_, K> {
     /// Puts down when the pods of `batch` are asked and what they get, before that is done. What an
     /// earlier agent promised stays as it was.
-    pub(super) fn promise(&mut self, group: usize, batch: Vec<(Place, Pod)>) -> Vec<Due> {
+    pub(super) fn schedule(&mut self, group: usize, batch: Vec<(Place, Pod)>) -> Vec<Due> {
         let offset = self.elapsed();
         let room = room(self.plan.groups[group].latest_end, offset);
         self.groups[group].started.get_or_insert(offset);
-        let promise = |(place, pod): (Place, Pod)| {
+        let schedule = |(place, pod): (Place, Pod)| {
             let allowed = self.plan.groups[place.group].allowed;
             let group = &mut self.groups[place.group];
             group.started.get_or_insert(offset);
@@ -72,7 +72,7 @@ impl<K: PodKiller> Run<'_, K> {
             }
             Due { place, pod, again }
         };
-        batch.into_iter().map(promise).collect()
+        batch.into_iter().map(schedule).collect()
     }
 
     /// Nobody has been asked after all.
@@ -137,7 +137,7 @@ impl<K: PodKiller> Run<'_, K> {
                 Some(answer) = self.kills.join_next_with_id() => self.take(answer),
                 Some(answer) = self.releases.join_next_with_id() => self.take_release(answer),
                 () = self.cancel.cancelled() => return Err(Cancelled),
-                () = changed(&mut self.driven.standing) => self.follow().await,
+                () = changed(&mut self.driven.context) => self.follow().await,
                 () = more(&mut self.more_known), if matches!(wait, Wait::More) => {
                     return Ok(());
                 }

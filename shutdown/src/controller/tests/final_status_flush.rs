@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, sleep_until};
-use winddown_shared::{LastWords, PodKiller, PodLabel};
+use winddown_shared::{FinalStatusFlush, PodKiller, PodLabel};
 
 use super::{Setup, settle};
 use crate::Outcome;
@@ -20,7 +20,7 @@ struct Slow {
     asked: Mutex<Vec<(bool, Instant)>>,
 }
 
-impl LastWords for Slow {
+impl FinalStatusFlush for Slow {
     fn tell(&self, clean: bool, until: Instant) -> BoxFuture<'_, Vec<PodLabel>> {
         self.asked.lock().unwrap().push((clean, until));
         async move {
@@ -37,7 +37,7 @@ impl LastWords for Slow {
 
 fn setup(words: &Arc<Slow>) -> Setup {
     let setup = Setup::with([pod("app", None, Some(20))]);
-    Setup { last_words: Some(Arc::clone(words) as _), ..setup }
+    Setup { final_status_flush: Some(Arc::clone(words) as _), ..setup }
 }
 
 #[tokio::test(start_paused = true)]

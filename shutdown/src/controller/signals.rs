@@ -7,19 +7,19 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{InhibitorState, Notice, Notices, ShutdownKind};
 
-use crate::standing::Standing;
+use crate::run_context::RunContext;
 use crate::{Budget, NoticeReport, Policy, RunRecord};
 
 /// What has been said, at one moment.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Said {
+pub(super) struct SignalState {
     pub(super) login: InhibitorState,
     pub(super) notice: Option<Arc<Notice>>,
 }
 
 /// Listens to everybody.
 #[derive(Clone)]
-pub(super) struct Ears {
+pub(super) struct ShutdownSignals {
     states: watch::Receiver<InhibitorState>,
     /// None when nobody is left who could give notice.
     notices: Option<Notices>,
@@ -27,12 +27,12 @@ pub(super) struct Ears {
     /// time is over: after a restart nobody can tell one that is not repeated yet from one that
     /// was taken back.
     kept: Option<Arc<Notice>>,
-    deaf: bool,
+    closed: bool,
 }
 
-// === impl Said ===
+// === impl SignalState ===
 
-impl Said {
+impl SignalState {
     /// Whether anybody ends the node.
     pub(super) fn ends_the_node(&self) -> bool {
         self.login.preparing || self.notice.is_some()
@@ -47,26 +47,26 @@ impl Said {
     }
 
     /// How things stand for a run that began at `started` because of this.
-    pub(super) fn standing(&self, policy: &Policy, started: Instant) -> Standing {
+    pub(super) fn context(&self, policy: &Policy, started: Instant) -> RunContext {
         let budget = match &self.notice {
             Some(notice) if !self.login.preparing => {
                 Budget::of_notice(policy, notice.deadline.saturating_duration_since(started))
             }
             _ => Budget::new(policy, self.login.delay),
         };
-        let standing = Standing {
+        let context = RunContext {
             budget,
             delay_set_by: None,
             kind: ShutdownKind::Unknown,
             login_since: None,
             notice: None,
         };
-        self.limit(&standing, started)
+        self.limit(&context, started)
     }
 
     /// How things stand now for a run that began at `started`: whoever has said something can only
     /// have shortened it.
-    pub(super) fn limit(&self, before: &Standing, started: Instant) -> Standing {
+    pub(super) fn limit(&self, before: &RunContext, started: Instant) -> RunContext {
         let offset = |at: Instant| at.saturating_duration_since(started);
         let mut now = before.clone();
         if self.login.preparing {
@@ -95,15 +95,15 @@ impl Said {
     }
 }
 
-// === impl Ears ===
+// === impl ShutdownSignals ===
 
-impl Ears {
+impl ShutdownSignals {
     pub(super) fn new(states: watch::Receiver<InhibitorState>, notices: Notices) -> Self {
-        Self { states, notices: Some(notices), kept: None, deaf: false }
+        Self { states, notices: Some(notices), kept: None, closed: false }
     }
 
     /// Keeps the notice of a run that began at `started`, if it had one.
-    pub(super) fn keep_notice_of(&mut self, record: &RunRecord, started: Instant) {
+    pub(super) fn restore_notice(&mut self, record: &RunRecord, started: Instant) {
         let notice = record.report.notice.as_ref();
         self.kept = notice.and_then(|notice| {
             Some(Arc::new(Notice {
@@ -116,22 +116,22 @@ impl Ears {
     }
 
     /// What has been said so far.
-    pub(super) fn hear(&mut self) -> Said {
+    pub(super) fn current(&mut self) -> SignalState {
         let login = self.states.borrow_and_update().clone();
-        let notice = self.notices.as_mut().and_then(|said| said.borrow_and_update().clone());
+        let notice = self.notices.as_mut().and_then(|signal| signal.borrow_and_update().clone());
         let over = |kept: &Arc<Notice>| notice.is_some() || kept.deadline <= Instant::now();
         self.kept.take_if(|kept| over(kept));
-        Said { login, notice: notice.or_else(|| self.kept.clone()) }
+        SignalState { login, notice: notice.or_else(|| self.kept.clone()) }
     }
 
     /// Resolves when something may have been said. Never, when the login manager's channel is gone.
     pub(super) async fn changed(&mut self) {
-        if self.deaf {
+        if self.closed {
             std::future::pending::<()>().await;
         }
         let forgotten = self.kept.as_ref().map(|kept| kept.deadline);
         tokio::select! {
-            changed = self.states.changed() => self.deaf = changed.is_err(),
+            changed = self.states.changed() => self.closed = changed.is_err(),
             lost = news(&mut self.notices) => if lost { self.notices = None },
             () = until(forgotten) => {}
         }
@@ -139,21 +139,21 @@ impl Ears {
 
     /// Resolves when the node is not ended by anybody any more. Never, if that is not said.
     pub(super) async fn called_off(mut self) {
-        while self.deaf || self.hear().ends_the_node() {
+        while self.closed || self.current().ends_the_node() {
             self.changed().await;
         }
     }
 
     /// Resolves when somebody ends the node. Never, if that is not said.
     pub(super) async fn ends_again(mut self) {
-        while self.deaf || !self.hear().ends_the_node() {
+        while self.closed || !self.current().ends_the_node() {
             self.changed().await;
         }
     }
 
     /// Whether the login manager's channel is gone.
-    pub(super) fn is_deaf(&self) -> bool {
-        self.deaf
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
     }
 }
 

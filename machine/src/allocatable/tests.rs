@@ -16,8 +16,8 @@ fn machine() -> Capacity {
     }
 }
 
-fn nothing_kept() -> Allotment {
-    Allotment {
+fn nothing_kept() -> AllocatableConfig {
+    AllocatableConfig {
         reserved: BTreeMap::new(),
         memory_available: 0,
         nodefs_available: 0,
@@ -26,12 +26,12 @@ fn nothing_kept() -> Allotment {
     }
 }
 
-fn amounts(allotment: &Allotment, capacity: &Capacity) -> Vec<(String, i64)> {
+fn amounts(allotment: &AllocatableConfig, capacity: &Capacity) -> Vec<(String, i64)> {
     let all = allotment.allocatable(capacity);
     all.iter().map(|(name, amount)| (name.to_string(), amount)).collect()
 }
 
-fn amount(allotment: &Allotment, capacity: &Capacity, resource: &str) -> i64 {
+fn amount(allotment: &AllocatableConfig, capacity: &Capacity, resource: &str) -> i64 {
     allotment.allocatable(capacity).get(&name(resource))
 }
 
@@ -45,7 +45,7 @@ fn a_node_that_keeps_nothing_gives_everything() {
 
 #[test]
 fn what_is_reserved_and_the_two_thresholds_are_kept() {
-    let kept = Allotment {
+    let kept = AllocatableConfig {
         reserved: [(name("cpu"), 500), (name("memory"), GIB), (name("pid"), 1000)].into(),
         memory_available: 100 << 20,
         nodefs_available: 10 * GIB,
@@ -60,7 +60,7 @@ fn what_is_reserved_and_the_two_thresholds_are_kept() {
 
 #[test]
 fn more_kept_than_there_is_leaves_nothing_and_is_no_error() {
-    let kept = Allotment {
+    let kept = AllocatableConfig {
         reserved: [(name("cpu"), i64::MAX), (name("memory"), 17 * GIB)].into(),
         memory_available: i64::MAX,
         ..nothing_kept()
@@ -75,7 +75,8 @@ fn huge_pages_are_a_resource_of_their_own_and_no_memory_any_more() {
         huge_pages: [(2 << 20, GIB), (1 << 30, 2 * GIB), (64 << 10, 0)].into(),
         ..machine()
     };
-    let kept = Allotment { reserved: [(name("hugepages-2Mi"), GIB / 2)].into(), ..nothing_kept() };
+    let kept =
+        AllocatableConfig { reserved: [(name("hugepages-2Mi"), GIB / 2)].into(), ..nothing_kept() };
     assert_eq!(amount(&kept, &capacity, "hugepages-2Mi"), GIB / 2);
     assert_eq!(amount(&kept, &capacity, "hugepages-1Gi"), 2 * GIB);
     assert!(kept.allocatable(&capacity).knows(&name("hugepages-64Ki")));
@@ -86,7 +87,7 @@ fn huge_pages_are_a_resource_of_their_own_and_no_memory_any_more() {
 #[test]
 fn a_resource_of_the_configuration_is_there_as_it_stands() {
     let extended = [(name("example.com/dongle"), 2)].into();
-    let kept = Allotment { extended, ..nothing_kept() };
+    let kept = AllocatableConfig { extended, ..nothing_kept() };
     assert_eq!(amount(&kept, &machine(), "example.com/dongle"), 2);
 }
 
@@ -99,7 +100,7 @@ proptest::proptest! {
         let capacity = Capacity {
             cpu_milli: cpu, memory, huge_pages: [(2 << 20, pages)].into(), ..machine()
         };
-        let allotment = Allotment {
+        let allotment = AllocatableConfig {
             reserved: [(ResourceName::Cpu, kept), (ResourceName::Memory, kept)].into(),
             memory_available: threshold,
             ..nothing_kept()

@@ -56,7 +56,7 @@ pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
 
 /// Tells signals of the login manager from others.
 #[derive(Debug)]
-pub(super) struct Judge {
+pub(super) struct SignalVerifier {
     on_bus: bool,
     /// `None`: not known yet.
     owner: Option<Owner>,
@@ -76,7 +76,7 @@ pub(super) enum Verdict {
     Refused(&'static str),
 }
 
-impl Judge {
+impl SignalVerifier {
     /// Does not know the owner yet. Without a bus there is only one peer, and it is believed.
     pub(super) fn new(on_bus: bool) -> Self {
         Self { on_bus, owner: None }
@@ -246,7 +246,7 @@ async fn user_of(connection: &Connection, sender: &OwnedUniqueName) -> Option<u3
 /// otherwise fill the queue and keep the answers out.
 pub(super) async fn hear(
     mut messages: MessageStream,
-    mut judge: Judge,
+    mut judge: SignalVerifier,
     owner: oneshot::Receiver<Owner>,
     heard: mpsc::Sender<Heard>,
     mut refusals: Refusals,

@@ -11,7 +11,7 @@ mod tests;
 
 /// What is kept from the pods, and what the machine cannot say of itself.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Allotment {
+pub struct AllocatableConfig {
     /// `systemReserved` and `kubeReserved` together: cpu in thousandths, all else in base units.
     pub reserved: BTreeMap<ResourceName, i64>,
     /// What `evictionHard[memory.available]` comes to, in bytes; below 0 counts as 0.
@@ -24,7 +24,7 @@ pub struct Allotment {
     pub extended: BTreeMap<ResourceName, i64>,
 }
 
-impl Allotment {
+impl AllocatableConfig {
     /// What pods may have of `capacity`; no amount is below 0.
     ///
     /// As a kubelet reckons it: capacity less what is reserved, less the hard eviction thresholds of

@@ -38,7 +38,7 @@ pub(super) struct Raised {
 ///
 /// # Errors
 /// The delay could not be read. That it could not be raised is no error.
-pub(super) async fn raise(
+pub(super) async fn raise_inhibit_delay(
     calls: &impl LoginCalls,
     root: &Path,
     current: Duration,

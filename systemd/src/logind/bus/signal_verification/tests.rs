@@ -10,7 +10,7 @@ use zbus::names::{OwnedUniqueName, UniqueName};
 use zbus::{DynamicType, Message, Variant};
 
 use super::{
-    CHANGED, Judge, LOGIN_INTERFACE, LOGIN_PATH, PLAIN, PROPERTIES, Verdict, WITH_METADATA,
+    CHANGED, LOGIN_INTERFACE, LOGIN_PATH, PLAIN, PROPERTIES, SignalVerifier, Verdict, WITH_METADATA,
 };
 use crate::logind::session::Heard;
 
@@ -22,8 +22,8 @@ fn name(name: &str) -> OwnedUniqueName {
 }
 
 /// Knows logind as `:1.7`.
-fn judge() -> Judge {
-    let mut judge = Judge::new(true);
+fn judge() -> SignalVerifier {
+    let mut judge = SignalVerifier::new(true);
     judge.owner_is(Some(name(LOGIND)));
     judge
 }
@@ -66,10 +66,10 @@ fn the_owners_signal_is_believed_and_carries_the_time_it_came() {
 fn everybody_elses_is_refused() {
     let at = Instant::now();
     assert!(refused(&judge().judge(&signal(OTHER, PLAIN, &true), at)));
-    let mut nobody = Judge::new(true);
+    let mut nobody = SignalVerifier::new(true);
     nobody.owner_is(None);
     assert!(refused(&nobody.judge(&signal(LOGIND, PLAIN, &true), at)));
-    let mut unknown = Judge::new(true);
+    let mut unknown = SignalVerifier::new(true);
     assert_eq!(unknown.judge(&signal(LOGIND, PLAIN, &true), at), Verdict::Other);
 }
 
@@ -145,8 +145,11 @@ fn a_change_that_another_sender_tells_of_is_refused_and_so_is_a_malformed_one() 
     let at = Instant::now();
     let told = |sender| change(sender, LOGIN_PATH, LOGIN_INTERFACE, "ScheduledShutdown", "Docked");
     assert!(refused(&judge().judge(&told(OTHER), at)));
-    assert_eq!(Judge::new(true).judge(&told(LOGIND), at), Verdict::Other);
-    assert_eq!(Judge::new(false).judge(&told(OTHER), at), Verdict::Believed(Heard::Changed { at }));
+    assert_eq!(SignalVerifier::new(true).judge(&told(LOGIND), at), Verdict::Other);
+    assert_eq!(
+        SignalVerifier::new(false).judge(&told(OTHER), at),
+        Verdict::Believed(Heard::Changed { at })
+    );
     for body in [&("", true), &(LOGIN_INTERFACE, true)] {
         let malformed = signal_at(LOGIND, LOGIN_PATH, PROPERTIES, CHANGED, body);
         assert!(refused(&judge().judge(&malformed, at)));
@@ -174,7 +177,7 @@ fn only_the_bus_itself_can_tell_of_a_new_owner() {
 #[test]
 fn a_change_heard_before_the_answer_to_the_question_is_not_undone_by_the_answer() {
     let at = Instant::now();
-    let mut judge = Judge::new(true);
+    let mut judge = SignalVerifier::new(true);
     judge.judge(&owner_change("org.freedesktop.DBus", "org.freedesktop.login1", OTHER), at);
     judge.owner_is(Some(name(LOGIND)));
     assert!(!refused(&judge.judge(&signal(OTHER, PLAIN, &true), at)));
@@ -183,7 +186,7 @@ fn a_change_heard_before_the_answer_to_the_question_is_not_undone_by_the_answer(
 #[test]
 fn without_a_bus_the_peer_is_believed_and_owner_changes_mean_nothing() {
     let at = Instant::now();
-    let mut judge = Judge::new(false);
+    let mut judge = SignalVerifier::new(false);
     let plain = Message::signal(LOGIN_PATH, LOGIN_INTERFACE, PLAIN);
     assert!(!refused(&judge.judge(&plain.build(&true).expect("a message"), at)));
     let forged = owner_change("org.freedesktop.DBus", "org.freedesktop.login1", "");

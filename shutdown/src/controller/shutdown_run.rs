@@ -11,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
 use winddown_shared::{Event, Inhibitor, PodKiller, PodLabel, StatusOverride};
 
-use super::ears::{Ears, Said};
-use super::keeping::Noted;
-use super::{Left, ShutdownController, Stage, Step};
+use super::finalize::Noted;
+use super::signals::{ShutdownSignals, SignalState};
+use super::{Left, ShutdownController, Stage, Transition};
 use crate::journal::Journal;
 use crate::report::{Ended, ReportHeader};
 use crate::run::{Driven, carry_out};
-use crate::standing::Standing;
+use crate::run_context::RunContext;
 use crate::{
     BudgetReport, GroupReport, Outcome, Plan, Policy, ProgressPhase, RunOrder, RunPhase, RunRecord,
     RunReport, RunStop, ShutdownReport, Trigger, plan,
@@ -43,10 +43,10 @@ const LATE: Duration = Duration::from_secs(1);
 const FOR_REPORT: Duration = Duration::from_millis(300);
 
 /// What a run works with, beside the controller's parts.
-struct Conduct {
+struct ShutdownRun {
     policy: Arc<Policy>,
     started: Instant,
-    standing: Standing,
+    context: RunContext,
     journal: Journal,
     carried: Option<Carried>,
 }
@@ -58,41 +58,41 @@ struct Carried {
 }
 
 impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
-    /// Ends the pods because of what was `said`, or goes on doing so.
+    /// Ends the pods because of `signal`, or goes on doing so.
     pub(super) async fn shut_down(
         &self,
-        said: &Said,
-        ears: &mut Ears,
+        signal: &SignalState,
+        signals: &mut ShutdownSignals,
         carried: Option<RunRecord>,
         stop: &CancellationToken,
-    ) -> Step {
+    ) -> Transition {
         let policy = Arc::clone(&self.parts.policy.borrow());
         if !policy.is_enabled() {
-            return self.let_go(said, None, None).await;
+            return self.let_go(signal, None, None).await;
         }
-        self.shut_for(said);
-        let mut conduct = self.conduct(policy, said, carried);
-        let noted = self.note_start(conduct.journal.header.started_at);
-        let mut epoch = said.login.preparing.then_some(said.login.epoch);
-        let (left, run) = self.follow(&mut conduct, ears, &mut epoch, stop).await;
+        self.shut_for(signal);
+        let mut shutdown_run = self.prepare(policy, signal, carried);
+        let noted = self.note_start(shutdown_run.journal.header.started_at);
+        let mut epoch = signal.login.preparing.then_some(signal.login.epoch);
+        let (left, run) = self.follow(&mut shutdown_run, signals, &mut epoch, stop).await;
         // A run that was over at the moment it was called off is not a cancelled one.
         let left = if run.stop == RunStop::Cancelled { left } else { Left::Finished };
-        self.finish(conduct, run, left, noted, ears, epoch).await
+        self.finish(shutdown_run, run, left, noted, signals, epoch).await
     }
 
     /// Runs, and listens meanwhile. `epoch` becomes the login manager's shutdown that the run is
     /// part of.
     async fn follow(
         &self,
-        conduct: &mut Conduct,
-        ears: &mut Ears,
+        shutdown_run: &mut ShutdownRun,
+        signals: &mut ShutdownSignals,
         epoch: &mut Option<u64>,
         stop: &CancellationToken,
     ) -> (Left, RunReport) {
         let running = CancellationToken::new();
-        let (started, mut standing) = (conduct.started, conduct.standing.clone());
-        let news = watch::Sender::new(standing.clone());
-        let run = self.end_pods(conduct, news.subscribe(), &running);
+        let (started, mut context) = (shutdown_run.started, shutdown_run.context.clone());
+        let news = watch::Sender::new(context.clone());
+        let run = self.end_pods(shutdown_run, news.subscribe(), &running);
         tokio::pin!(run);
         loop {
             tokio::select! {
@@ -102,27 +102,27 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                     running.cancel();
                     return (Left::Stopped, run.await);
                 }
-                () = ears.changed() => {}
+                () = signals.changed() => {}
                 done = &mut run => return (Left::Finished, done),
             }
-            if ears.is_deaf() {
+            if signals.is_closed() {
                 continue;
             }
-            let said = ears.hear();
-            let another = said.login.preparing && epoch.is_some_and(|e| e != said.login.epoch);
-            if !said.ends_the_node() || (another && said.notice.is_none()) {
+            let signal = signals.current();
+            let another = signal.login.preparing && epoch.is_some_and(|e| e != signal.login.epoch);
+            if !signal.ends_the_node() || (another && signal.notice.is_none()) {
                 running.cancel();
-                self.follow_reasons(&said);
+                self.follow_reasons(&signal);
                 return (Left::CalledOff, run.await);
             }
-            self.follow_reasons(&said);
-            if said.login.preparing {
-                *epoch = Some(said.login.epoch);
+            self.follow_reasons(&signal);
+            if signal.login.preparing {
+                *epoch = Some(signal.login.epoch);
             }
-            standing = said.limit(&standing, started);
+            context = signal.limit(&context, started);
             news.send_if_modified(|now| {
-                let changed = *now != standing;
-                now.clone_from(&standing);
+                let changed = *now != context;
+                now.clone_from(&context);
                 changed
             });
         }
@@ -135,28 +135,28 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     /// agent goes on.
     async fn end_pods(
         &self,
-        conduct: &mut Conduct,
-        standing: watch::Receiver<Standing>,
+        shutdown_run: &mut ShutdownRun,
+        context: watch::Receiver<RunContext>,
         cancel: &CancellationToken,
     ) -> RunReport {
         let work = async {
             self.parts.killer.lame_duck(self.own_reason(), true);
-            let order = self.order(conduct);
-            let carried = conduct.carried.take();
-            let (plan, first_group) = self.plan(conduct, carried.as_ref());
+            let order = self.order(shutdown_run);
+            let carried = shutdown_run.carried.take();
+            let (plan, first_group) = self.plan(shutdown_run, carried.as_ref());
             let groups = carried.map(|carried| carried.groups);
             let (pods, budget) = (plan.pod_count(), plan.deadline);
             if groups.is_some() {
-                let after = conduct.started.elapsed();
+                let after = shutdown_run.started.elapsed();
                 self.parts.recorder.record(&Event::ShutdownResumed { after, pods });
             } else {
                 self.parts.recorder.record(&Event::ShutdownStarted { pods, budget });
                 let drain = plan.endpoint_drain;
-                conduct.journal.header.endpoint_drain = Some(drain).filter(|d| !d.is_zero());
+                shutdown_run.journal.header.endpoint_drain = Some(drain).filter(|d| !d.is_zero());
             }
             let driven = Driven {
-                standing: Some(standing.clone()),
-                journal: Some(&mut conduct.journal),
+                context: Some(context.clone()),
+                journal: Some(&mut shutdown_run.journal),
                 carried: groups,
                 first_group: Some(first_group),
             };
@@ -168,35 +168,35 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         };
         let why = panic_text(panic.as_ref());
         tracing::error!(why, "the shutdown run panicked; all pods are asked to end at once");
-        let all = self.end_all(self.order(conduct), standing, cancel);
+        let all = self.end_all(self.order(shutdown_run), context, cancel);
         let Ok((group, known)) = AssertUnwindSafe(all).catch_unwind().await else {
             resume_unwind(panic)
         };
         let warning =
             format!("the run panicked, which is a bug; all pods were asked to end at once: {why}");
-        conduct.journal.header.warnings.push(warning);
+        shutdown_run.journal.header.warnings.push(warning);
         let stop = if cancel.is_cancelled() { RunStop::Cancelled } else { RunStop::Panicked };
         RunReport { groups: vec![group], stop, pods_unknown: !known }
     }
 
-    fn order(&self, conduct: &Conduct) -> RunOrder {
+    fn order(&self, shutdown_run: &ShutdownRun) -> RunOrder {
         RunOrder {
-            reason: conduct.journal.header.trigger.kill_reason(),
+            reason: shutdown_run.journal.header.trigger.kill_reason(),
             status: Some(status_of_ended()),
-            started: conduct.started,
-            budget: conduct.standing.budget,
+            started: shutdown_run.started,
+            budget: shutdown_run.context.budget,
             recorder: Arc::clone(&self.parts.recorder),
             progress: self.parts.progress.clone(),
         }
     }
 
     /// The plan, and when its first group may be asked.
-    fn plan(&self, conduct: &Conduct, carried: Option<&Carried>) -> (Plan, Duration) {
+    fn plan(&self, shutdown_run: &ShutdownRun, carried: Option<&Carried>) -> (Plan, Duration) {
         let pods = self.parts.killer.running().into_pods();
-        let budget = conduct.standing.budget;
-        let late = conduct.started.elapsed();
+        let budget = shutdown_run.context.budget;
+        let late = shutdown_run.started.elapsed();
         let (mut plan, first_group) = if late < LATE && carried.is_none() {
-            let plan = plan(&pods, &conduct.policy, Some(budget.pods));
+            let plan = plan(&pods, &shutdown_run.policy, Some(budget.pods));
             let first_group = plan.endpoint_drain;
             (plan, first_group)
         } else {
@@ -204,34 +204,39 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 tracing::warn!(?late, "the shutdown began earlier: the rest of the time is used");
             }
             let rest = budget.pods.saturating_sub(late);
-            let plan = plan(&pods, &conduct.policy, Some(rest)).begun_after(late);
+            let plan = plan(&pods, &shutdown_run.policy, Some(rest)).begun_after(late);
             let first_group = late + plan.endpoint_drain;
             (plan, carried.map_or(first_group, |carried| carried.first_group))
         };
-        if conduct.journal.header.trigger == Trigger::Notice {
+        if shutdown_run.journal.header.trigger == Trigger::Notice {
             plan.extend_to(budget.pods);
         }
         (plan, first_group)
     }
 
-    fn conduct(&self, policy: Arc<Policy>, said: &Said, carried: Option<RunRecord>) -> Conduct {
+    fn prepare(
+        &self,
+        policy: Arc<Policy>,
+        signal: &SignalState,
+        carried: Option<RunRecord>,
+    ) -> ShutdownRun {
         match carried {
-            None => self.begin(policy, said),
-            Some(record) => self.go_on(policy, said, record),
+            None => self.begin(policy, signal),
+            Some(record) => self.resume(policy, signal, record),
         }
     }
 
-    fn begin(&self, policy: Arc<Policy>, said: &Said) -> Conduct {
-        let started = said.since(Instant::now());
-        let standing = said.standing(&policy, started);
+    fn begin(&self, policy: Arc<Policy>, signal: &SignalState) -> ShutdownRun {
+        let started = signal.since(Instant::now());
+        let context = signal.context(&policy, started);
         let now = self.parts.clock.now();
-        let trigger = if said.login.preparing { self.parts.trigger } else { Trigger::Notice };
+        let trigger = if signal.login.preparing { self.parts.trigger } else { Trigger::Notice };
         let header = ReportHeader {
             trigger,
-            node_action: standing.kind,
+            node_action: context.kind,
             boot_id: self.parts.boot_id.clone(),
             started_at: now.checked_sub(started.elapsed()).unwrap_or(now),
-            budget: BudgetReport::new(standing.budget, None),
+            budget: BudgetReport::new(context.budget, None),
             notice: None,
             endpoint_drain: None,
             resumed: Vec::new(),
@@ -239,23 +244,23 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         };
         let started_boot = self.parts.boot_clock.now().saturating_sub(started.elapsed());
         let mut journal = self.journal(header, started, started_boot);
-        journal.stand(&standing);
-        Conduct { policy, started, standing, journal, carried: None }
+        journal.stand(&context);
+        ShutdownRun { policy, started, context, journal, carried: None }
     }
 
-    fn go_on(&self, policy: Arc<Policy>, said: &Said, record: RunRecord) -> Conduct {
+    fn resume(&self, policy: Arc<Policy>, signal: &SignalState, record: RunRecord) -> ShutdownRun {
         let started = self.start_of(&record);
         let late = started.elapsed();
         tracing::warn!(?late, "going on with the shutdown that an earlier agent began");
-        let standing = said.limit(&record.standing(), started);
+        let context = signal.limit(&record.context(), started);
         let header = record.header(late);
         let started_boot = Duration::from_millis(record.started_boot_ms);
         let mut journal =
             self.journal(header, started, started_boot).after(record.sequence, record.phase);
-        journal.stand(&standing);
+        journal.stand(&context);
         let first_group = Duration::from_millis(record.first_group_ms);
         let carried = Some(Carried { groups: record.report.groups, first_group });
-        Conduct { policy, started, standing, journal, carried }
+        ShutdownRun { policy, started, context, journal, carried }
     }
 
     fn journal(&self, header: ReportHeader, started: Instant, started_boot: Duration) -> Journal {
@@ -266,21 +271,21 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     /// Says how it went, and lets the node go or stay.
     async fn finish(
         &self,
-        conduct: Conduct,
+        shutdown_run: ShutdownRun,
         run: RunReport,
         left: Left,
         noted: Noted,
-        ears: &mut Ears,
+        signals: &mut ShutdownSignals,
         epoch: Option<u64>,
-    ) -> Step {
-        let Conduct { started, standing, mut journal, .. } = conduct;
+    ) -> Transition {
+        let ShutdownRun { started, context, mut journal, .. } = shutdown_run;
         let budget = journal.budget();
         let (spared_groups, left_pods) = (run.spared_groups(), run.left());
-        let until = self.report_until(started, budget);
+        let until = self.report_deadline(started, budget);
         match left {
             Left::Finished => journal.note(RunPhase::Reporting, &run.groups).await,
             // A pod that comes back waits for no disk.
-            Left::CalledOff if !ears.hear().ends_the_node() => self.lift_all(),
+            Left::CalledOff if !signals.current().ends_the_node() => self.lift_all(),
             Left::CalledOff => {}
             Left::Stopped => journal.note_again(&run.groups).await,
         }
@@ -289,10 +294,10 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         let (mut kept, mut last_report) = (false, None);
         let (not_told, until) = match left {
             Left::Finished => {
-                let standing = ears.hear().limit(&standing, started);
-                let at_most = self.tell_until(&standing, started);
-                let not_told = self.tell(is_clean(&run), at_most, ears).await;
-                (not_told, self.report_after_telling(at_most, budget))
+                let context = signals.current().limit(&context, started);
+                let at_most = self.status_flush_deadline(&context, started);
+                let not_told = self.flush_statuses(is_clean(&run), at_most, signals).await;
+                (not_told, self.report_deadline_after_flush(at_most, budget))
             }
             // The node stays up, or the next agent goes on.
             Left::CalledOff | Left::Stopped => (Vec::new(), until),
@@ -307,24 +312,24 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             }
             last_report = Some(Box::new(report.clone()));
             kept = match left {
-                Left::CalledOff => self.beside(ears, self.keep(report, noted, until)).await,
+                Left::CalledOff => self.beside(signals, self.keep(report, noted, until)).await,
                 _ => self.keep(report, noted, until).await,
             };
         }
         // After the report the record has nothing to say that a power cut must not take.
         let lasting = !kept;
         match left {
-            Left::Stopped => Step::Stop,
+            Left::Stopped => Transition::Stop,
             Left::CalledOff => {
                 let last = journal.note_last(RunPhase::Cancelled, &groups, until, lasting);
-                self.beside(ears, last).await;
+                self.beside(signals, last).await;
                 self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
                 self.parts.progress.phase(ProgressPhase::Cancelled);
-                Step::Done(Stage::Idle)
+                Transition::Done(Stage::Idle)
             }
             Left::Finished => {
                 journal.note_last(RunPhase::Released, &groups, until, lasting).await;
-                let (epoch, ours) = self.release_own(ears, epoch).await;
+                let (epoch, ours) = self.release_own(signals, epoch).await;
                 let took = started.elapsed();
                 let released = ours && self.parts.trigger != Trigger::UnitStop;
                 let ended = Event::ShutdownEnded { took, left: left_pods, released };
@@ -333,25 +338,30 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                     // Called off the moment it ended: the gate was opened then, and it is told here.
                     self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
                 }
-                Step::Done(Stage::Done { epoch, record: journal.last(), report: last_report })
+                Transition::Done(Stage::Done { epoch, record: journal.last(), report: last_report })
             }
         }
     }
 
     /// Waits until those have been told who have to be, and names the pods that could not be told of.
     /// What is left of the time after that is the report's. A node that stays up is not waited with.
-    async fn tell(&self, clean: bool, until: Instant, ears: &Ears) -> Vec<PodLabel> {
-        let Some(last_words) = &self.parts.last_words else { return Vec::new() };
+    async fn flush_statuses(
+        &self,
+        clean: bool,
+        until: Instant,
+        signals: &ShutdownSignals,
+    ) -> Vec<PodLabel> {
+        let Some(final_status_flush) = &self.parts.final_status_flush else { return Vec::new() };
         let whole = until.saturating_duration_since(Instant::now());
         let told_by = until - FOR_REPORT.min(whole / 4);
-        let telling = AssertUnwindSafe(last_words.tell(clean, told_by)).catch_unwind();
+        let telling = AssertUnwindSafe(final_status_flush.tell(clean, told_by)).catch_unwind();
         // It ends by itself. If it does not, half of what is the report's stays with the report.
         let given_up = told_by + until.saturating_duration_since(told_by) / 2;
         let told = tokio::select! {
             biased;
             told = tokio::time::timeout_at(given_up, telling) => told,
             // What is not told yet is told beside the pods that come back.
-            () = ears.clone().called_off() => return Vec::new(),
+            () = signals.clone().called_off() => return Vec::new(),
         };
         match told {
             Ok(Ok(not_told)) => not_told,
@@ -365,19 +375,23 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     /// Gives the lock back, unless the login manager has begun another shutdown meanwhile: that
     /// one's lock is not ours to give. Answers with the shutdown that was let go, and whether a lock
     /// was given back for it.
-    async fn release_own(&self, ears: &mut Ears, epoch: Option<u64>) -> (Option<u64>, bool) {
-        let said = ears.hear();
+    async fn release_own(
+        &self,
+        signals: &mut ShutdownSignals,
+        epoch: Option<u64>,
+    ) -> (Option<u64>, bool) {
+        let signal = signals.current();
         let ours = match epoch {
-            Some(epoch) => said.login.preparing && said.login.epoch == epoch,
-            None => said.login.preparing,
+            Some(epoch) => signal.login.preparing && signal.login.epoch == epoch,
+            None => signal.login.preparing,
         };
         if ours {
             self.parts.inhibitor.release().await;
         }
-        if ours || said.notice.is_some() {
+        if ours || signal.notice.is_some() {
             self.parts.progress.phase(ProgressPhase::Released);
         }
-        (epoch.or(ours.then_some(said.login.epoch)), ours)
+        (epoch.or(ours.then_some(signal.login.epoch)), ours)
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use winddown_shared::{Inhibitor, PodKiller, WallTime, error_chain};
 
 use super::ShutdownController;
-use crate::standing::Standing;
+use crate::run_context::RunContext;
 use crate::{
     Budget, Outcome, ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, StateTimes,
 };
@@ -21,7 +21,7 @@ const LEAST_FOR_REPORT: Duration = Duration::from_millis(100);
 const LONGEST_TELLING: Duration = Duration::from_secs(10);
 
 /// How long the end of somebody else's run may take to put down; nothing waits for it.
-const NO_HURRY: Duration = Duration::from_secs(2);
+const DISK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// After a report could not be kept, and at most between two attempts.
 const RETRY: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     }
 
     /// Until when the disk is waited for.
-    pub(super) fn report_until(&self, started: Instant, budget: Budget) -> Instant {
+    pub(super) fn report_deadline(&self, started: Instant, budget: Budget) -> Instant {
         let now = Instant::now();
         let until = (started + budget.report_until()).min(now + budget.reserve);
         until.max(now + LEAST_FOR_REPORT)
@@ -50,15 +50,15 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
 
     /// Until when last statuses are told, the report's time included: pods that ended early leave
     /// what is not theirs any more to that. Where it is not known when the node goes, the reserve.
-    pub(super) fn tell_until(&self, standing: &Standing, started: Instant) -> Instant {
-        let reserved = self.report_until(started, standing.budget);
-        let Some(gone) = standing.node_is_gone() else { return reserved };
-        let last = started + gone.saturating_sub(standing.budget.reserve / 8);
+    pub(super) fn status_flush_deadline(&self, context: &RunContext, started: Instant) -> Instant {
+        let reserved = self.report_deadline(started, context.budget);
+        let Some(gone) = context.node_is_gone() else { return reserved };
+        let last = started + gone.saturating_sub(context.budget.reserve / 8);
         reserved.max(last.min(Instant::now() + LONGEST_TELLING))
     }
 
     /// Until when the disk is waited for after last statuses were told, `at_most` at the latest.
-    pub(super) fn report_after_telling(&self, at_most: Instant, budget: Budget) -> Instant {
+    pub(super) fn report_deadline_after_flush(&self, at_most: Instant, budget: Budget) -> Instant {
         let now = Instant::now();
         at_most.min(now + budget.reserve).max(now + LEAST_FOR_REPORT)
     }
@@ -73,7 +73,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             let error = error_chain(&error);
             if report.outcome == Outcome::Cancelled {
                 tracing::warn!(error, "the shutdown report is not kept; trying again");
-                tokio::spawn(keep_later(sink, report));
+                tokio::spawn(retry_store(sink, report));
             } else {
                 tracing::error!(log_kind = "reportLost", error, "the shutdown report is lost");
             }
@@ -107,7 +107,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         report.outcome = Outcome::Cancelled;
         report.warnings.push(why.into());
         let noted = self.note_start(report.started_at);
-        self.keep(report, noted, Instant::now() + NO_HURRY).await;
+        self.keep(report, noted, Instant::now() + DISK_TIMEOUT).await;
     }
 
     /// Puts down that the run of `record` was called off: the next agent of this boot has nothing
@@ -126,14 +126,14 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 }
             }
         });
-        if timeout_at(Instant::now() + NO_HURRY, write).await.is_err() {
+        if timeout_at(Instant::now() + DISK_TIMEOUT, write).await.is_err() {
             tracing::warn!("the disk does not answer; the record is not closed");
         }
     }
 }
 
 /// A disk that was full when the run was called off may have room again.
-async fn keep_later(sink: Arc<dyn ReportSink>, report: ShutdownReport) {
+async fn retry_store(sink: Arc<dyn ReportSink>, report: ShutdownReport) {
     let (report, mut wait) = (Arc::new(report), RETRY);
     loop {
         sleep(wait).await;

@@ -9,7 +9,7 @@ use crate::PodLabel;
 ///
 /// A shutdown asks once, when its pods have ended or their time is over, and waits for the answer.
 /// Where nobody has to be told there is none of this, and nothing is waited for.
-pub trait LastWords: Send + Sync + 'static {
+pub trait FinalStatusFlush: Send + Sync + 'static {
     /// Resolves when everybody has been told, at `until` at the latest. The answer names the pods of which
     /// the last status was not told; what is not told stays where the next agent finds it.
     ///
