@@ -14,6 +14,11 @@ pub trait Recorder: Send + Sync + 'static {
     fn record(&self, event: &Event);
 }
 
+/// Takes events and does nothing with them.
+impl Recorder for () {
+    fn record(&self, _: &Event) {}
+}
+
 /// Something was decided or happened that an operator may want to know.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

@@ -127,6 +127,40 @@ enum ResumeDecision {
     Drop,
 }
 
+// === impl ShutdownParts ===
+
+impl<K: PodKiller, I: Inhibitor> ShutdownParts<K, I> {
+    /// What every shutdown needs, and nothing else: no notices, records, report, state file or events, and
+    /// an admission gate and a progress of its own. Change the fields that are to be otherwise.
+    pub fn new(
+        killer: Arc<K>,
+        inhibitor: Arc<I>,
+        policy: Policy,
+        clock: WallClock,
+        boot_clock: BootClock,
+        boot_id: impl Into<String>,
+    ) -> Self {
+        Self {
+            killer,
+            inhibitor,
+            notices: watch::Sender::new(None).subscribe(),
+            gate: AdmissionGate::new(),
+            policy: watch::Sender::new(Arc::new(policy)).subscribe(),
+            reports: Arc::new(()),
+            records: Vec::new(),
+            carried: None,
+            state_file: None,
+            final_status_flush: None,
+            recorder: Arc::new(()),
+            progress: ProgressSender::new(),
+            clock,
+            boot_clock,
+            boot_id: boot_id.into(),
+            trigger: Trigger::LoginManager,
+        }
+    }
+}
+
 // === impl ShutdownController ===
 
 impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {

@@ -35,6 +35,13 @@ pub trait ReportSink: Send + Sync + 'static {
     fn keep(&self, report: &ShutdownReport) -> Result<(), StoreError>;
 }
 
+/// Keeps no report.
+impl ReportSink for () {
+    fn keep(&self, _: &ShutdownReport) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
 /// How a shutdown or a drain went.
 ///
 /// Offsets count from the signal. Numbers ending in `Seconds` are seconds with three decimals,

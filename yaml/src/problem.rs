@@ -58,6 +58,8 @@ fn harmless(text: &impl fmt::Display) -> String {
     clean(&text.to_string()).into_owned()
 }
 
+impl std::error::Error for Problem {}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.field.is_empty() {
@@ -94,6 +96,8 @@ impl Problems {
         &self.list
     }
 }
+
+impl std::error::Error for Problems {}
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
