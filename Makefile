@@ -16,10 +16,14 @@ FILES := preemption/src/**/*.rs \
 	$(addprefix eviction/src/,choose.rs decide.rs rank.rs owed.rs usage.rs threshold.rs threshold/*.rs) \
 	$(addprefix shutdown/src/,plan.rs plan/*.rs role.rs budget.rs policy.rs)
 
+# Those that other agents can be built from, each before those that need it.
+CRATES := $(addprefix --package winddown-,shared yaml machine notices systemd preemption eviction shutdown \
+	runtimes cluster config static-pods control node)
+
 BENCH = $(or $(CARGO_TARGET_DIR),target)/release/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test test-all reboots chaos platforms bench bench-cri fuzz mutants calm pressure earlyoom packages lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test test-all reboots chaos platforms bench bench-cri fuzz mutants calm pressure earlyoom packages crates lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +63,7 @@ test-all: ## The same with packages and new random seeds, then chaos, reboots an
 	@tests/node/packages.sh test
 	@tests/node/packages.sh packages
 	@tests/node/packages.sh fuzz
+	@$(MAKE) --no-print-directory crates
 	@WINDDOWN_LONG=1 tests/node/suite.sh
 	@$(CARGO) run --quiet --package winddown-node-tests --bin chaos -- 100
 	@$(CARGO) run --quiet --package winddown-node-tests --bin reboots -- 10
@@ -125,9 +130,17 @@ packages: ## Build target/packages: .deb, .rpm and a static tarball (two release
 	@packaging/build.sh deb rpm
 	@packaging/static.sh
 
-lint: $(CARGO_DENY) ## Formatting, clippy, licences, bans, layering
+crates: ## Pack the libraries as a registry takes them, and build each from its package
+	@tests/node/packages.sh build
+	$(CARGO) package --quiet --locked --allow-dirty $(CRATES)
+
+lint: $(CARGO_DENY) ## Formatting, clippy, documentation, licences, bans, layering
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps \
+		--features winddown-shared/fake,winddown-runtimes/fake-cri
+	@# Nothing is built here; that is for 'make crates'.
+	$(CARGO) package --quiet --offline --locked --allow-dirty --no-verify $(CRATES)
 	@echo "cargo-deny: bans (layering too), licences, sources. Advisories are NOT checked here:"
 	@echo "their database is a download; where it can be had, run 'cargo deny check advisories'."
 	$(CARGO_DENY) check --allow unused-wrapper bans licenses sources

@@ -28,3 +28,8 @@ pub mod provider;
 mod refusal;
 pub mod resolve;
 pub mod status;
+
+/// The example in README.md compiles and does what it says.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

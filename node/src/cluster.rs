@@ -1,8 +1,8 @@
 //! This node in a cluster: the parts of `winddown-cluster` put together and joined to the node.
 //!
-//! The node asks three things of it: which pods the API wants here ([`PodSide::api_pods`]), to be told
-//! what happens ([`Cluster::recorder`]), and to have the last word before the node goes down. It tells
-//! the cluster how it is through [`Cluster::change`] and the node controller's handle. Nothing of the node
+//! The node asks three things of it: which pods the API wants here (`PodSide::api_pods`), to be told
+//! what happens (`Cluster::recorder`), and to have the last word before the node goes down. It tells
+//! the cluster how it is through `Cluster::change` and the node controller's handle. Nothing of the node
 //! waits for the API server, but for the last word, and that for as long as the shutdown has kept time for
 //! it.
 

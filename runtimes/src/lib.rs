@@ -35,3 +35,8 @@ mod unsupported;
 pub use environment::{EnvironmentError, NodeFacts, command_line, environment, host_addresses};
 pub use mount_table::below as mounts_below;
 pub use reach::{Unsendable, unsendable};
+
+/// The example in README.md compiles and does what it says.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,7 +1,7 @@
 //! The vocabulary of winddown, the pod workers, and the seams.
 //!
 //! Everything here is free of I/O: no file, no socket, no process. What must be done to the world
-//! is behind a trait ([`Runtime`], [`Inhibitor`], [`PodKiller`], [`StatusSink`], [`Recorder`]) that
+//! is behind a trait ([`Runtime`], [`Inhibitor`], [`PodKiller`], [`PodSyncer`], [`Recorder`]) that
 //! another crate implements, and `fake` (feature `fake`) has a scripted implementation of each.
 //!
 //! * [`Pod`] and its facts: identity, priority, QoS class, resource requests.
@@ -90,3 +90,8 @@ pub use status_cache::{Cached, Inspected, PodStatusCache};
 pub use syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
 pub use victim_lock::VictimLock;
 pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver, WorkerTimes};
+
+/// The example in README.md compiles and does what it says.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

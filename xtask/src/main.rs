@@ -1,6 +1,8 @@
 //! Chores of this repository that are more than one command.
 
 mod inventory;
+#[cfg(test)]
+mod published;
 mod rooms;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,115 @@
+//! What a registry and the reader of its page need of each crate that can be published. That the packages
+//! build is for `make crates`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::repository;
+
+/// The categories of crates.io that are used here. It refuses others.
+const CATEGORIES: [&str; 9] = [
+    "algorithms",
+    "api-bindings",
+    "asynchronous",
+    "config",
+    "filesystem",
+    "hardware-support",
+    "network-programming",
+    "os::linux-apis",
+    "parser-implementations",
+];
+
+/// The crates that are not kept from being published, by name.
+fn published() -> BTreeMap<String, Value> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap());
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]);
+    let output = cargo.current_dir(repository()).output().unwrap();
+    let mut metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = std::mem::take(metadata["packages"].as_array_mut().unwrap());
+    let named = |one: Value| (one["name"].as_str().unwrap().to_owned(), one);
+    all.into_iter().filter(|one| one["publish"].is_null()).map(named).collect()
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect()
+}
+
+#[test]
+fn make_packs_the_crates_that_can_be_published_and_no_others() {
+    let makefile = std::fs::read_to_string(repository().join("Makefile")).unwrap();
+    let (_, list) = makefile.split_once("--package winddown-,").unwrap();
+    let (list, _) = list.split_once(')').unwrap();
+    let packed: BTreeSet<String> = list
+        .split(|c: char| c.is_whitespace() || c == '\\')
+        .filter(|name| !name.is_empty())
+        .map(|name| format!("winddown-{name}"))
+        .collect();
+    assert_eq!(packed, published().into_keys().collect());
+}
+
+#[test]
+fn a_published_crate_says_what_it_is_in_the_registry_s_terms() {
+    for (name, one) in published() {
+        assert!(one["description"].is_string(), "{name}: description");
+        let keywords = texts(&one["keywords"]);
+        assert!((1..=5).contains(&keywords.len()), "{name}: {keywords:?}");
+        for word in keywords {
+            assert!(word.len() <= 20 && word.starts_with(char::is_alphanumeric), "{name}: {word}");
+        }
+        let categories = texts(&one["categories"]);
+        assert!(!categories.is_empty(), "{name}: categories");
+        for category in categories {
+            assert!(CATEGORIES.contains(&category), "{name}: {category}");
+        }
+        let text = std::fs::read_to_string(repository().join(".cargo/config.toml")).unwrap();
+        let arguments = texts(&one["metadata"]["docs"]["rs"]["cargo-args"]).join(" ");
+        let (variable, version) = arguments.split_once("env.").unwrap().1.split_once('=').unwrap();
+        let setting = format!("{variable} = {}", version.replace('\'', "\""));
+        assert!(text.contains(&setting), "{name}: {setting} is not that of .cargo/config.toml");
+    }
+}
+
+#[test]
+fn a_published_crate_needs_only_crates_that_are_published_in_this_version() {
+    let published = published();
+    for (name, one) in &published {
+        for other in one["dependencies"].as_array().unwrap() {
+            let other_name = other["name"].as_str().unwrap();
+            // What is only needed for tests and has no version is left out of the package.
+            let stays = other["kind"].is_null() || other["req"] != "*";
+            if other["path"].is_null() || !stays {
+                continue;
+            }
+            let of = published.get(other_name);
+            let of = of.unwrap_or_else(|| panic!("{name} needs {other_name}, kept back"));
+            let version = format!("^{}", of["version"].as_str().unwrap());
+            assert_eq!(other["req"], version, "{name} needs {other_name}");
+        }
+    }
+}
+
+#[test]
+fn a_readme_names_the_features_and_what_it_takes_to_build() {
+    let workspace = std::fs::read_to_string(repository().join("Cargo.toml")).unwrap();
+    let (_, api) = workspace.split_once("k8s-openapi = { ").unwrap();
+    let (api, _) = api.split_once(',').unwrap();
+    for (name, one) in published() {
+        let manifest = std::path::Path::new(one["manifest_path"].as_str().unwrap());
+        let folder = manifest.parent().unwrap();
+        let readme = std::fs::read_to_string(folder.join("README.md")).unwrap();
+        let rust = format!("Rust {} ", one["rust_version"].as_str().unwrap());
+        for wanted in [format!("# {name}\n"), rust, format!("k8s-openapi = {{ {api},")] {
+            assert!(readme.contains(&wanted), "{name}: README.md does not say {wanted:?}");
+        }
+        for feature in one["features"].as_object().unwrap().keys() {
+            let named = format!("`{feature}`");
+            assert!(readme.contains(&named), "{name}: README.md does not name feature {feature}");
+        }
+        assert!(folder.join("LICENSE").exists(), "{name}: LICENSE");
+        let library = std::fs::read_to_string(folder.join("src/lib.rs")).unwrap();
+        let run = library.contains("include_str!(\"../README.md\")");
+        assert!(run || !readme.contains("```rust"), "{name}: the example is not run");
+    }
+}
