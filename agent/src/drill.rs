@@ -198,7 +198,7 @@ impl Drill {
         let runtime = ConfiguredRuntime::Process(Arc::new(runtime));
         let mut wanted = InhibitorConfig::new(policy_of(&config.shutdown).delay_wanted());
         wanted.bus = logind.peer();
-        wanted.root = root.to_owned();
+        wanted.root = Some(root.to_owned());
         let inhibitor = Arc::new(LogindInhibitor::start(wanted));
         let stop = CancellationToken::new();
         let every = config.file_check_frequency;

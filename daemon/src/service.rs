@@ -314,7 +314,7 @@ fn inhibitor_config(
 ) -> InhibitorConfig {
     let mut wanted = InhibitorConfig::new(policy_of(&config.shutdown).delay_wanted());
     wanted.who = WHO.to_owned();
-    wanted.root = options.root.clone();
+    wanted.root = Some(options.root.clone());
     wanted.store = Arc::new(notifier.clone());
     wanted.inherited_lock = notifier.take_inherited_lock().unwrap_or_else(|error| {
         tracing::warn!(

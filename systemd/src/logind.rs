@@ -8,7 +8,7 @@ mod supervisor;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -33,8 +33,9 @@ pub struct InhibitorConfig {
     /// The delay that the shutdown plan needs. If logind gives less, a drop-in asks for this much; it
     /// goes when it is no longer needed. Zero takes the lock and asks for nothing.
     pub wanted_delay: Duration,
-    /// What stands for `/` when logind's configuration is read and written.
-    pub root: PathBuf,
+    /// What stands for `/` when logind's configuration is read and written. None: `/`, if [`bus`](Self::bus)
+    /// is the machine's; the configuration of any other logind is then left alone, and its delay as it is.
+    pub root: Option<PathBuf>,
     /// Who holds the lock, as `systemd-inhibit --list` shows it.
     pub who: String,
     /// Why, in the same place.
@@ -85,7 +86,7 @@ impl InhibitorConfig {
     pub fn new(wanted_delay: Duration) -> Self {
         Self {
             wanted_delay,
-            root: PathBuf::from("/"),
+            root: None,
             who: "winddown".to_owned(),
             why: "Ends the pods of this node in order before it goes down".to_owned(),
             method_timeout: Duration::from_secs(5),
@@ -94,6 +95,12 @@ impl InhibitorConfig {
             inherited_lock: None,
             store: Arc::new(NoStore),
         }
+    }
+
+    /// Where the configuration of this logind is; none when that is not known.
+    fn configuration_root(&self) -> Option<&Path> {
+        let of_machine = matches!(self.bus, Bus::System).then_some(Path::new("/"));
+        self.root.as_deref().or(of_machine)
     }
 }
 

@@ -20,7 +20,7 @@ async fn fifty_shutdowns_and_cancels_open_as_much_as_they_close() {
     let logind = StandIn::new(Duration::from_secs(30));
     let mut config = InhibitorConfig::new(Duration::from_secs(30));
     config.bus = logind.peer();
-    config.root = root.path().to_owned();
+    config.root = Some(root.path().to_owned());
     let inhibitor = LogindInhibitor::start(config);
     let mut state = inhibitor.state();
     let cycles = async {

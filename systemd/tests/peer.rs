@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 fn start(logind: &StandIn, wanted: Duration, root: &Path) -> LogindInhibitor {
     let mut config = InhibitorConfig::new(wanted);
     config.bus = logind.peer();
-    config.root = root.to_owned();
+    config.root = Some(root.to_owned());
     config.method_timeout = Duration::from_millis(500);
     LogindInhibitor::start(config)
 }
@@ -180,7 +180,7 @@ async fn a_lock_that_the_login_manager_lost_is_taken_again() {
     let logind = StandIn::new(Duration::from_secs(1));
     let mut config = InhibitorConfig::new(Duration::from_secs(1));
     config.bus = logind.peer();
-    config.root = root.path().to_owned();
+    config.root = Some(root.path().to_owned());
     config.recheck = Duration::from_millis(50);
     let inhibitor = LogindInhibitor::start(config);
     until(&mut inhibitor.state(), "held", |s| s.lock == LockState::Held).await;

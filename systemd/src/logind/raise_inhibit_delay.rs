@@ -32,7 +32,7 @@ pub(super) struct Raised {
 
 /// Makes the drop-in what it has to be, has logind reload, and reads the delay until it settles.
 /// `tried`: this was done before and nothing is known to have changed since; `None` says that nothing
-/// has, and nothing was asked of logind.
+/// has, and nothing was asked of logind. Without a `root` nothing is written or asked either.
 ///
 /// Dropping it half-way leaves a complete drop-in or none.
 ///
@@ -40,12 +40,17 @@ pub(super) struct Raised {
 /// The delay could not be read. That it could not be raised is no error.
 pub(super) async fn raise_inhibit_delay(
     calls: &impl LoginCalls,
-    root: &Path,
+    root: Option<&Path>,
     current: Duration,
     wanted: Duration,
     tried: bool,
 ) -> Result<Option<Raised>, CallError> {
     let short = current < wanted;
+    let Some(root) = root else {
+        let obstacle =
+            short.then(|| "where this logind's configuration is, was not said".to_owned());
+        return Ok((!tried).then_some(Raised { delay: current, set_by: None, obstacle }));
+    };
     let mut obstacle = None;
     match on_disk(root, move |root| drop_in::apply(root, wanted, short)).await {
         Ok(Ok(Applied::Wrote { file })) => {

@@ -65,7 +65,7 @@ impl Rig {
     ) -> Self {
         let root = tempfile::tempdir().expect("a directory");
         let mut config = InhibitorConfig::new(wanted);
-        config.root = root.path().to_owned();
+        config.root = Some(root.path().to_owned());
         change(&mut config);
         let refused = Arc::new(AtomicU64::new(0));
         let inhibitor = LogindInhibitor::start_with(login.clone(), config, refused);

@@ -340,7 +340,7 @@ async fn the_system_bus_is_the_one_that_the_environment_names() {
 
 async fn look_at_the_system_bus(root: &Path) {
     let mut config = InhibitorConfig::new(secs(30));
-    config.root = root.to_owned();
+    config.root = Some(root.to_owned());
     let inhibitor = LogindInhibitor::start(config);
     let mut state = inhibitor.state();
     let held = state.wait_for(|s| s.lock == LockState::Held);

@@ -119,7 +119,7 @@ impl PrivateBus {
     pub(crate) fn start(&self, wanted: Duration) -> Node {
         let mut config = InhibitorConfig::new(wanted);
         config.bus = Bus::Address(self.address());
-        config.root = self.root();
+        config.root = Some(self.root());
         config.method_timeout = Duration::from_secs(2);
         // Only what is heard counts here.
         config.recheck = Duration::from_secs(3600);

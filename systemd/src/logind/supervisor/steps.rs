@@ -35,8 +35,8 @@ pub(super) async fn carry_out(
         }
         Step::RaiseDelay => {
             let current = facts.delay.unwrap_or_default();
-            let outcome =
-                raise_inhibit_delay(calls, &config.root, current, facts.wanted, facts.raised);
+            let root = config.configuration_root();
+            let outcome = raise_inhibit_delay(calls, root, current, facts.wanted, facts.raised);
             outcome.await.map(StepResult::Raised)
         }
     };

@@ -7,7 +7,7 @@ use winddown_shared::LockState;
 
 use super::scripted::{Act, Scripted};
 use super::{Rig, secs};
-use crate::drop_in;
+use crate::{Bus, InhibitorConfig, drop_in};
 
 #[tokio::test(start_paused = true)]
 async fn no_override_when_the_delay_is_more_than_the_total() {
@@ -66,7 +66,7 @@ async fn override_unsuccessful_with_zero_time() {
 async fn override_that_loses_to_a_later_name_tells_the_file_and_does_not_wait() {
     let login = Scripted::giving(secs(3)).reloading_to(secs(3), secs(0));
     let mut rig = Rig::start_with(&login, secs(30), |config| {
-        let directory = config.root.join("usr/lib/systemd/logind.conf.d");
+        let directory = root_of(config).join("usr/lib/systemd/logind.conf.d");
         fs::create_dir_all(&directory).expect("a directory");
         let text = "[Login]\nInhibitDelayMaxSec=3\n";
         fs::write(directory.join("zzz-site.conf"), text).expect("a file");
@@ -84,6 +84,19 @@ async fn a_reload_that_is_refused_shrinks_the_delay_and_keeps_the_lock() {
     login.act("reload", Act::Refuse);
     let rig = Rig::settled(&login, secs(30)).await;
     assert_eq!((rig.now().lock, rig.now().delay), (LockState::Held, Some(secs(5))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_a_stand_in_nothing_is_written_unless_it_is_said_where() {
+    let login = Scripted::giving(secs(5)).reloading_to(secs(30), secs(0));
+    let mut rig = Rig::start_with(&login, secs(30), |config| {
+        config.root = None;
+        config.bus = Bus::Address("unix:path=/nonexistent/bus".to_owned());
+    });
+    rig.until_held().await;
+    rig.quiet().await;
+    assert_eq!((rig.now().lock, rig.now().delay), (LockState::Held, Some(secs(5))));
+    assert_eq!(login.count("reload"), 0, "what is written is followed by a reload");
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,6 +159,10 @@ fn put(root: &std::path::Path, file: &str, seconds: u64) {
     fs::write(file, format!("[Login]\nInhibitDelayMaxSec={seconds}\n")).expect("a file");
 }
 
+fn root_of(config: &InhibitorConfig) -> &std::path::Path {
+    config.root.as_deref().expect("the rig has one")
+}
+
 const FOREIGN: &str = "usr/lib/systemd/logind.conf.d/another-package.conf";
 
 #[tokio::test(start_paused = true)]
@@ -154,8 +171,8 @@ async fn beside_another_packages_longer_delay_a_file_left_from_before_goes() {
         // As an agent of yesterday left it: ours has the last name and gives less.
         let login = Scripted::giving(secs(22)).reloading_to(secs(60), secs(0));
         let mut rig = Rig::start_with(&login, secs(wanted), |config| {
-            put(&config.root, FOREIGN, 60);
-            drop_in::write(&config.root, secs(22)).expect("it is written");
+            put(root_of(config), FOREIGN, 60);
+            drop_in::write(root_of(config), secs(22)).expect("it is written");
         });
         rig.until("what the other package gives", |s| s.delay == Some(secs(60))).await;
         rig.until_held().await;
