@@ -28,7 +28,7 @@ BENCH = $(or $(CARGO_TARGET_DIR),target)/release/winddown-bench
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## Build the agent: target/release/winddown
+build: ## Build the programs: target/release/{winddown,winddownd,winddown-shim}
 	@tests/node/packages.sh build
 	$(CARGO) build --release --locked --package winddown
 
@@ -103,14 +103,14 @@ fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; ta
 calm: ## Leave an agent alone for ten minutes: no eviction, CPU and wake-ups (needs root)
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --release --package winddown
-	@WINDDOWN_CALM_SECONDS=600 WINDDOWN_BIN=$(abspath $(TARGET))/release/winddown \
+	@WINDDOWN_CALM_SECONDS=600 WINDDOWN_PROGRAMS=$(abspath $(TARGET))/release \
 		$(CARGO) test --quiet --package winddown-node-tests --test pressure on_a_calm_node -- --nocapture
 
 pressure: ## Let a memory hog loose N times (10): the right pod gets SIGTERM within 250 ms (needs root)
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --release --package winddown
 	@WINDDOWN_PRESSURE_RUNS=$(or $(N),10) WINDDOWN_PRESSURE_MS=250 \
-		WINDDOWN_BIN=$(abspath $(TARGET))/release/winddown \
+		WINDDOWN_PROGRAMS=$(abspath $(TARGET))/release \
 		$(CARGO) test --quiet --package winddown-node-tests --test pressure a_memory_hog -- --nocapture
 
 earlyoom: ## The same hog with earlyoom in winddown's place, N times (10), to compare (needs root)

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Makes packages from a program that is built already.
+# Makes packages from programs that are built already.
 #
-#   packaging/build.sh [--binary FILE] [--out DIR] [--revision N] [--maintainer WHO] [--fast]
+#   packaging/build.sh [--programs DIR] [--out DIR] [--revision N] [--maintainer WHO] [--fast]
 #                      deb|rpm|tarball...
 #
-# FILE: target/release/winddown unless said otherwise. The deb and the rpm want one that is linked
-# with the system's libc, the tarball one that is linked with nothing.
-# DIR: target/packages. N: the package's own revision of the same version, 1.
+# --programs: target/release unless said otherwise. The deb and the rpm want programs that are linked
+# with the system's libc, the tarball such that are linked with nothing.
+# --out: target/packages. N: the package's own revision of the same version, 1.
 # WHO: "Name <address>", who answers for the deb; also from the environment, WINDDOWN_MAINTAINER. Without
 # it the address is winddown@localhost, which leads nowhere on purpose.
 # --fast: larger packages, in a fraction of the time.
 #
-# What goes where is what "winddown install" of that very program puts in place, moved to where
+# What goes where is what "winddown install" of those very programs puts in place, moved to where
 # packages keep such files (/usr/lib instead of /etc): there is no second list of units. The same
-# program and the same commit give the same bytes; the date in the packages is SOURCE_DATE_EPOCH, or
+# programs and the same commit give the same bytes; the date in the packages is SOURCE_DATE_EPOCH, or
 # else the commit's.
 #
 # Exit codes: 0 made, 1 could not be made, 2 wrong usage.
@@ -26,10 +26,10 @@ cargo=${CARGO:-cargo}
 export LC_ALL=C
 
 maintainer=${WINDDOWN_MAINTAINER:-The winddown authors <winddown@localhost>}
-binary= out=$packages revision=1 fast= payload=zstd formats=
+programs= out=$packages revision=1 fast= payload=zstd formats=
 while [ $# -gt 0 ]; do
     case $1 in
-    --binary) binary=$2 && shift ;;
+    --programs) programs=$2 && shift ;;
     --out) out=$2 && shift ;;
     --revision) revision=$2 && shift ;;
     --maintainer) maintainer=$2 && shift ;;
@@ -43,7 +43,8 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ -n "$formats" ] || exec "$0" --help
-binary=$(realpath "${binary:-${CARGO_TARGET_DIR:-target}/release/winddown}")
+programs=$(realpath "${programs:-${CARGO_TARGET_DIR:-target}/release}")
+binary=$programs/winddown
 
 die() {
     echo "build.sh: $*" >&2
@@ -88,8 +89,10 @@ stage_installation() {
     cp -R "$installed/process/etc/sysusers.d" "$installed/process/etc/tmpfiles.d" "$vendor/"
     cp "$installed/process/etc/winddown/config.yaml" "$root/etc/winddown/"
     # Line tables are two thirds of the file and of no use on a node.
-    strip --strip-unneeded --remove-section=.comment --remove-section=.note \
-        -o "$root/usr/bin/winddown" "$installed/process/usr/bin/winddown"
+    for program in "$installed"/process/usr/bin/*; do
+        strip --strip-unneeded --remove-section=.comment --remove-section=.note \
+            -o "$root/usr/bin/${program##*/}" "$program"
+    done
     rm -rf "$installed"
 }
 
@@ -149,10 +152,10 @@ date_everything() {
 
 # The metadata names the oldest libc that has all the program uses.
 check_libc() {
-    newest=$(objdump -T "$root/usr/bin/winddown" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
-    [ -n "$newest" ] || die "$binary is not linked with glibc: a tarball can be made of it"
+    newest=$(objdump -T "$root"/usr/bin/* | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+    [ -n "$newest" ] || die "$programs: not linked with glibc: a tarball can be made of them"
     [ "$(printf 'GLIBC_2.34\n%s\n' "$newest" | sort -V | tail -n 1)" = GLIBC_2.34 ] ||
-        die "$binary needs $newest, agent/Cargo.toml promises libc6 2.34: mend one of them"
+        die "$programs needs $newest, programs/Cargo.toml promises libc6 2.34: mend one of them"
 }
 
 make_deb() {
@@ -166,17 +169,17 @@ make_deb() {
 make_rpm() {
     check_libc
     # "builtin": what rpm's own finder says differs between machines that have it and those without.
-    "$(packaging/tools.sh cargo-generate-rpm)" generate-rpm --package agent --auto-req builtin --payload-compress $payload \
+    "$(packaging/tools.sh cargo-generate-rpm)" generate-rpm --package programs --auto-req builtin --payload-compress $payload \
         --set-metadata "release = \"$revision\"" --output "$out/" 9>&-
     echo "$out/winddown-$version-$revision.$(uname -m).rpm"
 }
 
-# One folder with the program, which installs itself, and what there is to read.
+# One folder with the programs, which install themselves, and what there is to read.
 make_tarball() {
     if ldd "$binary" >/dev/null 2>&1 && ! ldd "$binary" 2>&1 | grep -q 'statically linked'; then
-        die "$binary needs shared libraries: give one that does not with --binary"
+        die "$binary needs shared libraries: give programs that do not with --programs"
     fi
-    case $binary in
+    case $programs/ in
     *-musl/*) libc=musl ;;
     *) libc=gnu-static ;;
     esac
@@ -184,7 +187,7 @@ make_tarball() {
     folder=$packages/$name
     rm -rf "$folder"
     mkdir -p "$folder/completions"
-    cp "$root/usr/bin/winddown" LICENSE "$doc/README.md" "$doc/licences.txt" "$doc/winddown.cdx.json" \
+    cp "$root"/usr/bin/* LICENSE "$doc/README.md" "$doc/licences.txt" "$doc/winddown.cdx.json" \
         "$folder/"
     cp -R "$doc/docs" "$root/usr/share/man" "$root/usr/share/winddown/monitoring" \
         "$root/usr/share/winddown/examples" "$folder/"

@@ -21,4 +21,4 @@ else
     echo "rustup target add $machine-unknown-linux-musl && apt-get install musl-tools"
 fi
 "$cargo" build --release --locked --package winddown --target "$target"
-packaging/build.sh --binary "${CARGO_TARGET_DIR:-target}/$target/release/winddown" tarball
+packaging/build.sh --programs "${CARGO_TARGET_DIR:-target}/$target/release" tarball

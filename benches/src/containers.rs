@@ -47,7 +47,7 @@ pub(crate) async fn measure(options: &Options) -> Result<Table, ContainerBenchEr
     node.start().await?;
     put_first(&node);
     node.import_images().await?;
-    node.run(&["/opt/winddown", "install", "--runtime", "cri"]).await?;
+    node.run(&["/opt/winddown/winddown", "install", "--runtime", "cri"]).await?;
     let began = clock::now();
     node.run(&["systemctl", "start", "winddown"]).await?;
     wait_running(&node, options).await?;
@@ -69,9 +69,9 @@ fn put_first(node: &Node) {
 
 /// Everything but the agent's own installation. The node is off.
 fn install(node: &Node, options: &Options) -> Result<(), ContainerBenchError> {
-    let agent = node::agent_program().map_err(ContainerBenchError::Program)?;
+    let programs = node::programs().map_err(ContainerBenchError::Program)?;
     let pod = node::own_program().map_err(ContainerBenchError::Program)?;
-    node.install(&agent, "/opt/winddown")?;
+    node.install_programs(&programs, "/opt/winddown")?;
     node.install(&pod, PROGRAM)?;
     node.write(&format!("{TIMES}/.keep"), "", 0o644)?;
     node.write("/etc/winddown/config.yaml", format!("{CONFIG}runtime: cri\n"), 0o644)?;

@@ -21,7 +21,7 @@ pub(crate) async fn measure(
 ) -> Result<(), BenchError> {
     settle().await;
     let agent_pid = node.agent_pid()?;
-    let shim_pids = usage::running(node.agent_program(), "shim");
+    let shim_pids = usage::running(&node.shim_program(), "run");
     let counts = usage::forget_touched(agent_pid).is_ok();
     let mut agent = Watch::new(vec![agent_pid]);
     let mut shims = Watch::new(shim_pids.clone());

@@ -37,7 +37,7 @@ const USAGE: &str = "\
 usage: winddown-bench COMMAND [OPTIONS] [--into FILE]
 
   all           everything that has a target, in one table
-  agent         the agent that was built beside this program (or WINDDOWN_BIN), processes as pods
+  agent         the agent that was built beside this program (or in WINDDOWN_PROGRAMS), processes as pods
   containers    the same with containerd on a disposable node (needs root)
   pressure      from memory running short to SIGTERM (needs root and cargo)
   workers       the pod workers alone

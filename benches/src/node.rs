@@ -90,7 +90,7 @@ pub(crate) enum BenchError {
 #[derive(Debug)]
 pub(crate) struct TestNode {
     dir: TempDir,
-    program: PathBuf,
+    programs: PathBuf,
     agent: Child,
     logind: StandIn,
     ordinary: Vec<PathBuf>,
@@ -152,10 +152,10 @@ impl TestNode {
         }
         let (critical, ordinary) = logs.split_at(options.critical);
 
-        let program = agent_program()?;
-        let agent = start_agent(&program, dir.path(), &address)?;
+        let programs = programs()?;
+        let agent = start_agent(&programs.join("winddownd"), dir.path(), &address)?;
         let mut node = Self {
-            program,
+            programs,
             agent,
             logind,
             ordinary: ordinary.to_vec(),
@@ -178,9 +178,9 @@ impl TestNode {
         self.agent.id().ok_or_else(|| BenchError::AgentEnded(self.agent_log()))
     }
 
-    /// The agent's program.
-    pub(crate) fn agent_program(&self) -> &Path {
-        &self.program
+    /// The program that holds a container.
+    pub(crate) fn shim_program(&self) -> PathBuf {
+        self.programs.join("winddown-shim")
     }
 
     /// What the ordinary and the critical pods wrote down.
@@ -259,7 +259,7 @@ fn start_agent(program: &Path, root: &Path, bus: &str) -> Result<Child, BenchErr
         opened.map_err(|source| BenchError::File { path: path.clone(), source })
     };
     Command::new(program)
-        .args(["agent", "--root"])
+        .arg("--root")
         .arg(root)
         .env("DBUS_SYSTEM_BUS_ADDRESS", bus)
         .stdin(Stdio::null())
@@ -270,12 +270,12 @@ fn start_agent(program: &Path, root: &Path, bus: &str) -> Result<Child, BenchErr
         .map_err(|source| BenchError::Start { program: program.display().to_string(), source })
 }
 
-/// The agent's binary beside ours, which `make bench` has built with the same profile.
-pub(crate) fn agent_program() -> Result<PathBuf, BenchError> {
-    if let Some(path) = std::env::var_os("WINDDOWN_BIN") {
+/// The directory with winddown's programs: ours, where `make bench` has built them with the same profile.
+pub(crate) fn programs() -> Result<PathBuf, BenchError> {
+    if let Some(path) = std::env::var_os("WINDDOWN_PROGRAMS") {
         return Ok(PathBuf::from(path));
     }
-    Ok(own_program()?.with_file_name("winddown"))
+    Ok(own_program()?.with_file_name(""))
 }
 
 pub(crate) fn own_program() -> Result<PathBuf, BenchError> {

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::figure::millis;
-use crate::node::agent_program;
+use crate::node::programs;
 use crate::table::Table;
 
 /// How often the hog is let loose.
@@ -12,12 +12,12 @@ const RUNS: usize = 3;
 
 /// Runs the test, and reads what it says.
 pub(crate) fn measure() -> Result<Table, String> {
-    let agent = agent_program().map_err(|error| error.to_string())?;
+    let programs = programs().map_err(|error| error.to_string())?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let ran = Command::new(cargo)
         .args(["test", "--quiet", "--package", "winddown-node-tests", "--test", "pressure"])
         .args(["a_memory_hog", "--", "--nocapture"])
-        .env("WINDDOWN_BIN", agent)
+        .env("WINDDOWN_PROGRAMS", programs)
         .env("WINDDOWN_PRESSURE_RUNS", RUNS.to_string())
         // How long it may take is judged here.
         .env("WINDDOWN_PRESSURE_MS", "60000")

@@ -283,4 +283,36 @@ impl ConfigError {
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
+
+    /// What to do next, for people; empty where the error says it all.
+    pub fn hint(&self) -> String {
+        let Self::Read { path, source } = self else { return String::new() };
+        match source.kind() {
+            io::ErrorKind::NotFound => {
+                format!("winddown config default > {} writes one to start from", path.display())
+            }
+            io::ErrorKind::IsADirectory => {
+                format!("name the file: {}", path.join("config.yaml").display())
+            }
+            _ => file_hint(source).to_owned(),
+        }
+    }
+}
+
+/// What to do about a file or directory that could not be read or made; empty where the error says it all.
+pub fn file_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "run it as root; to try winddown as somebody else: winddown drill"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            "a file is where a directory has to be: move it away, or write another path into the \
+             configuration"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "make the file system writable, or write another path into the configuration"
+        }
+        io::ErrorKind::StorageFull => "make room on that disk: df -h, df -i",
+        _ => "",
+    }
 }

@@ -2,7 +2,7 @@
 
 use winddown_shared::critical::{OnTaskFailure, TaskFailure};
 
-use crate::logging::Log;
+use winddown_logging::Log;
 
 #[cfg(test)]
 mod tests;

@@ -25,7 +25,7 @@ use winddown_shared::{Inhibitor, LockState, WallClock, WallTime, critical, error
 use winddown_shutdown::Trigger;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
-use winddown_config::{Config, ConfigError, Mode, RuntimeKind};
+use winddown_config::{Config, ConfigError, Mode, RuntimeKind, file_hint};
 use winddown_control::{ControlSocket, Limits, Server, SocketError};
 use winddown_node::cluster::ClusterParts;
 use winddown_node::metrics;
@@ -97,6 +97,28 @@ pub enum StartError {
         /// The group's name.
         group: String,
     },
+}
+
+impl StartError {
+    /// What to do next, for people; empty where the error says it all.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Config(error) => error.hint(),
+            Self::Directory { source, .. } => file_hint(source).to_owned(),
+            Self::Socket(SocketError::InUse { .. }) => {
+                "winddown status shows the agent that runs; systemctl restart winddown starts it anew, \
+                 and no pod ends"
+                    .to_owned()
+            }
+            Self::Cluster(_) => {
+                "`winddown config show` prints the paths in force; a kubeconfig of \
+                 this node comes from the cluster's administrator, or is asked for with \
+                 bootstrapKubeconfig"
+                    .to_owned()
+            }
+            _ => String::new(),
+        }
+    }
 }
 
 /// What a service is made of before it has a runtime.

@@ -24,13 +24,13 @@ echo "Debian roots of nodes. Afterwards: some eight minutes. Without root, what 
 # the matter where it cannot be made.
 [ "$(id -u)" != 0 ] || make --no-print-directory node-base >/dev/null &
 
-# The program that tests on nodes run is the one that ships: the tests' own build of it has more
-# features. It is built once, before the first test is timed, and not while one runs.
-cargo build --package winddown --bin winddown || exit
+# The programs that tests on nodes run are those that ship: the tests' own build of them has more
+# features. They are built once, before the first test is timed, and not while one runs.
+cargo build --package winddown --bins || exit
 mkdir -p "$target/shipped"
-cp "$target/debug/winddown" "$target/shipped/winddown"
-WINDDOWN_BIN=$(realpath "$target/shipped/winddown")
-export WINDDOWN_BIN
+for program in winddown winddownd winddown-shim; do cp "$target/debug/$program" "$target/shipped/"; done
+WINDDOWN_PROGRAMS=$(realpath "$target/shipped")
+export WINDDOWN_PROGRAMS
 # As a list, because a path may hold blanks.
 runner="target.'cfg(all())'.runner = ['$PWD/tests/node/runner.sh']"
 

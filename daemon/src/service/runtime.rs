@@ -20,6 +20,9 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeStartError {
+    /// The program that holds containers.
+    #[error("the program that holds containers cannot be used")]
+    Shim(#[source] std::io::Error),
     /// The process runtime.
     #[error("the process runtime cannot start")]
     Process(#[source] OpenError),
@@ -40,7 +43,7 @@ pub(super) async fn process(
     identity: &Identity,
     wall: &WallClock,
 ) -> Result<ProcessRuntime, RuntimeStartError> {
-    let mut process = programs(config, identity, wall, "process");
+    let mut process = programs(config, identity, wall, "process")?;
     process.cgroups = CgroupParent::OwnUnit { mount: CGROUPS.into() };
     ProcessRuntime::open(process).await.map_err(RuntimeStartError::Process)
 }
@@ -78,17 +81,23 @@ pub(super) async fn systemd(
     identity: &Identity,
     wall: &WallClock,
 ) -> Result<TransientRuntime<SystemdUnits>, RuntimeStartError> {
-    let programs = programs(config, identity, wall, "systemd");
+    let programs = programs(config, identity, wall, "systemd")?;
     let units = SystemdUnits::start(Bus::System);
     TransientRuntime::open(programs, units).await.map_err(RuntimeStartError::Systemd)
 }
 
 /// For runtimes whose containers are programs of this host; `kind` names the directory of its records.
-fn programs(config: &Config, identity: &Identity, wall: &WallClock, kind: &str) -> ProcessConfig {
+fn programs(
+    config: &Config,
+    identity: &Identity,
+    wall: &WallClock,
+    kind: &str,
+) -> Result<ProcessConfig, RuntimeStartError> {
+    let shim = ShimCommand::beside_this_program().map_err(RuntimeStartError::Shim)?;
     let mut programs = ProcessConfig::new(
         config.state_directory.join(kind),
         &config.pod_logs_dir,
-        ShimCommand::subcommand("shim"),
+        shim,
         wall.clone(),
     );
     // The control socket's directory is in memory, or what must not reach a disk is not kept.
@@ -98,7 +107,7 @@ fn programs(config: &Config, identity: &Identity, wall: &WallClock, kind: &str) 
     programs.node.address = config.cluster.node_ips.first().copied();
     programs.log_max_bytes = config.container_log_max_size;
     programs.log_max_files = config.container_log_max_files;
-    programs
+    Ok(programs)
 }
 
 /// Whether the process runtime can do all that the pod asks for.

@@ -1,13 +1,20 @@
 //! What the process runtime needs to know.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_shared::WallClock;
 
 use crate::environment::NodeFacts;
 use crate::plan::Backoff;
+
+/// The file name of the program that holds containers, and what lists of processes show.
+pub(crate) const SHIM: &str = "winddown-shim";
 
 /// Configuration of the process runtime. [`ProcessConfig::new`] fills in what rarely changes.
 #[derive(Clone, Debug)]
@@ -59,12 +66,14 @@ pub enum CgroupParent {
 }
 
 /// Program and leading arguments that reach [`shim::run`](super::shim::run).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ShimCommand {
-    /// The program; usually `/proc/self/exe`.
-    pub program: PathBuf,
+    /// The program, also for a child of this process.
+    pub(crate) program: PathBuf,
     /// Arguments before those of the supervisor, for example `shim`.
-    pub args: Vec<OsString>,
+    pub(crate) args: Vec<OsString>,
+    /// Keeps the program that `program` means.
+    _held: Option<Arc<File>>,
 }
 
 impl ProcessConfig {
@@ -96,14 +105,45 @@ impl ProcessConfig {
 }
 
 impl ShimCommand {
-    /// This very program with a hidden subcommand.
-    pub fn subcommand(name: &str) -> Self {
-        Self { program: "/proc/self/exe".into(), args: vec![name.into()] }
+    /// `program`, called with `args` before the supervisor's own arguments.
+    pub fn new(program: impl Into<PathBuf>, args: impl IntoIterator<Item = OsString>) -> Self {
+        Self { program: program.into(), args: args.into_iter().collect(), _held: None }
     }
 
-    /// The whole command line with `word` at its end.
+    /// This very program with a hidden subcommand.
+    pub fn subcommand(name: &str) -> Self {
+        Self::new("/proc/self/exe", [name.into()])
+    }
+
+    /// The program `winddown-shim` in the directory of the running program.
+    ///
+    /// It stays the one that is there now: an upgrade replaces the file while the agent still runs, and
+    /// the new program may expect other orders than this agent gives.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be opened.
+    pub fn beside_this_program() -> io::Result<Self> {
+        let path = std::env::current_exe()?.with_file_name(SHIM);
+        let held = File::options().read(true).open(&path).map_err(|error| {
+            let what =
+                format!("{}: {error}; winddown needs it beside its other programs", path.display());
+            io::Error::new(error.kind(), what)
+        })?;
+        let program = format!("/proc/self/fd/{}", held.as_raw_fd());
+        Ok(Self { _held: Some(Arc::new(held)), ..Self::new(program, []) })
+    }
+
+    /// The command line by which a supervisor starts itself anew, with `word` at its end.
+    pub(crate) fn again(&self, word: &str) -> Vec<String> {
+        self.line("/proc/self/exe".into(), word)
+    }
+
+    /// The whole command line for another process, with `word` at its end.
     pub(crate) fn with(&self, word: &str) -> Vec<String> {
-        let program = self.program.to_string_lossy().into_owned();
+        self.line(self.program.to_string_lossy().into_owned(), word)
+    }
+
+    fn line(&self, program: String, word: &str) -> Vec<String> {
         let args = self.args.iter().map(|a| a.to_string_lossy().into_owned());
         std::iter::once(program).chain(args).chain([word.to_owned()]).collect()
     }

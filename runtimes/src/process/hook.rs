@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use winddown_shared::Pod;
 
+use super::config::SHIM;
 use super::order::{Command, Order};
 use super::procfs::Process;
 use super::{Context, ProcessConfig};
@@ -67,7 +68,7 @@ struct Hook {
 impl Hook {
     fn start(config: &ProcessConfig, command: Command) -> io::Result<Self> {
         let order = Order {
-            launcher: config.shim.with("launch"),
+            launcher: config.shim.again("launch"),
             command,
             log: None,
             message: None,
@@ -76,8 +77,7 @@ impl Hook {
         let mut json = serde_json::to_vec(&order)?;
         json.push(b'\n');
         let mut shim = std::process::Command::new(&config.shim.program);
-        // A name that people find in a list of processes.
-        shim.arg0("winddown-supervisor");
+        shim.arg0(SHIM);
         shim.args(&config.shim.args).arg("hook").env_clear().stdin(Stdio::piped());
         let mut child = shim.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         match Self::hold(&mut child, &json) {

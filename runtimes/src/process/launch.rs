@@ -85,7 +85,7 @@ pub(crate) fn order(
     let fall_back_to_log =
         container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
     Ok(Order {
-        launcher: config.shim.with("launch"),
+        launcher: config.shim.again("launch"),
         command,
         log: Some(LogTarget {
             path: log,

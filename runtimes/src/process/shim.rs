@@ -1,6 +1,6 @@
 //! The supervisor: one small process per running container, which owns it.
 //!
-//! The agent's binary runs [`run`] as a hidden subcommand. The supervisor, not the agent, is the
+//! The program `winddown-shim` is [`run`] and nothing else. The supervisor, not the agent, is the
 //! container's parent, so a container outlives a restart or a SIGKILL of the agent. It is
 //! single-threaded, sleeps in `poll`, and has no timer.
 //!
@@ -33,12 +33,14 @@ use std::process::ExitCode;
 
 use winddown_shared::WallClock;
 
-/// Runs the hidden subcommand. `args` is what follows its name: `run DIR`, `hook` or `launch PID`; for a
+/// Runs the program. `args` is what follows its name: `run DIR`, `hook` or `launch PID`; for a
 /// service manager that supervises by itself `become`, or `log FILE BYTES FILES`.
 ///
 /// Call it first in `main`, before any thread or async runtime exists: it must stay small and
 /// single-threaded. Returns when the container and everything it left behind have ended.
 pub fn run(args: impl IntoIterator<Item = OsString>, wall: &WallClock) -> ExitCode {
+    // It is started by way of a descriptor, after whose number the kernel would call it.
+    let _ = nix::sys::prctl::set_name(c"winddown-shim");
     close_inherited();
     let mut args = args.into_iter();
     let mode = args.next();
@@ -49,7 +51,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, wall: &WallClock) -> ExitCo
         (Some("become"), None) => launcher::launch(None),
         (Some("log"), Some(file)) => log_writer::run(file.into(), args, wall),
         _ => {
-            eprintln!("this subcommand is started by the agent, not by hand");
+            eprintln!("winddownd starts this program for each container; it is not for people");
             ExitCode::from(2)
         }
     }

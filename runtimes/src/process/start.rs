@@ -19,6 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use winddown_shared::{Pod, RuntimeError};
 
 use super::cgroup::members;
+use super::config::SHIM;
 use super::order::Order;
 use super::pod::{Run, Starting};
 use super::procfs::{self, Process};
@@ -179,8 +180,7 @@ impl<'a> Attempt<'a> {
         }
         let shim = &self.context.config.shim;
         let mut command = Command::new(&shim.program);
-        // A name that people find in a list of processes.
-        command.arg0("winddown-supervisor");
+        command.arg0(SHIM);
         command.args(&shim.args).arg("run").arg(&self.dir).env_clear();
         command.stdin(Stdio::piped()).stdout(report_end).stderr(Stdio::from(lock));
         #[cfg(feature = "fault-points")]

@@ -1,7 +1,7 @@
 //! What every runtime has in common, on each of them (`suite`), and the CRI runtime against a scripted
 //! runtime (`behaviour`, `faults`, `starts`, `outages`), a real containerd (`real`, `held`, `many`) and systemd's on a
 //! small service manager (`managed`, `services`). What `suite` and `managed` say is also played on systemd itself, by
-//! agent/tests/services.rs.
+//! programs/tests/services.rs.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 

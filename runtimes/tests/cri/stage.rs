@@ -119,9 +119,8 @@ pub(crate) fn dir_with_act() -> TempDir {
     dir
 }
 
-/// Supervised, and logged, by `program`.
-pub(crate) fn process_config(dir: &TempDir, program: PathBuf) -> ProcessConfig {
-    let shim = ShimCommand { program, args: vec!["shim".into()] };
+/// Supervised, and logged, by `shim`.
+pub(crate) fn process_config(dir: &TempDir, shim: ShimCommand) -> ProcessConfig {
     let path = |name| dir.path().join(name);
     let mut config = ProcessConfig::new(path("state"), path("logs"), shim, clock());
     config.volatile_dir = Some(path("run"));

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 use winddown_runtimes::cri::fake::FakeCri;
 use winddown_runtimes::cri::{CriConfig, CriOpenError, CriRuntime, CriTimes};
-use winddown_runtimes::process::{ProcessConfig, ProcessRuntime};
+use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand};
 use winddown_runtimes::transient::TransientRuntime;
 use winddown_shared::PodUid;
 
@@ -154,7 +154,9 @@ impl Stage for Processes {
     }
 
     async fn open(&self) -> ProcessRuntime {
-        ProcessRuntime::open(process_config(&self.dir, host())).await.unwrap()
+        ProcessRuntime::open(process_config(&self.dir, ShimCommand::new(host(), ["shim".into()])))
+            .await
+            .unwrap()
     }
 
     fn dir(&self) -> &Path {
@@ -170,7 +172,7 @@ pub(crate) struct Services {
 
 impl Services {
     pub(crate) fn config(&self) -> ProcessConfig {
-        process_config(&self.dir, host())
+        process_config(&self.dir, ShimCommand::new(host(), ["shim".into()]))
     }
 }
 

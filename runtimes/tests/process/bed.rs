@@ -30,7 +30,7 @@ impl Bed {
     }
 
     pub(crate) fn config(&self) -> ProcessConfig {
-        let shim = ShimCommand { program: host(), args: vec!["shim".into()] };
+        let shim = ShimCommand::new(host(), ["shim".into()]);
         let mut config = ProcessConfig::new(self.path("state"), self.path("logs"), shim, clock());
         config.volatile_dir = Some(self.path("run"));
         config.backoff = Backoff {

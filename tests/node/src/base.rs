@@ -314,24 +314,24 @@ impl Base {
     }
 }
 
-/// The path of the `winddown` binary to try: `WINDDOWN_BIN` if set, else the workspace's own,
+/// The directory with the programs to try: `WINDDOWN_PROGRAMS` if set, else the workspace's own,
 /// built first (once per process) so that a test never runs yesterday's agent.
 ///
 /// # Errors
 /// [`Unavailable::Build`] when it does not compile.
-pub async fn agent_binary() -> Result<PathBuf, Unavailable> {
+pub async fn programs() -> Result<PathBuf, Unavailable> {
     static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
-    match std::env::var_os("WINDDOWN_BIN") {
+    match std::env::var_os("WINDDOWN_PROGRAMS") {
         Some(path) => Ok(PathBuf::from(path)),
-        None => BUILT.get_or_try_init(build_agent).await.cloned(),
+        None => BUILT.get_or_try_init(build_programs).await.cloned(),
     }
 }
 
-async fn build_agent() -> Result<PathBuf, Unavailable> {
+async fn build_programs() -> Result<PathBuf, Unavailable> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut build = Command::new(cargo);
     build
-        .args(["build", "--package", "winddown", "--bin", "winddown"])
+        .args(["build", "--package", "winddown", "--bins"])
         .args(["--message-format", "json-render-diagnostics"])
         .current_dir(env!("CARGO_MANIFEST_DIR"));
     let output = output_of(build).await?;
@@ -342,7 +342,7 @@ async fn build_agent() -> Result<PathBuf, Unavailable> {
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter(|message| message["target"]["name"] == "winddown")
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .find_map(|message| Some(Path::new(message["executable"].as_str()?).parent()?.to_owned()))
         .ok_or_else(|| Unavailable::Build("cargo named no executable".to_owned()))
 }
 

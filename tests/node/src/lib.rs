@@ -37,7 +37,7 @@ pub mod scenario;
 mod skip;
 pub mod usage;
 
-pub use base::{Base, Flavour, Need, Recipe, Suite, Unavailable, agent_binary};
+pub use base::{Base, Flavour, Need, Recipe, Suite, Unavailable, programs};
 pub use bridge::Bridge;
 pub use image::{IMAGE, IMAGE_WITH_ODD_SIGNAL};
 pub use journal::JournalEntry;

@@ -340,6 +340,16 @@ impl Node {
         written.map_err(|source| NodeError::File { path, source })
     }
 
+    /// Copies winddown's programs into a directory of the node.
+    ///
+    /// # Errors
+    /// As [`Self::install`].
+    pub fn install_programs(&self, programs: &Path, directory: &str) -> Result<(), NodeError> {
+        ["winddown", "winddownd", "winddown-shim"]
+            .iter()
+            .try_for_each(|name| self.install(&programs.join(name), &format!("{directory}/{name}")))
+    }
+
     /// Copies a file of the host into the node, executable.
     ///
     /// # Errors

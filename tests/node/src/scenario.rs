@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use crate::{
-    Need, Node, PodLog, Process, Recipe, TestPod, agent_binary, base_or_skip, install_pods,
+    Need, Node, PodLog, Process, Recipe, TestPod, base_or_skip, install_pods, programs,
     read_pod_log,
 };
 
@@ -123,11 +123,11 @@ impl Scenario {
         runtime: &str,
         setup: &Setup,
     ) -> TestResult<Self> {
-        let agent = agent_binary().await?;
+        let programs = programs().await?;
         node.write("/etc/winddown/config.yaml", setup.config(runtime), 0o644)?;
         install_pods(&node, &pods)?;
-        node.install(&agent, "/opt/winddown")?;
-        node.run(&["/opt/winddown", "install", "--runtime", runtime]).await?;
+        node.install_programs(&programs, "/opt/winddown")?;
+        node.run(&["/opt/winddown/winddown", "install", "--runtime", runtime]).await?;
         Ok(Self { node, pods })
     }
 
@@ -221,7 +221,7 @@ impl Scenario {
     pub async fn agent(&self) -> TestResult<Process> {
         let mut found = None;
         let there = async || {
-            found = self.node.process(&["/usr/bin/winddown", "agent"]);
+            found = self.node.process(&["/usr/bin/winddownd"]);
             found.is_some()
         };
         self.node.wait_until("the agent's process", SOON, there).await?;

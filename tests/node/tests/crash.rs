@@ -152,7 +152,7 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
 async fn next_agent(scenario: &mut Scenario) -> TestResult<Option<Process>> {
     let until = Instant::now() + SOON;
     while scenario.node.is_on() {
-        if let Some(agent) = scenario.node.process(&["/usr/bin/winddown", "agent"]) {
+        if let Some(agent) = scenario.node.process(&["/usr/bin/winddownd"]) {
             return Ok(Some(agent));
         }
         if Instant::now() > until {

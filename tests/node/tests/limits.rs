@@ -278,7 +278,7 @@ try sh -c 'cat /var/log/winddown/default_victim*/main/0.log'
 for proc in /proc/[0-9]*; do
     name=$(tr '\0' ' ' <"$proc/cmdline" 2>/dev/null)
     case $name in
-    *"winddown agent"* | *winddown-supervisor* | *"winddown shim"* | *"victim"*)
+    *winddownd* | *winddown-shim* | *"victim"*)
         echo "SAW $name"
         try cat "$proc/environ"
         try ls "$proc/root/etc"

@@ -7,7 +7,7 @@
 mod contents;
 mod life;
 mod made;
-#[path = "../../../agent/tests/docs/page.rs"]
+#[path = "../../../programs/tests/docs/page.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "made for the tests of the pages themselves")]
 mod page;
 mod readme;

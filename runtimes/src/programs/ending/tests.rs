@@ -20,7 +20,7 @@ struct Faulty {
 
 impl Faulty {
     fn new(fails: u32) -> Arc<Self> {
-        let shim = ShimCommand { program: "/none".into(), args: Vec::new() };
+        let shim = ShimCommand::new("/none", []);
         let config = ProcessConfig::new("/none", "/none", shim, WallClock::new(WallTime::default));
         Arc::new(Self { config, fails, tries: AtomicU32::new(0) })
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use winddown_node_tests::{Base, Flavour, JournalEntry, Node, agent_binary};
+use winddown_node_tests::{Base, Flavour, JournalEntry, Node, programs};
 
 /// How long the pods may take to start. The slowest of the examples has an init container.
 const START: Duration = Duration::from_secs(60);
@@ -43,15 +43,15 @@ async fn demo() -> Result<(), Box<dyn Error>> {
     say("This is a real systemd and a real logind, in a disposable node on this machine.");
     say("The node is powered off for real; this machine is not touched.\n");
     let base = Base::find(Flavour::Plain).await?;
-    let agent = agent_binary().await?;
+    let programs = programs().await?;
 
     let mut node = Node::boot(&base).await?;
     step("The node is up. Installing winddown in it:");
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let config = fs::read(examples.join("node-config.yaml"))?;
     node.write("/etc/winddown/config.yaml", config, 0o644)?;
-    node.install(&agent, "/opt/winddown")?;
-    print(&node.run(&["/opt/winddown", "install", "--runtime", "process"]).await?);
+    node.install_programs(&programs, "/opt/winddown")?;
+    print(&node.run(&["/opt/winddown/winddown", "install", "--runtime", "process"]).await?);
 
     let pods = copy_pods(&node, &examples.join("node"))?;
     step(&format!("{pods} pods from examples/node, and `systemctl start winddown`:"));

@@ -19,7 +19,8 @@ static volatile const int64_t *jump;
 
 __attribute__((constructor)) static void look(void)
 {
-    if (strcmp(program_invocation_short_name, "winddown") != 0)
+    if (strcmp(program_invocation_short_name, "winddown") != 0 &&
+        strcmp(program_invocation_short_name, "winddownd") != 0)
         return;
     int fd = open("/run/clock-jump", O_RDONLY | O_CLOEXEC);
     if (fd < 0)

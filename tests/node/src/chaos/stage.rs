@@ -27,9 +27,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// it finds it read-only when it starts.
 const BOUNDED: &str = "[Service]\nMemoryMax=320M\nEnvironment=WINDDOWN_NODE_CGROUP=/bounded\nExecStart=\n\
     ExecStart=/bin/sh -c 'unit=/system.slice/winddown.service; cd /sys/fs/cgroup/memory || \
-    exec env WINDDOWN_NODE_CGROUP=$$unit /usr/bin/winddown agent; mkdir -p bounded; \
+    exec env WINDDOWN_NODE_CGROUP=$$unit /usr/bin/winddownd; mkdir -p bounded; \
     [ -s /run/bounded ] || echo 320M >bounded/memory.limit_in_bytes; echo 320M >/run/bounded; \
-    echo $$$$ >bounded/cgroup.procs; exec /usr/bin/winddown agent'\n";
+    echo $$$$ >bounded/cgroup.procs; exec /usr/bin/winddownd'\n";
 
 /// A node in the middle of its schedule.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ const CONTAINERD: [&str; 1] = ["/usr/bin/containerd"];
 pub(super) const NOTICE: &str = "/run/winddown/notice";
 /// How long another package wants logind to wait, in seconds: longer than winddown does.
 pub(super) const OTHER_DELAY: f64 = 60.0;
-const AGENT: [&str; 2] = ["/usr/bin/winddown", "agent"];
+const AGENT: [&str; 1] = ["/usr/bin/winddownd"];
 
 /// What faults are done to.
 #[derive(Debug)]

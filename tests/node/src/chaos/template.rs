@@ -8,7 +8,7 @@ use super::Runtime;
 use super::stage::SECONDS;
 use super::strike::NOTICE;
 use crate::scenario::{Setup, TestResult};
-use crate::{Node, agent_binary};
+use crate::{Node, programs};
 
 /// Where an agent of a cluster looks for its access.
 pub(super) const KUBECONFIG: &str = "/etc/winddown/kubeconfig";
@@ -29,13 +29,13 @@ impl Template {
     /// # Errors
     /// What could not be built, written or run.
     pub(super) async fn make(folder: &Path, runtimes: &[Runtime]) -> TestResult<Self> {
-        let agent = agent_binary().await?;
+        let programs = programs().await?;
         for runtime in runtimes {
             let root = folder.join(unit(*runtime));
             std::fs::create_dir_all(root.join("etc/winddown"))?;
             // The unit's time to stop follows from it.
             std::fs::write(root.join(CONFIG), config(*runtime))?;
-            let output = Command::new(&agent)
+            let output = Command::new(programs.join("winddown"))
                 .args(["install", "--no-enable", "--runtime", unit(*runtime), "--root"])
                 .arg(&root)
                 .output()

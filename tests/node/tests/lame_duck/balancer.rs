@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use winddown_node_tests::scenario::TestResult;
-use winddown_node_tests::{Dialer, Node, agent_binary};
+use winddown_node_tests::{Dialer, Node, programs};
 
 use super::ADDRESS;
 
@@ -57,7 +57,7 @@ impl Balancer {
     pub(crate) async fn start(replicas: impl IntoIterator<Item = Replica>) -> TestResult<Self> {
         let (mut known, mut followers, mut said) = (Vec::new(), Vec::new(), Vec::new());
         for replica in replicas {
-            let mut follower = Command::new(agent_binary().await?)
+            let mut follower = Command::new(programs().await?.join("winddown"))
                 .args(["status", "--watch", "--output=json", "--socket"])
                 .arg(&replica.socket)
                 .stdin(Stdio::null())

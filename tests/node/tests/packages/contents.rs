@@ -5,15 +5,17 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use winddown_node_tests::agent_binary;
+use winddown_node_tests::programs;
 use winddown_node_tests::scenario::TestResult;
 
 use crate::packages::made::{Packages, are_here, text_of};
 
 /// What a package cannot do without.
-const EXPECTED: [&str; 18] = [
+const EXPECTED: [&str; 21] = [
     "/etc/winddown/config.yaml",
     "/usr/bin/winddown",
+    "/usr/bin/winddown-shim",
+    "/usr/bin/winddownd",
     "/usr/lib/systemd/catalog/winddown.catalog",
     "/usr/lib/systemd/system/cri-containerd-.scope.d/50-winddown.conf",
     "/usr/lib/systemd/system/crio-.scope.d/50-winddown.conf",
@@ -28,6 +30,7 @@ const EXPECTED: [&str; 18] = [
     "/usr/share/man/man1/winddown.1.gz",
     "/usr/share/man/man5/winddown.yaml.5.gz",
     "/usr/share/man/man8/winddown.service.8.gz",
+    "/usr/share/man/man8/winddownd.8.gz",
     "/usr/share/winddown/examples/node/web-1.yaml",
     "/usr/share/winddown/monitoring/rules.yaml",
 ];
@@ -59,7 +62,7 @@ async fn both_packages_hold_what_install_writes_and_their_judges_are_content() -
         let (of_deb, of_rpm) = (of_deb.map_err(named(path))?, of_rpm.map_err(named(path))?);
         assert!(!of_deb.is_empty() && of_deb == of_rpm, "{path} differs between deb and rpm");
     }
-    same_as_installed(&agent_binary().await?, &deb)?;
+    same_as_installed(&programs().await?.join("winddown"), &deb)?;
     bill_is_of_this_program(&deb)?;
 
     let judged = text_of(Command::new("lintian").arg("--allow-root").arg(packages.deb()?))?;
@@ -88,9 +91,9 @@ async fn the_same_program_gives_the_same_packages_byte_by_byte() -> TestResult {
 
 /// Every file of an installation is in the package, in /usr/lib where packages keep such files, with
 /// the same text.
-fn same_as_installed(binary: &Path, package: &Path) -> TestResult {
+fn same_as_installed(program: &Path, package: &Path) -> TestResult {
     let installed = tempfile::tempdir()?;
-    let mut install = Command::new(binary);
+    let mut install = Command::new(program);
     install
         .args(["install", "--runtime", "process", "--no-enable", "--root"])
         .arg(installed.path());

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 use winddown_node_tests::scenario::TestResult;
-use winddown_node_tests::{agent_binary, in_long_form};
+use winddown_node_tests::{in_long_form, programs};
 
 /// Packages of the workspace's own program, in a folder that goes with them.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Packages {
         let dir = tempfile::tempdir()?;
         let script = repository().join("packaging/build.sh");
         let mut build = Command::new(script);
-        build.arg("--binary").arg(agent_binary().await?).arg("--out").arg(dir.path());
+        build.arg("--programs").arg(programs().await?).arg("--out").arg(dir.path());
         build.args(["--fast", "--revision", revision]).args(formats);
         tokio::task::spawn_blocking(move || text_of(&mut build).map_err(|error| error.to_string()))
             .await??;
@@ -55,7 +55,7 @@ pub(crate) fn repository() -> &'static Path {
 /// Whether packages can be made: in the long form, because their tools are built from source first, and
 /// where these programs are here. If not, the test is left or skipped aloud, or fails where nothing may be
 /// skipped. Each program is named with the Debian package that has it.
-pub(crate) fn are_here(test: &str, programs: &[(&str, &str)]) -> TestResult<bool> {
+pub(crate) fn are_here(test: &str, tools: &[(&str, &str)]) -> TestResult<bool> {
     if !in_long_form(test, "makes packages, whose tools take minutes to build") {
         return Ok(false);
     }
@@ -64,7 +64,7 @@ pub(crate) fn are_here(test: &str, programs: &[(&str, &str)]) -> TestResult<bool
         std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
     };
     let mut missing = String::new();
-    for (program, package) in programs.iter().filter(|(program, _)| !is_here(program)) {
+    for (program, package) in tools.iter().filter(|(program, _)| !is_here(program)) {
         write!(missing, " {program} (apt-get install {package})")?;
     }
     if missing.is_empty() {

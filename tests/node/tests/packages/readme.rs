@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use winddown_node_tests::scenario::TestResult;
-use winddown_node_tests::{Flavour, Node, agent_binary, base_or_skip};
+use winddown_node_tests::{Flavour, Node, base_or_skip, programs};
 
 use crate::packages::made::{Packages, are_here, repository};
 use crate::packages::page::{Block, Page};
@@ -60,7 +60,7 @@ async fn a_bare_node_does_what_readme_and_docs_say() -> TestResult {
 #[tokio::test]
 async fn what_is_typed_in_the_repository_says_what_the_pages_say() -> TestResult {
     // Built once, and not while a command is waited for.
-    agent_binary().await?;
+    programs().await?;
     let mut typed = typed("build")?;
     typed.sort_by(|a, b| (&a.line, b.shown.len()).cmp(&(&b.line, a.shown.len())));
     // Two pages may begin with the same command.

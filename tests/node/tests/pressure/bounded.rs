@@ -11,8 +11,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::task::JoinHandle;
-use winddown_node_tests::agent_binary;
 use winddown_node_tests::cgroup::Group;
+use winddown_node_tests::programs;
 use winddown_node_tests::scenario::TestResult;
 use winddown_node_tests::usage::Watch;
 
@@ -72,7 +72,7 @@ pub(crate) struct Bounded {
     root: tempfile::TempDir,
     group: Arc<Group>,
     agent: Child,
-    program: PathBuf,
+    programs: PathBuf,
     is_mounted: bool,
     /// When its memory ran short first.
     crossing: Option<JoinHandle<Option<i128>>>,
@@ -104,7 +104,7 @@ impl Bounded {
                 .arg("none")
                 .arg(root.path()))?;
         }
-        let program = agent_binary().await?;
+        let programs = programs().await?;
         for directory in ["etc/winddown/pods", "run/winddown", "logs"] {
             fs::create_dir_all(root.path().join(directory))?;
         }
@@ -119,9 +119,9 @@ impl Bounded {
             let group = Arc::clone(&group);
             tokio::spawn(async move { crossing(&group, SHORT).await.ok() })
         });
-        let agent = start_agent(&program, root.path(), &group)?;
+        let agent = start_agent(&programs, root.path(), &group)?;
         let is_mounted = bounds.disk.is_some();
-        let bed = Self { root, group, agent, program, is_mounted, crossing, _turn: turn };
+        let bed = Self { root, group, agent, programs, is_mounted, crossing, _turn: turn };
         bed.until("all pods run", || pods.iter().all(|pod| bed.log(pod.name).contains("start")))
             .await?;
         Ok(Some(bed))
@@ -167,7 +167,7 @@ impl Bounded {
 
     pub(crate) fn status(&self) -> TestResult<Value> {
         let socket = self.root.path().join("run/winddown/winddown.sock");
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(self.programs.join("winddown"));
         command.arg("--socket").arg(socket).args(["status", "-o", "json"]);
         let output = command.output()?;
         if !output.status.success() {
@@ -272,7 +272,7 @@ fn name_of(group: &Group) -> Option<&str> {
     group.places().first()?.file_name()?.to_str()
 }
 
-fn start_agent(program: &Path, root: &Path, group: &Group) -> TestResult<Child> {
+fn start_agent(programs: &Path, root: &Path, group: &Group) -> TestResult<Child> {
     let log = fs::File::create(root.join("agent.log"))?;
     let name = name_of(group).ok_or("no group")?;
     let mut command = Command::new("sh");
@@ -280,8 +280,7 @@ fn start_agent(program: &Path, root: &Path, group: &Group) -> TestResult<Child> 
         .args(["-c", "for g do [ \"$g\" = -- ] && break; echo $$ > \"$g/cgroup.procs\" || exit; shift; done; shift; exec \"$@\"", "sh"])
         .args(group.places())
         .arg("--")
-        .arg(program)
-        .arg("agent")
+        .arg(programs.join("winddownd"))
         .arg("--root")
         .arg(root)
         .env("WINDDOWN_NODE_CGROUP", Path::new("/").join(name))

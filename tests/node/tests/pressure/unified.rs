@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use winddown_node_tests::scenario::TestResult;
-use winddown_node_tests::{Need, Node, Recipe, Suite, agent_binary, base_or_skip, in_long_form};
+use winddown_node_tests::{Need, Node, Recipe, Suite, base_or_skip, in_long_form, programs};
 
 use super::bounded::Turn;
 
-/// Where this program and the agent are in the node.
+/// Where this program and winddown's are in the node.
 const PROGRAM: &str = "/opt/pressure";
-const AGENT: &str = "/opt/winddown";
+const PROGRAMS: &str = "/opt/winddown";
 const POD: &str = env!("CARGO_BIN_EXE_pressure-pod");
 /// What is played there. That kernel has no stall information, a minute of calm shows nothing new, and a pod
 /// takes longer to recover there than the test of that gives it.
@@ -29,12 +29,12 @@ async fn the_same_holds_on_cgroup_v2() -> TestResult {
     let Some(base) = base_or_skip(test, recipe).await? else { return Ok(()) };
     let node = Node::boot(&base).await?;
     node.install(&std::env::current_exe()?, PROGRAM)?;
-    node.install(&agent_binary().await?, AGENT)?;
+    node.install_programs(&programs().await?, PROGRAMS)?;
     node.install(POD.as_ref(), POD)?;
-    let agent = format!("WINDDOWN_BIN={AGENT}");
+    let programs = format!("WINDDOWN_PROGRAMS={PROGRAMS}");
     // How fast it is cannot be told on a slow machine; and files in memory would be no page cache.
     let environment = ["WINDDOWN_NO_SKIP=1", "WINDDOWN_PRESSURE_MS=20000", "TMPDIR=/var/tmp"];
-    let program = [&agent, PROGRAM, "--test-threads=1"];
+    let program = [&programs, PROGRAM, "--test-threads=1"];
     let argv = [&["env"], &environment[..], &program, &WANTED].concat();
     let output = node.exec(&argv, LIMIT).await?;
     let said = format!("{}{}", output.stdout, output.stderr);

@@ -1,0 +1,384 @@
+//! What can be typed behind each command.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::values::{self, PodName, When};
+
+mod doctor;
+mod eviction;
+mod install;
+mod manual;
+mod preemption;
+
+pub use doctor::DoctorArgs;
+pub use eviction::PlanEvictionArgs;
+pub use install::{InstallArgs, UninstallArgs};
+pub use manual::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
+pub use preemption::{PlanPreemptionArgs, StrategyChoice};
+
+/// Forms a command's result can have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For people with wide terminals: more columns.
+    Wide,
+    /// The stable interface for programs.
+    Json,
+    /// The same as YAML.
+    Yaml,
+}
+
+/// Forms of a result that has only these two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TextFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// The stable interface for programs.
+    Json,
+}
+
+/// Forms of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// The stable interface for programs.
+    Json,
+    /// A timeline as a picture.
+    Svg,
+    /// One page for a browser: timeline, table and decisions.
+    Html,
+}
+
+/// What runs the containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RuntimeChoice {
+    /// Containers are supervised processes of the host; nothing else is needed.
+    Process,
+    /// Containers are transient services of systemd.
+    Systemd,
+    /// Containers are run by containerd or CRI-O.
+    Cri,
+}
+
+/// Becomes `winddownd`.
+#[derive(Clone, Debug, Args)]
+pub struct AgentArgs {
+    /// Put this directory before every path of the configuration (for tests)
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+}
+
+/// Shows the node, the lock, the next shutdown, the pods, what is wrong, and the last decisions.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES_STATUS)]
+pub struct StatusArgs {
+    /// Form of the answer: text, wide (more columns), json or yaml (both are stable interfaces)
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub output: OutputFormat,
+    /// Stay, and show every change: full screen on a terminal, a line per change elsewhere
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+const EXAMPLES_STATUS: &str = "\
+Examples:
+  winddown status
+  winddown status --watch
+  winddown status -o json | jq -r '.pods[] | .name + \" \" + .state'
+
+With --watch, -o json prints one JSON object per line.";
+
+/// Shows what would happen; nothing is touched.
+#[derive(Clone, Debug, Args)]
+pub struct PlanArgs {
+    #[command(subcommand)]
+    /// What is planned.
+    pub command: PlanCommand,
+}
+
+/// What is planned.
+#[derive(Clone, Debug, Subcommand)]
+pub enum PlanCommand {
+    /// Show which pods a shutdown would end, in which order, with how much time
+    ///
+    /// Without -f it asks the running agent about the pods that run now, within the time logind
+    /// really gives. With -f no agent is needed.
+    Shutdown(PlanShutdownArgs),
+    /// Show which pods would end so that a critical pod fits, and why those
+    ///
+    /// With -f no agent is needed: each case names the pod that lacks room, the pods beside it and
+    /// what is lacking.
+    Preemption(PlanPreemptionArgs),
+    /// Show in which order pods would end when the node runs short of something
+    ///
+    /// With -f no agent is needed: each case names the signal, the pods and what they use.
+    Eviction(PlanEvictionArgs),
+}
+
+/// Shows which pods a shutdown would end, in which order, with how many seconds each.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES_PLAN)]
+pub struct PlanShutdownArgs {
+    /// Plan for these instead of the running pods: a manifests directory, a manifest, or JSON lines
+    /// with `config` and `pods` (`-` reads standard input)
+    #[arg(short, long, value_name = "DIR|FILE|-")]
+    pub file: Option<PathBuf>,
+    /// Form of the answer: text, wide, json or yaml (both are stable interfaces)
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub output: OutputFormat,
+}
+
+const EXAMPLES_PLAN: &str = "\
+Examples:
+  winddown plan shutdown
+  winddown plan shutdown -f /etc/winddown/pods --config ./new-config.yaml
+  winddown plan shutdown -f cases.jsonl -o json
+
+JSON lines: each line in is an object with `id`, `config` (shutdown fields)
+and `pods`; each line out has the same `id` and the `groups`, each with
+priority, seconds and pods. A line that cannot be planned is reported with its
+number, the others are planned, and the exit code is 1.";
+
+/// Rehearses a shutdown: a real agent, real pods, a shutdown signal, live progress and the report.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown drill
+  winddown drill examples/node
+  winddown drill examples/node --delay 5s    # what if logind waits only 5 s?
+
+Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL.")]
+pub struct DrillArgs {
+    /// The directory with the pods to rehearse with [default: a built-in set]
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// How long the stand-in logind waits (units: ms, s, m, h) [default: as long as the plan wants]
+    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    pub delay: Option<Duration>,
+    /// Form of the report: text, or json, which prints nothing else
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub output: TextFormat,
+    /// Keep the pods' logs and state, and say where they are
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// Shows how the last shutdown went, pod by pod.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown report
+  winddown report --list
+  winddown report --boot -1
+  winddown report -o json | jq '.outcome'
+  winddown report -o svg > shutdown.svg
+  winddown report -o html > shutdown.html
+  winddown report --check    # exit code 5 if pods were left or needed SIGKILL")]
+pub struct ReportArgs {
+    /// Which boot's shutdown: 0 is the newest boot that left a report, -1 the one before
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(..=0),
+        conflicts_with = "id"
+    )]
+    pub boot: Option<i32>,
+    /// One report by its id, as --list shows it
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+    /// One report from a file, of this node or another
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["boot", "id"])]
+    pub file: Option<PathBuf>,
+    /// List the reports that are kept, the newest first
+    #[arg(short, long, conflicts_with_all = ["boot", "id", "file", "check"])]
+    pub list: bool,
+    /// End with code 5 when pods were left running or needed SIGKILL
+    #[arg(long)]
+    pub check: bool,
+    /// Form of the report: text, json (a stable interface), svg (a picture) or html (a page)
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub output: ReportFormat,
+}
+
+/// Ends this node's pods in shutdown order; the node stays up, or goes away at a given time.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown drain
+  winddown drain --timeout 2m
+  winddown drain --deadline 90s --reason 'battery at 5 %'
+  winddown drain --deadline 2026-11-20T12:00:00Z
+  winddown drain --withdraw
+  winddown drain -o json    # one JSON object per line and event
+
+A deadline is a fact about the node, not a wish: nothing is planned past it. It
+can be given while a shutdown is under way, which then takes less time, and it
+stays in force, also over a restart of the agent, until it is withdrawn or the
+node comes up again. So does a drain.
+
+Needs root, or membership in the group that controlSocketGroup names.
+Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL,
+6 refused, or something else than the deadline still keeps pods out.")]
+pub struct DrainArgs {
+    /// The longest time it may take (units: s, m, h) [default: the configured shutdown period]
+    #[arg(long, value_name = "DURATION", value_parser = values::grace)]
+    pub timeout: Option<Duration>,
+    /// The node goes away then: a duration from now on (units: s, m, h), which setting the clock does
+    /// not change, or a time such as 2026-11-20T12:00:00Z
+    #[arg(long, value_name = "WHEN", value_parser = values::when, conflicts_with = "timeout")]
+    pub deadline: Option<When>,
+    /// Why the node goes away, for the status and the report
+    #[arg(long, value_name = "TEXT", requires = "deadline")]
+    pub reason: Option<String>,
+    /// Take the deadline back, or end the drain if there is none: static pods come back
+    #[arg(long, conflicts_with_all = ["timeout", "deadline"])]
+    pub withdraw: bool,
+    /// Form of the progress: text, or json, one object per line
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub output: TextFormat,
+}
+
+/// Ends one pod and waits until it is gone: preStop, SIGTERM, grace, SIGKILL.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown kill web-node1
+  winddown kill shop/web-node1 --grace 5s
+
+Needs root, or membership in the group that controlSocketGroup names.
+Exit codes: 0 the pod is gone, 5 it still runs, 6 refused.")]
+pub struct KillArgs {
+    /// The pod, NAME or NAMESPACE/NAME [default namespace: default]
+    #[arg(value_name = "POD", value_parser = values::pod_name)]
+    pub pod: PodName,
+    /// Time between SIGTERM and SIGKILL, whole seconds, at least 1s [default: the pod's own]
+    #[arg(long, value_name = "DURATION", value_parser = values::grace)]
+    pub grace: Option<Duration>,
+    /// Only if the pod has this UID
+    #[arg(long, value_name = "UID")]
+    pub uid: Option<String>,
+    /// Form of the answer: text or json
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub output: TextFormat,
+}
+
+/// Checks or shows the configuration.
+#[derive(Clone, Debug, Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    /// What to do with it.
+    pub command: ConfigCommand,
+}
+
+/// What to do with the configuration.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check a configuration file: says what is wrong, with file, line and field
+    #[command(after_help = "\
+Examples:
+  winddown config check
+  winddown config check ./new-config.yaml
+
+Exit codes: 0 valid, 3 invalid. Warnings do not change the exit code.")]
+    Check {
+        /// The file to check [default: the one --config names]
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Show the configuration with all defaults filled in, as YAML
+    #[command(after_help = "\
+Examples:
+  winddown config show             # what the file says
+  winddown config show --running   # what the running agent uses")]
+    Show {
+        /// Ask the running agent instead of reading the file
+        #[arg(long)]
+        running: bool,
+    },
+    /// Print the JSON schema of the configuration, for editors and programs that write one
+    #[command(after_help = "\
+Examples:
+  winddown config schema > winddown.schema.json")]
+    Schema,
+    /// Print the default configuration as commented YAML
+    #[command(after_help = "\
+Examples:
+  winddown config default > /etc/winddown/config.yaml")]
+    Default,
+}
+
+/// Prints the version.
+#[derive(Clone, Debug, Args)]
+pub struct VersionArgs {
+    /// Form of the answer: text or json
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub output: TextFormat,
+}
+
+/// Holds one container.
+#[derive(Clone, Debug, Args)]
+pub struct ShimArgs {
+    /// What the agent hands over.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub args: Vec<OsString>,
+}

@@ -1,0 +1,34 @@
+//! Commands of the days when winddown was one program: a unit of an older version, or an agent that has not
+//! been restarted since the upgrade, still types them.
+
+use std::convert::Infallible;
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use super::{AgentArgs, CommandError, Exit, GlobalArgs, ShimArgs};
+
+/// Becomes `winddownd`.
+pub(super) fn agent(global: &GlobalArgs, args: &AgentArgs) -> Result<Exit, CommandError> {
+    let mut arguments = vec![OsStr::new("--socket"), global.socket.as_os_str()];
+    for (option, value) in [("--config", &global.config), ("--root", &args.root)] {
+        if let Some(value) = value {
+            arguments.extend([OsStr::new(option), value.as_os_str()]);
+        }
+    }
+    program("winddownd", &arguments).map(|never| match never {})
+}
+
+/// Becomes `winddown-shim`.
+pub(super) fn shim(args: &ShimArgs) -> Result<Exit, CommandError> {
+    program("winddown-shim", &args.args).map(|never| match never {})
+}
+
+/// Becomes the program of that name beside this one; the process stays the same to a service manager.
+fn program(name: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Infallible, CommandError> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    let error = Command::new(&path).arg0(name).args(arguments).exec();
+    let error = anyhow::Error::new(error).context(format!("{}: cannot be run", path.display()));
+    let hint = "winddown install puts all of winddown's programs in place";
+    Err(CommandError::new(Exit::Failure, error).with_hint(hint))
+}

@@ -1,0 +1,409 @@
+//! A rehearsal: the real agent, real pods and a real run, with a stand-in where logind would be.
+//! The machine stays up, and nothing outside a temporary directory is touched.
+
+mod progress;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use winddown_machine::host::{boot_clock, wall_clock};
+use winddown_runtimes::process::{
+    OpenError, ProcessConfig, ProcessRuntime, ShimCommand, check_supported,
+};
+use winddown_shared::display::{clean, duration};
+use winddown_shared::{
+    Inhibitor, KillReason, KillRequest, LockState, Pod, PodKiller, RuntimeError, ShutdownKind,
+    error_chain,
+};
+use winddown_shutdown::{Outcome, ShutdownReport, Trigger};
+use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
+use winddown_systemd::{InhibitorConfig, LogindInhibitor};
+
+use crate::{CommandError, Output};
+use winddown_config::{Config, ConfigError};
+use winddown_control::AgentApi;
+use winddown_control::api::{PodState, Status};
+use winddown_node::{Configuration, Identity, Node, NodeParts, policy_of};
+use winddown_static_pods::{DesiredManifests, ManifestDirectory};
+
+/// How long pods may take to start before the rehearsal goes on without the late ones.
+const START: Duration = Duration::from_secs(30);
+
+/// What stays of the machine's name in the rehearsal's pods.
+const NODE_NAME: &str = "drill";
+
+/// The pods that are rehearsed with when no directory is named.
+const BUILT_IN: &[(&str, &str)] = &[
+    ("broker.yaml", include_str!("../../examples/node/broker.yaml")),
+    ("cache.yaml", include_str!("../../examples/node/cache.yaml")),
+    ("database.yaml", include_str!("../../examples/node/database.yaml")),
+    ("dns.yaml", include_str!("../../examples/node/dns.yaml")),
+    ("mailer.yaml", include_str!("../../examples/node/mailer.yaml")),
+    ("network-agent.yaml", include_str!("../../examples/node/network-agent.yaml")),
+    ("nightly-report.yaml", include_str!("../../examples/node/nightly-report.yaml")),
+    ("queue-worker.yaml", include_str!("../../examples/node/queue-worker.yaml")),
+    ("stubborn.yaml", include_str!("../../examples/node/stubborn.yaml")),
+    ("thumbnails.yaml", include_str!("../../examples/node/thumbnails.yaml")),
+    ("web-1.yaml", include_str!("../../examples/node/web-1.yaml")),
+    ("web-2.yaml", include_str!("../../examples/node/web-2.yaml")),
+];
+
+/// The configuration of a rehearsal that names none: the built-in pods come with one that has a group
+/// for each of their priorities, a directory of one's own is rehearsed with the defaults.
+///
+/// # Errors
+/// Never in a build that passed its tests.
+pub(crate) fn default_config(directory: Option<&Path>) -> Result<Config, ConfigError> {
+    if directory.is_some() {
+        return Ok(Config::default());
+    }
+    let text = include_bytes!("../../examples/node-config.yaml");
+    Config::parse(Path::new("examples/node-config.yaml"), text).map(|(config, _)| config)
+}
+
+/// What to rehearse.
+#[derive(Clone, Debug)]
+pub(crate) struct DrillOptions {
+    /// The directory with the pods; none takes the built-in ones.
+    pub directory: Option<PathBuf>,
+    /// The configuration whose shutdown periods apply.
+    pub config: Config,
+    /// How long the stand-in waits; none takes what the plan wants.
+    pub delay: Option<Duration>,
+    /// Keep the pods' logs and state.
+    pub keep: bool,
+    /// Print the report only, as JSON.
+    pub json: bool,
+}
+
+/// Why a rehearsal could not be held.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum DrillError {
+    /// The temporary directory cannot be used.
+    #[error("cannot prepare {}", .path.display())]
+    Prepare {
+        /// What could not be made or written.
+        path: PathBuf,
+        /// What the system answered.
+        #[source]
+        source: io::Error,
+    },
+    /// The directory of pods cannot be read.
+    #[error("cannot read {}", .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system answered.
+        #[source]
+        source: io::Error,
+    },
+    /// The program that holds containers cannot be used.
+    #[error("the program that holds containers cannot be used")]
+    Shim(#[source] io::Error),
+    /// The process runtime cannot be used.
+    #[error("the process runtime cannot start")]
+    Runtime(#[source] OpenError),
+    /// There is nothing to rehearse with.
+    #[error("{}: no pod can be run from here{}", .directory.display(), list(.problems))]
+    NoPods {
+        /// The directory.
+        directory: PathBuf,
+        /// What is wrong in it.
+        problems: Vec<String>,
+    },
+    /// The shutdown is switched off by the configuration.
+    #[error("the configuration switches graceful shutdown off (shutdownGracePeriod: 0s)")]
+    Disabled,
+    /// The run left no report.
+    #[error("the run left no report in {}", .directory.display())]
+    NoReport {
+        /// Where it should be.
+        directory: PathBuf,
+    },
+    /// The output cannot be written.
+    #[error("the output cannot be written")]
+    Output(CommandError),
+    /// Ctrl-C.
+    #[error("interrupted; the rehearsal's pods were ended")]
+    Interrupted,
+}
+
+impl From<CommandError> for DrillError {
+    fn from(error: CommandError) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// Holds a rehearsal and says how it went.
+///
+/// # Errors
+/// It could not be held. Pods that had been started are ended.
+pub(crate) async fn run(options: DrillOptions, out: &mut Output) -> Result<Outcome, DrillError> {
+    let scratch = tempfile::Builder::new()
+        .prefix("winddown-drill-")
+        .tempdir()
+        .map_err(|source| DrillError::Prepare { path: std::env::temp_dir(), source })?;
+    let root = scratch.path().to_owned();
+    if options.keep {
+        let kept = scratch.keep();
+        if !options.json {
+            out.line(&format!("state and logs are kept in {}", kept.display()))?;
+        }
+    }
+    let pods = pods_directory(&options, &root)?;
+    let policy = policy_of(&options.config.shutdown);
+    if !policy.is_enabled() {
+        return Err(DrillError::Disabled);
+    }
+    let logind = StandIn::new(options.delay.unwrap_or(policy.delay_wanted()));
+    let drill = Drill::start(&options, &root, &pods, &logind).await?;
+    let result = tokio::select! {
+        result = drill.rehearse(&options, &logind, out) => result,
+        _ = tokio::signal::ctrl_c() => Err(DrillError::Interrupted),
+    };
+    drill.end_all().await;
+    result
+}
+
+struct Drill {
+    node: Node<ProcessRuntime, LogindInhibitor>,
+    inhibitor: Arc<LogindInhibitor>,
+    manifests: watch::Receiver<Arc<DesiredManifests>>,
+    pods: PathBuf,
+    stop: CancellationToken,
+}
+
+impl Drill {
+    async fn start(
+        options: &DrillOptions,
+        root: &Path,
+        pods: &Path,
+        logind: &StandIn,
+    ) -> Result<Self, DrillError> {
+        let wall = wall_clock();
+        let mut config = options.config.clone();
+        config.state_directory = root.join("state");
+        config.pod_logs_dir = root.join("logs");
+        config.static_pod_path = Some(pods.to_owned());
+        let shim = ShimCommand::beside_this_program().map_err(DrillError::Shim)?;
+        let process = ProcessConfig::new(
+            config.state_directory.join("process"),
+            &config.pod_logs_dir,
+            shim,
+            wall.clone(),
+        );
+        let runtime = ProcessRuntime::open(process).await.map_err(DrillError::Runtime)?;
+        let mut wanted = InhibitorConfig::new(policy_of(&config.shutdown).delay_wanted());
+        wanted.bus = logind.peer();
+        wanted.root = Some(root.to_owned());
+        let inhibitor = Arc::new(LogindInhibitor::start(wanted));
+        let stop = CancellationToken::new();
+        let every = config.file_check_frequency;
+        let (directory, manifests) =
+            ManifestDirectory::new(pods.to_owned(), NODE_NAME, every, wall.clone());
+        tokio::spawn(directory.run(stop.clone()));
+        let loaded_at = wall.now();
+        let node = Node::start(NodeParts {
+            configuration: Configuration {
+                config: Arc::new(config),
+                file: None,
+                warnings: Vec::new(),
+                loaded_at,
+            },
+            runtime_supports: supports,
+            runtime: Arc::new(runtime),
+            runtime_health: |_| Ok(()),
+            inhibitor: Arc::clone(&inhibitor),
+            notice_aggregator: winddown_notices::NoticeAggregator::new(),
+            manifests: manifests.clone(),
+            identity: Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() },
+            machine: None,
+            pressure: None,
+            trigger: Trigger::Drill,
+            wall,
+            boot_clock: boot_clock(),
+            volatile_directory: None,
+            cluster: None,
+            admits_all: false,
+            refused_signals: |_| 0,
+        });
+        Ok(Self { node, inhibitor, manifests, pods: pods.to_owned(), stop })
+    }
+
+    async fn rehearse(
+        &self,
+        options: &DrillOptions,
+        logind: &StandIn,
+        out: &mut Output,
+    ) -> Result<Outcome, DrillError> {
+        let say = !options.json;
+        if say {
+            out.line("A rehearsal: real pods, a real run. The signal comes from a stand-in for")?;
+            out.line("logind on a private connection; this machine stays up.\n")?;
+        }
+        self.until_started(say, out).await?;
+        self.until_locked().await;
+        if say {
+            let wait = duration(logind.delay());
+            out.line(&format!("\nThe stand-in says: power off. It waits up to {wait}.\n"))?;
+        }
+        let shutdown = {
+            let logind = logind.clone();
+            tokio::spawn(async move { logind.shutdown(ShutdownKind::PowerOff).await })
+        };
+        let outcome = progress::follow(self.node.progress(), shutdown, say, out).await?;
+        let report = self.report().await?;
+        if options.json {
+            out.json(&report)?;
+            return Ok(report.outcome);
+        }
+        out.line("")?;
+        out.text(&winddown_render::report::text(&report, out.color))?;
+        out.line(&last_words(outcome.as_ref()))?;
+        Ok(report.outcome)
+    }
+
+    /// Waits until every pod runs, or has come to its end, or is late.
+    async fn until_started(&self, say: bool, out: &mut Output) -> Result<(), DrillError> {
+        let mut manifests = self.manifests.clone();
+        let read = timeout(START, manifests.wait_for(|m| m.generation > 0)).await;
+        let (wanted, problems) = match read {
+            Ok(Ok(m)) => (m.pods.len(), m.errors.iter().map(ToString::to_string).collect()),
+            _ => (0, Vec::new()),
+        };
+        if wanted == 0 {
+            return Err(DrillError::NoPods { directory: self.pods.clone(), problems });
+        }
+        for problem in &problems {
+            out.line(&format!("left out: {}", clean(problem)))?;
+        }
+        let begun = Instant::now();
+        let mut changes = self.node.changes();
+        loop {
+            let status = self.node.status();
+            let up = status.pods.iter().filter(|pod| is_up(pod)).count() + status.rejected.len();
+            out.progress_over(&format!("starting the pods: {up} of {wanted}"));
+            if up >= wanted || begun.elapsed() > START {
+                out.progress_over("");
+                return if say { tell_started(&status, wanted, begun, out) } else { Ok(()) };
+            }
+            let _ = timeout(Duration::from_secs(1), changes.changed()).await;
+        }
+    }
+
+    async fn until_locked(&self) {
+        let mut state = self.inhibitor.state();
+        let _ = timeout(START, state.wait_for(|s| s.lock == LockState::Held)).await;
+    }
+
+    async fn report(&self) -> Result<ShutdownReport, DrillError> {
+        let store = self.node.reports().clone();
+        let read = tokio::task::spawn_blocking(move || store.latest()).await;
+        let directory = self.node.configuration().config.state_directory.clone();
+        read.ok().and_then(Result::ok).flatten().ok_or(DrillError::NoReport { directory })
+    }
+
+    /// Leaves nothing running, whatever the rehearsal came to.
+    async fn end_all(&self) {
+        self.stop.cancel();
+        let workers = self.node.workers();
+        let kills = workers.running().into_pods().into_iter().map(|pod| {
+            let request = KillRequest {
+                grace: Some(Duration::from_secs(1)),
+                ..KillRequest::new(KillReason::Operator)
+            };
+            workers.kill_pod(pod, request)
+        });
+        for result in join_all(kills).await {
+            if let Err(error) = result {
+                tracing::warn!(error = error_chain(&error), "a pod of the rehearsal is left");
+            }
+        }
+        self.node.shut_down().await;
+    }
+}
+
+/// Whether the process runtime can do all that the pod asks for.
+fn supports(pod: &Pod) -> Result<(), RuntimeError> {
+    let first = check_supported(pod).into_iter().next();
+    first.map_or(Ok(()), |field| Err(field.into()))
+}
+
+/// The directory the pods are read from: the one that was named, or the built-in ones, written out.
+fn pods_directory(options: &DrillOptions, root: &Path) -> Result<PathBuf, DrillError> {
+    if let Some(directory) = &options.directory {
+        let read = |source| DrillError::Directory { path: directory.clone(), source };
+        std::fs::read_dir(directory).map_err(read)?;
+        return std::path::absolute(directory).map_err(read);
+    }
+    let pods = root.join("pods");
+    let prepare = |path: &Path| {
+        let path = path.to_owned();
+        move |source| DrillError::Prepare { path, source }
+    };
+    std::fs::create_dir_all(&pods).map_err(prepare(&pods))?;
+    for (name, text) in BUILT_IN {
+        let path = pods.join(name);
+        std::fs::write(&path, text).map_err(prepare(&path))?;
+    }
+    Ok(pods)
+}
+
+fn is_up(pod: &winddown_control::api::PodStatus) -> bool {
+    let ready = pod.wanted_containers > 0 && pod.ready_containers == pod.wanted_containers;
+    ready || pod.state == PodState::Finished
+}
+
+fn tell_started(
+    status: &Status,
+    wanted: usize,
+    begun: Instant,
+    out: &mut Output,
+) -> Result<(), DrillError> {
+    let took = duration(begun.elapsed());
+    out.line(&format!("{wanted} pods started in {took}:"))?;
+    for pod in &status.pods {
+        let name = named(&pod.namespace, &pod.name);
+        let late = if is_up(pod) { String::new() } else { format!("  not ready: {}", pod.phase) };
+        out.line(&format!("  {:>10}  {name}{late}", pod.priority))?;
+    }
+    for pod in &status.rejected {
+        let name = named(&pod.namespace, &pod.name);
+        out.line(&format!("  refused     {name}: {}", clean(&pod.message)))?;
+    }
+    Ok(())
+}
+
+fn named(namespace: &str, name: &str) -> String {
+    clean(&format!("{namespace}/{name}")).into_owned()
+}
+
+fn last_words(outcome: Option<&ShutdownOutcome>) -> String {
+    match outcome {
+        Some(outcome) if outcome.late.is_empty() => {
+            let took = duration(outcome.took);
+            format!("The lock was given back after {took}: a real machine would go down now.")
+        }
+        Some(outcome) => {
+            let took = duration(outcome.took);
+            format!(
+                "The lock was still held when the time was over ({took}): a real machine would have gone down under the pods."
+            )
+        }
+        None => "The stand-in did not say how it ended.".to_owned(),
+    }
+}
+
+fn list(problems: &[String]) -> String {
+    if problems.is_empty() {
+        return "; a pod is a .yaml, .yml or .json file".to_owned();
+    }
+    problems.iter().map(|problem| format!("\n  {problem}")).collect()
+}

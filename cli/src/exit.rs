@@ -1,0 +1,131 @@
+//! How a command ends: typed exit codes, and errors with what to do next.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use winddown_control::ClientError;
+use winddown_control::api::ErrorCode;
+
+/// The exit codes as every `--help` shows them.
+pub(super) const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  the command line is wrong
+  3  the configuration or a manifest is invalid
+  4  the agent cannot be reached
+  5  pods were left running or needed SIGKILL
+  6  refused: no permission, or not possible now
+  7  doctor found warnings
+  8  doctor found problems";
+
+/// How the process ends. The numbers are a stable interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done. A reader that went away (broken pipe) counts as done, too.
+    Success = 0,
+    /// Failed for a reason that has no number of its own.
+    Failure = 1,
+    /// The command line is wrong; also clap's own number for it.
+    Usage = 2,
+    /// The configuration or a manifest is invalid.
+    ConfigInvalid = 3,
+    /// The agent cannot be reached.
+    AgentUnreachable = 4,
+    /// Pods were left running or needed SIGKILL.
+    PodsLeft = 5,
+    /// No permission, or not possible now.
+    Refused = 6,
+    /// `doctor` found warnings, and nothing worse.
+    Warnings = 7,
+    /// `doctor` found problems.
+    Problems = 8,
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub struct CommandError {
+    /// How the process ends.
+    pub exit: Exit,
+    /// What is wrong, with its sources.
+    pub error: anyhow::Error,
+    /// What to do next, for people; may be empty.
+    pub hint: String,
+}
+
+// === impl Exit ===
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+// === impl CommandError ===
+
+impl CommandError {
+    /// An error that ends the process with `exit`.
+    pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
+        Self { exit, error: error.into(), hint: String::new() }
+    }
+
+    /// An error made of a text.
+    pub fn message(exit: Exit, message: impl std::fmt::Display) -> Self {
+        Self::new(exit, anyhow::Error::msg(message.to_string()))
+    }
+
+    /// `file` cannot be read, for what `error` says.
+    pub(super) fn unreadable(file: &Path, error: std::io::Error) -> Self {
+        let what = format!("{}: cannot be read", file.display());
+        Self::new(Exit::Failure, anyhow::Error::new(error).context(what))
+    }
+
+    /// The same error with what to do next.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// Whether the reader of our output went away, which is no failure: `winddown status | head`.
+    pub fn is_broken_pipe(&self) -> bool {
+        self.error.chain().any(|cause| {
+            cause
+                .downcast_ref::<std::io::Error>()
+                .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+        })
+    }
+}
+
+impl From<anyhow::Error> for CommandError {
+    fn from(error: anyhow::Error) -> Self {
+        Self::new(Exit::Failure, error)
+    }
+}
+
+impl From<std::io::Error> for CommandError {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(Exit::Failure, error)
+    }
+}
+
+impl From<ClientError> for CommandError {
+    fn from(error: ClientError) -> Self {
+        let exit = match &error {
+            ClientError::Missing { .. }
+            | ClientError::NotListening { .. }
+            | ClientError::Silent { .. }
+            | ClientError::Closed { .. } => Exit::AgentUnreachable,
+            ClientError::Denied { .. } => Exit::Refused,
+            ClientError::Agent { body, .. } => match body.code {
+                ErrorCode::Forbidden | ErrorCode::Conflict => Exit::Refused,
+                ErrorCode::Unavailable => Exit::AgentUnreachable,
+                _ => Exit::Failure,
+            },
+            _ => Exit::Failure,
+        };
+        let hint = error.hint();
+        Self::new(exit, error).with_hint(hint)
+    }
+}

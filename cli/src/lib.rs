@@ -1,0 +1,246 @@
+//! The command line: what can be typed, and the commands that read or ask the running agent.
+//!
+//! Commands that work without a running agent are behind [`Offline`], which the binary implements.
+
+mod args;
+mod ask;
+mod become_program;
+mod cases;
+pub mod commands;
+mod config;
+mod doctor;
+mod drain;
+mod drill;
+mod exit;
+mod kill;
+mod lines;
+pub mod man;
+mod offline;
+mod output;
+mod plan;
+mod plan_eviction;
+mod plan_lines;
+mod plan_preemption;
+mod plan_room;
+mod report;
+pub mod schema;
+mod status;
+#[cfg(test)]
+mod tests;
+mod values;
+mod watch;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+pub use args::{
+    AgentArgs, CompletionsArgs, ConfigArgs, ConfigCommand, DoctorArgs, DrainArgs, DrillArgs,
+    InstallArgs, KillArgs, ManArgs, OutputFormat, PlanArgs, PlanCommand, PlanEvictionArgs,
+    PlanPreemptionArgs, PlanShutdownArgs, ReportArgs, ReportFormat, RuntimeChoice, SchemaArgs,
+    SchemaName, ShimArgs, StatusArgs, StrategyChoice, TextFormat, UninstallArgs, VersionArgs,
+};
+pub use exit::{CommandError, Exit};
+pub use offline::Offline;
+pub use output::{ColorChoice, Output};
+
+use exit::EXIT_CODES;
+
+/// Ends a node's pods in the right order, in time, and explains itself.
+///
+/// winddown holds the node's shutdown back (a logind delay lock) until its pods have ended in
+/// order of their priority, each with its grace.
+#[derive(Debug, Parser)]
+#[command(
+    name = "winddown",
+    version,
+    after_help = EXIT_CODES,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    #[command(flatten)]
+    /// Options every command takes.
+    pub global: GlobalArgs,
+    #[command(subcommand)]
+    /// What to do.
+    pub command: Command,
+}
+
+/// Options every command takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct GlobalArgs {
+    /// The running agent's control socket
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "WINDDOWN_SOCKET",
+        default_value = winddown_control::DEFAULT_SOCKET,
+        hide_env_values = true,
+        help_heading = "Global options"
+    )]
+    pub socket: std::path::PathBuf,
+    /// The configuration file [default: /etc/winddown/config.yaml]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "WINDDOWN_CONFIG",
+        hide_env_values = true,
+        help_heading = "Global options"
+    )]
+    pub config: Option<std::path::PathBuf>,
+    /// When to use colour: always, never, or auto, on a terminal and unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t = ColorChoice::Auto,
+        hide_possible_values = true,
+        help_heading = "Global options"
+    )]
+    pub color: ColorChoice,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+#[non_exhaustive]
+pub enum Command {
+    /// Run winddownd, as units of earlier versions do
+    #[command(hide = true)]
+    Agent(AgentArgs),
+    /// Show the node, the lock, the pods and the last decisions
+    ///
+    /// The answer comes from the agent's memory: it works while the runtime, logind or the disk
+    /// hangs.
+    Status(StatusArgs),
+    /// Show what would happen; nothing is touched
+    Plan(PlanArgs),
+    /// Rehearse a shutdown with real pods; the machine stays up
+    ///
+    /// The machine stays up and the installed agent is not touched: the signal comes from a stand-
+    /// in for logind on a private connection, and the pods run in a temporary directory.
+    Drill(DrillArgs),
+    /// Show how the last shutdown went, pod by pod
+    ///
+    /// The report is written before the node goes down. It is read from the running agent, or from
+    /// the state directory when no agent answers.
+    Report(ReportArgs),
+    /// Look whether this node is protected: what would break it, how to mend it
+    ///
+    /// Nothing is changed. Works with and without a running agent, as root and not: what cannot be
+    /// seen is said, and what hangs is a finding.
+    Doctor(DoctorArgs),
+    /// End this node's pods in shutdown order; the node stays up
+    ///
+    /// Progress is shown per group. Interrupting this command does not interrupt the drain: the
+    /// agent goes on. Manifests stay in place, and the pods stay ended until `drain --withdraw`, or
+    /// until the agent is started again or their manifests change. With --deadline the node is
+    /// known to go away at that time: pods get what is left of it, and what cannot fit is cut.
+    Drain(DrainArgs),
+    /// End one pod
+    ///
+    /// preStop, SIGTERM, grace, SIGKILL; answers when the pod is gone. Its manifest stays in place:
+    /// the pod stays ended until the manifest changes or the agent is started again.
+    Kill(KillArgs),
+    /// Put units, drop-ins, default configuration and directories in place
+    ///
+    /// Can be repeated: what is in place already is kept, a configuration is never overwritten. On
+    /// a running system the unit is enabled; inside --root or a chroot no systemd is asked.
+    Install(InstallArgs),
+    /// Take away what install put in place
+    Uninstall(UninstallArgs),
+    /// Check or show the configuration
+    Config(ConfigArgs),
+    /// Print the JSON schema of an answer in JSON
+    Schema(SchemaArgs),
+    /// Print a page of the manual
+    ///
+    /// The same text as in --help, the fields of the configuration and the unit, as man pages.
+    Man(ManArgs),
+    /// Print a shell's completion script
+    Completions(CompletionsArgs),
+    /// Print the version
+    Version(VersionArgs),
+    /// Run winddown-shim, as agents of earlier versions do that have not been restarted yet
+    #[command(hide = true)]
+    Shim(ShimArgs),
+}
+
+/// Runs what was typed and says how the process is to end.
+///
+/// Commands that talk to the agent get a single-threaded runtime of their own; `offline` brings
+/// the rest. An error has been printed when this returns.
+pub fn run(cli: &Cli, offline: &impl Offline) -> Exit {
+    let mut out = Output::stdio(cli.global.color);
+    let result = dispatch(cli, offline, &mut out);
+    out.finish(result)
+}
+
+/// The command line as it is shown to people (man pages, completions): hidden commands are not in
+/// it, which some of clap's generators would offer otherwise.
+pub fn definition() -> clap::Command {
+    let all = Cli::command();
+    let mut shown = clap::Command::new("winddown")
+        .version(env!("CARGO_PKG_VERSION"))
+        .after_help(EXIT_CODES)
+        .subcommand_required(true)
+        .args(all.get_arguments())
+        .subcommands(all.get_subcommands().filter(|command| !command.is_hide_set()));
+    if let Some(about) = all.get_about() {
+        shown = shown.about(about.clone());
+    }
+    if let Some(about) = all.get_long_about() {
+        shown = shown.long_about(about.clone());
+    }
+    shown
+}
+
+fn dispatch(cli: &Cli, offline: &impl Offline, out: &mut Output) -> Result<Exit, CommandError> {
+    let global = &cli.global;
+    match &cli.command {
+        Command::Agent(args) => become_program::agent(global, args),
+        Command::Status(args) => ask::block_on(status::run(global, args, out)),
+        Command::Plan(PlanArgs { command: PlanCommand::Shutdown(args) }) => {
+            plan::run(global, args, offline, out)
+        }
+        Command::Plan(PlanArgs { command: PlanCommand::Preemption(args) }) => {
+            plan_preemption::run(global, args, offline, out)
+        }
+        Command::Plan(PlanArgs { command: PlanCommand::Eviction(args) }) => {
+            plan_eviction::run(global, args, offline, out)
+        }
+        Command::Drill(args) => offline.drill(global, args, out),
+        Command::Report(args) => report::run(global, args, offline, out),
+        Command::Doctor(args) => doctor::run(global, args, offline, out),
+        Command::Drain(args) => ask::block_on(drain::run(global, args, out)),
+        Command::Kill(args) => ask::block_on(kill::run(global, args, out)),
+        Command::Install(args) => offline.install(global, args, out),
+        Command::Uninstall(args) => offline.uninstall(global, args, out),
+        Command::Config(args) => config::run(global, args, offline, out),
+        Command::Schema(args) => schema::run(args, out),
+        Command::Man(args) => man::run(args, out),
+        Command::Completions(args) => completions(args, out),
+        Command::Version(args) => version(args, out),
+        Command::Shim(args) => become_program::shim(args),
+    }
+}
+
+fn completions(args: &CompletionsArgs, out: &mut Output) -> Result<Exit, CommandError> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut definition(), "winddown", &mut script);
+    out.bytes(&script)?;
+    Ok(Exit::Success)
+}
+
+fn version(args: &VersionArgs, out: &mut Output) -> Result<Exit, CommandError> {
+    match args.output {
+        TextFormat::Text => out.line(&format!("winddown {}", env!("CARGO_PKG_VERSION")))?,
+        TextFormat::Json => out.json(&winddown_control::api::VersionAnswer {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            api_version: winddown_control::api::API_VERSION.to_owned(),
+        })?,
+    }
+    Ok(Exit::Success)
+}

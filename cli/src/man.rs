@@ -1,0 +1,71 @@
+//! `winddown man`: the manual, from the same source as `--help` and as the reading of the
+//! configuration.
+
+mod commands;
+mod configuration;
+mod programs;
+mod roff;
+mod unit;
+
+use std::path::Path;
+
+use super::{CommandError, Exit, ManArgs, Output};
+
+/// One page.
+pub struct Page {
+    /// Its name, without the section: `winddown-status`.
+    pub name: String,
+    /// The section: 1, 5 or 8.
+    pub section: u8,
+    /// The page in man(7)'s language, ASCII only.
+    pub text: String,
+}
+
+/// Every page: winddown(1), one for each command, winddown.yaml(5), winddown.service(8), and one for each
+/// of the other programs.
+pub fn pages() -> Vec<Page> {
+    let mut pages = commands::pages();
+    pages.push(configuration::page());
+    pages.push(unit::page());
+    pages.extend(programs::pages());
+    pages
+}
+
+pub(super) fn run(args: &ManArgs, out: &mut Output) -> Result<Exit, CommandError> {
+    let pages = pages();
+    if let Some(dir) = &args.dir {
+        for page in &pages {
+            write(dir, page)?;
+        }
+        return Ok(Exit::Success);
+    }
+    let Some(page) = pages.iter().find(|page| page.name == args.page) else {
+        let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
+        let what = format!("there is no page {:?}", args.page);
+        return Err(CommandError::message(Exit::Usage, what)
+            .with_hint(format!("the pages are {}", names.join(", "))));
+    };
+    out.text(&page.text)?;
+    Ok(Exit::Success)
+}
+
+fn write(dir: &Path, page: &Page) -> Result<(), CommandError> {
+    let section = dir.join(format!("man{}", page.section));
+    let file = section.join(page.file_name());
+    std::fs::create_dir_all(&section).and_then(|()| std::fs::write(&file, &page.text)).map_err(
+        |error| {
+            let error =
+                anyhow::Error::new(error).context(format!("{}: cannot be written", file.display()));
+            CommandError::new(Exit::Failure, error)
+        },
+    )
+}
+
+// === impl Page ===
+
+impl Page {
+    /// `winddown-status.1`.
+    pub fn file_name(&self) -> String {
+        format!("{}.{}", self.name, self.section)
+    }
+}

@@ -1,0 +1,84 @@
+//! `winddown doctor` from what is typed to what is printed.
+
+use super::world::{World, run_with};
+use crate::Exit;
+use winddown_doctor::{Area, Finding, Severity};
+
+fn found(severity: Severity) -> Finding {
+    let wrong = severity > Severity::Info;
+    Finding {
+        id: "delay",
+        area: Area::Shutdown,
+        severity,
+        title: "logind waits 10s of the 32s wanted".to_owned(),
+        evidence: vec![
+            "/usr/lib/systemd/logind.conf.d/zzz.conf: InhibitDelayMaxSec=10s".to_owned(),
+        ],
+        fix: wrong.then(|| "systemctl kill -s HUP systemd-logind".to_owned()).into_iter().collect(),
+        why: "when logind stops waiting, what still runs is killed",
+    }
+}
+
+fn world(severities: &[Severity]) -> World {
+    World { findings: severities.iter().copied().map(found).collect(), ..World::default() }
+}
+
+#[test]
+fn the_worst_finding_decides_the_exit_code() {
+    use Severity::{Info, Ok as Well, Problem, Warning};
+    for (severities, exit, last) in [
+        ([].as_slice(), Exit::Success, "node1: 0 checks, all well"),
+        (&[Well, Well], Exit::Success, "node1: 2 checks, all well"),
+        (&[Well, Info], Exit::Success, "node1: 2 checks, all well, 1 thing to know"),
+        (
+            &[Well, Warning, Info],
+            Exit::Warnings,
+            "node1: 3 checks: 1 warning, 1 thing to know, 1 well",
+        ),
+        (&[Warning, Problem, Problem], Exit::Problems, "node1: 3 checks: 2 problems, 1 warning"),
+    ] {
+        let ran = run_with("winddown doctor", &world(severities));
+        assert_eq!((ran.exit, ran.out.lines().last()), (exit, Some(last)), "{severities:?}");
+        assert_eq!(ran.err, "", "findings are the result, not an error");
+        let ran = run_with("winddown doctor -o json", &world(severities));
+        assert_eq!(ran.exit, exit, "{severities:?}");
+    }
+}
+
+#[test]
+fn the_json_has_the_documented_shape() {
+    let ran = run_with("winddown doctor -o json", &world(&[Severity::Ok, Severity::Warning]));
+    let got: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(
+        got,
+        serde_json::json!({
+            "apiVersion": "winddown.dev/v1alpha1",
+            "kind": "Diagnosis",
+            "node": "node1",
+            "severity": "warning",
+            "counts": { "ok": 1, "info": 0, "warning": 1, "problem": 0 },
+            "findings": [
+                {
+                    "id": "delay",
+                    "area": "shutdown",
+                    "severity": "warning",
+                    "title": "logind waits 10s of the 32s wanted",
+                    "evidence":
+                        ["/usr/lib/systemd/logind.conf.d/zzz.conf: InhibitDelayMaxSec=10s"],
+                    "fix": ["systemctl kill -s HUP systemd-logind"],
+                    "why": "when logind stops waiting, what still runs is killed",
+                },
+                {
+                    "id": "delay",
+                    "area": "shutdown",
+                    "severity": "ok",
+                    "title": "logind waits 10s of the 32s wanted",
+                    "evidence":
+                        ["/usr/lib/systemd/logind.conf.d/zzz.conf: InhibitDelayMaxSec=10s"],
+                    "fix": [],
+                    "why": "when logind stops waiting, what still runs is killed",
+                },
+            ],
+        })
+    );
+}

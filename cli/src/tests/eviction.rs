@@ -1,0 +1,122 @@
+//! `plan eviction`, with a stand-in for the ranking.
+
+use std::io::Write;
+
+use winddown_eviction::Signal;
+
+use super::commands::with_agent;
+use super::world::run;
+use crate::Exit;
+use winddown_control::api::{
+    EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus,
+};
+
+/// What an agent says that is short of memory.
+pub(super) fn asked(signal: Option<Signal>) -> EvictionPlan {
+    let pod = |name: &str, usage, verdict: &str| RankedPodStatus {
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        usage,
+        verdict: verdict.to_owned(),
+        ..RankedPodStatus::default()
+    };
+    let signal = signal.unwrap_or(Signal::MemoryAvailable);
+    let threshold = ThresholdStatus {
+        signal: signal.to_string(),
+        hard: true,
+        threshold: Some("100Mi".to_owned()),
+        available: Some("90Mi".to_owned()),
+        met_seconds: Some(2.0),
+        ..ThresholdStatus::default()
+    };
+    EvictionPlan {
+        api_version: winddown_control::api::API_VERSION.to_owned(),
+        kind: "EvictionPlan".to_owned(),
+        pressure: PressureStatus {
+            conditions: vec!["MemoryPressure".to_owned()],
+            thresholds: vec![threshold],
+            ..PressureStatus::default()
+        },
+        signal: Some(signal.to_string()),
+        pods: vec![
+            pod("hog", Some(4096), "chosen"),
+            pod("web", Some(1), "notNeeded"),
+            pod("dns", Some(9), "critical"),
+        ],
+        history: vec![EvictionRecord {
+            id: 1,
+            at: "2026-11-20T12:00:00Z".parse().unwrap(),
+            signal: signal.to_string(),
+            threshold: Some("100Mi".to_owned()),
+            available: Some("90Mi".to_owned()),
+            hard: true,
+            short_for_ms: Some(0),
+            victim: Some("default/hog".to_owned()),
+            outcome: "asked to end".to_owned(),
+            ranking: Vec::new(),
+            times: 1,
+        }],
+    }
+}
+
+#[test]
+fn the_running_agent_says_how_near_it_is_and_who_would_end() {
+    with_agent(|socket| {
+        let ran = run(&format!("winddown {socket} plan eviction"));
+        assert_eq!(ran.exit, Exit::Success, "{}", ran.err);
+        assert!(ran.out.starts_with("MemoryPressure; memory.available 90Mi of 100Mi\n"));
+        assert!(ran.out.contains("WOULD END FOR memory.available"), "{}", ran.out);
+        assert!(ran.out.contains("default/hog"), "{}", ran.out);
+        assert!(!ran.out.contains("default/dns"), "it stays:\n{}", ran.out);
+        assert!(ran.out.ends_with("90Mi of 100Mi, default/hog: asked to end\n"), "{}", ran.out);
+        let ran = run(&format!("winddown {socket} plan eviction --explain"));
+        assert!(ran.out.contains("stays: the node cannot do without it"), "{}", ran.out);
+        let ran = run(&format!("winddown {socket} plan eviction --signal pid.available -o json"));
+        let told: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(
+            (&told["signal"], &told["kind"]),
+            (&"pid.available".into(), &"EvictionPlan".into())
+        );
+    });
+}
+
+fn plan(text: &str, options: &str) -> super::world::Ran {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    run(&format!("winddown plan eviction -f {} {options}", file.path().display()))
+}
+
+const CASE: &str = r#"{"id":"a","pods":[{"metadata":{"name":"web"}},{"metadata":{"name":"db"}}]}"#;
+
+#[test]
+fn each_case_gets_one_line_with_the_order() {
+    let ran = plan(&format!("{CASE}\n\n{CASE}\n"), "");
+    assert_eq!((ran.out.as_str(), ran.exit), ("a: web, db\na: web, db\n", Exit::Success));
+    let ran = plan(CASE, "-o json");
+    let line: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(line["order"], serde_json::json!(["web", "db"]));
+}
+
+#[test]
+fn a_case_that_cannot_be_read_is_named_by_its_line_and_the_others_are_answered() {
+    let ran = plan(&format!("{CASE}\n{{\"id\":1}}\n{CASE}\n"), "");
+    assert_eq!(ran.out, "a: web, db\na: web, db\n");
+    assert!(ran.err.contains("line 2"), "{}", ran.err);
+    assert!(ran.err.contains("cases that could not be read: 1"), "{}", ran.err);
+    assert_eq!(ran.exit, Exit::Failure);
+}
+
+#[test]
+fn explained_each_pod_has_a_line_with_the_figures_and_the_reason() {
+    let ran = plan(CASE, "--explain");
+    assert!(ran.out.contains("default/web"), "{}", ran.out);
+    assert!(ran.out.contains("2097152 of"), "{}", ran.out);
+    assert!(ran.out.contains("ends: it uses more than it asked for"), "{}", ran.out);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let ran = run("winddown plan eviction -f /nowhere/case.json");
+    assert!(ran.err.contains("/nowhere/case.json: cannot be read"), "{}", ran.err);
+    assert_eq!(ran.exit, Exit::Failure);
+}

@@ -1,0 +1,32 @@
+//! `winddown plan preemption`, asked of an agent.
+
+use super::commands::with_agent;
+use super::world::run;
+use crate::Exit;
+
+#[test]
+fn the_room_of_the_node_is_asked_of_the_agent_for_a_manifest_if_one_is_named() {
+    with_agent(|socket| {
+        let ran = run(&format!("winddown {socket} plan preemption"));
+        assert_eq!(
+            (ran.exit, &*ran.out),
+            (Exit::Success, "what this node has for pods is not known\n")
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("dns.yaml");
+        std::fs::write(&file, "dns").unwrap();
+        let file = file.display();
+        let ran = run(&format!("winddown {socket} plan preemption --manifest {file}"));
+        assert!(ran.out.ends_with("\ndns would start\n"), "{}", ran.out);
+        let minimal = "--strategy minimal -o json";
+        let ran = run(&format!("winddown {socket} plan preemption --manifest {file} {minimal}"));
+        let told: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(
+            (&told["strategy"], &told["pod"]["verdict"]),
+            (&"minimal".into(), &"starts".into())
+        );
+        let ran = run(&format!("winddown {socket} plan preemption --manifest {file}.gone"));
+        assert_eq!(ran.exit, Exit::Failure);
+        assert!(ran.err.contains(".gone: cannot be read"), "{}", ran.err);
+    });
+}

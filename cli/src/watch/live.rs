@@ -1,0 +1,208 @@
+//! The live view: what is heard of the agent, and the keys, onto the whole screen.
+
+use std::time::Duration;
+
+use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use futures_util::StreamExt;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
+
+use super::feed::{self, Heard};
+use super::terminal::Terminal;
+use crate::{CommandError, Exit, Output};
+use winddown_control::Client;
+use winddown_control::api::Status;
+use winddown_render::{Scene, counts_down, live};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Shows the node until `q` or Ctrl-C is typed or the process is asked to end. Nothing is drawn
+/// while nothing changes and nothing is counted down.
+pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandError> {
+    let first = client.watch().await;
+    // What asking again cannot mend is an error before the screen is taken.
+    let first = match first {
+        Err(error) if !error.may_come_back() => return Err(error.into()),
+        other => other,
+    };
+    let mut heard = feed::listen(client, first);
+    let mut ends = Ends::new()?;
+    let mut resized = signal(SignalKind::window_change())?;
+    let mut terminal = Terminal::take(out.color)?;
+    let mut keys = Some(EventStream::new());
+    let mut view = View::new(out.color);
+    loop {
+        view.draw(&mut terminal)?;
+        let act = tokio::select! {
+            () = ends.next() => Act::Quit,
+            told = heard.recv() => view.hear(told)?,
+            typed = next_key(&mut keys) => view.key(&typed),
+            _ = resized.recv() => Act::Draw,
+            () = view.second() => Act::Draw,
+        };
+        match act {
+            Act::Draw => {}
+            Act::Stop => terminal.stop_here()?,
+            Act::Quit => return Ok(view.exit()),
+        }
+        // Pictures that came meanwhile are drawn as one.
+        while let Ok(told) = heard.try_recv() {
+            view.hear(Some(told))?;
+        }
+    }
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Draw,
+    Stop,
+    Quit,
+}
+
+/// The signals that ask a process to end.
+struct Ends {
+    signals: [Signal; 4],
+}
+
+impl Ends {
+    fn new() -> std::io::Result<Self> {
+        let on = |kind| signal(kind);
+        Ok(Self {
+            signals: [
+                on(SignalKind::terminate())?,
+                on(SignalKind::interrupt())?,
+                on(SignalKind::hangup())?,
+                on(SignalKind::quit())?,
+            ],
+        })
+    }
+
+    async fn next(&mut self) {
+        let [terminate, interrupt, hangup, quit] = &mut self.signals;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+            _ = quit.recv() => {}
+        }
+    }
+}
+
+/// The next event; where there is no terminal to type at, never one.
+async fn next_key(keys: &mut Option<EventStream>) -> Event {
+    loop {
+        let Some(stream) = keys else { return std::future::pending().await };
+        match stream.next().await {
+            Some(Ok(event)) => return event,
+            Some(Err(_)) | None => *keys = None,
+        }
+    }
+}
+
+/// What is on the screen.
+struct View {
+    color: bool,
+    blocks: bool,
+    status: Option<Status>,
+    /// When that was heard.
+    at: Instant,
+    /// Why the agent does not answer, what to do next, and since when.
+    gone: Option<(String, String, Instant)>,
+    skipped: usize,
+    page: usize,
+}
+
+impl View {
+    fn new(color: bool) -> Self {
+        let (status, gone, at) = (None, None, Instant::now());
+        Self { color, blocks: speaks_utf8(), status, at, gone, skipped: 0, page: 0 }
+    }
+
+    fn hear(&mut self, told: Option<Heard>) -> Result<Act, CommandError> {
+        match told {
+            Some(Heard::Status(status)) => {
+                (self.status, self.gone, self.at) = (Some(*status), None, Instant::now());
+            }
+            Some(Heard::Gone(error)) => {
+                let since = self.gone.take().map_or_else(Instant::now, |(.., since)| since);
+                self.gone = Some((error.to_string(), error.hint(), since));
+            }
+            Some(Heard::Failed(error)) => return Err(error.into()),
+            None => return Ok(Act::Quit),
+        }
+        Ok(Act::Draw)
+    }
+
+    fn key(&mut self, event: &Event) -> Act {
+        let Event::Key(KeyEvent { code, modifiers, kind, .. }) = *event else { return Act::Draw };
+        if kind == KeyEventKind::Release {
+            return Act::Draw;
+        }
+        let control = modifiers.contains(KeyModifiers::CONTROL);
+        match code {
+            KeyCode::Char('c' | 'd') if control => return Act::Quit,
+            KeyCode::Char('z') if control => return Act::Stop,
+            KeyCode::Char('q' | 'Q') | KeyCode::Esc => return Act::Quit,
+            KeyCode::Down | KeyCode::Char('j') => self.skipped = self.skipped.saturating_add(1),
+            KeyCode::Up | KeyCode::Char('k') => self.skipped = self.skipped.saturating_sub(1),
+            KeyCode::PageDown | KeyCode::Char(' ') => {
+                self.skipped = self.skipped.saturating_add(self.page.max(1));
+            }
+            KeyCode::PageUp => self.skipped = self.skipped.saturating_sub(self.page.max(1)),
+            KeyCode::Home => self.skipped = 0,
+            KeyCode::End => self.skipped = usize::MAX,
+            _ => {}
+        }
+        Act::Draw
+    }
+
+    fn draw(&mut self, terminal: &mut Terminal) -> std::io::Result<()> {
+        terminal.draw(|columns, rows| {
+            let scene = Scene {
+                status: self.status.as_ref(),
+                older: self.older(),
+                gone: self.gone.as_ref().map(|(why, next, _)| (&**why, &**next)),
+                color: self.color,
+                blocks: self.blocks,
+                skipped: self.skipped,
+            };
+            let screen = live(&scene, columns, rows);
+            (self.skipped, self.page) = (screen.skipped, screen.page);
+            screen.lines
+        })
+    }
+
+    /// The age of the picture; it stops when the agent does, of which nothing more is known.
+    fn older(&self) -> Duration {
+        match &self.gone {
+            Some((.., since)) => since.saturating_duration_since(self.at),
+            None => self.at.elapsed(),
+        }
+    }
+
+    /// Resolves when a number that is counted down changes; never while there is none.
+    async fn second(&self) {
+        let older = self.older();
+        let counting = self.status.as_ref().is_some_and(|status| counts_down(status, older));
+        if !counting || self.gone.is_some() {
+            return std::future::pending().await;
+        }
+        sleep_until(self.at + Duration::from_secs(older.as_secs()) + SECOND).await;
+    }
+
+    /// An agent that never answered is told to whoever started this.
+    fn exit(&self) -> Exit {
+        if self.status.is_some() { Exit::Success } else { Exit::AgentUnreachable }
+    }
+}
+
+/// Whether the locale says that the terminal knows more than ASCII.
+fn speaks_utf8() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
+    let first = set.into_iter().find(|value| !value.is_empty());
+    first.is_some_and(|locale| {
+        let locale = locale.to_string_lossy().to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}

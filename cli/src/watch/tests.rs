@@ -1,0 +1,101 @@
+use super::*;
+use crate::tests::Sink;
+use winddown_control::api::NodeStatus;
+
+fn picture(revision: u64) -> Status {
+    let node = NodeStatus { name: format!("edge-{revision}"), ..NodeStatus::default() };
+    Status::new("2026-11-20T12:00:00Z".parse().unwrap(), node)
+}
+
+fn watch(form: OutputFormat) -> String {
+    let sink = Sink::default();
+    let mut out = Output::plain(sink.clone(), std::io::sink());
+    let mut told = Told { form, last: None };
+    for revision in 1..=2 {
+        told.tell(picture(revision), &mut out).unwrap();
+    }
+    sink.text()
+}
+
+#[test]
+fn a_pipe_gets_one_json_object_per_line_or_one_yaml_document_per_change() {
+    let text = watch(OutputFormat::Json);
+    let read: Vec<Status> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read, [picture(1), picture(2)]);
+    let text = watch(OutputFormat::Yaml);
+    assert_eq!(text.matches("---\n").count(), 2, "{text}");
+    let text = watch(OutputFormat::Text);
+    assert!(!text.contains('\x1b'), "{text:?}");
+}
+
+/// Set in the process that panics.
+const PANIC: &str = "WINDDOWN_TEST_PANIC_ON_A_TERMINAL";
+
+#[test]
+fn a_panic_gives_the_terminal_back_before_it_is_told() {
+    if std::env::var_os(PANIC).is_some() {
+        let mut terminal = terminal::Terminal::take(true).unwrap();
+        terminal.draw(|_, _| vec!["drawn".into()]).unwrap();
+        panic!("as the test wants it");
+    }
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
+    use std::io::Read;
+    use std::process::Command;
+
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let slave = std::fs::OpenOptions::new().read(true).write(true).open(name).unwrap();
+    let size = Winsize { ws_col: 80, ws_row: 24, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&slave, size).unwrap();
+    let before = tcgetattr(&slave).unwrap().local_modes;
+    let mut child = Command::new("setsid")
+        .arg("--ctty")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture"])
+        .arg("cli::watch::tests::a_panic_gives_the_terminal_back_before_it_is_told")
+        .env(PANIC, "1")
+        .env("TERM", "xterm-256color")
+        .stdin(slave.try_clone().unwrap())
+        .stdout(slave.try_clone().unwrap())
+        .stderr(slave.try_clone().unwrap())
+        .spawn()
+        .unwrap();
+    let mut reader = std::fs::File::from(master);
+    let told = std::thread::spawn(move || {
+        let (mut all, mut bytes) = (Vec::new(), [0; 4096]);
+        // The end of a terminal is an error, not an end of file.
+        while let Ok(read @ 1..) = reader.read(&mut bytes) {
+            all.extend_from_slice(&bytes[..read]);
+        }
+        String::from_utf8_lossy(&all).into_owned()
+    });
+    assert!(!child.wait().unwrap().success());
+    assert_eq!(tcgetattr(&slave).unwrap().local_modes, before, "still raw");
+    drop(slave);
+    let told = told.join().unwrap();
+    let drawn = told.find("drawn").expect("drawn");
+    let back = told.find("\x1b[?1049l").expect("the usual screen");
+    let panic = told.find("as the test wants it").expect("the panic");
+    assert!(drawn < back && back < panic, "{told:?}");
+    assert!(told[..panic].contains("\x1b[?25h"), "the cursor is hidden: {told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_answer_for_now_is_asked_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+    let client = Client::new(&socket);
+    let asked_twice = async {
+        let first = listener.accept().await.unwrap();
+        let second = listener.accept().await.unwrap();
+        drop((first, second));
+    };
+    tokio::select! {
+        () = asked_twice => {}
+        ended = reconnect(&client) => panic!("{:?}", ended.err()),
+    }
+}

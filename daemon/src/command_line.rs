@@ -1,0 +1,100 @@
+//! The command line of `winddownd`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use winddown_runtimes::cri::host_mount;
+
+use crate::service::{ServiceOptions, StartError};
+
+/// Exit code of a start that failed for a reason without a code of its own.
+const FAILED: u8 = 1;
+
+/// Exit code of a configuration that is not valid, as of the command line's own tools.
+const CONFIG_INVALID: u8 = 3;
+
+const AFTER_HELP: &str = "\
+Examples:
+  winddownd
+  winddownd --config ./config.yaml --socket ./winddown.sock
+
+Logging: to the journal under systemd, to standard error elsewhere;
+WINDDOWN_LOG sets the level (error, warn, info, debug, trace) [default: info]
+
+Exit codes:
+  0  ended by a signal
+  1  cannot start
+  2  the command line is wrong
+  3  the configuration is invalid
+  9  lost a task that the node depends on, and ended to be started again";
+
+/// Ends a node's pods in the right order, in time; the agent that winddown.service runs
+///
+/// It takes the logind delay lock, runs the pods of the manifests directory and ends them in order when
+/// the node shuts down. SIGHUP reads the configuration again. SIGTERM ends the agent; the pods go on,
+/// unless the machine itself is going down. `winddown` is what people type.
+#[derive(Debug, Parser)]
+#[command(
+    name = "winddownd",
+    version,
+    after_help = AFTER_HELP,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true
+)]
+struct CommandLine {
+    /// The configuration file [default: /etc/winddown/config.yaml]
+    #[arg(long, value_name = "FILE", env = "WINDDOWN_CONFIG", hide_env_values = true)]
+    config: Option<PathBuf>,
+    /// The control socket, instead of the one that the configuration names
+    #[arg(long, value_name = "PATH", env = "WINDDOWN_SOCKET", hide_env_values = true)]
+    socket: Option<PathBuf>,
+    /// Put this directory before every path of the configuration (for tests)
+    #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true)]
+    root: PathBuf,
+    #[command(subcommand)]
+    task: Option<Task>,
+}
+
+/// What the agent has done outside of its sandbox.
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Mount or unmount in the host's own mount namespace
+    #[command(hide = true, name = host_mount::SUBCOMMAND)]
+    HostMount {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
+}
+
+/// Runs the program that the unit starts, and says how the process is to end.
+pub fn main() -> ExitCode {
+    let CommandLine { config, socket, root, task } = CommandLine::parse();
+    if let Some(Task::HostMount { arguments }) = task {
+        return host_mount::run(arguments.into_iter());
+    }
+    // The usual path, said aloud, leaves it to the configuration, as the commands' own default does.
+    let socket = socket.filter(|socket| socket != Path::new(winddown_control::DEFAULT_SOCKET));
+    let Err(error) = crate::run(ServiceOptions { config, socket, root }) else {
+        return ExitCode::SUCCESS;
+    };
+    let exit = if matches!(error, StartError::Config(_)) { CONFIG_INVALID } else { FAILED };
+    let hint = error.hint();
+    eprintln!("{}", winddown_render::error(&error.into(), &hint, false));
+    ExitCode::from(exit)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent_and_tells_every_exit_code() {
+        CommandLine::command().debug_assert();
+        for code in [FAILED, CONFIG_INVALID, crate::TASK_LOST] {
+            assert!(AFTER_HELP.contains(&format!("\n  {code}  ")), "{code}");
+        }
+    }
+}

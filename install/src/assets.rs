@@ -1,0 +1,186 @@
+//! What an installed winddown consists of: every file with its content and place.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Runtime;
+
+macro_rules! unit_file {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../systemd/units/", $name))
+    };
+}
+
+pub(super) const UNIT: &str = "/etc/systemd/system/winddown.service";
+/// The unit that a package brings. Where it is there, the package owns the program and the units.
+pub(super) const PACKAGED_UNIT: &str = "/usr/lib/systemd/system/winddown.service";
+/// The programs, in the order in which an upgrade puts them in place: what the others start comes before
+/// them.
+pub(super) const PROGRAMS: [&str; 3] = ["winddown-shim", "winddownd", "winddown"];
+/// Where a package brings the programs.
+pub(super) const PACKAGED_PROGRAMS: &str = "/usr/bin";
+pub(super) const PROCESS_DROP_IN: &str =
+    "/etc/systemd/system/winddown.service.d/10-process-runtime.conf";
+pub(super) const WANTS: &str = "/etc/systemd/system/multi-user.target.wants/winddown.service";
+/// What the agent tells logind, in its own time: written when logind gives less than the configuration
+/// asks for, and removed when it gives enough without.
+pub(super) const LOGIND_DROP_IN: &str = "/etc/systemd/logind.conf.d/zz-winddown.conf";
+/// Where the agent puts its drop-in while `/etc` is read-only.
+pub(super) const VOLATILE_LOGIND_DROP_IN: &str = "/run/systemd/logind.conf.d/zz-winddown.conf";
+pub(super) const SYSUSERS: &str = "/etc/sysusers.d/winddown.conf";
+pub(super) const TMPFILES: &str = "/etc/tmpfiles.d/winddown.conf";
+pub(super) const CONFIG: &str = "/etc/winddown/config.yaml";
+pub(super) const MANIFESTS: &str = "/etc/winddown/pods";
+pub(super) const STATE: &str = "/var/lib/winddown";
+pub(super) const LOGS: &str = "/var/log/winddown";
+
+/// What a link leads to that hides a file of the same name.
+pub(super) const MASK: &str = "/dev/null";
+
+/// Prefixes of the scopes in which container runtimes put containers.
+const SCOPES: [&str; 2] = ["cri-containerd-", "crio-"];
+
+/// The time between the end of the budget and systemd's SIGKILL: the report is written and the
+/// last stragglers are killed in it.
+const STOP_SLACK: Duration = Duration::from_secs(30);
+/// systemd's own default; less would only hurt.
+const STOP_AT_LEAST: Duration = Duration::from_secs(90);
+
+/// One thing that has to be in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) path: String,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Directory { mode: u32 },
+    Link { target: &'static str },
+    File { mode: u32, body: Body, owner: Owner },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    Text(String),
+    /// A copy of a file of this machine (not below the root).
+    Copy {
+        from: PathBuf,
+        sha256: String,
+    },
+}
+
+/// Who may change a file once it is in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Only an installation.
+    Install,
+    /// The operator: it is written if it is missing, and then left alone.
+    Operator,
+}
+
+/// What the content depends on.
+#[derive(Clone, Debug)]
+pub(super) struct Choices {
+    /// A package has brought the program and the units.
+    pub(super) packaged: bool,
+    pub(super) runtime: Runtime,
+    pub(super) enable: bool,
+    /// The programs' directory, without the root; checked to be safe in a unit file.
+    pub(super) bin_dir: String,
+    pub(super) programs: Vec<Program>,
+    /// The text to start with where there is no configuration.
+    pub(super) config: String,
+    /// What the configuration lets a shutdown take.
+    pub(super) budget: Duration,
+}
+
+/// A program to be copied.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) from: PathBuf,
+    pub(super) sha256: String,
+}
+
+/// Everything that has to be in place, parents before their content, and the unit after everything
+/// it needs.
+pub(super) fn items(choices: &Choices) -> Vec<Item> {
+    let mut items = vec![
+        // Pods of other users pass through to their termination log, and see nothing.
+        directory(STATE, 0o711),
+        directory(LOGS, 0o750),
+        directory("/etc/winddown", 0o755),
+        directory(MANIFESTS, 0o755),
+        file(CONFIG, 0o644, Owner::Operator, choices.config.clone()),
+        // The unit's sandbox opens it for the agent's drop-in.
+        directory("/etc/systemd/logind.conf.d", 0o755),
+    ];
+    if choices.packaged {
+        items.extend(beside_a_package(choices));
+        return items;
+    }
+    items.extend(choices.programs.iter().map(|program| {
+        let body = Body::Copy { from: program.from.clone(), sha256: program.sha256.clone() };
+        let path = format!("{}/{}", choices.bin_dir, program.name);
+        Item { path, kind: Kind::File { mode: 0o755, body, owner: Owner::Install } }
+    }));
+    items.extend([
+        file(SYSUSERS, 0o644, Owner::Install, unit_file!("sysusers.d/winddown.conf").to_owned()),
+        file(TMPFILES, 0o644, Owner::Install, unit_file!("tmpfiles.d/winddown.conf").to_owned()),
+    ]);
+    match choices.runtime {
+        Runtime::Process => items.push(file(
+            PROCESS_DROP_IN,
+            0o644,
+            Owner::Install,
+            unit_file!("winddown.service.d/10-process-runtime.conf").to_owned(),
+        )),
+        // Its services name the agent's unit themselves.
+        Runtime::Systemd => {}
+        Runtime::Cri => items.extend(SCOPES.map(|prefix| {
+            let path = format!("/etc/systemd/system/{prefix}.scope.d/50-winddown.conf");
+            let text = unit_file!("scope.d/50-winddown.conf").to_owned();
+            file(&path, 0o644, Owner::Install, text)
+        })),
+    }
+    items.push(file(UNIT, 0o644, Owner::Install, unit(&choices.bin_dir, choices.budget)));
+    if choices.enable {
+        items.push(Item { path: WANTS.to_owned(), kind: Kind::Link { target: UNIT } });
+    }
+    items
+}
+
+/// What a package leaves open: the unit it brings is for the process runtime, and not enabled.
+fn beside_a_package(choices: &Choices) -> Vec<Item> {
+    let link = |path: &str, target| Item { path: path.to_owned(), kind: Kind::Link { target } };
+    let mut items = Vec::new();
+    if choices.runtime != Runtime::Process {
+        // systemd's way to switch a drop-in of /usr off.
+        items.push(link(PROCESS_DROP_IN, MASK));
+    }
+    if choices.enable {
+        items.push(link(WANTS, PACKAGED_UNIT));
+    }
+    items
+}
+
+fn unit(bin_dir: &str, budget: Duration) -> String {
+    let stop = budget.saturating_add(STOP_SLACK).max(STOP_AT_LEAST);
+    unit_file!("winddown.service")
+        .replace("@BIN_DIR@", bin_dir)
+        .replace("@TIMEOUT_STOP@", &format!("{}s", whole_seconds(stop)))
+}
+
+/// Rounded up: less than asked for would cut the last pod off.
+fn whole_seconds(length: Duration) -> u64 {
+    length.as_secs().saturating_add(u64::from(length.subsec_nanos() > 0))
+}
+
+fn directory(path: &str, mode: u32) -> Item {
+    Item { path: path.to_owned(), kind: Kind::Directory { mode } }
+}
+
+fn file(path: &str, mode: u32, owner: Owner, text: String) -> Item {
+    Item { path: path.to_owned(), kind: Kind::File { mode, body: Body::Text(text), owner } }
+}

@@ -1,0 +1,353 @@
+//! Puts winddown in place on a machine, or in an image of one, and takes it away again.
+//!
+//! [`install`] compares what should be there with what is and does the difference, so that it can
+//! be run again at any time: after an upgrade, after a failure, after the configuration's grace
+//! periods changed. It changes no file that is not its own. [`uninstall`] removes what the record
+//! of the installation names, and nothing else.
+//!
+//! Everything blocks: these are one-shot commands.
+
+mod assets;
+mod choice;
+mod error;
+mod host;
+mod plan;
+mod program;
+mod record;
+mod removal;
+mod report;
+mod tree;
+mod uninstall;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use choice::{Choice, choose};
+pub use error::{Conflict, HostError, InstallError};
+pub use host::{Host, LiveHost};
+pub use program::find_program;
+pub use report::{Action, Change, InstallReport};
+pub use uninstall::{UninstallOptions, uninstall, uninstall_on};
+
+use assets::{
+    Body, CONFIG, Choices, MANIFESTS, PROCESS_DROP_IN, PROGRAMS, Program, STATE, SYSUSERS,
+    TMPFILES, UNIT,
+};
+use plan::{Plan, Work};
+use record::Record;
+use tree::{Found, Tree};
+
+use winddown_config::Config;
+
+/// What runs the pods. Below the agent (`Process`) they need its unit's sandbox loosened; beside it the
+/// unit is sandboxed, and scopes of a container runtime (`Cri`) are ordered after it.
+pub use winddown_config::RuntimeKind as Runtime;
+
+/// What to install, and where.
+#[derive(Clone, Debug)]
+pub struct InstallOptions {
+    /// The root of the machine or image; `/` is this machine.
+    pub root: PathBuf,
+    /// What runs the pods.
+    pub runtime: Runtime,
+    /// A configuration to start with instead of the default one. An existing one is never touched.
+    pub config: Option<PathBuf>,
+    /// Start the agent at boot.
+    pub enable: bool,
+    /// Start it now, or restart it if it runs and anything changed. Ignored without a live host.
+    pub start: bool,
+    /// Say what would be done and do nothing.
+    pub dry_run: bool,
+    /// Replace files that are not ours; each stays beside ours as `NAME.before-winddown`.
+    pub force: bool,
+    /// The directory with the programs to install, normally that of the running one.
+    pub programs: PathBuf,
+    /// The directory they go to, absolute, below `root`.
+    pub bin_dir: PathBuf,
+}
+
+impl InstallOptions {
+    /// The programs of a directory into this machine with the process runtime, enabled and not started.
+    pub fn new(programs: impl Into<PathBuf>) -> Self {
+        Self {
+            root: PathBuf::from("/"),
+            runtime: Runtime::default(),
+            config: None,
+            enable: true,
+            start: false,
+            dry_run: false,
+            force: false,
+            programs: programs.into(),
+            bin_dir: PathBuf::from("/usr/bin"),
+        }
+    }
+}
+
+/// Installs, or brings an installation up to date. On this machine systemd is told; in another
+/// root, in a chroot, or without systemd only files are written.
+///
+/// # Errors
+/// See [`InstallError`]. With [`InstallError::Conflicts`] nothing was changed; with any other the
+/// same command can be run again and goes on where it stopped.
+pub fn install(options: &InstallOptions) -> Result<InstallReport, InstallError> {
+    let live = LiveHost::at(&options.root);
+    install_on(options, live.as_ref().map(|host| host as &dyn Host))
+}
+
+/// [`install`] with the host's tools given; none leaves it at the files.
+///
+/// # Errors
+/// As [`install`].
+pub fn install_on(
+    options: &InstallOptions,
+    host: Option<&dyn Host>,
+) -> Result<InstallReport, InstallError> {
+    let tree = Tree::new(&options.root);
+    let choices = choices(&tree, options)?;
+    let items = plan::with_parents(assets::items(&choices));
+    let record = Record::load(&tree)?;
+    let mut found = BTreeMap::new();
+    for path in items.iter().map(|item| &item.path).chain(record.entries.keys()) {
+        found.insert(path.clone(), tree.look(path)?);
+    }
+    let plan = plan::plan(items, &found, &record, options.force);
+    if !plan.conflicts.is_empty() {
+        return Err(InstallError::Conflicts(plan.conflicts));
+    }
+
+    let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
+    if !options.dry_run {
+        carry_out(&tree, &plan, &record)?;
+    }
+    // Directories that were there are of no interest.
+    report.changes = plan
+        .steps
+        .into_iter()
+        .filter(|step| {
+            step.change.action != Action::Kept
+                || found.get(&step.change.path) != Some(&Found::Directory)
+        })
+        .map(|step| step.change)
+        .collect();
+    match host {
+        Some(host) => tell_systemd(host, options, choices.packaged, &mut report)?,
+        None => report.notes.push(
+            "systemd does not run there: the files are all there is to do, the next boot uses them"
+                .to_owned(),
+        ),
+    }
+    advise(&tree, options, choices.packaged, host.is_some(), &mut report)?;
+    Ok(report)
+}
+
+fn choices(tree: &Tree, options: &InstallOptions) -> Result<Choices, InstallError> {
+    let programs = PROGRAMS.iter().map(|name| program(&options.programs, name));
+    let programs = programs.collect::<Result<_, _>>()?;
+    let (config, budget) = configuration(tree, options)?;
+    Ok(Choices {
+        packaged: tree.is_packaged()?,
+        runtime: options.runtime,
+        enable: options.enable,
+        bin_dir: unit_path(&options.bin_dir)?,
+        programs,
+        config,
+        budget,
+    })
+}
+
+fn program(directory: &Path, name: &'static str) -> Result<Program, InstallError> {
+    let from = directory.join(name);
+    if !from.is_file() {
+        return Err(InstallError::Program { path: from });
+    }
+    let (sha256, _) = File::open(&from)
+        .and_then(|mut file| tree::digest(&mut file))
+        .map_err(InstallError::file("read", &from))?;
+    Ok(Program { name, from, sha256 })
+}
+
+/// The path in the unit file: no character that systemd treats as special there.
+fn unit_path(bin_dir: &Path) -> Result<String, InstallError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/+".contains(c);
+    match bin_dir.to_str() {
+        Some(dir)
+            if dir.starts_with('/')
+                && dir.chars().all(plain)
+                && dir.split('/').all(|part| part != "." && part != "..") =>
+        {
+            let parts = dir.split('/').filter(|part| !part.is_empty());
+            Ok(parts.fold(String::new(), |path, part| path + "/" + part))
+        }
+        _ => Err(InstallError::ProgramDirectory { path: bin_dir.to_owned() }),
+    }
+}
+
+/// The configuration's text for where there is none, and the time a shutdown may take with the one
+/// that will be in force.
+fn configuration(
+    tree: &Tree,
+    options: &InstallOptions,
+) -> Result<(String, Duration), InstallError> {
+    let text = match &options.config {
+        None => default_config(options.runtime),
+        Some(path) => std::fs::read_to_string(path).map_err(InstallError::file("read", path))?,
+    };
+    let there = tree.resolve(CONFIG)?;
+    let (path, parsed) = match std::fs::read(&there) {
+        Ok(existing) => (there.as_path(), Config::parse(&there, &existing)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let path = options.config.as_deref().unwrap_or(Path::new(CONFIG));
+            (path, Config::parse(path, text.as_bytes()))
+        }
+        Err(error) => return Err(InstallError::file("read", there)(error)),
+    };
+    let (config, _) = parsed
+        .map_err(|source| InstallError::Config { path: path.to_owned(), source: source.into() })?;
+    let said = config.runtime;
+    if said != options.runtime {
+        let why = format!(
+            "it says `runtime: {said}`: change that first, or install with --runtime {said}"
+        );
+        return Err(InstallError::Config { path: path.to_owned(), source: why.into() });
+    }
+    Ok((text, config.shutdown.total()))
+}
+
+fn default_config(runtime: Runtime) -> String {
+    let line = format!("\nruntime: {runtime}\n");
+    winddown_config::default_yaml().replacen("\nruntime: process\n", &line, 1)
+}
+
+/// Does the steps. The record goes first and names the old and the new, so that whatever happens
+/// in between the next run knows its own files.
+fn carry_out(tree: &Tree, plan: &Plan, old: &Record) -> Result<(), InstallError> {
+    let both = old.together_with(&plan.record);
+    let mut recorded = both == *old;
+    for step in &plan.steps {
+        let path = &step.change.path;
+        // The state directory comes first of all items: before it there are only its parents.
+        if !recorded && !STATE.starts_with(path.as_str()) {
+            both.store(tree)?;
+            recorded = true;
+        }
+        match &step.work {
+            Work::Nothing => {}
+            Work::MakeDirectory { mode } => tree.make_directory(path, *mode)?,
+            Work::Write { mode, body: Body::Text(text), keep_old } => {
+                tree.write(path, *mode, &mut text.as_bytes(), *keep_old)?;
+            }
+            Work::Write { mode, body: Body::Copy { from, .. }, keep_old } => {
+                let mut from = File::open(from).map_err(InstallError::file("read", from))?;
+                tree.write(path, *mode, &mut from, *keep_old)?;
+            }
+            Work::SetMode { mode } => tree.set_mode(path, *mode)?,
+            Work::Link { target } => tree.link(path, target)?,
+            Work::Remove => tree.remove(path)?,
+            Work::RemoveDirectory => {
+                tree.remove_if_empty(path)?;
+            }
+        }
+    }
+    if plan.record.entries != old.entries {
+        plan.record.store(tree)?;
+    }
+    Ok(())
+}
+
+fn tell_systemd(
+    host: &dyn Host,
+    options: &InstallOptions,
+    packaged: bool,
+    report: &mut InstallReport,
+) -> Result<(), InstallError> {
+    let changed =
+        |path: &str| report.changes.iter().any(|c| c.path == path && c.action != Action::Kept);
+    let any = report.changed();
+    let mut commands: Vec<(bool, &str, Vec<&str>)> = Vec::new();
+    // The first two are of use and not vital: their failure is a note.
+    if changed(SYSUSERS) {
+        commands.push((false, "systemd-sysusers", vec![SYSUSERS]));
+    }
+    if changed(TMPFILES) {
+        commands.push((false, "systemd-tmpfiles", vec!["--create", TMPFILES]));
+    }
+    if any {
+        commands.push((true, "systemctl", vec!["daemon-reload"]));
+    }
+    if options.start && !leaves_process_runtime(packaged, report) {
+        // A restart ends no pod. "start" leaves an unchanged, running agent alone.
+        let verb = if any { "restart" } else { "start" };
+        commands.push((true, "systemctl", vec![verb, "winddown.service"]));
+    }
+    for (vital, program, args) in commands {
+        report.commands.push(host::command_line(program, &args));
+        if options.dry_run {
+            continue;
+        }
+        match host.run(program, &args) {
+            Ok(()) => {}
+            Err(source) if vital => return Err(InstallError::Systemd { source }),
+            Err(error) => report.notes.push(error.line()),
+        }
+    }
+    Ok(())
+}
+
+/// With the other runtime's unit a restart would kill the pods that the old one left: they have to
+/// be drained first.
+fn leaves_process_runtime(packaged: bool, report: &InstallReport) -> bool {
+    // A package's drop-in stays where it is, and is hidden by a link of its name.
+    let gone = if packaged { Action::Created } else { Action::Removed };
+    report.changes.iter().any(|c| c.path == PROCESS_DROP_IN && c.action == gone)
+}
+
+const PACKAGED: &str = "the programs and the unit came with a package: they are used as they are";
+
+fn advise(
+    tree: &Tree,
+    options: &InstallOptions,
+    packaged: bool,
+    live: bool,
+    report: &mut InstallReport,
+) -> Result<(), InstallError> {
+    if packaged {
+        report.notes.push(PACKAGED.to_owned());
+    }
+    if options.dry_run {
+        return Ok(());
+    }
+    if !options.enable && tree.look(assets::WANTS)? == Found::Nothing {
+        report.next.push("systemctl enable winddown".to_owned());
+    }
+    if live && leaves_process_runtime(packaged, report) {
+        report.notes.push(
+            "the unit is not for the process runtime any more; its restart kills pods of that runtime"
+                .to_owned(),
+        );
+        report.next.push(
+            "winddown drain && systemctl restart winddown && winddown drain --withdraw".to_owned(),
+        );
+    } else if live && !options.start {
+        report.next.push(
+            if report.changes.iter().any(|c| c.path == UNIT && c.action == Action::Created) {
+                "systemctl start winddown"
+            } else {
+                "systemctl restart winddown    # ends no pod"
+            }
+            .to_owned(),
+        );
+    }
+    if tree.names_in(MANIFESTS)?.is_empty() && options.runtime != Runtime::Cri {
+        report.next.push(format!("put pod manifests into {MANIFESTS}, settings into {CONFIG}"));
+    }
+    if live {
+        report.next.push("winddown status".to_owned());
+    }
+    Ok(())
+}

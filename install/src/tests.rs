@@ -1,0 +1,247 @@
+//! The plan, without a file system.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Runtime;
+use super::assets::{self, Body, Choices, Item, Kind, Owner, Program};
+use super::plan::{Plan, Work, plan, with_parents};
+use super::record::{Entry, Record};
+use super::report::Action;
+use super::tree::{Found, digest};
+
+const PATH: &str = "/etc/x.conf";
+
+fn choices() -> Choices {
+    Choices {
+        packaged: false,
+        runtime: Runtime::Process,
+        enable: true,
+        bin_dir: "/usr/bin".to_owned(),
+        programs: assets::PROGRAMS
+            .map(|name| Program { name, from: "/tmp".into(), sha256: "new".to_owned() })
+            .into(),
+        config: "text".to_owned(),
+        budget: Duration::from_secs(30),
+    }
+}
+
+fn sha(text: &str) -> String {
+    digest(&mut text.as_bytes()).unwrap().0
+}
+
+fn there(text: &str, mode: u32) -> Found {
+    Found::File { sha256: sha(text), mode, signed: text.starts_with("# winddown") }
+}
+
+fn recorded(text: &str) -> Record {
+    let entry = Entry::File { sha256: vec![sha(text)] };
+    Record { version: 1, entries: BTreeMap::from([(PATH.to_owned(), entry)]) }
+}
+
+fn plan_file(owner: Owner, found: Found, record: &Record, force: bool) -> Plan {
+    let body = Body::Text("new".to_owned());
+    let kind = Kind::File { mode: 0o644, body, owner };
+    let items = vec![Item { path: PATH.to_owned(), kind }];
+    plan(items, &BTreeMap::from([(PATH.to_owned(), found)]), record, force)
+}
+
+fn outcome(plan: &Plan) -> Result<(Action, bool, bool), &'static str> {
+    match (&plan.conflicts[..], &plan.steps[..]) {
+        ([conflict], []) => Err(conflict.why),
+        ([], [step]) => {
+            let writes = matches!(step.work, Work::Write { .. });
+            Ok((step.change.action, writes, plan.record.entries.contains_key(PATH)))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_file_is_written_only_where_nothing_of_somebody_else_is_lost() {
+    use Action::{Created, Kept, Replaced, Updated};
+    use Owner::{Install, Operator};
+    let none = Record::default();
+    let old = recorded("old");
+    let edited = "it was edited; --force replaces it and keeps the old one beside it";
+    let foreign = "it is not winddown's; --force replaces it and keeps the old one beside it";
+    let masked = "it is masked; take the mask away first (systemctl unmask, or remove the link)";
+    let null = || Found::Link(PathBuf::from("/dev/null"));
+    let elsewhere = || Found::Link(PathBuf::from("/elsewhere"));
+    let table = [
+        ("absent", Install, Found::Nothing, &none, false, Ok((Created, true, true))),
+        ("as wanted", Install, there("new", 0o644), &none, false, Ok((Kept, false, true))),
+        ("wrong mode", Install, there("new", 0o600), &none, false, Ok((Updated, false, true))),
+        ("our old one", Install, there("old", 0o644), &old, false, Ok((Updated, true, true))),
+        ("edited", Install, there("# winddown", 0o644), &old, false, Err(edited)),
+        (
+            "edited, forced",
+            Install,
+            there("# winddown", 0o644),
+            &old,
+            true,
+            Ok((Replaced, true, true)),
+        ),
+        ("foreign", Install, there("other", 0o644), &none, false, Err(foreign)),
+        ("masked", Install, null(), &none, false, Err(masked)),
+        ("masked, forced", Install, null(), &none, true, Err(masked)),
+        ("a link", Install, elsewhere(), &none, false, Err(foreign)),
+        (
+            "a directory",
+            Install,
+            Found::Directory,
+            &none,
+            true,
+            Err("it is not a file; move it away"),
+        ),
+        ("a socket", Install, Found::Other, &none, true, Err("it is not a file; move it away")),
+        ("operator's absent", Operator, Found::Nothing, &none, false, Ok((Created, true, true))),
+        ("operator's", Operator, there("mine", 0o600), &none, true, Ok((Kept, false, false))),
+        ("operator's link", Operator, elsewhere(), &none, true, Ok((Kept, false, false))),
+    ];
+    for (name, owner, found, record, force, expected) in table {
+        assert_eq!(outcome(&plan_file(owner, found, record, force)), expected, "{name}");
+    }
+}
+
+#[test]
+fn the_agents_drop_in_that_an_earlier_version_installed_is_left_to_the_agent() {
+    let path = assets::LOGIND_DROP_IN;
+    let entry = Entry::File { sha256: vec![sha("x")] };
+    let record = Record { version: 1, entries: [(path.to_owned(), entry)].into() };
+    let found = [(path.to_owned(), there("x", 0o644))].into();
+    let plan = plan(with_parents(assets::items(&choices())), &found, &record, false);
+    assert!(plan.steps.iter().all(|step| step.change.path != path));
+    assert!(!plan.record.entries.contains_key(path));
+}
+
+#[test]
+fn every_parent_comes_once_and_before_its_children() {
+    let items = with_parents(assets::items(&choices()));
+    for (index, item) in items.iter().enumerate() {
+        let earlier = &items[..index];
+        assert!(earlier.iter().all(|other| other.path != item.path), "{} twice", item.path);
+        let parent = item.path.rsplit_once('/').map_or("", |(parent, _)| parent);
+        assert!(
+            parent.is_empty() || earlier.iter().any(|other| other.path == parent),
+            "{} before its parent",
+            item.path
+        );
+    }
+}
+
+#[test]
+fn the_state_directory_comes_first_so_that_the_record_can_be_written() {
+    let items = with_parents(assets::items(&choices()));
+    let first: Vec<_> = items.iter().map(|item| item.path.as_str()).take(3).collect();
+    assert_eq!(first, ["/var", "/var/lib", assets::STATE]);
+}
+
+#[test]
+fn the_unit_comes_after_what_it_needs_and_is_enabled_last() {
+    let items = assets::items(&choices());
+    let last: Vec<_> = items.iter().rev().map(|item| item.path.as_str()).take(2).collect();
+    assert_eq!(last, [assets::WANTS, assets::UNIT]);
+}
+
+#[test]
+fn while_an_upgrade_is_under_way_both_programs_are_ours() {
+    let both = recorded("old").together_with(&recorded("new"));
+    assert!(both.owns(PATH, &sha("old")) && both.owns(PATH, &sha("new")));
+    assert!(!both.owns(PATH, &sha("other")) && !both.owns("/etc/y", &sha("old")));
+    assert_eq!(both.together_with(&recorded("new")), both);
+}
+
+#[test]
+fn systemds_patience_is_rounded_up_and_never_below_its_default() {
+    let unit = |budget| {
+        let items = assets::items(&Choices { budget, ..choices() });
+        items
+            .into_iter()
+            .find_map(|item| match item.kind {
+                Kind::File { body: Body::Text(text), .. } if item.path == assets::UNIT => {
+                    Some(text)
+                }
+                _ => None,
+            })
+            .unwrap()
+    };
+    assert!(unit(Duration::ZERO).contains("\nTimeoutStopSec=90s\n"));
+    assert!(unit(Duration::from_millis(60_001)).contains("\nTimeoutStopSec=91s\n"));
+}
+
+/// What an installation does on a machine where `found` is, and `record` was installed earlier.
+fn steps(choices: &Choices, found: &[(&str, Found)], record: &Record) -> Vec<(Action, String)> {
+    let found = found.iter().map(|(path, there)| ((*path).to_owned(), there.clone())).collect();
+    let plan = plan(with_parents(assets::items(choices)), &found, record, false);
+    assert_eq!(plan.conflicts, []);
+    let units = |path: &str| path.starts_with("/etc/systemd/system/") && path.contains('.');
+    let changes = plan.steps.into_iter().map(|step| (step.change.action, step.change.path));
+    changes.filter(|(action, path)| units(path) && *action != Action::Kept).collect()
+}
+
+#[test]
+fn beside_a_package_only_its_drop_in_is_hidden_and_its_unit_enabled() {
+    for runtime in [Runtime::Cri, Runtime::Systemd] {
+        beside_a_package(runtime);
+    }
+}
+
+fn beside_a_package(runtime: Runtime) {
+    let packaged = Choices { packaged: true, runtime, ..choices() };
+    let paths: Vec<String> = assets::items(&packaged).into_iter().map(|item| item.path).collect();
+    assert!(
+        !paths.iter().any(|path| path.starts_with("/usr/bin/winddown") || path == assets::UNIT)
+    );
+
+    let nothing = Record::default();
+    let hidden = (Action::Created, assets::PROCESS_DROP_IN.to_owned());
+    let enabled = (Action::Created, assets::WANTS.to_owned());
+    assert_eq!(
+        steps(&packaged, &[], &nothing),
+        [
+            (Action::Created, "/etc/systemd/system/winddown.service.d".to_owned()),
+            hidden.clone(),
+            (Action::Created, "/etc/systemd/system/multi-user.target.wants".to_owned()),
+            enabled
+        ]
+    );
+
+    // "systemctl enable" did it, in its own words.
+    let by_hand = Found::Link("/lib/systemd/system/winddown.service".into());
+    let directories = [
+        ("/etc/systemd/system/winddown.service.d", Found::Directory),
+        ("/etc/systemd/system/multi-user.target.wants", Found::Directory),
+    ];
+    let mut found = directories.to_vec();
+    found.push((assets::WANTS, by_hand));
+    assert_eq!(steps(&packaged, &found, &nothing), [hidden]);
+
+    // Back to processes of the host.
+    found.push((assets::PROCESS_DROP_IN, Found::Link("/dev/null".into())));
+    let entry = Entry::Link { target: "/dev/null".to_owned() };
+    let path = assets::PROCESS_DROP_IN.to_owned();
+    let record = Record { version: 1, entries: BTreeMap::from([(path.clone(), entry)]) };
+    let process = Choices { runtime: Runtime::Process, ..packaged };
+    assert_eq!(steps(&process, &found, &record), [(Action::Removed, path)]);
+}
+
+#[test]
+fn a_package_that_came_later_takes_over_what_was_installed_by_hand() {
+    let unit = "# winddown: the old one";
+    let entries = BTreeMap::from([
+        (assets::UNIT.to_owned(), Entry::File { sha256: vec![sha(unit)] }),
+        (assets::WANTS.to_owned(), Entry::Link { target: assets::UNIT.to_owned() }),
+    ]);
+    let found = [
+        ("/etc/systemd/system/multi-user.target.wants", Found::Directory),
+        (assets::UNIT, there(unit, 0o644)),
+        (assets::WANTS, Found::Link(assets::UNIT.into())),
+    ];
+    let packaged = Choices { packaged: true, ..choices() };
+    assert_eq!(
+        steps(&packaged, &found, &Record { version: 1, entries }),
+        [(Action::Updated, assets::WANTS.to_owned()), (Action::Removed, assets::UNIT.to_owned()),]
+    );
+}

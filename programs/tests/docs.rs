@@ -1,0 +1,326 @@
+//! README.md and docs/: every example is run, or says why it is not; command lines, configurations,
+//! log lines and links are those of this version.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
+
+#[path = "docs/claims.rs"]
+mod claims;
+#[path = "docs/page.rs"]
+mod page;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::Parser;
+use clap::error::ErrorKind::{ArgumentConflict, InvalidSubcommand, UnknownArgument};
+use page::{Block, Page};
+use winddown_cli::Cli;
+
+/// Why a block of commands is not run here. `build` and `node`: tests/node/tests/packages/readme.rs runs it,
+/// in the repository or in a node. The others are nobody's to run, and only their command lines are parsed:
+/// docs/testing.md says why.
+const REASONS: [&str; 6] = ["build", "host", "node", "runtime", "slow", "tools"];
+/// The only page whose commands may go without a reason: how figures were taken that took hours.
+const FIGURES: &str = "performance.md";
+
+fn root() -> PathBuf {
+    let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_directory.parent().expect("the repository").to_owned()
+}
+
+fn pages() -> Vec<Page> {
+    let docs = std::fs::read_dir(root().join("docs")).expect("docs");
+    let mut files: Vec<PathBuf> = docs.map(|entry| entry.expect("an entry").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|ending| ending == "md"));
+    files.push(root().join("README.md"));
+    files.sort();
+    assert!(files.len() > 20);
+    files.iter().map(|file| Page::read(file)).collect()
+}
+
+fn winddown(arguments: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("winddown"));
+    command.args(arguments).current_dir(root()).stdin(Stdio::null());
+    command.env_remove("WINDDOWN_SOCKET").env_remove("WINDDOWN_CONFIG");
+    // Never the login manager of the machine that runs the tests.
+    command.env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus");
+    command
+}
+
+#[test]
+fn every_example_that_can_be_run_here_says_what_the_page_says() {
+    // Examples are typed in the repository's root.
+    std::env::set_current_dir(root()).expect("the repository");
+    let cases = trycmd::TestCases::new();
+    cases
+        .register_bin("winddown", assert_cmd::cargo::cargo_bin!("winddown"))
+        .env("NO_COLOR", "1")
+        .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
+        .case("README.md")
+        .case("docs/*.md");
+}
+
+#[test]
+fn every_block_is_run_or_says_why_not() {
+    let (mut run, mut reasoned) = (0, 0);
+    for page in pages() {
+        for block in &page.blocks {
+            let at = format!("{}:{}", page.name, block.line);
+            match block.words().as_slice() {
+                // Examples in a list are indented, where they are not seen.
+                ["console"] if !block.indented => run += 1,
+                ["console", "ignore", reason] => {
+                    assert!(REASONS.contains(reason), "{at}: {reason} is no reason");
+                    reasoned += 1;
+                }
+                ["yaml" | "rust"] => {}
+                ["sh"] if page.name.ends_with(FIGURES) => {}
+                ["text" | "json"] => {
+                    let command = block.lines.iter().find(|line| line.starts_with("$ "));
+                    assert_eq!(command, None, "{at}: is not run; write console");
+                }
+                words => panic!(
+                    "{at}: `{}`: write console (it is run), console,ignore,REASON, yaml, rust, json \
+                     or text",
+                    words.join(",")
+                ),
+            }
+        }
+    }
+    assert!(run >= 5 && reasoned >= 5, "{run} blocks are run, {reasoned} are not");
+}
+
+#[test]
+fn every_command_line_can_be_typed() {
+    let mut typed = 0;
+    for page in pages() {
+        for block in &page.blocks {
+            if !matches!(block.words().first(), Some(&("console" | "sh"))) {
+                continue;
+            }
+            for line in commands(block) {
+                let words = page::words(&line);
+                // Variables for the command stand before it.
+                let variable = |word: &&str| word.contains('=') && !word.starts_with('-');
+                // What another command prints is a time, wherever it is used.
+                let filled = |word: &'_ String| match word.starts_with("$(date") {
+                    true => "2026-11-20T12:00:00Z".to_owned(),
+                    false => word.clone(),
+                };
+                let words: Vec<String> = words.iter().map(filled).collect();
+                let words: Vec<&str> =
+                    words.iter().map(String::as_str).skip_while(variable).collect();
+                let command = match words.as_slice() {
+                    ["sudo", rest @ ..] => rest,
+                    all => all,
+                };
+                let Some(program) = command.first() else { continue };
+                if !(*program == "winddown" || program.ends_with("/winddown")) {
+                    continue;
+                }
+                typed += 1;
+                if let Err(error) = Cli::try_parse_from(command) {
+                    assert_eq!(
+                        error.exit_code(),
+                        0,
+                        "{}:{}: {line}: {error}",
+                        page.name,
+                        block.line
+                    );
+                }
+            }
+        }
+    }
+    assert!(typed > 30, "{typed}");
+}
+
+/// What a reader puts something of his own in place of.
+const PLACEHOLDERS: [&str; 3] = ["NAME", "DIR", "FILE"];
+
+#[test]
+fn every_command_in_a_sentence_can_be_typed() {
+    let mut typed = 0;
+    for page in pages() {
+        for piece in page.code().filter(|piece| piece.starts_with("winddown ")) {
+            let words = page::words(piece);
+            if words.iter().any(|word| PLACEHOLDERS.contains(&word.as_str())) {
+                continue;
+            }
+            typed += 1;
+            // A sentence may leave out what a command is about, but not name what there is not.
+            let Err(error) = Cli::try_parse_from(&words) else { continue };
+            let wrong = [UnknownArgument, InvalidSubcommand, ArgumentConflict];
+            assert!(!wrong.contains(&error.kind()), "{}: `{piece}`: {error}", page.name);
+        }
+    }
+    assert!(typed > 40, "{typed}");
+}
+
+fn commands(block: &Block) -> Vec<String> {
+    let console = block.words().first() == Some(&"console");
+    let lines = block.lines.iter().filter_map(|line| match console {
+        true => line.strip_prefix("$ "),
+        false => Some(line.as_str()),
+    });
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_piece_of_yaml_is_accepted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut accepted = 0;
+    for page in pages() {
+        for block in page.blocks.iter().filter(|block| block.words() == ["yaml"]) {
+            let text = block.lines.join("\n");
+            if text.contains("scrape_configs:") {
+                continue;
+            }
+            let at = format!("{}:{}", page.name, block.line);
+            let file = directory.path().join("example.yaml");
+            let path = file.to_string_lossy().into_owned();
+            let mut command = if text.contains("kind: Pod") {
+                std::fs::write(&file, text).expect("written");
+                winddown(&[
+                    "plan",
+                    "shutdown",
+                    "-f",
+                    &path,
+                    "--config",
+                    "examples/node-config.yaml",
+                ])
+            } else {
+                let head = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n";
+                let head = if text.contains("apiVersion:") { "" } else { head };
+                std::fs::write(&file, format!("{head}{text}\n")).expect("written");
+                winddown(&["config", "check", &path])
+            };
+            let output = command.output().expect("the program runs");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{at}: {said}");
+            accepted += 1;
+        }
+    }
+    assert!(accepted >= 5, "{accepted}");
+}
+
+/// Fields of a pod or an event that pages name with a value.
+const OTHERS_FIELDS: [&str; 6] = [
+    "automountServiceAccountToken",
+    "hostNetwork",
+    "reportingController",
+    "restartPolicy",
+    "runAsGroup",
+    "supplementalGroupsPolicy",
+];
+
+#[test]
+fn every_field_that_a_page_names_with_a_value_is_one_of_the_configuration() {
+    let output = winddown(&["config", "schema"]).output().expect("the program runs");
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mut fields = HashSet::new();
+    names_of_properties(&schema, &mut fields);
+    let mut named = 0;
+    for page in pages() {
+        for piece in page.code() {
+            let Some((name, _)) = piece.split_once(": ") else { continue };
+            if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphabetic()) {
+                continue;
+            }
+            if name.starts_with(char::is_uppercase) || OTHERS_FIELDS.contains(&name) {
+                continue;
+            }
+            assert!(fields.contains(name), "{}: `{piece}`: there is no such field", page.name);
+            named += 1;
+        }
+    }
+    assert!(named > 20, "{named}");
+}
+
+fn names_of_properties(schema: &serde_json::Value, names: &mut HashSet<String>) {
+    if let Some(properties) = schema.get("properties").and_then(|p| p.as_object()) {
+        names.extend(properties.keys().cloned());
+    }
+    let below = schema.as_object().into_iter().flat_map(|object| object.values());
+    for value in below.chain(schema.as_array().into_iter().flatten()) {
+        names_of_properties(value, names);
+    }
+}
+
+/// What the page of troubleshooting quotes, and the test that makes the program say it. Without one it is
+/// only known that the words are in the sources.
+const TROUBLES: [(&str, Option<&str>); 16] = [
+    ("a shutdown cannot be delayed on this node", None),
+    ("logind gives less time than the configured grace needs; the plan must shrink", None),
+    ("logind no longer lists our lock", None),
+    ("the machine goes down without logind's word", None),
+    ("ignored a shutdown signal", Some("tests/node/tests/shutdown/spoof.rs")),
+    ("NodeShutdown", Some("node/src/tests.rs")),
+    ("has to wait for room", None),
+    ("The node was low on resource", Some("node/src/tests/pressure.rs")),
+    ("waits for memory here do not wake eviction", None),
+    ("the container runtime is not ready", Some("programs/tests/mistakes/agent.txt")),
+    ("cannot start container", Some("runtimes/tests/cri/services.rs")),
+    ("manifests are looked at periodically", None),
+    ("this field stays as it was until", Some("programs/tests/mistakes/agent.txt")),
+    ("the configuration stays as it was", Some("programs/tests/mistakes/agent.txt")),
+    ("the shutdown report is lost", None),
+    ("no metrics over TCP for now", Some("programs/tests/mistakes/agent.txt")),
+];
+
+#[test]
+fn the_log_lines_of_troubleshooting_are_those_of_the_program() {
+    let mut source = String::new();
+    for folder in std::fs::read_dir(root()).expect("the repository") {
+        let sources = folder.expect("an entry").path().join("src");
+        if sources.is_dir() {
+            read_sources(&sources, &mut source);
+        }
+    }
+    let text = std::fs::read_to_string(root().join("docs/troubleshooting.md")).expect("the page");
+    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("|--"));
+    let cells = rows.filter_map(|row| row.split(" | ").nth(1));
+    let quoted: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    assert_eq!(quoted, TROUBLES.map(|(line, _)| line), "what the page quotes and the list here");
+    for (line, test) in TROUBLES {
+        assert!(source.contains(line), "nothing in the program says {line:?}");
+        let Some(test) = test else { continue };
+        let text = std::fs::read_to_string(root().join(test)).expect(test);
+        assert!(text.contains(line), "{test} does not hear {line:?}");
+    }
+}
+
+/// The sources without their tests, with texts that go over several lines put together.
+fn read_sources(directory: &Path, all: &mut String) {
+    for entry in std::fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.file_stem().is_some_and(|name| name == "tests") {
+            continue;
+        }
+        if path.is_dir() {
+            read_sources(&path, all);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            let text = std::fs::read_to_string(&path).expect("text");
+            for (n, piece) in text.split("\\\n").enumerate() {
+                all.push_str(if n > 0 { piece.trim_start() } else { piece });
+            }
+        }
+    }
+}
+
+#[test]
+fn every_link_within_the_repository_leads_somewhere() {
+    let mut links = 0;
+    for page in pages() {
+        for link in page.links() {
+            let file = link.split('#').next().unwrap_or_default();
+            if file.is_empty() || link.contains("://") {
+                continue;
+            }
+            let target = page.directory.join(file);
+            assert!(target.exists(), "{}: {link} leads nowhere", page.name);
+            links += 1;
+        }
+    }
+    assert!(links > 50, "{links}");
+}

@@ -1,0 +1,401 @@
+//! Installing into a directory and taking everything away again.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+
+mod image;
+mod obstacles;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use image::{Image, LOGIND, LONG, PROGRAMS, Recorder, UNIT};
+use sha2::{Digest as _, Sha256};
+use winddown_install::{
+    Action, Host, HostError, InstallOptions, Runtime, UninstallOptions, install_on, uninstall_on,
+};
+
+#[test]
+fn an_empty_image_gets_exactly_these_files() {
+    let image = Image::new();
+    let report = image.install().unwrap();
+    assert_eq!(
+        image.tree(),
+        [
+            "etc/ 755",
+            "etc/systemd/ 755",
+            "etc/systemd/logind.conf.d/ 755",
+            "etc/systemd/system/ 755",
+            "etc/systemd/system/multi-user.target.wants/ 755",
+            "etc/systemd/system/multi-user.target.wants/winddown.service -> /etc/systemd/system/winddown.service",
+            "etc/systemd/system/winddown.service 644",
+            "etc/systemd/system/winddown.service.d/ 755",
+            "etc/systemd/system/winddown.service.d/10-process-runtime.conf 644",
+            "etc/sysusers.d/ 755",
+            "etc/sysusers.d/winddown.conf 644",
+            "etc/tmpfiles.d/ 755",
+            "etc/tmpfiles.d/winddown.conf 644",
+            "etc/winddown/ 755",
+            "etc/winddown/config.yaml 644",
+            "etc/winddown/pods/ 755",
+            "usr/ 755",
+            "usr/bin/ 755",
+            "usr/bin/winddown 755",
+            "usr/bin/winddown-shim 755",
+            "usr/bin/winddownd 755",
+            "var/ 755",
+            "var/lib/ 755",
+            "var/lib/winddown/ 711",
+            "var/lib/winddown/install.json 600",
+            "var/log/ 755",
+            "var/log/winddown/ 750",
+        ]
+    );
+    assert!(report.changes.iter().all(|change| change.action == Action::Created), "{report}");
+    assert_eq!(image.read("usr/bin/winddown"), "first");
+}
+
+#[test]
+fn for_a_container_runtime_scopes_are_ordered_and_nothing_is_loosened() {
+    let image = Image::new();
+    install_on(&InstallOptions { runtime: Runtime::Cri, ..image.options() }, None).unwrap();
+    for scope in ["cri-containerd-", "crio-"] {
+        let text = image.read(&format!("etc/systemd/system/{scope}.scope.d/50-winddown.conf"));
+        assert!(text.contains("\nBefore=winddown.service\n"), "{text}");
+    }
+    assert!(!image.path("etc/systemd/system/winddown.service.d").exists());
+}
+
+#[test]
+fn for_services_of_systemd_nothing_is_loosened_and_the_configuration_says_so() {
+    let image = Image::new();
+    let options = InstallOptions { runtime: Runtime::Systemd, ..image.options() };
+    install_on(&options, None).unwrap();
+    assert!(!image.path("etc/systemd/system/winddown.service.d").exists());
+    assert!(!image.path("etc/systemd/system/crio-.scope.d").exists());
+    assert!(image.read("etc/winddown/config.yaml").contains("\nruntime: systemd\n"));
+    install_on(&options, None).unwrap();
+    assert!(image.install().is_err(), "the configuration names another runtime");
+}
+
+#[test]
+fn changing_the_runtime_takes_the_other_ones_drop_ins_away() {
+    let image = Image::new();
+    image.install().unwrap();
+    let process = image.tree();
+    // The configuration names its runtime; an operator changes both.
+    fs::remove_file(image.path("etc/winddown/config.yaml")).unwrap();
+    install_on(&InstallOptions { runtime: Runtime::Cri, ..image.options() }, None).unwrap();
+    assert!(!image.path("etc/systemd/system/winddown.service.d").exists());
+    assert!(image.path("etc/systemd/system/crio-.scope.d").exists());
+    fs::remove_file(image.path("etc/winddown/config.yaml")).unwrap();
+    image.install().unwrap();
+    assert_eq!(image.tree(), process);
+}
+
+#[test]
+fn no_word_is_left_to_fill_in() {
+    let image = Image::new();
+    image.install().unwrap();
+    let unit = image.read(UNIT);
+    for line in unit.lines().filter(|line| !line.starts_with('#')) {
+        // An @ of systemd's own names a set of system calls.
+        assert!(line.starts_with("SystemCallFilter=") || !line.contains('@'), "{line}");
+    }
+    assert!(unit.contains("\nExecStart=/usr/bin/winddownd\n"), "{unit}");
+    assert!(unit.contains("\nTimeoutStopSec=90s\n"), "{unit}");
+}
+
+#[test]
+fn a_second_install_changes_nothing_and_says_so() {
+    let image = Image::new();
+    image.install().unwrap();
+    let inodes = |image: &Image| {
+        [UNIT, "usr/bin/winddown", "var/lib/winddown/install.json"]
+            .map(|file| fs::metadata(image.path(file)).unwrap().ino())
+    };
+    let before = (image.tree(), inodes(&image));
+    let report = image.install().unwrap();
+    assert!(!report.changed(), "{report}");
+    assert!(report.to_string().contains("Nothing to do."), "{report}");
+    assert_eq!((image.tree(), inodes(&image)), before);
+}
+
+#[test]
+fn an_upgrade_replaces_the_programs_and_nothing_else() {
+    let image = Image::new();
+    image.install().unwrap();
+    image.programs("second");
+    let report = image.install().unwrap();
+    let changed = report.changes.iter().filter(|change| change.action != Action::Kept);
+    let changed: Vec<_> = changed.map(|change| (change.action, &*change.path)).collect();
+    let of_bin = ["/usr/bin/winddown-shim", "/usr/bin/winddownd", "/usr/bin/winddown"];
+    assert_eq!(changed, of_bin.map(|path| (Action::Updated, path)), "{report}");
+    for program in PROGRAMS {
+        assert_eq!(image.read(&format!("usr/bin/{program}")), "second");
+    }
+}
+
+/// An installation of a version that had one program, which ran as `winddown agent`.
+#[test]
+fn an_upgrade_from_one_program_adds_the_others_and_has_the_unit_start_its_own() {
+    let image = Image::new();
+    image.install().unwrap();
+    for newer in ["winddownd", "winddown-shim"] {
+        fs::remove_file(image.path(&format!("usr/bin/{newer}"))).unwrap();
+    }
+    let old = image.read(UNIT).replace("/usr/bin/winddownd", "/usr/bin/winddown agent");
+    fs::write(image.path(UNIT), &old).unwrap();
+    let record = image.path("var/lib/winddown/install.json");
+    let mut text: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    let entries = text["entries"].as_object_mut().unwrap();
+    entries.remove("/usr/bin/winddownd").unwrap();
+    entries.remove("/usr/bin/winddown-shim").unwrap();
+    let sha256: String = Sha256::digest(&old).iter().map(|byte| format!("{byte:02x}")).collect();
+    entries[&format!("/{UNIT}")]["sha256"] = serde_json::json!([sha256]);
+    fs::write(&record, text.to_string()).unwrap();
+
+    image.install().unwrap();
+    assert!(image.read(UNIT).contains("\nExecStart=/usr/bin/winddownd\n"));
+    for program in PROGRAMS {
+        assert_eq!(image.read(&format!("usr/bin/{program}")), "first");
+    }
+}
+
+#[test]
+fn uninstall_and_purge_leave_an_empty_image() {
+    let image = Image::new();
+    image.install().unwrap();
+    fs::write(image.path("var/log/winddown/pod.log"), "x").unwrap();
+    fs::create_dir(image.path("var/lib/winddown/reports")).unwrap();
+    image.uninstall(true);
+    assert_eq!(image.tree(), [""; 0]);
+    let report = image.uninstall(true);
+    assert!(!report.changed(), "{report}");
+}
+
+/// As in the chroot of an installer, which mounts none: the kernel cannot tell which program runs.
+#[test]
+fn without_proc_the_program_is_found_by_the_name_it_was_started_by() {
+    let name = "without_proc_the_program_is_found_by_the_name_it_was_started_by";
+    let may = Command::new("unshare").args(["-m", "true"]).output();
+    if !may.is_ok_and(|output| output.status.success()) {
+        assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{name}: no mount namespace");
+        println!("SKIPPED: {name}: unshare -m needs root");
+        return;
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_winddown"));
+    for (started_as, here) in [
+        ("\"$PROGRAM\"", "/"),
+        ("winddown", "/"),
+        ("./winddown", program.parent().unwrap().to_str().unwrap()),
+    ] {
+        let image = Image::new();
+        let script =
+            format!("mount -t tmpfs tmpfs /proc && {started_as} install --root \"$IMAGE\"");
+        let output = Command::new("unshare")
+            .args(["-m", "sh", "-c", &script])
+            .current_dir(here)
+            .env("PROGRAM", program)
+            .env("IMAGE", image.root.path())
+            .env(
+                "PATH",
+                format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", program.parent().unwrap().display()),
+            )
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{started_as}: {said}");
+        let size = |path: &Path| fs::metadata(path).unwrap().len();
+        for name in PROGRAMS {
+            let (there, here) =
+                (image.path(&format!("usr/bin/{name}")), program.with_file_name(name));
+            assert_eq!(size(&there), size(&here), "{started_as}");
+        }
+    }
+}
+
+#[test]
+fn uninstall_keeps_the_configuration_the_manifests_and_the_state() {
+    let image = Image::new();
+    image.install().unwrap();
+    fs::write(image.path("etc/winddown/pods/web.yaml"), "kind: Pod").unwrap();
+    fs::write(image.path("var/lib/winddown/report.json"), "{}").unwrap();
+    image.uninstall(false);
+    assert_eq!(
+        image.tree(),
+        [
+            "etc/ 755",
+            "etc/winddown/ 755",
+            "etc/winddown/config.yaml 644",
+            "etc/winddown/pods/ 755",
+            "etc/winddown/pods/web.yaml 644",
+            "var/ 755",
+            "var/lib/ 755",
+            "var/lib/winddown/ 711",
+            "var/lib/winddown/report.json 644",
+        ]
+    );
+    // What the first one kept the purge still knows; manifests are never removed.
+    let report = image.uninstall(true);
+    assert!(report.to_string().contains("/etc/winddown/pods stays: it holds 1 file"), "{report}");
+    assert!(image.path("etc/winddown/pods/web.yaml").exists());
+    assert!(!image.path("etc/winddown/config.yaml").exists());
+    assert!(!image.path("var/lib/winddown").exists());
+}
+
+#[test]
+fn what_was_there_before_is_there_after() {
+    let image = Image::new();
+    for dir in ["usr/bin", "etc/systemd/system/multi-user.target.wants", "var/lib", "var/log"] {
+        fs::create_dir_all(image.path(dir)).unwrap();
+    }
+    fs::write(image.path("etc/systemd/system/other.service"), "").unwrap();
+    fs::create_dir_all(image.path("etc/winddown/pods")).unwrap();
+    let mine = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nmaxPods: 7\n";
+    fs::write(image.path("etc/winddown/config.yaml"), mine).unwrap();
+    let before = image.tree();
+    image.install().unwrap();
+    assert_eq!(image.read("etc/winddown/config.yaml"), mine);
+    image.uninstall(false);
+    assert_eq!(image.tree(), before);
+}
+
+#[test]
+fn the_agents_drop_in_is_neither_written_nor_changed_by_an_installation_and_goes_with_it() {
+    let image = Image::new();
+    image.install().unwrap();
+    assert!(!image.path(LOGIND).exists(), "another package's delay may be longer");
+    let raised = "# Written by winddown's agent.\n[Login]\nInhibitDelayMaxSec=300\n";
+    fs::write(image.path(LOGIND), raised).unwrap();
+    fs::create_dir_all(image.path("run/systemd/logind.conf.d")).unwrap();
+    fs::write(image.path("run/systemd/logind.conf.d/zz-winddown.conf"), raised).unwrap();
+    assert!(!image.install().unwrap().changed());
+    assert_eq!(image.read(LOGIND), raised);
+    image.uninstall(true);
+    assert_eq!(image.tree(), ["run/ 755", "run/systemd/ 755", "run/systemd/logind.conf.d/ 755"]);
+}
+
+#[test]
+fn programs_that_came_with_a_package_stay_their_packages() {
+    let image = Image::new();
+    fs::create_dir_all(image.path("usr/bin")).unwrap();
+    for program in PROGRAMS {
+        fs::write(image.path(&format!("usr/bin/{program}")), "packaged").unwrap();
+    }
+    let mut options = image.options();
+    options.programs = image.path("usr/bin");
+    let report = install_on(&options, None).unwrap().to_string();
+    for program in PROGRAMS {
+        assert!(report.contains(&format!("kept      /usr/bin/{program}\n")), "{report}");
+    }
+    image.uninstall(true);
+    let left = image.tree();
+    let programs = PROGRAMS.map(|program| format!("usr/bin/{program} 644"));
+    assert_eq!(left[..2], ["usr/ 755", "usr/bin/ 755"]);
+    assert_eq!(left[2..], programs);
+}
+
+#[test]
+fn a_dry_run_names_every_step_and_does_none() {
+    let image = Image::new();
+    let host = Recorder::default();
+    let report =
+        install_on(&InstallOptions { dry_run: true, ..image.options() }, Some(&host)).unwrap();
+    assert_eq!(image.tree(), [""; 0]);
+    assert!(host.0.borrow().is_empty());
+    let text = report.to_string();
+    assert!(text.starts_with("Dry run: nothing is changed.\ncreate    /var\n"), "{text}");
+    assert!(text.contains("create    /usr/bin/winddown\n"), "{text}");
+    assert!(text.contains("run       systemctl daemon-reload\n"), "{text}");
+
+    image.install().unwrap();
+    let before = image.tree();
+    let report = uninstall_on(&UninstallOptions { dry_run: true, ..image.removal(true) }, None);
+    assert!(report.unwrap().changed());
+    assert_eq!(image.tree(), before);
+}
+
+#[test]
+fn a_running_systemd_is_told_what_changed_and_no_more() {
+    let image = Image::new();
+    let host = Recorder::default();
+    let options = InstallOptions { start: true, ..image.options() };
+    install_on(&options, Some(&host)).unwrap();
+    assert_eq!(
+        host.0.take(),
+        [
+            "systemd-sysusers /etc/sysusers.d/winddown.conf",
+            "systemd-tmpfiles --create /etc/tmpfiles.d/winddown.conf",
+            "systemctl daemon-reload",
+            "systemctl restart winddown.service",
+        ]
+    );
+    install_on(&options, Some(&host)).unwrap();
+    assert_eq!(host.0.take(), ["systemctl start winddown.service"]);
+    fs::write(image.path(LOGIND), "# Written by winddown's agent.\n").unwrap();
+    uninstall_on(&image.removal(false), Some(&host)).unwrap();
+    assert_eq!(
+        host.0.take(),
+        [
+            "systemctl stop winddown.service",
+            "systemctl daemon-reload",
+            "systemctl kill -s HUP systemd-logind.service",
+        ]
+    );
+}
+
+#[test]
+fn the_time_of_systemd_follows_the_configuration() {
+    let image = Image::new();
+    let long = image.source.path().join("long.yaml");
+    fs::write(&long, LONG).unwrap();
+    install_on(&InstallOptions { config: Some(long), ..image.options() }, None).unwrap();
+    assert_eq!(image.read("etc/winddown/config.yaml"), LONG);
+    assert!(image.read(UNIT).contains("\nTimeoutStopSec=130s\n"));
+
+    fs::write(image.path("etc/winddown/config.yaml"), LONG.replace("100s", "200s")).unwrap();
+    let report = image.install().unwrap().to_string();
+    assert!(report.contains("updated   /etc/systemd/system/winddown.service\n"), "{report}");
+    assert!(image.read(UNIT).contains("\nTimeoutStopSec=230s\n"));
+}
+
+#[test]
+fn changing_to_a_container_runtime_never_restarts_the_agent_over_running_pods() {
+    let image = Image::new();
+    let host = Recorder::default();
+    image.install().unwrap();
+    fs::remove_file(image.path("etc/winddown/config.yaml")).unwrap();
+    let options = InstallOptions { start: true, runtime: Runtime::Cri, ..image.options() };
+    let report = install_on(&options, Some(&host)).unwrap();
+    assert_eq!(host.0.take(), ["systemctl daemon-reload"]);
+    let next = "winddown drain && systemctl restart winddown && winddown drain --withdraw";
+    assert_eq!(report.next[0], next);
+}
+
+#[test]
+fn a_failing_daemon_reload_is_an_error_and_a_missing_tool_a_note() {
+    struct Broken(&'static str);
+    impl Host for Broken {
+        fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError> {
+            let command = format!("{program} {}", args.join(" "));
+            if !command.starts_with(self.0) {
+                return Ok(());
+            }
+            let after = Duration::from_secs(120);
+            Err(HostError::Timeout { command, after })
+        }
+    }
+    let image = Image::new();
+    let error = install_on(&image.options(), Some(&Broken("systemctl daemon-reload"))).unwrap_err();
+    assert!(error.to_string().starts_with("the files are in place, but systemd"), "{error}");
+    assert_eq!(
+        std::error::Error::source(&error).unwrap().to_string(),
+        "systemctl daemon-reload did not end within 120s and was killed"
+    );
+    let image = Image::new();
+    let report = install_on(&image.options(), Some(&Broken("systemd-sysusers"))).unwrap();
+    assert_eq!(report.notes.len(), 1, "{report}");
+}

@@ -1,0 +1,104 @@
+//! An empty machine in a directory.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use winddown_install::{
+    Host, HostError, InstallError, InstallOptions, InstallReport, UninstallOptions, install_on,
+    uninstall_on,
+};
+
+/// Without the leading slash, as the other paths here.
+pub(crate) const UNIT: &str = "etc/systemd/system/winddown.service";
+pub(crate) const LOGIND: &str = "etc/systemd/logind.conf.d/zz-winddown.conf";
+
+/// With a budget of 100 s: systemd's patience follows from it.
+pub(crate) const LONG: &str = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n\
+                    shutdownGracePeriod: 100s\n";
+
+pub(crate) const PROGRAMS: [&str; 3] = ["winddown", "winddown-shim", "winddownd"];
+
+/// An empty machine and programs to install.
+pub(crate) struct Image {
+    pub(crate) root: TempDir,
+    pub(crate) source: TempDir,
+}
+
+impl Image {
+    pub(crate) fn new() -> Self {
+        let image =
+            Self { root: tempfile::tempdir().unwrap(), source: tempfile::tempdir().unwrap() };
+        image.programs("first");
+        image
+    }
+
+    pub(crate) fn programs(&self, content: &str) {
+        for name in PROGRAMS {
+            fs::write(self.source.path().join(name), content).unwrap();
+        }
+    }
+
+    pub(crate) fn options(&self) -> InstallOptions {
+        let mut options = InstallOptions::new(self.source.path());
+        options.root = self.root.path().to_owned();
+        options
+    }
+
+    pub(crate) fn install(&self) -> Result<InstallReport, InstallError> {
+        install_on(&self.options(), None)
+    }
+
+    pub(crate) fn uninstall(&self, purge: bool) -> InstallReport {
+        uninstall_on(&self.removal(purge), None).unwrap()
+    }
+
+    pub(crate) fn removal(&self, purge: bool) -> UninstallOptions {
+        UninstallOptions { root: self.root.path().to_owned(), purge, ..Default::default() }
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.root.path().join(path)
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    /// Every file, link and directory with its mode.
+    pub(crate) fn tree(&self) -> Vec<String> {
+        let mut all = BTreeSet::new();
+        walk(self.root.path(), self.root.path(), &mut all);
+        all.into_iter().collect()
+    }
+}
+
+fn walk(root: &Path, dir: &Path, all: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let meta = fs::symlink_metadata(&path).unwrap();
+        let name = path.strip_prefix(root).unwrap().display().to_string();
+        if meta.is_symlink() {
+            all.insert(format!("{name} -> {}", fs::read_link(&path).unwrap().display()));
+        } else if meta.is_dir() {
+            all.insert(format!("{name}/ {:o}", meta.permissions().mode() & 0o7777));
+            walk(root, &path, all);
+        } else {
+            all.insert(format!("{name} {:o}", meta.permissions().mode() & 0o7777));
+        }
+    }
+}
+
+/// Records what it is asked to run.
+#[derive(Default)]
+pub(crate) struct Recorder(pub(crate) RefCell<Vec<String>>);
+
+impl Host for Recorder {
+    fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError> {
+        self.0.borrow_mut().push(format!("{program} {}", args.join(" ")));
+        Ok(())
+    }
+}

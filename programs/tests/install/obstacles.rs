@@ -1,0 +1,249 @@
+//! What stands in an installation's way: others' files, full and read-only disks, odd trees.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use winddown_install::{InstallError, InstallOptions, UninstallOptions, install_on, uninstall_on};
+
+use super::image::{Image, LONG, UNIT};
+
+#[test]
+fn foreign_files_are_named_together_and_nothing_is_touched() {
+    let image = Image::new();
+    fs::create_dir_all(image.path("usr/bin")).unwrap();
+    fs::write(image.path("usr/bin/winddown"), "somebody else's").unwrap();
+    fs::create_dir_all(image.path("etc/systemd/system")).unwrap();
+    symlink("/dev/null", image.path(UNIT)).unwrap();
+    let before = image.tree();
+    let error = image.install().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "2 files are in the way, nothing was changed:\n  \
+         /usr/bin/winddown: it is not winddown's; --force replaces it and keeps the old one beside \
+         it\n  \
+         /etc/systemd/system/winddown.service: it is masked; take the mask away first (systemctl \
+         unmask, or remove the link)"
+    );
+    assert_eq!(image.tree(), before);
+}
+
+#[test]
+fn an_edited_unit_is_replaced_only_by_force_and_kept_beside_it() {
+    let image = Image::new();
+    image.install().unwrap();
+    let edited = image.read(UNIT) + "# mine\n";
+    fs::write(image.path(UNIT), &edited).unwrap();
+    let error = image.install().unwrap_err().to_string();
+    assert!(error.contains("/etc/systemd/system/winddown.service: it was edited"), "{error}");
+    let report = install_on(&InstallOptions { force: true, ..image.options() }, None).unwrap();
+    assert!(report.to_string().contains("replaced  /etc/systemd/system/winddown.service"));
+    assert_eq!(image.read(&format!("{UNIT}.before-winddown")), edited);
+    assert!(!image.read(UNIT).contains("# mine"));
+}
+
+#[test]
+fn uninstall_keeps_an_edited_unit_unless_forced() {
+    let image = Image::new();
+    image.install().unwrap();
+    fs::write(image.path(UNIT), "# winddown, mine\n").unwrap();
+    let report = image.uninstall(true).to_string();
+    let line = "kept      /etc/systemd/system/winddown.service  (changed since it was installed)";
+    assert!(report.contains(line), "{report}");
+    assert_eq!(image.read(UNIT), "# winddown, mine\n");
+
+    let image = Image::new();
+    image.install().unwrap();
+    fs::write(image.path(UNIT), "# winddown, mine\n").unwrap();
+    uninstall_on(&UninstallOptions { force: true, ..image.removal(true) }, None).unwrap();
+    assert_eq!(image.tree(), [""; 0]);
+}
+
+#[test]
+fn an_image_with_absolute_links_never_leads_out_of_itself() {
+    let image = Image::new();
+    let outside = tempfile::tempdir().unwrap();
+    fs::create_dir(image.path("data")).unwrap();
+    // Inside the image /data; taken literally the host's directory of that name.
+    symlink("/data", image.path("etc")).unwrap();
+    symlink("../../../../../../../../../../data", image.path("var")).unwrap();
+    symlink(outside.path(), image.path("data/lib")).unwrap();
+    fs::create_dir_all(image.path(outside.path().to_str().unwrap().trim_start_matches('/')))
+        .unwrap();
+    image.install().unwrap();
+    assert!(image.path("data/systemd/system/winddown.service").exists());
+    assert!(image.path("data/log/winddown").exists());
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_link_loop_is_an_error_that_names_the_path() {
+    let image = Image::new();
+    symlink("/etc", image.path("etc")).unwrap();
+    let error = image.install().unwrap_err().to_string();
+    assert!(error.starts_with(image.path("etc/").to_str().unwrap()), "{error}");
+    assert!(error.ends_with("leads through too many symbolic links"), "{error}");
+}
+
+#[test]
+fn a_file_where_a_directory_belongs_is_named() {
+    let image = Image::new();
+    fs::write(image.path("usr"), "").unwrap();
+    let error = image.install().unwrap_err().to_string();
+    assert!(error.contains("/usr: it is not a directory; move it away"), "{error}");
+}
+
+/// Makes every write of `name` in `dir` fail, also for root: where the new content is written
+/// first there is a directory.
+fn obstruct(image: &Image, dir: &str, name: &str) -> PathBuf {
+    let path = image.path(dir).join(format!(".{name}.winddown-new"));
+    fs::create_dir_all(path.join("x")).unwrap();
+    path
+}
+
+#[test]
+fn an_install_that_failed_half_way_is_completed_by_the_next() {
+    let image = Image::new();
+    let obstacle = obstruct(&image, "usr/bin", "winddown");
+    let error = image.install().unwrap_err().to_string();
+    assert!(error.starts_with("cannot write "), "{error}");
+    assert!(error.contains("/usr/bin/winddown"), "{error}");
+    assert!(!image.path(UNIT).exists());
+    assert!(image.path("var/lib/winddown/install.json").exists());
+    fs::remove_dir_all(obstacle).unwrap();
+    image.install().unwrap();
+    image.uninstall(true);
+    assert_eq!(image.tree(), ["usr/ 755", "usr/bin/ 755"]);
+}
+
+#[test]
+fn what_an_interrupted_upgrade_left_is_taken_away() {
+    let image = Image::new();
+    image.install().unwrap();
+    image.programs("second");
+    // A step after the program's cannot be done.
+    fs::remove_file(image.path("etc/sysusers.d/winddown.conf")).unwrap();
+    let obstacle = obstruct(&image, "etc/sysusers.d", "winddown.conf");
+    image.install().unwrap_err();
+    assert_eq!(image.read("usr/bin/winddown"), "second");
+    fs::remove_dir_all(obstacle).unwrap();
+    image.uninstall(true);
+    assert_eq!(image.tree(), [""; 0]);
+}
+
+#[test]
+fn a_damaged_record_is_an_error_with_a_way_out() {
+    let image = Image::new();
+    image.install().unwrap();
+    fs::write(image.path("var/lib/winddown/install.json"), "{").unwrap();
+    let error = image.install().unwrap_err().to_string();
+    assert!(error.starts_with("the list of installed files "), "{error}");
+    assert!(error.contains("move it away and run winddown install again"), "{error}");
+    fs::remove_file(image.path("var/lib/winddown/install.json")).unwrap();
+    image.install().unwrap();
+}
+
+#[test]
+fn a_configuration_for_the_other_runtime_or_with_an_error_stops_the_install() {
+    let image = Image::new();
+    let error = |image: &Image, config: &str| -> (String, String) {
+        fs::create_dir_all(image.path("etc/winddown")).unwrap();
+        fs::write(image.path("etc/winddown/config.yaml"), config).unwrap();
+        let error = image.install().unwrap_err();
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        (error.to_string(), source)
+    };
+    let (text, why) = error(&image, &LONG.replace("shutdown", "runtime: cri\nshutdown"));
+    assert!(
+        text.ends_with(
+            "/etc/winddown/config.yaml is not usable: mend it and run winddown install again"
+        ),
+        "{text}"
+    );
+    assert_eq!(why, "it says `runtime: cri`: change that first, or install with --runtime cri");
+    let (_, why) = error(&image, &LONG.replace("shutdown", "runtime: systemd\nshutdown"));
+    assert!(why.ends_with("or install with --runtime systemd"), "{why}");
+    let (_, why) = error(&image, &LONG.replace("100s", "never"));
+    assert!(why.contains("shutdownGracePeriod"), "{why}");
+    assert!(!image.path("usr").exists());
+}
+
+#[test]
+fn a_read_only_place_is_named_with_a_way_out() {
+    let test = "a_read_only_place_is_named_with_a_way_out";
+    let image = Image::new();
+    let Some(_mount) = Mount::over(test, &image.path("usr"), "ro") else { return };
+    let error = image.install().unwrap_err().to_string();
+    assert!(error.starts_with("cannot create directory "), "{error}");
+    assert!(error.contains("/usr/bin (for a read-only /usr, choose another place"), "{error}");
+    let options = InstallOptions { bin_dir: "/opt/bin".into(), ..image.options() };
+    install_on(&options, None).unwrap();
+    assert!(image.path("opt/bin/winddown").exists());
+}
+
+#[test]
+fn a_full_disk_is_named_and_the_next_install_goes_on() {
+    let test = "a_full_disk_is_named_and_the_next_install_goes_on";
+    let image = Image::new();
+    image.programs(&"x".repeat(1 << 20));
+    let Some(mount) = Mount::over(test, &image.path("usr"), "size=512k") else { return };
+    let error = image.install().unwrap_err().to_string();
+    assert!(
+        error.contains("/usr/bin/winddown-shim (make room and run the same command"),
+        "{error}"
+    );
+    assert_eq!(fs::read_dir(image.path("usr/bin")).unwrap().count(), 0, "no half a program");
+    drop(mount);
+    image.install().unwrap();
+    image.uninstall(true);
+    assert_eq!(image.tree(), ["usr/ 755"]);
+}
+
+/// A tmpfs over a directory, for as long as it lives.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn over(test: &str, dir: &Path, options: &str) -> Option<Self> {
+        fs::create_dir_all(dir).unwrap();
+        let options = format!("mode=755,{options}");
+        let mut mount = Command::new("mount");
+        let status = mount.args(["-t", "tmpfs", "-o", &options, "winddown-test"]).arg(dir).output();
+        if status.is_ok_and(|output| output.status.success()) {
+            return Some(Self(dir.to_owned()));
+        }
+        assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "cannot mount a tmpfs");
+        println!("SKIPPED: {test}: cannot mount a tmpfs; run the tests as root");
+        None
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_place_that_a_unit_file_cannot_name_is_refused() {
+    let image = Image::new();
+    for place in ["opt/bin", "/opt/my bin", "/opt/%h", "/opt/../bin", "/opt/$x", "/opt/\"q"] {
+        let options = InstallOptions { bin_dir: place.into(), ..image.options() };
+        let error = install_on(&options, None).unwrap_err();
+        assert!(matches!(error, InstallError::ProgramDirectory { .. }), "{place}: {error}");
+    }
+    let options = InstallOptions { bin_dir: "/opt//winddown/bin/".into(), ..image.options() };
+    install_on(&options, None).unwrap();
+    assert!(image.read(UNIT).contains("\nExecStart=/opt/winddown/bin/winddownd\n"));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let image = Image::new();
+    let options = InstallOptions { programs: "/nowhere".into(), ..image.options() };
+    let error = install_on(&options, None).unwrap_err().to_string();
+    assert!(
+        error.starts_with("a program to install, /nowhere/winddown-shim, is not a regular file"),
+        "{error}"
+    );
+}
