@@ -15,6 +15,7 @@ mod metrics;
 mod mistakes;
 mod monitoring;
 mod notices;
+mod one_program;
 mod schemas;
 mod secrets;
 mod signals;
