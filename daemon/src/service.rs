@@ -367,5 +367,5 @@ fn status_line(lock: &LockState, delay: Option<Duration>, wanted: Duration) -> S
 
 /// Whether READY may be said: the lock is held, or is known not to be available.
 fn is_settled(inhibitor: &impl Inhibitor) -> bool {
-    inhibitor.state().borrow().lock.is_decided()
+    inhibitor.state().borrow().lock.is_known()
 }

@@ -64,7 +64,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// Brings pods in, and ends them when the node goes down.
     pub(super) async fn run(self, runtime: Arc<R>, trigger: Trigger, carried: Option<RunRecord>) {
         let mut inhibitor = self.0.inhibitor.state();
-        let said = inhibitor.wait_for(|s| s.preparing || s.lock.is_decided());
+        let said = inhibitor.wait_for(|s| s.preparing || s.lock.is_known());
         let said = tokio::time::timeout(FIRST_WORD, said).await;
         let preparing = said.ok().and_then(Result::ok).map(|state| state.preparing);
         let (has_spoken, preparing) = (preparing.is_some(), preparing.unwrap_or(false));
@@ -135,13 +135,13 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             Arc::clone(&self.0.recorder),
         )
         .with_victim_lock(self.0.fit.victim_lock())
-        .with_asked_before(asked_before)
+        .with_earlier_kills(asked_before)
+        .with_admission_closed(self.admission_closed())
         .with_refusals_for_good(self.refused_for_good());
         let mut passed = intake.passes();
         let desired = self.desired();
         let stop = self.0.stop.clone();
-        let closed = self.admission_closed();
-        critical::spawn_until("intake", stop, intake.run(desired, closed));
+        critical::spawn_until("intake", stop, intake.run(desired));
         async move {
             // An intake that is gone will not say more.
             let _ = passed.wait_for(|n| *n > 0).await;

@@ -125,8 +125,7 @@ pub async fn run() -> Result<Vec<(String, Option<String>)>, Box<dyn std::error::
 
     // (3) The pods that are wanted, as state. Whoever reads a directory or an API sends it here.
     let desired = watch::Sender::new(None);
-    let open = watch::Sender::new(false);
-    tokio::spawn(intake.run(desired.subscribe(), open.subscribe()));
+    tokio::spawn(intake.run(desired.subscribe()));
     tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
     let mut pods = Vec::new();
     for (name, priority) in [("web", 10), ("batch", 1), ("database", 100)] {

@@ -13,7 +13,9 @@ use tokio::sync::watch;
 pub struct InhibitorState {
     /// Whether the delay lock is held, and if not, why.
     pub lock: LockState,
-    /// A shutdown is under way: the signal came from the name's owner and the property confirmed it.
+    /// A shutdown is under way (logind's `PreparingForShutdown`): the signal came from the name's owner and
+    /// the property confirmed it.
+    #[doc(alias = "PreparingForShutdown")]
     pub preparing: bool,
     /// Counts the shutdowns seen; goes up by one each time `preparing` turns true.
     pub epoch: u64,
@@ -63,7 +65,7 @@ pub enum LockState {
 
 impl LockState {
     /// Whether it is known how things stand: the lock is not merely waited for.
-    pub fn is_decided(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         !matches!(self, LockState::Waiting { .. })
     }
 }

@@ -70,9 +70,11 @@ pub struct Intake<R: Runtime> {
     held: Held,
     away: Away,
     /// Pods that an earlier agent has asked to end.
-    asked_before: PodUidMap<KillRequest>,
+    earlier_kills: PodUidMap<KillRequest>,
     /// Of which pods a refusal is the end.
     for_good: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
+    /// Whether admission is closed for the whole node.
+    admission_closed: watch::Receiver<bool>,
 }
 
 /// What a source wants on this node: all of it, as state.
@@ -135,8 +137,9 @@ impl<R: Runtime> Intake<R> {
             victim_lock: VictimLock::new(),
             held,
             away: Away::default(),
-            asked_before: PodUidMap::default(),
+            earlier_kills: PodUidMap::default(),
             for_good: Arc::new(|_| false),
+            admission_closed: watch::Sender::new(false).subscribe(),
         }
     }
 
@@ -144,8 +147,17 @@ impl<R: Runtime> Intake<R> {
     /// again before anything else: once their worker looked after them as usual, a container that
     /// ended in this moment would be started again.
     #[must_use]
-    pub fn with_asked_before(mut self, asked: PodUidMap<KillRequest>) -> Self {
-        self.asked_before = asked;
+    pub fn with_earlier_kills(mut self, asked: PodUidMap<KillRequest>) -> Self {
+        self.earlier_kills = asked;
+        self
+    }
+
+    /// The same, told when admission is closed for the whole node, as in a shutdown: when it opens again, pods
+    /// that were refused for it are asked again and static pods that it ended come back. That pods are
+    /// refused meanwhile is up to [`Admission`]. Without this it is never closed.
+    #[must_use]
+    pub fn with_admission_closed(mut self, closed: watch::Receiver<bool>) -> Self {
+        self.admission_closed = closed;
         self
     }
 
@@ -176,13 +188,8 @@ impl<R: Runtime> Intake<R> {
     /// Follows `desired` until its sender is gone.
     ///
     /// `desired` is `None` until the source has been read once; nothing is torn down before that.
-    /// `closed` is true while admission is closed for the whole node (a shutdown): when it opens
-    /// again, pods that were refused for it are asked again and static pods that it ended come back.
-    pub async fn run(
-        mut self,
-        mut desired: watch::Receiver<Option<Arc<DesiredPods>>>,
-        mut closed: watch::Receiver<bool>,
-    ) {
+    pub async fn run(mut self, mut desired: watch::Receiver<Option<Arc<DesiredPods>>>) {
+        let mut closed = self.admission_closed.clone();
         self.find_running(&mut desired).await;
         self.away.shut(*closed.borrow_and_update());
         // A source that is slow must not hide what runs.
@@ -372,7 +379,7 @@ impl<R: Runtime> Intake<R> {
                 if !runs && !ends {
                     return false;
                 }
-                match self.asked_before.remove(pod.uid()) {
+                match self.earlier_kills.remove(pod.uid()) {
                     Some(request) if runs => self.workers.request_kill(pod.clone(), &request),
                     _ => self.workers.update(UpdateKind::Create, pod.clone(), None),
                 }

@@ -293,7 +293,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
         let budget = record.budget();
         let over_at = self.start_of(record) + budget.pods + budget.reserve;
-        match !signal.login.lock.is_decided() && Instant::now() < over_at {
+        match !signal.login.lock.is_known() && Instant::now() < over_at {
             true => ResumeDecision::Undecided(over_at),
             false => ResumeDecision::Drop,
         }

@@ -18,8 +18,6 @@ struct Node {
     statuses: StatusStore,
     events: FakeRecorder,
     desired: watch::Sender<Option<Arc<DesiredPods>>>,
-    /// Admission is open for as long as this is held.
-    _closed: watch::Sender<bool>,
 }
 
 impl Node {
@@ -38,11 +36,11 @@ impl Node {
         };
         let fit = NodeFit::new(Arc::new(view)).with_preemption(Preemption::new(strategy));
         let admission = Admission::default().then(fit);
-        let (desired, closed) = (watch::Sender::new(None), watch::Sender::new(false));
+        let desired = watch::Sender::new(None);
         let intake = Intake::new(shared, workers.clone(), statuses.clone(), admission, recorder);
-        tokio::spawn(intake.run(desired.subscribe(), closed.subscribe()));
+        tokio::spawn(intake.run(desired.subscribe()));
         tokio::spawn(RuntimeSyncer::follow_changes(workers));
-        Self { runtime, statuses, events, desired, _closed: closed }
+        Self { runtime, statuses, events, desired }
     }
 
     async fn want(&self, pods: &[&Pod]) {

@@ -60,7 +60,7 @@ fn node_with(
 
 /// A node whose pods `asked` an earlier agent has asked to end.
 fn node_resuming(runtime: FakeRuntime, asked: PodUidMap<KillRequest>) -> Node {
-    let with = |intake: Intake<FakeRuntime>| intake.with_asked_before(asked);
+    let with = |intake: Intake<FakeRuntime>| intake.with_earlier_kills(asked);
     node_as(runtime, FakeRecorder::default(), |admission| admission, with)
 }
 
@@ -80,7 +80,8 @@ fn node_as(
     let closed = watch::Sender::new(false);
     let admission = checks(Admission::default().then(Gate(closed.subscribe())));
     let intake = with(Intake::new(shared, workers.clone(), statuses.clone(), admission, recorder));
-    tokio::spawn(intake.run(desired.subscribe(), closed.subscribe()));
+    let intake = intake.with_admission_closed(closed.subscribe());
+    tokio::spawn(intake.run(desired.subscribe()));
     tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
     Node { runtime, workers, statuses, desired, closed }
 }

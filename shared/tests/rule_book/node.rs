@@ -22,7 +22,6 @@ pub(crate) struct Node {
     /// UIDs that admission refuses for now, and all that it was asked.
     pub(crate) refused: watch::Sender<Vec<PodUid>>,
     pub(crate) desired: watch::Sender<Option<Arc<DesiredPods>>>,
-    _closed: watch::Sender<bool>,
     intake: tokio::task::JoinHandle<()>,
 }
 
@@ -48,13 +47,13 @@ pub(crate) fn node(runtime: FakeRuntime) -> Node {
     let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
     let syncer = RuntimeSyncer::new(shared.clone(), statuses.clone(), recorder.clone(), wall);
     let workers = PodWorkers::new(syncer, recorder.clone(), WorkerTimes::default());
-    let (desired, closed) = (watch::Sender::new(None), watch::Sender::new(false));
+    let desired = watch::Sender::new(None);
     let refused = watch::Sender::new(Vec::new());
     let admission = Admission::default().then(Refuse(refused.subscribe()));
     let intake = Intake::new(shared, workers.clone(), statuses.clone(), admission, recorder);
-    let intake = tokio::spawn(intake.run(desired.subscribe(), closed.subscribe()));
+    let intake = tokio::spawn(intake.run(desired.subscribe()));
     tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
-    Node { runtime, workers, statuses, events, refused, desired, _closed: closed, intake }
+    Node { runtime, workers, statuses, events, refused, desired, intake }
 }
 
 impl Node {
