@@ -13,7 +13,7 @@ CARGO_MUTANTS_VERSION := 27.1.0
 CARGO_MUTANTS := $(CACHE)/tools/bin/cargo-mutants
 # The pure planners. FILES=… takes others, or some of them.
 FILES := preemption/src/**/*.rs \
-	$(addprefix eviction/src/,choose.rs decide.rs rank.rs owed.rs usage.rs threshold.rs threshold/*.rs) \
+	$(addprefix eviction/src/,choose.rs decide.rs rank.rs pending_reclaim.rs usage.rs threshold.rs threshold/*.rs) \
 	$(addprefix shutdown/src/,plan.rs plan/*.rs role.rs budget.rs policy.rs)
 
 # Those that other agents can be built from, each before those that need it.

@@ -19,7 +19,7 @@ pub(super) fn run(
     ask::block_on(async {
         let asked = client.preemption_plan(manifest, strategy);
         let plan = ask::patiently(out, status::WAITING, asked).await?;
-        plan::show(&plan, args.output, args.explain, winddown_render::room, out)?;
+        plan::show(&plan, args.output, args.explain, winddown_render::preemption, out)?;
         Ok(Exit::Success)
     })
 }

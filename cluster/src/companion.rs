@@ -19,12 +19,12 @@
 //! - An API server that is away changes nothing: the pods are those that were last known.
 
 mod api;
+mod api_outage;
 mod config;
 mod containers;
 mod facts;
 mod follow;
 mod known;
-mod reach;
 mod rights;
 mod runtime;
 mod stop;

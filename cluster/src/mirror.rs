@@ -27,7 +27,7 @@ mod tests;
 
 pub use driver::{IsEnding, MirrorDriver};
 pub use object::mirror_of;
-pub use plan::{Seen, Step, plan};
+pub use plan::{MirrorAction, ObservedMirror, plan};
 pub use references::api_reference;
 
 /// What is known of the mirror pods in the API. Cheap to clone; clones share one memory. Nothing here
@@ -48,7 +48,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Known {
     /// By namespace and name, which a mirror shares with its static pod.
-    seen: HashMap<Name, Seen>,
+    seen: HashMap<Name, ObservedMirror>,
     /// The names by the mirrors' UIDs.
     by_uid: HashMap<PodUid, Name>,
     /// The mirrors by the static pods' UIDs.
@@ -136,7 +136,7 @@ impl Mirrors {
     }
 
     fn see(&self, pod: &Pod) {
-        let Some(seen) = Seen::new(pod) else { return };
+        let Some(seen) = ObservedMirror::new(pod) else { return };
         let new_name = {
             let mut known = self.lock();
             let name = name_of(&seen.pod);
@@ -214,7 +214,7 @@ impl Known {
     }
 
     /// What was known of the same name is forgotten as far as it is another pod.
-    fn replaced(&mut self, former: &Seen, now: &Seen) {
+    fn replaced(&mut self, former: &ObservedMirror, now: &ObservedMirror) {
         if former.pod.uid != now.pod.uid {
             self.by_uid.remove(&former.pod.uid);
         }

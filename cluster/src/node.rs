@@ -26,11 +26,11 @@ mod events;
 mod fault;
 mod handle;
 mod lease;
-mod owned;
+mod managed_keys;
 mod patch;
 mod ping;
-mod pulse;
 mod server;
+mod ticker;
 
 #[cfg(test)]
 mod tests;
@@ -46,5 +46,5 @@ pub use desired::NodeFacts;
 pub use events::{NoNodeEvents, NodeEvent, NodeEvents, NodeRef};
 pub use handle::{NodeHandle, NodeState, NotTold};
 pub use lease::{LEASE_NAMESPACE, LeaseError, LeaseTimes, LeaseTimesError};
-pub use owned::LAST_APPLIED;
+pub use managed_keys::LAST_APPLIED;
 pub use ping::{NoPing, Ping, PingTimes};

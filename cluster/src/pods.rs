@@ -11,21 +11,21 @@
 pub(crate) mod api;
 mod config;
 mod controller;
+mod controller_status;
 mod dangling;
 mod deletion;
 pub mod equality;
 mod known;
-mod marks;
 pub(crate) mod outage;
 mod parts;
 mod plan;
+mod progress;
 mod queue;
 mod removal;
 mod report;
 mod seams;
 mod sync;
 pub(crate) mod watch;
-mod words;
 
 pub use config::{PodControllerConfig, PodFilter};
 pub use controller::{PodController, PodControllerHandle, PodQueues, RunError, RunState};

@@ -8,7 +8,6 @@
 mod atomic;
 mod downward;
 mod env;
-mod flights;
 mod fresh;
 mod literal;
 mod mounting;
@@ -21,6 +20,7 @@ mod reader;
 mod resolver;
 mod services;
 mod shared;
+mod singleflight;
 mod timetable;
 mod tokens;
 mod waiting;

@@ -10,10 +10,10 @@ mod decision;
 mod health;
 mod plan;
 mod pods;
+mod preemption;
 mod pressure;
 mod report;
 mod request;
-mod room;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -24,6 +24,9 @@ pub use decision::Decision;
 pub use health::{Check, Health};
 pub use plan::{PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan};
 pub use pods::{ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus, RejectedPod};
+pub use preemption::{
+    ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
+};
 pub use pressure::{
     AwayStatus, EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus,
 };
@@ -31,9 +34,6 @@ pub use report::{ReportEntry, ReportList};
 pub use request::{
     ConfigView, DrainEvent, DrainRequest, ErrorBody, ErrorCode, KillAnswer, KillBody, NoticeBody,
     WithdrawAnswer,
-};
-pub use room::{
-    ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
 };
 pub use status::{
     ClosedBy, ConfigStatus, GroupProgress, GroupSummary, LastBootStatus, LockState, LockStatus,

@@ -35,7 +35,7 @@ impl AdmitHandler for PressureGate {
             return Ok(());
         }
         let message = node_had_condition(conditions).into();
-        Err(Rejection { reason: EVICTED.into(), message, passing: true })
+        Err(Rejection { reason: EVICTED.into(), message, retryable: true })
     }
 }
 

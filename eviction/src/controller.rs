@@ -20,15 +20,15 @@ use crate::decide::{Act, Snapshot, decide};
 use crate::history::{Outcome, Record};
 use crate::memory::Memory;
 use crate::observation::Observations;
-use crate::owed::Owed;
+use crate::pending_reclaim::PendingReclaim;
 use crate::policy::{Policy, PressureScope};
-use crate::returns::Returns;
-use crate::seams::{BringBack, Reclaim, Signals};
+use crate::readmission::Readmission;
+use crate::seams::{Readmit, Reclaim, Signals};
 use crate::signal::{Cause, Signal};
 
 mod evict;
-mod giving_back;
 mod limits;
+mod reclaiming;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -52,7 +52,7 @@ pub struct EvictionParts<K, S, R> {
     /// Taken in turn with others who choose pods to end.
     pub victims: VictimLock,
     /// Starts static pods anew.
-    pub static_pods: Arc<dyn BringBack>,
+    pub static_pods: Arc<dyn Readmit>,
     /// Labels the history.
     pub wall: WallClock,
     /// The rules, which may change.
@@ -78,8 +78,8 @@ pub struct EvictionController<K, S, R> {
     next_look: Instant,
     endings: PodUidMap<Ending>,
     /// What ended pods had on disks and of tasks, until it is back.
-    owed: Owed,
-    returns: Returns,
+    pending_reclaim: PendingReclaim,
+    readmission: Readmission,
     /// Signals for which there was nobody to end, and until when nobody is looked for.
     held: [Option<Hold>; Signal::COUNT],
     /// When things were last given back for a signal.
@@ -107,7 +107,7 @@ struct Hold {
 /// Something that was under way is over.
 enum Happened {
     Ended(evict::Ended),
-    GivenBack(giving_back::Over),
+    Reclaimed(reclaiming::Over),
 }
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
@@ -127,8 +127,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             last_look: None,
             next_look: now,
             endings: PodUidMap::default(),
-            owed: Owed::default(),
-            returns: Returns::default(),
+            pending_reclaim: PendingReclaim::default(),
+            readmission: Readmission::default(),
             held: [None; Signal::COUNT],
             reclaimed: [None; Signal::COUNT],
             reclaiming: false,
@@ -164,7 +164,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         // Whoever made it stand still ends the pods now.
         self.under_way.clear();
         self.endings.clear();
-        self.owed = Owed::default();
+        self.pending_reclaim = PendingReclaim::default();
         self.reclaiming = false;
         let opened = self.parts.still.wait_for(|reasons| reasons.is_empty()).await.is_ok();
         self.memory = Memory::default();
@@ -219,10 +219,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         };
         let decision = decide(&snapshot, &self.policy, &self.memory);
         let before = std::mem::replace(&mut self.memory, decision.memory).last;
-        self.owed.observe(&snapshot.observations);
+        self.pending_reclaim.observe(&snapshot.observations);
         self.publish(decision.conditions);
-        for pod in self.returns.due(decision.conditions, now) {
-            self.parts.static_pods.bring_back(&pod);
+        for pod in self.readmission.due(decision.conditions, now) {
+            self.parts.static_pods.readmit(&pod);
         }
         self.check_limits().await;
         if let Some(act) = decision.act {
@@ -231,7 +231,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let cadence = &self.parts.cadence;
         self.next_look =
             started + cadence.next(&self.policy, &before, &snapshot.observations, apart);
-        self.shown.looked(&self.policy, &self.memory, &self.returns);
+        self.shown.looked(&self.policy, &self.memory, &self.readmission);
     }
 
     async fn act(&mut self, act: &Act) {
@@ -245,7 +245,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if self.may_give_back(act, now) {
             self.tell_met(act);
             self.begin_giving_back(act);
-        } else if !self.owed.is_awaited(act.signal, now) {
+        } else if !self.pending_reclaim.is_awaited(act.signal, now) {
             self.evict(act).await;
         }
     }
@@ -253,7 +253,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     fn note(&mut self, happened: Happened) {
         match happened {
             Happened::Ended(ended) => self.note_end(ended),
-            Happened::GivenBack(over) => self.note_given_back(&over),
+            Happened::Reclaimed(over) => self.note_given_back(&over),
         }
     }
 

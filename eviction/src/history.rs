@@ -9,7 +9,7 @@ use winddown_shared::{PodLabel, WallTime};
 
 use crate::choose::{Considered, Verdict};
 use crate::decide::Act;
-use crate::seams::GivenBack;
+use crate::seams::Reclaimed;
 use crate::signal::Cause;
 
 /// So many are kept.
@@ -59,7 +59,7 @@ pub enum Outcome {
     /// What no pod misses is being given back.
     Reclaiming,
     /// It was; whether that was enough, the next decision says.
-    Reclaimed(GivenBack),
+    Reclaimed(Reclaimed),
     /// The pod was asked to end.
     Evicting,
     /// It has ended.

@@ -28,12 +28,12 @@ mod limits;
 mod memory;
 mod message;
 mod observation;
-mod owed;
+mod pending_reclaim;
 mod plan_json;
 mod policy;
 mod rank;
+mod readmission;
 mod reclaim;
-mod returns;
 mod seams;
 mod signal;
 #[cfg(test)]
@@ -61,9 +61,9 @@ pub use observation::{MemoryAvailable, Observation, Observations};
 pub use plan_json::{PlanLineError, plan_json_line};
 pub use policy::{Policy, PressureRule, PressureScope, StaticPods};
 pub use rank::{Ranked, rank};
+pub use readmission::Readmission;
 pub use reclaim::{Reclaimable, reclaimable};
-pub use returns::Returns;
-pub use seams::{BringBack, GivenBack, MeasureError, Reclaim, ReclaimError, Signals, Wanted};
+pub use seams::{MeasureError, Readmit, Reclaim, ReclaimError, Reclaimed, Signals, Wanted};
 pub use signal::{Cause, FileSystem, Resource, Signal, UnknownSignal};
 pub use threshold::{
     DEFAULT_HARD, Overwritten, SoftGraceError, Threshold, ThresholdConfig, ThresholdError,

@@ -45,15 +45,15 @@ pub trait Reclaim: Send + Sync + 'static {
     ///
     /// # Errors
     /// Some of it could not be given back.
-    fn give_back(
+    fn reclaim(
         &self,
         what: Reclaimable,
-    ) -> impl Future<Output = Result<GivenBack, ReclaimError>> + Send;
+    ) -> impl Future<Output = Result<Reclaimed, ReclaimError>> + Send;
 }
 
 /// What was given back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct GivenBack {
+pub struct Reclaimed {
     /// How many containers, files or images.
     pub items: u64,
     /// How many bytes, as far as that is known.
@@ -61,9 +61,9 @@ pub struct GivenBack {
 }
 
 /// Starts a static pod anew that was ended because the node ran short.
-pub trait BringBack: Send + Sync + 'static {
+pub trait Readmit: Send + Sync + 'static {
     /// The pressure is over: the pod may start, if it is still wanted. It is admitted like a new one.
-    fn bring_back(&self, pod: &Pod);
+    fn readmit(&self, pod: &Pod);
 }
 
 /// The node could not be measured.

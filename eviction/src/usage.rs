@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Volume;
 use winddown_shared::{DiskUse, FsLayout, Pod, PodStats};
 
 use crate::observation::signed;
-use crate::owed::Amounts;
+use crate::pending_reclaim::Amounts;
 use crate::signal::{FileSystem, Resource, Signal};
 
 #[cfg(test)]

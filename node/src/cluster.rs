@@ -13,7 +13,7 @@ mod final_status_flush;
 mod kept;
 mod provider;
 mod start;
-mod told;
+mod status_sink;
 mod view;
 
 use std::path::PathBuf;

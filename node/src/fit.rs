@@ -11,9 +11,9 @@ use winddown_eviction::parse_threshold;
 use winddown_machine::{AllocatableConfig, Capacity, LocalNode, ReadError};
 use winddown_preemption::Strategy;
 use winddown_shared::{
-    Admission, AdmitHandler, Allocatable, Inhibitor, MakeRoom, NodeFit, NodeSource, NodeView,
-    Others, Pod, Quantity, Rejection, ResourceName, Runtime, RuntimeError, VictimLock, critical,
-    error_chain,
+    Admission, AdmissionFailureHandler, AdmitHandler, Allocatable, Inhibitor, NodeFit, NodeSource,
+    NodeView, Others, Pod, Quantity, Rejection, ResourceName, Runtime, RuntimeError, VictimLock,
+    critical, error_chain,
 };
 
 use super::Node;
@@ -212,7 +212,7 @@ impl AdmitHandler for Supported {
         (self.0)(pod).map_err(|error| Rejection {
             reason: "PodFeatureUnsupported".into(),
             message: error.to_string().into(),
-            passing: false,
+            retryable: false,
         })
     }
 }
@@ -225,7 +225,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// for it.
     ///
     /// `room` chooses whom to end for a critical pod that does not fit.
-    pub(super) fn admission(&self, room: impl MakeRoom) -> Admission {
+    pub(super) fn admission(&self, room: impl AdmissionFailureHandler) -> Admission {
         if self.0.admits_all {
             return Admission::default();
         }

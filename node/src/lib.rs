@@ -11,11 +11,11 @@ mod last_boot;
 mod measured;
 pub mod metrics;
 mod notice;
-mod picture;
+mod preemption_plan;
 mod pressure;
 pub mod reports;
-mod room;
 mod running;
+mod status_view;
 mod strategy;
 #[cfg(test)]
 mod tests;

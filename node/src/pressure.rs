@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use winddown_eviction::{
-    BringBack, Cadence, Conditions, EvictionController, EvictionParts, EvictionView, Policy, Signal,
+    Cadence, Conditions, EvictionController, EvictionParts, EvictionView, Policy, Readmit, Signal,
 };
 use winddown_machine::UsagePlaces;
 use winddown_shared::{
@@ -178,10 +178,10 @@ impl Relief {
 
 // === impl Manifests ===
 
-impl<R: Runtime> BringBack for Manifests<R> {
+impl<R: Runtime> Readmit for Manifests<R> {
     /// The worker that has ended the pod makes way for a new one. The intake asks admission before it
     /// starts that one.
-    fn bring_back(&self, pod: &Pod) {
+    fn readmit(&self, pod: &Pod) {
         let wanted = Arc::clone(&self.wanted.borrow());
         let Some(pod) = wanted.pods.iter().find(|wanted| wanted.uid() == pod.uid()) else { return };
         // A pod that is not known any more is not to start past admission.

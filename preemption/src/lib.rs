@@ -14,17 +14,17 @@
 mod distance;
 mod error;
 mod explain;
+mod handler;
 mod minimal;
 mod plan_json;
-mod room;
 mod select;
 mod table;
 
 pub use error::NoVictims;
 pub use explain::{Considered, Explanation, Why, explain};
+pub use handler::Preemption;
 pub use minimal::Criterion;
 pub use plan_json::{PlanLineError, PlanOptions, plan_json_line};
-pub use room::Preemption;
 pub use select::{Proof, Requirement, Selection, Strategy, StrategyError, select};
 
 /// The example in README.md compiles and does what it says.

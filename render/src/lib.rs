@@ -9,8 +9,8 @@ mod eviction;
 mod live;
 mod paint;
 mod plan;
+mod preemption;
 pub mod report;
-mod room;
 mod status;
 mod table;
 #[cfg(test)]
@@ -22,7 +22,7 @@ pub use eviction::eviction;
 pub use live::{Scene, Screen, counts_down, live};
 pub use paint::{error, notice};
 pub use plan::{group_title, groups, plan, reports};
-pub use room::room;
+pub use preemption::preemption;
 pub use status::status;
 pub use table::{Align, Column, Table};
 pub use text::{fit, wrap};

@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 use winddown_shared::display::{age, clean, seconds};
-use winddown_shared::{WAITING_FOR_ROOM, WallTime};
+use winddown_shared::{WAITING_FOR_PREEMPTION, WallTime};
 
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
 use super::{Column, PODS_UNKNOWN, Table, View, group_title, since, wrap};
@@ -349,7 +349,7 @@ fn pod_row(pod: &PodStatus, now: WallTime, wide: bool) -> Vec<(String, Option<St
     let state = pod_state(pod);
     let style = match state.as_str() {
         "Running" | "Completed" => None,
-        "Terminating" | "Terminated" | "Waiting" | "Pending" | "Ended" | WAITING_FOR_ROOM => {
+        "Terminating" | "Terminated" | "Waiting" | "Pending" | "Ended" | WAITING_FOR_PREEMPTION => {
             Some(WARN)
         }
         _ => Some(BAD),

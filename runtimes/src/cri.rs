@@ -35,18 +35,18 @@ use winddown_shared::{
 };
 
 mod action;
-mod alone;
 mod api;
-mod beside;
 mod cgroup;
 mod client;
 mod config;
+mod cpu_weight;
 mod direct;
 mod dirs;
 mod events;
 mod exits;
 #[cfg(feature = "fake-cri")]
 pub mod fake;
+mod foreign_containers;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod garbage;
@@ -58,11 +58,13 @@ mod labels;
 mod list;
 pub(crate) mod logs;
 mod mounts;
-mod note;
+mod name_conflict;
 mod observe;
+mod offline_stop;
 mod open;
 mod pod;
 mod probe;
+mod process_note;
 mod reclaim;
 mod sandbox;
 mod shares;
@@ -73,14 +75,12 @@ mod status;
 mod stop;
 mod support;
 mod sync;
-mod taken;
 mod tree;
 mod volumes;
-mod weight;
 
-pub use beside::PodContainers;
 pub use client::EndpointError;
 pub use config::{CgroupDriver, CriConfig, CriTimes};
+pub use foreign_containers::PodContainers;
 pub use health::CriHealth;
 pub use open::CriOpenError;
 pub use support::check_supported;
@@ -88,8 +88,8 @@ pub use support::check_supported;
 use client::Client;
 use pod::PodEntry;
 
+use crate::disk_notes::Notes;
 use crate::mount_table;
-use crate::notes::Notes;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
@@ -176,7 +176,7 @@ impl Runtime for CriRuntime {
     ) -> Result<PodStopped, RuntimeError> {
         if let Err(error) = self.context.adopted_soon().await {
             return match pod {
-                Some(pod) => alone::stop(&self.context, pod, grace).await,
+                Some(pod) => offline_stop::stop(&self.context, pod, grace).await,
                 None => Err(error),
             };
         }

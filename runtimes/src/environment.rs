@@ -32,14 +32,14 @@ pub struct EnvironmentError {
     /// What is wrong and what to write instead.
     pub why: String,
     /// It will have one: the node does not know it yet, and nothing is wrong with the pod.
-    pub passing: bool,
+    pub retryable: bool,
 }
 
 impl EnvironmentError {
     /// The same for the container at `container`, for example `spec.containers[0]`.
     pub(crate) fn of(self, container: &str) -> RuntimeError {
         let what = format!("{container}.{self}");
-        match self.passing {
+        match self.retryable {
             true => RuntimeError::NotYet { what },
             // Whether the pod asks for what is never known was judged before it was started.
             false => RuntimeError::Failed { what, source: None },
@@ -172,14 +172,14 @@ fn sourced(
     }
     let kind = if source.config_map_key_ref.is_some() { "configMapKeyRef" } else { "secretKeyRef" };
     let why = "there is no API server to read it from: write the value in `value`";
-    Err(EnvironmentError { field: kind.to_owned(), why: why.to_owned(), passing: false })
+    Err(EnvironmentError { field: kind.to_owned(), why: why.to_owned(), retryable: false })
 }
 
 fn field_value(pod: &Pod, node: &NodeFacts, path: &str) -> Result<String, EnvironmentError> {
-    let error = |why: String, passing| EnvironmentError {
+    let error = |why: String, retryable| EnvironmentError {
         field: "fieldRef.fieldPath".to_owned(),
         why,
-        passing,
+        retryable,
     };
     let refused = |why| error(why, false);
     let keyed = |map: &Option<BTreeMap<String, String>>, key: &str| {
@@ -225,7 +225,7 @@ fn resource_value(
     let refused = |field: &str, why: String| EnvironmentError {
         field: format!("resourceFieldRef.{field}"),
         why,
-        passing: false,
+        retryable: false,
     };
     if selector.container_name.as_ref().is_some_and(|n| *n != container.name) {
         let why = "only the container's own resources are known: leave it out".to_owned();

@@ -9,6 +9,7 @@
 
 mod containers_file;
 pub mod cri;
+mod disk_notes;
 mod entry;
 mod environment;
 mod fault;
@@ -16,25 +17,24 @@ mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod mount_table;
-mod notes;
 mod oom_score;
 pub mod plan;
 mod pod_resources;
+mod probe_client;
 mod probing;
 pub mod process;
 mod programs;
-mod reach;
 mod ready;
 mod state_lock;
 mod states;
 mod stats;
 mod stopping;
-pub mod transient;
+pub mod systemd;
 mod unsupported;
 
 pub use environment::{EnvironmentError, NodeFacts, command_line, environment, host_addresses};
 pub use mount_table::below as mounts_below;
-pub use reach::{Unsendable, unsendable};
+pub use probe_client::{Unsendable, unsendable};
 
 /// The example in README.md compiles and does what it says.
 #[cfg(doctest)]

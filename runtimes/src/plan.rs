@@ -11,7 +11,7 @@
 //! * Regular containers start together when every init container is done. Once one of them was
 //!   started, init containers are not looked at again.
 //! * A pod that lost what it ran in (its sandbox, or the machine was booted) begins anew, init containers
-//!   first. What ended for good before that is [`Seen::Done`], the rest [`Seen::Never`].
+//!   first. What ended for good before that is [`ContainerObservation::Done`], the rest [`ContainerObservation::Never`].
 //! * A container that ends is restarted as `restartPolicy` says: at once the first time, then after
 //!   10 s, doubling to 5 min; a run of 10 min clears that ([`Backoff`]).
 //! * When no regular container runs or will run again, nothing is started any more, sidecars neither.
@@ -52,7 +52,7 @@ pub struct ContainerRule {
 
 /// What a container does now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum ContainerObservation {
     /// It was never started.
     Never,
     /// It runs.
@@ -119,12 +119,13 @@ pub fn kind_of_init(container: &api::Container) -> ContainerKind {
 }
 
 /// What to do next. `seen` has one entry for each rule, in the same order; a missing one counts as
-/// [`Seen::Never`].
-pub fn plan(rules: &[ContainerRule], seen: &[Seen]) -> Plan {
+/// [`ContainerObservation::Never`].
+pub fn plan(rules: &[ContainerRule], seen: &[ContainerObservation]) -> Plan {
     let mut plan = Plan::default();
-    let at = |i: usize| seen.get(i).copied().unwrap_or(Seen::Never);
+    let at = |i: usize| seen.get(i).copied().unwrap_or(ContainerObservation::Never);
     let kinds = |kind| rules.iter().enumerate().filter(move |(_, r)| r.kind == kind);
-    let is_begun = |seen| !matches!(seen, Seen::Never | Seen::Done { .. });
+    let is_begun =
+        |seen| !matches!(seen, ContainerObservation::Never | ContainerObservation::Done { .. });
     let begun = kinds(ContainerKind::Regular).any(|(i, _)| is_begun(at(i)));
     if is_done(rules, at, begun) {
         return Plan { done: true, ..plan };
@@ -148,15 +149,21 @@ fn rule(container: &api::Container, kind: ContainerKind, restart: Restart) -> Co
 
 /// Nothing will be started again: an init container failed for good, or every regular container
 /// ended for good.
-fn is_done(rules: &[ContainerRule], at: impl Fn(usize) -> Seen, begun: bool) -> bool {
+fn is_done(
+    rules: &[ContainerRule],
+    at: impl Fn(usize) -> ContainerObservation,
+    begun: bool,
+) -> bool {
     let ended_for_good = |i: usize, rule: &ContainerRule| match at(i) {
-        Seen::Ended { exit_code, .. } => !rule.restart.applies_to(exit_code),
-        Seen::Done { .. } => true,
-        Seen::Never | Seen::Outdated | Seen::Running { .. } => false,
+        ContainerObservation::Ended { exit_code, .. } => !rule.restart.applies_to(exit_code),
+        ContainerObservation::Done { .. } => true,
+        ContainerObservation::Never
+        | ContainerObservation::Outdated
+        | ContainerObservation::Running { .. } => false,
     };
     let all = || rules.iter().enumerate();
     let regular = || all().filter(|(_, r)| r.kind == ContainerKind::Regular);
-    let any_ran = regular().any(|(i, _)| at(i) != Seen::Never);
+    let any_ran = regular().any(|(i, _)| at(i) != ContainerObservation::Never);
     if any_ran && regular().all(|(i, rule)| ended_for_good(i, rule)) {
         return true;
     }
@@ -164,8 +171,11 @@ fn is_done(rules: &[ContainerRule], at: impl Fn(usize) -> Seen, begun: bool) -> 
         return false;
     }
     let failed = |i: usize| match at(i) {
-        Seen::Ended { exit_code, .. } | Seen::Done { exit_code } => exit_code != 0,
-        Seen::Never | Seen::Outdated | Seen::Running { .. } => false,
+        ContainerObservation::Ended { exit_code, .. }
+        | ContainerObservation::Done { exit_code } => exit_code != 0,
+        ContainerObservation::Never
+        | ContainerObservation::Outdated
+        | ContainerObservation::Running { .. } => false,
     };
     all().any(|(i, r)| r.kind == ContainerKind::Init && failed(i) && ended_for_good(i, r))
 }
@@ -201,13 +211,20 @@ impl Restart {
 
 impl Plan {
     /// Walks the init containers up to the first that is not done. True when all are.
-    fn initialize(&mut self, rules: &[ContainerRule], at: impl Fn(usize) -> Seen) -> bool {
+    fn initialize(
+        &mut self,
+        rules: &[ContainerRule],
+        at: impl Fn(usize) -> ContainerObservation,
+    ) -> bool {
         // Sidecars before the one that holds things up are kept running meanwhile.
         for (i, rule) in rules.iter().enumerate() {
             match (rule.kind, at(i)) {
                 (ContainerKind::Regular, _)
-                | (ContainerKind::Init, Seen::Ended { exit_code: 0, .. })
-                | (ContainerKind::Sidecar, Seen::Running { started: true, failing: false }) => {}
+                | (ContainerKind::Init, ContainerObservation::Ended { exit_code: 0, .. })
+                | (
+                    ContainerKind::Sidecar,
+                    ContainerObservation::Running { started: true, failing: false },
+                ) => {}
                 (_, seen) => {
                     self.consider(i, rule, seen);
                     self.keep_sidecars(rules, i + 1, &at);
@@ -219,27 +236,34 @@ impl Plan {
     }
 
     /// Restarts the sidecars from `from` on that had been started before.
-    fn keep_sidecars(&mut self, rules: &[ContainerRule], from: usize, at: &impl Fn(usize) -> Seen) {
+    fn keep_sidecars(
+        &mut self,
+        rules: &[ContainerRule],
+        from: usize,
+        at: &impl Fn(usize) -> ContainerObservation,
+    ) {
         for (i, rule) in rules.iter().enumerate().skip(from) {
-            if rule.kind == ContainerKind::Sidecar && at(i) != Seen::Never {
+            if rule.kind == ContainerKind::Sidecar && at(i) != ContainerObservation::Never {
                 self.consider(i, rule, at(i));
             }
         }
     }
 
-    fn consider(&mut self, index: usize, rule: &ContainerRule, seen: Seen) {
+    fn consider(&mut self, index: usize, rule: &ContainerRule, seen: ContainerObservation) {
         match seen {
-            Seen::Never | Seen::Outdated => self.start.push(index),
-            Seen::Running { failing: true, .. } => self.stop.push(index),
-            Seen::Running { .. } => {}
-            Seen::Ended { exit_code, wait } if rule.restart.applies_to(exit_code) => {
+            ContainerObservation::Never | ContainerObservation::Outdated => self.start.push(index),
+            ContainerObservation::Running { failing: true, .. } => self.stop.push(index),
+            ContainerObservation::Running { .. } => {}
+            ContainerObservation::Ended { exit_code, wait }
+                if rule.restart.applies_to(exit_code) =>
+            {
                 if wait.is_zero() {
                     self.start.push(index);
                 } else {
                     self.again_in = Some(self.again_in.map_or(wait, |w| w.min(wait)));
                 }
             }
-            Seen::Ended { .. } | Seen::Done { .. } => {}
+            ContainerObservation::Ended { .. } | ContainerObservation::Done { .. } => {}
         }
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use winddown_shared::ContainerKind;
 
-use crate::plan::Seen;
+use crate::plan::ContainerObservation;
 
 /// A container whose probes are asked.
 pub(crate) trait Probed: Send + Sync + 'static {
@@ -54,7 +54,7 @@ pub(crate) enum Found {
 
 /// What a run's postStart hook and its probes have come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct ProbeState {
     /// Its postStart hook is done and its startup probe passed.
     pub(crate) started: bool,
     /// Its readiness probe passed.
@@ -102,9 +102,9 @@ pub(crate) struct Verdict {
     bad: u32,
 }
 
-// === impl Standing ===
+// === impl ProbeState ===
 
-impl Standing {
+impl ProbeState {
     /// Of a run that an earlier agent began: what it had come to is not known.
     pub(crate) const ADOPTED: Self =
         Self { started: true, ready: true, probed: false, failing: false };
@@ -139,8 +139,8 @@ impl Standing {
     }
 
     /// The run as it is planned with.
-    pub(crate) fn seen(&self) -> Seen {
-        Seen::Running { started: self.started, failing: self.failing }
+    pub(crate) fn seen(&self) -> ContainerObservation {
+        ContainerObservation::Running { started: self.started, failing: self.failing }
     }
 }
 

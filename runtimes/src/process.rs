@@ -27,7 +27,6 @@ use tokio::sync::{Semaphore, broadcast, watch};
 use winddown_shared::{Pod, PodUid, RuntimeError};
 
 pub(crate) mod adopt;
-pub(crate) mod asked;
 pub(crate) mod cgroup;
 mod config;
 #[cfg(feature = "fuzzing")]
@@ -46,6 +45,7 @@ mod start;
 pub(crate) mod stats;
 pub(crate) mod status;
 mod stop;
+pub(crate) mod stop_marker;
 mod support;
 pub(crate) mod watcher;
 
@@ -56,7 +56,7 @@ pub use support::check_supported;
 
 use pod::PodEntry;
 
-use crate::notes::Notes;
+use crate::disk_notes::Notes;
 use crate::stats::DiskCache;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.

@@ -2,7 +2,7 @@
 
 use winddown_shared::{ContainerKind, ContainerState};
 
-use crate::plan::{ContainerRule, Restart, Seen};
+use crate::plan::{ContainerObservation, ContainerRule, Restart};
 
 /// How far the newest run of a container has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub(crate) fn restart(rules: &[ContainerRule], place: usize, will_start: bool) -
 }
 
 /// It waits to be started again.
-pub(crate) fn crash_loop(seen: Option<Seen>) -> ContainerState {
+pub(crate) fn crash_loop(seen: Option<ContainerObservation>) -> ContainerState {
     let wait = match seen {
-        Some(Seen::Ended { wait, .. }) => wait,
+        Some(ContainerObservation::Ended { wait, .. }) => wait,
         _ => std::time::Duration::ZERO,
     };
     ContainerState::Waiting {

@@ -3,8 +3,8 @@
 mod cgroup;
 mod disk;
 mod disk_cache;
-mod turned_logs;
+mod rotated_logs;
 
 pub(crate) use cgroup::CgroupDirs;
 pub(crate) use disk_cache::{DiskCache, PodPlaces};
-pub(crate) use turned_logs::remove_turned_logs;
+pub(crate) use rotated_logs::remove_rotated_logs;

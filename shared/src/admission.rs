@@ -13,7 +13,7 @@ mod node_view;
 mod others;
 mod platform;
 mod ports;
-mod room;
+mod preemption;
 mod taints;
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ pub use others::Others;
 pub(crate) use others::Places;
 pub use platform::platform_fits;
 pub use ports::HostPorts;
-pub use room::{MakeRoom, NoPreemption, Room, RoomPlan, Victim};
+pub use preemption::{AdmissionFailureHandler, NoPreemption, Room, Victim, VictimPlan};
 
 /// One question a new pod is asked. Must answer at once.
 pub trait AdmitHandler: Send + Sync + 'static {
@@ -56,7 +56,7 @@ pub enum Verdict {
     /// It may start.
     Admitted,
     /// Not yet: it fits when these pods have ended. It is asked about again before it starts.
-    Waiting(RoomPlan),
+    Waiting(VictimPlan),
     /// It may not start.
     Refused(Rejection),
 }
@@ -70,7 +70,7 @@ pub struct Rejection {
     /// For people. The status carries it behind [`Rejection::STATUS_PREFIX`].
     pub message: Arc<str>,
     /// Whether the same pod may be let in later on this node without anybody changing it.
-    pub passing: bool,
+    pub retryable: bool,
 }
 
 impl Rejection {

@@ -31,7 +31,7 @@ pub trait Garbage: Send + Sync + 'static {
     ///
     /// # Errors
     /// One could not be removed; the others are.
-    fn remove_turned_logs(&self) -> impl Future<Output = Result<Freed, RuntimeError>> + Send;
+    fn remove_rotated_logs(&self) -> impl Future<Output = Result<Freed, RuntimeError>> + Send;
 }
 
 /// What was given back.

@@ -15,18 +15,18 @@ use crate::{
     Recorder, Rejection, RunningPods, Runtime, RuntimePod, RuntimeSyncer, VictimLock, error_chain,
 };
 
-mod away;
 mod delays;
-mod held;
 mod leftovers;
+mod pending_preemption;
+mod rejected_static;
 #[cfg(test)]
 mod tests;
 
-use away::Away;
 pub use delays::ReturnDelays;
-pub use held::WAITING_FOR_ROOM;
-use held::{Held, importance};
 use leftovers::Found;
+pub use pending_preemption::WAITING_FOR_PREEMPTION;
+use pending_preemption::{PendingPreemption, importance};
+use rejected_static::RejectedStatic;
 
 /// A runtime that has not answered for this long is silent.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -67,8 +67,8 @@ pub struct Intake<R: Runtime> {
     retry: Option<Duration>,
     passes: watch::Sender<u64>,
     victim_lock: VictimLock,
-    held: Held,
-    away: Away,
+    pending_preemption: PendingPreemption,
+    rejected_static: RejectedStatic,
     /// Pods that an earlier agent has asked to end.
     earlier_kills: PodUidMap<KillRequest>,
     /// Of which pods a refusal is the end.
@@ -97,7 +97,7 @@ enum Standing {
     /// A worker has it, or had it.
     Admitted,
     /// It starts when there is room. `again`: it ran before under the same UID.
-    Held {
+    PendingPreemption {
         again: bool,
     },
     Refused(Rejection),
@@ -120,7 +120,7 @@ impl<R: Runtime> Intake<R> {
         admission: Admission,
         recorder: Arc<dyn Recorder>,
     ) -> Self {
-        let held = Held::new(workers.ends());
+        let pending_preemption = PendingPreemption::new(workers.ends());
         Self {
             runtime,
             workers,
@@ -135,8 +135,8 @@ impl<R: Runtime> Intake<R> {
             retry: None,
             passes: watch::Sender::new(0),
             victim_lock: VictimLock::new(),
-            held,
-            away: Away::default(),
+            pending_preemption,
+            rejected_static: RejectedStatic::default(),
             earlier_kills: PodUidMap::default(),
             for_good: Arc::new(|_| false),
             admission_closed: watch::Sender::new(false).subscribe(),
@@ -191,7 +191,7 @@ impl<R: Runtime> Intake<R> {
     pub async fn run(mut self, mut desired: watch::Receiver<Option<Arc<DesiredPods>>>) {
         let mut closed = self.admission_closed.clone();
         self.find_running(&mut desired).await;
-        self.away.shut(*closed.borrow_and_update());
+        self.rejected_static.shut(*closed.borrow_and_update());
         // A source that is slow must not hide what runs.
         let read = desired.wait_for(Option::is_some);
         if tokio::time::timeout(SOURCE_PATIENCE, read).await.is_err() {
@@ -212,7 +212,7 @@ impl<R: Runtime> Intake<R> {
                     },
                     Ok(()) = closed.changed() => {
                         let is_closed = *closed.borrow_and_update();
-                        self.away.shut(is_closed);
+                        self.rejected_static.shut(is_closed);
                         if !is_closed {
                             self.reopen();
                         }
@@ -344,7 +344,7 @@ impl<R: Runtime> Intake<R> {
             self.desired.keys().filter(|u| !uids.contains(*u)).cloned().collect();
         for uid in gone {
             let Some(desired) = self.desired.remove(&uid) else { continue };
-            self.away.forget(&uid);
+            self.rejected_static.forget(&uid);
             // One that was not admitted is known to a worker only if it was deleted as well.
             if !desired.is_admitted() && self.workers.lifecycle(&uid).is_none() {
                 continue;
@@ -362,7 +362,7 @@ impl<R: Runtime> Intake<R> {
                 known.pod = pod.clone();
                 // One that was not admitted and is deleted is taken to its end, so that its source
                 // can drop it.
-                if is_over(pod) && matches!(known.standing, Standing::Held { .. }) {
+                if is_over(pod) && matches!(known.standing, Standing::PendingPreemption { .. }) {
                     known.standing = Standing::Admitted;
                 }
                 if known.is_admitted() || is_over(pod) {
@@ -412,7 +412,7 @@ impl<R: Runtime> Intake<R> {
             let mut standing = self.ask(&pod, others);
             match &mut standing {
                 Standing::Admitted => self.start(&pod, true),
-                Standing::Held { again } => *again = true,
+                Standing::PendingPreemption { again } => *again = true,
                 Standing::Refused(_) => {}
             }
             if let Some(desired) = self.desired.get_mut(pod.uid()) {
@@ -426,16 +426,16 @@ impl<R: Runtime> Intake<R> {
         let waiting: Vec<Pod> = self
             .desired
             .values()
-            .filter(|d| matches!(&d.standing, Standing::Refused(rejection) if rejection.passing))
+            .filter(|d| matches!(&d.standing, Standing::Refused(rejection) if rejection.retryable))
             .filter(|d| !(self.for_good)(&d.pod))
             .map(|d| d.pod.clone())
             .collect();
         for pod in waiting {
             self.desired.remove(pod.uid());
             self.statuses.remove(pod.uid());
-            self.away.forget(pod.uid());
+            self.rejected_static.forget(pod.uid());
         }
-        self.away.node_changed();
+        self.rejected_static.node_changed();
         let ended = self
             .workers
             .snapshot()

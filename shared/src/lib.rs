@@ -45,9 +45,9 @@ mod victim_lock;
 mod workers;
 
 pub use admission::{
-    Admission, AdmissionFailure, AdmitHandler, Allocatable, FitFailures, HostPorts, MakeRoom,
-    NoPreemption, NodeFit, NodeSource, NodeUse, NodeView, Others, Rejection, Room, RoomPlan,
-    Verdict, Victim, admission_metric_reason, fit_failures, platform_fits,
+    Admission, AdmissionFailure, AdmissionFailureHandler, AdmitHandler, Allocatable, FitFailures,
+    HostPorts, NoPreemption, NodeFit, NodeSource, NodeUse, NodeView, Others, Rejection, Room,
+    Verdict, Victim, VictimPlan, admission_metric_reason, fit_failures, platform_fits,
 };
 pub use cgroup::{CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number, cgroup_of_process};
 pub use clock::{BootClock, WallClock, WallTime};
@@ -62,7 +62,7 @@ pub use go_duration::{
 };
 pub use grace::{Grace, GraceSender};
 pub use inhibitor::{Inhibitor, InhibitorState, LockState, ShutdownKind};
-pub use intake::{DesiredPods, Intake, ReturnDelays, WAITING_FOR_ROOM};
+pub use intake::{DesiredPods, Intake, ReturnDelays, WAITING_FOR_PREEMPTION};
 pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, RunningPods, StatusOverride,
     StoppedContainer,

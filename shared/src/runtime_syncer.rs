@@ -189,7 +189,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         let rejection = Rejection {
             reason: "PodFeatureUnsupported".into(),
             message: error.to_string().into(),
-            passing: false,
+            retryable: false,
         };
         self.recorder.record(&Event::PodRejected {
             pod: pod.label().clone(),

@@ -34,6 +34,7 @@ use crate::{
     PodUid, Recorder, RunningPods, RuntimePod,
 };
 
+mod completion;
 mod grace;
 mod observer;
 mod places;
@@ -46,7 +47,6 @@ mod task;
 mod tests;
 mod timetable;
 mod volumes;
-mod waiters;
 
 pub use observer::WorkerObserver;
 pub(crate) use places::Occupants;

@@ -29,7 +29,7 @@ impl AdmissionGate {
             return Err(Rejection {
                 reason: "NodeShutdown".into(),
                 message: "Pod was rejected as the node is shutting down.".into(),
-                passing: true,
+                retryable: true,
             });
         }
         Ok(())

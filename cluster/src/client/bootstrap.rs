@@ -23,7 +23,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use plan::{Step, With, next};
+use plan::{BootstrapStep, With, next};
 use request::{AskError, ask};
 use store::Store;
 
@@ -80,7 +80,7 @@ impl Renewal {
     /// as one can be asked for.
     pub(super) async fn take_what_is_there(&self) -> Result<(), CredentialsError> {
         let found = self.shared.read().await;
-        if let (Ok(()), Step::Ask(With::Bootstrap)) = (&found, self.step(LATEST, None)) {
+        if let (Ok(()), BootstrapStep::Ask(With::Bootstrap)) = (&found, self.step(LATEST, None)) {
             // Another node's, or too old: of no use, but no reason to stand still.
             tracing::warn!(
                 folder = %self.bootstrap.folder.display(),
@@ -103,11 +103,11 @@ impl Renewal {
         let mut said = None;
         loop {
             let with = match self.step(share, made) {
-                Step::Wait(wait) => {
+                BootstrapStep::Wait(wait) => {
                     tokio::time::sleep(wait).await;
                     continue;
                 }
-                Step::Ask(with) => with,
+                BootstrapStep::Ask(with) => with,
             };
             match self.renew(with).await {
                 Ok(()) => {
@@ -131,7 +131,7 @@ impl Renewal {
         }
     }
 
-    fn step(&self, share: f64, made: Option<Timestamp>) -> Step {
+    fn step(&self, share: f64, made: Option<Timestamp>) -> BootstrapStep {
         let current = self.shared.now();
         let facts = current.as_ref().and_then(|current| current.material.certificate.as_ref());
         next(facts, &self.bootstrap.node_name, self.wall.now(), share, made)
@@ -170,7 +170,7 @@ impl Renewal {
         self.store.keep(&chain, &key, &self.bootstrap.kubeconfig).await?;
         self.shared.read().await?;
         self.store.forget_pending().await?;
-        if self.step(LATEST, Some(self.wall.now())) == Step::Ask(With::Bootstrap) {
+        if self.step(LATEST, Some(self.wall.now())) == BootstrapStep::Ask(With::Bootstrap) {
             return Err(AskError::Useless);
         }
         tracing::info!(folder = %self.bootstrap.folder.display(), "a new client certificate is in use");

@@ -58,7 +58,7 @@ impl<A: EndPods, C> Core<A, C> {
                     Some(Ok(event)) => {
                         // The mark before a list says nothing about the connection.
                         if !matches!(event, Event::Init) {
-                            self.reach.worked();
+                            self.outage.worked();
                             outage.worked();
                             backoff.reset();
                         }
@@ -88,11 +88,11 @@ impl<A: EndPods, C> Core<A, C> {
                 sleep(wait).await;
                 continue;
             }
-            self.reach.failed();
+            self.outage.failed();
             tokio::select! {
                 () = sleep(wait) => {}
                 // A request was answered: somebody may be waiting for what the watch has to say.
-                () = self.reach.mended() => sleep(wait.min(SOON)).await,
+                () = self.outage.mended() => sleep(wait.min(SOON)).await,
             }
         }
     }

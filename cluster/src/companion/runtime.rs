@@ -50,7 +50,7 @@ impl<C> KubeletRuntime<C> {
         if self.core.known.desired().borrow().is_none() {
             return Some(UNLISTED);
         }
-        self.core.reach.fails().then_some("the API server is away: pods are as last known")
+        self.core.outage.fails().then_some("the API server is away: pods are as last known")
     }
 }
 
@@ -127,7 +127,7 @@ impl<C: RunningContainers> Garbage for KubeletRuntime<C> {
         Ok(Freed::default())
     }
 
-    async fn remove_turned_logs(&self) -> Result<Freed, RuntimeError> {
+    async fn remove_rotated_logs(&self) -> Result<Freed, RuntimeError> {
         Ok(Freed::default())
     }
 }

@@ -12,11 +12,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
 
 use super::api::EndPods;
+use super::api_outage::ApiOutage;
 use super::config::{CompanionConfig, WithoutApi};
 use super::containers::{RunningContainers, Unasked};
 use super::facts;
 use super::known::Known;
-use super::reach::Reach;
 
 mod asking;
 
@@ -35,7 +35,7 @@ pub(super) struct Core<A, C> {
     pub(super) containers: C,
     pub(super) config: CompanionConfig,
     pub(super) known: Known,
-    pub(super) reach: Reach,
+    pub(super) outage: ApiOutage,
     /// It was said that the container runtime cannot be asked.
     unasked: AtomicBool,
 }
@@ -45,8 +45,8 @@ pub(super) struct Core<A, C> {
 impl<A, C> Core<A, C> {
     pub(super) fn new(api: A, containers: C, config: CompanionConfig) -> Self {
         let known = Known::new(config.own_pod.clone());
-        let reach = Reach::new();
-        Self { api, containers, config, known, reach, unasked: AtomicBool::new(false) }
+        let outage = ApiOutage::new();
+        Self { api, containers, config, known, outage, unasked: AtomicBool::new(false) }
     }
 
     fn is_going_down(&self) -> bool {
@@ -133,7 +133,7 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
     ) {
         let whole = grace.remaining();
         tokio::select! {
-            () = self.reach.given_up(begun, whole) => {}
+            () = self.outage.given_up(begun, whole) => {}
             () = async {
                 grace.over().await;
                 sleep(KUBELET_LAG).await;
@@ -146,12 +146,12 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
             let accepted = told.is_accepted();
             let running = self.containers.running(inside).await;
             if running.is_ok_and(|running| running.is_empty())
-                && (stopped || (accepted && self.reach.fails()))
+                && (stopped || (accepted && self.outage.fails()))
             {
                 return;
             }
             // A kubelet that has heard of it is at work until the grace is over.
-            let late = over || (!accepted && self.reach.fails());
+            let late = over || (!accepted && self.outage.fails());
             if late && self.may_stop_containers() {
                 stopped |= self.stop_containers(pod, inside, &grace, over).await;
             }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{DesiredPods, Pod, PodLabel, PodUid, WallClock};
 
-use super::{Mirrors, Name, Seen, Step, mirror_of, name_of, plan};
+use super::{MirrorAction, Mirrors, Name, ObservedMirror, mirror_of, name_of, plan};
 use crate::backoff::Backoff;
 use crate::pods::MirrorSide;
 use crate::refusal::{self, Refusal};
@@ -30,7 +30,7 @@ const LISTING: Duration = Duration::from_secs(600);
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// Says of a mirror whether the static pod that it shows is still ending.
-pub type IsEnding = Arc<dyn Fn(&Seen) -> bool + Send + Sync>;
+pub type IsEnding = Arc<dyn Fn(&ObservedMirror) -> bool + Send + Sync>;
 
 /// Carries out what [`plan`] says. There is one for each [`Mirrors`].
 pub struct MirrorDriver {
@@ -53,7 +53,7 @@ struct Trial {
 
 /// What a request came to.
 enum Done {
-    Step(Name, Result<(), String>),
+    MirrorAction(Name, Result<(), String>),
     Listed(Result<(), String>),
 }
 
@@ -120,7 +120,7 @@ impl MirrorDriver {
                 changed = desired.changed() => if changed.is_err() { return },
                 () = mirrors.0.changed.notified() => {}
                 Some(done) = under_way.next() => match done {
-                    Done::Step(name, outcome) => self.note(&name, outcome),
+                    Done::MirrorAction(name, outcome) => self.note(&name, outcome),
                     Done::Listed(Ok(())) => {
                         listing.reset();
                         list_at = Some(Instant::now() + LISTING);
@@ -138,7 +138,7 @@ impl MirrorDriver {
     }
 
     /// What can be done now.
-    fn due(&mut self, desired: Option<&DesiredPods>, now: Instant) -> Vec<Step> {
+    fn due(&mut self, desired: Option<&DesiredPods>, now: Instant) -> Vec<MirrorAction> {
         let Some(desired) = desired else { return Vec::new() };
         let statics: Vec<Pod> =
             desired.pods.iter().filter(|pod| pod.is_static()).cloned().collect();
@@ -150,23 +150,23 @@ impl MirrorDriver {
             let steps = plan(&statics, known.seen.values(), desired.complete, &*self.is_ending);
             (steps, known.node_uid.is_some())
         };
-        let names: std::collections::HashSet<Name> = steps.iter().map(Step::name).collect();
+        let names: std::collections::HashSet<Name> = steps.iter().map(MirrorAction::name).collect();
         // What has been in order for a while begins anew.
         self.trials.retain(|name, trial| {
             trial.busy || names.contains(name) || trial.not_before + REMEMBERED > now
         });
-        let due = |step: &Step| {
+        let due = |step: &MirrorAction| {
             let trial = self.trials.get(&step.name());
             trial.is_none_or(|trial| !trial.busy && trial.not_before <= now)
-                && (has_node || !matches!(step, Step::Create(_)))
+                && (has_node || !matches!(step, MirrorAction::Create(_)))
         };
-        let mut steps: Vec<Step> = steps.into_iter().filter(due).collect();
+        let mut steps: Vec<MirrorAction> = steps.into_iter().filter(due).collect();
         steps.retain(|step| match step {
-            Step::Refuse { pod, field } => {
+            MirrorAction::Refuse { pod, field } => {
                 self.refuse(pod, field);
                 false
             }
-            Step::Create(_) | Step::Delete(_) => true,
+            MirrorAction::Create(_) | MirrorAction::Delete(_) => true,
         });
         steps
     }
@@ -191,7 +191,7 @@ impl MirrorDriver {
 
     fn take(
         &mut self,
-        step: Step,
+        step: MirrorAction,
         client: &kube::Client,
     ) -> impl Future<Output = Done> + Send + use<> {
         let name = step.name();
@@ -201,14 +201,14 @@ impl MirrorDriver {
         let node_uid = mirrors.lock().node_uid.clone();
         async move {
             let outcome = match (step, node_uid) {
-                (Step::Create(pod), Some(uid)) => {
+                (MirrorAction::Create(pod), Some(uid)) => {
                     let object = mirror_of(&pod, &node_name, &uid, now);
                     create(&client, &pod, &object, &mirrors).await
                 }
-                (Step::Delete(mirror), _) => delete(&client, &mirror, &mirrors).await,
-                (Step::Create(_), None) | (Step::Refuse { .. }, _) => Ok(()),
+                (MirrorAction::Delete(mirror), _) => delete(&client, &mirror, &mirrors).await,
+                (MirrorAction::Create(_), None) | (MirrorAction::Refuse { .. }, _) => Ok(()),
             };
-            Done::Step(name, outcome)
+            Done::MirrorAction(name, outcome)
         }
     }
 
@@ -244,11 +244,11 @@ impl Trial {
     }
 }
 
-impl Step {
+impl MirrorAction {
     fn name(&self) -> Name {
         match self {
-            Step::Create(pod) => name_of(pod.label()),
-            Step::Delete(pod) | Step::Refuse { pod, .. } => name_of(pod),
+            MirrorAction::Create(pod) => name_of(pod.label()),
+            MirrorAction::Delete(pod) | MirrorAction::Refuse { pod, .. } => name_of(pod),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::references::api_reference;
 
 /// A mirror pod as the API has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedMirror {
     /// Which pod.
     pub pod: PodLabel,
     /// The hash of the manifest that it shows: the UID of the static pod.
@@ -27,7 +27,7 @@ pub struct Seen {
 
 /// One thing to do.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum MirrorAction {
     /// The static pod has no mirror.
     Create(Pod),
     /// The mirror shows nothing that is so.
@@ -47,10 +47,10 @@ pub enum Step {
 /// `is_ending` says of a mirror whether the static pod that it shows is still ending: it stays till then.
 pub fn plan<'a>(
     statics: &[Pod],
-    seen: impl IntoIterator<Item = &'a Seen>,
+    seen: impl IntoIterator<Item = &'a ObservedMirror>,
     complete: bool,
-    is_ending: impl Fn(&Seen) -> bool,
-) -> Vec<Step> {
+    is_ending: impl Fn(&ObservedMirror) -> bool,
+) -> Vec<MirrorAction> {
     let mut mirrored: HashSet<PodUid> = HashSet::new();
     let mut taken: HashSet<(Arc<str>, Arc<str>)> = HashSet::new();
     let mut steps = Vec::new();
@@ -63,11 +63,11 @@ pub fn plan<'a>(
         let shown = PodUid::new(mirror.hash.clone());
         let fits = names.contains(&name) && wanted.contains(&shown);
         if mirror.deleting || mirror.outlived {
-            steps.push(Step::Delete(mirror.pod.clone()));
+            steps.push(MirrorAction::Delete(mirror.pod.clone()));
         } else if fits {
             mirrored.insert(shown);
         } else if names.contains(&name) || (complete && !is_ending(mirror)) {
-            steps.push(Step::Delete(mirror.pod.clone()));
+            steps.push(MirrorAction::Delete(mirror.pod.clone()));
         }
     }
     for pod in statics {
@@ -77,16 +77,16 @@ pub fn plan<'a>(
             continue;
         }
         steps.push(match api_reference(pod) {
-            Some(field) => Step::Refuse { pod: pod.label().clone(), field },
-            None => Step::Create(pod.clone()),
+            Some(field) => MirrorAction::Refuse { pod: pod.label().clone(), field },
+            None => MirrorAction::Create(pod.clone()),
         });
     }
     steps
 }
 
-// === impl Seen ===
+// === impl ObservedMirror ===
 
-impl Seen {
+impl ObservedMirror {
     /// What is of interest in a mirror pod; `None` for any other.
     pub fn new(pod: &Pod) -> Option<Self> {
         let annotations = pod.metadata.annotations.as_ref()?;
@@ -103,7 +103,7 @@ impl Seen {
     }
 
     /// Whether `other` is the same mirror at an earlier time.
-    pub fn is_newer_than(&self, other: &Seen) -> bool {
+    pub fn is_newer_than(&self, other: &ObservedMirror) -> bool {
         self.pod.uid == other.pod.uid && self.version > other.version && other.version.is_some()
     }
 

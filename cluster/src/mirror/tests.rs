@@ -7,7 +7,7 @@ use winddown_shared::fake::pod;
 use winddown_shared::status::Phase;
 use winddown_shared::{Pod, PodUid, WallClock, WallTime};
 
-use super::{Mirrors, Seen, Step, api_reference, mirror_of, plan};
+use super::{MirrorAction, Mirrors, ObservedMirror, api_reference, mirror_of, plan};
 use crate::pods::MirrorSide;
 use crate::status::{Outbox, OutboxConfig};
 
@@ -37,22 +37,22 @@ fn in_api(pod: &Pod, uid: &str, change: impl FnOnce(&mut api::Pod)) -> Pod {
     Pod::new(object).unwrap()
 }
 
-fn seen(pod: &Pod, uid: &str) -> Seen {
-    Seen::new(&in_api(pod, uid, |_| {})).unwrap()
+fn seen(pod: &Pod, uid: &str) -> ObservedMirror {
+    ObservedMirror::new(&in_api(pod, uid, |_| {})).unwrap()
 }
 
 /// The steps in words.
-fn steps(statics: &[Pod], seen: &[Seen]) -> Vec<String> {
+fn steps(statics: &[Pod], seen: &[ObservedMirror]) -> Vec<String> {
     told(plan(statics, seen, true, |_| false))
 }
 
-fn told(steps: Vec<Step>) -> Vec<String> {
+fn told(steps: Vec<MirrorAction>) -> Vec<String> {
     let mut told: Vec<String> = steps
         .into_iter()
         .map(|step| match step {
-            Step::Create(pod) => format!("create {}", pod.uid()),
-            Step::Delete(pod) => format!("delete {}", pod.uid),
-            Step::Refuse { field, .. } => format!("refuse {field}"),
+            MirrorAction::Create(pod) => format!("create {}", pod.uid()),
+            MirrorAction::Delete(pod) => format!("delete {}", pod.uid),
+            MirrorAction::Refuse { field, .. } => format!("refuse {field}"),
         })
         .collect();
     told.sort();
@@ -99,7 +99,7 @@ fn a_changed_manifest_has_its_mirror_made_anew() {
 #[test]
 fn a_mirror_that_is_deleted_is_let_go_and_made_anew() {
     let a = static_pod("h1", "a");
-    let deleting = Seen { deleting: true, ..seen(&a, "u1") };
+    let deleting = ObservedMirror { deleting: true, ..seen(&a, "u1") };
     assert_eq!(steps(std::slice::from_ref(&a), &[deleting]), ["delete u1"]);
     assert_eq!(steps(&[a], &[]), ["create h1"]);
 }

@@ -16,8 +16,8 @@ use super::events::{NoNodeEvents, NodeEvents, NodeRef, starting};
 use super::handle::{NodeHandle, NodeState, Wishes};
 use super::lease::{LEASE_NAMESPACE, LeaseTimes};
 use super::ping::{Answer, NoPing, Ping, PingTimes, watch_over};
-use super::pulse::Heart;
 use super::server::Server;
+use super::ticker::TickSource;
 
 mod leasing;
 mod registering;
@@ -159,15 +159,15 @@ impl<P: Ping, E: NodeEvents> NodeController<P, E> {
             let node = NodeRef { name: core.name.clone(), uid: None };
             core.events.node_event(starting(node));
         }
-        let heart = Heart::new();
+        let ticks = TickSource::new();
         // One task and one timer for all of it: an idle node wakes once for each renewal.
         tokio::select! {
             () = cancel.cancelled() => {}
-            () = heart.beat(core.settings.beat()) => {}
-            () = watch_over(&ping, core.settings.ping, heart.pulse(), &answers) => {}
+            () = ticks.beat(core.settings.beat()) => {}
+            () = watch_over(&ping, core.settings.ping, ticks.ticker(), &answers) => {}
             () = core.server.follow(core.api.clone(), &core.name) => {}
-            () = core.keep_lease(heart.pulse()) => {}
-            () = core.keep_status(heart.pulse()) => {}
+            () = core.keep_lease(ticks.ticker()) => {}
+            () = core.keep_status(ticks.ticker()) => {}
         }
     }
 }

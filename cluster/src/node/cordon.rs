@@ -38,7 +38,7 @@ pub(super) struct Mark {
 
 /// What has to be written, all of it under the condition that nobody wrote in between.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum CordonAction {
     Nothing,
     /// Make the node unschedulable and say that it was us.
     Cordon(Mark),
@@ -56,38 +56,38 @@ pub(super) enum Step {
 /// * A cordon of ours that somebody took back is not made again for the same reason in the same boot.
 /// * Our own cordon is undone when nothing asks for it any more and the node is `ready`, also after a
 ///   restart or a boot.
-pub(super) fn decide(wish: Option<&Mark>, node: &Node, ready: bool) -> Step {
+pub(super) fn decide(wish: Option<&Mark>, node: &Node, ready: bool) -> CordonAction {
     let unschedulable = is_unschedulable(node);
     let Some(mark) = mark_of(node) else {
         return match wish {
-            Some(wish) if !unschedulable => Step::Cordon(wish.clone()),
-            _ => Step::Nothing,
+            Some(wish) if !unschedulable => CordonAction::Cordon(wish.clone()),
+            _ => CordonAction::Nothing,
         };
     };
     let ours = unschedulable && !mark.released && !is_of_others(node);
     match wish {
-        Some(_) if ours => Step::Nothing,
-        Some(wish) if wish.is_same(&mark) && mark.released => Step::Nothing,
-        Some(wish) if wish.is_same(&mark) => Step::Release(mark),
+        Some(_) if ours => CordonAction::Nothing,
+        Some(wish) if wish.is_same(&mark) && mark.released => CordonAction::Nothing,
+        Some(wish) if wish.is_same(&mark) => CordonAction::Release(mark),
         // Whatever that mark was about is over: this is another reason to cordon.
-        Some(_) if unschedulable => Step::Forget,
-        Some(wish) => Step::Cordon(wish.clone()),
-        None if ours && ready => Step::Uncordon,
-        None if ours => Step::Nothing,
-        None => Step::Forget,
+        Some(_) if unschedulable => CordonAction::Forget,
+        Some(wish) => CordonAction::Cordon(wish.clone()),
+        None if ours && ready => CordonAction::Uncordon,
+        None if ours => CordonAction::Nothing,
+        None => CordonAction::Forget,
     }
 }
 
-/// The patch of a step; nothing for [`Step::Nothing`].
-pub(super) fn patch(step: &Step, node: &Node) -> Option<Value> {
+/// The patch of a step; nothing for [`CordonAction::Nothing`].
+pub(super) fn patch(step: &CordonAction, node: &Node) -> Option<Value> {
     let annotation = match step {
-        Step::Nothing => return None,
-        Step::Cordon(mark) => serde_json::to_string(mark).unwrap_or_default().into(),
-        Step::Release(mark) => {
+        CordonAction::Nothing => return None,
+        CordonAction::Cordon(mark) => serde_json::to_string(mark).unwrap_or_default().into(),
+        CordonAction::Release(mark) => {
             let released = Mark { released: true, ..mark.clone() };
             serde_json::to_string(&released).unwrap_or_default().into()
         }
-        Step::Uncordon | Step::Forget => Value::Null,
+        CordonAction::Uncordon | CordonAction::Forget => Value::Null,
     };
     let mut patch = json!({
         "metadata": {
@@ -97,8 +97,8 @@ pub(super) fn patch(step: &Step, node: &Node) -> Option<Value> {
         },
     });
     match step {
-        Step::Cordon(_) => patch["spec"] = json!({ "unschedulable": true }),
-        Step::Uncordon => patch["spec"] = json!({ "unschedulable": null }),
+        CordonAction::Cordon(_) => patch["spec"] = json!({ "unschedulable": true }),
+        CordonAction::Uncordon => patch["spec"] = json!({ "unschedulable": null }),
         _ => {}
     }
     Some(patch)

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use super::conditions;
-use super::owned::{LAST_APPLIED, Owned, is_reserved, taint_key};
+use super::managed_keys::{LAST_APPLIED, ManagedKeys, is_reserved, taint_key};
 
 /// Facts of this machine that the Node object tells the cluster. What is not in here is not touched.
 ///
@@ -87,8 +87,8 @@ impl NodeFacts {
     }
 
     /// What of the Node object they claim.
-    pub(super) fn claims(&self) -> Owned {
-        Owned {
+    pub(super) fn claims(&self) -> ManagedKeys {
+        ManagedKeys {
             labels: self.labels.keys().cloned().collect(),
             annotations: self
                 .annotations

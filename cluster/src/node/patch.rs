@@ -18,11 +18,11 @@ use winddown_shared::Quantity;
 
 use super::conditions::{agree, find, stamp};
 use super::desired::NodeFacts;
-use super::owned::{LAST_APPLIED, Owned, is_reserved, taint_key};
+use super::managed_keys::{LAST_APPLIED, ManagedKeys, is_reserved, taint_key};
 
 /// Labels and annotations.
 pub(super) fn metadata(facts: &NodeFacts, node: &Node) -> Option<Value> {
-    let (claims, mut record) = (facts.claims(), Owned::of(node));
+    let (claims, mut record) = (facts.claims(), ManagedKeys::of(node));
     let labels = texts(&facts.labels, node.metadata.labels.as_ref(), &record.labels);
     let mut annotations =
         texts(&facts.annotations, node.metadata.annotations.as_ref(), &record.annotations);
@@ -48,7 +48,7 @@ pub(super) fn metadata(facts: &NodeFacts, node: &Node) -> Option<Value> {
 /// Taints. The API knows them only as a whole list, so this patch holds only for the version of the
 /// node that it was made from.
 pub(super) fn taints(facts: &NodeFacts, node: &Node) -> Option<Value> {
-    let (claims, mut record) = (facts.claims(), Owned::of(node));
+    let (claims, mut record) = (facts.claims(), ManagedKeys::of(node));
     let has = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     let mut taints: Vec<Taint> = Vec::with_capacity(has.len() + facts.taints.len());
     for taint in has {
@@ -88,7 +88,7 @@ pub(super) fn status(
     let none = NodeStatus::default();
     let has = node.status.as_ref().unwrap_or(&none);
     let conditions = has.conditions.as_deref().unwrap_or_default();
-    let (claims, mut record) = (facts.claims(), Owned::of(node));
+    let (claims, mut record) = (facts.claims(), ManagedKeys::of(node));
 
     let mut status = differences(facts, has);
     let capacity = quantities(&facts.capacity, has.capacity.as_ref(), &record.capacity);
@@ -162,28 +162,28 @@ fn differences(facts: &NodeFacts, has: &NodeStatus) -> Map<String, Value> {
     status
 }
 
-/// What has to change for `has` to have all of `ours`, and nothing that was in `owned` besides.
+/// What has to change for `has` to have all of `ours`, and nothing that was in `managed` besides.
 fn texts(
     ours: &BTreeMap<String, String>,
     has: Option<&BTreeMap<String, String>>,
-    owned: &BTreeSet<String>,
+    managed: &BTreeSet<String>,
 ) -> Map<String, Value> {
-    changes(ours, has, owned, |ours, has| ours == has, |text| text.as_str().into())
+    changes(ours, has, managed, |ours, has| ours == has, |text| text.as_str().into())
 }
 
 /// The same for amounts, which are compared by value: the server writes `1` for `1000m`.
 fn quantities(
     ours: &BTreeMap<String, resource::Quantity>,
     has: Option<&BTreeMap<String, resource::Quantity>>,
-    owned: &BTreeSet<String>,
+    managed: &BTreeSet<String>,
 ) -> Map<String, Value> {
-    changes(ours, has, owned, same_amount, |amount| amount.0.as_str().into())
+    changes(ours, has, managed, same_amount, |amount| amount.0.as_str().into())
 }
 
 fn changes<V>(
     ours: &BTreeMap<String, V>,
     has: Option<&BTreeMap<String, V>>,
-    owned: &BTreeSet<String>,
+    managed: &BTreeSet<String>,
     same: impl Fn(&V, &V) -> bool,
     value: impl Fn(&V) -> Value,
 ) -> Map<String, Value> {
@@ -191,7 +191,7 @@ fn changes<V>(
         |key: &String, want: &V| has.and_then(|has| has.get(key)).is_some_and(|is| same(want, is));
     let set = ours.iter().filter(|(key, want)| !has_same(key, want));
     let set = set.map(|(key, want)| (key.clone(), value(want)));
-    let dropped = owned
+    let dropped = managed
         .iter()
         .filter(|key| !ours.contains_key(*key))
         .filter(|key| has.is_some_and(|has| has.contains_key(*key)))

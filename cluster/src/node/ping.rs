@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::GoDuration;
 
-use super::pulse::Pulse;
+use super::ticker::Ticker;
 
 /// Asked from time to time whether pods can be run.
 pub trait Ping: Send + Sync + 'static {
@@ -50,7 +50,7 @@ pub(super) enum Answer {
 pub(super) async fn watch_over<P: Ping>(
     ping: &P,
     times: PingTimes,
-    mut pulse: Pulse,
+    mut ticker: Ticker,
     answers: &watch::Sender<Answer>,
 ) {
     loop {
@@ -69,7 +69,7 @@ pub(super) async fn watch_over<P: Ping>(
             }
         };
         say(answers, answer, Instant::now());
-        pulse.next().await;
+        ticker.next().await;
     }
 }
 

@@ -8,7 +8,7 @@ use winddown_shared::{Pod, PodUidMap};
 
 use super::api::PodApi;
 use super::config::Whose;
-use super::known::{Known, Standing};
+use super::known::{ApiPresence, Known};
 use super::parts::Parts;
 use super::queue::Outcome;
 use super::seams::{Prepare, StatusSide};
@@ -81,7 +81,7 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
         }
         for uid in self.known.uids() {
             let is_there = have.contains_key(&uid);
-            let is_wanted = |known: Known| known.standing == Standing::Present;
+            let is_wanted = |known: Known| known.presence == ApiPresence::Present;
             if self.known.get(&uid).is_some_and(is_wanted) != is_there {
                 self.queues.sync.wake_if_idle(&uid);
             }

@@ -8,7 +8,7 @@ use winddown_shared::{Pod, PodUid, PodUidMap, WallTime};
 
 use super::deletion::Grace;
 use super::equality;
-use super::marks::Marks;
+use super::progress::PodProgress;
 
 #[cfg(test)]
 mod tests;
@@ -31,18 +31,18 @@ pub(crate) struct Known {
     /// The API's object, the last one it had. The provider's copy if the API was never seen to have one.
     pub(crate) pod: Pod,
     /// Whether the API has it.
-    pub(crate) standing: Standing,
+    pub(crate) presence: ApiPresence,
     /// The API had it while this controller ran.
     pub(crate) was_seen: bool,
     /// When its grace is over, if it is to end.
     pub(crate) deadline: Option<Instant>,
     /// What has been done about it.
-    pub(crate) marks: Marks,
+    pub(crate) progress: PodProgress,
 }
 
 /// Whether the API has a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ApiPresence {
     /// It does.
     Present,
     /// A list did not have it. That alone proves nothing: it is to be looked up.
@@ -79,7 +79,7 @@ impl KnownPods {
     pub(crate) fn applied(&self, pod: &Pod, now: Instant, api_time: WallTime) -> Change {
         let mut inner = self.lock();
         let Some(known) = inner.pods.get_mut(pod.uid()) else {
-            let mut known = Known::new(pod.clone(), Standing::Present);
+            let mut known = Known::new(pod.clone(), ApiPresence::Present);
             known.was_seen = true;
             known.note_deletion(now, api_time);
             inner.insert(known);
@@ -93,7 +93,7 @@ impl KnownPods {
     pub(crate) fn found(&self, pod: &Pod, now: Instant, api_time: WallTime) -> bool {
         let mut inner = self.lock();
         let Some(known) = inner.pods.get_mut(pod.uid()) else { return false };
-        let is_news = matches!(known.standing, Standing::Absent { .. });
+        let is_news = matches!(known.presence, ApiPresence::Absent { .. });
         if is_news {
             known.take(pod, now, api_time);
         }
@@ -107,7 +107,7 @@ impl KnownPods {
         if let Some(last) = last {
             known.pod = last.clone();
         }
-        known.standing = Standing::Gone;
+        known.presence = ApiPresence::Gone;
         let grace = Grace::after_removal(&known.pod, now, api_time);
         known.shorten(grace);
     }
@@ -117,17 +117,18 @@ impl KnownPods {
     pub(crate) fn listed(&self, listed: &PodUidMap<()>, confirmations: u32) -> Vec<PodUid> {
         let mut inner = self.lock();
         let needed = if listed.is_empty() { confirmations.max(1) } else { 1 };
-        let missing = inner
-            .pods
-            .iter_mut()
-            .filter(|(uid, known)| known.standing != Standing::Gone && !listed.contains_key(*uid));
+        let missing = inner.pods.iter_mut().filter(|(uid, known)| {
+            known.presence != ApiPresence::Gone && !listed.contains_key(*uid)
+        });
         missing
             .map(|(uid, known)| {
-                match &mut known.standing {
-                    Standing::Absent { confirmed: 0, needed: known } => *known = needed.max(*known),
-                    Standing::Absent { .. } | Standing::Gone => {}
-                    Standing::Present => {
-                        known.standing = Standing::Absent { confirmed: 0, needed };
+                match &mut known.presence {
+                    ApiPresence::Absent { confirmed: 0, needed: known } => {
+                        *known = needed.max(*known)
+                    }
+                    ApiPresence::Absent { .. } | ApiPresence::Gone => {}
+                    ApiPresence::Present => {
+                        known.presence = ApiPresence::Absent { confirmed: 0, needed };
                     }
                 }
                 uid.clone()
@@ -146,7 +147,7 @@ impl KnownPods {
         for pod in pods {
             if !inner.pods.contains_key(pod.uid()) {
                 unknown.push(pod.uid().clone());
-                inner.insert(Known::new(pod.clone(), Standing::Absent { confirmed: 0, needed }));
+                inner.insert(Known::new(pod.clone(), ApiPresence::Absent { confirmed: 0, needed }));
             }
         }
         unknown
@@ -156,28 +157,32 @@ impl KnownPods {
     pub(crate) fn not_found(&self, uid: &PodUid, now: Instant, api_time: WallTime) -> bool {
         let mut inner = self.lock();
         let Some(known) = inner.pods.get_mut(uid) else { return true };
-        let Standing::Absent { confirmed, needed } = &mut known.standing else {
-            return known.standing == Standing::Gone;
+        let ApiPresence::Absent { confirmed, needed } = &mut known.presence else {
+            return known.presence == ApiPresence::Gone;
         };
         *confirmed += 1;
         if confirmed < needed {
             return false;
         }
-        known.standing = Standing::Gone;
+        known.presence = ApiPresence::Gone;
         let grace = Grace::after_removal(&known.pod, now, api_time);
         known.shorten(grace);
         true
     }
 
     /// Notes what has been done about a pod.
-    pub(crate) fn mark<T>(&self, uid: &PodUid, mark: impl FnOnce(&mut Marks) -> T) -> Option<T> {
-        self.lock().pods.get_mut(uid).map(|known| mark(&mut known.marks))
+    pub(crate) fn mark<T>(
+        &self,
+        uid: &PodUid,
+        mark: impl FnOnce(&mut PodProgress) -> T,
+    ) -> Option<T> {
+        self.lock().pods.get_mut(uid).map(|known| mark(&mut known.progress))
     }
 
     /// Forgets a pod that is gone. Returns those of its name that came after it; `None`: it is not gone.
     pub(crate) fn forget(&self, uid: &PodUid) -> Option<Vec<PodUid>> {
         let mut inner = self.lock();
-        if inner.pods.get(uid).is_some_and(|known| known.standing != Standing::Gone) {
+        if inner.pods.get(uid).is_some_and(|known| known.presence != ApiPresence::Gone) {
             return None;
         }
         let Some(known) = inner.pods.remove(uid) else { return Some(Vec::new()) };
@@ -212,7 +217,7 @@ impl KnownPods {
         let absent = inner
             .pods
             .iter()
-            .filter(|(_, known)| matches!(known.standing, Standing::Absent { .. }));
+            .filter(|(_, known)| matches!(known.presence, ApiPresence::Absent { .. }));
         absent.map(|(uid, _)| (uid.clone(), ())).collect()
     }
 
@@ -234,7 +239,7 @@ impl Inner {
         let uid = known.pod.uid().clone();
         let uids = self.by_name.entry(name).or_default();
         // What the API does not have was there before what it has.
-        let at = if known.standing == Standing::Present { uids.len() } else { 0 };
+        let at = if known.presence == ApiPresence::Present { uids.len() } else { 0 };
         uids.insert(at, uid.clone());
         self.pods.insert(uid, known);
     }
@@ -243,20 +248,20 @@ impl Inner {
 // === impl Known ===
 
 impl Known {
-    fn new(pod: Pod, standing: Standing) -> Self {
-        Self { pod, standing, was_seen: false, deadline: None, marks: Marks::default() }
+    fn new(pod: Pod, presence: ApiPresence) -> Self {
+        Self { pod, presence, was_seen: false, deadline: None, progress: PodProgress::default() }
     }
 
     fn take(&mut self, pod: &Pod, now: Instant, api_time: WallTime) -> Change {
         let matters = !self.was_seen
-            || self.standing != Standing::Present
+            || self.presence != ApiPresence::Present
             || equality::matters(&self.pod, pod);
         self.pod = pod.clone();
-        self.standing = Standing::Present;
+        self.presence = ApiPresence::Present;
         self.was_seen = true;
         self.note_deletion(now, api_time);
         if matters {
-            self.marks.wants_changed();
+            self.progress.wants_changed();
             Change::Matters
         } else {
             Change::Nothing

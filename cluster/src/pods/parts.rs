@@ -105,7 +105,7 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
     /// Hands on a status, if it is news.
     pub(crate) fn say(&self, pod: &Pod, provided: &ProvidedPod) {
         let status = &provided.status;
-        let is_news = self.known.mark(pod.uid(), |marks| marks.say(status, provided.ended));
+        let is_news = self.known.mark(pod.uid(), |progress| progress.say(status, provided.ended));
         if is_news == Some(true) {
             self.statuses.submit(StatusUpdate {
                 pod: pod.label().clone(),

@@ -7,8 +7,8 @@ use winddown_shared::WallTime;
 
 use super::deletion::Grace;
 use super::equality::{is_terminal, provider_equal};
-use super::known::{Known, Standing};
-use super::marks::StopAsked;
+use super::known::{ApiPresence, Known};
+use super::progress::StopAsked;
 use crate::provider::ProvidedPod;
 
 #[cfg(test)]
@@ -16,7 +16,7 @@ mod tests;
 
 /// How things stand with one pod.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct PodView<'a> {
     /// What is known of it.
     pub(crate) known: &'a Known,
     /// What the provider says of it; `None`: it does not know the pod.
@@ -53,7 +53,7 @@ pub enum OrphanPolicy {
 
 /// The next step for one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum PodAction {
     /// As it should be.
     Nothing,
     /// As it should be until then.
@@ -87,88 +87,88 @@ pub(crate) enum Step {
 }
 
 /// What this pod needs next.
-pub(crate) fn next_step(mut sight: Sight<'_>) -> Step {
-    let known = sight.known;
+pub(crate) fn next_step(mut view: PodView<'_>) -> PodAction {
+    let known = view.known;
     // It lists the pod and says that it cannot be ended because it is not there: believed once the pod
     // has had its time.
-    if known.marks.unknown_to_stop && known.deadline.is_none_or(|end| end <= sight.now) {
-        sight.provider = None;
+    if known.progress.unknown_to_stop && known.deadline.is_none_or(|end| end <= view.now) {
+        view.provider = None;
     }
-    match known.standing {
-        Standing::Absent { .. } => Step::LookUp,
-        Standing::Gone => when_gone(sight),
-        Standing::Present if known.is_deleting() => when_deleting(sight),
-        Standing::Present => when_wanted(sight),
+    match known.presence {
+        ApiPresence::Absent { .. } => PodAction::LookUp,
+        ApiPresence::Gone => when_gone(view),
+        ApiPresence::Present if known.is_deleting() => when_deleting(view),
+        ApiPresence::Present => when_wanted(view),
     }
 }
 
-fn when_wanted(sight: Sight<'_>) -> Step {
-    let known = sight.known;
+fn when_wanted(view: PodView<'_>) -> PodAction {
+    let known = view.known;
     // The API's last word: such a pod only has to be deleted.
     if is_terminal(&known.pod) {
-        return Step::Nothing;
+        return PodAction::Nothing;
     }
-    match sight.provider {
+    match view.provider {
         Some(ProvidedPod { pod, .. }) if pod.metadata.deletion_timestamp.is_some() => {
-            let grace = Grace::of_deletion(pod, sight.api_time).unwrap_or_default();
-            Step::RequestDeletion { grace }
+            let grace = Grace::of_deletion(pod, view.api_time).unwrap_or_default();
+            PodAction::RequestDeletion { grace }
         }
-        Some(provided) if provided.ended || known.marks.refused => Step::Nothing,
-        Some(provided) if provider_equal(&provided.pod, &known.pod) => Step::Nothing,
-        Some(_) => Step::Update,
-        None if sight.last_word || known.marks.refused => Step::Nothing,
+        Some(provided) if provided.ended || known.progress.refused => PodAction::Nothing,
+        Some(provided) if provider_equal(&provided.pod, &known.pod) => PodAction::Nothing,
+        Some(_) => PodAction::Update,
+        None if view.last_word || known.progress.refused => PodAction::Nothing,
         // It is woken when that one is forgotten.
-        None if sight.has_predecessor => Step::Nothing,
-        None if ran_and_may_not_run_again(known) => Step::Lost,
-        None => Step::Create,
+        None if view.has_predecessor => PodAction::Nothing,
+        None if ran_and_may_not_run_again(known) => PodAction::Lost,
+        None => PodAction::Create,
     }
 }
 
 /// Deciding from what the provider says, never from the status in the API, which may be behind or may
 /// never have been written (<https://github.com/virtual-kubelet/virtual-kubelet/issues/938>).
-fn when_deleting(sight: Sight<'_>) -> Step {
-    let marks = &sight.known.marks;
-    match sight.provider {
-        Some(provided) if !provided.ended => ending(sight),
-        None if marks.create_open && marks.stop.is_none() => ending(sight),
-        _ if marks.removed => Step::Nothing,
-        None if !sight.last_word && !is_terminal(&sight.known.pod) => Step::Lost,
-        _ => Step::Remove,
+fn when_deleting(view: PodView<'_>) -> PodAction {
+    let progress = &view.known.progress;
+    match view.provider {
+        Some(provided) if !provided.ended => ending(view),
+        None if progress.create_open && progress.stop.is_none() => ending(view),
+        _ if progress.removed => PodAction::Nothing,
+        None if !view.last_word && !is_terminal(&view.known.pod) => PodAction::Lost,
+        _ => PodAction::Remove,
     }
 }
 
-fn when_gone(sight: Sight<'_>) -> Step {
-    let known = sight.known;
-    match sight.provider {
+fn when_gone(view: PodView<'_>) -> PodAction {
+    let known = view.known;
+    match view.provider {
         Some(provided) if !provided.ended => {
-            if known.was_seen || sight.is_replaced || sight.orphans == OrphanPolicy::Stop {
-                ending(sight)
+            if known.was_seen || view.is_replaced || view.orphans == OrphanPolicy::Stop {
+                ending(view)
             } else {
-                Step::LeaveAlone
+                PodAction::LeaveAlone
             }
         }
-        None if known.marks.create_open && known.marks.stop.is_none() => ending(sight),
-        _ => Step::Forget,
+        None if known.progress.create_open && known.progress.stop.is_none() => ending(view),
+        _ => PodAction::Forget,
     }
 }
 
-fn ending(sight: Sight<'_>) -> Step {
-    let Sight { now, .. } = sight;
-    let deadline = sight.known.deadline.unwrap_or(now);
+fn ending(view: PodView<'_>) -> PodAction {
+    let PodView { now, .. } = view;
+    let deadline = view.known.deadline.unwrap_or(now);
     let grace = deadline.saturating_duration_since(now);
-    match sight.known.marks.stop {
-        None => Step::Stop { grace, kill: false },
-        Some(asked) if deadline < asked.deadline => Step::Stop { grace, kill: false },
+    match view.known.progress.stop {
+        None => PodAction::Stop { grace, kill: false },
+        Some(asked) if deadline < asked.deadline => PodAction::Stop { grace, kill: false },
         Some(StopAsked { kill, at, .. }) => {
             let due = match kill {
-                _ if sight.known.marks.unknown_to_stop => deadline,
-                true => at + sight.kill_every,
-                false => deadline.max(at) + sight.kill_slack,
+                _ if view.known.progress.unknown_to_stop => deadline,
+                true => at + view.kill_every,
+                false => deadline.max(at) + view.kill_slack,
             };
             if now < due {
-                Step::Until(due)
+                PodAction::Until(due)
             } else {
-                Step::Stop { grace: Duration::ZERO, kill: true }
+                PodAction::Stop { grace: Duration::ZERO, kill: true }
             }
         }
     }
@@ -179,5 +179,5 @@ fn ending(sight: Sight<'_>) -> Step {
 fn ran_and_may_not_run_again(known: &Known) -> bool {
     let policy = known.pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
     let phase = known.pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    policy == Some("Never") && (known.marks.created || phase == Some("Running"))
+    policy == Some("Never") && (known.progress.created || phase == Some("Running"))
 }

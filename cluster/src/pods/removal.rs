@@ -6,7 +6,7 @@ use std::time::Duration;
 use winddown_shared::PodUid;
 
 use super::api::PodApi;
-use super::known::Standing;
+use super::known::ApiPresence;
 use super::parts::Parts;
 use super::queue::Outcome;
 use super::seams::{Prepare, StatusSide};
@@ -26,14 +26,14 @@ where
 {
     let is_due = |parts: &Parts<A, P, S, R>| {
         parts.known.get(&uid).filter(|known| {
-            known.standing == Standing::Present && known.is_deleting() && !known.marks.removed
+            known.presence == ApiPresence::Present && known.is_deleting() && !known.progress.removed
         })
     };
     let Some(known) = is_due(&parts) else { return Outcome::Done };
     match parts.provided(&uid).await {
         Ok(Some(provided)) if provided.ended => parts.say(&known.pod, &provided),
         Ok(None) => {}
-        Ok(Some(_)) if known.marks.unknown_to_stop => {}
+        Ok(Some(_)) if known.progress.unknown_to_stop => {}
         Ok(Some(_)) => {
             parts.queues.sync.wake(&uid);
             return Outcome::Done;
@@ -51,7 +51,7 @@ where
     match parts.request("delete the pod", parts.api.delete(label, Duration::ZERO)).await {
         Ok(()) => {
             parts.api_outage.worked();
-            parts.known.mark(&uid, |marks| marks.removed = true);
+            parts.known.mark(&uid, |progress| progress.removed = true);
             tracing::debug!(pod = %label, "removed from the API");
             Outcome::Done
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use winddown_shared::PodUid;
 
 use super::api::PodApi;
-use super::known::Standing;
+use super::known::ApiPresence;
 use super::parts::Parts;
 use super::queue::Outcome;
 use super::seams::{Prepare, StatusSide};
@@ -30,14 +30,14 @@ where
         return Outcome::Done;
     };
     let wants_to_go = provided.pod.metadata.deletion_timestamp.is_some();
-    let is_next = match known.standing {
-        Standing::Present => {
+    let is_next = match known.presence {
+        ApiPresence::Present => {
             parts.say(&known.pod, &provided);
             if known.is_deleting() { provided.ended } else { wants_to_go }
         }
-        Standing::Gone => provided.ended,
+        ApiPresence::Gone => provided.ended,
         // Nothing is done about it before it was looked up.
-        Standing::Absent { .. } => false,
+        ApiPresence::Absent { .. } => false,
     };
     if is_next {
         parts.queues.sync.wake(&uid);

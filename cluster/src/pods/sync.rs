@@ -7,14 +7,14 @@ use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, error_chain};
 
 use super::api::PodApi;
+use super::controller_status::{self, Waits};
 use super::equality;
-use super::known::{Known, Standing};
-use super::marks::StopAsked;
+use super::known::{ApiPresence, Known};
 use super::parts::{CallError, Parts};
-use super::plan::{Sight, Step, next_step};
+use super::plan::{PodAction, PodView, next_step};
+use super::progress::StopAsked;
 use super::queue::Outcome;
 use super::seams::{PodEvent, Prepare, PrepareError, StatusSide};
-use super::words::{self, Waits};
 use crate::provider::{Notify, ProvidedPod, ProviderError};
 use crate::status::StatusUpdate;
 
@@ -49,16 +49,16 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
             Err(error) => return Some(Outcome::Failed { after: error.retry_after() }),
         };
         // Said by one queue alone, so that an older status never comes after a newer one.
-        let is_news = |p: &ProvidedPod| known.marks.is_news(&p.status, p.ended);
-        if known.standing == Standing::Present && provided.as_ref().is_some_and(is_news) {
+        let is_news = |p: &ProvidedPod| known.progress.is_news(&p.status, p.ended);
+        if known.presence == ApiPresence::Present && provided.as_ref().is_some_and(is_news) {
             self.queues.status.wake(uid);
         }
-        let step = next_step(Sight {
+        let step = next_step(PodView {
             known: &known,
             provider: provided.as_ref(),
             has_predecessor: self.known.has_predecessor(&known.pod),
             is_replaced: self.known.has_successor(&known.pod),
-            last_word: known.marks.last_said || self.statuses.last_word(uid).is_some(),
+            last_word: known.progress.last_said || self.statuses.last_word(uid).is_some(),
             orphans: self.config.orphans,
             now: Instant::now(),
             api_time: self.api_time(),
@@ -67,26 +67,30 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
         });
         tracing::trace!(pod = %known.pod.label(), ?step, "next step");
         match step {
-            Step::Nothing => Some(Outcome::Done),
-            Step::Until(at) => Some(Outcome::At(at)),
-            Step::Create => Some(self.create(&known.pod).await),
-            Step::Update => Some(self.update(&known.pod, provided.as_ref()?).await),
-            Step::Stop { grace, kill } => self.stop(&known, provided.as_ref(), grace, kill).await,
-            Step::Lost => {
+            PodAction::Nothing => Some(Outcome::Done),
+            PodAction::Until(at) => Some(Outcome::At(at)),
+            PodAction::Create => Some(self.create(&known.pod).await),
+            PodAction::Update => Some(self.update(&known.pod, provided.as_ref()?).await),
+            PodAction::Stop { grace, kill } => {
+                self.stop(&known, provided.as_ref(), grace, kill).await
+            }
+            PodAction::Lost => {
                 self.say_lost(&known);
                 None
             }
-            Step::Remove => {
+            PodAction::Remove => {
                 self.queues.removal.wake(uid);
                 Some(Outcome::Done)
             }
-            Step::LookUp => self.look_up(&known).await,
-            Step::LeaveAlone => {
+            PodAction::LookUp => self.look_up(&known).await,
+            PodAction::LeaveAlone => {
                 self.leave_alone(&known);
                 Some(Outcome::Done)
             }
-            Step::Forget => self.forget(uid).await.then_some(Outcome::Done),
-            Step::RequestDeletion { grace } => Some(self.request_deletion(&known, grace).await),
+            PodAction::Forget => self.forget(uid).await.then_some(Outcome::Done),
+            PodAction::RequestDeletion { grace } => {
+                Some(self.request_deletion(&known, grace).await)
+            }
         }
     }
 
@@ -96,13 +100,13 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
             Ok(prepared) => prepared,
             Err(error) => return self.not_prepared(pod, &error),
         };
-        self.known.mark(uid, |marks| marks.create_open = true);
+        self.known.mark(uid, |progress| progress.create_open = true);
         match self.call(self.provider.create_pod(&prepared)).await {
             Ok(()) => {
-                self.known.mark(uid, |marks| {
-                    marks.create_open = false;
-                    marks.created = true;
-                    marks.failure = None;
+                self.known.mark(uid, |progress| {
+                    progress.create_open = false;
+                    progress.created = true;
+                    progress.failure = None;
                 });
                 self.events.pod_event(pod.label(), PodEvent::ProviderCreateSuccess);
                 self.queues.status.wake(uid);
@@ -132,7 +136,7 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
         let Ok(changed) = Pod::new(changed) else { return Outcome::Done };
         match self.call(self.provider.update_pod(&changed)).await {
             Ok(()) => {
-                self.known.mark(pod.uid(), |marks| marks.failure = None);
+                self.known.mark(pod.uid(), |progress| progress.failure = None);
                 // Volumes can show labels and annotations.
                 self.prepare.adopt(pod);
                 self.events.pod_event(pod.label(), PodEvent::ProviderUpdateSuccess);
@@ -165,11 +169,11 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
             _ => {
                 let now = Instant::now();
                 let deadline = known.deadline.unwrap_or(now);
-                let before = self.known.mark(pod.uid(), |marks| {
-                    marks.create_open = false;
-                    marks.failure = None;
-                    marks.unknown_to_stop = is_unknown;
-                    marks.stop.replace(StopAsked { deadline, at: now, kill })
+                let before = self.known.mark(pod.uid(), |progress| {
+                    progress.create_open = false;
+                    progress.failure = None;
+                    progress.unknown_to_stop = is_unknown;
+                    progress.stop.replace(StopAsked { deadline, at: now, kill })
                 });
                 match before.flatten() {
                     None => self.events.pod_event(pod.label(), PodEvent::ProviderDeleteSuccess),
@@ -230,9 +234,9 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
     fn failed(&self, pod: &Pod, error: &CallError, event: fn(String) -> PodEvent) -> Outcome {
         self.tell_failure(pod, error, event);
         if let CallError::Provider(ProviderError::Invalid { .. }) = error {
-            self.known.mark(pod.uid(), |marks| {
-                marks.refused = true;
-                marks.create_open = false;
+            self.known.mark(pod.uid(), |progress| {
+                progress.refused = true;
+                progress.create_open = false;
             });
             return Outcome::Done;
         }
@@ -241,7 +245,7 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
 
     fn tell_failure(&self, pod: &Pod, error: &CallError, event: fn(String) -> PodEvent) {
         let text = error_chain(error);
-        if self.known.mark(pod.uid(), |marks| marks.fail(&text)) == Some(true) {
+        if self.known.mark(pod.uid(), |progress| progress.fail(&text)) == Some(true) {
             let event = event(text);
             let reason = event.reason();
             tracing::warn!(pod = %pod.label(), reason, "{}", event.message());
@@ -251,14 +255,14 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
 
     fn not_prepared(&self, pod: &Pod, error: &PrepareError) -> Outcome {
         let text = error_chain(error);
-        if self.known.mark(pod.uid(), |marks| marks.fail(&text)) == Some(true) {
+        if self.known.mark(pod.uid(), |progress| progress.fail(&text)) == Some(true) {
             let label = pod.label();
             tracing::warn!(pod = %label, error = text, "pod {label} cannot be prepared yet: {text}");
         }
         self.say_waiting(pod, Waits::Config, &text);
         match error {
             PrepareError::Invalid { .. } => {
-                self.known.mark(pod.uid(), |marks| marks.refused = true);
+                self.known.mark(pod.uid(), |progress| progress.refused = true);
                 Outcome::Done
             }
             PrepareError::Unavailable { after, .. } => Outcome::Failed { after: *after },
@@ -267,19 +271,19 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
     }
 
     fn say_waiting(&self, pod: &Pod, why: Waits, message: &str) {
-        if let Some(status) = words::waiting(pod, why, message) {
+        if let Some(status) = controller_status::waiting(pod, why, message) {
             self.say_own(pod, status, false);
         }
     }
 
     fn say_lost(&self, known: &Known) {
-        let status = words::lost(&known.pod, known.is_deleting(), self.api_time());
+        let status = controller_status::lost(&known.pod, known.is_deleting(), self.api_time());
         self.say_own(&known.pod, status, true);
     }
 
     fn say_own(&self, pod: &Pod, status: k8s_openapi::api::core::v1::PodStatus, last: bool) {
         let status = Arc::new(status);
-        if self.known.mark(pod.uid(), |marks| marks.say(&status, last)) == Some(true) {
+        if self.known.mark(pod.uid(), |progress| progress.say(&status, last)) == Some(true) {
             let generation = pod.metadata.generation;
             let pod = pod.label().clone();
             self.statuses.submit(StatusUpdate { pod, status, last, generation });

@@ -19,7 +19,7 @@ use crate::events::{EventDraft, Subject};
 
 /// The pod's directories, which one writer at a time may touch, off the async threads. False once they
 /// are removed for good.
-pub(super) type Standing = Arc<Mutex<bool>>;
+pub(super) type MountState = Arc<Mutex<bool>>;
 
 /// One volume that is to be written.
 pub(super) struct Making {
@@ -88,7 +88,7 @@ pub(super) fn plan(
 pub(super) async fn write(
     places: &Places,
     pod: &Pod,
-    standing: &Standing,
+    standing: &MountState,
     volumes: Vec<Making>,
     now: WallTime,
 ) -> Result<(HashMap<String, PathBuf>, usize), Problem> {
@@ -125,7 +125,7 @@ pub(super) async fn write(
 }
 
 /// What is said of a volume that cannot be made.
-pub(super) fn told(pod: &Pod, volume: &str, problem: &Problem) -> EventDraft {
+pub(super) fn to_event(pod: &Pod, volume: &str, problem: &Problem) -> EventDraft {
     let why = match problem {
         Problem::Missing { message, .. } | Problem::Unreadable { message, .. } => message.clone(),
         Problem::Invalid { field, why } => format!("{field}: {why}"),

@@ -12,10 +12,10 @@ use kube::{Api, Client};
 use tokio::time::timeout;
 use winddown_shared::Pod;
 
-use super::flights::Flights;
 use super::object::{Found, Key, Kind, Object};
 use super::problem::Problem;
 use super::services;
+use super::singleflight::SingleFlight;
 use crate::refusal::{self, Refusal};
 
 /// How many objects of one pod are read at once.
@@ -28,9 +28,9 @@ pub(crate) struct Reader {
     limit: Duration,
     /// How old services may be.
     services_age: Duration,
-    objects: Flights<Key, Found>,
-    services: Flights<Arc<str>, Result<Arc<Vec<api::Service>>, Unread>>,
-    master: Flights<(), Result<Option<Arc<api::Service>>, Unread>>,
+    objects: SingleFlight<Key, Found>,
+    services: SingleFlight<Arc<str>, Result<Arc<Vec<api::Service>>, Unread>>,
+    master: SingleFlight<(), Result<Option<Arc<api::Service>>, Unread>>,
 }
 
 /// Why something was not read.
@@ -49,9 +49,9 @@ impl Reader {
             client,
             limit,
             services_age: keep / 2,
-            objects: Flights::new(keep),
-            services: Flights::new(keep),
-            master: Flights::new(keep),
+            objects: SingleFlight::new(keep),
+            services: SingleFlight::new(keep),
+            master: SingleFlight::new(keep),
         }
     }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, PodUidMap, WallClock};
 
 use super::downward::NodeAmounts;
-use super::mounting::{self, Standing};
+use super::mounting::{self, MountState};
 use super::needs::{self, Variables};
 use super::object::{Found, Key};
 use super::payload::TokenKey;
@@ -57,7 +57,7 @@ pub(super) struct Kept {
     pod: Pod,
     /// What was handed on; none if that was before this agent's time, or is yet to come.
     literal: Option<Pod>,
-    pub(super) standing: Standing,
+    pub(super) standing: MountState,
     tokens: HashMap<TokenKey, Token>,
 }
 
@@ -162,7 +162,7 @@ impl Shared {
                         Problem::Unreadable { .. } => lacking.unwrap_or(problem),
                         other => other,
                     };
-                    self.events.send(mounting::told(pod, &name, &problem));
+                    self.events.send(mounting::to_event(pod, &name, &problem));
                     return Err(problem);
                 }
             }
@@ -243,7 +243,7 @@ impl Shared {
         Ok(found)
     }
 
-    pub(super) fn standing(&self, uid: &PodUid) -> Option<(Standing, HashMap<TokenKey, Token>)> {
+    pub(super) fn standing(&self, uid: &PodUid) -> Option<(MountState, HashMap<TokenKey, Token>)> {
         let state = self.lock();
         let kept = state.pods.get(uid)?;
         Some((Arc::clone(&kept.standing), kept.tokens.clone()))

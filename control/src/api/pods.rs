@@ -67,7 +67,7 @@ pub struct PodStatus {
 )]
 #[serde(rename_all = "camelCase")]
 pub enum PodState {
-    /// It waits: for another pod of the same name to end, or, with the reason `WaitingForRoom`, for
+    /// It waits: for another pod of the same name to end, or, with the reason `WaitingForPreemption`, for
     /// room.
     Waiting,
     /// Its containers are kept as its spec asks.

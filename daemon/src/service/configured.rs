@@ -7,7 +7,7 @@ use tokio::sync::broadcast;
 use winddown_cluster::companion::KubeletRuntime;
 use winddown_runtimes::cri::CriRuntime;
 use winddown_runtimes::process::ProcessRuntime;
-use winddown_runtimes::transient::TransientRuntime;
+use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
@@ -25,7 +25,7 @@ pub enum ConfiguredRuntime {
     /// Containers of containerd or CRI-O.
     Cri(Arc<CriRuntime>),
     /// Transient services of the service manager.
-    Systemd(Arc<TransientRuntime<SystemdUnits>>),
+    Systemd(Arc<SystemdRuntime<SystemdUnits>>),
     /// A kubelet runs them, and this agent has them ended.
     Kubelet(KubeletRuntime<Containers>),
 }

@@ -4,7 +4,7 @@ use winddown_runtimes::cri::{CriConfig, CriOpenError, CriRuntime, EndpointError}
 use winddown_runtimes::process::{
     CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand,
 };
-use winddown_runtimes::transient::{TransientOpenError, TransientRuntime};
+use winddown_runtimes::systemd::{SystemdOpenError, SystemdRuntime};
 use winddown_shared::{Pod, RuntimeError, WallClock};
 use winddown_systemd::Bus;
 
@@ -34,7 +34,7 @@ pub enum RuntimeStartError {
     Endpoint(#[source] EndpointError),
     /// The runtime of transient services.
     #[error("the systemd runtime cannot start")]
-    Systemd(#[source] TransientOpenError),
+    Systemd(#[source] SystemdOpenError),
 }
 
 /// The process runtime in the configured directories.
@@ -80,10 +80,10 @@ pub(super) async fn systemd(
     config: &Config,
     identity: &Identity,
     wall: &WallClock,
-) -> Result<TransientRuntime<SystemdUnits>, RuntimeStartError> {
+) -> Result<SystemdRuntime<SystemdUnits>, RuntimeStartError> {
     let programs = programs(config, identity, wall, "systemd")?;
     let units = SystemdUnits::start(Bus::System);
-    TransientRuntime::open(programs, units).await.map_err(RuntimeStartError::Systemd)
+    SystemdRuntime::open(programs, units).await.map_err(RuntimeStartError::Systemd)
 }
 
 /// For runtimes whose containers are programs of this host; `kind` names the directory of its records.
@@ -127,7 +127,7 @@ pub(super) fn supports_cri(pod: &Pod) -> Result<(), RuntimeError> {
 
 /// Whether the systemd runtime can do all that the pod asks for.
 pub(super) fn supports_systemd(pod: &Pod) -> Result<(), RuntimeError> {
-    let first = winddown_runtimes::transient::check_supported(pod).into_iter().next();
+    let first = winddown_runtimes::systemd::check_supported(pod).into_iter().next();
     first.map_or(Ok(()), |field| Err(field.into()))
 }
 

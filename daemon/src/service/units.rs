@@ -5,7 +5,7 @@ use winddown_shared::critical;
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
-use winddown_runtimes::transient::units::{
+use winddown_runtimes::systemd::units::{
     Keep, NewUnit, ServiceUnits, UnitChange, UnitEnd, UnitError, UnitExit, UnitOutput, UnitPhase,
     UnitView, Whom,
 };

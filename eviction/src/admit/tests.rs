@@ -65,7 +65,7 @@ fn the_refusal_passes_with_the_condition_and_says_what_the_kubelet_says() {
     let refused = gate.admit(&best_effort(), &Others::none()).unwrap_err();
     assert_eq!(&*refused.reason, "Evicted");
     assert_eq!(&*refused.message, "The node had condition: [MemoryPressure]. ");
-    assert!(refused.passing);
+    assert!(refused.retryable);
     sender.send_replace(Conditions::NONE);
     assert_eq!(gate.admit(&best_effort(), &Others::none()), Ok(()));
 }

@@ -17,7 +17,7 @@ use crate::condition::Condition;
 use crate::decide::Act;
 use crate::history::{Outcome, Record, first_of};
 use crate::message::{EVICTED, node_was_low};
-use crate::owed::Amounts;
+use crate::pending_reclaim::Amounts;
 use crate::policy::HARD_GRACE;
 use crate::seams::{Reclaim, Signals, Wanted};
 use crate::signal::{Cause, Resource};
@@ -99,13 +99,13 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 let now = Instant::now();
                 let is_next = |e: &Ending| e.evicted_for == Some(condition) && e.due > now;
                 if !self.endings.values().any(is_next) {
-                    self.owed.note_end(condition, now);
+                    self.pending_reclaim.note_end(condition, now);
                 }
                 self.held.fill(None);
             }
             // It stays known as ending, and overdue, until it is gone.
             Err(error) => {
-                self.owed.forget(condition);
+                self.pending_reclaim.forget(condition);
                 self.shown.conclude(record, Outcome::Failed { error: error.to_string() });
             }
         }
@@ -144,9 +144,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         // Now, and not when its end is seen: one that takes too long, or whose end a shutdown hides,
         // comes back as well.
         if pod.is_static() {
-            self.returns.note(&pod, condition, now);
+            self.readmission.note(&pod, condition, now);
         }
-        self.owed.ask(condition, &order.leaves, now, &self.memory.last);
+        self.pending_reclaim.ask(condition, &order.leaves, now, &self.memory.last);
         let (killer, recorder) = (self.parts.killer.clone(), self.parts.recorder.clone());
         let kill = async move {
             let outcome = end(&*killer, &*recorder, &pod, cause, request, now).await;

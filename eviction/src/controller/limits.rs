@@ -10,7 +10,7 @@ use super::evict::Order;
 use crate::condition::Condition;
 use crate::history::{Outcome, Record};
 use crate::limits::{OverLimit, has_local_limits, over_limit};
-use crate::owed::Amounts;
+use crate::pending_reclaim::Amounts;
 use crate::policy::HARD_GRACE;
 use crate::seams::{Reclaim, Signals, Wanted};
 use crate::usage::left_behind;

@@ -15,7 +15,7 @@ use crate::decide::Act;
 use crate::history::{History, Outcome, PodName, RankedPod, Record};
 use crate::memory::Memory;
 use crate::policy::Policy;
-use crate::returns::Returns;
+use crate::readmission::Readmission;
 use crate::seams::{Signals, Wanted};
 use crate::signal::Signal;
 
@@ -216,12 +216,12 @@ impl Shown {
         Self(Mutex::new(Latest { policy, memory, history, away: Vec::new() }))
     }
 
-    pub(super) fn looked(&self, policy: &Arc<Policy>, memory: &Memory, returns: &Returns) {
+    pub(super) fn looked(&self, policy: &Arc<Policy>, memory: &Memory, readmission: &Readmission) {
         let mut latest = self.lock();
         latest.policy.clone_from(policy);
         latest.memory = *memory;
         latest.away.clear();
-        latest.away.extend(returns.away().map(|(pod, back)| (pod.label().into(), back)));
+        latest.away.extend(readmission.evicted().map(|(pod, back)| (pod.label().into(), back)));
     }
 
     pub(super) fn note(&self, record: Record) -> u64 {

@@ -16,7 +16,7 @@ use winddown_shared::status::StatusStore;
 use winddown_shared::{DesiredPods, PodSyncer, PodWorkers, WallClock, critical};
 
 use super::provider::{HoldBack, WorkersProvider};
-use super::told::Told;
+use super::status_sink::StatusSink;
 use super::{Cluster, PodSide};
 
 /// A pod controller that failed is begun anew after this long.
@@ -166,7 +166,7 @@ impl<S: PodSyncer> Controllers<S> {
         let Some(side) = self.cluster.pods() else { return };
         loop {
             let client = self.cluster.0.connection.client();
-            let statuses = Arc::new(Told(side.outbox.clone()));
+            let statuses = Arc::new(StatusSink(side.outbox.clone()));
             let controller =
                 PodController::new(client, self.provider.clone(), statuses, self.config.clone())
                     .with_prepare(Arc::new(side.resolver.clone()))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use winddown_eviction::{GivenBack, Reclaim, ReclaimError, Reclaimable};
+use winddown_eviction::{Reclaim, ReclaimError, Reclaimable, Reclaimed};
 
 use super::RuntimeFigures;
 
@@ -16,10 +16,10 @@ pub(crate) struct GiveBack {
 }
 
 impl Reclaim for GiveBack {
-    async fn give_back(&self, what: Reclaimable) -> Result<GivenBack, ReclaimError> {
+    async fn reclaim(&self, what: Reclaimable) -> Result<Reclaimed, ReclaimError> {
         let image_age = *self.image_age.borrow();
-        match self.runtime.give_back(what, image_age).await {
-            Ok(freed) => Ok(GivenBack { items: freed.items, bytes: freed.bytes }),
+        match self.runtime.reclaim(what, image_age).await {
+            Ok(freed) => Ok(Reclaimed { items: freed.items, bytes: freed.bytes }),
             Err(error) => Err(ReclaimError {
                 what: format!("removing {}", named(what)),
                 source: Some(Arc::new(error)),

@@ -28,7 +28,7 @@ pub trait RuntimeFigures: Send + Sync + 'static {
 
     /// Gives back all there is of one kind, except images that were found within `image_age`: the pod
     /// that they are for may not have started yet.
-    fn give_back(
+    fn reclaim(
         &self,
         what: Reclaimable,
         image_age: Duration,
@@ -48,14 +48,14 @@ impl<T: PodStatsSource + Garbage> RuntimeFigures for T {
         self.image_places().boxed()
     }
 
-    fn give_back(
+    fn reclaim(
         &self,
         what: Reclaimable,
         image_age: Duration,
     ) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
         match what {
             Reclaimable::DeadContainers => self.remove_dead_containers().boxed(),
-            Reclaimable::RotatedLogs => self.remove_turned_logs().boxed(),
+            Reclaimable::RotatedLogs => self.remove_rotated_logs().boxed(),
             Reclaimable::UnusedImages => self.remove_unused_images(image_age).boxed(),
         }
     }

@@ -157,13 +157,13 @@ impl RuntimeFigures for Files {
         ready(Ok(ImagePlaces::default())).boxed()
     }
 
-    fn give_back(&self, _: Reclaimable, _: Duration) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+    fn reclaim(&self, _: Reclaimable, _: Duration) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
         ready(Ok(Freed::default())).boxed()
     }
 }
 
-impl BringBack for Brought {
-    fn bring_back(&self, _: &Pod) {}
+impl Readmit for Brought {
+    fn readmit(&self, _: &Pod) {}
 }
 
 // === impl World ===

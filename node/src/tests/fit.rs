@@ -206,7 +206,7 @@ async fn a_critical_pod_waits_until_others_have_ended_for_it() {
     let status = b.node.status();
     assert_eq!(status.rejected, []);
     let waiting = status.pods.iter().find(|pod| pod.name == "dns").unwrap();
-    assert_eq!((&*waiting.phase, &*waiting.reason), ("Pending", "WaitingForRoom"));
+    assert_eq!((&*waiting.phase, &*waiting.reason), ("Pending", "WaitingForPreemption"));
     assert_eq!(waiting.state, PodState::Waiting);
     assert_eq!(waiting.wanted_containers, 1);
     assert_eq!(plan(&b, None).waiting[0].name, "dns");

@@ -92,7 +92,7 @@ async fn a_critical_pod_runs_after_the_right_victim_has_ended_and_both_say_so() 
     node.want(&all).await;
     assert_eq!(node.running(&all), ["small", "right", "big"]);
     let (phase, reason, message) = node.says(&dns);
-    assert_eq!((phase.as_str(), reason.as_str()), ("Pending", "WaitingForRoom"));
+    assert_eq!((phase.as_str(), reason.as_str()), ("Pending", "WaitingForPreemption"));
     assert!(message.contains("default/right to free cpu 1"), "{message}");
     assert!(message.contains("passed over: default/"), "{message}");
 

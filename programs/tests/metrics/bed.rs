@@ -200,7 +200,7 @@ impl RuntimeFigures for NoFigures {
         std::future::ready(Ok(ImagePlaces::default())).boxed()
     }
 
-    fn give_back(&self, _: Reclaimable, _: Duration) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+    fn reclaim(&self, _: Reclaimable, _: Duration) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
         std::future::ready(Ok(Freed::default())).boxed()
     }
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use winddown_daemon::service::SystemdUnits;
 use winddown_runtimes::process::ShimCommand;
-use winddown_runtimes::transient::TransientRuntime;
+use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::Runtime as _;
 use winddown_systemd::Bus;
 
@@ -35,7 +35,7 @@ pub(crate) struct Systemd {
 }
 
 impl Stage for Systemd {
-    type Runtime = TransientRuntime<SystemdUnits>;
+    type Runtime = SystemdRuntime<SystemdUnits>;
 
     async fn set() -> Self {
         Self { dir: dir_with_act() }
@@ -46,7 +46,7 @@ impl Stage for Systemd {
             &self.dir,
             ShimCommand::new(Path::new(PROGRAMS).join("winddown-shim"), []),
         );
-        TransientRuntime::open(config, SystemdUnits::start(Bus::System)).await.unwrap()
+        SystemdRuntime::open(config, SystemdUnits::start(Bus::System)).await.unwrap()
     }
 
     fn dir(&self) -> &Path {

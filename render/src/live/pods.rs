@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use winddown_shared::display::clean;
-use winddown_shared::{WAITING_FOR_ROOM, WallTime};
+use winddown_shared::{WAITING_FOR_PREEMPTION, WallTime};
 
 use super::columns::{Cell, Column};
 use super::{Look, Page, clock, now};
@@ -84,7 +84,7 @@ fn rank(pod: &PodStatus) -> u8 {
 fn look(state: &str) -> Look {
     match state {
         "Running" | "Completed" => Look::Plain,
-        "Terminating" | "Terminated" | "Waiting" | "Pending" | "Ended" | WAITING_FOR_ROOM => {
+        "Terminating" | "Terminated" | "Waiting" | "Pending" | "Ended" | WAITING_FOR_PREEMPTION => {
             Look::Warn
         }
         _ => Look::Bad,

@@ -1,6 +1,6 @@
 //! What an operator should know and can mend.
 
-use winddown_shared::WAITING_FOR_ROOM;
+use winddown_shared::WAITING_FOR_PREEMPTION;
 use winddown_shared::display::{clean, seconds};
 
 use super::pod_state;
@@ -34,7 +34,7 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<Problem> {
     }
     for pod in &status.pods {
         let state = pod_state(pod);
-        if state == WAITING_FOR_ROOM {
+        if state == WAITING_FOR_PREEMPTION {
             let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
             found.push(Problem {
                 text: format!("{name} does not fit yet, {}", clean(&pod.message)),

@@ -10,7 +10,7 @@ use super::api::health;
 use super::client::CallError;
 use super::{Context, spec};
 use crate::environment::NodeFacts;
-use crate::reach::{Endpoint, HttpGet};
+use crate::probe_client::{Endpoint, HttpGet};
 
 /// What a handler or a probe does.
 #[derive(Clone, Debug, PartialEq, Eq)]

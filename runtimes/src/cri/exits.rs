@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep, timeout};
 use winddown_shared::error_chain;
 
 use super::direct::Direct;
-use super::note::{self, Note};
 use super::pod::PodEntry;
+use super::process_note::{self, Note};
 use super::{Context, labels, observe};
 use crate::ready::Ready;
 
@@ -31,7 +31,11 @@ const SILENCE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Enters what the runtime said of a container, and waits for the end of one that runs. True if it has ended.
-pub(super) fn enter(context: &Arc<Context>, entry: &Arc<PodEntry>, seen: &observe::Seen) -> bool {
+pub(super) fn enter(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    seen: &observe::ObservedContainer,
+) -> bool {
     let has_ended = observe::enter(context, entry, seen);
     let status = &seen.status;
     if !has_ended
@@ -95,7 +99,7 @@ pub(super) fn watch(
                     runtime_type: process.runtime_type.clone(),
                     signal: stop_signal.map(str::to_owned),
                 };
-                note::write(&context.config, entry.uid(), (&name, run.attempt), &known);
+                process_note::write(&context.config, entry.uid(), (&name, run.attempt), &known);
             }
             run.direct = direct;
         }

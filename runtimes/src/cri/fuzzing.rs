@@ -57,7 +57,7 @@ fn container_status(answer: &[u8]) {
         assert!(process.pid > 0, "nothing but a process is ever signalled");
     }
     let status = answer.status.unwrap_or_default();
-    let seen = observe::Seen::without_message(status);
+    let seen = observe::ObservedContainer::without_message(status);
     let exit = seen.exit();
     let is_over = matches!(seen.stage(), observe::Stage::NeverRun);
     assert!(!is_over || exit.is_some(), "what never ran and is over has ended");

@@ -1,7 +1,7 @@
 //! Lists what the runtime has and brings the agent's memory up to it: adoption at the start, and the
 //! safety net below events and pidfds.
 
-use crate::probing::Standing;
+use crate::probing::ProbeState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -179,12 +179,12 @@ fn forget_if_nothing(pods: &mut PodUidMap<Arc<PodEntry>>, entry: &Arc<PodEntry>)
 
 /// A container that ran before this agent did has done its start; its readiness counts until its
 /// probe says otherwise.
-fn adopt(context: &Context, entry: &PodEntry, name: &str, seen: &observe::Seen) {
+fn adopt(context: &Context, entry: &PodEntry, name: &str, seen: &observe::ObservedContainer) {
     if seen.status.state() == api::ContainerState::ContainerRunning
         && let Some(run) = entry.lock().run(name, &seen.status.id)
         && run.started_at.is_none()
     {
-        run.standing = Standing::ADOPTED;
+        run.probe_state = ProbeState::ADOPTED;
         let asked = dirs::asked(&context.config, entry.uid(), name, run.attempt);
         run.signalled_at = asked.exists().then(Instant::now);
     }

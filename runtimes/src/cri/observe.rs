@@ -12,7 +12,7 @@ use super::{Context, api, dirs, labels, logs};
 use crate::stopping::UNKNOWN_END;
 
 /// What the runtime said of a container, with what it left on disk.
-pub(super) struct Seen {
+pub(super) struct ObservedContainer {
     pub(super) status: api::ContainerStatus,
     /// The container's first process; none unless it was asked for and runs.
     pub(super) process: Option<Process>,
@@ -43,7 +43,7 @@ pub(super) enum Stage {
     Unknown,
 }
 
-impl Seen {
+impl ObservedContainer {
     /// What the runtime says, without a look at the disk.
     #[cfg(feature = "fuzzing")]
     pub(super) fn without_message(status: api::ContainerStatus) -> Self {
@@ -77,7 +77,7 @@ pub(super) async fn ask(
     entry: &PodEntry,
     id: &str,
     with_pid: bool,
-) -> Result<Seen, super::client::CallError> {
+) -> Result<ObservedContainer, super::client::CallError> {
     let request = api::ContainerStatusRequest { container_id: id.to_owned(), verbose: with_pid };
     let answer = context.client.container_status(request).await?;
     let status = answer.status.unwrap_or_default();
@@ -86,11 +86,11 @@ pub(super) async fn ask(
         api::ContainerState::ContainerExited => termination_message(context, entry, &status).await,
         _ => String::new(),
     };
-    Ok(Seen { status, process, message })
+    Ok(ObservedContainer { status, process, message })
 }
 
 /// Enters it into the pod's state. True if the container has ended.
-pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &Seen) -> bool {
+pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &ObservedContainer) -> bool {
     let status = &seen.status;
     let Some(name) = status.labels.get(labels::CONTAINER_NAME) else { return false };
     let ended = {

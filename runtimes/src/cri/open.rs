@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::client::{Client, EndpointError};
 use super::config::CriConfig;
-use super::{Context, CriRuntime, events, health_check, list, logs, weight};
+use super::{Context, CriRuntime, cpu_weight, events, health_check, list, logs};
 use crate::state_lock;
 
 /// Why the CRI runtime cannot be used at all.
@@ -56,7 +56,7 @@ pub(super) async fn open(config: CriConfig) -> Result<CriRuntime, CriOpenError> 
     spawn(&context, events::follow);
     spawn(&context, list::follow);
     spawn(&context, logs::follow);
-    spawn(&context, weight::follow);
+    spawn(&context, cpu_weight::follow);
     Ok(CriRuntime::assemble(context, lock, alive))
 }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, RuntimePod, UnsupportedField, WallTime};
 
 use crate::entry::Entry;
-use crate::plan::{ContainerRule, Seen};
+use crate::plan::{ContainerObservation, ContainerRule};
 use crate::stopping::StopRecord;
 
 mod container;
@@ -167,7 +167,7 @@ impl PodState {
 
     /// What each container does, for the plan. One that ended with a former sandbox counts as never
     /// started, unless it ended for good.
-    pub(crate) fn seen(&self, rules: &[ContainerRule], now: Instant) -> Vec<Seen> {
+    pub(crate) fn seen(&self, rules: &[ContainerRule], now: Instant) -> Vec<ContainerObservation> {
         let sandbox = self.sandbox().map(|s| &s.id);
         let each = rules.iter().zip(&self.containers);
         each.map(|(rule, container)| container.seen(rule, sandbox, now)).collect()

@@ -39,11 +39,11 @@ pub(super) fn begin(
         let Some(container) = state.container(name) else { return };
         let kind = container.kind;
         let Some(run) =
-            container.run.as_mut().filter(|run| run.is_running() && !run.standing.probed)
+            container.run.as_mut().filter(|run| run.is_running() && !run.probe_state.probed)
         else {
             return;
         };
-        run.standing.begin(&probes, kind, well);
+        run.probe_state.begin(&probes, kind, well);
         Arc::clone(&run.id)
     };
     if well && !probes.is_empty() {
@@ -75,7 +75,7 @@ impl Probed for ProbedRun {
     fn note(&self, found: Found) {
         let mut state = self.entry.lock();
         let Some(run) = state.run(&self.name, &self.id) else { return };
-        let is_changed = run.standing.note(found);
+        let is_changed = run.probe_state.note(found);
         drop(state);
         if is_changed {
             self.entry.announce();

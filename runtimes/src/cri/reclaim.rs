@@ -10,7 +10,7 @@ use super::client::CallError;
 use super::pod::PodEntry;
 use super::{Context, CriRuntime, api, blocking, caused, dirs, garbage, stats, volumes};
 use crate::files;
-use crate::stats::remove_turned_logs;
+use crate::stats::remove_rotated_logs;
 
 mod images;
 
@@ -90,12 +90,12 @@ impl Garbage for CriRuntime {
         left.map(|()| freed)
     }
 
-    async fn remove_turned_logs(&self) -> Result<Freed, RuntimeError> {
+    async fn remove_rotated_logs(&self) -> Result<Freed, RuntimeError> {
         let entries: Vec<Arc<PodEntry>> = self.context.pods().values().cloned().collect();
         let places = entries.iter().filter_map(|entry| stats::places(&self.context, entry));
         let dirs: Vec<PathBuf> = places.flat_map(|pod| pod.logs).map(|(_, path)| path).collect();
         let what = "giving back the room of turned logs";
-        blocking(move || remove_turned_logs(&dirs).map_err(|error| caused(what, error))).await
+        blocking(move || remove_rotated_logs(&dirs).map_err(|error| caused(what, error))).await
     }
 }
 

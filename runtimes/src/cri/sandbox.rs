@@ -9,7 +9,7 @@ use super::client::{CallError, Optional};
 use super::config::CgroupDriver;
 use super::pod::{PodEntry, Sandbox};
 use super::spec::{self, HostFacts};
-use super::{Context, api, blocking, failed, health, taken};
+use super::{Context, api, blocking, failed, health, name_conflict};
 
 /// Who manages cgroups at the runtime, found out once.
 #[derive(Debug, Default)]
@@ -44,8 +44,8 @@ pub(super) async fn make(
         let call = context.client.run_pod_sandbox(request.clone());
         async { Ok(call.await?.pod_sandbox_id) }
     };
-    let found = || taken::sandbox(context, pod.uid().as_str(), attempt);
-    let id = taken::or_make(call, found).await.map_err(|error| {
+    let found = || name_conflict::sandbox(context, pod.uid().as_str(), attempt);
+    let id = name_conflict::or_make(call, found).await.map_err(|error| {
         entry.lock().unsure = true;
         health::note_unreachable(context, &error);
         error.during(format!("making the sandbox of pod {}", pod.label()))

@@ -15,7 +15,7 @@ use super::image::{self, ImageError};
 use super::pod::{PodEntry, PodState, Run};
 use super::spec::{self, Found, Start};
 use super::{
-    Context, api, blocking, caused, exits, health, observe, probe, sandbox, taken, volumes,
+    Context, api, blocking, caused, exits, health, name_conflict, observe, probe, sandbox, volumes,
 };
 use crate::fault;
 
@@ -255,8 +255,9 @@ async fn make(
         let call = context.client.create_container(request.clone());
         async { Ok(call.await?.container_id) }
     };
-    let found = || taken::container(context, pod.uid().as_str(), &sandbox_id, (name, attempt));
-    let id = match patient(context, entry, taken::or_make(call, found)).await {
+    let found =
+        || name_conflict::container(context, pod.uid().as_str(), &sandbox_id, (name, attempt));
+    let id = match patient(context, entry, name_conflict::or_make(call, found)).await {
         Some(Ok(id)) => id,
         Some(Err(error @ CallError::Refused { .. })) => {
             // Its name may be taken by an attempt nobody was told of: a listing shows it.

@@ -6,8 +6,8 @@ use winddown_shared::{ContainerState, ContainerStatus, PodRuntimeStatus};
 
 use super::pod::{Container, PodState, Run, Trouble};
 use super::spec;
-use crate::plan::{self, Restart, Seen};
-use crate::probing::Standing;
+use crate::plan::{self, ContainerObservation, Restart};
+use crate::probing::ProbeState;
 use crate::states::{self, Progress};
 
 /// The pod now, with ids below `scheme`. The caller holds its lock.
@@ -38,15 +38,15 @@ fn one(
     state: &PodState,
     container: &Container,
     restart: Restart,
-    seen: Option<Seen>,
+    seen: Option<ContainerObservation>,
     initialized: bool,
 ) -> ContainerStatus {
     let run = container.run.as_ref();
     let real = run.filter(|run| !run.is_undone());
     let end = real.and_then(|run| run.end.as_ref());
-    let will_restart = seen == Some(Seen::Outdated)
+    let will_restart = seen == Some(ContainerObservation::Outdated)
         || end.is_some_and(|end| restart.applies_to(end.exit.exit_code));
-    let waits = matches!(seen, Some(Seen::Ended { wait, .. }) if !wait.is_zero());
+    let waits = matches!(seen, Some(ContainerObservation::Ended { wait, .. }) if !wait.is_zero());
     let trouble = container.trouble.as_ref().filter(|_| !state.stopping);
     let running = run.filter(|run| run.is_running());
     let now = match (running.and_then(|run| run.started_at), end, trouble) {
@@ -71,7 +71,7 @@ fn one(
         state: now,
         last_exit: own_exit.or_else(|| container.last_exit.clone()),
         restart_count: run.map_or(0, |run| run.attempt),
-        started: running.is_some_and(|run| run.standing.started),
+        started: running.is_some_and(|run| run.probe_state.started),
         ready: states::is_ready(container.kind, real.map(progress)),
     }
 }
@@ -85,7 +85,7 @@ impl Trouble {
 
 fn progress(run: &Run) -> Progress {
     let exit_code = run.end.as_ref().map(|end| end.exit.exit_code);
-    let Standing { started, ready, .. } = run.standing;
+    let ProbeState { started, ready, .. } = run.probe_state;
     Progress { started, ready, exit_code }
 }
 

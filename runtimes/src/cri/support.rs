@@ -7,7 +7,7 @@ use winddown_shared::{Pod, UnsupportedField};
 
 use super::{spec, volumes};
 use crate::environment::{NodeFacts, environment};
-use crate::{files, pod_resources, reach};
+use crate::{files, pod_resources, probe_client};
 
 /// Everything of `pod` that this runtime cannot honour; empty if it runs the pod as written.
 ///
@@ -237,13 +237,13 @@ fn handler(
     if let Some(http) = http {
         let is_tls = http.scheme.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("https"));
         found.refuse_if(is_tls, "httpGet.scheme", "HTTPS is not spoken: use `exec`");
-        found.refuse_if(reach::port(&http.port, one).is_none(), "httpGet.port", no_port);
-        for field in reach::unsendable(http) {
+        found.refuse_if(probe_client::port(&http.port, one).is_none(), "httpGet.port", no_port);
+        for field in probe_client::unsendable(http) {
             found.refuse_if(true, &format!("httpGet.{field}"), field.why());
         }
     }
     if let Some(tcp) = tcp {
-        found.refuse_if(reach::port(&tcp.port, one).is_none(), "tcpSocket.port", no_port);
+        found.refuse_if(probe_client::port(&tcp.port, one).is_none(), "tcpSocket.port", no_port);
     }
     exec.is_some() || http.is_some() || tcp.is_some()
 }

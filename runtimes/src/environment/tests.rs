@@ -158,15 +158,15 @@ fn an_address_that_is_not_known_is_refused_and_not_left_empty() {
 
 #[test]
 fn an_address_that_is_not_known_yet_is_no_fault_of_the_pod() {
-    let error = |passing| {
+    let error = |retryable| {
         let (field, why) = ("env[0].valueFrom.fieldRef.fieldPath".to_owned(), "no".to_owned());
-        EnvironmentError { field, why, passing }.of("spec.containers[0]")
+        EnvironmentError { field, why, retryable }.of("spec.containers[0]")
     };
     assert!(matches!(error(false), RuntimeError::Failed { .. }));
-    let passing = error(true);
-    assert!(matches!(passing, RuntimeError::NotYet { .. }), "{passing:?}");
+    let retryable = error(true);
+    assert!(matches!(retryable, RuntimeError::NotYet { .. }), "{retryable:?}");
     let named = "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: no";
-    assert_eq!(passing.to_string(), named);
+    assert_eq!(retryable.to_string(), named);
 }
 
 #[test]

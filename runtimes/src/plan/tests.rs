@@ -8,15 +8,16 @@ fn rule(name: &str, kind: ContainerKind, restart: Restart) -> ContainerRule {
     ContainerRule { name: name.into(), kind, restart }
 }
 
-const UP: Seen = Seen::Running { started: true, failing: false };
-const STARTING: Seen = Seen::Running { started: false, failing: false };
+const UP: ContainerObservation = ContainerObservation::Running { started: true, failing: false };
+const STARTING: ContainerObservation =
+    ContainerObservation::Running { started: false, failing: false };
 
-fn ended(exit_code: i32) -> Seen {
-    Seen::Ended { exit_code, wait: Duration::ZERO }
+fn ended(exit_code: i32) -> ContainerObservation {
+    ContainerObservation::Ended { exit_code, wait: Duration::ZERO }
 }
 
-fn ended_wait(exit_code: i32, seconds: u64) -> Seen {
-    Seen::Ended { exit_code, wait: Duration::from_secs(seconds) }
+fn ended_wait(exit_code: i32, seconds: u64) -> ContainerObservation {
+    ContainerObservation::Ended { exit_code, wait: Duration::from_secs(seconds) }
 }
 
 /// init-a, sidecar, init-b, main-a, main-b.
@@ -32,11 +33,12 @@ fn full(restart: Restart) -> Vec<ContainerRule> {
 }
 
 /// What it shows, policy, what is seen; expected: start, stop, seconds to wait, done.
-type Row<'a> = (&'a str, Restart, [Seen; 5], &'a [usize], &'a [usize], Option<u64>, bool);
+type Row<'a> =
+    (&'a str, Restart, [ContainerObservation; 5], &'a [usize], &'a [usize], Option<u64>, bool);
 
 #[test]
 fn containers_start_in_the_order_their_kinds_ask_for() {
-    use Seen::Never;
+    use ContainerObservation::Never;
     let table: &[Row<'_>] = &[
         ("nothing yet", Restart::Always, [Never; 5], &[0], &[], None, false),
         ("init runs", Restart::Always, [UP, Never, Never, Never, Never], &[], &[], None, false),
@@ -197,7 +199,13 @@ fn containers_start_in_the_order_their_kinds_ask_for() {
         (
             "failing main is ended",
             Restart::Always,
-            [ended(0), UP, ended(0), Seen::Running { started: true, failing: true }, UP],
+            [
+                ended(0),
+                UP,
+                ended(0),
+                ContainerObservation::Running { started: true, failing: true },
+                UP,
+            ],
             &[],
             &[3],
             None,
@@ -206,7 +214,13 @@ fn containers_start_in_the_order_their_kinds_ask_for() {
         (
             "failing sidecar is ended during init",
             Restart::Always,
-            [ended(0), Seen::Running { started: false, failing: true }, Never, Never, Never],
+            [
+                ended(0),
+                ContainerObservation::Running { started: false, failing: true },
+                Never,
+                Never,
+                Never,
+            ],
             &[],
             &[1],
             None,
@@ -224,7 +238,7 @@ fn containers_start_in_the_order_their_kinds_ask_for() {
         (
             "begun anew: what is done stays, the rest begins with the init containers",
             Restart::OnFailure,
-            [Never, Never, Never, Seen::Done { exit_code: 0 }, Never],
+            [Never, Never, Never, ContainerObservation::Done { exit_code: 0 }, Never],
             &[0],
             &[],
             None,
@@ -233,7 +247,13 @@ fn containers_start_in_the_order_their_kinds_ask_for() {
         (
             "begun anew: all are done",
             Restart::Never,
-            [Never, Never, Never, Seen::Done { exit_code: 0 }, Seen::Done { exit_code: 137 }],
+            [
+                Never,
+                Never,
+                Never,
+                ContainerObservation::Done { exit_code: 0 },
+                ContainerObservation::Done { exit_code: 137 },
+            ],
             &[],
             &[],
             None,
@@ -242,7 +262,7 @@ fn containers_start_in_the_order_their_kinds_ask_for() {
         (
             "begun anew: an init container had failed the pod",
             Restart::Never,
-            [Never, Never, Seen::Done { exit_code: 1 }, Never, Never],
+            [Never, Never, ContainerObservation::Done { exit_code: 1 }, Never, Never],
             &[],
             &[],
             None,

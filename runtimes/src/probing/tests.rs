@@ -132,15 +132,15 @@ fn a_restart_of_the_agent_takes_no_container_out_of_service_and_starts_none_too_
         |action| Probe { action, schedule: Schedule::of(&probe), verdict: Verdict::of(&probe) };
     let startup = Probes { startup: Some(of(())), readiness: Some(of(())), liveness: None };
     for (kind, goes_on) in [(ContainerKind::Regular, true), (ContainerKind::Sidecar, false)] {
-        let mut standing = Standing::ADOPTED;
-        assert!(standing.is_adopted());
-        standing.begin(&startup, kind, true);
-        assert_eq!((standing.started, standing.ready), (goes_on, true), "{kind:?}");
-        assert!(standing.probed && !standing.failing && !standing.is_adopted());
-        assert_eq!(standing.note(Found::Started { ready: false }), !goes_on);
-        assert!(standing.started && standing.ready);
+        let mut probe_state = ProbeState::ADOPTED;
+        assert!(probe_state.is_adopted());
+        probe_state.begin(&startup, kind, true);
+        assert_eq!((probe_state.started, probe_state.ready), (goes_on, true), "{kind:?}");
+        assert!(probe_state.probed && !probe_state.failing && !probe_state.is_adopted());
+        assert_eq!(probe_state.note(Found::Started { ready: false }), !goes_on);
+        assert!(probe_state.started && probe_state.ready);
     }
-    let mut fresh = Standing::default();
+    let mut fresh = ProbeState::default();
     fresh.begin(&startup, ContainerKind::Regular, true);
     assert_eq!((fresh.started, fresh.ready, fresh.failing), (false, false, false));
     assert!(fresh.note(Found::Ready(true)) && !fresh.note(Found::Ready(true)));
@@ -151,8 +151,11 @@ fn a_restart_of_the_agent_takes_no_container_out_of_service_and_starts_none_too_
 fn without_probes_the_post_start_hook_alone_decides() {
     let none = Probes::<()> { startup: None, readiness: None, liveness: None };
     for well in [true, false] {
-        let mut standing = Standing::default();
-        standing.begin(&none, ContainerKind::Regular, well);
-        assert_eq!((standing.started, standing.ready, standing.failing), (well, well, !well));
+        let mut probe_state = ProbeState::default();
+        probe_state.begin(&none, ContainerKind::Regular, well);
+        assert_eq!(
+            (probe_state.started, probe_state.ready, probe_state.failing),
+            (well, well, !well)
+        );
     }
 }

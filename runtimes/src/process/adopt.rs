@@ -12,15 +12,15 @@ use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::time::Instant;
 use winddown_shared::{PodUid, WallTime};
 
-use super::asked;
 use super::cgroup::Cgroups;
 use super::config::ProcessConfig;
 use super::pod::{Container, End, PodEntry, Run, kind_of};
 use super::procfs::{self, Process};
 use super::record::{self, AttemptRecord, ExitRecord, StartedRecord};
+use super::stop_marker;
 use super::watcher::{self, Watched};
 use super::{CHANGES, Context, ProcessRuntime, paths, pod_record, start};
-use crate::probing::Standing;
+use crate::probing::ProbeState;
 use crate::ready::Ready;
 use crate::state_lock;
 
@@ -87,7 +87,7 @@ pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenEr
         starts: Arc::new(Semaphore::new(config.parallel_starts.max(1))),
         alive,
         boot_id,
-        asked: asked::notes(),
+        asked: stop_marker::notes(),
         config,
     });
     if let Some(why) = context.cgroups.missing() {
@@ -280,7 +280,7 @@ fn resume(
     let started_at = started.map_or(found.record.created_at, |started| started.started_at);
     let backoff = Duration::from_millis(found.record.backoff_ms);
     let is_of_this_boot = started.is_some_and(|started| started.boot_id == context.boot_id);
-    let asked = asked::was_asked(&found.dir);
+    let asked = stop_marker::was_asked(&found.dir);
     let main = match started.filter(|_| is_of_this_boot) {
         Some(started) => Process::open(&config.proc_root, started.main)?,
         None => None,
@@ -292,7 +292,7 @@ fn resume(
         supervisor: None,
         main: main.map(Arc::new),
         cgroups: found.record.cgroups.clone(),
-        standing: Standing::ADOPTED,
+        probe_state: ProbeState::ADOPTED,
         is_of_earlier_boot: !is_of_this_boot,
         ending: false,
         // When exactly is not known any more, but it was: it is not asked twice.

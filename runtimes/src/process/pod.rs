@@ -13,8 +13,8 @@ use super::paths;
 use super::pod_record;
 use super::procfs::Process;
 use crate::entry::Entry;
-use crate::plan::{ContainerRule, Seen};
-use crate::probing::Standing;
+use crate::plan::{ContainerObservation, ContainerRule};
+use crate::probing::ProbeState;
 use crate::stopping::StopRecord;
 
 /// A pod.
@@ -65,7 +65,7 @@ pub(crate) struct Run {
     /// One in each hierarchy; none where there is none.
     pub(crate) cgroups: Vec<PathBuf>,
     /// What its postStart hook and its probes have come to.
-    pub(crate) standing: Standing,
+    pub(crate) probe_state: ProbeState,
     /// The machine was booted since: the pod begins anew.
     pub(crate) is_of_earlier_boot: bool,
     /// It is being ended because it fails.
@@ -162,7 +162,7 @@ impl PodState {
     }
 
     /// What the containers of these rules, which come first and in their order, do, for the plan.
-    pub(crate) fn seen(&self, rules: &[ContainerRule], now: Instant) -> Vec<Seen> {
+    pub(crate) fn seen(&self, rules: &[ContainerRule], now: Instant) -> Vec<ContainerObservation> {
         let containers = self.containers.iter().zip(rules);
         containers.map(|(container, rule)| container.seen(rule, now)).collect()
     }
@@ -181,7 +181,7 @@ impl Container {
 
     /// It runs since an earlier agent, and nobody asks its probes yet.
     pub(crate) fn is_adopted(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.end.is_none() && run.standing.is_adopted())
+        self.run.as_ref().is_some_and(|run| run.end.is_none() && run.probe_state.is_adopted())
     }
 
     /// The number of the next attempt, the wait that precedes it, and the back-off to follow it.
@@ -196,16 +196,23 @@ impl Container {
         (run.attempt.saturating_add(1), backoff.next(waited))
     }
 
-    fn seen(&self, rule: &ContainerRule, now: Instant) -> Seen {
-        let Some(run) = &self.run else { return Seen::Never };
-        let Some(end) = &run.end else { return run.standing.seen() };
+    fn seen(&self, rule: &ContainerRule, now: Instant) -> ContainerObservation {
+        let Some(run) = &self.run else { return ContainerObservation::Never };
+        let Some(end) = &run.end else { return run.probe_state.seen() };
         let exit_code = end.exit.exit_code;
         if run.is_of_earlier_boot {
             // What init containers and sidecars did went with the machine's memory.
             let is_for_good = rule.is_for_good(exit_code);
-            return if is_for_good { Seen::Done { exit_code } } else { Seen::Never };
+            return if is_for_good {
+                ContainerObservation::Done { exit_code }
+            } else {
+                ContainerObservation::Never
+            };
         }
-        Seen::Ended { exit_code, wait: end.restart_at.saturating_duration_since(now) }
+        ContainerObservation::Ended {
+            exit_code,
+            wait: end.restart_at.saturating_duration_since(now),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use super::procfs::{self, Process};
 use super::record::{self, AttemptRecord, RecordError};
 use super::{Context, blocking, caused, failed, launch, paths, pod_record, watcher};
 use crate::fault;
-use crate::probing::Standing;
+use crate::probing::ProbeState;
 use crate::ready::Ready;
 
 /// Starts the next attempt of the pod's container `name`. Resolves when its process runs; at once
@@ -260,7 +260,7 @@ impl<'a> Attempt<'a> {
             supervisor: Some(Arc::clone(supervisor)),
             main,
             cgroups: self.record.cgroups.clone(),
-            standing: Standing::default(),
+            probe_state: ProbeState::default(),
             is_of_earlier_boot: false,
             ending: false,
             signalled_at: None,

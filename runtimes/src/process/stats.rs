@@ -11,7 +11,7 @@ use winddown_shared::{
 use super::pod::{PodEntry, PodState};
 use super::{ProcessRuntime, blocking, caused, paths};
 use crate::files;
-use crate::stats::{CgroupDirs, PodPlaces, remove_turned_logs};
+use crate::stats::{CgroupDirs, PodPlaces, remove_rotated_logs};
 
 pub(super) mod processes;
 
@@ -65,13 +65,13 @@ impl Garbage for ProcessRuntime {
         remove_logs_of_dead(&self.context.config, &entries).await
     }
 
-    async fn remove_turned_logs(&self) -> Result<Freed, RuntimeError> {
+    async fn remove_rotated_logs(&self) -> Result<Freed, RuntimeError> {
         let entries: Vec<Arc<PodEntry>> = self.pods().values().cloned().collect();
         let places = entries.iter().filter_map(|entry| self.places(entry));
         let dirs: Vec<PathBuf> = places.flat_map(|pod| pod.logs).map(|(_, path)| path).collect();
         let removal = move || {
             let what = || "giving back the room of turned logs".to_owned();
-            remove_turned_logs(&dirs).map_err(|e| caused(what(), e))
+            remove_rotated_logs(&dirs).map_err(|e| caused(what(), e))
         };
         blocking(removal).await
     }

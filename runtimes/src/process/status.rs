@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{ContainerState, ContainerStatus, PodRuntimeStatus};
 
 use super::pod::{Container, PodState, Run};
-use crate::plan::{self, Restart, Seen};
-use crate::probing::Standing;
+use crate::plan::{self, ContainerObservation, Restart};
+use crate::probing::ProbeState;
 use crate::states::{self, Progress};
 
 /// The pod now, with ids of this scheme. The caller holds its lock.
@@ -31,14 +31,14 @@ fn one(
     (state, scheme): (&PodState, &str),
     container: &Container,
     restart: Restart,
-    seen: Option<Seen>,
+    seen: Option<ContainerObservation>,
     initialized: bool,
 ) -> ContainerStatus {
     let newest = run(container, seen.as_ref());
     let end = newest.and_then(|run| run.end.as_ref());
     let is_restarting = end.is_some_and(|end| {
         restart.applies_to(end.exit.exit_code)
-            && matches!(seen, Some(Seen::Ended { wait, .. }) if !wait.is_zero())
+            && matches!(seen, Some(ContainerObservation::Ended { wait, .. }) if !wait.is_zero())
     });
     let now = match (newest, end) {
         (None, _) => states::waiting_to_start(container.kind, initialized),
@@ -59,19 +59,19 @@ fn one(
         state: now,
         last_exit,
         restart_count: attempt.unwrap_or(0),
-        started: running.is_some_and(|run| run.standing.started),
+        started: running.is_some_and(|run| run.probe_state.started),
         ready: states::is_ready(container.kind, newest.map(progress)),
     }
 }
 
 /// The newest run; none if that was before the pod began anew and the container is started again.
-fn run<'a>(container: &'a Container, seen: Option<&Seen>) -> Option<&'a Run> {
-    container.run.as_ref().filter(|_| seen != Some(&Seen::Never))
+fn run<'a>(container: &'a Container, seen: Option<&ContainerObservation>) -> Option<&'a Run> {
+    container.run.as_ref().filter(|_| seen != Some(&ContainerObservation::Never))
 }
 
 fn progress(run: &Run) -> Progress {
     let exit_code = run.end.as_ref().map(|end| end.exit.exit_code);
-    let Standing { started, ready, .. } = run.standing;
+    let ProbeState { started, ready, .. } = run.probe_state;
     Progress { started, ready, exit_code }
 }
 

@@ -177,7 +177,7 @@ pub(crate) fn enter_end(
         None => (unknown_exit(Some(run.started_at), config.wall.now()), Duration::ZERO),
     };
     run.main = None;
-    run.standing.ready = false;
+    run.probe_state.ready = false;
     let wait = if asked { Duration::ZERO } else { config.backoff.after(run.backoff, ran) };
     run.end = Some(End { exit, ran, asked, restart_at: Instant::now() + wait });
 }

@@ -9,8 +9,8 @@ use winddown_shared::Pod;
 
 use super::Programs;
 use crate::environment::NodeFacts;
+use crate::probe_client::{Endpoint, HttpGet};
 use crate::process::order::Command;
-use crate::reach::{Endpoint, HttpGet};
 
 /// What a lifecycle handler does.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -44,11 +44,11 @@ pub(super) fn begin<P: Programs>(
         let Some(container) = state.container(name) else { return Ok(()) };
         let kind = container.kind;
         let Some(run) =
-            container.run.as_mut().filter(|run| run.end.is_none() && !run.standing.probed)
+            container.run.as_mut().filter(|run| run.end.is_none() && !run.probe_state.probed)
         else {
             return Ok(());
         };
-        run.standing.begin(&probes, kind, well);
+        run.probe_state.begin(&probes, kind, well);
         run.attempt
     };
     if well && !probes.is_empty() {
@@ -88,7 +88,7 @@ impl<P: Programs> Probed for ProbedRun<P> {
     fn note(&self, found: Found) {
         let mut state = self.entry.lock();
         let Some(run) = state.run(&self.name, self.attempt) else { return };
-        let is_changed = run.standing.note(found);
+        let is_changed = run.probe_state.note(found);
         drop(state);
         if is_changed {
             self.entry.announce();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
-use winddown_runtimes::transient::TransientRuntime;
+use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::{Grace, Runtime as _, RuntimeError};
 
 use crate::bed::{
@@ -48,7 +48,7 @@ async fn a_pod_is_not_stopped_while_a_start_of_it_may_have_been_carried_out() {
     let stage = Services::set().await;
     let mut config = stage.config();
     config.kill_timeout = Duration::from_millis(400);
-    let runtime = TransientRuntime::open(config, stage.units.clone()).await.unwrap();
+    let runtime = SystemdRuntime::open(config, stage.units.clone()).await.unwrap();
     let pod = pod("web", &one(&sh("exec sleep 1000")));
     // The log's writer is answered for, the container is not.
     let first = runtime.sync_pod(&pod);
@@ -69,7 +69,7 @@ async fn a_service_manager_that_hangs_fails_the_stop_and_the_next_one_succeeds()
     let stage = Services::set().await;
     let mut config = stage.config();
     config.kill_timeout = Duration::from_millis(400);
-    let runtime = TransientRuntime::open(config, stage.units.clone()).await.unwrap();
+    let runtime = SystemdRuntime::open(config, stage.units.clone()).await.unwrap();
     let pod = pod("web", &one(&stage.container("main", POLITE)));
     stage.up(&runtime, &pod).await;
     stage.units.hang(true);
@@ -147,7 +147,7 @@ async fn a_failing_container_that_was_not_ended_is_ended_when_the_service_manage
     let stage = Services::set().await;
     let mut config = stage.config();
     config.kill_timeout = Duration::from_millis(400);
-    let runtime = TransientRuntime::open(config, stage.units.clone()).await.unwrap();
+    let runtime = SystemdRuntime::open(config, stage.units.clone()).await.unwrap();
     let (main, listener) = watched(stage.container("main", POLITE));
     let pod = pod("web", &json!({"terminationGracePeriodSeconds": 1, "containers": [main]}));
     stage.up(&runtime, &pod).await;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use winddown_runtimes::cri::fake::FakeCri;
 use winddown_runtimes::cri::{CriConfig, CriOpenError, CriRuntime, CriTimes};
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand};
-use winddown_runtimes::transient::TransientRuntime;
+use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::PodUid;
 
 use crate::bed::{Act, clean, clock};
@@ -177,14 +177,14 @@ impl Services {
 }
 
 impl Stage for Services {
-    type Runtime = TransientRuntime<LocalUnits>;
+    type Runtime = SystemdRuntime<LocalUnits>;
 
     async fn set() -> Self {
         Self { dir: dir_with_act(), units: LocalUnits::new() }
     }
 
-    async fn open(&self) -> TransientRuntime<LocalUnits> {
-        TransientRuntime::open(self.config(), self.units.clone()).await.unwrap()
+    async fn open(&self) -> SystemdRuntime<LocalUnits> {
+        SystemdRuntime::open(self.config(), self.units.clone()).await.unwrap()
     }
 
     fn dir(&self) -> &Path {

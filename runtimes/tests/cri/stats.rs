@@ -192,7 +192,7 @@ async fn turned_logs_of_pods_are_given_back() {
     for name in ["0.log", "0.log.1", "0.log.2"] {
         std::fs::write(logs.join(name), vec![1; 8192]).unwrap();
     }
-    assert_eq!(runtime.remove_turned_logs().await.unwrap().items, 2);
+    assert_eq!(runtime.remove_rotated_logs().await.unwrap().items, 2);
     assert!(logs.join("0.log").exists());
 }
 

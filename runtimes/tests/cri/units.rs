@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
-use winddown_runtimes::transient::units::{
+use winddown_runtimes::systemd::units::{
     Keep, NewUnit, ServiceUnits, UnitChange, UnitEnd, UnitError, UnitExit, UnitOutput, UnitPhase,
     UnitView, Whom,
 };

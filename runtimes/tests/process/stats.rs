@@ -86,10 +86,10 @@ async fn turned_logs_are_given_back_and_those_in_use_stay() {
     let logs = bed.path("logs").join(format!("default_web_{}", pod.uid())).join("main");
     let count = || std::fs::read_dir(&logs).unwrap().count();
     let turned = count() - 1;
-    let freed = runtime.remove_turned_logs().await.unwrap();
+    let freed = runtime.remove_rotated_logs().await.unwrap();
     assert!(turned > 0 && freed.items == turned as u64 && freed.bytes > 0, "{freed:?}");
     assert!(count() == 1 && logs.join("0.log").exists());
-    assert_eq!(runtime.remove_turned_logs().await.unwrap().items, 0);
+    assert_eq!(runtime.remove_rotated_logs().await.unwrap().items, 0);
     assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 0);
     assert_eq!(runtime.remove_unused_images(Duration::ZERO).await.unwrap().items, 0);
     stop(&runtime, &pod, 0).await;

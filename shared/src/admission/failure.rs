@@ -116,7 +116,7 @@ impl AdmissionFailure {
         Rejection {
             reason: self.reason().into(),
             message: self.to_string().into(),
-            passing: self.is_passing(),
+            retryable: self.is_passing(),
         }
     }
 }
@@ -142,7 +142,7 @@ impl FitFailures {
     #[must_use]
     pub fn rejection(&self) -> Option<Rejection> {
         let mut rejection = self.0.first()?.rejection();
-        rejection.passing = self.0.iter().all(AdmissionFailure::is_passing);
+        rejection.retryable = self.0.iter().all(AdmissionFailure::is_passing);
         Some(rejection)
     }
 

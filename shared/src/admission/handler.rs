@@ -9,7 +9,7 @@ use super::node_fit::fit_failures;
 use super::node_view::NodeView;
 use super::others::Others;
 use super::platform::platform_fits;
-use super::room::{MakeRoom, NoPreemption, Room};
+use super::preemption::{AdmissionFailureHandler, NoPreemption, Room};
 use super::{AdmitHandler, Rejection, Verdict};
 use crate::Pod;
 
@@ -60,12 +60,12 @@ impl<N: NodeSource> NodeFit<N> {
 
 impl<N: NodeSource, M> NodeFit<N, M> {
     /// The same, with `room` asked about pods that do not fit.
-    pub fn with_preemption<O: MakeRoom>(self, room: O) -> NodeFit<N, O> {
+    pub fn with_preemption<O: AdmissionFailureHandler>(self, room: O) -> NodeFit<N, O> {
         NodeFit { node: self.node, room }
     }
 }
 
-impl<N: NodeSource, M: MakeRoom> NodeFit<N, M> {
+impl<N: NodeSource, M: AdmissionFailureHandler> NodeFit<N, M> {
     /// What stands against the pod, and the node by which that was judged.
     fn failures(
         &self,
@@ -92,7 +92,7 @@ impl<N: NodeSource, M: MakeRoom> NodeFit<N, M> {
         if failures.is_empty() {
             return Ok(Verdict::Admitted);
         }
-        match self.room.make_room(pod, failures, &node, others.staying()) {
+        match self.room.handle_admission_failure(pod, failures, &node, others.staying()) {
             Room::Made => Ok(Verdict::Admitted),
             Room::Coming(plan) => Ok(Verdict::Waiting(plan)),
             Room::Refused(failures) => Err(failures.rejection().unwrap_or_else(|| {
@@ -112,7 +112,7 @@ impl<N: NodeSource, M: MakeRoom> NodeFit<N, M> {
     }
 }
 
-impl<N: NodeSource, M: MakeRoom> AdmitHandler for NodeFit<N, M> {
+impl<N: NodeSource, M: AdmissionFailureHandler> AdmitHandler for NodeFit<N, M> {
     fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
         let (failures, _) = self.failures(pod, others)?;
         failures.rejection().map_or(Ok(()), Err)
@@ -123,6 +123,6 @@ impl<N: NodeSource, M: MakeRoom> AdmitHandler for NodeFit<N, M> {
     }
 }
 
-fn rejection(reason: &str, message: &str, passing: bool) -> Rejection {
-    Rejection { reason: reason.into(), message: message.into(), passing }
+fn rejection(reason: &str, message: &str, retryable: bool) -> Rejection {
+    Rejection { reason: reason.into(), message: message.into(), retryable }
 }

@@ -16,7 +16,7 @@ pub struct Others {
     read: Box<dyn Fn() -> Places + Send>,
     places: OnceCell<Summed>,
     /// Pods that wait for room which is being made for them.
-    promised: Vec<Pod>,
+    reserved: Vec<Pod>,
 }
 
 /// Who holds a place on the node.
@@ -54,7 +54,7 @@ impl Others {
     }
 
     pub(crate) fn of(read: impl Fn() -> Places + Send + 'static) -> Self {
-        Self { read: Box::new(read), places: OnceCell::new(), promised: Vec::new() }
+        Self { read: Box::new(read), places: OnceCell::new(), reserved: Vec::new() }
     }
 
     /// The pods that could be ended for another: those that nobody has asked to end yet.
@@ -76,8 +76,8 @@ impl Others {
         } else {
             summed.used.for_ports(&ports::numbers(new))
         };
-        let promised = self.promised.iter().filter(|pod| pod.uid() != new.uid());
-        promised.filter(|pod| !new.may_preempt(pod)).for_each(|pod| used.add(pod));
+        let reserved = self.reserved.iter().filter(|pod| pod.uid() != new.uid());
+        reserved.filter(|pod| !new.may_preempt(pod)).for_each(|pod| used.add(pod));
         used
     }
 
@@ -93,13 +93,13 @@ impl Others {
     }
 
     /// Room is being made for a pod: others must not take it, but those that may preempt it.
-    pub(crate) fn promise(&mut self, pod: &Pod) {
-        self.promised.push(pod.clone());
+    pub(crate) fn reserve(&mut self, pod: &Pod) {
+        self.reserved.push(pod.clone());
     }
 
     /// With the same promises.
-    pub(crate) fn promising_as(mut self, other: &Self) -> Self {
-        self.promised.clone_from(&other.promised);
+    pub(crate) fn with_reservations_of(mut self, other: &Self) -> Self {
+        self.reserved.clone_from(&other.reserved);
         self
     }
 
@@ -118,7 +118,7 @@ impl std::fmt::Debug for Others {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Others")
             .field("places", &self.places)
-            .field("promised", &self.promised)
+            .field("promised", &self.reserved)
             .finish_non_exhaustive()
     }
 }

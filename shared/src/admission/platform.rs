@@ -37,5 +37,5 @@ pub fn platform_fits(pod: &Pod, node: &NodeView) -> Result<(), Rejection> {
 }
 
 fn never(reason: &str, message: &str) -> Rejection {
-    Rejection { reason: reason.into(), message: message.into(), passing: false }
+    Rejection { reason: reason.into(), message: message.into(), retryable: false }
 }

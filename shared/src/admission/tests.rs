@@ -70,8 +70,14 @@ fn insufficient(name: &str, requested: i64, used: i64, capacity: i64) -> Admissi
 #[derive(Clone, Default)]
 struct Recording(Arc<Mutex<Vec<AdmissionFailure>>>);
 
-impl MakeRoom for Recording {
-    fn make_room(&self, _: &Pod, failures: FitFailures, _: &NodeView, _: &[Pod]) -> Room {
+impl AdmissionFailureHandler for Recording {
+    fn handle_admission_failure(
+        &self,
+        _: &Pod,
+        failures: FitFailures,
+        _: &NodeView,
+        _: &[Pod],
+    ) -> Room {
         *self.0.lock().unwrap() = failures.iter().cloned().collect();
         Room::Refused(failures)
     }

@@ -42,11 +42,11 @@ impl<R: Runtime> Intake<R> {
     pub(super) async fn next_reason(&mut self) -> Reason {
         let retry = self.retry.unwrap_or(LIST_AGAIN);
         tokio::select! {
-            told = self.held.room_may_have_come() => {
+            told = self.pending_preemption.room_may_have_come() => {
                 told.iter().for_each(|event| self.recorder.record(event));
                 return Reason::Room;
             }
-            () = self.away.may_return(&self.workers) => return Reason::Room,
+            () = self.rejected_static.may_return(&self.workers) => return Reason::Room,
             () = self.workers.settled() => {}
             () = self.workers.syncer().unknown_changes() => self.list_at = Instant::now(),
             () = tokio::time::sleep_until(self.list_at) => return Reason::Pass,

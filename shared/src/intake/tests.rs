@@ -1,4 +1,4 @@
-mod held;
+mod pending_preemption;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{DesiredPods, Intake, WAITING_FOR_ROOM};
+use super::{DesiredPods, Intake, WAITING_FOR_PREEMPTION};
 use crate::fake::{self, FakeRecorder, FakeRuntime, pod_with};
 use crate::status::StatusStore;
 use crate::{
@@ -35,7 +35,7 @@ impl AdmitHandler for Gate {
         Err(Rejection {
             reason: "NodeShutdown".into(),
             message: "Pod was rejected as the node is shutting down.".into(),
-            passing: true,
+            retryable: true,
         })
     }
 }

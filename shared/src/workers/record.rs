@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::waiters::{EndTeller, Teller, Waiter};
+use super::completion::{CompletionReceiver, CompletionSender, EndSender};
 use crate::grace::after;
 use crate::kill::PodStopped;
 use crate::syncer::UpdateKind;
@@ -80,7 +80,7 @@ pub(super) struct Record {
     /// The runtime was seen to run something of this UID.
     pub(super) observed_runtime: bool,
     /// Everyone who waits until the pod holds nothing any more; there rarely is anyone.
-    pub(super) freed: Option<Teller<()>>,
+    pub(super) freed: Option<CompletionSender<()>>,
 }
 
 /// An update that no task has consumed yet. A newer one replaces it.
@@ -107,7 +107,7 @@ pub(super) struct Ending {
     /// Reaches the stop call in flight.
     pub(super) in_flight: Option<GraceSender>,
     /// Everyone who waits for the end.
-    pub(super) done: EndTeller,
+    pub(super) done: EndSender,
 }
 
 // === impl Ending ===
@@ -121,7 +121,7 @@ impl Ending {
             status: None,
             acknowledged: false,
             in_flight: None,
-            done: EndTeller::new(),
+            done: EndSender::new(),
         }
     }
 }
@@ -208,11 +208,11 @@ impl Record {
     }
 
     /// Whoever waits here is told when the pod holds nothing any more. `None`: that is so already.
-    pub(super) fn until_freed(&mut self) -> Option<Waiter<()>> {
+    pub(super) fn until_freed(&mut self) -> Option<CompletionReceiver<()>> {
         if self.lifecycle == Lifecycle::Finished && !self.has_leftover() {
             return None;
         }
-        Some(self.freed.get_or_insert_with(Teller::new).waiter())
+        Some(self.freed.get_or_insert_with(CompletionSender::new).waiter())
     }
 
     /// The containers are gone: tells everyone who waits.
@@ -239,7 +239,7 @@ impl Record {
         self.runtime_pod = Some(pod);
         let ending = self.ending.get_or_insert_with(|| Box::new(Ending::new(now, None)));
         // Who asks for the pod's end from now on waits for this.
-        ending.done = EndTeller::new();
+        ending.done = EndSender::new();
         self.replay();
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::completion::EndReceiver;
 use super::grace;
 use super::record::{Lifecycle, Pending, Record};
 use super::static_names::StaticNames;
 use super::timetable::Timetable;
-use super::waiters::EndWaiter;
 use crate::kill::PodStopped;
 use crate::syncer::{RuntimeView, Stop, SyncUpdate, UpdateKind};
 use crate::{Grace, KillReason, KillRequest, Pod, PodUid, PodUidMap, RunningPods, RuntimePod};
@@ -46,7 +46,7 @@ pub(super) enum KillWait {
     /// It has ended already.
     Done(Arc<PodStopped>),
     /// It ends; the grace is the one that applies.
-    Ending { done: EndWaiter, grace: Duration, began: bool },
+    Ending { done: EndReceiver, grace: Duration, began: bool },
 }
 
 /// One step for a task to carry out.

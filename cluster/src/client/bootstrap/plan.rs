@@ -10,7 +10,7 @@ use crate::client::CertificateFacts;
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum BootstrapStep {
     /// Ask for a certificate now.
     Ask(With),
     /// Look again after this.
@@ -32,17 +32,17 @@ pub(super) fn next(
     now: Timestamp,
     share: f64,
     made: Option<Timestamp>,
-) -> Step {
+) -> BootstrapStep {
     let ours = |facts: &&CertificateFacts| {
         facts.common_name.as_deref().and_then(|name| name.strip_prefix("system:node:"))
             == Some(node)
     };
     let Some(facts) = facts.filter(ours).filter(|facts| now < facts.not_after) else {
-        return Step::Ask(With::Bootstrap);
+        return BootstrapStep::Ask(With::Bootstrap);
     };
     let due = facts.after_share(share, made);
     match Duration::try_from(due.duration_since(now)) {
-        Ok(wait) if !wait.is_zero() => Step::Wait(wait.min(LONGEST_SLEEP)),
-        _ => Step::Ask(With::Own),
+        Ok(wait) if !wait.is_zero() => BootstrapStep::Wait(wait.min(LONGEST_SLEEP)),
+        _ => BootstrapStep::Ask(With::Own),
     }
 }

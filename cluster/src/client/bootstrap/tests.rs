@@ -7,7 +7,7 @@ use k8s_openapi::api::certificates::v1::{
 };
 use rcgen::{CertificateParams, DnType, KeyPair};
 
-use super::plan::{Step, With, next};
+use super::plan::{BootstrapStep, With, next};
 use super::request::{Decision, decision_of};
 use super::store::Store;
 use crate::client::CertificateFacts;
@@ -27,25 +27,29 @@ fn a_certificate_is_renewed_with_itself_and_replaced_when_it_is_of_no_use() {
     let (ours, theirs) = (ten_days("system:node:n1"), ten_days("system:node:n10"));
     let hour = std::time::Duration::from_secs(3600);
     let table = [
-        (None, "2026-01-02T00:00:00Z", Step::Ask(With::Bootstrap)),
-        (Some(&theirs), "2026-01-02T00:00:00Z", Step::Ask(With::Bootstrap)),
-        (Some(&ours), "2026-01-02T00:00:00Z", Step::Wait(hour)),
-        (Some(&ours), "2026-01-08T23:59:50Z", Step::Wait(hour / 360)),
-        (Some(&ours), "2026-01-09T00:00:00Z", Step::Ask(With::Own)),
-        (Some(&ours), "2026-01-10T23:59:59Z", Step::Ask(With::Own)),
-        (Some(&ours), "2026-01-11T00:00:00Z", Step::Ask(With::Bootstrap)),
+        (None, "2026-01-02T00:00:00Z", BootstrapStep::Ask(With::Bootstrap)),
+        (Some(&theirs), "2026-01-02T00:00:00Z", BootstrapStep::Ask(With::Bootstrap)),
+        (Some(&ours), "2026-01-02T00:00:00Z", BootstrapStep::Wait(hour)),
+        (Some(&ours), "2026-01-08T23:59:50Z", BootstrapStep::Wait(hour / 360)),
+        (Some(&ours), "2026-01-09T00:00:00Z", BootstrapStep::Ask(With::Own)),
+        (Some(&ours), "2026-01-10T23:59:59Z", BootstrapStep::Ask(With::Own)),
+        (Some(&ours), "2026-01-11T00:00:00Z", BootstrapStep::Ask(With::Bootstrap)),
         // A clock that is wrong now is right later.
-        (Some(&ours), "1970-01-01T00:00:00Z", Step::Wait(hour)),
+        (Some(&ours), "1970-01-01T00:00:00Z", BootstrapStep::Wait(hour)),
     ];
     for (facts, now, step) in table {
         assert_eq!(next(facts, "n1", at(now), 0.8, None), step, "{now}");
     }
     let made = Some(at("2026-01-10T12:00:00Z"));
     let step = next(Some(&ours), "n1", at("2026-01-10T12:00:00Z"), 0.5, made);
-    assert_eq!(step, Step::Wait(hour), "a certificate that was dated back is not renewed at once");
+    assert_eq!(
+        step,
+        BootstrapStep::Wait(hour),
+        "a certificate that was dated back is not renewed at once"
+    );
     let nameless = CertificateFacts { common_name: None, ..ours };
     let step = next(Some(&nameless), "n1", at("2026-01-02T00:00:00Z"), 0.8, None);
-    assert_eq!(step, Step::Ask(With::Bootstrap));
+    assert_eq!(step, BootstrapStep::Ask(With::Bootstrap));
 }
 
 #[test]

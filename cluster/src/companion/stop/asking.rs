@@ -103,7 +103,7 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
             let evicted = timeout_at(until, self.api.evict(pod.label(), left)).await;
             let refused = match evicted.unwrap_or_else(|_| Err(Refused::silent("evict the pod"))) {
                 Ok(()) => {
-                    self.reach.worked();
+                    self.outage.worked();
                     return Some(now + left);
                 }
                 Err(refused) => refused,
@@ -150,7 +150,7 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
             let deleted = timeout_at(now + REQUEST, self.api.delete(pod.label(), left)).await;
             let refused = match deleted.unwrap_or_else(|_| Err(Refused::silent("delete the pod"))) {
                 Ok(()) => {
-                    self.reach.worked();
+                    self.outage.worked();
                     return now + left;
                 }
                 Err(refused) => refused,
@@ -159,7 +159,7 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
                 return self.vanished(pod).await;
             }
             // Whatever the reason is, pods are not ended.
-            self.reach.failed();
+            self.outage.failed();
             tracing::debug!(pod = %pod.label(), error = refusal::chain(&refused), "the pod is not deleted yet");
             sleep(backoff.after_failure(refused.refusal.retry_after())).await;
         }
@@ -167,14 +167,14 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
 
     fn note(&self, refused: &Refused) {
         match refused.refusal {
-            Refusal::NoAnswer => self.reach.failed(),
-            _ => self.reach.worked(),
+            Refusal::NoAnswer => self.outage.failed(),
+            _ => self.outage.worked(),
         }
     }
 
     /// The API server has this pod no more, and the watch has not said so yet.
     async fn vanished<T>(&self, pod: &Pod) -> T {
-        self.reach.worked();
+        self.outage.worked();
         if self.known.gone(pod.uid()) {
             self.known.publish();
         }

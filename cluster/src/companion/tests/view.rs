@@ -57,12 +57,12 @@ async fn an_outage_leaves_the_pods_as_they_were_and_a_new_list_tells_what_is_gon
     let (world, core) = World::new([pod("web", json!({})), pod("db", json!({}))]).await;
     world.set_api_away(true);
     sleep(secs(100)).await;
-    assert!(core.reach.fails());
+    assert!(core.outage.fails());
     assert_eq!(core.known.list().len(), 2);
     world.remove("web");
     world.set_api_away(false);
     sleep(secs(20)).await;
-    assert!(!core.reach.fails());
+    assert!(!core.outage.fails());
     assert_eq!(core.known.list().len(), 1);
 }
 

@@ -10,12 +10,12 @@ use crate::backoff::Backoff;
 use crate::node::conditions::{READY, find};
 use crate::node::lease::LeaseError;
 use crate::node::lease::keeper::{Keeper, RETRY};
-use crate::node::pulse::Pulse;
+use crate::node::ticker::Ticker;
 use crate::refusal::{self, Refusal};
 
 impl<E> Core<E> {
     /// Renews the lease with every beat, for ever.
-    pub(super) async fn keep_lease(&self, mut pulse: Pulse) {
+    pub(super) async fn keep_lease(&self, mut ticker: Ticker) {
         let Some(times) = self.settings.lease else {
             return std::future::pending().await;
         };
@@ -45,7 +45,7 @@ impl<E> Core<E> {
             };
             tokio::select! {
                 _ = another => {}
-                () = pulse.next() => {}
+                () = ticker.next() => {}
                 () = sleep(retry), if failed && uid.is_some() => {}
             }
         }

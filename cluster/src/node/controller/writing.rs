@@ -6,11 +6,11 @@ use tokio::time::{Instant, sleep_until};
 use super::Core;
 use super::writer::{Next, Writer};
 use crate::node::events::NodeEvents;
-use crate::node::pulse::Pulse;
+use crate::node::ticker::Ticker;
 
 impl<E: NodeEvents> Core<E> {
     /// Brings the Node object to what it has to be, and keeps it so, for ever.
-    pub(super) async fn keep_status(&self, mut pulse: Pulse) {
+    pub(super) async fn keep_status(&self, mut ticker: Ticker) {
         let mut answers = self.answers.clone();
         // The first answer decides whether the node begins as ready; it comes within the timeout.
         let _ = answers.wait_for(|answer| !answer.is_waiting()).await;
@@ -44,7 +44,7 @@ impl<E: NodeEvents> Core<E> {
                 Ok(()) = facts.changed() => writer.inputs_changed(),
                 Ok(()) = answers.changed() => writer.inputs_changed(),
                 Ok(()) = nodes.changed() => {}
-                () = pulse.next() => {}
+                () = ticker.next() => {}
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
             }
         }

@@ -44,29 +44,49 @@ fn every_combination_of_wish_and_node_has_one_step() {
     let drain = mark(BOOT, Drain);
     let (now, of) = (shutdown(), server);
     let wish = Some(&now);
-    let cordon = Step::Cordon(shutdown());
+    let cordon = CordonAction::Cordon(shutdown());
     let table = [
-        ("nothing asked, nothing there", None, of(false, None), Step::Nothing),
-        ("a person's cordon stays", None, of(true, None), Step::Nothing),
+        ("nothing asked, nothing there", None, of(false, None), CordonAction::Nothing),
+        ("a person's cordon stays", None, of(true, None), CordonAction::Nothing),
         ("asked, and free", wish, of(false, None), cordon.clone()),
-        ("asked, and a person was first", wish, of(true, None), Step::Nothing),
-        ("asked, and done", wish, of(true, Some(&now)), Step::Nothing),
-        ("asked, and done for another reason", wish, of(true, Some(&drain)), Step::Nothing),
-        ("asked, and still there from before the boot", wish, of(true, Some(&old)), Step::Nothing),
-        ("taken back meanwhile", wish, of(false, Some(&now)), Step::Release(shutdown())),
-        ("taken back and noted", wish, of(false, Some(&released(now.clone()))), Step::Nothing),
-        ("taken back and made anew", wish, of(true, Some(&released(now.clone()))), Step::Nothing),
+        ("asked, and a person was first", wish, of(true, None), CordonAction::Nothing),
+        ("asked, and done", wish, of(true, Some(&now)), CordonAction::Nothing),
+        ("asked, and done for another reason", wish, of(true, Some(&drain)), CordonAction::Nothing),
+        (
+            "asked, and still there from before the boot",
+            wish,
+            of(true, Some(&old)),
+            CordonAction::Nothing,
+        ),
+        ("taken back meanwhile", wish, of(false, Some(&now)), CordonAction::Release(shutdown())),
+        (
+            "taken back and noted",
+            wish,
+            of(false, Some(&released(now.clone()))),
+            CordonAction::Nothing,
+        ),
+        (
+            "taken back and made anew",
+            wish,
+            of(true, Some(&released(now.clone()))),
+            CordonAction::Nothing,
+        ),
         ("taken back at an earlier boot", wish, of(false, Some(&old)), cordon.clone()),
         (
             "taken over at an earlier boot",
             wish,
             of(true, Some(&released(old.clone()))),
-            Step::Forget,
+            CordonAction::Forget,
         ),
-        ("over: ours is undone", None, of(true, Some(&now)), Step::Uncordon),
-        ("after the boot: ours is undone", None, of(true, Some(&old)), Step::Uncordon),
-        ("over, but taken back before", None, of(false, Some(&now)), Step::Forget),
-        ("over, but a person's now", None, of(true, Some(&released(now.clone()))), Step::Forget),
+        ("over: ours is undone", None, of(true, Some(&now)), CordonAction::Uncordon),
+        ("after the boot: ours is undone", None, of(true, Some(&old)), CordonAction::Uncordon),
+        ("over, but taken back before", None, of(false, Some(&now)), CordonAction::Forget),
+        (
+            "over, but a person's now",
+            None,
+            of(true, Some(&released(now.clone()))),
+            CordonAction::Forget,
+        ),
     ];
     for (what, wish, node, step) in table {
         assert_eq!(decide(wish, &node, true), step, "{what}");
@@ -76,18 +96,18 @@ fn every_combination_of_wish_and_node_has_one_step() {
 #[test]
 fn our_own_cordon_waits_for_the_node_to_be_ready() {
     let node = server(true, Some(&shutdown()));
-    assert_eq!(decide(None, &node, false), Step::Nothing);
-    assert_eq!(decide(None, &node, true), Step::Uncordon);
+    assert_eq!(decide(None, &node, false), CordonAction::Nothing);
+    assert_eq!(decide(None, &node, true), CordonAction::Uncordon);
 }
 
 #[test]
 fn the_servers_memory_of_who_wrote_tells_a_cordon_that_was_taken_back_and_made_anew() {
     let node = server(true, Some(&shutdown()));
     let theirs = managed_by(node.clone(), &["kubectl-cordon"]);
-    assert_eq!(decide(None, &theirs, true), Step::Forget);
-    assert_eq!(decide(Some(&shutdown()), &theirs, true), Step::Release(shutdown()));
+    assert_eq!(decide(None, &theirs, true), CordonAction::Forget);
+    assert_eq!(decide(Some(&shutdown()), &theirs, true), CordonAction::Release(shutdown()));
     for managers in [&["winddown"][..], &["kubectl-cordon", "winddown"]] {
-        assert_eq!(decide(None, &managed_by(node.clone(), managers), true), Step::Uncordon);
+        assert_eq!(decide(None, &managed_by(node.clone(), managers), true), CordonAction::Uncordon);
     }
 }
 
@@ -95,26 +115,30 @@ fn the_servers_memory_of_who_wrote_tells_a_cordon_that_was_taken_back_and_made_a
 fn a_mark_that_cannot_be_read_is_nobodys() {
     let mut node = server(true, None);
     node.metadata.annotations = Some([(CORDONED_BY.to_owned(), "yes".to_owned())].into());
-    assert_eq!(decide(None, &node, true), Step::Nothing);
+    assert_eq!(decide(None, &node, true), CordonAction::Nothing);
 }
 
 #[test]
 fn every_patch_names_the_node_and_the_version_it_was_made_for() {
     let node = server(false, None);
-    for step in [Step::Cordon(shutdown()), Step::Uncordon, Step::Release(shutdown()), Step::Forget]
-    {
+    for step in [
+        CordonAction::Cordon(shutdown()),
+        CordonAction::Uncordon,
+        CordonAction::Release(shutdown()),
+        CordonAction::Forget,
+    ] {
         let patch = patch(&step, &node).unwrap();
         assert_eq!(patch["metadata"]["uid"], "u1");
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
-        let touches = matches!(step, Step::Cordon(_) | Step::Uncordon);
+        let touches = matches!(step, CordonAction::Cordon(_) | CordonAction::Uncordon);
         assert_eq!(patch.get("spec").is_some(), touches, "{step:?}");
     }
-    assert_eq!(patch(&Step::Nothing, &node), None);
+    assert_eq!(patch(&CordonAction::Nothing, &node), None);
 }
 
 #[test]
 fn the_mark_says_who_when_and_why() {
-    let patch = patch(&Step::Cordon(shutdown()), &server(false, None)).unwrap();
+    let patch = patch(&CordonAction::Cordon(shutdown()), &server(false, None)).unwrap();
     let text = patch["metadata"]["annotations"][CORDONED_BY].as_str().unwrap();
     assert_eq!(text, r#"{"boot":"boot-1","since":"2027-01-15T08:00:00Z","reason":"shutdown"}"#);
 }

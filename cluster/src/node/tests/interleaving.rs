@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::super::conditions::{self, Health};
 use super::super::cordon::{self, CordonReason, Mark};
-use super::super::owned::LAST_APPLIED;
+use super::super::managed_keys::LAST_APPLIED;
 use super::super::patch;
 use super::ledger::merge;
 use super::*;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::conditions::{Health, stamp, wanted};
-use super::super::owned::LAST_APPLIED;
+use super::super::managed_keys::LAST_APPLIED;
 use super::super::patch;
 use super::ledger::merge;
 use super::*;

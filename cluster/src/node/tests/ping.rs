@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
 use super::super::ping::*;
-use super::super::pulse::Heart;
+use super::super::ticker::TickSource;
 
 /// Answers what it is told to, when it is told to.
 #[derive(Default)]
@@ -35,10 +35,10 @@ fn watch_it(ping: &Arc<Scripted>, beat: Duration) -> watch::Receiver<Answer> {
     let (answers, answered) = watch::channel(Answer::Waiting);
     let ping = ping.clone();
     tokio::spawn(async move {
-        let heart = Heart::new();
+        let ticks = TickSource::new();
         tokio::select! {
-            () = heart.beat(beat) => {}
-            () = watch_over(&ping, TIMES, heart.pulse(), &answers) => {}
+            () = ticks.beat(beat) => {}
+            () = watch_over(&ping, TIMES, ticks.ticker(), &answers) => {}
         }
     });
     answered

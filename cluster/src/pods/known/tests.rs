@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, PodUidMap, WallTime};
 
-use super::{Change, KnownPods, Standing};
+use super::{ApiPresence, Change, KnownPods};
 
 fn pod(name: &str, uid: &str) -> Pod {
     pod_with(name, uid, |_| ())
@@ -61,14 +61,14 @@ fn a_change_lets_what_was_refused_be_tried_again() {
     let known = KnownPods::default();
     apply(&known, &pod("a", "u1"));
     let uid = PodUid::new("u1");
-    known.mark(&uid, |marks| marks.refused = true);
+    known.mark(&uid, |progress| progress.refused = true);
     apply(&known, &pod("a", "u1"));
-    assert!(known.get(&uid).unwrap().marks.refused);
+    assert!(known.get(&uid).unwrap().progress.refused);
     apply(
         &known,
         &pod_with("a", "u1", |p| p.metadata.labels = Some([("a".into(), "b".into())].into())),
     );
-    assert!(!known.get(&uid).unwrap().marks.refused);
+    assert!(!known.get(&uid).unwrap().progress.refused);
 }
 
 #[test]
@@ -99,11 +99,11 @@ fn what_a_list_lacks_is_absent_until_it_was_looked_up() {
         apply(&known, &pod(uid, uid));
     }
     assert_eq!(known.listed(&uids(&["u1"]), 3), [PodUid::new("u2")]);
-    let standing = |uid: &str| known.get(&PodUid::new(uid)).unwrap().standing;
-    assert_eq!(standing("u1"), Standing::Present);
-    assert_eq!(standing("u2"), Standing::Absent { confirmed: 0, needed: 1 });
+    let presence = |uid: &str| known.get(&PodUid::new(uid)).unwrap().presence;
+    assert_eq!(presence("u1"), ApiPresence::Present);
+    assert_eq!(presence("u2"), ApiPresence::Absent { confirmed: 0, needed: 1 });
     assert!(known.not_found(&PodUid::new("u2"), Instant::now(), wall(1000)));
-    assert_eq!(standing("u2"), Standing::Gone);
+    assert_eq!(presence("u2"), ApiPresence::Gone);
     assert!(known.listed(&uids(&["u1"]), 3).is_empty(), "what is gone is not asked about again");
     // A list of nothing needs more than one look.
     assert_eq!(known.listed(&uids(&[]), 3).len(), 1);
@@ -118,7 +118,7 @@ fn a_pod_that_is_seen_again_is_present_again() {
     apply(&known, &pod("a", "u1"));
     known.listed(&uids(&[]), 1);
     assert_eq!(apply(&known, &pod("a", "u1")), Change::Matters);
-    assert_eq!(known.get(&PodUid::new("u1")).unwrap().standing, Standing::Present);
+    assert_eq!(known.get(&PodUid::new("u1")).unwrap().presence, ApiPresence::Present);
 }
 
 #[test]
@@ -147,15 +147,15 @@ fn an_answer_that_is_older_than_what_the_watch_said_is_no_news() {
     let known = KnownPods::default();
     let (web, uid) = (pod("web", "u1"), PodUid::new("u1"));
     let found = |known: &KnownPods| known.found(&web, Instant::now(), wall(1000));
-    let standing = |known: &KnownPods| known.get(&uid).unwrap().standing;
+    let presence = |known: &KnownPods| known.get(&uid).unwrap().presence;
     assert!(!found(&known), "nobody asked for it");
     assert!(known.get(&uid).is_none());
     apply(&known, &web);
     known.listed(&uids(&[]), 1);
     assert!(found(&known));
-    assert_eq!(standing(&known), Standing::Present);
+    assert_eq!(presence(&known), ApiPresence::Present);
     known.listed(&uids(&[]), 1);
     known.gone(&uid, None, Instant::now(), wall(1000));
     assert!(!found(&known));
-    assert_eq!(standing(&known), Standing::Gone, "it would have run on for ever");
+    assert_eq!(presence(&known), ApiPresence::Gone, "it would have run on for ever");
 }

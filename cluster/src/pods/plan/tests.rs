@@ -8,9 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tokio::time::Instant;
 use winddown_shared::{Pod, WallTime};
 
-use super::{OrphanPolicy, Sight, Step, next_step};
-use crate::pods::known::{Known, KnownPods, Standing};
-use crate::pods::marks::StopAsked;
+use super::{OrphanPolicy, PodAction, PodView, next_step};
+use crate::pods::known::{ApiPresence, Known, KnownPods};
+use crate::pods::progress::StopAsked;
 use crate::provider::ProvidedPod;
 
 const S: Duration = Duration::from_secs(1);
@@ -78,7 +78,7 @@ impl Case {
     /// Gone from the API.
     fn gone() -> Self {
         let mut case = Self::new("Running");
-        case.known.standing = Standing::Gone;
+        case.known.presence = ApiPresence::Gone;
         case.known.deadline = Some(case.now + 30 * S);
         case
     }
@@ -98,13 +98,13 @@ impl Case {
     fn asked(self, ago: Duration, kill: bool) -> Self {
         self.with(|case| {
             let deadline = case.known.deadline.unwrap();
-            case.known.marks.stop = Some(StopAsked { deadline, at: case.now, kill });
+            case.known.progress.stop = Some(StopAsked { deadline, at: case.now, kill });
             case.now += ago;
         })
     }
 
-    fn step(&self) -> Step {
-        next_step(Sight {
+    fn step(&self) -> PodAction {
+        next_step(PodView {
             known: &self.known,
             provider: self.provider.as_ref(),
             has_predecessor: self.has_predecessor,
@@ -119,11 +119,11 @@ impl Case {
     }
 }
 
-fn stop(seconds: u64) -> Step {
-    Step::Stop { grace: Duration::from_secs(seconds), kill: false }
+fn stop(seconds: u64) -> PodAction {
+    PodAction::Stop { grace: Duration::from_secs(seconds), kill: false }
 }
 
-const KILL: Step = Step::Stop { grace: Duration::ZERO, kill: true };
+const KILL: PodAction = PodAction::Stop { grace: Duration::ZERO, kill: true };
 
 #[test]
 fn a_pod_that_is_wanted() {
@@ -133,37 +133,45 @@ fn a_pod_that_is_wanted() {
         case.known.pod = Pod::new(object).unwrap();
     };
     let rows = [
-        ("unknown", Case::new("Pending"), Step::Create),
-        ("unknown, ran, may run again", Case::new("Running"), Step::Create),
-        ("unknown, ran, may not", Case::never("Running"), Step::Lost),
-        ("unknown, never ran", Case::never("Pending"), Step::Create),
+        ("unknown", Case::new("Pending"), PodAction::Create),
+        ("unknown, ran, may run again", Case::new("Running"), PodAction::Create),
+        ("unknown, ran, may not", Case::never("Running"), PodAction::Lost),
+        ("unknown, never ran", Case::never("Pending"), PodAction::Create),
         (
             "was created here, may not run again",
-            Case::never("Pending").with(|c| c.known.marks.created = true),
-            Step::Lost,
+            Case::never("Pending").with(|c| c.known.progress.created = true),
+            PodAction::Lost,
         ),
-        ("its end was said", Case::new("Running").with(|c| c.last_word = true), Step::Nothing),
+        ("its end was said", Case::new("Running").with(|c| c.last_word = true), PodAction::Nothing),
         (
             "an older one is there",
             Case::new("Pending").with(|c| c.has_predecessor = true),
-            Step::Nothing,
+            PodAction::Nothing,
         ),
-        ("refused", Case::new("Pending").with(|c| c.known.marks.refused = true), Step::Nothing),
-        ("T6: Failed", Case::new("Failed"), Step::Nothing),
-        ("T7: Succeeded", Case::new("Succeeded"), Step::Nothing),
-        ("Failed and yet there", Case::new("Failed").provided(false), Step::Nothing),
-        ("as it should be", Case::new("Running").provided(false), Step::Nothing),
-        ("ended", Case::new("Running").provided(true), Step::Nothing),
-        ("changed", Case::new("Running").provided(false).with(image), Step::Update),
+        (
+            "refused",
+            Case::new("Pending").with(|c| c.known.progress.refused = true),
+            PodAction::Nothing,
+        ),
+        ("T6: Failed", Case::new("Failed"), PodAction::Nothing),
+        ("T7: Succeeded", Case::new("Succeeded"), PodAction::Nothing),
+        ("Failed and yet there", Case::new("Failed").provided(false), PodAction::Nothing),
+        ("as it should be", Case::new("Running").provided(false), PodAction::Nothing),
+        ("ended", Case::new("Running").provided(true), PodAction::Nothing),
+        ("changed", Case::new("Running").provided(false).with(image), PodAction::Update),
         (
             "the provider wants it to go",
             Case::new("Running").provided(false).with(|case| {
                 let deleting = Case::deleting("Running").known.pod;
                 case.provider.as_mut().unwrap().pod = deleting;
             }),
-            Step::RequestDeletion { grace: 10 * S },
+            PodAction::RequestDeletion { grace: 10 * S },
         ),
-        ("changed after its end", Case::new("Running").provided(true).with(image), Step::Nothing),
+        (
+            "changed after its end",
+            Case::new("Running").provided(true).with(image),
+            PodAction::Nothing,
+        ),
     ];
     for (what, case, expected) in rows {
         assert_eq!(case.step(), expected, "{what}");
@@ -176,23 +184,23 @@ fn a_pod_that_is_being_deleted() {
         ("runs", Case::deleting("Running").provided(false), stop(10)),
         ("runs, no status yet", Case::deleting("Pending").provided(false), stop(10)),
         ("runs though the API says Failed", Case::deleting("Failed").provided(false), stop(10)),
-        ("has ended", Case::deleting("Running").provided(true), Step::Remove),
-        ("unknown", Case::deleting("Pending"), Step::Lost),
+        ("has ended", Case::deleting("Running").provided(true), PodAction::Remove),
+        ("unknown", Case::deleting("Pending"), PodAction::Lost),
         (
             "unknown, its end was said",
             Case::deleting("Pending").with(|c| c.last_word = true),
-            Step::Remove,
+            PodAction::Remove,
         ),
-        ("unknown, the API knows its end", Case::deleting("Succeeded"), Step::Remove),
+        ("unknown, the API knows its end", Case::deleting("Succeeded"), PodAction::Remove),
         (
             "its create is open",
-            Case::deleting("Pending").with(|c| c.known.marks.create_open = true),
+            Case::deleting("Pending").with(|c| c.known.progress.create_open = true),
             stop(10),
         ),
         (
             "removed, finalizers are left",
-            Case::deleting("Running").provided(true).with(|c| c.known.marks.removed = true),
-            Step::Nothing,
+            Case::deleting("Running").provided(true).with(|c| c.known.progress.removed = true),
+            PodAction::Nothing,
         ),
     ];
     for (what, case, expected) in rows {
@@ -203,7 +211,7 @@ fn a_pod_that_is_being_deleted() {
 #[test]
 fn a_pod_that_takes_its_time_to_end() {
     let case = || Case::deleting("Running").provided(false);
-    let until = |case: &Case, seconds| Step::Until(case.now + Duration::from_secs(seconds));
+    let until = |case: &Case, seconds| PodAction::Until(case.now + Duration::from_secs(seconds));
     let asked = case().asked(3 * S, false);
     assert_eq!(asked.step(), until(&asked, 9), "its grace and the slack");
     assert_eq!(case().asked(12 * S, false).step(), KILL);
@@ -214,10 +222,10 @@ fn a_pod_that_takes_its_time_to_end() {
     let shorter = case().asked(S, false).with(|c| c.known.deadline = Some(c.now + 4 * S));
     assert_eq!(shorter.step(), stop(4));
     // It says that it does not have what it lists.
-    let denied = |ago| case().asked(ago, false).with(|c| c.known.marks.unknown_to_stop = true);
+    let denied = |ago| case().asked(ago, false).with(|c| c.known.progress.unknown_to_stop = true);
     let waits = denied(4 * S);
     assert_eq!(waits.step(), until(&waits, 6));
-    assert_eq!(denied(10 * S).step(), Step::Lost);
+    assert_eq!(denied(10 * S).step(), PodAction::Lost);
 }
 
 #[test]
@@ -228,24 +236,24 @@ fn a_pod_that_the_api_does_not_have() {
             c.orphans = policy;
         })
     };
-    let absent = Standing::Absent { confirmed: 0, needed: 1 };
+    let absent = ApiPresence::Absent { confirmed: 0, needed: 1 };
     let rows = [
         (
             "a list lacks it",
-            Case::gone().provided(false).with(|c| c.known.standing = absent),
-            Step::LookUp,
+            Case::gone().provided(false).with(|c| c.known.presence = absent),
+            PodAction::LookUp,
         ),
         ("deleted", Case::gone().provided(false), stop(30)),
-        ("deleted, ended", Case::gone().provided(true), Step::Forget),
-        ("deleted, unknown", Case::gone(), Step::Forget),
+        ("deleted, ended", Case::gone().provided(true), PodAction::Forget),
+        ("deleted, unknown", Case::gone(), PodAction::Forget),
         (
             "deleted, its create is open",
-            Case::gone().with(|c| c.known.marks.create_open = true),
+            Case::gone().with(|c| c.known.progress.create_open = true),
             stop(30),
         ),
         ("never seen", orphan(OrphanPolicy::Stop), stop(30)),
-        ("never seen, adopted", orphan(OrphanPolicy::Adopt), Step::LeaveAlone),
-        ("never seen, reported", orphan(OrphanPolicy::Report), Step::LeaveAlone),
+        ("never seen, adopted", orphan(OrphanPolicy::Adopt), PodAction::LeaveAlone),
+        ("never seen, reported", orphan(OrphanPolicy::Report), PodAction::LeaveAlone),
         (
             "its name is needed",
             orphan(OrphanPolicy::Adopt).with(|c| c.is_replaced = true),

@@ -8,7 +8,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use winddown_shared::{Pod, PodLabel, WallClock};
 
-use super::entry::Said;
+use super::entry::LastReported;
 use crate::refusal::{self, Refusal};
 use crate::status::patch::{Words, patch};
 
@@ -52,7 +52,7 @@ pub(super) enum Fault {
 pub(super) struct Job {
     pub(super) ticket: u64,
     pub(super) pod: PodLabel,
-    pub(super) said: Said,
+    pub(super) said: LastReported,
     /// The API does not have it yet; else it is only looked whether it still has.
     pub(super) news: bool,
     pub(super) in_api: Option<Pod>,

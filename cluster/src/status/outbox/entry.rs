@@ -22,7 +22,7 @@ const PEACE: Duration = Duration::from_secs(300);
 pub(super) struct Entry {
     pub(super) pod: PodLabel,
     /// The latest status; none while only the API has spoken of the pod.
-    pub(super) said: Option<Said>,
+    pub(super) said: Option<LastReported>,
     /// The pod as the API last had it, as far as is known.
     pub(super) in_api: Option<Pod>,
     /// The turn of the latest status that the API has.
@@ -48,7 +48,7 @@ pub(super) struct Entry {
 
 /// A status that was submitted.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct LastReported {
     /// Which of all submitted ones.
     pub(super) turn: u64,
     pub(super) status: Arc<api::PodStatus>,
@@ -139,7 +139,7 @@ impl Entry {
     }
 
     /// A new status: what was in the way of the old one need not be in its way.
-    pub(super) fn says(&mut self, said: Said) {
+    pub(super) fn says(&mut self, said: LastReported) {
         self.said = Some(said);
         self.not_taken = None;
         self.complained = false;
@@ -187,9 +187,9 @@ impl Entry {
     }
 }
 
-// === impl Said ===
+// === impl LastReported ===
 
-impl Said {
+impl LastReported {
     fn class(&self) -> Class {
         if self.last {
             return Class::Last;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use winddown_shared::{Pod, PodLabel, PodUid, PodUidMap};
 
 use super::attempt::{Job, Outcome};
-use super::entry::{Class, Entry, Place, Said, Why};
+use super::entry::{Class, Entry, LastReported, Place, Why};
 use super::{SpooledStatus, StatusUpdate};
 use crate::backoff::Backoff;
 
@@ -70,7 +70,7 @@ impl State {
         {
             return false;
         }
-        entry.says(Said { turn, status, last, generation });
+        entry.says(LastReported { turn, status, last, generation });
         // A server that named a time is left alone until then. A last word goes to the disk even so.
         let asked = matches!(entry.place, Place::Later((at, _), Why::Asked) if at > now);
         if last && self.keeps {
@@ -98,7 +98,7 @@ impl State {
             entry.on_disk.get_or_insert(0);
             return;
         }
-        entry.says(Said { turn, status, last, generation });
+        entry.says(LastReported { turn, status, last, generation });
         entry.on_disk = Some(turn);
         self.put(uid, Place::Ready((Class::Kept, turn)));
     }
@@ -377,7 +377,7 @@ impl State {
 
 /// Whether the record of what was said is no longer needed: a last word stays until the pod has ended
 /// in the API as well.
-fn is_settled(entry: &Entry, said: &Said) -> bool {
+fn is_settled(entry: &Entry, said: &LastReported) -> bool {
     let phase = entry.in_api.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref());
     !said.last || matches!(phase, Some("Succeeded" | "Failed"))
 }

@@ -14,8 +14,8 @@ use winddown_shared::{
 };
 
 use crate::{
-    BringBack, Cadence, Condition, EvictionController, EvictionParts, EvictionView, GivenBack,
-    MeasureError, Policy, Reclaim, ReclaimError, Reclaimable, Signals, Wanted,
+    Cadence, Condition, EvictionController, EvictionParts, EvictionView, MeasureError, Policy,
+    Readmit, Reclaim, ReclaimError, Reclaimable, Reclaimed, Signals, Wanted,
 };
 
 pub(super) struct World {
@@ -165,7 +165,7 @@ impl Signals for Node {
 }
 
 impl Reclaim for Node {
-    async fn give_back(&self, what: Reclaimable) -> Result<GivenBack, ReclaimError> {
+    async fn reclaim(&self, what: Reclaimable) -> Result<Reclaimed, ReclaimError> {
         let takes = self.state().giving_back_takes;
         sleep(takes).await;
         let mut state = self.state();
@@ -173,12 +173,12 @@ impl Reclaim for Node {
         if let Some(stats) = state.after_giving_back {
             state.stats = stats;
         }
-        Ok(GivenBack { items: 1, bytes: 1 })
+        Ok(Reclaimed { items: 1, bytes: 1 })
     }
 }
 
-impl BringBack for Node {
-    fn bring_back(&self, pod: &Pod) {
+impl Readmit for Node {
+    fn readmit(&self, pod: &Pod) {
         self.state().brought_back.push(pod.clone());
     }
 }

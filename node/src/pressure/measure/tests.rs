@@ -96,7 +96,7 @@ impl RuntimeFigures for Walks {
         Box::pin(async { Ok(ImagePlaces::default()) })
     }
 
-    fn give_back(&self, _: Reclaimable, _: Duration) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+    fn reclaim(&self, _: Reclaimable, _: Duration) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
         Box::pin(async { Ok(Freed::default()) })
     }
 }

@@ -8,8 +8,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use winddown_eviction::{
-    BringBack, Cadence, EvictionController, EvictionParts, GivenBack, MeasureError, Policy,
-    Reclaim, ReclaimError, Reclaimable, Signal, Signals, Threshold, ThresholdValue, Wanted,
+    Cadence, EvictionController, EvictionParts, MeasureError, Policy, Readmit, Reclaim,
+    ReclaimError, Reclaimable, Reclaimed, Signal, Signals, Threshold, ThresholdValue, Wanted,
 };
 use winddown_shared::fake::{FakeKiller, FakeRecorder};
 use winddown_shared::{GateReasons, MemoryStats, NodeStats, Pod, PodStats, VictimLock, WallClock};
@@ -198,13 +198,13 @@ impl Signals for Plenty {
 }
 
 impl Reclaim for Plenty {
-    async fn give_back(&self, _: Reclaimable) -> Result<GivenBack, ReclaimError> {
-        Ok(GivenBack::default())
+    async fn reclaim(&self, _: Reclaimable) -> Result<Reclaimed, ReclaimError> {
+        Ok(Reclaimed::default())
     }
 }
 
-impl BringBack for Plenty {
-    fn bring_back(&self, _: &Pod) {}
+impl Readmit for Plenty {
+    fn readmit(&self, _: &Pod) {}
 }
 
 #[tokio::test]

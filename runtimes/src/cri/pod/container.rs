@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use winddown_shared::{ContainerExit, ContainerKind, WallTime};
 
 use super::super::direct::{Direct, HeldMounts};
-use crate::plan::{Backoff, ContainerRule, Seen};
-use crate::probing::Standing;
+use crate::plan::{Backoff, ContainerObservation, ContainerRule};
+use crate::probing::ProbeState;
 
 /// A container.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(crate) struct Run {
     /// The back-off to follow this run if it is short.
     pub(crate) backoff: Duration,
     /// What its postStart hook and its probes have come to.
-    pub(crate) standing: Standing,
+    pub(crate) probe_state: ProbeState,
     /// The runtime could not start it, and told this agent so.
     pub(crate) refused: bool,
     /// It is being ended because it fails.
@@ -125,7 +125,7 @@ impl Container {
 
     /// It runs since an earlier agent, and nobody asks its probes yet.
     pub(crate) fn is_adopted(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.is_running() && run.standing.is_adopted())
+        self.run.as_ref().is_some_and(|run| run.is_running() && run.probe_state.is_adopted())
     }
 
     /// Its newest run is of another image than the spec names by now, and it is one that goes on: an init
@@ -188,30 +188,40 @@ impl Container {
         rule: &ContainerRule,
         sandbox: Option<&Arc<str>>,
         now: Instant,
-    ) -> Seen {
-        let Some(run) = &self.run else { return Seen::Never };
+    ) -> ContainerObservation {
+        let Some(run) = &self.run else { return ContainerObservation::Never };
         let Some(end) = &run.end else {
             if run.started_at.is_none() {
-                return Seen::Never;
+                return ContainerObservation::Never;
             }
             return match self.is_outdated() {
-                true => Seen::Running { started: run.standing.started, failing: true },
-                false => run.standing.seen(),
+                true => ContainerObservation::Running {
+                    started: run.probe_state.started,
+                    failing: true,
+                },
+                false => run.probe_state.seen(),
             };
         };
         if self.is_outdated() && run.ending {
-            return Seen::Outdated;
+            return ContainerObservation::Outdated;
         }
         if run.is_undone() {
-            return Seen::Never;
+            return ContainerObservation::Never;
         }
         let exit_code = end.exit.exit_code;
         if sandbox != Some(&run.sandbox) {
             let is_for_good = rule.is_for_good(exit_code);
-            return if is_for_good { Seen::Done { exit_code } } else { Seen::Never };
+            return if is_for_good {
+                ContainerObservation::Done { exit_code }
+            } else {
+                ContainerObservation::Never
+            };
         }
         let wait = end.restart_at.saturating_duration_since(now);
-        Seen::Ended { exit_code, wait: if self.is_outdated() { Duration::ZERO } else { wait } }
+        ContainerObservation::Ended {
+            exit_code,
+            wait: if self.is_outdated() { Duration::ZERO } else { wait },
+        }
     }
 }
 
@@ -227,7 +237,7 @@ impl Run {
             sandbox: sandbox.into(),
             started_at: None,
             backoff,
-            standing: Standing::default(),
+            probe_state: ProbeState::default(),
             refused: false,
             ending: false,
             settling: false,

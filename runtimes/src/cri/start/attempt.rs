@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use winddown_shared::error_chain;
 
 use super::super::client::CallError;
-use super::super::observe::{self, Seen};
+use super::super::observe::{self, ObservedContainer};
 use super::super::pod::PodEntry;
 use super::super::{Context, api, exits, health};
 use super::patient;
@@ -59,7 +59,7 @@ pub(super) async fn begin(
             _ => observe::ask(context, entry, id, true).await.ok(),
         };
         let is_refused = matches!(error, CallError::Refused { .. });
-        match seen.as_ref().map(Seen::stage) {
+        match seen.as_ref().map(ObservedContainer::stage) {
             Some(observe::Stage::Started) => {
                 tracing::info!(
                     pod = %entry.title(), container = %name, error = error_chain(&error),

@@ -4,13 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn any_seen() -> impl Strategy<Value = Seen> {
+fn any_seen() -> impl Strategy<Value = ContainerObservation> {
     prop_oneof![
-        Just(Seen::Never),
+        Just(ContainerObservation::Never),
         (any::<bool>(), any::<bool>())
-            .prop_map(|(started, failing)| Seen::Running { started, failing }),
+            .prop_map(|(started, failing)| ContainerObservation::Running { started, failing }),
         (0..3i32, 0..3u64).prop_map(|(code, s)| ended_wait(code, s)),
-        (0..3i32).prop_map(|exit_code| Seen::Done { exit_code }),
+        (0..3i32).prop_map(|exit_code| ContainerObservation::Done { exit_code }),
     ]
 }
 
@@ -35,7 +35,7 @@ fn any_rules() -> impl Strategy<Value = Vec<ContainerRule>> {
     )
 }
 
-fn scene() -> impl Strategy<Value = (Vec<ContainerRule>, Vec<Seen>)> {
+fn scene() -> impl Strategy<Value = (Vec<ContainerRule>, Vec<ContainerObservation>)> {
     any_rules().prop_flat_map(|rules| {
         let seen = proptest::collection::vec(any_seen(), rules.len());
         (Just(rules), seen)
@@ -49,16 +49,16 @@ proptest! {
         let plan = plan(&rules, &seen);
         for &i in &plan.start {
             match seen[i] {
-                Seen::Never | Seen::Outdated => {}
-                Seen::Running { .. } => prop_assert!(false, "{} runs", rules[i].name),
-                Seen::Done { .. } => prop_assert!(false, "{} is done", rules[i].name),
-                Seen::Ended { exit_code, wait } => {
+                ContainerObservation::Never | ContainerObservation::Outdated => {}
+                ContainerObservation::Running { .. } => prop_assert!(false, "{} runs", rules[i].name),
+                ContainerObservation::Done { .. } => prop_assert!(false, "{} is done", rules[i].name),
+                ContainerObservation::Ended { exit_code, wait } => {
                     prop_assert!(wait.is_zero() && rules[i].restart.applies_to(exit_code));
                 }
             }
         }
         for &i in &plan.stop {
-            let failing = matches!(seen[i], Seen::Running { failing: true, .. });
+            let failing = matches!(seen[i], ContainerObservation::Running { failing: true, .. });
             prop_assert!(failing);
         }
     }
@@ -68,18 +68,18 @@ proptest! {
     #[test]
     fn init_containers_never_overlap((rules, seen) in scene()) {
         let begun = rules.iter().zip(&seen)
-            .any(|(r, s)| r.kind == ContainerKind::Regular && *s != Seen::Never);
+            .any(|(r, s)| r.kind == ContainerKind::Regular && *s != ContainerObservation::Never);
         let plan = plan(&rules, &seen);
         if !begun {
             let fresh: Vec<usize> =
-                plan.start.iter().copied().filter(|&i| seen[i] == Seen::Never).collect();
+                plan.start.iter().copied().filter(|&i| seen[i] == ContainerObservation::Never).collect();
             for &i in &fresh {
                 let earlier = rules.iter().zip(&seen).take(i);
                 for (rule, seen) in earlier {
                     let ready = match rule.kind {
-                        ContainerKind::Init => matches!(seen, Seen::Ended { exit_code: 0, .. }),
+                        ContainerKind::Init => matches!(seen, ContainerObservation::Ended { exit_code: 0, .. }),
                         ContainerKind::Sidecar => {
-                            matches!(seen, Seen::Running { started: true, failing: false })
+                            matches!(seen, ContainerObservation::Running { started: true, failing: false })
                         }
                         ContainerKind::Regular => fresh.contains(&i),
                     };
@@ -95,7 +95,7 @@ proptest! {
     /// Every pod whose containers do as they should gets to its end: no state is stuck.
     #[test]
     fn a_pod_whose_containers_succeed_always_gets_on(rules in any_rules()) {
-        let mut seen = vec![Seen::Never; rules.len()];
+        let mut seen = vec![ContainerObservation::Never; rules.len()];
         for _ in 0..=rules.len() {
             for i in plan(&rules, &seen).start {
                 seen[i] = match rules[i].kind {

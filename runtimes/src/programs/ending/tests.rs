@@ -5,7 +5,7 @@ use tokio::sync::{broadcast, watch};
 use winddown_shared::{PodUid, WallClock, WallTime};
 
 use super::*;
-use crate::probing::Standing;
+use crate::probing::ProbeState;
 use crate::process::ShimCommand;
 use crate::process::pod::{End, Run, Starting};
 use crate::process::watcher;
@@ -101,7 +101,7 @@ fn running() -> Arc<PodEntry> {
             supervisor: None,
             main: None,
             cgroups: Vec::new(),
-            standing: Standing { started: true, ready: false, probed: true, failing: true },
+            probe_state: ProbeState { started: true, ready: false, probed: true, failing: true },
             is_of_earlier_boot: false,
             ending: false,
             signalled_at: None,

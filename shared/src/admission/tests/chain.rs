@@ -5,8 +5,8 @@ use super::*;
 /// Answers every attempt with the same.
 struct Always(Room);
 
-impl MakeRoom for Always {
-    fn make_room(&self, _: &Pod, _: FitFailures, _: &NodeView, _: &[Pod]) -> Room {
+impl AdmissionFailureHandler for Always {
+    fn handle_admission_failure(&self, _: &Pod, _: FitFailures, _: &NodeView, _: &[Pod]) -> Room {
         self.0.clone()
     }
 }
@@ -19,7 +19,7 @@ impl AdmitHandler for Gate {
         match self.0 {
             None => Ok(()),
             Some(reason) => {
-                Err(Rejection { reason: reason.into(), message: "no".into(), passing: true })
+                Err(Rejection { reason: reason.into(), message: "no".into(), retryable: true })
             }
         }
     }
@@ -39,8 +39,8 @@ fn critical(spec: &Value) -> Pod {
     pod("u", &spec)
 }
 
-fn plan() -> RoomPlan {
-    RoomPlan { victims: vec![], message: "two pods are ending".into(), signal: None }
+fn plan() -> VictimPlan {
+    VictimPlan { victims: vec![], message: "two pods are ending".into(), signal: None }
 }
 
 fn decide(room: Room) -> Verdict {

@@ -68,7 +68,7 @@ fn ending_pods_count_and_cannot_be_chosen() {
 fn room_that_is_promised_is_taken_for_all_but_those_who_may_preempt() {
     let mut others = Others::none();
     let waits = ranked("waits", 2_000_000_000, "4m");
-    others.promise(&waits);
+    others.reserve(&waits);
     let used = |pod: &Pod| others.used_beside(pod).requests.cpu_milli();
     assert_eq!(used(&ranked("ordinary", 10, "1m")), 4);
     assert_eq!(used(&ranked("equal", 2_000_000_000, "1m")), 4);

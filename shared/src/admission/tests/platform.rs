@@ -13,7 +13,7 @@ fn os_labelled(os: &str) -> NodeView {
 
 fn reason(pod: &Pod, node: &NodeView) -> Option<String> {
     platform_fits(pod, node).err().map(|rejection| {
-        assert!(!rejection.passing);
+        assert!(!rejection.retryable);
         rejection.reason.to_string()
     })
 }

@@ -169,18 +169,18 @@ fn texts_are_those_of_the_reference() {
 
 #[test]
 fn only_what_may_change_by_itself_is_passing() {
-    let passing = |failures: &[AdmissionFailure]| {
+    let retryable = |failures: &[AdmissionFailure]| {
         let failures: FitFailures = failures.iter().cloned().collect();
-        failures.rejection().map(|rejection| rejection.passing)
+        failures.rejection().map(|rejection| rejection.retryable)
     };
     let full = insufficient("cpu", 1000, 500, 1000);
     let too_small = insufficient("memory", 2, 0, 1);
-    assert_eq!(passing(&[]), None);
-    assert_eq!(passing(std::slice::from_ref(&full)), Some(true));
-    assert_eq!(passing(std::slice::from_ref(&too_small)), Some(false));
-    assert_eq!(passing(&[full.clone(), too_small]), Some(false), "the second one stays");
-    assert_eq!(passing(&[AdmissionFailure::NODE_PORTS, full]), Some(true));
-    assert_eq!(passing(&[AdmissionFailure::NODE_NAME]), Some(false));
+    assert_eq!(retryable(&[]), None);
+    assert_eq!(retryable(std::slice::from_ref(&full)), Some(true));
+    assert_eq!(retryable(std::slice::from_ref(&too_small)), Some(false));
+    assert_eq!(retryable(&[full.clone(), too_small]), Some(false), "the second one stays");
+    assert_eq!(retryable(&[AdmissionFailure::NODE_PORTS, full]), Some(true));
+    assert_eq!(retryable(&[AdmissionFailure::NODE_NAME]), Some(false));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use shuttle::future::{block_on, yield_now};
 use shuttle::thread;
 use tokio::time::Instant;
 
-use super::super::{PodWorkers, WorkerTimes, waiters::EndTeller};
+use super::super::{PodWorkers, WorkerTimes, completion::EndSender};
 use super::{pod, request, static_pod, uid, with_grace};
 use crate::fake::FakeRecorder;
 use crate::grace::FAR;
@@ -265,7 +265,7 @@ fn callers_are_told_when_the_workers_go_away() {
 #[test]
 fn everyone_who_waits_for_an_end_is_told_once_it_is_there() {
     under_schedules(|| {
-        let teller = EndTeller::new();
+        let teller = EndSender::new();
         let waiters: Vec<_> = (0..3).map(|_| teller.waiter()).collect();
         let threads: Vec<_> = waiters
             .into_iter()

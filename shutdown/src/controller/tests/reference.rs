@@ -152,7 +152,7 @@ async fn admission_is_shut_before_the_first_pod_is_asked_with_the_kubelets_words
     let rejection = node.gate.check().unwrap_err();
     assert_eq!(&*rejection.reason, "NodeShutdown");
     assert_eq!(&*rejection.message, "Pod was rejected as the node is shutting down.");
-    assert!(rejection.passing);
+    assert!(rejection.retryable);
 }
 
 #[tokio::test(start_paused = true)]

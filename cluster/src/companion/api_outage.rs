@@ -1,0 +1,89 @@
+//! Since when the API server does not do what it is asked.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+/// An outage shorter than this is waited out.
+const OUTAGE: Duration = Duration::from_secs(10);
+/// The first request may be what shows that the outage is over.
+const FIRST_TRY: Duration = Duration::from_secs(1);
+
+/// Whether requests and the watch work.
+#[derive(Debug)]
+pub(super) struct ApiOutage(watch::Sender<Option<Instant>>);
+
+// === impl ApiOutage ===
+
+impl ApiOutage {
+    pub(super) fn new() -> Self {
+        Self(watch::Sender::new(None))
+    }
+
+    pub(super) fn worked(&self) {
+        self.0.send_if_modified(|since| since.take().is_some());
+    }
+
+    pub(super) fn failed(&self) {
+        self.0.send_if_modified(|since| {
+            let first = since.is_none();
+            since.get_or_insert_with(Instant::now);
+            first
+        });
+    }
+
+    pub(super) fn fails(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
+    /// Resolves when it does not fail. Cancel-safe.
+    pub(super) async fn mended(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.0.subscribe().wait_for(Option::is_none).await;
+    }
+
+    /// Resolves when the server has been away for so long that a stop which began at `begun` and has
+    /// `grace` from then on must not wait for it any longer. Cancel-safe.
+    pub(super) async fn given_up(&self, begun: Instant, grace: Duration) {
+        let mut since = self.0.subscribe();
+        loop {
+            let failing = *since.borrow_and_update();
+            match failing {
+                None => {
+                    // The sender lives as long as `self`.
+                    let _ = since.changed().await;
+                }
+                Some(failing) => tokio::select! {
+                    () = sleep_until(patience_ends(failing, begun, grace)) => return,
+                    Ok(()) = since.changed() => {}
+                },
+            }
+        }
+    }
+}
+
+fn patience_ends(failing: Instant, begun: Instant, grace: Duration) -> Instant {
+    (failing + OUTAGE).min(begun + grace / 3).max(begun + FIRST_TRY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_ten_seconds_a_third_of_the_grace_and_never_less_than_one_try() {
+        let now = Instant::now() + Duration::from_secs(1000);
+        let secs = Duration::from_secs;
+        // Since when it fails, counted back from the beginning; the grace; when patience ends.
+        for (failing, grace, wanted) in [
+            (secs(0), secs(60), secs(10)),
+            (secs(4), secs(60), secs(6)),
+            (secs(500), secs(60), secs(1)),
+            (secs(0), secs(9), secs(3)),
+            (secs(0), secs(1), secs(1)),
+        ] {
+            assert_eq!(patience_ends(now - failing, now, grace) - now, wanted, "{failing:?}");
+        }
+    }
+}

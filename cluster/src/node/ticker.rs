@@ -1,0 +1,54 @@
+//! One clock for everything that a node does from time to time.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::backoff::fraction;
+
+/// Told with every beat. A beat that comes while somebody is busy is not kept for later.
+#[derive(Clone, Debug)]
+pub(super) struct Ticker(watch::Receiver<u64>);
+
+/// Makes the beats.
+#[derive(Debug)]
+pub(super) struct TickSource(watch::Sender<u64>);
+
+/// How much later than due a beat may come, so that nodes that started together drift apart. The
+/// kubelet's figure for leases.
+const SPREAD: f64 = 0.04;
+
+// === impl TickSource ===
+
+impl TickSource {
+    pub(super) fn new() -> Self {
+        Self(watch::Sender::new(0))
+    }
+
+    pub(super) fn ticker(&self) -> Ticker {
+        let mut beats = self.0.subscribe();
+        beats.mark_unchanged();
+        Ticker(beats)
+    }
+
+    /// Beats for ever, about every `interval`. One timer wakes lease, ping and status together.
+    pub(super) async fn beat(&self, interval: Duration) {
+        loop {
+            tokio::time::sleep(interval.mul_f64(1.0 + SPREAD * fraction())).await;
+            self.0.send_modify(|beats| *beats += 1);
+        }
+    }
+}
+
+// === impl Ticker ===
+
+impl Ticker {
+    /// The next beat. Cancel-safe.
+    pub(super) async fn next(&mut self) {
+        self.0.mark_unchanged();
+        if self.0.changed().await.is_err() {
+            // No heart any more: the controller is being dropped.
+            std::future::pending::<()>().await;
+        }
+    }
+}

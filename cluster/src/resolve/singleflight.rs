@@ -1,0 +1,139 @@
+//! One question at a time: whoever asks the same meanwhile gets the same answer.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// How many answers are remembered before the first look at what can be forgotten.
+const REMEMBERED: usize = 64;
+
+/// Answers that are asked for by key, remembered for a while.
+#[derive(Debug)]
+pub(crate) struct SingleFlight<K, V> {
+    state: Arc<Mutex<State<K, V>>>,
+    /// How long an answer is of use to anybody.
+    keep: Duration,
+}
+
+#[derive(Debug)]
+struct State<K, V> {
+    entries: HashMap<K, Entry<V>>,
+    look_at: usize,
+}
+
+#[derive(Debug)]
+enum Entry<V> {
+    Asking(watch::Receiver<Option<V>>),
+    Known { answer: V, asked_at: Instant },
+}
+
+// === impl SingleFlight ===
+
+impl<K, V> SingleFlight<K, V>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    pub(crate) fn new(keep: Duration) -> Self {
+        let state = State { entries: HashMap::new(), look_at: REMEMBERED };
+        Self { state: Arc::new(Mutex::new(state)), keep }
+    }
+
+    /// The answer for `key`, at most `max_age` old; `ask` asks for a new one. None only if asking came
+    /// to no end (the runtime shuts down). Answers for which `lasts` is false are not remembered.
+    ///
+    /// Dropping the future does not stop a question that others wait for.
+    pub(crate) async fn get<F>(
+        &self,
+        key: &K,
+        max_age: Duration,
+        lasts: fn(&V) -> bool,
+        ask: impl FnOnce() -> F,
+    ) -> Option<V>
+    where
+        F: Future<Output = V> + Send + 'static,
+    {
+        let mut answer = {
+            let now = Instant::now();
+            let mut state = lock(&self.state);
+            match state.entries.get(key) {
+                Some(Entry::Known { answer, asked_at })
+                    if now.saturating_duration_since(*asked_at) < max_age =>
+                {
+                    return Some(answer.clone());
+                }
+                Some(Entry::Asking(answer)) => answer.clone(),
+                _ => {
+                    let (tx, rx) = watch::channel(None);
+                    state.forget_old(now, self.keep);
+                    state.entries.insert(key.clone(), Entry::Asking(rx.clone()));
+                    let (all, key, asked) = (Arc::clone(&self.state), key.clone(), ask());
+                    let landing = Landing { all, key, answer: None };
+                    tokio::spawn(landing.wait_for(asked, now, lasts, tx));
+                    rx
+                }
+            }
+        };
+        let found = answer.wait_for(Option::is_some).await.ok()?;
+        found.clone()
+    }
+}
+
+/// Takes the entry away when the question comes to no end.
+struct Landing<K: Eq + Hash, V> {
+    all: Arc<Mutex<State<K, V>>>,
+    key: K,
+    answer: Option<Entry<V>>,
+}
+
+impl<K: Clone + Eq + Hash, V: Clone> Landing<K, V> {
+    async fn wait_for(
+        mut self,
+        asked: impl Future<Output = V>,
+        asked_at: Instant,
+        lasts: fn(&V) -> bool,
+        tx: watch::Sender<Option<V>>,
+    ) {
+        let answer = asked.await;
+        self.answer = lasts(&answer).then(|| Entry::Known { answer: answer.clone(), asked_at });
+        drop(self);
+        tx.send_replace(Some(answer));
+    }
+}
+
+impl<K: Eq + Hash, V> Drop for Landing<K, V> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.all);
+        match (self.answer.take(), state.entries.get_mut(&self.key)) {
+            (Some(known), Some(entry)) => *entry = known,
+            _ => drop(state.entries.remove(&self.key)),
+        }
+    }
+}
+
+// === impl State ===
+
+impl<K: Eq + Hash, V> State<K, V> {
+    /// Looks only when twice as much is remembered as the last look left.
+    fn forget_old(&mut self, now: Instant, keep: Duration) {
+        if self.entries.len() < self.look_at {
+            return;
+        }
+        self.entries.retain(|_, entry| match entry {
+            Entry::Asking(_) => true,
+            Entry::Known { asked_at, .. } => now.saturating_duration_since(*asked_at) < keep,
+        });
+        self.look_at = (2 * self.entries.len()).max(REMEMBERED);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Giving back what no pod misses, before a pod has to end.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::time::{Instant, timeout};
+use winddown_shared::{PodKiller, error_chain};
+
+use super::{EvictionController, Happened};
+use crate::decide::Act;
+use crate::history::{Outcome, Record};
+use crate::reclaim::Reclaimable;
+use crate::seams::{Reclaim, Reclaimed, Signals};
+use crate::signal::Signal;
+
+/// No longer than this at a time.
+const LONGEST: Duration = Duration::from_secs(60);
+/// For one signal not again before this, unless a pod has ended since.
+const AGAIN: Duration = Duration::from_secs(10);
+/// When it did not come to an end, not again before this: pods must not wait for what hangs.
+const AFTER_HANGING: Duration = Duration::from_secs(5 * 60);
+
+/// It is over.
+pub(super) struct Over {
+    signal: Signal,
+    record: u64,
+    given_back: Reclaimed,
+    hung: bool,
+}
+
+impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
+    pub(super) fn may_give_back(&self, act: &Act, now: Instant) -> bool {
+        let lately = self.reclaimed[act.signal.index()]
+            .is_some_and(|last| now.saturating_duration_since(last) < AGAIN);
+        let hangs = self.reclaim_hangs_until.is_some_and(|until| now < until);
+        !act.reclaim.is_empty() && !self.policy.shadow && !lately && !hangs
+    }
+
+    /// Begins it beside the loop: what ends pods for want of memory does not wait for a disk.
+    pub(super) fn begin_giving_back(&mut self, act: &Act) {
+        let record = Record::about(act, self.parts.wall.now(), Outcome::Reclaiming);
+        let record = self.shown.note(record);
+        self.reclaiming = true;
+        let (reclaim, kinds, signal) = (self.parts.reclaim.clone(), act.reclaim, act.signal);
+        let work = async move {
+            let mut given_back = Reclaimed::default();
+            let work = reclaim_each(&*reclaim, kinds, &mut given_back);
+            let hung = timeout(LONGEST, work).await.is_err();
+            if hung {
+                tracing::warn!("giving back disk space takes longer than 60s; pods are evicted");
+            }
+            Happened::Reclaimed(Over { signal, record, given_back, hung })
+        };
+        self.under_way.push(work.boxed());
+    }
+
+    pub(super) fn note_given_back(&mut self, over: &Over) {
+        let now = Instant::now();
+        self.reclaiming = false;
+        self.reclaimed[over.signal.index()] = Some(now);
+        // What hangs is not waited for once more.
+        if !over.hung {
+            self.pending_reclaim.note_given_back(now);
+        }
+        self.reclaim_hangs_until = over.hung.then(|| now + AFTER_HANGING);
+        self.shown.conclude(over.record, Outcome::Reclaimed(over.given_back));
+    }
+}
+
+async fn reclaim_each<R: Reclaim>(reclaim: &R, kinds: &[Reclaimable], sum: &mut Reclaimed) {
+    for kind in kinds {
+        match reclaim.reclaim(*kind).await {
+            Ok(more) => {
+                sum.items = sum.items.saturating_add(more.items);
+                sum.bytes = sum.bytes.saturating_add(more.bytes);
+            }
+            // What was not given back is seen in the next measurement.
+            Err(error) => {
+                let error = error_chain(&error);
+                tracing::warn!(?kind, error, "disk space could not be given back");
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What making room for a pod that does not fit would come to.
+
+use std::path::Path;
+
+use winddown_preemption::{Considered, Preemption, Strategy, explain};
+use winddown_shared::{
+    Inhibitor, NodeUse, Others, Pod, PodKiller, ResourceName, Runtime, Verdict,
+    WAITING_FOR_PREEMPTION, fit_failures,
+};
+
+use super::Node;
+use super::fit::Found;
+use winddown_control::ApiError;
+use winddown_control::api::{
+    ConsideredPod, ErrorCode, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict,
+    WaitingPod,
+};
+use winddown_static_pods::read_manifest;
+
+impl<R: Runtime, I: Inhibitor> Node<R, I> {
+    /// How much room there is, who waits for some, and what would be done for the pod of `manifest`.
+    /// By `strategy`, or the one in force.
+    pub(super) fn room_plan(
+        &self,
+        manifest: Option<&[u8]>,
+        strategy: Option<Strategy>,
+    ) -> Result<PreemptionPlan, ApiError> {
+        let strategy = strategy.unwrap_or_else(|| self.0.fit.strategy());
+        let asked = manifest.map(|text| self.pod_of(text)).transpose()?;
+        let found = self.0.fit.found();
+        let mut plan = PreemptionPlan::new(strategy.as_str());
+        plan.resources = found.as_deref().map(|found| self.resources(found)).unwrap_or_default();
+        plan.waiting = self.waiting();
+        plan.pod = asked.map(|pod| self.case(&pod, found.as_deref(), strategy));
+        Ok(plan)
+    }
+
+    fn pod_of(&self, manifest: &[u8]) -> Result<Pod, ApiError> {
+        read_manifest(Path::new("manifest"), manifest, &self.0.identity.name)
+            .map_err(|error| ApiError::new(ErrorCode::BadRequest, error.to_string()))
+    }
+
+    fn resources(&self, found: &Found) -> Vec<NodeResource> {
+        let mut used = NodeUse::default();
+        self.0.workers.running().pods.iter().for_each(|pod| used.add(pod));
+        let allocatable = &found.view.allocatable;
+        let resource = |(name, capacity): (&ResourceName, i64)| NodeResource {
+            name: name.to_string(),
+            capacity,
+            allocatable: allocatable.get(name),
+            used: match name {
+                ResourceName::Pods => used.pods,
+                _ => used.requests.get(name),
+            },
+        };
+        found.whole.iter().map(resource).collect()
+    }
+
+    fn waiting(&self) -> Vec<WaitingPod> {
+        let said = self.0.statuses.all().into_iter();
+        let held = said.filter(|s| s.status.reason.as_deref() == Some(WAITING_FOR_PREEMPTION));
+        let mut waiting: Vec<WaitingPod> = held
+            .map(|entry| WaitingPod {
+                namespace: entry.pod.namespace().to_string(),
+                name: entry.pod.name().to_string(),
+                priority: entry.pod.priority_or_zero(),
+                message: entry.status.message.clone().unwrap_or_default(),
+            })
+            .collect();
+        waiting.sort_unstable_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        waiting
+    }
+
+    /// The same questions that a new pod is asked, with nothing done about the answer.
+    fn case(&self, pod: &Pod, found: Option<&Found>, strategy: Strategy) -> PreemptionCase {
+        let workers = self.0.workers.clone();
+        let others = Others::new(move || workers.staying_pods());
+        let mut case = PreemptionCase { pod: pod.label().to_string(), ..Default::default() };
+        if let Some(found) = found {
+            let failures = fit_failures(pod, &found.view, &others.used_beside(pod));
+            let short = failures.iter().filter_map(|failure| failure.shortfall());
+            let lacking: Vec<(ResourceName, i64)> =
+                short.map(|(name, amount)| (name.clone(), amount)).collect();
+            if !lacking.is_empty() && pod.is_critical() {
+                let why = explain(pod, others.staying(), &lacking, strategy);
+                case.considered = why.considered.iter().map(considered).collect();
+            }
+            let lack =
+                |(name, amount): (ResourceName, i64)| Lacking { name: name.to_string(), amount };
+            case.lacking = lacking.into_iter().map(lack).collect();
+        }
+        match self.admission(Preemption::new(strategy)).decide(pod, &others) {
+            Verdict::Admitted => case.verdict = RoomVerdict::Starts,
+            Verdict::Waiting(plan) => {
+                case.verdict = RoomVerdict::Preempts;
+                case.message = plan.message.to_string();
+                case.victims = plan.victims.iter().map(|v| v.pod.label().to_string()).collect();
+            }
+            Verdict::Refused(rejection) => {
+                case.verdict = RoomVerdict::Refused;
+                case.reason = rejection.reason.to_string();
+                case.message = rejection.message.to_string();
+            }
+        }
+        case
+    }
+}
+
+fn considered(one: &Considered<'_>) -> ConsideredPod {
+    ConsideredPod {
+        pod: one.pod.label().to_string(),
+        qos: one.pod.qos().as_str().to_owned(),
+        priority: one.pod.priority_or_zero(),
+        distance: one.distance,
+        why: one.why.code().to_owned(),
+        text: one.why.to_string(),
+    }
+}

@@ -1,0 +1,336 @@
+//! The picture of the node that `status` shows, put together from what every part knows. Nothing
+//! here waits: all of it is in memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as kube;
+use tokio::time::Instant;
+use winddown_shared::status::StatusEntry;
+use winddown_shared::{
+    Inhibitor, Lifecycle, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod,
+    WAITING_FOR_PREEMPTION,
+};
+use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, plan};
+
+use super::{Configuration, Node};
+use winddown_control::api;
+
+impl<R: Runtime, I: Inhibitor> Node<R, I> {
+    pub(super) fn picture(&self) -> api::Status {
+        let inner = &*self.0;
+        let Configuration { config, file, mut warnings, loaded_at } = self.configuration();
+        warnings.extend(
+            inner.fit.found().iter().flat_map(|found| found.warnings().collect::<Vec<_>>()),
+        );
+        let now = inner.wall.now();
+        let (pods, rejected) = self.pods();
+        let mut status = api::Status::new(now, self.identity());
+        status.revision = *inner.changes.borrow();
+        status.lock = self.lock();
+        status.shutdown = self.shutdown_progress();
+        status.notices = self.notices();
+        status.last_boot = inner.last_boot.status();
+        status.shutdown_plan = self.plan_summary();
+        let health = self.runtime_health();
+        status.runtime = api::RuntimeStatus {
+            name: config.runtime.as_str().to_owned(),
+            healthy: health.is_ok(),
+            message: health.err().unwrap_or_default(),
+        };
+        status.config = api::ConfigStatus {
+            file: file.map(|f| f.display().to_string()).unwrap_or_default(),
+            loaded_at: Some(loaded_at),
+            warnings,
+        };
+        let mode = config.mode.as_str();
+        status.cluster = inner.cluster.as_ref().map(|c| c.status(mode, &inner.wall));
+        status.pressure = inner.pressure.as_ref().map(super::pressure::Pressure::status);
+        let reasons = inner.gate.reasons();
+        status.admission_closed = !reasons.is_empty();
+        status.admission_closed_by = reasons.iter().map(Into::into).collect();
+        status.pods_unknown = !inner.workers.running().known;
+        status.pods = pods;
+        status.rejected = rejected;
+        status.manifests = self.manifests(config.static_pod_path.as_deref());
+        status.decisions = inner.decisions.last();
+        status
+    }
+
+    /// What is wrong with the runtime, if anything is.
+    pub(super) fn runtime_health(&self) -> Result<(), String> {
+        (self.0.runtime_health)(&self.0.runtime)
+    }
+
+    fn identity(&self) -> api::NodeStatus {
+        api::NodeStatus {
+            name: self.0.identity.name.clone(),
+            boot_id: self.0.identity.boot_id.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started_at: Some(self.0.started_at),
+            uptime_seconds: self.0.started.elapsed().as_secs(),
+        }
+    }
+
+    pub(super) fn lock(&self) -> api::LockStatus {
+        use winddown_shared::LockState;
+        let said = self.0.inhibitor.state().borrow().clone();
+        let (state, why) = match said.lock {
+            LockState::Held => (api::LockState::Held, None),
+            LockState::Released => (api::LockState::Released, None),
+            LockState::Waiting { why } => (api::LockState::Waiting, Some(why.to_string())),
+            LockState::Absent { why } => (api::LockState::Absent, Some(why.to_string())),
+        };
+        api::LockStatus {
+            state,
+            why,
+            held_since: *self.0.held_since.borrow(),
+            delay_seconds: said.delay.map(|d| d.as_secs_f64()),
+            wanted_seconds: self.0.policy.borrow().delay_wanted().as_secs_f64(),
+            set_by: said.delay_set_by.map(|f| f.to_string()),
+        }
+    }
+
+    fn shutdown_progress(&self) -> api::ShutdownProgress {
+        let progress = self.0.progress.subscribe().borrow().clone();
+        let (now, wall) = (Instant::now(), self.0.wall.now());
+        let at = |instant: Option<Instant>| {
+            let instant = instant?;
+            match instant.checked_duration_since(now) {
+                Some(ahead) => wall.checked_add(ahead).ok(),
+                None => wall.checked_sub(now.duration_since(instant)).ok(),
+            }
+        };
+        api::ShutdownProgress {
+            phase: phase(&progress),
+            since: at(progress.started),
+            deadline: at(progress.deadline),
+            pods_unknown: progress.pods_unknown,
+            groups: progress
+                .groups
+                .iter()
+                .map(|group| api::GroupProgress {
+                    priority: group.priority,
+                    name: group.name.map(str::to_owned),
+                    pods: group.pods,
+                    ended: group.ended,
+                    started: group.started.is_some(),
+                    finished: group.finished.is_some(),
+                })
+                .collect(),
+        }
+    }
+
+    /// What a shutdown would do now, within the time that logind really gives.
+    pub(super) fn planned(&self) -> (Plan, Budget) {
+        let policy = Arc::clone(&self.0.policy.borrow());
+        let budget = Budget::new(&policy, self.0.inhibitor.state().borrow().delay);
+        let pods = self.0.workers.running().into_pods();
+        (plan(&pods, &policy, Some(budget.pods)), budget)
+    }
+
+    fn plan_summary(&self) -> api::PlanSummary {
+        let enabled = self.0.policy.borrow().is_enabled();
+        let (plan, budget) = self.planned();
+        let groups = plan.groups.iter().filter(|group| !group.pods.is_empty());
+        api::PlanSummary {
+            enabled,
+            requested_seconds: plan.requested.as_secs_f64(),
+            available_seconds: budget.pods.as_secs_f64(),
+            groups: groups
+                .map(|group| api::GroupSummary {
+                    priority: group.priority,
+                    name: group.name().map(str::to_owned),
+                    seconds: group.allowed.as_secs_f64(),
+                    pods: group.pods.len(),
+                })
+                .collect(),
+        }
+    }
+
+    fn manifests(&self, directory: Option<&std::path::Path>) -> api::Manifests {
+        let manifests = Arc::clone(&self.0.manifests.borrow());
+        api::Manifests {
+            directory: directory.map(|d| d.display().to_string()).unwrap_or_default(),
+            problems: manifests
+                .errors
+                .iter()
+                .map(|problem| api::ManifestProblem {
+                    file: problem.file.display().to_string(),
+                    line: problem.line.and_then(|line| u64::try_from(line).ok()),
+                    field: problem.field.clone(),
+                    message: problem.message.clone(),
+                    since: Some(problem.since),
+                })
+                .collect(),
+        }
+    }
+
+    fn pods(&self) -> (Vec<api::PodStatus>, Vec<api::RejectedPod>) {
+        let said = self.0.statuses.all();
+        let mut said: HashMap<PodUid, StatusEntry> =
+            said.into_iter().map(|entry| (entry.pod.uid().clone(), entry)).collect();
+        let mut pods: Vec<api::PodStatus> = self
+            .0
+            .workers
+            .snapshot()
+            .into_iter()
+            .filter_map(|snapshot| one_pod(&snapshot, said.remove(&snapshot.uid).as_ref()))
+            .collect();
+        // What has a status but no worker was refused before it got one, or waits for room.
+        let (held, rest): (Vec<_>, Vec<_>) = said.into_values().partition(is_held);
+        pods.extend(held.iter().map(waiting));
+        let lifecycle = |uid: &PodUid| self.0.workers.lifecycle(uid);
+        let runtime_only = self.0.workers.running().runtime_only;
+        pods.extend(runtime_only.iter().map(|pod| without_manifest(pod, lifecycle(&pod.uid))));
+        let mut rejected: Vec<api::RejectedPod> = rest.into_iter().map(refused).collect();
+        pods.sort_unstable_by(|a, b| {
+            (a.priority, &a.namespace, &a.name).cmp(&(b.priority, &b.namespace, &b.name))
+        });
+        rejected.sort_unstable_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        (pods, rejected)
+    }
+}
+
+fn phase(progress: &Progress) -> api::Phase {
+    match progress.phase {
+        ProgressPhase::Idle => api::Phase::Idle,
+        ProgressPhase::Ending => api::Phase::Running,
+        ProgressPhase::Cancelled => api::Phase::Cancelled,
+        ProgressPhase::Ended | ProgressPhase::Released => api::Phase::Done,
+    }
+}
+
+fn one_pod(snapshot: &PodSnapshot, said: Option<&StatusEntry>) -> Option<api::PodStatus> {
+    let pod = snapshot.pod.as_ref().or(said.map(|s| &s.pod))?;
+    let mut told = told(pod, said.map(|s| &*s.status));
+    told.state = state(snapshot.lifecycle);
+    told.grace_left_seconds = grace_left(snapshot);
+    Some(told)
+}
+
+/// Whether the pod has no worker because it does not fit yet.
+fn is_held(entry: &StatusEntry) -> bool {
+    entry.status.reason.as_deref() == Some(WAITING_FOR_PREEMPTION)
+}
+
+fn waiting(entry: &StatusEntry) -> api::PodStatus {
+    let containers = entry.pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
+    api::PodStatus {
+        state: api::PodState::Waiting,
+        wanted_containers: containers,
+        ..told(&entry.pod, Some(&entry.status))
+    }
+}
+
+/// A pod that only the runtime knows.
+fn without_manifest(pod: &RuntimePod, lifecycle: Option<Lifecycle>) -> api::PodStatus {
+    api::PodStatus {
+        namespace: pod.namespace.to_string(),
+        name: pod.name.to_string(),
+        uid: pod.uid.to_string(),
+        phase: "Running".to_owned(),
+        reason: "NoManifest".to_owned(),
+        message: "It runs, and no manifest of it can be read.".to_owned(),
+        state: lifecycle.map_or(api::PodState::Syncing, state),
+        ..api::PodStatus::default()
+    }
+}
+
+fn told(pod: &Pod, status: Option<&kube::PodStatus>) -> api::PodStatus {
+    let containers = status.map(containers).unwrap_or_default();
+    let counted = containers.iter().filter(|c| c.kind != "init");
+    let text = |field: Option<&String>| field.cloned().unwrap_or_default();
+    api::PodStatus {
+        namespace: pod.namespace().to_string(),
+        name: pod.name().to_string(),
+        uid: pod.uid().to_string(),
+        source: pod.source().unwrap_or("api").to_owned(),
+        priority: pod.priority_or_zero(),
+        critical: pod.is_critical(),
+        qos: pod.qos().as_str().to_owned(),
+        phase: text(status.and_then(|s| s.phase.as_ref())),
+        reason: text(status.and_then(|s| s.reason.as_ref())),
+        message: text(status.and_then(|s| s.message.as_ref())),
+        state: api::PodState::default(),
+        ready: status.is_some_and(is_ready),
+        ready_containers: counted.clone().filter(|c| c.ready).count(),
+        wanted_containers: counted.count(),
+        restarts: containers.iter().map(|c| c.restarts).sum(),
+        started_at: status.and_then(|s| Some(s.start_time.as_ref()?.0)),
+        grace_left_seconds: None,
+        containers,
+    }
+}
+
+/// The `Ready` condition, which a shutdown takes back before the probes notice anything.
+fn is_ready(status: &kube::PodStatus) -> bool {
+    status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+fn grace_left(snapshot: &PodSnapshot) -> Option<u64> {
+    if snapshot.lifecycle != Lifecycle::Terminating {
+        return None;
+    }
+    let spent = snapshot.ending_for.unwrap_or(Duration::ZERO);
+    Some(snapshot.grace?.saturating_sub(spent).as_secs())
+}
+
+fn state(lifecycle: Lifecycle) -> api::PodState {
+    match lifecycle {
+        Lifecycle::Waiting => api::PodState::Waiting,
+        Lifecycle::Syncing => api::PodState::Syncing,
+        Lifecycle::Terminating => api::PodState::Terminating,
+        Lifecycle::Terminated => api::PodState::Terminated,
+        Lifecycle::Finished => api::PodState::Finished,
+    }
+}
+
+fn containers(status: &kube::PodStatus) -> Vec<api::ContainerStatus> {
+    let init = status.init_container_statuses.iter().flatten().map(|c| {
+        // A restartable init container keeps running once it has started; an ordinary one ends.
+        let sidecar =
+            c.started == Some(true) && c.state.as_ref().is_some_and(|s| s.running.is_some());
+        container(c, if sidecar { "sidecar" } else { "init" })
+    });
+    let regular = status.container_statuses.iter().flatten().map(|c| container(c, "regular"));
+    init.chain(regular).collect()
+}
+
+fn container(status: &kube::ContainerStatus, kind: &str) -> api::ContainerStatus {
+    let mut told = api::ContainerStatus {
+        name: status.name.clone(),
+        kind: kind.to_owned(),
+        ready: status.ready,
+        restarts: u32::try_from(status.restart_count).unwrap_or(0),
+        ..api::ContainerStatus::default()
+    };
+    let Some(state) = &status.state else { return told };
+    if let Some(waiting) = &state.waiting {
+        "waiting".clone_into(&mut told.state);
+        told.reason = waiting.reason.clone().unwrap_or_default();
+        told.message = waiting.message.clone().unwrap_or_default();
+    } else if let Some(ended) = &state.terminated {
+        "exited".clone_into(&mut told.state);
+        told.reason = ended.reason.clone().unwrap_or_default();
+        told.message = ended.message.clone().unwrap_or_default();
+        told.exit_code = Some(ended.exit_code);
+    } else if state.running.is_some() {
+        "running".clone_into(&mut told.state);
+    }
+    told
+}
+
+fn refused(entry: StatusEntry) -> api::RejectedPod {
+    let StatusEntry { pod, status } = entry;
+    api::RejectedPod {
+        namespace: pod.namespace().to_string(),
+        name: pod.name().to_string(),
+        uid: pod.uid().to_string(),
+        reason: status.reason.clone().unwrap_or_default(),
+        message: status.message.clone().unwrap_or_default(),
+        since: None,
+    }
+}

@@ -1,0 +1,151 @@
+//! Room for critical pods, as admission asks for it.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use winddown_shared::{
+    AdmissionFailureHandler, FitFailures, KillReason, KillRequest, NodeView, Pod, Quantity,
+    QuantityFormat, ResourceName, Room, StatusOverride, Victim, VictimPlan,
+};
+
+use crate::select::select_by;
+use crate::{Requirement, Strategy, select};
+
+#[cfg(test)]
+mod tests;
+
+/// `status.reason` of a victim.
+const REASON: &str = "Preempting";
+/// `status.message` of a victim.
+const MESSAGE: &str = "Preempted in order to admit critical pod";
+/// The message of its `DisruptionTarget` condition.
+const DISRUPTION_MESSAGE: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
+
+/// So many pods of a list are named.
+const NAMED: usize = 3;
+
+/// Makes room for critical pods that lack nothing but resources.
+///
+/// Only decides, as [`AdmissionFailureHandler`] asks for. Each victim ends with its own grace, and its status says
+/// what the kubelet's would.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Preemption {
+    strategy: Strategy,
+}
+
+impl Preemption {
+    /// Chooses victims by `strategy`.
+    #[must_use]
+    pub const fn new(strategy: Strategy) -> Self {
+        Self { strategy }
+    }
+
+    /// The strategy.
+    #[must_use]
+    pub const fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+}
+
+impl AdmissionFailureHandler for Preemption {
+    fn handle_admission_failure(
+        &self,
+        pod: &Pod,
+        failures: FitFailures,
+        _node: &NodeView,
+        others: &[Pod],
+    ) -> Room {
+        let requirements = match failures.into_requirements(pod) {
+            Ok(requirements) => requirements,
+            Err(failures) => return Room::Refused(failures),
+        };
+        // What the kubelet charges pods with when it ranks them is less than what the fit counts, for
+        // pods with resources of their own or an overhead only. Where that makes the difference, what
+        // the fit counts is right: the fit is asked again before the pod starts.
+        let chosen = select(pod, others, &requirements, self.strategy).or_else(|error| {
+            let by_fit = select_by(Pod::fit_requests, pod, others, &requirements, self.strategy);
+            by_fit.map_err(|_| error)
+        });
+        let victims = match chosen {
+            Ok(selection) => selection.victims,
+            Err(error) => {
+                let text = format!("preemption: error finding a set of pods to preempt: {error}");
+                return Room::Failed(text);
+            }
+        };
+        if victims.is_empty() {
+            return Room::Made;
+        }
+        let message = message(pod, others, &victims, &requirements);
+        let signal = requirements.into_iter().next().map(|(resource, _)| resource);
+        let victims = victims.into_iter().map(|place| victim(&others[place])).collect();
+        Room::Coming(VictimPlan { victims, message, signal })
+    }
+}
+
+fn victim(pod: &Pod) -> Victim {
+    let request = KillRequest {
+        evict: true,
+        status: Some(StatusOverride {
+            reason: REASON.into(),
+            message: MESSAGE.into(),
+            disruption_message: Some(DISRUPTION_MESSAGE.into()),
+        }),
+        ..KillRequest::new(KillReason::Preemption)
+    };
+    Victim { pod: pod.clone(), request }
+}
+
+/// What is lacking, who ends for it and who was passed over.
+fn message(pod: &Pod, others: &[Pod], victims: &[usize], requirements: &[Requirement]) -> Arc<str> {
+    let mut is_victim = vec![false; others.len()];
+    victims.iter().for_each(|place| is_victim[*place] = true);
+    let (mut passed_over, mut protected) = (Vec::new(), 0);
+    for (other, is_victim) in others.iter().zip(is_victim) {
+        match pod.may_preempt(other) {
+            true if !is_victim => passed_over.push(other),
+            true => {}
+            false => protected += 1,
+        }
+    }
+    let mut text = "waiting for ".to_owned();
+    // Writing into a string does not fail.
+    let _ = write!(text, "{} to free ", names(victims.iter().map(|place| &others[*place])));
+    for (at, (resource, amount)) in requirements.iter().enumerate() {
+        let comma = if at == 0 { "" } else { ", " };
+        let _ = write!(text, "{comma}{resource} {}", amount_text(resource, *amount));
+    }
+    if !passed_over.is_empty() {
+        let _ = write!(text, "; passed over: {}", names(passed_over.into_iter()));
+    }
+    if protected > 0 {
+        let _ = write!(text, "; not preemptable: {protected}");
+    }
+    text.into()
+}
+
+/// The first few pods, and how many more there are.
+fn names<'a>(pods: impl ExactSizeIterator<Item = &'a Pod>) -> String {
+    let more = pods.len().saturating_sub(NAMED);
+    let named: Vec<String> = pods.take(NAMED).map(|pod| pod.label().to_string()).collect();
+    match more {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+/// An amount as people write it: `1500m`, `2Gi`.
+fn amount_text(resource: &ResourceName, amount: i64) -> String {
+    match resource {
+        ResourceName::Cpu => {
+            Quantity::from_nanos(i128::from(amount) * 1_000_000, QuantityFormat::DecimalSi)
+        }
+        ResourceName::Memory | ResourceName::EphemeralStorage => {
+            Quantity::new(amount, QuantityFormat::BinarySi)
+        }
+        ResourceName::Pods | ResourceName::Other(_) => {
+            Quantity::new(amount, QuantityFormat::DecimalSi)
+        }
+    }
+    .to_string()
+}

@@ -1,0 +1,84 @@
+//! The commands of preStop and postStart hooks and of probes. Each is a unit of its own, in its pod's slice,
+//! so that whatever it forks ends with it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use winddown_shared::Pod;
+
+use super::units::{ServiceUnits, UnitExit, Whom};
+use super::{Context, attempt, names};
+use crate::process::order::Command;
+use crate::programs::hook::HookError;
+
+/// Longer than whoever waits for a hook: ends those whose agent was killed meanwhile.
+const SPARE: Duration = Duration::from_secs(10);
+/// How long killed processes may take to be gone before they are asked again.
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Runs a command beside the pod's container. Dropping the future ends what runs; `limit` is when that
+/// will be at the latest.
+///
+/// # Errors
+/// The command failed, or could not be run.
+pub(crate) async fn exec<U: ServiceUnits>(
+    context: &Arc<Context<U>>,
+    (pod, container): (&Pod, &str),
+    command: &Command,
+    limit: Option<Duration>,
+) -> Result<(), HookError> {
+    let words = || command.argv.join(" ");
+    let broken = |source| HookError::Broken { command: words(), source };
+    let number = context.hooks.fetch_add(1, Ordering::Relaxed);
+    let name = names::hook(pod.uid(), container, std::process::id(), number);
+    let mut unit = attempt::command_unit(&context.config, pod, container, name.clone(), command)
+        .map_err(broken)?;
+    unit.max_runtime = limit.and_then(|limit| limit.checked_add(SPARE));
+    let mut watched = context.unit_cache.expect(&name);
+    let leash = Leash { context: Arc::clone(context), unit: Some(name.clone()) };
+    let started = context.units.start(unit).await;
+    started.map_err(|e| broken(io::Error::other(e)))?;
+    context.unit_cache.confirm(&name);
+    let view = watched.until(super::units::UnitPhase::has_ended).await;
+    leash.let_go();
+    let error = || broken(io::Error::other("nobody saw how it ended"));
+    match view.end.ok_or_else(error)?.status {
+        UnitExit::Code(0) => Ok(()),
+        other => Err(HookError::Failed { command: words(), code: other.code().0 }),
+    }
+}
+
+/// While it is held, the unit may run.
+struct Leash<U: ServiceUnits> {
+    context: Arc<Context<U>>,
+    unit: Option<String>,
+}
+
+impl<U: ServiceUnits> Leash<U> {
+    /// The unit is over.
+    fn let_go(mut self) {
+        if let Some(unit) = self.unit.take() {
+            self.context.unit_cache.forget(&unit);
+        }
+    }
+}
+
+impl<U: ServiceUnits> Drop for Leash<U> {
+    fn drop(&mut self) {
+        let Some(unit) = self.unit.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let context = Arc::clone(&self.context);
+        runtime.spawn(async move {
+            let mut watched = context.unit_cache.expect(&unit);
+            let kill = rustix::process::Signal::KILL.as_raw();
+            let killed = context.units.signal(&unit, Whom::All, kill).await;
+            if killed.is_err() || timeout(KILL_PATIENCE, watched.over()).await.is_err() {
+                let _ = context.units.stop(&unit).await;
+            }
+            context.unit_cache.forget(&unit);
+        });
+    }
+}

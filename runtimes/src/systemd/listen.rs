@@ -1,0 +1,80 @@
+//! Hears what happens to units, and keeps the board.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::sleep;
+use winddown_shared::{critical, error_chain};
+
+use super::units::{ServiceUnits, UnitChange, UnitPhase};
+use super::{Context, names};
+
+/// Between two attempts to list the units, which a service manager that hangs does not answer.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Follows the changes until the runtime is dropped or the service manager's client is.
+pub(crate) fn listen<U: ServiceUnits>(
+    context: &Arc<Context<U>>,
+    changes: broadcast::Receiver<UnitChange>,
+) {
+    let context = Arc::clone(context);
+    let mut alive = context.alive.clone();
+    critical::spawn("changes of services", async move {
+        tokio::select! {
+            () = follow(&context, changes) => {}
+            _ = alive.changed() => {}
+        }
+    });
+}
+
+async fn follow<U: ServiceUnits>(
+    context: &Context<U>,
+    mut changes: broadcast::Receiver<UnitChange>,
+) {
+    loop {
+        match changes.recv().await {
+            Ok(UnitChange::Seen { unit, view }) => context.unit_cache.see(&unit, view),
+            Ok(UnitChange::Vanished { unit }) => vanished(context, &unit).await,
+            Ok(UnitChange::Missed) | Err(RecvError::Lagged(_)) => look_at_all(context).await,
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// A unit is said to be unloaded. A reload of the service manager says so of every unit, and loads them
+/// again at once: only what it says when it is asked counts.
+async fn vanished<U: ServiceUnits>(context: &Context<U>, unit: &str) {
+    match context.unit_cache.view(unit) {
+        None => {}
+        Some(view) if view.phase == UnitPhase::Over => context.unit_cache.forget(unit),
+        Some(_) => match context.units.look(unit).await {
+            Ok(Some(view)) => context.unit_cache.see(unit, view),
+            Ok(None) => context.unit_cache.forget(unit),
+            Err(_) => look_at_all(context).await,
+        },
+    }
+}
+
+async fn look_at_all<U: ServiceUnits>(context: &Context<U>) {
+    loop {
+        let since = context.unit_cache.now();
+        match context.units.list(names::PREFIX).await {
+            Ok(listed) => {
+                context.unit_cache.missing(&listed, since);
+                for (unit, view) in listed {
+                    context.unit_cache.see(&unit, view);
+                }
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(
+                    error = error_chain(&error),
+                    "the units cannot be listed; trying again"
+                );
+                sleep(AGAIN).await;
+            }
+        }
+    }
+}

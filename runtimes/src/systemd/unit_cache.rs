@@ -1,0 +1,151 @@
+//! What is known of the units that somebody waits for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use super::units::{UnitPhase, UnitView};
+
+/// The units that somebody waits for, each with its last view.
+#[derive(Debug, Default)]
+pub(crate) struct UnitCache(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Counts what is seen, so that a list can be told from what was seen after it was asked for.
+    clock: u64,
+    units: HashMap<Arc<str>, Unit>,
+}
+
+#[derive(Debug)]
+struct Unit {
+    view: watch::Sender<UnitView>,
+    /// When it was last seen; none before its start was accepted.
+    seen: Option<u64>,
+}
+
+/// A unit that is waited for.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched(watch::Receiver<UnitView>);
+
+impl UnitCache {
+    /// Begins to keep what becomes of a unit.
+    pub(crate) fn expect(&self, unit: &str) -> Watched {
+        let mut known = self.lock();
+        if let Some(known) = known.units.get(unit) {
+            return Watched(known.view.subscribe());
+        }
+        let (view, watched) = watch::channel(UnitView::default());
+        known.units.insert(unit.into(), Unit { view, seen: None });
+        Watched(watched)
+    }
+
+    /// Enters that the unit is there.
+    pub(crate) fn confirm(&self, unit: &str) {
+        let mut known = self.lock();
+        known.clock += 1;
+        let clock = known.clock;
+        if let Some(unit) = known.units.get_mut(unit) {
+            unit.seen = Some(clock);
+        }
+    }
+
+    /// Enters how a unit is. What comes late is not taken for new: a unit never goes back.
+    pub(crate) fn see(&self, unit: &str, view: UnitView) {
+        self.confirm(unit);
+        let known = self.lock();
+        let Some(unit) = known.units.get(unit) else { return };
+        unit.view.send_if_modified(|old| {
+            if view.phase < old.phase {
+                return false;
+            }
+            let view = UnitView { end: view.end.or(old.end), ..view };
+            let is_new = view != *old;
+            *old = view;
+            is_new
+        });
+    }
+
+    /// How a unit is; none if nobody waits for it.
+    pub(crate) fn view(&self, unit: &str) -> Option<UnitView> {
+        self.lock().units.get(unit).map(|unit| *unit.view.borrow())
+    }
+
+    /// Forgets a unit. Whoever waits for it finds it over.
+    pub(crate) fn forget(&self, unit: &str) {
+        self.lock().units.remove(unit);
+    }
+
+    /// The moment, for [`missing`](Self::missing).
+    pub(crate) fn now(&self) -> u64 {
+        self.lock().clock
+    }
+
+    /// Forgets the units that were last seen before `since` and are not `listed`.
+    pub(crate) fn missing(&self, listed: &[(String, UnitView)], since: u64) {
+        let listed: std::collections::HashSet<&str> =
+            listed.iter().map(|(unit, _)| unit.as_str()).collect();
+        let is_there = |unit: &Arc<str>, seen: Option<u64>| {
+            listed.contains(&**unit) || seen.is_none_or(|seen| seen > since)
+        };
+        self.lock().units.retain(|unit, known| is_there(unit, known.seen));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watched {
+    /// Resolves when the unit is like that, or is not there any more: then its phase is
+    /// [`UnitPhase::Over`]. Cancel-safe.
+    pub(crate) async fn until(&mut self, wanted: impl Fn(UnitPhase) -> bool) -> UnitView {
+        if let Ok(view) = self.0.wait_for(|view| wanted(view.phase)).await {
+            return *view;
+        }
+        UnitView { phase: UnitPhase::Over, ..*self.0.borrow() }
+    }
+
+    /// Resolves when nothing of it runs. Cancel-safe.
+    pub(crate) async fn over(&mut self) {
+        self.until(|phase| phase == UnitPhase::Over).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(phase: UnitPhase) -> UnitView {
+        UnitView { phase, ..UnitView::default() }
+    }
+
+    #[tokio::test]
+    async fn a_unit_that_a_list_lacks_is_over_unless_it_was_seen_after_the_list_was_asked_for() {
+        let unit_cache = UnitCache::default();
+        let [mut old, mut new, mut asked] =
+            ["old", "new", "asked"].map(|unit| unit_cache.expect(unit));
+        unit_cache.see("old", view(UnitPhase::Running));
+        let since = unit_cache.now();
+        unit_cache.confirm("new");
+        unit_cache.missing(&[], since);
+        assert_eq!(old.until(UnitPhase::has_ended).await.phase, UnitPhase::Over);
+        for watched in [&mut new, &mut asked] {
+            let waits = watched.until(UnitPhase::has_ended);
+            let paused = tokio::time::timeout(std::time::Duration::from_millis(5), waits).await;
+            assert!(paused.is_err());
+        }
+        unit_cache.missing(&[("new".to_owned(), view(UnitPhase::Running))], unit_cache.now());
+        assert!(unit_cache.view("new").is_some() && unit_cache.view("old").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_view_that_comes_late_changes_nothing() {
+        let unit_cache = UnitCache::default();
+        let mut watched = unit_cache.expect("u");
+        unit_cache.see("u", view(UnitPhase::Exited));
+        unit_cache.see("u", view(UnitPhase::Running));
+        assert_eq!(watched.until(UnitPhase::has_ended).await.phase, UnitPhase::Exited);
+    }
+}
