@@ -1,6 +1,6 @@
 //! What the runtimes of programs of the host have in common: the pass over a pod, its probes and hooks, and
 //! whom to end. How a program is run and ended is theirs: [`process`](crate::process) supervises it,
-//! [`transient`](crate::transient) has the service manager do so.
+//! [`systemd`](crate::systemd) has the service manager do so.
 
 use std::sync::Arc;
 use std::time::Duration;
