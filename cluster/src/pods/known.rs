@@ -124,7 +124,7 @@ impl KnownPods {
             .map(|(uid, known)| {
                 match &mut known.presence {
                     ApiPresence::Absent { confirmed: 0, needed: known } => {
-                        *known = needed.max(*known)
+                        *known = needed.max(*known);
                     }
                     ApiPresence::Absent { .. } | ApiPresence::Gone => {}
                     ApiPresence::Present => {

@@ -138,7 +138,7 @@ impl<R: Runtime> Intake<R> {
                 Some(Standing::Refused(_)) => self.ask_anew(&pod, false, others),
                 Some(Standing::Admitted) => self.ask_ended(&pod, others),
                 Some(Standing::PendingPreemption { .. }) | None => {
-                    self.rejected_static.forget(pod.uid())
+                    self.rejected_static.forget(pod.uid());
                 }
             }
         }
