@@ -55,7 +55,7 @@ fn a_panic_gives_the_terminal_back_before_it_is_told() {
         .arg("--ctty")
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture"])
-        .arg("cli::watch::tests::a_panic_gives_the_terminal_back_before_it_is_told")
+        .arg("watch::tests::a_panic_gives_the_terminal_back_before_it_is_told")
         .env(PANIC, "1")
         .env("TERM", "xterm-256color")
         .stdin(slave.try_clone().unwrap())
