@@ -85,15 +85,15 @@ platforms: ## Write the table of what winddown is tried on into README.md and do
 
 bench: ## Measure everything and print it beside targets and kubelet; INTO=docs/performance.md keeps it
 	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --release --package winddown
-	@$(CARGO) build --quiet --release --package winddown-bench
+	@$(CARGO) build --quiet --release --locked --package winddown
+	@$(CARGO) build --quiet --release --locked --package winddown-bench
 	@set -e; for what in all planners kills scaling processes fleet; do \
 		$(BENCH) $$what $(if $(INTO),--into $(INTO)); done
 
 bench-cri: ## Containers alone: real containerd and logind on a disposable node (needs root)
 	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --release --package winddown
-	@$(CARGO) build --quiet --release --package winddown-bench
+	@$(CARGO) build --quiet --release --locked --package winddown
+	@$(CARGO) build --quiet --release --locked --package winddown-bench
 	@$(BENCH) containers
 
 fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; table of docs/security.md
@@ -102,13 +102,13 @@ fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; ta
 
 calm: ## Leave an agent alone for ten minutes: no eviction, CPU and wake-ups (needs root)
 	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --release --package winddown
+	@$(CARGO) build --quiet --release --locked --package winddown
 	@WINDDOWN_CALM_SECONDS=600 WINDDOWN_PROGRAMS=$(abspath $(TARGET))/release \
 		$(CARGO) test --quiet --package winddown-node-tests --test pressure on_a_calm_node -- --nocapture
 
 pressure: ## Let a memory hog loose N times (10): the right pod gets SIGTERM within 250 ms (needs root)
 	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --release --package winddown
+	@$(CARGO) build --quiet --release --locked --package winddown
 	@WINDDOWN_PRESSURE_RUNS=$(or $(N),10) WINDDOWN_PRESSURE_MS=250 \
 		WINDDOWN_PROGRAMS=$(abspath $(TARGET))/release \
 		$(CARGO) test --quiet --package winddown-node-tests --test pressure a_memory_hog -- --nocapture

@@ -1,7 +1,7 @@
 //! How far `minimal` is exact: full nodes of awkward pods, for each number of pods that have to end.
 //!
 //! ```text
-//! cargo run --release -p winddown-preemption --example reach
+//! cargo run --release --locked -p winddown-preemption --example reach
 //! ```
 
 use std::fmt::Write;
