@@ -52,7 +52,7 @@ impl Budget {
         Self { pods: self.pods.min(total - reserve), reserve, ..self }
     }
 
-    /// The same shape for a run that nobody else limits: the pods get `time`.
+    /// The budget of a run without an outside limit: the pods get `time`.
     pub fn of_drain(policy: &Policy, time: Duration) -> Self {
         Self { requested: time, pods: time, reserve: policy.reserve(), delay: None }
     }

@@ -34,7 +34,7 @@ pub struct ShutdownParts<K, I> {
     pub killer: Arc<K>,
     /// Announces the shutdown and waits for us.
     pub inhibitor: Arc<I>,
-    /// Announces that the node ends at a certain time, whatever anybody does.
+    /// Announces that the node ends at a certain time, which nothing can prevent.
     pub notices: Notices,
     /// Shut during a shutdown. The controller shuts it for a shutdown or a notice, and lifts these
     /// reasons alone: what others keep shut stays shut.
@@ -52,7 +52,7 @@ pub struct ShutdownParts<K, I> {
     pub carried: Option<RunRecord>,
     /// The kubelet's state file, if wanted.
     pub state_file: Option<StateFile>,
-    /// Who has to be told of the pods' ends before the lock goes; none waits for nobody.
+    /// Delivers the final pod statuses before the lock is released; none skips this.
     pub final_status_flush: Option<Arc<dyn FinalStatusFlush>>,
     /// Takes the events.
     pub recorder: Arc<dyn Recorder>,
@@ -72,56 +72,57 @@ pub struct ShutdownParts<K, I> {
 /// Ends the node's pods in order when the login manager says that the node goes down, or a notice
 /// says when it will.
 ///
-/// It reads states, so it also acts on a shutdown that began before it was started. What it does is
-/// put down before it can be seen: one that is killed in the middle is replaced by the next, which
-/// has the time that is left.
+/// It reads states, so it also acts on a shutdown that began before it was started. Each step is
+/// persisted before it takes effect: if the agent is killed in the middle, the next one continues
+/// with the time that is left.
 pub struct ShutdownController<K, I> {
     parts: ShutdownParts<K, I>,
 }
 
-/// How a run was left.
+/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     /// It went to its end.
     Finished,
-    /// It was taken back, or the login manager began another.
+    /// It was called off, or the login manager began another.
     CalledOff,
     /// The controller was told to stop.
     Stopped,
 }
 
-/// Between two things that were said.
+/// The state between two signals.
 enum Stage {
-    /// Nothing is going on.
+    /// No run.
     Idle,
-    /// An earlier agent was in the middle, or had finished. What it followed has not been heard yet.
+    /// An earlier agent was in the middle of a run or had finished. Its signal has not been
+    /// received yet.
     Carried(Box<RunRecord>),
     /// The run is over, and the node still ends.
     Done {
-        /// The shutdown of the login manager that was let go, if it was one.
+        /// The login manager's shutdown that was released, if any.
         epoch: Option<u64>,
-        /// What is on disk of it, without its pods.
+        /// Its record on disk, without pods.
         record: Option<Box<RunRecord>>,
         /// Its report, if this agent has made it.
         report: Option<Box<ShutdownReport>>,
     },
 }
 
-/// What a [`ShutdownController`] does next.
+/// The next transition of a [`ShutdownController`].
 enum Transition {
-    /// Something was done: look at once what follows.
+    /// A step was done: check at once what follows.
     Done(Stage),
-    /// Nothing follows before something is said, or before that moment.
+    /// Nothing follows before the next signal, or before that moment.
     Wait(Stage, Option<Instant>),
     /// The controller was told to stop.
     Stop,
 }
 
-/// What becomes of an earlier agent's run.
+/// What to do with an earlier agent's run.
 enum ResumeDecision {
     /// The node still ends.
     Resume,
-    /// It is not known yet; at this moment it is over.
+    /// Not known yet; the run is over at this moment.
     Undecided(Instant),
     /// Nothing ends the node any more.
     Drop,
@@ -171,12 +172,12 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
 
     /// Follows the login manager and the notices until `stop` fires or the inhibitor is gone.
     ///
-    /// Per shutdown: the admission gate is shut, pods turn not ready and are ended as planned, the
-    /// report is written, the lock is released once. A failing disk, a failing kill or a panic in
-    /// between delays the release at most until the budget is spent. When the shutdown is called
-    /// off, groups not started are spared and the gate opens, unless something else (a drain) keeps
-    /// it shut; taking the lock again is the inhibitor's part. After a notice the gate stays shut for
-    /// as long as the notice is in force.
+    /// For each shutdown, the admission gate is shut, pods turn not ready and are ended as planned,
+    /// the report is written, and the lock is released once. A failing disk, a failing kill or a
+    /// panic in between delays the release at most until the budget is spent. When the shutdown is
+    /// called off, groups not started are spared and the gate opens, unless something else (a
+    /// drain) keeps it shut; taking the lock again is the inhibitor's part. After a notice the gate
+    /// stays shut for as long as the notice is in force.
     ///
     /// When `stop` fires during a run, no further pod is asked, and neither the gate nor the lock is
     /// touched: the node still goes down, and the lock lives as long as its last holder. What was
@@ -213,7 +214,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
     }
 
-    /// Does what follows from what has been said.
+    /// Makes the next step that `signal` asks for.
     async fn step(
         &self,
         stage: Stage,
@@ -240,13 +241,13 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             Stage::Idle if signal.ends_the_node() => {
                 self.shut_down(signal, signals, None, stop).await
             }
-            // What was said before the first step may be over by then.
+            // A signal before the first step may be over by then.
             Stage::Idle => {
                 self.lift_all();
                 Transition::Wait(Stage::Idle, None)
             }
             Stage::Done { record, report, .. } if !signal.ends_the_node() => {
-                // Read before it is lifted: what is not held any more has been told of.
+                // Read before it is lifted: a gate that is not held was reported already.
                 let held = self.holds_admission();
                 self.lift_all();
                 self.beside(signals, self.called_off_afterwards(held, record, report)).await
@@ -267,7 +268,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
     }
 
-    /// Where an earlier agent left off. Pods that it had made not ready turn not ready again.
+    /// Picks up where an earlier agent left off. Pods that it made not ready turn not ready again.
     fn pick_up(&mut self, signals: &mut ShutdownSignals) -> Stage {
         let carried = self.parts.carried.take();
         let Some(record) = carried.filter(|record| record.phase != RunPhase::Cancelled) else {
@@ -285,8 +286,8 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         before_now(self.parts.boot_clock.now().saturating_sub(started))
     }
 
-    /// A login manager that is silent is waited for as long as the run would have lasted: it may be
-    /// what goes down first.
+    /// Waits for a silent login manager as long as the run would have lasted: it may be the first
+    /// to go down.
     fn resume_decision(&self, record: &RunRecord, signal: &SignalState) -> ResumeDecision {
         if signal.ends_the_node() {
             return ResumeDecision::Resume;
@@ -299,7 +300,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
     }
 
-    /// Lets the node go without a run: the pods have been ended already.
+    /// Releases the node without a run: the pods have ended already.
     async fn let_go(
         &self,
         signal: &SignalState,
@@ -315,14 +316,15 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         Transition::Done(Stage::Done { epoch, record, report })
     }
 
-    /// What an earlier agent was doing was called off while nobody looked.
+    /// The run of an earlier agent was called off while no agent was running.
     async fn end_carried(&self, record: RunRecord) -> Transition {
         if record.phase.is_over() {
             tracing::info!(
                 "the shutdown that ended this boot's pods is over: pods are let in again"
             );
-            // Else the node did go down: after a soft reboot, or the restart of a container, everything
-            // but the kernel has begun anew. When that was is not always known, nor is the kind.
+            // Otherwise the node did go down: after a soft reboot, or the restart of a container,
+            // everything but the kernel was restarted. Neither the time nor the kind is always
+            // known.
             let begun = Duration::from_millis(record.started_boot_ms);
             let is_same_system = begun >= self.parts.boot_clock.system_start();
             if is_same_system && record.report.node_action.as_deref() != Some("softReboot") {
@@ -340,9 +342,9 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         Transition::Done(Stage::Idle)
     }
 
-    /// The node stays up. A run that went to its end before it was called off spared nobody.
+    /// The node stays up. A run that was called off after its end spared no pod.
     ///
-    /// Its report would say how the node went down, and it did not: it is kept again as called off.
+    /// The report must not claim that the node went down, so it is stored again as called off.
     async fn called_off_afterwards(
         &self,
         held: bool,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use winddown_shared::{AdmitHandler, GateReason, GateReasons, Others, Pod, Rejection};
 
-/// Shut for as long as anybody has a reason: a shutdown, a notice, a drain. Cheap to clone and to
-/// ask; all clones are one gate.
+/// Shut while there is any reason: a shutdown, a notice, a drain. Cheap to clone and to ask; all
+/// clones are one gate.
 ///
 /// Asked first of all admission checks, so that a pod arriving during a shutdown cannot preempt
 /// others before it is refused.
@@ -19,11 +19,11 @@ impl AdmissionGate {
         Self::default()
     }
 
-    /// Lets a pod in, critical and static ones like any other.
+    /// Admits a pod; critical and static pods are treated like any other.
     ///
     /// # Errors
-    /// The gate is shut; whatever the reason, what the pod is told is what the kubelet says while
-    /// it shuts down. It passes: when the last reason is gone the pod is let in.
+    /// The gate is shut. Whatever the reason, the rejection is the kubelet's during a shutdown. It
+    /// is retryable: the pod is admitted when the last reason is gone.
     pub fn check(&self) -> Result<(), Rejection> {
         if self.is_shut() {
             return Err(Rejection {
@@ -55,7 +55,7 @@ impl AdmissionGate {
         self.set(reason, true);
     }
 
-    /// Takes a reason away: pods are let in again if it was the last one.
+    /// Removes a reason: pods are admitted again if it was the last one.
     pub fn lift(&self, reason: GateReason) {
         self.set(reason, false);
     }

@@ -1,4 +1,4 @@
-//! Keeps the record of a run up to date, for as long as the disk lets it.
+//! Keeps the record of a run up to date while the disk allows it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use writer::{Writer, Written};
 mod tests;
 mod writer;
 
-/// How long a run waits for one place, all its writes together. After that the place is not used
-/// again before the end of the run.
+/// How long a run waits for one place, all writes together. After that, the place is not used again
+/// before the end of the run.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The record of one run: its head, and where it is kept.
@@ -44,16 +44,16 @@ pub(crate) struct Journal {
     sequence: u64,
     clock: WallClock,
     places: Vec<Place>,
-    /// What the first pods are promised has been put down.
+    /// The graces of the first pods have been persisted.
     promised: bool,
     kept: bool,
 }
 
-/// A place, and what became of it in this run.
+/// A place and its state in this run.
 struct Place {
     writer: Writer,
     patience: Duration,
-    /// A write took longer than the patience, and may still be under way.
+    /// A write took too long and may still be in progress.
     overdue: bool,
     told: bool,
 }
@@ -61,7 +61,7 @@ struct Place {
 // === impl Journal ===
 
 impl Journal {
-    /// A journal that has written nothing. `started` and `started_boot` are the same moment.
+    /// A journal without writes. `started` and `started_boot` are the same moment.
     pub(crate) fn new(
         header: ReportHeader,
         clock: WallClock,
@@ -84,19 +84,19 @@ impl Journal {
         }
     }
 
-    /// Goes on behind what an earlier agent wrote.
+    /// Continues after the last write of an earlier agent.
     pub(crate) fn after(mut self, sequence: u64, phase: RunPhase) -> Self {
         self.sequence = sequence;
         self.promised = phase != RunPhase::LameDuck;
         self
     }
 
-    /// Takes over what has been said, for the report and the record.
+    /// Takes the context over into the report and the record.
     pub(crate) fn stand(&mut self, context: &RunContext) {
         self.login_since = context.login_since;
         self.header.node_action = context.kind;
         self.header.budget = BudgetReport::new(context.budget, context.delay_set_by.as_deref());
-        // A notice that shortened the run and was taken back still has shortened it.
+        // A notice that was withdrawn after it shortened the run has still shortened it.
         if context.notice.is_some() {
             self.header.notice.clone_from(&context.notice);
         }
@@ -112,21 +112,21 @@ impl Journal {
         self.kept
     }
 
-    /// What the record is without its pods; none if none is kept.
+    /// The record without its pods; none if none is stored.
     pub(crate) fn last(&self) -> Option<Box<RunRecord>> {
         (!self.places.is_empty()).then(|| Box::new(self.record(&[])))
     }
 
-    /// Keeps that the run is in `phase` and the pods are as in `groups`. Returns when that would
-    /// survive this agent, and the first promise to a pod the machine, or the places have had their
-    /// time. Not cancel-safe: the record may be the old or the new one.
+    /// Persists that the run is in `phase` and the pods are as in `groups`. Returns when that
+    /// survives this agent (the first graces: the machine), or when the places had their time. Not
+    /// cancel-safe: the record may be the old or the new one.
     pub(crate) async fn note(&mut self, phase: RunPhase, groups: &[GroupReport]) {
         self.phase = phase;
         let first = phase == RunPhase::Ending && !std::mem::replace(&mut self.promised, true);
         self.write(groups, None, first).await;
     }
 
-    /// The first group waits for `less` less than it would have.
+    /// Shortens the wait before the first group by `less`.
     pub(crate) fn start_sooner(&mut self, less: Duration) {
         let drain = self.header.endpoint_drain.map(|drain| drain.saturating_sub(less));
         self.header.endpoint_drain = drain;
@@ -137,8 +137,7 @@ impl Journal {
         self.note(self.phase, groups).await;
     }
 
-    /// Keeps how pods have ended meanwhile. Returns at once: what is not on its way to memory is
-    /// worth no wait.
+    /// Persists how pods have ended meanwhile. Returns at once: this is not worth a wait.
     pub(crate) fn note_ends(&mut self, groups: &[GroupReport]) {
         self.take_failures();
         let quick = self.has_memory();
@@ -188,7 +187,7 @@ impl Journal {
         }
     }
 
-    /// Writes to one place after the other until one has kept it.
+    /// Writes to one place after another until one succeeds.
     async fn write_to_first(
         &mut self,
         record: &Arc<RunRecord>,
@@ -211,7 +210,7 @@ impl Journal {
         self.places.iter().any(|place| place.is_volatile() && !place.told)
     }
 
-    /// What went wrong with writes that nobody waited for.
+    /// Collects the errors of writes that ran in the background.
     fn take_failures(&mut self) {
         let failed = self.places.iter_mut().filter_map(|place| {
             let why = place.writer.last().failed?;
@@ -255,7 +254,7 @@ impl Place {
         !self.told && !self.hangs()
     }
 
-    /// Whether a write that nobody waits for any more is still under way.
+    /// Whether an abandoned write is still in progress.
     fn hangs(&self) -> bool {
         self.overdue && self.writer.is_busy()
     }

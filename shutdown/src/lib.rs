@@ -1,35 +1,34 @@
 //! Graceful node shutdown: which pod ends when, with how much time, and the run that makes it so.
 //!
 //! # Behaviour
-//! When the login manager says that the node goes down, [`ShutdownController`] closes the
+//! When the login manager announces that the node goes down, [`ShutdownController`] closes the
 //! [`AdmissionGate`], plans ([`plan`]) and ends the pods group by group in ascending priority
-//! ([`run_plan`]), writes a [`ShutdownReport`] and lets the node go. A shutdown that is called off
+//! ([`run_plan`]), writes a [`ShutdownReport`] and releases the node. A shutdown that is called off
 //! spares the groups not yet started and opens the gate again.
 //!
-//! A notice that the node ends at a certain time begins a run like the login manager's word, and
-//! either shortens a run that the other began.
+//! A notice that the node ends at a certain time starts a run, as the login manager's signal does.
+//! Either can shorten a run that the other started.
 //!
 //! # Restarts
-//! Where a run stands is put down ([`RunRecord`]) before it can be seen from outside: before pods
-//! turn not ready for a while, before a group is asked, before the lock goes. What the first pods
-//! are promised has to survive the machine and is awaited on disk; the rest has to survive an agent
-//! and is awaited in memory only ([`RecordPlace::is_volatile`]), with the disk behind it: a power
-//! cut in the middle of a run may leave a record that is a group behind. Without memory every step
-//! is awaited on disk. An agent that finds the record of its own boot shuts the gate first, and goes
-//! on when the shutdown is heard of: same start, same deadline, the rest of each grace. A disk that
-//! fails or hangs costs a quarter of a second, once.
+//! Each step is persisted ([`RunRecord`]) before it takes effect: before pods turn not ready,
+//! before a group is asked to end, before the lock is released. The graces of the first pods must
+//! survive the machine, so the run waits for the disk; later steps must only survive the agent, so
+//! the run waits for memory ([`RecordPlace::is_volatile`]) and the disk follows. After a power cut
+//! in the middle of a run the record may therefore be one group behind. Without a volatile place
+//! the run waits for the disk at each step. An agent that finds a record of its own boot shuts the
+//! gate first and resumes when it learns of the shutdown: same start, same deadline, the rest of
+//! each grace. A disk that fails or hangs costs a quarter of a second, once.
 //!
 //! # The end of a run
-//! When no container runs any more, the node is let go as soon as what outlasts the machine is given
-//! back: what was mounted for pods, and the network of pods that have one of their own. What the
-//! machine's end takes with it anyway (the sandboxes of pods on the host's network, cgroups, plain
-//! directories) is cleaned beside the run, and nobody waits for it.
+//! When no container runs any more, the node is released as soon as everything that outlasts the
+//! machine is released: what was mounted for pods, and the network of pods that have one of their
+//! own. What disappears with the machine anyway (the sandboxes of pods on the host's network,
+//! cgroups, plain directories) is cleaned up in the background.
 //!
 //! # Time
 //! There is one deadline, counted from the signal. Each group is guaranteed the time its plan
-//! allows; a group that is done early passes the rest on, so a later group can honour more of its
-//! pods' own grace. A [`Budget`] keeps a reserve at the end for what must be said before the node
-//! goes.
+//! allows; a group that ends early passes the rest on, so a later group can honour more of its
+//! pods' own grace. A [`Budget`] keeps a reserve at the end for final statuses and the report.
 //!
 //! # Design
 //! [`Policy`], [`Budget`] and [`plan`] are pure: no clock, no I/O. [`run_plan`] carries a plan out

@@ -8,8 +8,7 @@ use crate::budget::whole_seconds;
 use crate::policy::Groups;
 use crate::{Policy, Role};
 
-/// The grace of a pod that nobody knows, where the policy has no better: what the API server writes
-/// into pods that do not say.
+/// The grace of an unknown pod if the policy has none: the API server's default.
 const UNKNOWN_GRACE: Duration = Duration::from_secs(30);
 
 mod divide;
@@ -35,19 +34,19 @@ pub struct Plan {
     pub(crate) endpoint_drain_wanted: Duration,
     /// When the last group's time is over, counted from the signal.
     pub deadline: Duration,
-    /// Present when less time is available than the policy asks for.
+    /// Set when less time is available than the policy asks for.
     pub shrunk: Option<Shrink>,
-    /// What it was made by.
+    /// The policy it was made by.
     policy: Policy,
 }
 
 /// The pods that end together.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The lowest priority that belongs here; lower ones do too if this is the first group. Of a
-    /// role, [`Role::priority`].
+    /// The lowest priority in this group; the first group also takes lower ones. For a role,
+    /// [`Role::priority`].
     pub priority: i32,
-    /// What its pods are for, if that is what puts them together.
+    /// The role of its pods, if the group is a role.
     pub role: Option<Role>,
     /// What the policy gives. Of a role, what it comes to with the pods there are.
     pub configured: Duration,
@@ -116,7 +115,7 @@ pub fn plan(pods: &[Pod], policy: &Policy, available: Option<Duration>) -> Plan 
     };
     let deadline = available.map_or(requested, |available| available.min(requested));
     let shrunk = (deadline < requested).then_some(Shrink { requested, available: deadline });
-    // No configured period counts with pods that nobody knows.
+    // No configured period takes unknown pods into account.
     if shrunk.is_some() || (has_unknown && matches!(policy.groups(), Groups::ByPriority(_))) {
         endpoint_drain = divide::shrink(&mut groups, endpoint_drain, deadline);
     }
@@ -151,9 +150,9 @@ impl Plan {
         self.groups.iter().map(|group| group.pods.len()).sum()
     }
 
-    /// The time that the pods of each group are sure of, in whole seconds, whatever the groups
-    /// before it take. More than the group is allowed for the first one with pods: it may use what
-    /// nobody else needs.
+    /// The time each group's pods are guaranteed, in whole seconds, however long earlier groups
+    /// take. The first group with pods may get more than it is allowed: it may use the time that no
+    /// other group needs.
     pub fn guaranteed(&self) -> Vec<Duration> {
         let mut begun = self.endpoint_drain;
         let guaranteed = |group: &Group| {
@@ -181,8 +180,8 @@ impl Plan {
         self
     }
 
-    /// A plan for what was not known when this one was made, by the same policy: it begins `now`,
-    /// counted from the signal, and ends with this one.
+    /// A plan, by the same policy, for pods that were not known when this one was made: it begins
+    /// `now`, counted from the signal, and ends with this one.
     pub(crate) fn anew(&self, pods: &[Pod], now: Duration) -> Self {
         let left = self.deadline.saturating_sub(now);
         let mut plan = plan(pods, &self.policy, Some(left)).begun_after(now);
@@ -190,14 +189,15 @@ impl Plan {
         plan
     }
 
-    /// The group that `pod` belongs to; none in an empty plan. That of pods which nobody knows comes
-    /// into being with the first of them.
+    /// The group that `pod` belongs to; none in an empty plan. The group of unknown pods is created
+    /// with the first of them.
     pub(crate) fn group_for(&mut self, pod: &Pod) -> Option<usize> {
         self.ensure_unknown(pod.is_runtime_only());
         group_index(&self.groups, pod)
     }
 
-    /// Has a group of pods that nobody knows, if it `needs` one. Its time is what the others leave.
+    /// Adds a group of unknown pods if the plan `needs` one. It gets the time that the others
+    /// leave.
     pub(crate) fn ensure_unknown(&mut self, needs: bool) {
         let has = self.groups.last().is_none_or(Group::is_unknown);
         if needs && !has {
@@ -230,7 +230,7 @@ impl Group {
     }
 }
 
-/// The group of the pods that nobody knows.
+/// The group of unknown pods.
 fn unknown_group(pods: &[Pod], policy: &Policy) -> Group {
     let unknown = pods.iter().filter(|pod| pod.is_runtime_only());
     let longest = unknown.map(|pod| pod.own_grace().unwrap_or(UNKNOWN_GRACE)).max();

@@ -184,8 +184,8 @@ impl Policy {
         Self { reserve: reserve.min(LONGEST), ..self }
     }
 
-    /// Lets pods be not ready for `drain` before the first SIGTERM, so that whoever balances load
-    /// turns away from them (k8s#116965). Beside the groups' time, not part of it.
+    /// Lets pods be not ready for `drain` before the first SIGTERM, so that load balancers turn
+    /// away from them (k8s#116965). This is in addition to the groups' time.
     pub fn with_endpoint_drain(self, drain: Duration) -> Self {
         Self { endpoint_drain: drain.min(LONGEST), ..self }
     }

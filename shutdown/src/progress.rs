@@ -1,4 +1,4 @@
-//! How far a run is, for status and progress bars.
+//! The progress of a run, for status and progress bars.
 
 use std::sync::Arc;
 
@@ -7,14 +7,15 @@ use tokio::time::Instant;
 
 use crate::{Group, Plan};
 
-/// How far a run is. Published through a watch channel; updated in place, once per pod and step.
+/// The progress of a run. Published through a watch channel; updated in place, once per pod and
+/// step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// What is going on.
+    /// The current phase.
     pub phase: ProgressPhase,
     /// When the signal came; none before the first run.
     pub started: Option<Instant>,
-    /// The runtime has not said yet what runs: there may be more pods than are counted.
+    /// The runtime has not listed its pods yet: there may be more than are counted.
     pub pods_unknown: bool,
     /// When the last group's time is over.
     pub deadline: Option<Instant>,
@@ -22,7 +23,7 @@ pub struct Progress {
     pub groups: Vec<GroupProgress>,
 }
 
-/// What is going on.
+/// The current phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProgressPhase {
     /// No run yet.
@@ -38,7 +39,7 @@ pub enum ProgressPhase {
     Cancelled,
 }
 
-/// How far a group is.
+/// The progress of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupProgress {
     /// The group's priority.
@@ -83,7 +84,7 @@ pub struct ProgressSender(Arc<watch::Sender<Progress>>);
 // === impl ProgressSender ===
 
 impl ProgressSender {
-    /// A channel nobody reads yet.
+    /// A channel without readers.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,4 +1,4 @@
-//! What survives an agent that is killed in the middle of a run.
+//! The record of a run, which survives an agent that is killed in the middle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const LONGEST: Duration = LONGEST_NOTICE.saturating_mul(2);
 /// The version of the record's shape; goes up when a reader of the old one would be misled.
 pub(crate) const VERSION: u32 = 1;
 
-/// Where a run stands, put down before anything of it can be seen from outside.
+/// The progress of a run, persisted before any of it takes effect.
 ///
 /// It is written before the first pod is asked, again before each further group, within a tenth of a
 /// second when a pod needed SIGKILL, and at the end. A reader finds the newest one whole, or, after
@@ -38,7 +38,7 @@ pub struct RunRecord {
     /// Counts the writes of one run over all agents that took part in it: of two records of one run
     /// the higher is the newer.
     pub sequence: u64,
-    /// How far the run is.
+    /// The phase of the run.
     pub phase: RunPhase,
     /// The kernel's time since boot, sleep included, when the run began; in milliseconds.
     pub started_boot_ms: u64,
@@ -46,12 +46,12 @@ pub struct RunRecord {
     /// absent as long as it has not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login_since_ms: Option<u64>,
-    /// Before this nobody is asked, counted from the run's start in milliseconds: pods are not ready
-    /// meanwhile.
+    /// When the first pod is asked to end, in milliseconds since the run's start. Pods are not
+    /// ready until then.
     #[serde(default)]
     pub first_group_ms: u64,
-    /// What there would be to report if the machine went down at the moment of writing. It names
-    /// the boot, the plan, and per pod when it was asked and how much time it was given.
+    /// The report as it would be if the machine went down at the moment of writing. It names the
+    /// boot, the plan, and per pod when it was asked and how much time it was given.
     pub report: ShutdownReport,
 }
 
@@ -60,21 +60,21 @@ pub struct RunRecord {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum RunPhase {
-    /// Pods are not ready any more, and none was asked yet.
+    /// Pods are no longer ready; none was asked to end yet.
     LameDuck,
     /// Groups are being ended; those with a start were asked.
     Ending,
     /// The pods are ended or the time is over; what is left is the report.
     Reporting,
-    /// The report is kept and nothing is left to do: the node may go down.
+    /// The report is stored and nothing is left to do: the node may go down.
     Released,
     /// The run was called off.
     Cancelled,
 }
 
-/// Keeps a record in one place. Called on a thread where blocking is fine.
+/// Stores a record in one place. Called on a thread that may block.
 pub trait RecordPlace: Send + Sync + 'static {
-    /// Keeps `record` instead of the one before it; when this returns it survives what the place
+    /// Replaces the stored record. When this returns, `record` survives whatever the place
     /// survives.
     ///
     /// # Errors
@@ -100,8 +100,8 @@ pub trait RecordPlace: Send + Sync + 'static {
 // === impl RunRecord ===
 
 impl RunRecord {
-    /// The newest record of the boot `boot_id` in any of `places`. What cannot be read is logged and
-    /// passed over; an empty `boot_id` is nobody's. Blocks on the disk.
+    /// The newest record of the boot `boot_id` in any of `places`. Unreadable records are logged
+    /// and skipped; an empty `boot_id` matches no record. Blocks on the disk.
     pub fn of_boot(places: &[Arc<dyn RecordPlace>], boot_id: &str) -> Option<Self> {
         if boot_id.is_empty() {
             return None;
@@ -144,11 +144,11 @@ impl RunRecord {
         })
     }
 
-    /// Whether the run may go on, as far as it can be told when the clock that the record was written
-    /// by reads `now`. It does when somebody `ends_the_node`, and while the notice that began or
-    /// shortened it has not run out: after a restart one that is not repeated yet cannot be told from
-    /// one that was taken back. It may while the login manager has `not_spoken` and the run's time is not
-    /// over. Else it was called off.
+    /// Whether the run may continue when the clock of the record reads `now`. It continues if
+    /// `ends_the_node`, and until the notice that began or shortened it expires: after a restart, a
+    /// notice that is not repeated yet looks like one that was withdrawn. It may also continue
+    /// while the login manager has `not_spoken` and the run has time left. Otherwise it was called
+    /// off.
     pub fn may_go_on(&self, now: Duration, ends_the_node: bool, not_spoken: bool) -> bool {
         let offset = now.saturating_sub(Duration::from_millis(self.started_boot_ms));
         let notice = self.report.notice.as_ref();
@@ -187,7 +187,7 @@ impl RunRecord {
         self.report.budget.budget()
     }
 
-    /// How things stood when this was written.
+    /// The context when this was written.
     pub(crate) fn context(&self) -> RunContext {
         RunContext {
             budget: self.budget(),
@@ -198,7 +198,7 @@ impl RunRecord {
         }
     }
 
-    /// The report's head for an agent that goes on `late` after the run's start.
+    /// The report's header for an agent that resumes `late` after the run's start.
     pub(crate) fn header(&self, late: Duration) -> ReportHeader {
         let report = &self.report;
         let mut resumed = report.resumed.clone();

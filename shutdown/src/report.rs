@@ -25,13 +25,12 @@ pub(crate) use store::{write_atomically, write_in_memory};
 /// The version of the report's shape; goes up when a reader of the old one would be misled.
 const VERSION: u32 = 1;
 
-/// Keeps a report. Called on a thread where blocking is fine; the run goes on without the answer
-/// if it takes too long.
+/// Stores a report. Called on a thread that may block; the run does not wait if it takes too long.
 pub trait ReportSink: Send + Sync + 'static {
-    /// Keeps `report`; when this returns it survives a power cut.
+    /// Stores `report`; when this returns it survives a power cut.
     ///
     /// # Errors
-    /// It could not be kept. The run goes on.
+    /// It could not be stored. The run goes on.
     fn keep(&self, report: &ShutdownReport) -> Result<(), StoreError>;
 }
 
@@ -125,11 +124,11 @@ pub enum Trigger {
     Drain,
     /// The unit was stopped while the machine went down without the login manager.
     UnitStop,
-    /// Somebody outside gave notice (spot instance, maintenance, battery).
+    /// An outside party gave notice (spot instance, maintenance, battery).
     Notice,
 }
 
-/// What somebody outside said about the node's end.
+/// An outside notice of the node's end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -194,7 +193,7 @@ pub struct BudgetReport {
     pub delay_set_by: Option<String>,
 }
 
-/// What is known of a run before it begins.
+/// What is known about a run before it begins.
 #[derive(Clone)]
 pub(crate) struct ReportHeader {
     pub(crate) trigger: Trigger,
@@ -233,7 +232,7 @@ impl ShutdownReport {
         self.started_at.strftime("%Y%m%dT%H%M%S.%3fZ").to_string()
     }
 
-    /// Puts together what a run did and what was known about it.
+    /// Combines what a run did with what was known about it.
     pub(crate) fn new(header: ReportHeader, run: RunReport, ended: Ended) -> Self {
         Self {
             api_version: "winddown.dev/v1alpha1".into(),

@@ -1,4 +1,4 @@
-//! What a pod is for, which decides when it ends where nothing else is configured.
+//! The role of a pod, which decides when it ends unless configured otherwise.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use winddown_shared::{Pod, SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORI
 #[cfg(test)]
 mod tests;
 
-/// What a pod is for. In the order in which they end.
+/// The role of a pod, in the order in which pods end.
 ///
 /// | role | pods |
 /// |---|---|
@@ -48,7 +48,7 @@ const DATASTORE_COMPONENT: &str = "etcd";
 // === impl Role ===
 
 impl Role {
-    /// Those of pods that somebody wants, in the order in which they end.
+    /// The roles of pods that a source wants, in the order in which they end.
     pub const ALL: [Self; 5] =
         [Self::Ordinary, Self::System, Self::Node, Self::ControlPlane, Self::Datastore];
 

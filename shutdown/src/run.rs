@@ -1,4 +1,4 @@
-//! Carrying out a plan: pods of a group together, groups one after the other, one deadline.
+//! Executes a plan: the pods of a group together, the groups one after another, one deadline.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -75,11 +75,12 @@ pub enum RunStop {
 pub(crate) struct Driven<'a> {
     /// The time there is; it can only become less.
     pub(crate) context: Option<watch::Receiver<RunContext>>,
-    /// Is told before anything can be seen from outside.
+    /// Updated before any step takes effect.
     pub(crate) journal: Option<&'a mut Journal>,
-    /// How far an earlier agent was.
+    /// The progress of an earlier agent.
     pub(crate) carried: Option<Vec<GroupReport>>,
-    /// Before this nobody is asked, counted from the signal; none takes the plan's endpoint drain.
+    /// When the first pod is asked to end, counted from the signal; none takes the plan's endpoint
+    /// drain.
     pub(crate) first_group: Option<Duration>,
 }
 
@@ -154,13 +155,13 @@ struct Run<'a, K> {
     /// The runtime has said what runs.
     known: bool,
     more_known: watch::Receiver<u64>,
-    /// It was put down that more pods are waited for.
+    /// The record says that the run waits for more pods.
     has_waited: bool,
     kills: JoinSet<Result<Arc<PodStopped>, KillError>>,
     asked: HashMap<Id, Asked>,
     /// Kills of earlier groups that were not answered in their group's time.
     overdue: HashSet<Id>,
-    /// Waits for what stopped pods still hold.
+    /// Waits for stopped pods to release their resources.
     releases: JoinSet<Vec<String>>,
     releasing: HashMap<Id, Place>,
     /// Those of the current round that the next group waits for.
@@ -168,7 +169,7 @@ struct Run<'a, K> {
     last_exit: Instant,
     /// When an earlier agent's run was taken over.
     taken_over: Option<Duration>,
-    /// When ends that the record has to name are put down.
+    /// When the next ends are persisted.
     note_at: Option<Instant>,
     noted: Instant,
 }
@@ -254,8 +255,8 @@ impl<'a, K: PodKiller> Run<'a, K> {
         self.answers(Wait::End).await
     }
 
-    /// The group to end now, where those before `turn` had theirs. None if nobody is left to ask:
-    /// pods that came while the last group was ending are asked for as long as there is time.
+    /// The next group to end, after the groups before `turn`. None if no pod is left to ask: pods
+    /// that came while the last group was ending are asked for as long as there is time.
     fn next_group(&self, turn: usize) -> Option<usize> {
         let last = self.waiting.len().checked_sub(1)?;
         let lowest = self.waiting.iter().position(|waiting| !waiting.is_empty())?;
@@ -263,10 +264,10 @@ impl<'a, K: PodKiller> Run<'a, K> {
         (!is_late).then(|| lowest.max(turn).min(last))
     }
 
-    /// Waits until the first group may be asked. With nobody to ask there is nothing to wait for.
+    /// Waits until the first group may be asked to end. Does not wait if there are no pods.
     async fn wait_as_lame_duck(&mut self) -> Result<(), Cancelled> {
-        let nobody = self.waiting.iter().all(Vec::is_empty);
-        if nobody || self.elapsed() >= self.first_group {
+        let no_pods = self.waiting.iter().all(Vec::is_empty);
+        if no_pods || self.elapsed() >= self.first_group {
             return Ok(());
         }
         self.note(RunPhase::LameDuck).await;
@@ -347,7 +348,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
     }
 }
 
-/// Resolves when the time there is has changed; never, when nobody is left who could change it.
+/// Resolves when the time limit changes; never, once its sender is gone.
 async fn changed(context: &mut Option<watch::Receiver<RunContext>>) {
     if let Some(news) = context {
         if news.changed().await.is_ok() {
@@ -358,7 +359,7 @@ async fn changed(context: &mut Option<watch::Receiver<RunContext>>) {
     std::future::pending::<()>().await;
 }
 
-/// Resolves when more is known; never, when there is nobody who could know.
+/// Resolves when more is known; never, once the sender is gone.
 async fn more(known: &mut watch::Receiver<u64>) {
     if known.changed().await.is_err() {
         std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! What is known of a shutdown beside the pods.
+//! What is known of a shutdown apart from the pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use winddown_shared::ShutdownKind;
 
 use crate::{Budget, NoticeReport};
 
-/// What whoever ends the node has said so far, and the time that leaves.
+/// What has been announced so far about the node's end, and the time that leaves.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RunContext {
     pub(crate) budget: Budget,
@@ -19,7 +19,7 @@ pub(crate) struct RunContext {
 }
 
 impl RunContext {
-    /// When the node is gone, counted from the run's start, as far as anybody has said.
+    /// When the node is gone, counted from the run's start, if that was announced.
     pub(crate) fn node_is_gone(&self) -> Option<Duration> {
         let login = self.login_since.zip(self.budget.delay).map(|(since, delay)| since + delay);
         let notice = self.notice.as_ref().map(|notice| notice.deadline);

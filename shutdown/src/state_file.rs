@@ -1,4 +1,4 @@
-//! The kubelet's record of the last shutdown, for whoever reads it.
+//! The kubelet's record of the last shutdown, for tools that read it.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

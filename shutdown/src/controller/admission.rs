@@ -1,4 +1,4 @@
-//! What of the admission gate and of the pods' readiness is the controller's.
+//! The controller's hold on the admission gate and on the pods' readiness.
 
 use std::pin::pin;
 
@@ -9,9 +9,9 @@ use super::signals::{ShutdownSignals, SignalState};
 use crate::{RunPhase, Trigger};
 
 impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
-    /// Shuts the gate for what has been said so far, and for a run that an earlier agent has begun.
-    /// [`run`](Self::run) does so too, with its first step: this is for those who keep the gate shut
-    /// until then, and may now lift their reason.
+    /// Shuts the gate if a shutdown or a notice is in force, or an earlier agent has begun a run.
+    /// [`run`](Self::run) does so too, with its first step: callers that kept the gate shut until
+    /// then may now lift their reason.
     pub fn hold_admission(&self) {
         let carried = self.parts.carried.as_ref();
         if carried.is_some_and(|record| record.phase != RunPhase::Cancelled) {
@@ -24,7 +24,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
     }
 
-    /// What the controller's own doing is called, beside the notices that it follows.
+    /// The controller's own reason, apart from notices.
     pub(super) fn own_reason(&self) -> GateReason {
         match self.parts.trigger {
             Trigger::UnitStop => GateReason::UnitStop,
@@ -32,19 +32,18 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
     }
 
-    /// Shuts the gate for what ends the node; what does not is lifted.
+    /// Shuts the gate for each reason that holds and lifts the others.
     pub(super) fn shut_for(&self, signal: &SignalState) {
         let (login, notice) = (signal.login.preparing, signal.notice.is_some());
         let mut reasons = [(self.own_reason(), login), (GateReason::Notice, notice)];
-        // What holds comes first: the gate does not open in between.
+        // Reasons that hold come first, so that the gate does not open in between.
         reasons.sort_by_key(|(_, holds)| !holds);
         for (reason, holds) in reasons {
             self.parts.gate.set(reason, holds);
         }
     }
 
-    /// The same, if the controller keeps the gate shut: where graceful shutdown is switched off it
-    /// does not.
+    /// The same, if the controller holds the gate. It does not if graceful shutdown is disabled.
     pub(super) fn follow_reasons(&self, signal: &SignalState) {
         if self.holds_admission() {
             self.shut_for(signal);
@@ -57,8 +56,8 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         reasons.contains(self.own_reason()) || reasons.contains(GateReason::Notice)
     }
 
-    /// Waits for `work` of a node that stays up: pods are let in already, and are not any more as soon
-    /// as somebody ends the node again.
+    /// Waits for `work` on a node that stays up. Pods are admitted meanwhile, until the node is
+    /// going to end again.
     pub(super) async fn beside<T>(
         &self,
         signals: &ShutdownSignals,
@@ -73,7 +72,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         work.await
     }
 
-    /// Takes back all that the controller has done to the gate and to readiness.
+    /// Lifts the controller's reasons from the gate and from readiness.
     pub(super) fn lift_all(&self) {
         self.parts.killer.lame_duck(self.own_reason(), false);
         self.parts.gate.lift(self.own_reason());

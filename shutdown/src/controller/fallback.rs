@@ -1,7 +1,7 @@
-//! What is done when the run itself is broken: no plan, no order, every pod at once.
+//! The fallback when the run itself is broken: no plan, no order, every pod at once.
 //!
-//! A defect that shows at each attempt would keep one agent after the other from asking any pod. So
-//! this shares nothing with the planner and the run.
+//! A defect that appears at each attempt would keep every agent from asking any pod. So this shares
+//! no code with the planner and the run.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -23,7 +23,7 @@ use crate::budget::whole_seconds;
 use crate::run_context::RunContext;
 use crate::{Budget, GroupReport, PodEnd, PodReport, RunOrder};
 
-/// How often it is looked whether the time has become less.
+/// How often the time limit is checked.
 const LOOK: Duration = Duration::from_millis(250);
 
 impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
@@ -137,7 +137,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 });
                 let until = started + budget.abandon_at();
                 let _ = tokio::time::timeout_at(until, join_all(kills)).await;
-                // What is not known may still be found by the next agent.
+                // The next agent may still find pods that are not known yet.
                 if signal.login.preparing && known {
                     self.parts.inhibitor.release().await;
                 }
@@ -150,7 +150,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     }
 }
 
-/// What is asked of a pod that gets its own grace, within what is left.
+/// The request to a pod that gets its own grace, within the time left.
 fn asked(pod: &Pod, started: Instant, budget: Budget) -> PodReport {
     let left = whole_seconds(budget.pods.saturating_sub(started.elapsed()));
     let left = left.max(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! What stays of a run when it is over.
+//! What remains of a run: the report, the state file, the closed record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::{
     Budget, Outcome, ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, StateTimes,
 };
 
-/// The disk gets at least this long, however late it is.
+/// The disk always gets at least this long.
 const LEAST_FOR_REPORT: Duration = Duration::from_millis(100);
 
-/// Last statuses are told for at most this long, however long the node would wait: logind holds up the
-/// whole machine meanwhile.
+/// The final status flush takes at most this long, even if the node would wait longer: logind holds
+/// up the whole machine meanwhile.
 const LONGEST_TELLING: Duration = Duration::from_secs(10);
 
-/// How long the end of somebody else's run may take to put down; nothing waits for it.
+/// How long it may take to persist that a run was called off.
 const DISK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// After a report could not be kept, and at most between two attempts.
+/// The first pause before a report is stored again, and the longest.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 
@@ -31,7 +31,7 @@ const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 pub(super) type Noted = JoinHandle<StateTimes>;
 
 impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
-    /// Writes the start into the state file, beside the run: no pod waits for the disk.
+    /// Writes the start into the state file in the background: no pod waits for the disk.
     pub(super) fn note_start(&self, at: WallTime) -> Noted {
         let file = self.parts.state_file.clone();
         let times = StateTimes { start: Some(at), end: None };
@@ -41,15 +41,15 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         })
     }
 
-    /// Until when the disk is waited for.
+    /// The deadline for the disk.
     pub(super) fn report_deadline(&self, started: Instant, budget: Budget) -> Instant {
         let now = Instant::now();
         let until = (started + budget.report_until()).min(now + budget.reserve);
         until.max(now + LEAST_FOR_REPORT)
     }
 
-    /// Until when last statuses are told, the report's time included: pods that ended early leave
-    /// what is not theirs any more to that. Where it is not known when the node goes, the reserve.
+    /// The deadline of the final status flush, the report's time included. It gets the time that
+    /// pods left unused. If the node's end is unknown, it gets the reserve.
     pub(super) fn status_flush_deadline(&self, context: &RunContext, started: Instant) -> Instant {
         let reserved = self.report_deadline(started, context.budget);
         let Some(gone) = context.node_is_gone() else { return reserved };
@@ -57,14 +57,14 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         reserved.max(last.min(Instant::now() + LONGEST_TELLING))
     }
 
-    /// Until when the disk is waited for after last statuses were told, `at_most` at the latest.
+    /// The deadline for the disk after the final status flush, at most `at_most`.
     pub(super) fn report_deadline_after_flush(&self, at_most: Instant, budget: Budget) -> Instant {
         let now = Instant::now();
         at_most.min(now + budget.reserve).max(now + LEAST_FOR_REPORT)
     }
 
-    /// Keeps the report, for as long as there is time, and says whether it is kept. That of a run that
-    /// was called off is tried again for as long as the agent lives.
+    /// Stores the report while there is time, and returns whether it is stored. The report of a run
+    /// that was called off is retried while the agent lives.
     pub(super) async fn keep(&self, report: ShutdownReport, noted: Noted, until: Instant) -> bool {
         let (sink, file) = (Arc::clone(&self.parts.reports), self.parts.state_file.clone());
         let ended_at = report.ended_at;
@@ -83,7 +83,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             // One after the other, or a slow first write would overtake the second.
             let times = noted.await.unwrap_or_default();
             let times = StateTimes { end: Some(ended_at), ..times };
-            // What it has to say is logged there.
+            // Errors are logged there.
             let _ = spawn_blocking(move || store_times(file.as_ref(), times)).await;
         };
         let lost = match timeout_at(until, async { tokio::join!(keep, note).0 }).await {
@@ -95,14 +95,14 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         false
     }
 
-    /// Reports a run that was called off while no agent was there.
+    /// Reports a run that was called off while no agent was running.
     pub(super) async fn report_called_off(&self, record: &RunRecord) {
         let why = "the run was called off while no agent was there to see when";
         self.report_again_as_called_off(record.report.clone(), why).await;
     }
 
-    /// Replaces the report of a run that had ended before it was called off: the node stays up, so it
-    /// does not say how the node went down.
+    /// Replaces the report of a run that was called off after its end: the node stays up, so the
+    /// report must not claim that it went down.
     pub(super) async fn report_again_as_called_off(&self, mut report: ShutdownReport, why: &str) {
         report.outcome = Outcome::Cancelled;
         report.warnings.push(why.into());
@@ -110,8 +110,8 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         self.keep(report, noted, Instant::now() + DISK_TIMEOUT).await;
     }
 
-    /// Puts down that the run of `record` was called off: the next agent of this boot has nothing
-    /// to go on with.
+    /// Persists that the run of `record` was called off, so that the next agent of this boot does
+    /// not resume it.
     pub(super) async fn close(&self, mut record: RunRecord) {
         record.phase = RunPhase::Cancelled;
         record.sequence += 1;
@@ -132,7 +132,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     }
 }
 
-/// A disk that was full when the run was called off may have room again.
+/// Retries: a disk that was full when the run was called off may have space again.
 async fn retry_store(sink: Arc<dyn ReportSink>, report: ShutdownReport) {
     let (report, mut wait) = (Arc::new(report), RETRY);
     loop {

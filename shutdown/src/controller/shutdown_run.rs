@@ -1,4 +1,4 @@
-//! One run, from the word to its end.
+//! One run, from the signal to its end.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -39,10 +39,10 @@ pub(crate) fn status_of_ended() -> StatusOverride {
 /// groups whose time is already over.
 const LATE: Duration = Duration::from_secs(1);
 
-/// What is kept for the report of the time in which last statuses are told.
+/// The part of the status flush's time that is kept for the report.
 const FOR_REPORT: Duration = Duration::from_millis(300);
 
-/// What a run works with, beside the controller's parts.
+/// What a run works with, apart from the controller's parts.
 struct ShutdownRun {
     policy: Arc<Policy>,
     started: Instant,
@@ -51,14 +51,14 @@ struct ShutdownRun {
     carried: Option<Carried>,
 }
 
-/// What of an earlier agent's run is done already.
+/// What an earlier agent has done already.
 struct Carried {
     groups: Vec<GroupReport>,
     first_group: Duration,
 }
 
 impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
-    /// Ends the pods because of `signal`, or goes on doing so.
+    /// Ends the pods because of `signal`, or resumes doing so.
     pub(super) async fn shut_down(
         &self,
         signal: &SignalState,
@@ -75,13 +75,13 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         let noted = self.note_start(shutdown_run.journal.header.started_at);
         let mut epoch = signal.login.preparing.then_some(signal.login.epoch);
         let (left, run) = self.follow(&mut shutdown_run, signals, &mut epoch, stop).await;
-        // A run that was over at the moment it was called off is not a cancelled one.
+        // A run that was over when it was called off does not count as cancelled.
         let left = if run.stop == RunStop::Cancelled { left } else { Left::Finished };
         self.finish(shutdown_run, run, left, noted, signals, epoch).await
     }
 
-    /// Runs, and listens meanwhile. `epoch` becomes the login manager's shutdown that the run is
-    /// part of.
+    /// Runs and follows the signals meanwhile. `epoch` becomes the login manager's shutdown that
+    /// the run belongs to.
     async fn follow(
         &self,
         shutdown_run: &mut ShutdownRun,
@@ -96,7 +96,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         tokio::pin!(run);
         loop {
             tokio::select! {
-                // What was said is known before the run takes its next step.
+                // The run learns of news before its next step.
                 biased;
                 () = stop.cancelled() => {
                     running.cancel();
@@ -131,8 +131,8 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     /// Plans and runs. After a panic in here all pods are asked at once, and the report says so.
     ///
     /// # Panics
-    /// If that is not possible either. Then nothing is let go: the process is to end, and the next
-    /// agent goes on.
+    /// If even that is impossible. Then nothing is released: the process must end, and the next
+    /// agent resumes.
     async fn end_pods(
         &self,
         shutdown_run: &mut ShutdownRun,
@@ -302,7 +302,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             // The node stays up, or the next agent goes on.
             Left::CalledOff | Left::Stopped => (Vec::new(), until),
         };
-        // What the next agent finds in the record is reported once, and whole, by that one.
+        // The next agent reports the whole run once, from the record.
         if left != Left::Stopped || !journal.is_kept() {
             let ended = Ended { at: self.parts.clock.now(), took: started.elapsed() };
             let mut report = ShutdownReport::new(journal.header.clone(), run, ended);
@@ -316,7 +316,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 _ => self.keep(report, noted, until).await,
             };
         }
-        // After the report the record has nothing to say that a power cut must not take.
+        // After the report, the record holds nothing that must survive a power cut.
         let lasting = !kept;
         match left {
             Left::Stopped => Transition::Stop,
@@ -335,7 +335,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 let ended = Event::ShutdownEnded { took, left: left_pods, released };
                 self.parts.recorder.record(&ended);
                 if !self.holds_admission() {
-                    // Called off the moment it ended: the gate was opened then, and it is told here.
+                    // Called off as it ended: the gate is open already, only the event is missing.
                     self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
                 }
                 Transition::Done(Stage::Done { epoch, record: journal.last(), report: last_report })
@@ -343,8 +343,8 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
     }
 
-    /// Waits until those have been told who have to be, and names the pods that could not be told of.
-    /// What is left of the time after that is the report's. A node that stays up is not waited with.
+    /// Flushes the final statuses and names the pods whose status was not delivered. The report
+    /// gets the time that is left. Does not wait if the node stays up.
     async fn flush_statuses(
         &self,
         clean: bool,
@@ -355,12 +355,12 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         let whole = until.saturating_duration_since(Instant::now());
         let told_by = until - FOR_REPORT.min(whole / 4);
         let telling = AssertUnwindSafe(final_status_flush.tell(clean, told_by)).catch_unwind();
-        // It ends by itself. If it does not, half of what is the report's stays with the report.
+        // The flush ends by itself. If it does not, the report keeps half of its time.
         let given_up = told_by + until.saturating_duration_since(told_by) / 2;
         let told = tokio::select! {
             biased;
             told = tokio::time::timeout_at(given_up, telling) => told,
-            // What is not told yet is told beside the pods that come back.
+            // Undelivered statuses are sent while pods come back.
             () = signals.clone().called_off() => return Vec::new(),
         };
         match told {
@@ -372,9 +372,9 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
     }
 
-    /// Gives the lock back, unless the login manager has begun another shutdown meanwhile: that
-    /// one's lock is not ours to give. Answers with the shutdown that was let go, and whether a lock
-    /// was given back for it.
+    /// Releases the lock, unless the login manager has begun another shutdown meanwhile: that lock
+    /// must be kept. Returns the shutdown that was released, and whether a lock was released for
+    /// it.
     async fn release_own(
         &self,
         signals: &mut ShutdownSignals,
@@ -395,7 +395,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     }
 }
 
-/// Whether every pod there was ended and none left anything mounted.
+/// Whether every pod ended and left nothing mounted.
 fn is_clean(run: &RunReport) -> bool {
     let mut pods = run.groups.iter().flat_map(|group| &group.pods);
     let is_over = run.stop == RunStop::Finished && !run.pods_unknown;

@@ -1,4 +1,4 @@
-//! Who says that the node ends: the login manager, a notice, or both.
+//! Signals that the node ends: from the login manager, a notice, or both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use winddown_shared::{InhibitorState, Notice, Notices, ShutdownKind};
 use crate::run_context::RunContext;
 use crate::{Budget, NoticeReport, Policy, RunRecord};
 
-/// What has been said, at one moment.
+/// What the login manager and the notices say at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SignalState {
     pub(super) login: InhibitorState,
     pub(super) notice: Option<Arc<Notice>>,
 }
 
-/// Listens to everybody.
+/// Combines the login manager's state and the notices.
 #[derive(Clone)]
 pub(super) struct ShutdownSignals {
     states: watch::Receiver<InhibitorState>,
-    /// None when nobody is left who could give notice.
+    /// None once all sources of notices are gone.
     notices: Option<Notices>,
-    /// A notice that an earlier agent heard. It counts until somebody gives notice again, or its
-    /// time is over: after a restart nobody can tell one that is not repeated yet from one that
-    /// was taken back.
+    /// A notice that an earlier agent received. It stays in force until another notice arrives or
+    /// it expires: after a restart, a notice that is not repeated yet looks like one that was
+    /// withdrawn.
     kept: Option<Arc<Notice>>,
     closed: bool,
 }
@@ -33,12 +33,13 @@ pub(super) struct ShutdownSignals {
 // === impl SignalState ===
 
 impl SignalState {
-    /// Whether anybody ends the node.
+    /// Whether the node is going to end.
     pub(super) fn ends_the_node(&self) -> bool {
         self.login.preparing || self.notice.is_some()
     }
 
-    /// When the run began that follows from this: the login manager's word counts before a notice.
+    /// When the run began that this state asks for. The login manager takes precedence over a
+    /// notice.
     pub(super) fn since(&self, now: Instant) -> Instant {
         let login =
             self.login.preparing.then_some(self.login.since).map(|since| since.unwrap_or(now));
@@ -46,7 +47,7 @@ impl SignalState {
         login.or(notice).unwrap_or(now).min(now)
     }
 
-    /// How things stand for a run that began at `started` because of this.
+    /// The context of a run that this state began at `started`.
     pub(super) fn context(&self, policy: &Policy, started: Instant) -> RunContext {
         let budget = match &self.notice {
             Some(notice) if !self.login.preparing => {
@@ -64,8 +65,7 @@ impl SignalState {
         self.limit(&context, started)
     }
 
-    /// How things stand now for a run that began at `started`: whoever has said something can only
-    /// have shortened it.
+    /// The context now of a run that began at `started`. News can only have shortened the run.
     pub(super) fn limit(&self, before: &RunContext, started: Instant) -> RunContext {
         let offset = |at: Instant| at.saturating_duration_since(started);
         let mut now = before.clone();
@@ -102,7 +102,7 @@ impl ShutdownSignals {
         Self { states, notices: Some(notices), kept: None, closed: false }
     }
 
-    /// Keeps the notice of a run that began at `started`, if it had one.
+    /// Restores the notice of a run that began at `started`, if it had one.
     pub(super) fn restore_notice(&mut self, record: &RunRecord, started: Instant) {
         let notice = record.report.notice.as_ref();
         self.kept = notice.and_then(|notice| {
@@ -115,7 +115,7 @@ impl ShutdownSignals {
         });
     }
 
-    /// What has been said so far.
+    /// The current state.
     pub(super) fn current(&mut self) -> SignalState {
         let login = self.states.borrow_and_update().clone();
         let notice = self.notices.as_mut().and_then(|signal| signal.borrow_and_update().clone());
@@ -124,7 +124,7 @@ impl ShutdownSignals {
         SignalState { login, notice: notice.or_else(|| self.kept.clone()) }
     }
 
-    /// Resolves when something may have been said. Never, when the login manager's channel is gone.
+    /// Resolves when the state may have changed; never, once the login manager's channel is gone.
     pub(super) async fn changed(&mut self) {
         if self.closed {
             std::future::pending::<()>().await;
@@ -137,14 +137,14 @@ impl ShutdownSignals {
         }
     }
 
-    /// Resolves when the node is not ended by anybody any more. Never, if that is not said.
+    /// Resolves when nothing ends the node any more; never, if that is not announced.
     pub(super) async fn called_off(mut self) {
         while self.closed || self.current().ends_the_node() {
             self.changed().await;
         }
     }
 
-    /// Resolves when somebody ends the node. Never, if that is not said.
+    /// Resolves when the node is going to end; never, if that is not announced.
     pub(super) async fn ends_again(mut self) {
         while self.closed || !self.current().ends_the_node() {
             self.changed().await;
@@ -157,7 +157,7 @@ impl ShutdownSignals {
     }
 }
 
-/// Resolves at a change; true when there will be none any more.
+/// Resolves at a change; true if the sender is gone.
 async fn news(notices: &mut Option<Notices>) -> bool {
     match notices {
         Some(notices) => notices.changed().await.is_err(),

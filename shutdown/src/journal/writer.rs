@@ -45,7 +45,7 @@ impl Writer {
         Self { place, tray: Arc::default() }
     }
 
-    /// Sees to it that `record`, or a later one, is written. Returns at once.
+    /// Queues `record`; a later record may replace it before it is written. Returns at once.
     pub(super) fn put(&self, record: &Arc<RunRecord>) {
         let mut state = self.tray.lock();
         state.next = Some(Arc::clone(record));

@@ -1,4 +1,4 @@
-//! How the time there is goes to the endpoint drain and to the groups.
+//! Divides the available time between the endpoint drain and the groups.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::budget::whole_seconds;
 /// No stop takes less.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Sets what each group of roles gets when there is as much time as the policy asks for.
+/// Sets the time of each role group when there is as much time as the policy asks for.
 ///
 /// The first group may take all of `total` but what the others ask for, and at most `later` of
 /// that is kept from it; the others share the rest. Where the wishes of the others exceed it, the
@@ -16,7 +16,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 pub(super) fn by_role(groups: &mut [Group], total: Duration, later: Duration) {
     let (total, later) = (total.as_secs(), later.as_secs());
     for (index, group) in groups.iter_mut().enumerate() {
-        // What a pod without a grace of its own gets.
+        // The grace of a pod without its own.
         group.configured = Duration::from_secs(if index == 0 { total - later } else { later });
     }
     let wishes: Vec<u64> =

@@ -1,4 +1,4 @@
-//! Dividing anew what is left, when there is less of it in the middle of a run.
+//! Divides the remaining time anew when it shrinks during a run.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ impl Plan {
     ///
     /// `wants` has, per group, the time that its pods still ask for: zero without pods, none for a
     /// group whose time is over, which stays as it is. Where the wishes exceed what is left, the
-    /// longest are cut to a common length; what nobody asks for stays with its group.
+    /// longest are cut to a common length; time that no pod asks for stays with its group.
     pub(crate) fn shorten(
         &mut self,
         now: Duration,

@@ -1,4 +1,4 @@
-//! Dividing seconds fairly.
+//! Divides seconds fairly.
 
 /// Gives each of `wants` its wish or, where the wishes exceed `total`, cuts the largest to a common
 /// level. Seconds that the level leaves over go to the last ones that were cut.

@@ -1,4 +1,4 @@
-//! What an operator should know about a plan before it happens.
+//! Warnings about a plan, before it is executed.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use super::{Plan, PlannedPod, Shrink};
 use crate::Role;
 use crate::policy::go_text;
 
-/// What the API server writes into pods that do not say: nobody chose it.
+/// The API server's default for pods without a grace. It was not chosen by anyone.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
-/// So many pods are named one by one.
+/// At most this many pods are named one by one.
 const NAMED: usize = 5;
 
 /// Something about a plan that its owner should know.
@@ -38,8 +38,8 @@ pub enum PlanWarning {
         /// What it gets if all groups before it end at once.
         at_most: Duration,
     },
-    /// The same of several pods that are not worth a line each: they ask for what is the default,
-    /// or they are too many.
+    /// The same for several pods that do not get a line each: they ask for the default, or there
+    /// are too many.
     GracesCut {
         /// How many.
         pods: usize,
@@ -66,8 +66,8 @@ struct Cut<'a> {
 }
 
 impl Plan {
-    /// What the operator should know before it happens. Pods that ask for what is the default are
-    /// counted, not named; so are pods that are too many to be named.
+    /// What the operator should know in advance. Pods that ask for the default are counted, not
+    /// named; so are pods beyond the number that is named.
     pub fn warnings(&self) -> Vec<PlanWarning> {
         let mut warnings: Vec<PlanWarning> =
             self.shrunk.map(PlanWarning::Shrunk).into_iter().collect();

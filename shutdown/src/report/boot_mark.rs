@@ -1,4 +1,4 @@
-//! What an agent leaves on disk so that the next one knows that there was a boot before.
+//! A mark on disk that tells the next agent of an earlier boot.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

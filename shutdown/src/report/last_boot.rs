@@ -11,7 +11,7 @@ mod tests;
 /// Pods that are named in [`LastBoot::describe`] for each way in which they were cut.
 const NAMED: usize = 5;
 
-/// What is on disk when an agent starts.
+/// What an agent finds on disk at its start.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     /// The boot that is running.
@@ -30,7 +30,7 @@ pub struct Evidence {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum LastBoot {
-    /// There is nothing that could tell: the agent starts on this node for the first time.
+    /// Unknown: the agent starts on this node for the first time.
     Unknown,
     /// By a shutdown of which the report was kept.
     Reported(Box<ShutdownReport>),
@@ -46,7 +46,7 @@ pub enum LastBoot {
     },
 }
 
-/// Tells from what is on disk how the node went down before this boot.
+/// Decides from `Evidence` how the node went down before this boot.
 pub fn last_boot(evidence: Evidence) -> LastBoot {
     let Evidence { boot_id, mark, report, same_boot, record } = evidence;
     if let Some(mark) = mark.as_ref().filter(|mark| mark.boot_id == boot_id) {
@@ -134,7 +134,7 @@ fn is_of_later_run(record: &RunRecord, report: &ShutdownReport) -> bool {
     record.phase != RunPhase::Released && record.report.started_at > report_began
 }
 
-/// The report that a run could not write any more.
+/// The report that a run did not get to write.
 fn report_of(record: RunRecord) -> ShutdownReport {
     let asked_all = matches!(record.phase, RunPhase::Reporting | RunPhase::Released);
     let mut report = record.report;

@@ -140,7 +140,7 @@ pub enum PodEnd {
 // === impl GroupReport ===
 
 impl GroupReport {
-    /// A group that nobody has been asked of, without its pods.
+    /// A group that has not started, without its pods.
     pub(crate) fn unstarted(group: &Group) -> Self {
         Self {
             priority: group.priority,
@@ -172,7 +172,7 @@ impl PodReport {
         clean(&format!("{}/{}", self.namespace, self.name)).into_owned()
     }
 
-    /// A pod that nobody has asked to end.
+    /// A pod that was not asked to end.
     pub(crate) fn spared(pod: &Pod, grace: Duration) -> Self {
         Self {
             namespace: pod.namespace().to_string(),

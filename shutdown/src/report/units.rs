@@ -97,7 +97,7 @@ fn rounded(duration: Duration) -> f64 {
     if duration < COARSE { (seconds * 1000.0).round() / 1000.0 } else { seconds.trunc() }
 }
 
-/// As [`rounded`] writes it again, however fine the number is that somebody else wrote.
+/// Rounds what it reads as [`rounded`] does, so that a number from another writer round-trips.
 fn read_seconds<E: serde::de::Error>(seconds: f64) -> Result<Duration, E> {
     let read = Duration::try_from_secs_f64(seconds).map_err(E::custom)?;
     if read >= COARSE {

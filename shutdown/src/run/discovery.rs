@@ -1,4 +1,4 @@
-//! What runs, as it becomes known. "Not known yet" is never "nothing there".
+//! Pods that become known during the run. "Not known yet" never means "nothing runs".
 
 use winddown_shared::{Pod, PodKiller};
 
@@ -6,15 +6,15 @@ use super::kills::Wait;
 use super::{Cancelled, Run, RunStop};
 use crate::{PodEnd, RunPhase};
 
-/// What is said of a pod that may run or not.
+/// The error of a pod whose state is unknown.
 const NOT_KNOWN: &str = "the container runtime did not say whether it runs";
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Takes in what runs and was not seen yet.
+    /// Adds running pods that were not seen yet.
     pub(super) fn look_again(&mut self) {
         self.more_known.borrow_and_update();
         let running = self.killer.running();
-        // What was known once is known: a runtime that is silent later has its pods at the workers.
+        // Known stays known: if the runtime falls silent later, the workers still have its pods.
         self.known |= running.known;
         if let Some(journal) = &mut self.driven.journal {
             journal.pods_unknown = !self.known;
@@ -87,7 +87,7 @@ impl<K: PodKiller> Run<'_, K> {
         Ok(())
     }
 
-    /// What an earlier agent's run had and is not listed has ended.
+    /// Pods of an earlier agent's run that are not listed have ended.
     pub(super) fn settle_missing(&mut self) {
         if self.missing.is_empty() {
             return;
@@ -99,7 +99,7 @@ impl<K: PodKiller> Run<'_, K> {
         self.tell_progress();
     }
 
-    /// Says of pods that were never listed that it is not known what became of them.
+    /// Marks pods that were never listed as unknown.
     pub(super) fn give_up_on_the_missing(&mut self, stop: RunStop) {
         for (_, place) in self.missing.drain() {
             let report = &mut self.groups[place.group].pods[place.pod];

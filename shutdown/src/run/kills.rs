@@ -1,4 +1,4 @@
-//! Asking pods to end, and what they answer.
+//! Kill requests to the pods, and their answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::{Cancelled, Place, REAPING, Run, RunStop, changed, more};
 use crate::PodEnd;
 use crate::grace::{rest_of_grace, room};
 
-/// A pod that is about to be asked, with its promise in the report.
+/// A pod that is about to be asked; the report has its grace already.
 pub(super) struct Due {
     pub(super) place: Place,
     pub(super) pod: Pod,
-    /// An earlier agent has asked it, and its time runs since then.
+    /// An earlier agent asked it, and its grace is running.
     again: bool,
 }
 
@@ -52,8 +52,8 @@ impl Due {
 }
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Puts down when the pods of `batch` are asked and what they get, before that is done. What an
-    /// earlier agent promised stays as it was.
+    /// Notes in the report when the pods of `batch` are asked and what grace they get, before they
+    /// are asked. The grace that an earlier agent gave stays.
     pub(super) fn schedule(&mut self, group: usize, batch: Vec<(Place, Pod)>) -> Vec<Due> {
         let offset = self.elapsed();
         let room = room(self.plan.groups[group].latest_end, offset);
@@ -75,7 +75,7 @@ impl<K: PodKiller> Run<'_, K> {
         batch.into_iter().map(schedule).collect()
     }
 
-    /// Nobody has been asked after all.
+    /// Takes a batch back that was not asked after all.
     pub(super) fn take_back(&mut self, batch: Vec<Due>) {
         for due in batch {
             let group = &mut self.groups[due.place.group];
@@ -105,7 +105,7 @@ impl<K: PodKiller> Run<'_, K> {
         self.kill(due.place, due.pod, grace.min(room))
     }
 
-    /// Sends the request, in a task of its own: a kill that panics harms no other.
+    /// Sends the request in its own task: a kill that panics harms no other.
     pub(super) fn kill(&mut self, place: Place, pod: Pod, grace: Duration) -> Id {
         let request = KillRequest {
             grace: Some(grace),

@@ -1,4 +1,4 @@
-//! What became of the pods, in the report's words.
+//! The outcome of a run.
 
 use winddown_shared::KillError;
 
@@ -22,7 +22,7 @@ impl RunReport {
             RunStop::Panicked | RunStop::Finished if any(PodEnd::Left) || self.pods_unknown => {
                 Outcome::Left
             }
-            // They were asked all at once, which is not what was promised.
+            // All were asked at once, not as planned.
             RunStop::Panicked => Outcome::Forced,
             RunStop::Finished if any(PodEnd::Killed) => Outcome::Forced,
             RunStop::Finished => Outcome::Clean,

@@ -1,4 +1,4 @@
-//! What is put down of a run while it goes on.
+//! Persists the progress of a run.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use winddown_shared::PodKiller;
 use super::Run;
 use crate::RunPhase;
 
-/// Ends are put down together, this often at most.
+/// Ends are persisted together, at most this often.
 const TOGETHER: Duration = Duration::from_millis(100);
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Puts down where the run stands.
+    /// Persists the run's progress.
     pub(super) async fn note(&mut self, phase: RunPhase) {
         self.is_noted();
         if let Some(journal) = &mut self.driven.journal {
@@ -29,7 +29,7 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// Puts down the ends that have been seen; nothing waits for that.
+    /// Persists the ends that were observed, in the background.
     pub(super) fn note_ends(&mut self) {
         self.is_noted();
         if let Some(journal) = &mut self.driven.journal {
@@ -37,7 +37,7 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// What is to be put down is on its way.
+    /// Marks pending changes as persisted.
     fn is_noted(&mut self) {
         self.note_at = None;
         self.noted = Instant::now();

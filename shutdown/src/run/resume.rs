@@ -1,4 +1,4 @@
-//! Going on where an agent that is gone left off.
+//! Resumes the run of an earlier agent.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,16 @@ use super::{Place, Run};
 use crate::run::kills::Due;
 use crate::{GroupReport, PodEnd, PodReport, Role};
 
-/// What is said of a pod that ended unseen.
+/// The error of a pod that ended unobserved.
 const UNSEEN: &str = "it ended while no agent was there to see when";
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Takes over what an earlier agent put down: who was asked when and how much time that gave,
-    /// which groups are over, and who has ended. Pods of groups that are over are asked at once and
-    /// waited for beside the others.
+    /// Takes over an earlier agent's record: which pods were asked when and with what grace, which
+    /// groups are over, and which pods have ended. Pods of groups that are over are asked at once
+    /// and waited for beside the others.
     ///
-    /// If the configuration has changed since, the groups are those of the new one; what was
-    /// promised to a pod stays.
+    /// If the configuration has changed since, the groups are those of the new one; a pod keeps the
+    /// grace it was given.
     pub(super) fn take_over(&mut self, mut carried: Vec<GroupReport>) {
         self.taken_over = Some(self.elapsed());
         self.match_groups(&mut carried);
@@ -54,7 +54,7 @@ impl<K: PodKiller> Run<'_, K> {
         self.tell_progress();
     }
 
-    /// Either run may have a last group for pods that nobody knows: then both have.
+    /// If either run has a group of unknown pods, both get one.
     fn match_groups(&mut self, carried: &mut Vec<GroupReport>) {
         let unknown = Role::Unknown.name();
         let has_it = carried.iter().any(|was| was.name.as_deref() == Some(unknown));
@@ -71,7 +71,7 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// Keeps a pod of the earlier run that is not listed, with what was promised to it.
+    /// Keeps a pod of the earlier run that is not listed, with its grace.
     fn miss(&mut self, group: usize, mut was: PodReport) {
         if !was.end.is_over() {
             was.end = PodEnd::Spared;
@@ -93,7 +93,7 @@ impl<K: PodKiller> Run<'_, K> {
         self.groups.iter().enumerate().flat_map(pods).collect()
     }
 
-    /// A group whose last pod ended while nobody looked is over now.
+    /// Marks groups as over whose last pod ended while no agent was running.
     pub(super) fn finish_what_is_over(&mut self) {
         let now = self.elapsed();
         for (index, (group, waiting)) in self.groups.iter_mut().zip(&self.waiting).enumerate() {
@@ -146,8 +146,7 @@ impl GroupReport {
 }
 
 impl PodReport {
-    /// The pod is still there: what was promised to it stays, and so does its end if that was seen
-    /// already.
+    /// The pod is still there: it keeps its grace, and its end if that was observed already.
     fn go_on(&mut self, was: Self) {
         if was.end.is_over() {
             *self = was;

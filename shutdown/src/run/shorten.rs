@@ -1,4 +1,4 @@
-//! Less time in the middle of a run.
+//! Shortens a run in progress.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Place, Run};
 use crate::budget::whole_seconds;
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Takes over what has been said since, and puts it down.
+    /// Takes the new context over and persists it.
     pub(super) async fn follow(&mut self) {
         let Some(context) = &mut self.driven.context else { return };
         let context = context.borrow_and_update().clone();
@@ -26,8 +26,8 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// Divides what is left, and shortens the grace of pods that would take longer. First goes the
-    /// wait before the first group, as far as the pods ask for its time.
+    /// Divides the time that is left, and shortens the grace of pods that would take longer. The
+    /// wait before the first group is shortened first, as far as the pods need its time.
     pub(super) fn shorten(&mut self) {
         let now = self.elapsed();
         let wants: Vec<_> = (0..self.groups.len()).map(|group| self.wants(group, now)).collect();
@@ -72,7 +72,7 @@ impl<K: PodKiller> Run<'_, K> {
         report.asked.map(|asked| asked + report.grace)
     }
 
-    /// Asks again, with less grace, whoever would outlive its group's new end.
+    /// Asks pods again, with less grace, that would outlive their group's new end.
     fn hurry(&mut self, now: Duration) {
         let groups = &self.plan.groups;
         let late = |asked: &Asked| {

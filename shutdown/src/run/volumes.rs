@@ -1,4 +1,4 @@
-//! What stopped pods still hold.
+//! Resources that stopped pods still hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use super::kills::Wait;
 use super::{Place, REAPING, Run, RunStop};
 use crate::role::is_on_host_network;
 
-/// Nobody waits longer than this for what a pod held, counted from the last pod's exit: after that
-/// it hangs, and the time is better spent on the pods that still run.
+/// The longest wait for the release of a pod's resources, counted from the last pod's exit. After
+/// that it hangs, and the time is better spent on pods that still run.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Waits, beside the run, until a stopped pod holds nothing any more, if that is worth a wait:
-    /// what the machine's end takes with it anyway (the sandbox of a pod on the host's network, its
-    /// cgroup, its plain directories) is not.
+    /// Waits in the background until a stopped pod has released its resources. Resources that
+    /// disappear with the machine (the sandbox of a pod on the host's network, its cgroup, its
+    /// plain directories) are not worth a wait.
     pub(super) fn release(&mut self, place: Place, pod: &Pod) {
         let mounts = holds_mounts(pod);
-        // What a network plugin knows of a pod, such as the lease of its address, is on a disk.
+        // A network plugin keeps a pod's state, such as its address lease, on disk.
         if !mounts && is_on_host_network(pod) {
             return;
         }
@@ -66,7 +66,7 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// Says of what was not answered that it is not known.
+    /// Marks releases without an answer as unknown.
     pub(super) fn give_up_on_releases(&mut self, stop: RunStop) {
         self.releases.abort_all();
         for (_, place) in self.releasing.drain() {
@@ -82,8 +82,8 @@ impl<K: PodKiller> Run<'_, K> {
     }
 }
 
-/// Whether something is mounted on the host for the pod's volumes, as far as its spec tells. What
-/// is a plain directory or file there takes no time to give back.
+/// Whether the pod's volumes are mounted on the host, as far as its spec tells. Plain directories
+/// and files take no time to release.
 fn holds_mounts(pod: &Pod) -> bool {
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
     volumes.unwrap_or_default().iter().any(is_mounted)
