@@ -1,4 +1,4 @@
-//! Who may start while the node runs short.
+//! Which pods may start while the node is under pressure.
 
 use k8s_openapi::api::core::v1::Toleration;
 use tokio::sync::watch;
@@ -10,18 +10,18 @@ use crate::message::{EVICTED, node_had_condition};
 #[cfg(test)]
 mod tests;
 
-/// The taint of a node that runs short of memory.
+/// The taint of a node under memory pressure.
 const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
 
-/// Refuses pods that would make a shortage worse.
+/// Rejects pods that would make a shortage worse.
 ///
-/// Short of memory only: pods that ask for no memory at all, unless they tolerate it. Short of disk or
-/// tasks: all. Critical pods are let in always.
+/// Under memory pressure alone, it rejects pods that request no memory, unless they tolerate it.
+/// Under disk or PID pressure, it rejects all. Critical pods are always admitted.
 #[derive(Clone, Debug)]
 pub struct PressureGate(watch::Receiver<Conditions>);
 
 impl PressureGate {
-    /// Judges by the conditions as they are when a pod is asked about.
+    /// Uses the conditions at the time of the check.
     #[must_use]
     pub fn new(conditions: watch::Receiver<Conditions>) -> Self {
         Self(conditions)

@@ -9,14 +9,14 @@ use crate::signal::Resource;
 #[cfg(test)]
 mod tests;
 
-/// How often the node is looked at.
+/// How often the node is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cadence {
     /// While nothing is near a threshold.
     pub calm: Duration,
     /// While something is, or is short.
     pub near: Duration,
-    /// While something is about to run short. Never more often, whatever wakes the loop.
+    /// While something is about to run short. The loop never samples more often.
     pub fastest: Duration,
 }
 
@@ -32,12 +32,12 @@ impl Default for Cadence {
 }
 
 impl Cadence {
-    /// When to look again, from two looks that lie `apart`. A figure that carries the time it was
-    /// measured at goes by that: what file systems said may be older than the look.
+    /// When to sample again, from two samples that lie `apart`. A figure with its own timestamp
+    /// uses that: file system figures may be older than the sample.
     ///
-    /// A threshold that at the pace of the last look is reached in `t` is looked at again after a
-    /// quarter of `t`. So is one that is near: less than a twentieth of the capacity, or than half of
-    /// the threshold itself, is left above it.
+    /// A threshold that will be reached in `t` at the current rate is sampled again after a quarter
+    /// of `t`. So is a near threshold: less than a twentieth of the capacity, or than half of the
+    /// threshold itself, is left above it.
     #[must_use]
     pub fn next(
         &self,
@@ -88,14 +88,14 @@ impl Cadence {
             }
             _ => self.calm,
         };
-        // Memory goes within a second; disks and tasks are looked at as they fall.
+        // Memory can be gone within a second; disks and tasks are sampled as they fall.
         let is_near = left < (now.capacity / 20).min(limit.max(1) / 2);
         let standing = if is_near && resource == Resource::Memory { self.near } else { self.calm };
         paced.min(standing).max(self.fastest)
     }
 }
 
-/// How long lies between two measurements of one thing, if both say when they were made.
+/// The time between two measurements of a figure, if both have a timestamp.
 fn between(before: Option<&Observation>, now: &Observation) -> Option<Duration> {
     Some(now.at?.saturating_duration_since(before?.at?))
 }

@@ -32,20 +32,20 @@ pub struct Candidate<'a> {
 pub struct Ending {
     /// When it should be gone.
     pub due: Instant,
-    /// It was asked to end within a second: there is nothing to hurry.
+    /// It was asked to end within a second, so its grace cannot be cut.
     pub hurried: bool,
     /// It was ended because of such a shortage.
     pub evicted_for: Option<Condition>,
 }
 
-/// Who is ended, and who was not and why.
+/// The victim, and why the other pods were not chosen.
 #[derive(Clone, Debug)]
 pub struct Choice<'a> {
-    /// Who is ended; none: nobody can be, or what is ending already is waited for.
+    /// The victim; none if no pod qualifies, or if pods that are already ending are awaited.
     pub victim: Option<&'a Pod>,
-    /// Pods that are ending give back enough, or were ended for this shortage.
+    /// Pods that are ending free enough, or were ended for this shortage.
     pub waits: bool,
-    /// All pods in the order in which they would be ended.
+    /// All pods in eviction order.
     pub considered: Vec<Considered<'a>>,
 }
 
@@ -56,7 +56,7 @@ pub struct Considered<'a> {
     pub pod: &'a Pod,
     /// What it uses: bytes, inodes or processes.
     pub usage: Option<i64>,
-    /// What it may use without being among the first.
+    /// Its request: pods above theirs are evicted first.
     pub request: i64,
     /// What was made of it.
     pub verdict: Verdict,
@@ -68,29 +68,29 @@ pub struct Considered<'a> {
 pub enum Verdict {
     /// It is ended.
     Chosen,
-    /// It comes later: one pod at a time.
+    /// Its turn comes later: one pod at a time.
     NotNeeded,
     /// The node cannot do without it.
     Critical,
-    /// It was not measured: nothing is known against it.
+    /// It was not measured.
     NotMeasured,
-    /// It is ending, and what it uses comes back.
+    /// It is ending and will free what it uses.
     Ending,
-    /// It should have ended and has not.
+    /// It has not ended in time.
     Stuck,
 }
 
-/// How long what is ending is waited for when memory or tasks have to come back at once.
+/// How long to wait for ending pods under memory or PID pressure.
 const SOON: Duration = Duration::from_secs(4);
-/// The same for disks, where a pod's files go after it has ended.
+/// The same for disks, where a pod's files are removed after its end.
 const SOON_ON_DISK: Duration = Duration::from_secs(40);
 
 /// Chooses the pod to end.
 ///
-/// One at a time: while a pod that was ended for the same shortage is on its way, nobody else is
-/// chosen. Pods that are ending for other reasons are waited for when what they use is enough. With a
-/// hard threshold neither holds for a pod that takes long: that one is a candidate like others, and
-/// its grace is cut. Pods without figures are passed over; so are pods that the policy spares.
+/// One at a time: while a pod that was chosen for the same shortage is ending, no other pod is
+/// chosen. Pods that are ending for other reasons are awaited if they free enough. With a hard
+/// threshold, a pod that takes too long is a candidate again, and its grace is cut. Pods without
+/// figures and pods that the policy spares are skipped.
 #[must_use]
 pub fn choose<'a>(
     act: &Act,
@@ -129,7 +129,7 @@ pub fn choose<'a>(
     Choice { victim, waits, considered }
 }
 
-/// Whether what `ending` gives back is to be waited for.
+/// Whether to wait for what `ending` frees.
 pub(crate) fn comes_in_time(act: &Act, ending: &Ending, now: Instant) -> bool {
     let soon = match act.resource() {
         Resource::Memory | Resource::Pids => SOON,

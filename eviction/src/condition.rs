@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A condition that says that the node runs short of something.
+/// A pressure condition of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Condition {
     /// `MemoryPressure`.
@@ -17,7 +17,7 @@ pub enum Condition {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Conditions(u8);
 
-/// What the node's status and its Events say of a condition.
+/// The texts of a condition in the node's status and its Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConditionText {
     /// `reason` of the condition.
@@ -47,7 +47,7 @@ impl Condition {
         }
     }
 
-    /// What is said of it, byte for byte what the kubelet says.
+    /// Its message, byte for byte the kubelet's.
     #[must_use]
     pub const fn text(self, on: bool) -> ConditionText {
         let (reason, message, event) = match (self, on) {

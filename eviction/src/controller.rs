@@ -1,4 +1,4 @@
-//! The loop: measure, decide, give back or end one pod, measure again.
+//! The loop: measure, decide, reclaim or evict one pod, measure again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ mod view;
 use view::Shown;
 pub use view::{AwayPod, EvictionView, Explanation, ThresholdView};
 
-/// The node is not waited for longer than this.
+/// The timeout of a node measurement.
 const MEASURE: Duration = Duration::from_secs(2);
 
 /// What the loop works with.
@@ -45,11 +45,11 @@ pub struct EvictionParts<K, S, R> {
     pub killer: Arc<K>,
     /// Measures.
     pub signals: Arc<S>,
-    /// Gives back what no pod misses.
+    /// Reclaims what no pod needs.
     pub reclaim: Arc<R>,
     /// Is told of everything.
     pub recorder: Arc<dyn Recorder>,
-    /// Taken in turn with others who choose pods to end.
+    /// Shared with other controllers that choose victims.
     pub victims: VictimLock,
     /// Starts static pods anew.
     pub static_pods: Arc<dyn Readmit>,
@@ -57,17 +57,17 @@ pub struct EvictionParts<K, S, R> {
     pub wall: WallClock,
     /// The rules, which may change.
     pub policy: watch::Receiver<Arc<Policy>>,
-    /// While there is a reason to let no pod in (a node shutdown, a drain) nothing is measured and no
-    /// pod is ended. The loop ends when its sender is gone.
+    /// While admission is closed for any reason (a node shutdown, a drain), nothing is measured and
+    /// no pod is evicted. The loop ends when the sender is gone.
     pub still: watch::Receiver<GateReasons>,
-    /// Wakes the loop before its time: the kernel says that tasks wait for memory.
+    /// Wakes the loop early: the kernel reports that tasks wait for memory.
     pub wake: Arc<Notify>,
     /// How often to look.
     pub cadence: Cadence,
 }
 
-/// Ends pods when the node runs short. There is one task, so nothing is decided twice at a time; what
-/// takes time (a pod's end, giving things back) is under way beside it, and it goes on looking.
+/// Evicts pods when the node runs short. One task decides, so decisions never overlap. Slow work (a
+/// pod's end, reclaim) runs concurrently while the loop keeps sampling.
 pub struct EvictionController<K, S, R> {
     parts: EvictionParts<K, S, R>,
     /// The rules for the layout of the node's file systems.
@@ -77,41 +77,41 @@ pub struct EvictionController<K, S, R> {
     last_look: Option<Instant>,
     next_look: Instant,
     endings: PodUidMap<Ending>,
-    /// What ended pods had on disks and of tasks, until it is back.
+    /// Disk space and tasks of ended pods that are not freed yet.
     pending_reclaim: PendingReclaim,
     readmission: Readmission,
-    /// Signals for which there was nobody to end, and until when nobody is looked for.
+    /// Signals for which no pod qualified, and when to look for one again.
     held: [Option<Hold>; Signal::COUNT],
-    /// When things were last given back for a signal.
+    /// The last reclaim for each signal.
     reclaimed: [Option<Instant>; Signal::COUNT],
     reclaiming: bool,
-    /// It did not come to an end: it is not tried before then.
+    /// After a reclaim that hung, the next attempt is not before this.
     reclaim_hangs_until: Option<Instant>,
     next_limits: Instant,
     under_way: FuturesUnordered<BoxFuture<'static, Happened>>,
     conditions: watch::Sender<Conditions>,
     shown: Arc<Shown>,
-    /// Failures to measure in a row.
+    /// Consecutive measurement failures.
     unmeasured: u32,
-    /// What the kernel has killed, by the last look.
+    /// The kernel's OOM kill count at the last sample.
     oom_kills: Option<u64>,
 }
 
-/// Nobody is looked for until then.
+/// No victim is looked for until then.
 #[derive(Clone, Copy)]
 struct Hold {
     until: Instant,
     times: u32,
 }
 
-/// Something that was under way is over.
+/// A concurrent operation finished.
 enum Happened {
     Ended(evict::Ended),
     Reclaimed(reclaiming::Over),
 }
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
-    /// A loop that has seen nothing yet, and the view of what it sees.
+    /// A new loop, and the view of its state.
     #[must_use]
     pub fn new(parts: EvictionParts<K, S, R>) -> (Self, EvictionView) {
         let conditions = watch::Sender::new(Conditions::NONE);
@@ -143,8 +143,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         (controller, view)
     }
 
-    /// Runs until the sender of [`EvictionParts::still`] is gone. Dropping the future ends nobody's
-    /// end: pods that were asked to end go on ending.
+    /// Runs until the sender of [`EvictionParts::still`] is gone. Dropping the future does not
+    /// cancel evictions: pods that were asked to end keep ending.
     pub async fn run(mut self) {
         while self.stand_still().await {
             if !self.policy.is_idle() {
@@ -156,12 +156,12 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
     }
 
-    /// Waits while the loop has to stand still. False: it is to end.
+    /// Waits while the loop is paused. Returns false when it must end.
     async fn stand_still(&mut self) -> bool {
         if self.parts.still.borrow_and_update().is_empty() {
             return true;
         }
-        // Whoever made it stand still ends the pods now.
+        // The owner of the pause ends the pods now.
         self.under_way.clear();
         self.endings.clear();
         self.pending_reclaim = PendingReclaim::default();
@@ -172,7 +172,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         opened
     }
 
-    /// Waits until it is time to look. False: the loop is to end.
+    /// Waits until the next sample is due. Returns false when the loop must end.
     async fn wait(&mut self) -> bool {
         let mut due = self.next_look;
         let idle = self.policy.is_idle();
@@ -262,7 +262,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             return;
         }
         let before = *self.conditions.borrow();
-        // Pods that were refused are asked about again at every change.
+        // Rejected pods are tried again at every change.
         if before == conditions {
             return;
         }
@@ -290,7 +290,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         });
     }
 
-    /// Notes what the kernel has killed since the last look: somebody may ask why a pod is gone.
+    /// Records the kernel's OOM kills since the last sample, which may explain why a pod is gone.
     fn note_kills(&mut self, now: Option<u64>) {
         let before = self.oom_kills;
         self.oom_kills = now.or(before);
@@ -321,7 +321,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         self.next_look = Instant::now();
     }
 
-    /// The first look already has the thresholds that follow from the layout.
+    /// The first sample already uses the thresholds derived from the layout.
     fn follow_layout(&mut self, stats: &NodeStats) {
         if stats.layout.is_none() || stats.layout == self.layout {
             return;
@@ -350,10 +350,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     fn not_measured(&mut self, error: &str) {
         self.unmeasured = self.unmeasured.saturating_add(1);
-        // The first time, and then ever more rarely.
+        // Logged the first time, then at growing intervals.
         if self.unmeasured.is_power_of_two() {
             let times = self.unmeasured;
-            tracing::warn!(error, times, "the node could not be measured; nobody is evicted");
+            tracing::warn!(error, times, "the node could not be measured; no pod is evicted");
         }
         self.next_look = Instant::now() + self.parts.cadence.calm;
     }

@@ -1,4 +1,4 @@
-//! Whether something has to be done, and for which threshold.
+//! Decides whether to act, and for which threshold.
 
 use std::time::Duration;
 
@@ -16,28 +16,29 @@ use crate::threshold::Threshold;
 #[cfg(test)]
 mod tests;
 
-/// What one look at the node has shown.
+/// One sample of the node.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot {
     /// When.
     pub now: Instant,
     /// What is left of what.
     pub observations: Observations,
-    /// Time lost for want of memory, by whoever [`PressureRule::scope`] names.
+    /// Memory stall time of the tasks in [`PressureRule::scope`].
     pub pressure: Option<PressureStats>,
 }
 
 /// What follows from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
-    /// To be handed to the next decision.
+    /// The memory for the next decision.
     pub memory: Memory,
     /// Conditions of the node to be reported.
     pub conditions: Conditions,
-    /// What to do something about; none: nothing is short, or not for long enough, or it was not
-    /// measured again since something was done.
+    /// The threshold to act on; none if nothing is short, not for long enough, or not measured
+    /// again since the last act.
     pub act: Option<Act>,
-    /// The thresholds that are met, by their place in the policy, grace or no grace.
+    /// The thresholds that are met, by their index in the policy, whether their grace is over or
+    /// not.
     met: u32,
 }
 
@@ -48,32 +49,32 @@ pub struct Act {
     pub cause: Cause,
     /// By what pods are ranked.
     pub signal: Signal,
-    /// Whether the pod gets a second only.
+    /// Whether the pod gets one second only.
     pub hard: bool,
     /// The least there should be.
     pub threshold: Quantity,
     /// What there is.
     pub available: Quantity,
-    /// How much has to come back, minimum reclaim included: bytes, inodes or tasks, at least 1.
+    /// How much must be freed, minimum reclaim included: bytes, inodes or tasks, at least 1.
     pub deficit: i64,
     /// When that was measured.
     pub measured_at: Option<Instant>,
     /// Since when it is short.
     pub since: Instant,
-    /// What can be given back first, so that perhaps no pod has to end.
+    /// What can be reclaimed first, so that perhaps no pod has to end.
     pub reclaim: &'static [Reclaimable],
 }
 
-/// A soft threshold's time goes on when it was not met for less than this: as long as the kubelet
-/// would not have looked.
+/// Gaps shorter than this do not reset a soft threshold's grace: the kubelet would not have sampled
+/// in between.
 pub const FORGIVEN: Duration = Duration::from_secs(10);
 
-/// Decides what one look at the node means.
+/// Decides what one sample means.
 ///
-/// A threshold is met when less than its value is available; one that pods were ended for stays met
-/// until the minimum reclaim is available as well. It is acted on when it has been met for its grace
-/// and was measured anew since the last look. Of several, hard ones come first, then memory, then the
-/// one that lacks the larger part.
+/// A threshold is met when less than its value is available; after an eviction it stays met until
+/// the minimum reclaim is available as well. It is acted on when it has been met for its grace and
+/// was measured anew since the last sample. Among several, hard thresholds come first, then memory,
+/// then the one with the larger relative deficit.
 #[must_use]
 pub fn decide(snapshot: &Snapshot, policy: &Policy, memory: &Memory) -> Decision {
     let now = snapshot.now;
@@ -109,7 +110,7 @@ pub fn decide(snapshot: &Snapshot, policy: &Policy, memory: &Memory) -> Decision
     next.last_pressure = snapshot.pressure.or(memory.last_pressure);
     raised.iter().for_each(|condition| next.seen[condition as usize] = Some(now));
     let act = match chosen {
-        // Waiting for memory is the hard want of memory; a disk can wait for it.
+        // Memory stalls count as a hard threshold on memory; disks come after it.
         Some((_, act)) if act.hard && act.signal.resource() == Resource::Memory => Some(act),
         chosen => pressed.or(chosen.map(|(_, act)| act)),
     };
@@ -125,7 +126,7 @@ impl Decision {
     }
 }
 
-/// What is to be remembered of a threshold, and whether it is met.
+/// A threshold's new memory, and whether it is met.
 fn track(
     threshold: &Threshold,
     observed: Option<Observation>,
@@ -136,7 +137,7 @@ fn track(
     if met != Some(true) {
         let forgiven = was.last.is_some_and(|last| now.saturating_duration_since(last) < FORGIVEN);
         let first = was.first.filter(|_| forgiven && !threshold.is_hard());
-        // What was not measured is neither met nor over.
+        // A threshold that was not measured keeps its state.
         return (Tracked { first, active: was.active && met.is_none(), ..was }, false);
     }
     let first = was.first.unwrap_or(now);
@@ -150,7 +151,7 @@ fn is_met(threshold: &Threshold, observed: &Observation, reclaiming: bool) -> bo
     threshold.quantity(observed.capacity, reclaiming) > available
 }
 
-/// Whether it was measured since the last look. What carries no time counts as new.
+/// Whether it was measured since the last sample. A figure without a timestamp counts as new.
 fn is_news(observed: &Observation, memory: &Memory, threshold: &Threshold) -> bool {
     let before = memory.last.get(threshold.signal);
     match (observed.at, before) {
@@ -167,7 +168,7 @@ fn reported(memory: &Memory, policy: &Policy, now: Instant) -> Conditions {
     Condition::ALL.into_iter().filter(lately).collect()
 }
 
-/// Whether tasks lose time for want of memory.
+/// Whether tasks stall for memory.
 fn pressed(rule: &PressureRule, snapshot: &Snapshot, memory: &Memory) -> Option<Act> {
     let now_lost = snapshot.pressure?;
     let before = memory.last_pressure?;
@@ -177,7 +178,7 @@ fn pressed(rule: &PressureRule, snapshot: &Snapshot, memory: &Memory) -> Option<
     let waits = (rule.some.is_some() || rule.full.is_some())
         && over(rule.some, now_lost.some_avg10, before.some_avg10)
         && over(rule.full, now_lost.full_avg10, before.full_avg10)
-        // An average falls slowly: something must have waited since the last look.
+        // An average falls slowly: a task must have stalled since the last sample.
         && now_lost.some_total_us > before.some_total_us;
     let cooled = memory
         .pressure_evicted
@@ -209,7 +210,7 @@ fn lacking(wanted: Quantity, available: Quantity) -> i64 {
 struct Urgency {
     hard: bool,
     memory: bool,
-    /// Which part of what there should be is lacking.
+    /// The relative deficit.
     lacking: f64,
 }
 

@@ -14,7 +14,7 @@ use crate::signal::Cause;
 
 /// So many are kept.
 const KEPT: usize = 64;
-/// So many pods of a ranking are kept.
+/// The number of pods kept of a ranking.
 const RANKED: usize = 10;
 
 /// One decision. The JSON form is a stable interface.
@@ -25,7 +25,7 @@ pub struct Record {
     pub id: u64,
     /// When it was made.
     pub at: WallTime,
-    /// For what: a signal, `memoryPressure`, or a limit of the pod's own.
+    /// The cause: a signal, `memoryPressure`, or a limit of the pod's own.
     pub signal: Cause,
     /// The least there should be.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct Record {
     /// The first ten pods in the order in which they would have been ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranking: Vec<RankedPod>,
-    /// How often the same was decided again, this time included.
+    /// How often the same was decided in a row.
     pub times: u64,
     /// When last.
     pub last_at: WallTime,
@@ -56,9 +56,9 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Outcome {
-    /// What no pod misses is being given back.
+    /// Reclaim is in progress.
     Reclaiming,
-    /// It was; whether that was enough, the next decision says.
+    /// Reclaim finished; the next decision shows whether it was enough.
     Reclaimed(Reclaimed),
     /// The pod was asked to end.
     Evicting,
@@ -68,18 +68,18 @@ pub enum Outcome {
         /// From the request to the end, in ms.
         took_ms: u64,
     },
-    /// It has not, in time. Another one is chosen.
+    /// It did not end in time. Another one is chosen.
     Failed {
         /// Why.
         error: String,
     },
-    /// There is nobody to end.
+    /// No pod qualified.
     Nobody,
     /// The pod would have been asked to end; nothing was touched.
     Shadow,
-    /// Eviction decided nothing: the kernel was first, or a cgroup met a limit of its own.
+    /// Not an eviction: the kernel killed first, or a cgroup hit its own limit.
     KilledByKernel {
-        /// How many processes were killed for want of memory since the last look.
+        /// How many processes the OOM killer killed since the last sample.
         processes: u64,
     },
 }
@@ -123,8 +123,8 @@ pub(crate) struct History {
 // === impl History ===
 
 impl History {
-    /// Notes a decision and says its number. One that says the same as the one before it is counted
-    /// with that one.
+    /// Records a decision and returns its number. A repeated decision is counted with the one
+    /// before it.
     pub(crate) fn note(&mut self, mut record: Record) -> u64 {
         if let Some(last) = self.records.back_mut().filter(|last| last.is_like(&record)) {
             last.times = last.times.saturating_add(1);
@@ -140,7 +140,7 @@ impl History {
         self.last
     }
 
-    /// Says what came of a decision, if it is still kept.
+    /// Records the outcome of a decision, if it is still kept.
     pub(crate) fn conclude(&mut self, id: u64, outcome: Outcome) {
         if let Some(record) = self.records.iter_mut().rev().find(|record| record.id == id) {
             record.outcome = outcome;
@@ -173,7 +173,7 @@ impl Record {
         }
     }
 
-    /// A decision about what is short on the node.
+    /// A decision about a shortage of the node.
     pub(crate) fn about(act: &Act, at: WallTime, outcome: Outcome) -> Self {
         Self {
             threshold: Some(act.threshold.to_string()),

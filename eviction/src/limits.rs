@@ -55,7 +55,7 @@ fn over_pod(pod: &Pod, stats: &PodStats) -> Option<OverLimit> {
     })
 }
 
-/// A sum is written as its first part is.
+/// A sum is written in the format of its first part.
 fn format_of_limits(pod: &Pod) -> QuantityFormat {
     container_limits(pod).next().map_or(QuantityFormat::BinarySi, |(_, limit)| limit.format())
 }

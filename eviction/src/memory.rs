@@ -1,4 +1,4 @@
-//! What has to be remembered from one look to the next.
+//! State that is carried from one sample to the next.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::condition::Condition;
 use crate::observation::Observations;
 use crate::policy::Policy;
 
-/// What was seen so far. Small and without pointers; the first look starts with the default.
+/// The observations so far. Small and without pointers; the first sample starts with the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Memory {
     /// By the threshold's place in the policy.
@@ -18,30 +18,31 @@ pub struct Memory {
     pub(crate) seen: [Option<Instant>; Condition::COUNT],
     pub(crate) last: Observations,
     pub(crate) last_pressure: Option<PressureStats>,
-    /// When a pod was last ended for time that was lost.
+    /// The last eviction for memory stalls.
     pub(crate) pressure_evicted: Option<Instant>,
 }
 
 /// One threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Tracked {
-    /// Since when it is met; short times in which it was not are forgiven.
+    /// Since when it is met, short gaps included.
     pub(crate) first: Option<Instant>,
     /// When it was last met.
     pub(crate) last: Option<Instant>,
     /// It was acted on or could be: met for its grace. Until the minimum reclaim is regained.
     pub(crate) active: bool,
-    /// It came with a change of the configuration: nothing is done for it before.
+    /// Set for thresholds that are new after a configuration change: they are not acted on before
+    /// this.
     pub(crate) not_before: Option<Instant>,
 }
 
-/// After a change of the configuration, new thresholds end nobody for so long: a slip of the pen
-/// can be taken back.
+/// After a configuration change, new thresholds evict no pod for this long, so that a typo can be
+/// corrected.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 
 impl Memory {
-    /// What is still true when `new` takes the place of `old`: of thresholds that are in both, all;
-    /// those that are new end nobody for 10 s.
+    /// The memory after `new` replaces `old`: thresholds in both keep theirs; new ones evict no pod
+    /// for 10 s.
     #[must_use]
     pub fn carried_over(&self, old: &Policy, new: &Policy, now: Instant) -> Self {
         let mut tracked = [Tracked::default(); Policy::MOST_THRESHOLDS];
@@ -54,7 +55,7 @@ impl Memory {
         Self { tracked, ..*self }
     }
 
-    /// A pod was ended for time that was lost: nobody else is for a while.
+    /// Notes an eviction for memory stalls: no other follows for a while.
     pub fn note_pressure_eviction(&mut self, now: Instant) {
         self.pressure_evicted = Some(now);
     }

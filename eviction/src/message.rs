@@ -1,6 +1,6 @@
-//! What is said of an evicted pod, byte for byte what the kubelet says.
+//! Messages about an evicted pod, byte for byte the kubelet's.
 //!
-//! Every sentence ends with a space; whoever matches these texts relies on it.
+//! Every sentence ends with a space; tools that match these texts rely on it.
 
 use std::fmt::Write as _;
 
@@ -131,7 +131,7 @@ impl Message {
     }
 }
 
-/// Regular, init or sidecar; an ephemeral container is never blamed, it cannot ask for anything.
+/// Regular, init or sidecar; an ephemeral container is never blamed, as it has no requests.
 fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a api::Container> {
     let spec = pod.spec.as_ref()?;
     let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());

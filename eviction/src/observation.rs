@@ -1,4 +1,4 @@
-//! What is left of what, as the thresholds see it.
+//! The amounts that thresholds compare.
 
 use tokio::time::Instant;
 use winddown_shared::{FsStats, MemoryStats, NodeStats, Quantity, QuantityFormat};
@@ -14,9 +14,8 @@ mod tests;
 )]
 #[serde(rename_all = "camelCase")]
 pub enum MemoryAvailable {
-    /// What can be had without swapping (`MemAvailable`): file cache that the kernel can give back
-    /// counts as available, whether it was used lately or not. Where it cannot be read, the working
-    /// set decides.
+    /// `MemAvailable`: file cache that the kernel can reclaim counts as available, whether it was
+    /// used lately or not. Where it cannot be read, the working set decides.
     #[default]
     MemAvailable,
     /// Capacity − working set, as the kubelet has it: file cache that was used lately counts as
@@ -27,7 +26,7 @@ pub enum MemoryAvailable {
 /// What is left of one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// What is left: bytes, inodes or tasks. Below 0 where more is used than there should be.
+    /// What is available: bytes, inodes or tasks. Negative if more is used than allowed.
     pub available: i64,
     /// What there is in all.
     pub capacity: i64,
@@ -35,14 +34,15 @@ pub struct Observation {
     pub at: Option<Instant>,
 }
 
-/// What is left of everything that was measured.
+/// What is available of everything that was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observations([Option<Observation>; Signal::COUNT]);
 
 // === impl Observation ===
 
 impl Observation {
-    /// What is left, as messages print it: bytes in powers of 1024, all else in powers of 1000.
+    /// What is available, as messages print it: bytes in powers of 1024, all else in powers of
+    /// 1000.
     #[must_use]
     pub const fn quantity(&self, resource: Resource) -> Quantity {
         let format = match resource {
@@ -60,7 +60,7 @@ impl Observation {
 // === impl Observations ===
 
 impl Observations {
-    /// Makes them of what was measured. What was not measured is not observed.
+    /// Derives them from the measurements. What was not measured is absent.
     #[must_use]
     pub fn of(stats: &NodeStats, memory: MemoryAvailable) -> Self {
         let mut all = Self::default();
@@ -90,7 +90,7 @@ impl Observations {
         all
     }
 
-    /// What is left of what `signal` speaks of, if it was measured.
+    /// What is available for `signal`, if it was measured.
     #[must_use]
     pub const fn get(&self, signal: Signal) -> Option<Observation> {
         self.0[signal.index()]

@@ -1,9 +1,9 @@
-//! What pods that have ended had on disks, and of tasks, until it has come back.
+//! Disk space and tasks that ended pods are expected to free.
 //!
-//! Their files go after them: a container runtime removes a writable layer when its garbage collector
-//! runs next (containerd's `pause_threshold`), which can be seconds after it was told to. Until then the
-//! disk is as full as before, and that says nothing of whether enough was done. So it is with the tasks of a
-//! fork bomb: they count until the first process has collected the last of them.
+//! A pod's files are removed after its end: a container runtime removes a writable layer when its
+//! garbage collector runs next (containerd's `pause_threshold`), which can be seconds later. Until
+//! then the disk is as full as before, which does not mean that more pods must end. The same holds
+//! for the tasks of a fork bomb: they count until the first process has collected the last of them.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use crate::signal::Signal;
 #[cfg(test)]
 mod tests;
 
-/// What a pod ended leaves is waited for so long, as the kubelet waits for its clean-up.
+/// How long to wait for freed space after a pod's end, as the kubelet waits for its clean-up.
 const LONGEST: Duration = Duration::from_secs(30);
-/// And so long when nothing would be left before that.
+/// How long to wait if the resource would be exhausted before that.
 const IN_A_HURRY: Duration = Duration::from_secs(5);
 
 /// What a pod leaves behind, by [`Signal::index`]: bytes, inodes or tasks.
@@ -33,12 +33,12 @@ pub(crate) struct PendingReclaim([Option<Expected>; Signal::COUNT]);
 struct Expected {
     /// All that is expected.
     amount: i64,
-    /// All that has come back since the first pod was asked to end: the sum of the rises, because
-    /// somebody else may be writing on.
+    /// The amount freed since the first pod was asked to end: the sum of the rises, because other
+    /// pods may keep writing.
     back: i64,
-    /// What was left when it was last measured.
+    /// What was available at the last measurement.
     left: i64,
-    /// When the last of the pods had ended; none: one is ending still.
+    /// When the last of the pods ended; none while one is still ending.
     ended: Option<Ended>,
 }
 
@@ -48,11 +48,11 @@ struct Ended {
     at: Instant,
     /// What was left then.
     left: i64,
-    /// What the pods left was given back since.
+    /// Whether it was reclaimed since.
     given_back: bool,
 }
 
-/// The signals that tell of such a shortage.
+/// The signals of a condition.
 fn of(condition: Condition) -> impl Iterator<Item = Signal> {
     Signal::ALL.into_iter().filter(move |signal| signal.condition() == condition)
 }
@@ -60,7 +60,7 @@ fn of(condition: Condition) -> impl Iterator<Item = Signal> {
 // === impl PendingReclaim ===
 
 impl PendingReclaim {
-    /// A pod was asked to end for such a shortage, and leaves so much.
+    /// Notes that a pod was asked to end for this condition, and what it will leave behind.
     pub(crate) fn ask(
         &mut self,
         condition: Condition,
@@ -84,7 +84,7 @@ impl PendingReclaim {
         }
     }
 
-    /// The pods that were asked for such a shortage have ended.
+    /// Notes that the pods that were evicted for this condition have ended.
     pub(crate) fn note_end(&mut self, condition: Condition, now: Instant) {
         for signal in of(condition) {
             if let Some(expected) = &mut self.0[signal.index()] {
@@ -93,8 +93,8 @@ impl PendingReclaim {
         }
     }
 
-    /// What ended pods leave was given back. Counts once after each end: what is still missing then does
-    /// not come sooner by giving back again.
+    /// Notes that the remains of ended pods were reclaimed. Counts once after each end: repeating
+    /// it frees nothing sooner.
     pub(crate) fn note_given_back(&mut self, now: Instant) {
         for expected in self.0.iter_mut().flatten() {
             if let Some(ended) = expected.ended.as_mut().filter(|ended| !ended.given_back) {
@@ -103,14 +103,14 @@ impl PendingReclaim {
         }
     }
 
-    /// A pod does not end: nothing can be told of what comes back.
+    /// Notes that a pod does not end: what it frees is unknown.
     pub(crate) fn forget(&mut self, condition: Condition) {
         for signal in of(condition) {
             self.0[signal.index()] = None;
         }
     }
 
-    /// Takes what was measured into account.
+    /// Takes a new measurement into account.
     pub(crate) fn observe(&mut self, observed: &Observations) {
         for signal in Signal::ALL {
             let (Some(expected), Some(found)) = (&mut self.0[signal.index()], observed.get(signal))
@@ -123,7 +123,8 @@ impl PendingReclaim {
         }
     }
 
-    /// Whether it is too early to end another pod for this: what the last ones had is still to come.
+    /// Whether it is too early to evict another pod for this signal, because freed space is still
+    /// expected.
     pub(crate) fn is_awaited(&self, signal: Signal, now: Instant) -> bool {
         self.0[signal.index()].is_some_and(|expected| expected.is_awaited(now))
     }
@@ -134,7 +135,7 @@ impl PendingReclaim {
 impl Expected {
     fn is_awaited(&self, now: Instant) -> bool {
         let Some(ended) = self.ended else { return false };
-        // About all of it: pods are measured some seconds before, and others write meanwhile.
+        // Most of it is enough: pods were measured some seconds before, and others write meanwhile.
         if i128::from(self.back) * 4 >= i128::from(self.amount) * 3 {
             return false;
         }
@@ -142,7 +143,8 @@ impl Expected {
         waited < if self.runs_out(&ended, waited) { IN_A_HURRY } else { LONGEST }
     }
 
-    /// Whether nothing would be left before the wait is over, at the pace since the pods ended.
+    /// Whether the resource would be exhausted before the wait is over, at the rate since the pods
+    /// ended.
     fn runs_out(&self, ended: &Ended, waited: Duration) -> bool {
         let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
         let fallen = i128::from(ended.left.saturating_sub(self.left));

@@ -22,36 +22,36 @@ pub struct Policy {
     pub max_pod_grace: Option<Duration>,
     /// Which figure stands for the memory that is available.
     pub memory_available: MemoryAvailable,
-    /// Whether time lost for want of memory ends pods, besides waking the loop.
+    /// Whether memory stalls evict pods, in addition to waking the loop.
     pub memory_pressure: Option<PressureRule>,
     /// Whether pods are ended that have more on the disks than they may.
     pub local_storage_limits: bool,
-    /// What becomes of static pods.
+    /// How static pods are treated.
     pub static_pods: StaticPods,
     /// Decide and record, touch nothing.
     pub shadow: bool,
 }
 
-/// What becomes of static pods when the node runs short.
+/// How static pods are treated under pressure.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "camelCase")]
 pub enum StaticPods {
-    /// They are critical, all of them, as they are to the kubelet.
+    /// All static pods are critical, as for the kubelet.
     #[default]
     Spared,
     /// Those with a priority in their manifest, and one below 2000000000, are like other pods: on a
-    /// node without a control plane all pods are static. Such a pod comes back when the pressure
-    /// has ended.
+    /// node without a control plane all pods are static. An evicted static pod is readmitted when
+    /// the pressure is over.
     ByPriority,
 }
 
-/// When time lost for want of memory ends a pod.
+/// When memory stalls evict a pod.
 ///
-/// All of it has to hold at once: tasks wait, they wait no less than they did before, and memory is
-/// short as well. Waiting alone says little: a cgroup at its own limit, or a disk that is slow, makes
-/// tasks wait while the node has plenty.
+/// All conditions must hold at once: tasks stall, no less than before, and memory is short as well.
+/// Stalls alone say little: a cgroup at its own limit, or a slow disk, makes tasks stall while the
+/// node has plenty of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PressureRule {
     /// Who waits.
@@ -62,7 +62,7 @@ pub struct PressureRule {
     pub full: Option<f32>,
     /// And less memory than this is available.
     pub below: ThresholdValue,
-    /// After a pod was ended for it, nobody else is for so long.
+    /// The pause after each such eviction.
     pub cool_down: Duration,
 }
 
@@ -82,7 +82,7 @@ pub enum PressureScope {
 // === impl Policy ===
 
 impl Policy {
-    /// There cannot be more: nine signals, hard and soft, and a copy.
+    /// The maximum: nine signals, hard and soft, and a copy.
     pub(crate) const MOST_THRESHOLDS: usize = 24;
 
     /// The rules with these thresholds and everything else as it is by default. `enforce_pods`: the
@@ -106,15 +106,15 @@ impl Policy {
         }
     }
 
-    /// The same on a node whose file systems are laid out so. Says also which configured thresholds
-    /// have no effect there.
+    /// The policy for this file system layout, and the configured thresholds that have no effect
+    /// with it.
     #[must_use]
     pub fn for_layout(&self, layout: FsLayout) -> (Self, Vec<Overwritten>) {
         let (thresholds, overwritten) = with_container_fs(&self.configured, layout);
         (Self { thresholds, layout, ..self.clone() }, overwritten)
     }
 
-    /// All thresholds that hold, those that follow from others included.
+    /// All effective thresholds, derived ones included.
     #[must_use]
     pub fn thresholds(&self) -> &[Threshold] {
         &self.thresholds

@@ -1,4 +1,4 @@
-//! In which order pods are ended when something runs short.
+//! The eviction order.
 
 use std::cmp::Reverse;
 
@@ -10,7 +10,7 @@ use crate::signal::{Resource, Signal};
 #[cfg(test)]
 mod tests;
 
-/// A pod and what it uses of what runs short.
+/// A pod and its usage of the short resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Ranked<'a> {
     /// The pod.
@@ -30,8 +30,7 @@ pub fn rank(signal: Signal, pods: &mut [Ranked<'_>]) {
     rank_by(signal, pods, |pod| *pod);
 }
 
-/// The same for things that go with pods. What a pod is ranked by is worked out once for each: a
-/// comparison is then one of numbers.
+/// The same for items that have pods. The key is computed once per pod, so comparisons are cheap.
 pub(crate) fn rank_by<'a, T>(signal: Signal, things: &mut [T], of: impl Fn(&T) -> Ranked<'a>) {
     things.sort_by_cached_key(|thing| Key::of(signal, &of(thing)));
 }
@@ -43,7 +42,7 @@ struct Key<'a> {
     priority: i32,
     /// Not measured, then the larger.
     amount: Option<Reverse<i64>>,
-    /// The younger, which has the least to lose; one that does not say comes last.
+    /// The younger first, which has the least to lose; a pod without a start time comes last.
     created: Reverse<Option<Timestamp>>,
     uid: &'a PodUid,
 }
@@ -53,7 +52,7 @@ struct Key<'a> {
 enum Excess {
     NotMeasured,
     More,
-    /// Or it does not matter: nobody asks for processes.
+    /// Not compared: pods have no request for processes.
     NoMore,
 }
 
@@ -82,7 +81,7 @@ impl<'a> Key<'a> {
 }
 
 impl Ranked<'_> {
-    /// What it may use of it without being among the first.
+    /// Its request: pods above theirs come first.
     #[must_use]
     pub fn request(&self, signal: Signal) -> i64 {
         amount(self.pod.accounted_requests(), signal.resource())

@@ -1,4 +1,4 @@
-//! When a static pod that was ended comes back.
+//! When an evicted static pod is readmitted.
 
 use tokio::time::Instant;
 use winddown_shared::{Pod, ReturnDelays};
@@ -8,8 +8,7 @@ use crate::condition::{Condition, Conditions};
 #[cfg(test)]
 mod tests;
 
-/// Static pods that end or have ended because the node ran short. Nobody else starts them anew: there is no
-/// controller behind a manifest.
+/// Evicted static pods. They must be restarted here: a manifest has no controller.
 #[derive(Debug, Default)]
 pub struct Readmission {
     evicted: Vec<EvictedPod>,
@@ -24,8 +23,8 @@ struct EvictedPod {
 }
 
 impl Readmission {
-    /// A static pod was asked to end because the node runs short. One that is asked again before it
-    /// came back is sent away once.
+    /// Notes the eviction of a static pod. A pod that is evicted again before its readmission
+    /// counts once.
     pub fn note(&mut self, pod: &Pod, condition: Condition, now: Instant) {
         if self.evicted.iter().any(|evicted| evicted.pod.uid() == pod.uid()) {
             return;
@@ -35,7 +34,7 @@ impl Readmission {
         self.evicted.push(EvictedPod { pod: pod.clone(), condition, not_before: now + wait });
     }
 
-    /// The pods that may come back now: their time is over and the condition is too.
+    /// Takes the pods that may be readmitted now: their delay and the condition are over.
     pub fn due(&mut self, conditions: Conditions, now: Instant) -> Vec<Pod> {
         if self.evicted.is_empty() {
             return Vec::new();
@@ -46,7 +45,7 @@ impl Readmission {
         self.evicted.extract_if(.., is_due).map(|evicted| evicted.pod).collect()
     }
 
-    /// Pods that are away, and when each may come back if the pressure is over by then.
+    /// The evicted pods, and when each may be readmitted if the pressure is over by then.
     pub fn evicted(&self) -> impl Iterator<Item = (&Pod, Instant)> {
         self.evicted.iter().map(|evicted| (&evicted.pod, evicted.not_before))
     }

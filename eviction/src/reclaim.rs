@@ -1,10 +1,10 @@
-//! What can be given back before a pod has to end.
+//! What can be reclaimed before a pod has to end.
 
 use winddown_shared::FsLayout;
 
 use crate::signal::{FileSystem, Signal};
 
-/// Something on a disk that no pod misses.
+/// Disk space that no pod needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reclaimable {
@@ -17,14 +17,14 @@ pub enum Reclaimable {
     UnusedImages,
 }
 
-/// What helps against a shortage, in the order in which it is given back.
+/// What helps against a shortage, in the order of reclaim.
 #[must_use]
 pub const fn reclaimable(signal: Signal, layout: FsLayout) -> &'static [Reclaimable] {
     use Reclaimable::{DeadContainers, RotatedLogs, UnusedImages};
     let Some(file_system) = signal.file_system() else { return &[] };
     match (layout, file_system) {
         (FsLayout::One, _) => &[DeadContainers, RotatedLogs, UnusedImages],
-        // Of dead containers the logs, of ended pods the volumes that go with them.
+        // The logs of dead containers, and the volumes of ended pods.
         (FsLayout::ImageFs, FileSystem::Node) => &[DeadContainers, RotatedLogs],
         (FsLayout::ImageFs, FileSystem::Image | FileSystem::Container) => {
             &[DeadContainers, UnusedImages]

@@ -1,4 +1,4 @@
-//! What the loop needs of the machine, the runtimes and the agent.
+//! What the loop needs from the machine, the runtimes and the agent.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use crate::signal::Resource;
 
 /// Measures the node and its pods.
 pub trait Signals: Send + Sync + 'static {
-    /// What the node uses now. Called up to ten times a second: cheap, and never from a cache that
-    /// is older than a tenth of a second, except for what says so with its time.
+    /// The node's current usage. Called up to ten times a second, so it must be cheap. Figures
+    /// older than a tenth of a second must carry their timestamp.
     ///
     /// # Errors
-    /// Nothing could be measured. What only partly could is absent in the answer.
+    /// Nothing could be measured. Single missing figures are absent from the answer.
     fn node(&self) -> impl Future<Output = Result<NodeStats, MeasureError>> + Send;
 
     /// What these pods use, in their order; none for a pod that cannot be measured. Asked only when
     /// something is short, and for pods with limits on disks now and then.
     ///
-    /// Only what `wanted` needs has to be there. Waits no longer than 0.4 s for a walk through
-    /// directories; figures that are too old to choose by are not told.
+    /// Only the figures for `wanted` are required. Waits at most 0.4 s for a directory walk;
+    /// figures that are too old to choose by are omitted.
     fn pods(
         &self,
         pods: &[Pod],
@@ -28,7 +28,7 @@ pub trait Signals: Send + Sync + 'static {
     ) -> impl Future<Output = Vec<Option<PodStats>>> + Send;
 }
 
-/// What is wanted of a pod's figures.
+/// The figures that are needed of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wanted {
     /// Memory of the pod and its containers.
@@ -39,19 +39,19 @@ pub enum Wanted {
     Disk,
 }
 
-/// Gives back what no pod misses.
+/// Reclaims what no pod needs.
 pub trait Reclaim: Send + Sync + 'static {
-    /// Gives back all there is of one kind. Dropping the future stops it after the current item.
+    /// Reclaims all there is of one kind. Dropping the future stops it after the current item.
     ///
     /// # Errors
-    /// Some of it could not be given back.
+    /// Some of it could not be reclaimed.
     fn reclaim(
         &self,
         what: Reclaimable,
     ) -> impl Future<Output = Result<Reclaimed, ReclaimError>> + Send;
 }
 
-/// What was given back.
+/// What was reclaimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Reclaimed {
     /// How many containers, files or images.
@@ -60,9 +60,10 @@ pub struct Reclaimed {
     pub bytes: u64,
 }
 
-/// Starts a static pod anew that was ended because the node ran short.
+/// Readmits evicted static pods.
 pub trait Readmit: Send + Sync + 'static {
-    /// The pressure is over: the pod may start, if it is still wanted. It is admitted like a new one.
+    /// Called when the pressure is over: the pod may start, if it is still wanted. It is admitted
+    /// like a new pod.
     fn readmit(&self, pod: &Pod);
 }
 
@@ -77,7 +78,7 @@ pub struct MeasureError {
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// Something could not be given back.
+/// A reclaim failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct ReclaimError {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::condition::Condition;
 
-/// Something of the node that can run short. The names are the kubelet's.
+/// A resource of the node that can run short. The names are the kubelet's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Signal {
     /// Memory of the node.
@@ -28,7 +28,7 @@ pub enum Signal {
     PidAvailable,
 }
 
-/// What is short when a signal is.
+/// The resource behind a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {
     /// Bytes of memory.

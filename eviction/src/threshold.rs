@@ -1,4 +1,4 @@
-//! How short something may get.
+//! Eviction thresholds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub const DEFAULT_HARD: [(Signal, &str); 5] = [
     (Signal::ImageFsInodesFree, "5%"),
 ];
 
-/// Something is short when less of it is available than this.
+/// A resource is short when less than this is available.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
     /// What is watched.
@@ -38,7 +38,8 @@ pub struct Threshold {
     pub value: ThresholdValue,
     /// How long it may stay short before a pod is ended. Zero: a hard threshold.
     pub grace: Duration,
-    /// How much more than `value` there must be before it is over, once pods were ended for it.
+    /// The minimum reclaim: how much more than `value` must be available before the shortage is
+    /// over, once a pod was evicted.
     pub min_reclaim: Option<ThresholdValue>,
 }
 
@@ -55,7 +56,7 @@ pub enum ThresholdValue {
 // === impl Threshold ===
 
 impl Threshold {
-    /// Whether a pod is ended as soon as it is met, with one second of grace.
+    /// Whether a pod is evicted as soon as it is met, with one second of grace.
     #[must_use]
     pub fn is_hard(&self) -> bool {
         self.grace.is_zero()

@@ -1,4 +1,4 @@
-//! What a pod uses of what runs short.
+//! A pod's usage of the short resource.
 
 use k8s_openapi::api::core::v1::Volume;
 use winddown_shared::{DiskUse, FsLayout, Pod, PodStats};
@@ -25,8 +25,7 @@ pub fn usage(signal: Signal, pod: &Pod, stats: &PodStats, layout: FsLayout) -> i
     signed(if signal.resource() == Resource::Inodes { used.inodes } else { used.bytes })
 }
 
-/// The same; none when no part of it was measured: a pod of which nothing is known uses no less than
-/// others.
+/// The same; none if no part was measured: an unknown usage is not a small one.
 #[must_use]
 pub(crate) fn measured(
     signal: Signal,

@@ -1,4 +1,4 @@
-//! How much of the machine pods may have.
+//! The node's allocatable resources.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::Capacity;
 #[cfg(test)]
 mod tests;
 
-/// What is kept from the pods, and what the machine cannot say of itself.
+/// Resources reserved from the pods, and facts that the machine does not report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllocatableConfig {
     /// `systemReserved` and `kubeReserved` together: cpu in thousandths, all else in base units.
     pub reserved: BTreeMap<ResourceName, i64>,
-    /// What `evictionHard[memory.available]` comes to, in bytes; below 0 counts as 0.
+    /// `evictionHard[memory.available]` in bytes; below 0 counts as 0.
     pub memory_available: i64,
-    /// What `evictionHard[nodefs.available]` comes to, in bytes; below 0 counts as 0.
+    /// `evictionHard[nodefs.available]` in bytes; below 0 counts as 0.
     pub nodefs_available: i64,
     /// How many pods there may be.
     pub max_pods: i64,
@@ -27,8 +27,8 @@ pub struct AllocatableConfig {
 impl AllocatableConfig {
     /// What pods may have of `capacity`; no amount is below 0.
     ///
-    /// As a kubelet reckons it: capacity less what is reserved, less the hard eviction thresholds of
-    /// memory and of the node's file system, less, for memory, what is set aside for huge pages.
+    /// As the kubelet computes it: capacity minus reservations, minus the hard eviction thresholds
+    /// of memory and of the node's file system, minus, for memory, huge pages.
     #[must_use]
     pub fn allocatable(&self, capacity: &Capacity) -> Allocatable {
         let mut amounts = self.whole(capacity);
@@ -48,7 +48,7 @@ impl AllocatableConfig {
         amounts.into_iter().collect()
     }
 
-    /// What the node has of each resource a pod can ask for, before anything is kept.
+    /// The node's capacity of each resource a pod can request, before reservations.
     #[must_use]
     pub fn capacity(&self, capacity: &Capacity) -> Allocatable {
         self.whole(capacity).into_iter().collect()

@@ -13,7 +13,7 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
-/// All that the machine has, whoever uses it.
+/// The machine's capacity, used or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
     /// Thousandths of a processor: 1000 for each that is online. Limits of a control group around

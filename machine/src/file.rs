@@ -3,8 +3,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// More than any file has that is read here, and little enough for one that is not what it should
-/// be.
+/// An upper bound for the files that are read here, in case one is not what it should be.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Where the machine is looked at.
@@ -18,7 +17,7 @@ pub struct Roots {
     pub storage: PathBuf,
 }
 
-/// A fact about the machine that cannot be had.
+/// Why a fact about the machine is not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -31,7 +30,7 @@ pub enum ReadError {
         #[source]
         source: io::Error,
     },
-    /// A file is there and does not say what it should.
+    /// A file has unexpected content.
     #[error("{}: {what}; this kernel's file is not understood", .path.display())]
     Odd {
         /// The file.

@@ -1,4 +1,4 @@
-//! What must hold of the kernel's files, whatever is in them. Called by tests/fuzz.
+//! Laws for reading the kernel's files. Called by tests/fuzz.
 
 use crate::{capacity, psi, usage};
 

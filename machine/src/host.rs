@@ -26,7 +26,7 @@ pub fn first_line(path: &str) -> String {
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// What the operating system calls itself.
+/// The operating system's name for itself.
 pub fn os_image() -> String {
     let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
@@ -47,7 +47,7 @@ pub fn uptime() -> Option<Duration> {
 
 /// The kernel's time since boot, sleep included.
 pub fn boot_clock() -> BootClock {
-    // Not rustix: it panics on a kernel whose vDSO is not laid out as it expects.
+    // Not rustix: it panics on kernels with an unexpected vDSO layout.
     let clock = BootClock::new(|| match clock_gettime(ClockId::CLOCK_BOOTTIME) {
         Ok(since) => since.into(),
         Err(_) => uptime().unwrap_or_default(),

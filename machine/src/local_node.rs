@@ -1,21 +1,21 @@
-//! The node where no control plane keeps an object of it.
+//! The node without a Node object of a control plane.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use winddown_shared::{Allocatable, NodeView};
 
-/// What the machine runs, as Go names it. There is no other that this agent is built for.
+/// The operating system, as Go names it. The agent supports no other.
 const OS: &str = "linux";
 
-/// A node that is its own authority: nobody taints it, and its labels are its own.
+/// A node that is its own authority: it has no taints, and defines its own labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalNode {
     /// The node's name.
     pub name: Arc<str>,
     /// The host's name: the label `kubernetes.io/hostname`.
     pub host_name: String,
-    /// Labels from the configuration. They go before those that every node has.
+    /// Labels from the configuration. They override the labels that every node has.
     pub labels: BTreeMap<String, String>,
 }
 

@@ -1,8 +1,7 @@
-//! Pressure stall information: how much time is lost for want of memory, and triggers that tell at once
-//! when it is too much.
+//! Pressure stall information: memory stall time, and triggers that fire when it is too much.
 //!
-//! A trigger is the kernel's: nobody polls. It wakes one thread of this process, which sleeps in
-//! poll(2) the rest of the time, on a small stack.
+//! The kernel fires a trigger, so nothing polls. It wakes one thread of this process, which
+//! otherwise sleeps in poll(2), on a small stack.
 
 use winddown_shared::PressureStats;
 

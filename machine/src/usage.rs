@@ -1,8 +1,8 @@
-//! What the node uses, measured.
+//! Measures the node's usage.
 //!
-//! [`NodeUsage`] reads the kernel's own files on the caller's thread: that takes microseconds and waits
-//! for no device. The file systems are asked off the async threads, with a deadline: one that hangs
-//! costs its own numbers and nothing else.
+//! [`NodeUsage`] reads the kernel's own files on the caller's thread: that takes microseconds and
+//! waits for no device. File systems are queried off the async threads, with a deadline: if one
+//! hangs, only its own figures are missing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub struct NodeUsage {
     disks: Arc<Disks>,
     /// Asks the file systems; still there if they did not answer in time.
     asking: Option<JoinHandle<DisksUsage>>,
-    /// They have not, and are not waited for again.
+    /// They did not answer and are not awaited again.
     is_late: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Where all sources say what they know, and what of it is in force.
+//! Combines the notices of all sources into the one that is in force.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::{Announcement, When};
 #[cfg(test)]
 mod tests;
 
-/// A deadline that moves by less than this is the same one: servers' clocks tell whole seconds.
+/// Deadlines closer together than this are the same: servers' clocks have whole seconds.
 const SAME: Duration = Duration::from_secs(1);
 
-/// Joins what the sources say. Cheap to clone.
+/// Aggregates the notices of all sources. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct NoticeAggregator(Arc<Inner>);
 
-/// One source's place on the aggregator.
+/// One source's handle on the aggregator.
 #[derive(Debug)]
 pub struct NoticePublisher {
     aggregator: NoticeAggregator,
@@ -31,11 +31,11 @@ pub struct NoticePublisher {
 pub struct SourceStatus {
     /// The source, in one word.
     pub source: Arc<str>,
-    /// What it says; none when nothing is announced.
+    /// Its notice; none if nothing is announced.
     pub notice: Option<Arc<Notice>>,
-    /// The notice counts already; `false` while it is held back because its time is far.
+    /// Whether the notice counts already; `false` while its deadline is farther away than the lead.
     pub effective: bool,
-    /// Why the source cannot be asked at present, for people.
+    /// Why the source cannot be read at present, for people.
     pub problem: Option<Arc<str>>,
 }
 
@@ -66,7 +66,7 @@ struct Published {
 // === impl NoticeAggregator ===
 
 impl NoticeAggregator {
-    /// An aggregator on which nobody has said anything.
+    /// An aggregator without sources.
     pub fn new() -> Self {
         Self(Arc::new(Inner {
             slots: Mutex::default(),
@@ -76,7 +76,7 @@ impl NoticeAggregator {
         }))
     }
 
-    /// A place for a source with this one-word name. Its notices count from `lead` before their
+    /// A publisher for a source with this one-word name. Its notices count from `lead` before their
     /// deadline on, or at once when there is no lead.
     pub fn publisher(&self, source: &'static str, lead: Option<Duration>) -> NoticePublisher {
         let mut slots = self.slots();
@@ -94,7 +94,7 @@ impl NoticeAggregator {
         self.0.changes.subscribe()
     }
 
-    /// How things stand with each source, in the order in which they got their places.
+    /// The status of each source, in the order of registration.
     pub fn source_statuses(&self) -> Vec<SourceStatus> {
         let now = Instant::now();
         let status = |slot: &Slot| SourceStatus {
@@ -106,8 +106,8 @@ impl NoticeAggregator {
         self.slots().iter().map(status).collect()
     }
 
-    /// Puts notices that were held back in force when their time has come. Never returns; without
-    /// it only notices that count at once are published.
+    /// Puts delayed notices in force when their time comes. Never returns; without it, only notices
+    /// that count at once are published.
     pub async fn run(&self) {
         loop {
             let published = self.0.published.notified();
@@ -121,7 +121,7 @@ impl NoticeAggregator {
         }
     }
 
-    /// Publishes what is in force now and answers with the time at which this may change by itself.
+    /// Publishes the notice that is in force now, and returns when that may change by itself.
     fn refresh(&self) -> Option<Instant> {
         let slots = self.slots();
         let now = Instant::now();
@@ -154,24 +154,25 @@ impl Default for NoticeAggregator {
 // === impl NoticePublisher ===
 
 impl NoticePublisher {
-    /// Says that the node ends, in place of what was said before. `now` is the time by the clock that
-    /// the announcement goes by.
+    /// Publishes that the node ends, replacing the source's earlier notice. `now` is the time by
+    /// the clock that the announcement goes by.
     ///
-    /// Saying the same again changes nothing, unless that clock was set meanwhile.
+    /// Publishing the same again changes nothing, unless that clock was set meanwhile.
     pub fn publish(&self, announced: &Announcement, now: WallTime) {
         if self.change(|slot| slot.take(announced, now, Instant::now())) {
             self.refreshed();
         }
     }
 
-    /// Says that nothing is announced (any more).
+    /// Publishes that nothing is announced (any more).
     pub fn withdraw(&self) {
         if self.change(|slot| slot.published.take().is_some()) {
             self.refreshed();
         }
     }
 
-    /// Says why the source cannot be asked, or that it can be again. What was said stays in force.
+    /// Publishes why the source cannot be read, or that it can be read again. Its notice stays in
+    /// force.
     pub fn problem(&self, why: Option<&str>) {
         let changed = self.change(|slot| {
             let changed = slot.problem.as_deref() != why;
@@ -185,7 +186,7 @@ impl NoticePublisher {
         }
     }
 
-    /// The notice that this source has given, whether it counts already or not.
+    /// This source's notice, whether it counts already or not.
     pub fn published(&self) -> Option<Arc<Notice>> {
         self.aggregator
             .slots()
@@ -195,7 +196,7 @@ impl NoticePublisher {
             .map(|published| Arc::clone(&published.notice))
     }
 
-    /// Changes with everything that is said on the aggregator.
+    /// Changes with everything that is published.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.aggregator.changes()
     }
@@ -211,7 +212,7 @@ impl NoticePublisher {
 }
 
 impl Slot {
-    /// Takes what is said at `heard`. False: nothing is different.
+    /// Takes an announcement received at `heard`. Returns false if nothing changed.
     fn take(&mut self, announced: &Announcement, now: WallTime, heard: Instant) -> bool {
         let before = self.published.as_ref();
         if before.is_some_and(|published| {
@@ -227,7 +228,7 @@ impl Slot {
         }) {
             return false;
         }
-        // A deadline that moves is not a new notice: the budget counts from the first word.
+        // A deadline that moves is not a new notice: the budget counts from the first one.
         let first = before.map_or(heard, |published| published.notice.since.min(heard));
         let counts = self.lead.and_then(|lead| deadline.checked_sub(lead));
         let notice = Notice {

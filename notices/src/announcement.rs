@@ -8,7 +8,7 @@ use winddown_shared::WallTime;
 /// More is cut off: the text goes into logs, the status and the report.
 const LONGEST_TEXT: usize = 200;
 
-/// Somebody says that the node ends.
+/// An announcement that the node ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
     /// When the node is gone.

@@ -61,7 +61,7 @@ struct Last {
     content: Option<(String, Option<WallTime>)>,
     announced: Option<Announcement>,
     trouble: Option<String>,
-    /// It was empty: somebody may be about to write it.
+    /// It was empty: a writer may be about to fill it.
     empty: bool,
 }
 
@@ -205,7 +205,7 @@ impl NoticeSource for FileSource {
 }
 
 /// Reads the file. Blocks on the file system, but never on a pipe or a device: what is none is not
-/// opened, and if it is exchanged meanwhile, opening it waits for nobody.
+/// opened, and if it is exchanged meanwhile, opening it does not block.
 fn look(path: &Path) -> Look {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_file() => {}

@@ -1,4 +1,4 @@
-//! What must hold of notices, whoever writes them. Called by tests/fuzz.
+//! Laws for notices from any writer. Called by tests/fuzz.
 
 use crate::{Announcement, cloud, file};
 

@@ -1,5 +1,5 @@
-//! Who says that the node ends at a certain time, whatever the node does: a watched file, an
-//! operator, the metadata service of a cloud.
+//! Sources of notices that the node ends at a certain time: a watched file, an operator, the
+//! metadata service of a cloud.
 //!
 //! ```text
 //! FileSource ──┐
@@ -7,10 +7,10 @@
 //! watch_cloud ─┘
 //! ```
 //!
-//! Each source has a [`NoticePublisher`] on the [`NoticeAggregator`] and says what it knows: an [`Announcement`], or that
-//! nothing is announced any more. The aggregator turns wall time into the clock that decides and
-//! publishes one notice. It knows neither files nor HTTP; whoever acts on notices knows neither the
-//! aggregator nor the sources.
+//! Each source has a [`NoticePublisher`] of the [`NoticeAggregator`] and publishes an
+//! [`Announcement`], or that nothing is announced any more. The aggregator turns wall time into the
+//! deciding clock and publishes one notice. It knows neither files nor HTTP; consumers of notices
+//! know neither the aggregator nor the sources.
 //!
 //! # Behaviour
 //! - A source that fails keeps what it said last: losing the metadata service withdraws nothing.
@@ -18,9 +18,10 @@
 //!   held back until the voice's lead before their deadline.
 //! - A deadline on the wall clock is compared with it every few seconds: the clock may be set, and a
 //!   machine may sleep. An operator's duration is compared with the time since boot, sleep included.
-//! - What a source still names of an earlier boot starts nothing.
+//! - Notices that are left over from an earlier boot start nothing.
 //! - No deadline is farther ahead than [`LONGEST_NOTICE`](winddown_shared::LONGEST_NOTICE).
-//! - Nothing a file or a server sends can panic, grow without bound or hang more than its source.
+//! - No input from a file or a server can cause a panic, unbounded growth, or a hang of anything
+//!   but its source.
 
 mod aggregator;
 mod announcement;

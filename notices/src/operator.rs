@@ -100,8 +100,8 @@ impl Operator {
         let (directory, boot_id) = (directory.as_ref(), boot_id.into());
         let file = KeptFile::at(directory.join("operator-notice.json"));
         let drain_file = KeptFile::at(directory.join("operator-drain.json"));
-        // Without a boot id nobody can tell this boot from another; after a soft reboot, or in a container
-        // that was started again, it is the same.
+        // Without a boot id, this boot cannot be told from another; after a soft reboot, or in a
+        // container that was started again, it is the same.
         let is_ours = |version: u32, of_boot: &str, given: Option<u64>| {
             let given = given.map(Duration::from_millis);
             let is_of_system = given.is_none_or(|given| given >= boot.system_start());

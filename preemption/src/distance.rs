@@ -18,7 +18,7 @@ const BEST_EFFORT: usize = 0;
 const BURSTABLE: usize = 1;
 const GUARANTEED: usize = 2;
 
-/// Chooses among candidates that are enough.
+/// Chooses among candidates that are sufficient together.
 pub(crate) fn select(mut table: Table) -> Selection {
     let mut work = 0;
     let sums = |table: &Table, lane| -> Vec<i64> {

@@ -1,4 +1,4 @@
-//! Why nobody is ended.
+//! Why no pod is ended.
 
 use std::fmt::Write;
 

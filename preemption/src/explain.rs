@@ -37,11 +37,11 @@ pub struct Considered<'a> {
 /// What became of a pod in a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It is to end, as so manieth, counted from 1.
+    /// Selected as a victim, with its 1-based rank.
     Taken(usize),
     /// The preemptor may not preempt it.
     NotPreemptable,
-    /// Nobody ends: all that may be preempted are not enough.
+    /// No pod ends: all that may be preempted are not enough.
     NotEnough,
     /// Nothing is lacking.
     NothingLacking,
@@ -210,7 +210,7 @@ impl Why {
     }
 }
 
-/// For people, behind the pod's name.
+/// For people, after the pod's name.
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Room for critical pods, as admission asks for it.
+//! Preemption for critical pods, on behalf of admission.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ const DISRUPTION_MESSAGE: &str = "Pod was preempted by Kubelet to accommodate a 
 /// So many pods of a list are named.
 const NAMED: usize = 3;
 
-/// Makes room for critical pods that lack nothing but resources.
+/// Preempts pods for critical pods that lack nothing but resources.
 ///
-/// Only decides, as [`AdmissionFailureHandler`] asks for. Each victim ends with its own grace, and its status says
-/// what the kubelet's would.
+/// Only decides, as [`AdmissionFailureHandler`] requires. Each victim ends with its own grace, and
+/// gets the status that the kubelet would set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Preemption {
     strategy: Strategy,
@@ -96,7 +96,7 @@ fn victim(pod: &Pod) -> Victim {
     Victim { pod: pod.clone(), request }
 }
 
-/// What is lacking, who ends for it and who was passed over.
+/// The shortage, the victims and the pods that were skipped.
 fn message(pod: &Pod, others: &[Pod], victims: &[usize], requirements: &[Requirement]) -> Arc<str> {
     let mut is_victim = vec![false; others.len()];
     victims.iter().for_each(|place| is_victim[*place] = true);

@@ -1,4 +1,4 @@
-//! Makes room for a critical pod that does not fit: which others end, and why those.
+//! Preemption: which pods end so that a critical pod fits, and why.
 //!
 //! # Behaviour
 //! [`select`] names the pods to end so that what the critical pod lacks becomes free. Two strategies:
@@ -8,8 +8,8 @@
 //!
 //! # Design
 //! Everything here is a function of its arguments: no clock, no I/O, no random choice. Nothing is
-//! ended here either: whoever asks for room carries the plan out, asks for the fit again, and starts
-//! the critical pod only then.
+//! ended here either: the caller carries the plan out, checks the fit again, and starts the
+//! critical pod only then.
 
 mod distance;
 mod error;

@@ -28,7 +28,7 @@ use effort::Effort;
 use items::Items;
 pub(crate) use items::{can_run_elsewhere, is_ending};
 
-/// What matters when one set of victims is compared with another, the most important first.
+/// The criteria that compare sets of victims, the most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Criterion {
@@ -50,7 +50,7 @@ pub enum Criterion {
     Identity,
 }
 
-/// Chooses among candidates that are enough.
+/// Chooses among candidates that are sufficient together.
 pub(crate) fn select(table: &Table, pods: &[Pod]) -> Selection {
     if table.open.is_empty() {
         let proof = Proof::UpTo(Criterion::Identity);

@@ -1,4 +1,4 @@
-//! Choices from JSON: a pod that lacks room and those beside it in, victims out. For checking a
+//! Choices from JSON: a pod that does not fit and the other pods in, victims out. For checking a
 //! strategy without a node, and for comparing with other implementations.
 
 use std::collections::BTreeMap;
@@ -9,12 +9,12 @@ use winddown_shared::{IdentityError, Pod, ResourceName};
 
 use crate::{Considered, Criterion, Explanation, Proof, Requirement, Strategy, explain, select};
 
-/// How to choose, and how much to say.
+/// The strategy, and how much to explain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanOptions {
     /// How victims are chosen.
     pub strategy: Strategy,
-    /// Says of every pod why it is ended or kept.
+    /// Explains for every pod why it is ended or kept.
     pub explain: bool,
 }
 
@@ -51,8 +51,8 @@ pub enum PlanLineError {
 ///
 /// `preemptor` and `pods` are pod objects. A requirement has a `resource` and a `quantity`: cpu in
 /// thousandths, `pods` in pods, all else in base units. Other fields are ignored. A pod without a
-/// namespace is in `default`; one without a UID is named by its place. That nobody can be ended is an
-/// answer and no error.
+/// namespace is in `default`; one without a UID is named by its place. That no pod can be ended is
+/// an answer and no error.
 ///
 /// # Errors
 /// The text is not such a case.

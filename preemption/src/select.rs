@@ -40,7 +40,7 @@ pub struct Selection {
 /// How good a set of victims is known to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Proof {
-    /// Nothing is claimed: it is what the strategy gives.
+    /// Nothing is claimed beyond the strategy.
     Heuristic,
     /// No set is better by this criterion or one before it. By those behind it, the set is the best
     /// that was found before the bound on the work was reached.

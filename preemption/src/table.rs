@@ -1,4 +1,4 @@
-//! What victims are chosen by, as columns of numbers.
+//! The candidates' amounts, as columns of numbers.
 
 use winddown_shared::{Pod, QosClass, Requests};
 

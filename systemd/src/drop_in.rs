@@ -1,4 +1,4 @@
-//! logind's configuration files: who sets `InhibitDelayMaxSec`, and winddown's own drop-in.
+//! logind's configuration files: which file sets `InhibitDelayMaxSec`, and winddown's own drop-in.
 //!
 //! logind waits for a delay lock at most `InhibitDelayMaxSec` (5 s unless configured). The value is
 //! merged over the main file and drop-ins in four directories, by file *name*, the last name wins.
@@ -19,34 +19,34 @@ pub use ours::{Applied, Ours, apply, ours};
 pub use time_span::parse_time_span;
 pub use write::{WriteError, Written, content, remove, write};
 
-/// The name of winddown's drop-in. It sorts after what packages are known to install; who names a
-/// file to sort after it means to win, and does.
+/// The name of winddown's drop-in. It sorts after the files that packages are known to install; a
+/// file that sorts after it wins, on purpose.
 pub const NAME: &str = "zz-winddown.conf";
 
 /// Where systemd looks, the strongest first: a name found in one hides the same name in the later
 /// ones. The order does not decide between different names.
 pub const DIRECTORIES: [&str; 4] = ["/etc", "/run", "/usr/local/lib", "/usr/lib"];
 
-/// What logind gives where no file sets it.
+/// logind's default, without a file that sets it.
 pub const DEFAULT: Duration = Duration::from_secs(5);
 
-/// What `infinity` is: 584 thousand years, systemd's largest time span. Unlike [`Duration::MAX`] it
-/// can be added to any instant.
+/// The value of `infinity`: 584 thousand years, systemd's largest time span. Unlike
+/// [`Duration::MAX`] it can be added to any instant.
 pub const INFINITY: Duration = Duration::from_micros(u64::MAX);
 
 /// The assignment that holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The file, as it is called on the node (without the root that was searched).
+    /// The file's path on the node (without the root that was searched).
     pub file: PathBuf,
-    /// What it says; [`INFINITY`] for `infinity`.
+    /// The value; [`INFINITY`] for `infinity`.
     pub value: Duration,
 }
 
 /// Finds the assignment of `InhibitDelayMaxSec` that logind uses, in the tree below `root`.
 ///
-/// `None`: no file sets it, so logind's own [`DEFAULT`] holds. What cannot be
-/// read sets nothing, for logind as for us. Blocks on the file system.
+/// `None`: no file sets it, so logind's own [`DEFAULT`] holds. Unreadable files set nothing, for
+/// logind as for us. Blocks on the file system.
 pub fn find(root: &Path) -> Option<Setting> {
     let (main, drop_ins) = merge::scan(root);
     effective(&main, &drop_ins)

@@ -1,7 +1,7 @@
-//! A look at logind and the service manager that changes nothing.
+//! Read-only queries to logind and the service manager.
 //!
-//! For questions about a node, not for running it: each call asks anew, is bounded in time, and its
-//! error says what kind of silence was met, so that a caller can tell "not allowed" from "hangs".
+//! For diagnosis, not for operation: each call queries anew, has a timeout, and its error tells
+//! "not allowed" from "hangs".
 
 mod error;
 #[cfg(feature = "fuzzing")]
@@ -139,7 +139,7 @@ impl Inspector {
         .await
     }
 
-    /// What the units of a slice may use together; a slice that nobody configured has no limits.
+    /// What the units of a slice may use together; a slice without configuration has no limits.
     ///
     /// # Errors
     /// See [`InspectError`].
@@ -167,7 +167,7 @@ impl Inspector {
             let count = all.len();
             let mut seen = Vec::new();
             for listed in all.into_iter().take(limit) {
-                // One that has ended since has nothing to say.
+                // A scope that has ended since is skipped.
                 if let Ok(unit) = self.properties(listed.6.as_ref(), UNIT).await {
                     seen.push(ScopeView { name: listed.0, before: views::words(&unit, "Before") });
                 }

@@ -1,6 +1,6 @@
 //! systemd, seen from an agent that must end its pods before the node goes down.
 //!
-//! * [`LogindInhibitor`]: holds logind's delay lock, hears that the node goes down, and survives
+//! * [`LogindInhibitor`]: holds logind's delay lock, learns that the node goes down, and survives
 //!   restarts of the bus, of logind and of the agent itself.
 //! * [`drop_in`]: which file sets logind's `InhibitDelayMaxSec`, and the one winddown writes.
 //! * [`Notifier`]: readiness, status, watchdog and the file descriptor store of the service manager.

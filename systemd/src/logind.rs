@@ -1,4 +1,4 @@
-//! logind's delay lock, kept against all odds.
+//! Holds logind's delay lock, across restarts and failures.
 
 mod bus;
 mod plan;
@@ -30,8 +30,8 @@ use crate::notify::{LockStore, NoStore};
 
 /// How to hold the lock.
 pub struct InhibitorConfig {
-    /// The delay that the shutdown plan needs. If logind gives less, a drop-in asks for this much; it
-    /// goes when it is no longer needed. Zero takes the lock and asks for nothing.
+    /// The delay that the shutdown plan needs. If logind's delay is shorter, a drop-in asks for
+    /// this much; it is removed when no longer needed. Zero takes the lock without a drop-in.
     pub wanted_delay: Duration,
     /// What stands for `/` when logind's configuration is read and written. None: `/`, if [`bus`](Self::bus)
     /// is the machine's; the configuration of any other logind is then left alone, and its delay as it is.
@@ -40,16 +40,16 @@ pub struct InhibitorConfig {
     pub who: String,
     /// Why, in the same place.
     pub why: String,
-    /// How long one call may take; also bounds the connecting. A call that takes longer makes the
-    /// connection be opened anew.
+    /// How long one call may take; also bounds the connecting. After a timeout the connection is
+    /// reopened.
     pub method_timeout: Duration,
-    /// How often to look whether the lock is still listed and what delay logind gives, without a
-    /// signal that something changed.
+    /// How often to check that the lock is still listed, and logind's delay, without a signal of a
+    /// change.
     pub recheck: Duration,
     /// Where logind is.
     pub bus: Bus,
-    /// A lock taken by an earlier process of this agent. It is used while no new one can be had,
-    /// and dropped as soon as one is.
+    /// A lock taken by an earlier process of this agent. It is used until a new one is granted, and
+    /// dropped then.
     pub inherited_lock: Option<OwnedFd>,
     /// Keeps a copy of the lock across a crash.
     pub store: Arc<dyn LockStore>,
@@ -57,9 +57,9 @@ pub struct InhibitorConfig {
 
 /// Holds logind's delay lock for shutdown and tells when the node goes down.
 ///
-/// A task of its own does the work; dropping the last clone ends it and closes the lock (a copy
-/// in the [`LockStore`] stays). Nothing of what logind or the bus do ends it: it connects again,
-/// with pauses of 100 ms to 5 s, for as long as it lives.
+/// Its own task does the work; dropping the last clone ends it and closes the lock (a copy in the
+/// [`LockStore`] stays). Nothing of what logind or the bus do ends it: it connects again, with
+/// pauses of 100 ms to 5 s, for as long as it lives.
 #[derive(Clone)]
 pub struct LogindInhibitor(Arc<Handle>);
 
@@ -120,7 +120,7 @@ impl fmt::Debug for InhibitorConfig {
 // === impl LogindInhibitor ===
 
 impl LogindInhibitor {
-    /// Starts holding the lock. Returns at once; [`state`](Inhibitor::state) tells how it goes.
+    /// Starts holding the lock. Returns at once; see [`state`](Inhibitor::state).
     ///
     /// Must be called inside a tokio runtime with I/O and time enabled.
     pub fn start(config: InhibitorConfig) -> Self {
@@ -152,8 +152,8 @@ impl LogindInhibitor {
         let _ = self.0.requests.send(Request::WantDelay(wanted));
     }
 
-    /// How many shutdown signals were not believed so far: the sender was not logind, the body was
-    /// malformed, or logind's own state said otherwise.
+    /// How many shutdown signals were rejected so far: the sender was not logind, the body was
+    /// malformed, or logind's own state disagreed.
     pub fn refused_signals(&self) -> u64 {
         self.0.refused.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What a service tells its manager, and what the manager keeps for it.
+//! The protocol between a service and its manager.
 //!
 //! Everything is a no-op without `NOTIFY_SOCKET`, so the agent runs the same from a shell.
 
@@ -22,7 +22,7 @@ pub const LOCK_NAME: &str = "winddown-inhibitor";
 /// How long the service manager may take to let go of a stored descriptor.
 const BARRIER: Duration = Duration::from_secs(2);
 
-/// Keeps a copy of the delay lock where a crash of the agent does not close it.
+/// Stores a copy of the delay lock that survives a crash of the agent.
 pub trait LockStore: Send + Sync + 'static {
     /// Keeps a copy of `lock`, beside what is kept already.
     ///
@@ -30,19 +30,19 @@ pub trait LockStore: Send + Sync + 'static {
     /// It could not be handed over; the lock then lives as long as this process only.
     fn put(&self, lock: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Lets go of every copy kept. Resolves when they are closed, or after a time of its own.
-    /// Dropping the future abandons the wait only.
+    /// Drops every stored copy. Resolves when they are closed, or after its own timeout. Dropping
+    /// the future abandons the wait only.
     fn clear(&self) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>>;
 }
 
-/// Keeps nothing: a crash of the agent releases the lock.
+/// Stores nothing: a crash of the agent releases the lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStore;
 
 /// The service manager's notification socket.
 ///
-/// The methods send one datagram each. A failure is logged and otherwise ignored: nothing the agent
-/// does depends on being heard.
+/// The methods send one datagram each. A failure is logged and otherwise ignored: the agent does
+/// not depend on it.
 #[derive(Clone, Debug)]
 pub struct Notifier {
     enabled: bool,
@@ -91,7 +91,7 @@ impl Notifier {
         Self { enabled, watchdog: sd_notify::watchdog_enabled().filter(|_| enabled) }
     }
 
-    /// Says nothing to nobody.
+    /// A notifier without a service manager.
     pub fn disabled() -> Self {
         Self { enabled: false, watchdog: None }
     }
@@ -130,7 +130,7 @@ impl Notifier {
         }
     }
 
-    /// How often the watchdog wants to hear from us: half of `WATCHDOG_USEC`. `None`: it is off.
+    /// The watchdog interval: half of `WATCHDOG_USEC`. `None` if it is off.
     pub fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog.map(|limit| limit / 2)
     }
@@ -167,7 +167,7 @@ impl Notifier {
                 continue;
             }
             let lock = reopen(fd).map_err(|source| InheritedError::Descriptor { fd, source })?;
-            // Ours now; the number systemd gave must not keep a second copy open.
+            // The lock is taken over; systemd's descriptor must not keep a second copy open.
             nix::unistd::close(fd)
                 .map_err(|errno| InheritedError::Descriptor { fd, source: errno.into() })?;
             taken = lock.or(taken);

@@ -46,7 +46,7 @@ const INTERFACE: &str = "org.freedesktop.login1.Manager";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 const CHANGED: &str = "PropertiesChanged";
 
-/// A logind that does what it is told. Clones are the same one.
+/// A scripted logind. Clones share it.
 #[derive(Clone)]
 pub struct StandIn(Arc<Shared>);
 

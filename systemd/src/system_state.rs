@@ -1,4 +1,4 @@
-//! Whether the whole machine is going down, as the service manager sees it, and which way.
+//! Whether the machine is going down, as the service manager sees it, and how.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use zbus::connection::Builder;
 use zbus::proxy::CacheProperties;
 use zbus::{OwnedObjectPath, proxy};
 
-/// What the service manager calls a machine that is going down.
+/// The service manager's state while the machine goes down.
 const STOPPING: &str = "stopping";
 
 #[proxy(
@@ -50,7 +50,7 @@ pub async fn way_down(patience: Duration) -> Result<Option<ShutdownKind>, System
     if state != STOPPING {
         return Ok(None);
     }
-    // Which one it is changes nothing about the pods' end.
+    // The kind makes no difference for the pods.
     let jobs = manager.list_jobs().await.unwrap_or_default();
     Ok(Some(kind(jobs.iter().map(|(_, unit, what, ..)| (unit.as_str(), what.as_str())))))
 }

@@ -1,10 +1,10 @@
 //! Transient services, through the service manager.
 //!
 //! # Behaviour
-//! * One connection, kept up: when it breaks, a new one is made, and whoever follows the changes is told
-//!   that some may have been missed. A call waits for a connection as long as for an answer.
-//! * A service's state is put together from the signals that carry it, so hearing of an end costs no call.
-//!   Signals are believed of the owner of systemd's name alone.
+//! * One connection, kept up: when it breaks, a new one is made, and followers learn that they may
+//!   have missed changes. A call waits for a connection as long as for an answer.
+//! * A service's state is put together from the signals that carry it, so learning of an end costs
+//!   no call. Signals are believed of the owner of systemd's name alone.
 //! * The reader of signals never waits for anyone: however many services change at once, answers to calls
 //!   are not held up behind them.
 //!
@@ -85,7 +85,7 @@ pub enum ServiceOutput {
     To(OwnedFd),
 }
 
-/// What systemd keeps of a service that has ended.
+/// What systemd keeps of an ended service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServiceKeep {
     /// Its state: `RemainAfterExit`, and a failed unit stays loaded.

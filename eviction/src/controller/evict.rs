@@ -23,20 +23,20 @@ use crate::seams::{Reclaim, Signals, Wanted};
 use crate::signal::{Cause, Resource};
 use crate::usage::left_behind;
 
-/// Pods are not waited for longer than this.
+/// The timeout of a pod measurement.
 const MEASURE_PODS: Duration = Duration::from_secs(2);
-/// A pod is waited for so much longer than its grace.
+/// A pod gets this much more time than its grace.
 const BEYOND_GRACE: Duration = Duration::from_secs(3);
-/// After a pod has ended, its files are waited for so long.
+/// How long to wait for an ended pod's files to be removed.
 const FILES: Duration = Duration::from_secs(30);
-/// The grace of a pod that says nothing of it.
+/// The grace of a pod without its own.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
-/// When nobody can be ended, the next look for somebody is after so long, then twice as long, …
+/// If no pod qualifies, the next attempt is after this time; the pause doubles.
 const NOBODY_FIRST: Duration = Duration::from_secs(1);
 /// … up to this.
 const NOBODY_MOST: Duration = Duration::from_secs(10);
 
-/// Whom to end, and what to say.
+/// The victim and the texts of its eviction.
 pub(super) struct Order {
     pub(super) pod: Pod,
     pub(super) cause: Cause,
@@ -46,13 +46,13 @@ pub(super) struct Order {
     pub(super) annotations: Vec<(&'static str, String)>,
     /// Whether it is a disruption: the node's need, not the pod's fault.
     pub(super) disruption: bool,
-    /// What it leaves on disks and of tasks.
+    /// The disk space and tasks it leaves behind.
     pub(super) leaves: Amounts,
     /// The decision in the history.
     pub(super) record: u64,
 }
 
-/// A pod's end has come, or has not.
+/// A pod ended, or did not end in time.
 pub(super) struct Ended {
     pod: Pod,
     condition: Condition,
@@ -61,20 +61,20 @@ pub(super) struct Ended {
 }
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
-    /// Chooses a pod and asks it to end, in turn with others who choose.
+    /// Chooses a pod and asks it to end, under the victim lock.
     pub(super) async fn evict(&mut self, act: &Act) {
         let active = self.parts.killer.running().pods;
         let wanted = Wanted::of(act.resource());
         let measured = self.parts.signals.pods(&active, wanted);
         let stats = timeout(MEASURE_PODS, measured).await.unwrap_or_else(|_| {
-            tracing::warn!("the pods could not be measured within 2s; nobody is evicted");
+            tracing::warn!("the pods could not be measured within 2s; no pod is evicted");
             Vec::new()
         });
         let lock = self.parts.victims.clone();
         lock.choose(|| self.choose_and_ask(act, &active, &stats));
     }
 
-    /// Whether a pod that was ended for such a shortage is on its way.
+    /// Whether a pod that was evicted for this condition is still ending.
     pub(super) fn waits_for_a_victim(&self, act: &Act, now: Instant) -> bool {
         let condition = Some(act.signal.condition());
         self.endings
@@ -92,7 +92,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             Ok(took) => {
                 self.endings.remove(pod.uid());
                 self.shown.conclude(record, Outcome::evicted(took));
-                // What it leaves can be given back.
+                // What it leaves behind can be reclaimed.
                 if condition == Condition::Disk {
                     self.reclaimed.fill(None);
                 }
@@ -103,7 +103,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 }
                 self.held.fill(None);
             }
-            // It stays known as ending, and overdue, until it is gone.
+            // It stays listed as ending and overdue until it is gone.
             Err(error) => {
                 self.pending_reclaim.forget(condition);
                 self.shown.conclude(record, Outcome::Failed { error: error.to_string() });
@@ -111,7 +111,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
     }
 
-    /// Asks a pod to end. The lock is held: others see it as ending when this returns.
+    /// Asks a pod to end. The lock is held: other controllers see it as ending when this returns.
     pub(super) fn ask(&mut self, order: Order) {
         let now = Instant::now();
         let Order { pod, cause, condition, grace, message, annotations, disruption, .. } = order;
@@ -141,8 +141,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let hurried = grace.is_some_and(|grace| grace <= HARD_GRACE);
         let ending = Ending { due: due + files, hurried, evicted_for: Some(condition) };
         self.endings.insert(pod.uid().clone(), ending);
-        // Now, and not when its end is seen: one that takes too long, or whose end a shutdown hides,
-        // comes back as well.
+        // Noted now and not at its end: a pod that takes too long, or whose end a shutdown hides,
+        // must be readmitted too.
         if pod.is_static() {
             self.readmission.note(&pod, condition, now);
         }
@@ -205,7 +205,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         });
     }
 
-    /// The pods that are on the node still, with what is known of them.
+    /// The pods that are still on the node, with their figures.
     fn candidates<'a>(
         &mut self,
         measured: &'a [Pod],
@@ -281,7 +281,7 @@ async fn end<K: PodKiller>(
     }
 }
 
-/// Of a pod that somebody else ends: its grace counts from when that was seen.
+/// For a pod that another controller ends, the grace counts from when that was observed.
 fn ending_of(pod: &Pod, now: Instant) -> Ending {
     let deleted = pod.metadata.deletion_grace_period_seconds;
     let deleted = deleted.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);

@@ -1,4 +1,4 @@
-//! Giving back what no pod misses, before a pod has to end.
+//! Reclaims what no pod needs, before a pod has to end.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::reclaim::Reclaimable;
 use crate::seams::{Reclaim, Reclaimed, Signals};
 use crate::signal::Signal;
 
-/// No longer than this at a time.
+/// The timeout of one reclaim.
 const LONGEST: Duration = Duration::from_secs(60);
-/// For one signal not again before this, unless a pod has ended since.
+/// The pause between reclaims for one signal, unless a pod has ended since.
 const AGAIN: Duration = Duration::from_secs(10);
-/// When it did not come to an end, not again before this: pods must not wait for what hangs.
+/// The pause after a reclaim that hung: eviction must not wait for it again.
 const AFTER_HANGING: Duration = Duration::from_secs(5 * 60);
 
 /// It is over.
@@ -36,7 +36,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         !act.reclaim.is_empty() && !self.policy.shadow && !lately && !hangs
     }
 
-    /// Begins it beside the loop: what ends pods for want of memory does not wait for a disk.
+    /// Runs concurrently with the loop: an eviction for memory does not wait for a disk.
     pub(super) fn begin_giving_back(&mut self, act: &Act) {
         let record = Record::about(act, self.parts.wall.now(), Outcome::Reclaiming);
         let record = self.shown.note(record);
@@ -58,7 +58,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let now = Instant::now();
         self.reclaiming = false;
         self.reclaimed[over.signal.index()] = Some(now);
-        // What hangs is not waited for once more.
+        // A reclaim that hung is not awaited again.
         if !over.hung {
             self.pending_reclaim.note_given_back(now);
         }
@@ -74,7 +74,7 @@ async fn reclaim_each<R: Reclaim>(reclaim: &R, kinds: &[Reclaimable], sum: &mut 
                 sum.items = sum.items.saturating_add(more.items);
                 sum.bytes = sum.bytes.saturating_add(more.bytes);
             }
-            // What was not given back is seen in the next measurement.
+            // The next measurement shows what was not reclaimed.
             Err(error) => {
                 let error = error_chain(&error);
                 tracing::warn!(?kind, error, "disk space could not be given back");

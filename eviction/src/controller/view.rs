@@ -1,4 +1,4 @@
-//! What others see of the loop.
+//! A view of the loop's state.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::readmission::Readmission;
 use crate::seams::{Signals, Wanted};
 use crate::signal::Signal;
 
-/// Pods are not waited for longer than this.
+/// The timeout of a pod measurement.
 const MEASURE: Duration = Duration::from_secs(2);
 
-/// What the loop has seen and done. Clones are one view.
+/// What the loop has measured and done. Clones share one view.
 #[derive(Clone, Debug)]
 pub struct EvictionView {
     conditions: watch::Receiver<Conditions>,
     shown: Arc<Shown>,
 }
 
-/// A threshold, and how far it is. The JSON form is a stable interface.
+/// A threshold and the distance to it. The JSON form is a stable interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThresholdView {
@@ -37,26 +37,27 @@ pub struct ThresholdView {
     pub signal: &'static str,
     /// Whether pods get one second only.
     pub hard: bool,
-    /// The least there should be; none while it was not measured and is a share of the capacity.
+    /// The minimum that should be available; none if it is a share of a capacity that was not
+    /// measured.
     pub threshold: Option<String>,
-    /// What there is; none while it was not measured.
+    /// What is available; none if it was not measured.
     pub available: Option<String>,
     /// What there is in all.
     pub capacity: Option<i64>,
-    /// Seconds since it is met; none when it is not.
+    /// For how many seconds it has been met; none if it is not met.
     pub met_seconds: Option<f64>,
     /// Its grace, in seconds.
     pub grace_seconds: f64,
 }
 
-/// A static pod that was ended and comes back. The JSON form is a stable interface.
+/// A static pod that was evicted and will be readmitted. The JSON form is a stable interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AwayPod {
     /// Which.
     #[serde(flatten)]
     pub pod: PodName,
-    /// In how many seconds at the earliest, if the pressure is over by then.
+    /// The seconds until it may be readmitted at the earliest, if the pressure is over by then.
     pub back_in_seconds: f64,
 }
 
@@ -68,15 +69,16 @@ pub struct Explanation {
     pub thresholds: Vec<ThresholdView>,
     /// The conditions that are reported.
     pub conditions: Vec<&'static str>,
-    /// Whether nothing would be touched.
+    /// Whether this is a dry run.
     pub shadow: bool,
-    /// By what the pods are ranked: what was asked for, or what is nearest to its threshold.
+    /// The signal that the pods are ranked by: the requested one, or the one nearest to its
+    /// threshold.
     pub signal: Option<&'static str>,
-    /// The pods in the order in which they would be ended, and what would be made of each.
+    /// The pods in eviction order, with the verdict for each.
     pub pods: Vec<RankedPod>,
 }
 
-/// What the loop lets others see.
+/// The state that the loop publishes.
 #[derive(Debug)]
 pub(super) struct Shown(Mutex<Latest>);
 
@@ -101,7 +103,7 @@ impl EvictionView {
         self.conditions.clone()
     }
 
-    /// Keeps pods out while the node runs short.
+    /// Rejects pods while the node is under pressure.
     #[must_use]
     pub fn gate(&self) -> PressureGate {
         PressureGate::new(self.conditions.clone())
@@ -113,7 +115,7 @@ impl EvictionView {
         self.shown.lock().history.records()
     }
 
-    /// Static pods that were ended and wait until the pressure is over.
+    /// Evicted static pods that wait for readmission.
     #[must_use]
     pub fn away(&self) -> Vec<AwayPod> {
         let now = Instant::now();
@@ -124,7 +126,7 @@ impl EvictionView {
         self.shown.lock().away.iter().map(away).collect()
     }
 
-    /// All thresholds as the last look has them.
+    /// All thresholds as of the last sample.
     #[must_use]
     pub fn thresholds(&self) -> Vec<ThresholdView> {
         let latest = self.shown.lock();
@@ -150,8 +152,8 @@ impl EvictionView {
         .collect()
     }
 
-    /// Who would be ended if `signal` were met now, or the one that is nearest to its threshold.
-    /// Measures the pods; touches nothing.
+    /// The pods that would be evicted if `signal` were met now, by default the signal nearest to
+    /// its threshold. Measures the pods and changes nothing.
     pub async fn explain<K: PodKiller, S: Signals>(
         &self,
         killer: &K,
@@ -189,14 +191,14 @@ impl EvictionView {
         explanation
     }
 
-    /// As if something had to be done about `signal`.
+    /// Plans as if `signal` were met.
     fn supposed(&self, signal: Option<Signal>) -> (Arc<Policy>, Option<Act>) {
         let (latest, now) = (self.shown.lock(), Instant::now());
         let acts = latest.policy.thresholds().iter().filter_map(|threshold| {
             let observed = latest.memory.last.get(threshold.signal)?;
             Some(Act::on(threshold, &observed, &latest.policy, now))
         });
-        // The smaller the part that is left above the threshold, the nearer.
+        // The nearest signal has the smallest part left above its threshold.
         let distance = |act: &Act| {
             let (left, wanted) = (act.available.value(), act.threshold.value().max(1));
             left as f64 / wanted as f64

@@ -136,7 +136,7 @@ impl ThresholdConfig {
                     let min_reclaim = min_reclaim(signal);
                     thresholds.push(Threshold { signal, value, grace, min_reclaim });
                 }
-                // One that could not be read has been complained about.
+                // Unreadable ones were reported already.
                 None if self.soft_grace.contains_key(signal.as_str()) => {}
                 None => errors.push(ThresholdError::GraceMissing { signal }),
             }

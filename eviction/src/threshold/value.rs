@@ -85,7 +85,7 @@ fn parse(text: &str) -> Result<ThresholdValue, ValueError> {
         };
     }
     let number = text.trim_end_matches('%');
-    // Words for numbers that are none would pass every comparison.
+    // `NaN` and `inf` would pass every comparison.
     let in_digits = number.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
     match number.parse::<f32>() {
         Ok(percent) if in_digits => Ok(ThresholdValue::Share(percent / 100.0)),
@@ -100,7 +100,7 @@ fn out_of_range(text: &str, allowed: &'static str) -> ValueError {
     ValueError::Range { text: abbreviated(text), allowed }
 }
 
-/// What is quoted stays on its line and moves no cursor.
+/// Quoted input is escaped, so that it stays on its line.
 fn abbreviated(text: &str) -> String {
     let mut shown = String::new();
     for c in text.chars().take(40) {

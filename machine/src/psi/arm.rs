@@ -15,7 +15,7 @@ const UNPRIVILEGED_STEP: Duration = Duration::from_secs(2);
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Which tasks have to wait for a trigger to count the time.
+/// Which tasks must stall for a trigger to count the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hold {
     /// At least one.
@@ -24,14 +24,14 @@ pub enum Hold {
     Full,
 }
 
-/// When to be woken: `stall` lost within `window`.
+/// When to wake: `stall` lost within `window`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsiTrigger {
     /// What counts.
     pub hold: Hold,
     /// The time lost, more than 0 and at most the window.
     pub stall: Duration,
-    /// Over how long, 500 ms to 10 s. The kernel tells at most once per window.
+    /// Over how long, 500 ms to 10 s. The kernel fires at most once per window.
     pub window: Duration,
 }
 
@@ -49,10 +49,10 @@ impl fmt::Display for PsiTrigger {
 /// A trigger that is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Armed {
-    /// As it is set, which may be longer than what was asked for: with `stall` in proportion.
+    /// The actual window, which may be longer than requested, with `stall` in proportion.
     pub trigger: PsiTrigger,
-    /// It is as it was asked for. Otherwise this process lacks `CAP_SYS_RESOURCE`, and the kernel looks
-    /// only every 2 s.
+    /// Whether it is as requested. If not, this process lacks `CAP_SYS_RESOURCE`, and the kernel
+    /// checks only every 2 s.
     pub as_asked: bool,
 }
 
@@ -75,7 +75,7 @@ pub enum Unarmed {
         /// The file.
         path: PathBuf,
     },
-    /// The trigger is none the kernel takes, with any window.
+    /// The kernel accepts no such trigger, with any window.
     #[error("{}: the kernel takes no trigger of {stall:?} in {window:?}", .path.display())]
     Refused {
         /// The file.

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::arm::{self, Armed, Hold, PsiTrigger, Unarmed};
 use crate::usage::CgroupTree;
 
-/// Alarms that may wait to be read; more tell nothing new.
+/// The capacity for unread alarms; more carry no news.
 const ALARMS: usize = 16;
 /// The thread needs next to nothing.
 const STACK: usize = 64 * 1024;
@@ -42,13 +42,13 @@ impl fmt::Display for PsiPlace {
 /// What a trigger told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PsiAlarm {
-    /// The trigger with this number has found as much time lost as it was set for.
+    /// The trigger with this number fired.
     Pressed(usize),
-    /// The trigger with this number is gone with its cgroup. Set it again if that comes back.
+    /// The trigger with this number is gone with its cgroup. Set it again if the cgroup comes back.
     Gone(usize),
 }
 
-/// Triggers that are set, and the thread that waits for them. Dropping it takes them away.
+/// The triggers and the thread that waits for them. Dropping it removes them.
 #[derive(Debug)]
 pub struct PsiWatch {
     alarms: mpsc::Receiver<PsiAlarm>,
@@ -57,9 +57,9 @@ pub struct PsiWatch {
 }
 
 impl PsiWatch {
-    /// Sets triggers. Gives the watch, none if not one could be set, and how it went for each in the
-    /// order of the list; that is the number an alarm names it by. Does a little file work, and does not
-    /// block for long.
+    /// Sets triggers. Returns the watch (none if no trigger could be set) and the result of each,
+    /// in the order of the list; the index is the alarm's number. Does a little file work, and does
+    /// not block for long.
     pub fn start(
         proc: &std::path::Path,
         cgroup: &std::path::Path,
@@ -147,10 +147,10 @@ fn wait<F: std::os::fd::AsFd>(
             let said = told.next().unwrap_or(PollFlags::empty());
             let is_gone = said.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
             if is_gone {
-                // Must arrive: nothing else will be said of this one.
+                // Must arrive: it is the last alarm of this trigger.
                 let _ = sender.blocking_send(PsiAlarm::Gone(*number));
             } else if said.contains(PollFlags::PRI) {
-                // Full: the reader has been told and has not looked yet.
+                // Full: the reader has unread alarms already.
                 let _ = sender.try_send(PsiAlarm::Pressed(*number));
             }
             !is_gone

@@ -18,8 +18,8 @@ pub(super) struct MemoryFiles {
 }
 
 impl CgroupTree {
-    /// Looks at what is mounted. Version 2 alone has its list of controllers at the mount point itself;
-    /// where version 1 is mounted, version 2 may be in `unified`.
+    /// Detects the mounted hierarchies. Version 2 alone has its list of controllers at the mount
+    /// point itself; where version 1 is mounted, version 2 may be in `unified`.
     pub(crate) fn find(mount: &Path) -> Self {
         let places = [mount.to_owned(), mount.join("unified")];
         let unified = places.into_iter().find(|dir| dir.join("cgroup.controllers").exists());

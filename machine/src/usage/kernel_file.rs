@@ -40,7 +40,7 @@ impl KernelFile {
         Ok(text)
     }
 
-    /// That it does not say what it should.
+    /// The error for unexpected content.
     pub(super) fn odd(&self, what: &str) -> ReadError {
         ReadError::odd(&self.path, what)
     }

@@ -5,7 +5,7 @@
 pub(super) struct MemInfo {
     pub(super) total: u64,
     pub(super) free: u64,
-    /// What programs can have without swapping. Older kernels do not tell.
+    /// `MemAvailable`; older kernels lack it.
     pub(super) available: Option<u64>,
     pub(super) inactive_file: Option<u64>,
 }

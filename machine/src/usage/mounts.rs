@@ -6,8 +6,8 @@ use std::path::Path;
 
 /// The device of the file system that `path` (absolute, without links) is on, as `major:minor`.
 ///
-/// Two directories with the same one share their room; st_dev would tell parts (subvolumes) of one
-/// file system apart.
+/// Two directories with the same device share their space; st_dev would tell parts (subvolumes) of
+/// one file system apart.
 pub(super) fn device_of(mountinfo: &[u8], path: &Path) -> Option<(u32, u32)> {
     let mut best: Option<(usize, (u32, u32))> = None;
     for line in mountinfo.split(|&b| b == b'\n') {
@@ -20,7 +20,7 @@ pub(super) fn device_of(mountinfo: &[u8], path: &Path) -> Option<(u32, u32)> {
             continue;
         }
         let depth = point.components().count();
-        // Of two at one place the later one is on top.
+        // Of two mounts at one place the later is on top.
         if best.is_none_or(|(known, _)| depth >= known) {
             best = Some((depth, device));
         }

@@ -139,7 +139,7 @@ fn layout(node: u64, images: u64, containers: u64) -> FsLayout {
 fn stats(path: &Path) -> Result<FsStats, ReadError> {
     let said = rustix::fs::statvfs(path).map_err(|error| ReadError::unreadable(path, error))?;
     let bytes = |blocks: u64| blocks.saturating_mul(said.f_frsize);
-    // Some (btrfs) make inodes as they are needed and have no number of them.
+    // Some (btrfs) create inodes on demand and report no count.
     let has_inodes = said.f_files > 0;
     Ok(FsStats {
         at: Some(Instant::now()),

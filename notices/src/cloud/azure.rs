@@ -23,7 +23,8 @@ const WITHIN: Duration = Duration::from_secs(5);
 /// The first question switches the service on for this machine, which takes up to two minutes.
 const FIRST_WITHIN: Duration = Duration::from_secs(150);
 
-/// What is left when an event has started already: nobody says how much, and it is little.
+/// The time left when an event has started already. The service does not say how much; it is
+/// little.
 const STARTED: Duration = Duration::from_secs(5);
 
 pub(super) struct Azure {

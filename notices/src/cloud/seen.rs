@@ -56,7 +56,7 @@ struct Kept {
 }
 
 impl Seen {
-    /// What was kept in `file`. An empty `boot_id` is nobody's: then nothing is kept.
+    /// What was kept in `file`. With an empty `boot_id`, nothing is kept.
     pub(super) async fn open(file: PathBuf, boot_id: &str) -> Self {
         let file = KeptFile::at(file);
         let kept = file.load::<Kept>().await.unwrap_or_else(|why| {

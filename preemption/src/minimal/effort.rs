@@ -3,7 +3,7 @@
 /// Pods that may be looked at in searches for one choice: a millisecond or two.
 const MOST: u64 = 80_000;
 
-/// The work that is done and may be done.
+/// The work so far, and its limit.
 #[derive(Debug)]
 pub(super) struct Effort {
     spent: u64,

@@ -1,4 +1,4 @@
-//! How few pods are enough.
+//! The smallest number of pods that is enough.
 //!
 //! With any non-negative weights on the requirements, what a set frees in the weighed sum must reach
 //! what is required in it. So no set of `k` pods is enough if the `k` pods that are best in the weighed

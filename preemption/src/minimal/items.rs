@@ -1,4 +1,4 @@
-//! The pods that come into question, as numbers, in an order that does not depend on how they came.
+//! The candidates as numbers, in an order that does not depend on the input's order.
 
 use std::cmp::Reverse;
 
@@ -10,7 +10,7 @@ use crate::table::Table;
 /// The pods up to the lowest priority that is enough.
 #[derive(Debug)]
 pub(super) struct Items {
-    /// What has to become free, each above 0.
+    /// The amounts to free, each above 0.
     pub(super) need: Vec<i64>,
     /// How much each requirement counts in the scores.
     pub(super) weights: Vec<f64>,
@@ -209,19 +209,19 @@ fn identity(pod: &Pod) -> (&str, &str, &str) {
     (pod.uid().as_str(), pod.namespace(), pod.name())
 }
 
-/// Whether the pod has been asked to end by whoever owns it.
+/// Whether the pod's owner has asked it to end.
 pub(crate) fn is_ending(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
-/// Whether whoever made the pod can place another one on another node.
+/// Whether the pod's creator can place another one on another node.
 pub(crate) fn can_run_elsewhere(pod: &Pod) -> bool {
     let owners = pod.metadata.owner_references.iter().flatten();
     let is_of_daemon_set = owners.into_iter().any(|owner| owner.kind == "DaemonSet");
     !pod.is_static() && !pod.is_mirror() && !is_of_daemon_set
 }
 
-/// When the pod came to be. `None`, which nobody knows, is before everything.
+/// The pod's creation time. `None`, unknown, sorts before everything.
 fn born(pod: &Pod) -> Option<Timestamp> {
     let started = || pod.status.as_ref()?.start_time.as_ref();
     let time = pod.metadata.creation_timestamp.as_ref().or_else(started)?;
@@ -263,7 +263,7 @@ fn common_units(items: &[Item], need: &[i64]) -> Option<Vec<u128>> {
     Some(units)
 }
 
-/// What is negative counts for nothing.
+/// Negative amounts count as 0.
 fn unsigned(amount: i64) -> u128 {
     u128::try_from(amount).unwrap_or(0)
 }

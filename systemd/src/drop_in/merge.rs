@@ -30,7 +30,7 @@ pub enum Content {
     Mask,
 }
 
-/// Tells which file sets `InhibitDelayMaxSec`.
+/// Determines which file sets `InhibitDelayMaxSec`.
 ///
 /// `main` are the main files (`logind.conf`), the strongest directory first; the first is used.
 /// `drop_ins` are the drop-ins of all directories, the strongest directory first, in any order

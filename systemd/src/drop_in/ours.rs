@@ -1,8 +1,8 @@
-//! What winddown's own drop-in has to be beside those of others.
+//! Decides what winddown's own drop-in must contain, given the other drop-ins.
 //!
-//! The delay has several owners. Each may need it longer than systemd's default, and none may make
-//! it shorter for the others. As our file has the last name, it must not be there at all where what
-//! the others set is enough.
+//! The delay has several owners. Each may need a delay longer than systemd's default, and none may
+//! shorten it for the others. Our file sorts last, so it must not exist if the other files set
+//! enough.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use super::{DEFAULT, NAME, Source, effective, merge};
 /// What winddown's drop-in has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ours {
-    /// Not there: without it logind gives enough.
+    /// Absent: logind's delay is long enough without it.
     Absent,
-    /// There, with this delay, which is more than logind gives without it.
+    /// Present, with this delay, which is longer than logind's without it.
     Gives(Duration),
 }
 
@@ -36,8 +36,8 @@ pub enum Applied {
     },
 }
 
-/// Decides what winddown's drop-in has to be for a delay of at least `wanted`. The sources are as
-/// for [`effective`]; our own among them count for nothing.
+/// Decides what winddown's drop-in must be for a delay of at least `wanted`. The sources are as for
+/// [`effective`]; our own are ignored.
 pub fn ours(main: &[Source], drop_ins: &[Source], wanted: Duration) -> Ours {
     let is_ours = |source: &&Source| source.file.file_name().is_some_and(|name| name == NAME);
     let others: Vec<Source> = drop_ins.iter().filter(|s| !is_ours(s)).cloned().collect();
@@ -45,11 +45,11 @@ pub fn ours(main: &[Source], drop_ins: &[Source], wanted: Duration) -> Ours {
     if without_us >= wanted { Ours::Absent } else { Ours::Gives(wanted) }
 }
 
-/// Makes winddown's drop-in below `root` what it has to be for `wanted`. One that is not there is
-/// written only if logind gives less at present, as `short` says. Blocks on the file system.
+/// Writes or removes winddown's drop-in below `root` as `wanted` requires. A missing drop-in is
+/// written only if logind's delay is too short at present (`short`). Blocks on the file system.
 ///
 /// # Errors
-/// [`WriteError`]. What was there is unharmed.
+/// [`WriteError`]. The old file is intact.
 pub fn apply(root: &Path, wanted: Duration, short: bool) -> Result<Applied, WriteError> {
     let (main, drop_ins) = merge::scan(root);
     match ours(&main, &drop_ins, wanted) {

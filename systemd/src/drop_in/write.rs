@@ -1,4 +1,4 @@
-//! Writing winddown's own drop-in, and taking it away.
+//! Writes and removes winddown's own drop-in.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -34,7 +34,7 @@ pub enum Written {
 /// Why the drop-in could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// An administrator said that winddown must not set the delay.
+    /// An administrator masked the drop-in, so winddown must not set the delay.
     #[error("{} is linked to /dev/null, so winddown does not set logind's delay", file.display())]
     Masked {
         /// Its path on the node.
@@ -114,7 +114,7 @@ pub(super) fn is_there(root: &Path) -> bool {
     PLACES.iter().any(|place| is_signed(&below(root, &Path::new(place).join(NAME))))
 }
 
-/// Whether it is a file that says in its first line whose it is.
+/// Whether the file's first line says that it is winddown's.
 fn is_signed(path: &Path) -> bool {
     let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
     let text = if is_file { fs::read(path).unwrap_or_default() } else { Vec::new() };

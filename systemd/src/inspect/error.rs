@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// Nobody answers to the name, or there is no bus.
+    /// The name has no owner, or there is no bus.
     #[error("{whom} is not there")]
     Absent {
         /// Who was asked.

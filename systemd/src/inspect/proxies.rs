@@ -1,4 +1,4 @@
-//! What is asked of systemd and its clock here, written by hand like the proxies that run the node.
+//! Proxies for systemd and its clock, written by hand like those for operation.
 
 use zbus::OwnedObjectPath;
 

@@ -31,7 +31,7 @@ pub struct LockView {
     pub mode: String,
     /// The user that took it.
     pub uid: u32,
-    /// The process that took it; it may be gone and its lock kept by somebody else.
+    /// The process that took it; it may be gone while another process keeps its lock.
     pub pid: u32,
 }
 
@@ -67,7 +67,7 @@ pub struct ServiceView {
     pub before: Vec<String>,
     /// How long it may take to stop; [`Duration::MAX`] for no limit.
     pub timeout_stop: Duration,
-    /// How often it has to report; zero when it has not to.
+    /// The watchdog interval; zero if it has none.
     pub watchdog: Duration,
     /// How many descriptors systemd keeps for it at most.
     pub fd_store_max: u32,
@@ -94,7 +94,7 @@ pub struct ScopeView {
     pub before: Vec<String>,
 }
 
-/// What the units of a slice may use together. None is no limit, or a figure that is not kept.
+/// The limits of a slice. None means no limit, or an unavailable figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SliceView {
     /// Processes and threads.

@@ -34,13 +34,13 @@ pub enum Bus {
     System,
     /// The bus at this D-Bus address.
     Address(String),
-    /// A login manager at the other end of a socket, without a bus. Asked for a new socket at each
-    /// attempt. Whoever is at the other end is believed.
+    /// A login manager at the other end of a socket, without a bus. Provides a new socket for each
+    /// attempt. The peer is trusted.
     #[cfg(feature = "stand-in")]
     Peer(PeerConnector),
 }
 
-/// Opens one socket to a login manager of one's own.
+/// Opens a socket to a private login manager.
 #[cfg(feature = "stand-in")]
 pub type PeerConnector =
     Arc<dyn Fn() -> std::io::Result<std::os::unix::net::UnixStream> + Send + Sync>;
@@ -98,8 +98,8 @@ impl BusLogin {
             .build()
             .await
             .map_err(|error| self.translate("connect", &error))?;
-        // All messages in one stream: the order of signals and owner changes is what tells whether
-        // a signal came from the owner. It also shows the forgeries, which are worth a log line.
+        // All messages in one stream: the order of signals and owner changes decides whether a
+        // signal came from the owner. It also reveals forgeries, which are logged.
         let messages = MessageStream::from(&connection);
         let (tx, heard) = mpsc::channel(QUEUE);
         let (owner_tx, owner_rx) = oneshot::channel();
@@ -115,7 +115,7 @@ impl BusLogin {
         } else {
             (None, std::process::id())
         };
-        // An error: the connection broke, which the first call will find out.
+        // On an error the connection broke, and the first call will fail.
         let _ = owner_tx.send(owner);
         let calls = BusCalls::new(&connection, pid, self.method_timeout, reader)
             .await
@@ -230,8 +230,8 @@ impl LoginCalls for BusCalls {
     }
 }
 
-/// Whether the list has a lock of this name that delays a shutdown and belongs to this user. Names prove
-/// nothing: polkit lets every user take a delay lock, in whatever name.
+/// Whether the list has a lock of this name that delays a shutdown and belongs to this user. Names
+/// prove nothing: polkit lets every user take a delay lock under any name.
 fn find(list: &[Inhibitor], who: &str, uid: u32, pid: u32) -> Listed {
     let ours = list.iter().filter(|(what, by, _, mode, owner, _)| {
         let delays = mode == "delay" && what.split(':').any(|what| what == "shutdown");

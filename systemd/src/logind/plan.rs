@@ -93,8 +93,8 @@ pub(super) struct Facts {
     pub(super) raised: bool,
     /// The files that set the delay must be looked at again: other packages have theirs too.
     pub(super) files_due: bool,
-    /// The login manager left the bus. It is not called, as that would start it behind the back
-    /// of whoever stopped it.
+    /// The login manager left the bus. It is not called, as that would start it behind the back of
+    /// the party that stopped it.
     pub(super) gone: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Getting the delay that the pods' grace needs.
+//! Raises logind's delay to what the pods' grace needs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,23 +16,23 @@ const SETTLE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two reads.
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
-/// What a hung disk may take.
+/// The timeout for a hung disk.
 const DISK: Duration = Duration::from_secs(5);
 
-/// How it stands after trying.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Raised {
     /// The delay logind gives now.
     pub(super) delay: Duration,
     /// Which file decided, when that is less than wanted.
     pub(super) set_by: Option<Arc<str>>,
-    /// What stood in the way, for people.
+    /// The obstacle, for people.
     pub(super) obstacle: Option<String>,
 }
 
-/// Makes the drop-in what it has to be, has logind reload, and reads the delay until it settles.
-/// `tried`: this was done before and nothing is known to have changed since; `None` says that nothing
-/// has, and nothing was asked of logind. Without a `root` nothing is written or asked either.
+/// Updates the drop-in, makes logind reload, and reads the delay until it settles. `tried` says
+/// that this was done before without a known change since; the result is `None` if indeed nothing
+/// changed and logind was not asked. Without a `root` nothing is written or asked either.
 ///
 /// Dropping it half-way leaves a complete drop-in or none.
 ///

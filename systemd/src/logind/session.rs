@@ -1,4 +1,4 @@
-//! What the supervisor needs of a login manager, whoever that is.
+//! What the supervisor needs from any login manager.
 //!
 //! The bus is behind this seam so that the supervisor's behaviour in time (restarts, hangs, races)
 //! is tested on a paused clock, without sockets.

@@ -1,4 +1,4 @@
-//! Carries out the plan: one step at a time, interrupted by whatever is heard.
+//! Executes the plan one step at a time; events interrupt it.
 
 mod steps;
 
@@ -19,10 +19,10 @@ use super::{InhibitorConfig, Request};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// So many failures in a row, 1.5 s, and a missing login manager is no longer taken for a late one.
+/// After this many failures in a row (1.5 s) a missing login manager no longer counts as late.
 const ABSENT_AFTER: u32 = 5;
 
-/// Runs until aborted, or until nobody is left who could ask for anything.
+/// Runs until aborted, or until all handles are gone.
 pub(super) async fn supervise(login: impl LoginManager, mut keeper: Keeper) {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -53,7 +53,7 @@ pub(super) async fn supervise(login: impl LoginManager, mut keeper: Keeper) {
     }
 }
 
-/// Owns the lock and everything known about it.
+/// Owns the lock and all facts about it.
 pub(super) struct Keeper {
     config: InhibitorConfig,
     facts: Facts,
@@ -116,7 +116,7 @@ impl Keeper {
         }
     }
 
-    /// Waits for `work` and goes on answering requests. `None`: nobody is left to ask.
+    /// Waits for `work` and keeps answering requests. `None` if all handles are gone.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = std::pin::pin!(work);
         loop {
@@ -128,8 +128,8 @@ impl Keeper {
         }
     }
 
-    /// Keeps the lock through one connection. Returns why the connection is of no use any more;
-    /// `None`: nobody is left to ask.
+    /// Keeps the lock through one connection. Returns why the connection is unusable; `None` if all
+    /// handles are gone.
     async fn serve<C: LoginCalls>(&mut self, session: Session<C>) -> Option<CallError> {
         let Session { calls, mut heard } = session;
         let mut recheck_at = Instant::now() + self.config.recheck;

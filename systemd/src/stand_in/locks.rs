@@ -74,7 +74,7 @@ async fn closed(pipe: &pipe::Receiver) {
             return;
         }
         match pipe.try_read(&mut [0; 16]) {
-            // Somebody wrote into the lock; that is not how it is given back.
+            // A write into the lock does not release it.
             Ok(1..) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Ok(0) | Err(_) => return,

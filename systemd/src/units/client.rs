@@ -22,7 +22,7 @@ use super::signals::{
 use super::{ServiceChange, ServiceError, ServiceState, TransientService};
 use crate::logind::Bus;
 
-/// Changes that a slow follower may fall behind before it has to look at all services.
+/// How many changes a slow follower may lag behind before it must list all services.
 const CHANGES: usize = 4096;
 /// Between two attempts to connect; doubled up to the longest.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -62,7 +62,7 @@ impl UnitsClient {
         Self(Arc::new(Inner { signals, connection, patience, keeper }))
     }
 
-    /// What happens to the services from now on.
+    /// Subscribes to changes of the services.
     pub fn changes(&self) -> broadcast::Receiver<ServiceChange> {
         self.0.signals.listen()
     }
@@ -133,7 +133,7 @@ impl UnitsClient {
         present(self.call("ResetFailedUnit", &(unit,)).await)
     }
 
-    /// A service as it is; none if it is not loaded.
+    /// A service's current state; none if it is not loaded.
     ///
     /// # Errors
     /// See [`ServiceError`].
@@ -147,7 +147,7 @@ impl UnitsClient {
         self.state_at(unit, &path).await
     }
 
-    /// All services of ours, those whose names begin with `prefix`, as they are.
+    /// The current state of all services whose names begin with `prefix`.
     ///
     /// # Errors
     /// See [`ServiceError`].
@@ -307,7 +307,7 @@ async fn subscribe_to_bus(
     }
 }
 
-/// systemd sends signals only where somebody has asked for them.
+/// systemd sends signals only after `Subscribe`.
 async fn subscribe(connection: &Connection) -> zbus::Result<()> {
     let to = connection.is_bus().then_some(SYSTEMD1);
     let asked = connection.call_method(to, MANAGER_PATH, Some(MANAGER), "Subscribe", &()).await;
@@ -333,19 +333,19 @@ async fn read(
             known = &mut owner, if asked => {
                 asked = false;
                 let Ok(known) = known else { return };
-                // A change heard meanwhile is at least as new.
+                // A change received meanwhile is at least as new.
                 if trusted == TrustedSender::Owner(None) {
                     trusted = known;
                 }
                 continue;
             }
             message = messages.next() => message,
-            // Nobody uses the connection any more.
+            // The connection has no users any more.
             () = end.closed() => return,
         };
         let Some(Ok(message)) = message else { return };
         if signals.take(&message, &mut trusted) {
-            // Beside the reader, which must go on for the answer to come.
+            // In its own task: the reader must continue for the answer to arrive.
             let (connection, signals) = (connection.clone(), Arc::clone(&signals));
             tokio::spawn(async move {
                 if let Err(error) = subscribe(&connection).await {

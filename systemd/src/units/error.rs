@@ -1,8 +1,8 @@
-//! Why systemd did not do what it was asked.
+//! Why a request to systemd failed.
 
 use zbus::fdo;
 
-/// Why systemd did not do what it was asked.
+/// Why a request to systemd failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
@@ -26,7 +26,7 @@ pub enum ServiceError {
         /// What it said.
         detail: String,
     },
-    /// There is no connection, or no answer. Whether it did what it was asked is not known.
+    /// There is no connection, or no answer. Whether the request took effect is unknown.
     #[error("{call}: no answer: {detail}")]
     Silent {
         /// The method.

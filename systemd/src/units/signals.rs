@@ -1,4 +1,4 @@
-//! What systemd says by itself.
+//! Signals from systemd.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,7 +39,7 @@ pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
     [changed(SERVICE), changed(UNIT), removed.build(), owner.build()]
 }
 
-/// What has been told of our units, and who listens.
+/// The properties received of our units, and their followers.
 #[derive(Debug)]
 pub(super) struct UnitSignals {
     prefix: String,
@@ -47,12 +47,12 @@ pub(super) struct UnitSignals {
     changes: broadcast::Sender<ServiceChange>,
 }
 
-/// Who is believed.
+/// Which sender is trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TrustedSender {
-    /// Whoever is at the other end.
+    /// The peer, without a bus.
     Peer,
-    /// This name's owner; nobody while there is none.
+    /// The owner of the name; none while it has no owner.
     Owner(Option<OwnedUniqueName>),
 }
 
@@ -66,12 +66,12 @@ impl UnitSignals {
         self.changes.subscribe()
     }
 
-    /// Says that changes may have been missed.
+    /// Announces that changes may have been missed.
     pub(super) fn missed(&self) {
         self.tell(ServiceChange::Missed);
     }
 
-    /// Keeps all properties of a unit, and gives its state.
+    /// Stores all properties of a unit, and returns its state.
     pub(super) fn learn(
         &self,
         unit: &str,
@@ -84,8 +84,8 @@ impl UnitSignals {
         state
     }
 
-    /// Takes a message. True if systemd's name has an owner anew. Never waits, and never panics on any
-    /// content.
+    /// Takes a message. Returns true if systemd's name has a new owner. Never waits, and never
+    /// panics on any content.
     pub(super) fn take(&self, message: &Message, trusted: &mut TrustedSender) -> bool {
         let header = message.header();
         if header.message_type() != Type::Signal {
@@ -116,7 +116,7 @@ impl UnitSignals {
             known.take(&properties);
             known.state()
         };
-        // The unit's own interface comes last, and completes what the service's has said.
+        // The unit's own interface comes last and completes the service's.
         if interface == UNIT {
             self.tell(ServiceChange::Seen { unit: unit.into(), state });
         }
@@ -132,7 +132,7 @@ impl UnitSignals {
     }
 
     fn tell(&self, change: ServiceChange) {
-        // No receiver: nobody wants to know.
+        // Fails only without receivers.
         let _ = self.changes.send(change);
     }
 

@@ -50,7 +50,7 @@ pub struct ServiceEnd {
     pub ran: Duration,
 }
 
-/// What has been told of a unit. Times are in microseconds.
+/// A unit's properties. Times are in microseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnitProperties {
     active: String,

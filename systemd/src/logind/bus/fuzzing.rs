@@ -1,4 +1,4 @@
-//! Who is believed.
+//! Which sender is trusted.
 
 use tokio::time::Instant;
 use zbus::Message;

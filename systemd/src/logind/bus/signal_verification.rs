@@ -1,8 +1,10 @@
-//! Who said it? Any process on the bus may send a signal that looks like logind's.
+//! Verifies the senders of signals. Any process on the bus may send a signal that looks like
+//! logind's.
 //!
-//! The stock policy of the system bus lets everyone send signals. What others broadcast the bus keeps
-//! from us, by the sender in our match rules; what is addressed to us arrives all the same. So each message is judged by its sender, which the bus sets and
-//! nobody can choose: it must be the present owner of logind's name.
+//! The stock policy of the system bus lets everyone send signals. The bus filters broadcasts of
+//! other senders by our match rules, but messages that are addressed to us arrive all the same. So
+//! each message is verified by its sender, which the bus sets and no client can forge: it must be
+//! the current owner of logind's name.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -28,15 +30,15 @@ const PLAIN: &str = "PrepareForShutdown";
 const WITH_METADATA: &str = "PrepareForShutdownWithMetadata";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 const CHANGED: &str = "PropertiesChanged";
-/// Properties of logind that change when a shutdown begins or is called off. Which of them it tells of
-/// depends on its version.
+/// Properties of logind that change when a shutdown begins or is called off. Which of them are
+/// announced depends on its version.
 const TELLING: [&str; 3] =
     ["PreparingForShutdown", "PreparingForShutdownWithMetadata", "ScheduledShutdown"];
-/// A forger can send faster than anyone reads: one log line in this time, with a count.
+/// Forgeries can arrive faster than anyone reads: one log line in this time, with a count.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The match rules. The bus compares logind's name with who owns it at each message, so they hold for
-/// a restarted logind too, and broadcasts of others cost us nothing.
+/// The match rules. The bus compares logind's name with who owns it at each message, so they hold
+/// for a restarted logind too, and broadcasts of others cost nothing.
 pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
     let signal = || MatchRule::builder().msg_type(Type::Signal);
     let of_logind = |interface: &'static str, member: &'static str| {
@@ -62,7 +64,7 @@ pub(super) struct SignalVerifier {
     owner: Option<Owner>,
 }
 
-/// The owner of logind's name; `None`: nobody owns it.
+/// The owner of logind's name; `None` if it has no owner.
 pub(super) type Owner = Option<OwnedUniqueName>;
 
 /// What a message is.
@@ -70,7 +72,7 @@ pub(super) type Owner = Option<OwnedUniqueName>;
 pub(super) enum Verdict {
     /// None of our business.
     Other,
-    /// To be believed, as far as a signal is.
+    /// Verified.
     Believed(Heard),
     /// It looks like a signal of the login manager and is not one.
     Refused(&'static str),
@@ -150,12 +152,12 @@ impl SignalVerifier {
         Verdict::Other
     }
 
-    /// What becomes of a message because of its sender; `None`: the sender owns the name.
+    /// The verdict on a message by its sender; `None` if the sender owns the name.
     fn not_the_owners(&self, header: &Header<'_>) -> Option<Verdict> {
         if !self.on_bus {
             return None;
         }
-        // Before the owner is known nothing can be told; the state is read right after.
+        // Nothing can be verified before the owner is known; the state is read right after.
         let Some(owner) = &self.owner else { return Some(Verdict::Other) };
         match (header.sender(), owner) {
             (Some(sender), Some(owner)) if *sender == *owner => None,
@@ -195,7 +197,7 @@ fn kind(metadata: &HashMap<String, Variant<'_>>) -> ShutdownKind {
     }
 }
 
-/// Counts what was refused and tells about it, seldom enough.
+/// Counts rejected signals and logs them at a limited rate.
 pub(super) struct Refusals {
     connection: Connection,
     count: Arc<AtomicU64>,
@@ -217,7 +219,7 @@ impl Refusals {
         let connection = self.connection.clone();
         let sender =
             message.header().sender().map(|sender| OwnedUniqueName::from(sender.to_owned()));
-        // Beside the reader: the answer must not hold up the signals behind this one.
+        // In its own task: the answer must not hold up the following signals.
         tokio::spawn(async move {
             let uid = match &sender {
                 Some(sender) if connection.is_bus() => user_of(&connection, sender).await,
