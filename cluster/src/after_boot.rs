@@ -26,7 +26,7 @@ pub use driver::AfterBoot;
 
 /// More pods than a node ends in a month.
 const MOST: usize = 8192;
-/// After so long nobody misses them.
+/// How long they are kept.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The list is one record.
 const LIST: &str = "ended";
@@ -74,7 +74,7 @@ struct List {
     /// Their UIDs.
     known: HashSet<PodUid>,
     version: u64,
-    /// Somebody writes, and will write the latest.
+    /// A writer is active, and will write the latest.
     writing: bool,
     loaded: bool,
 }
@@ -170,7 +170,8 @@ impl EndedByUs {
         timeout_at(deadline, written.wait_for(|on_disk| *on_disk >= version)).await.is_ok()
     }
 
-    /// Has the list written, unless somebody does. Without an async runtime it stays in memory.
+    /// Starts a writer for the list, unless one is active. Without an async runtime it stays in
+    /// memory.
     fn changed(&self) {
         let start = {
             let mut list = self.lock();

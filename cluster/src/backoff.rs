@@ -29,7 +29,7 @@ pub(crate) fn fraction() -> f64 {
 // === impl Backoff ===
 
 impl Backoff {
-    /// For what nobody waits for: 5 ms to 5 min.
+    /// For background work: 5 ms to 5 min.
     pub(crate) const PATIENT: Self = Self::new(Duration::from_millis(5), Duration::from_secs(300));
 
     /// For what people or a shutdown wait for: 5 ms to 10 s.

@@ -1,9 +1,9 @@
 //! How the API server is reached, and with whose name.
 //!
-//! [`Connection::open`] reads credentials and asks the API server nothing, so an agent starts as fast
-//! without one. Everybody takes the one [`kube::Client`] it makes. Behind that client credentials are
-//! read again when their files change, a renewed certificate is taken into use, ordinary requests are
-//! held to a rate, and [`ApiHealth`] follows what all requests show.
+//! [`Connection::open`] reads credentials and asks the API server nothing, so an agent starts as
+//! fast without one. All parts use the one [`kube::Client`] it makes. Behind that client
+//! credentials are read again when their files change, a renewed certificate is taken into use,
+//! ordinary requests are held to a rate, and [`ApiHealth`] follows what all requests show.
 //!
 //! Connections speak HTTP/1.1: each watch has one of its own, the kernel notices dead peers, and no
 //! timer runs while nothing is asked.
@@ -171,7 +171,7 @@ impl Connection {
         Ok(Self { client, shared, renewal })
     }
 
-    /// The client for everybody.
+    /// The shared client.
     pub fn client(&self) -> kube::Client {
         self.client.clone()
     }

@@ -55,7 +55,7 @@ impl Events {
         (events, writer)
     }
 
-    /// A queue that nobody empties: for a node without an API server, and for tests.
+    /// A queue without a writer: for a node without an API server, and for tests.
     pub fn unwritten(node: NodeRef, capacity: usize, wall: WallClock) -> Self {
         Self { node, queue: Arc::new(Queue::new(capacity, wall)) }
     }

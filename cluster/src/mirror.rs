@@ -1,9 +1,9 @@
 //! The API's picture of static pods.
 //!
-//! A static pod comes from a manifest on this node, so the API server does not know it. Its mirror pod
-//! shows it there: the same spec, the manifest's hash, and the status of the static pod. A mirror is
-//! made anew when somebody deletes it or when the manifest is another, and goes when the static pod
-//! has gone. Nothing that happens to a mirror ends the static pod.
+//! A static pod comes from a manifest on this node, so the API server does not know it. Its mirror
+//! pod shows it there: the same spec, the manifest's hash, and the status of the static pod. A
+//! mirror is made anew when it is deleted or when the manifest is another, and goes when the static
+//! pod has gone. Nothing that happens to a mirror ends the static pod.
 //!
 //! [`plan`] decides, [`MirrorDriver`] carries it out, and [`Mirrors`] is how the rest of the agent
 //! talks to it.

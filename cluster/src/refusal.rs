@@ -1,4 +1,4 @@
-//! What an error of the API server means for whoever made the request.
+//! What an error of the API server means for the caller.
 
 use std::error::Error;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) enum Refusal {
     AlreadyExists,
     /// 409: the object is not the one whose UID was named; that one is gone.
     OtherUid,
-    /// 409: somebody else wrote in between.
+    /// 409: another client wrote in between.
     Conflict,
     /// 410: what was asked for is too long ago.
     Expired,

@@ -13,7 +13,7 @@ use crate::status::{BY_NODE, DISRUPTION_TARGET};
 pub enum AfterBootPolicy {
     /// They are removed after the next boot.
     Delete,
-    /// They stay until somebody removes them.
+    /// They stay until another party removes them.
     #[default]
     Keep,
     /// They are removed so long after they were ended.

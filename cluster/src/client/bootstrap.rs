@@ -1,7 +1,7 @@
 //! A client certificate of its own: asked for, kept and renewed.
 //!
-//! The way of the kubelet (TLS bootstrapping): a key that never leaves this node, a request signed by
-//! whoever approves node certificates in the cluster, and the next request made with the certificate
+//! The way of the kubelet (TLS bootstrapping): a key that never leaves this node, a request signed
+//! by the cluster's approver of node certificates, and the next request made with the certificate
 //! itself. All that is wanted of the disk are three files in one folder, each replaced as a whole.
 
 use std::path::PathBuf;

@@ -94,8 +94,8 @@ impl Plugin {
             return wrong("apiVersion", format!("it is {asked:?}: write {}", VERSIONS[0]));
         };
         if config.interactive_mode == Some(ExecInteractiveMode::Always) {
-            let problem = "the command wants a terminal, and a service has none: use one that needs \
-                           nobody at the keyboard, with interactiveMode: Never";
+            let problem = "the command wants a terminal, and a service has none: use one that runs \
+                           unattended, with interactiveMode: Never";
             return wrong("interactiveMode", problem.into());
         }
         let mut info = json!({
@@ -231,7 +231,7 @@ impl Plugin {
     }
 }
 
-/// Reads all, and keeps so much of it: a pipe that nobody reads would block the command.
+/// Reads everything but keeps only this much: an unread pipe would block the command.
 async fn read(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Result<Vec<u8>> {
     let mut kept = Vec::new();
     let Some(mut pipe) = pipe else { return Ok(kept) };

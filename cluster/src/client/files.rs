@@ -39,7 +39,7 @@ impl Files {
         std::fs::read(path).map_err(failed)
     }
 
-    /// Remembers a file that somebody else reads.
+    /// Remembers a file that another part reads.
     pub(super) fn remember(&mut self, path: &Path) {
         if !self.0.iter().any(|(known, _)| known == path) {
             self.0.push((path.to_path_buf(), Look::at(path)));

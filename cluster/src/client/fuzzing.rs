@@ -1,4 +1,4 @@
-//! What must hold of a certificate, whoever made it.
+//! Laws for any certificate.
 
 use super::certificate::CertificateFacts;
 

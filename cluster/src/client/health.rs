@@ -28,7 +28,7 @@ pub struct ApiHealth {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ApiState {
-    /// Nobody has asked anything yet.
+    /// No request was made yet.
     Unknown,
     /// It answers.
     Connected,
@@ -131,7 +131,7 @@ impl Health {
         self.contact().skew
     }
 
-    /// Tells whoever watches, and the log, when the state is of another kind than before.
+    /// Notifies watchers and logs when the state changes its kind.
     pub(super) fn set(&self, state: ApiState) {
         let now = Instant::now();
         if matches!(state, ApiState::Connected | ApiState::Unauthorized { .. }) {

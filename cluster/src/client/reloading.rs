@@ -1,4 +1,4 @@
-//! One client for everybody, with whatever credentials are good now.
+//! One shared client, with the credentials that are valid now.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,12 +36,13 @@ pub(super) struct Shared {
     pub(super) health: Health,
     wall: WallClock,
     current: watch::Sender<Option<Arc<Current>>>,
-    /// Whoever reads the files; the others wait for it and find that it is done.
+    /// Held by the reader of the files; others wait for it and find the work done.
     reading: Semaphore,
     looked: Mutex<Looked>,
     /// The first credentials come from a command, which is asked when they are needed.
     asks_command: AtomicBool,
-    /// The server's certificate is not looked at, so that anybody on the way may be the server.
+    /// The server's certificate is not verified, so that any host on the way may pose as the
+    /// server.
     trusts_anybody: AtomicBool,
 }
 
@@ -284,7 +285,7 @@ impl Shared {
                 Some(current)
             }
             Err(error) => {
-                // Perhaps somebody is in the middle of writing them.
+                // They may be in the middle of being written.
                 self.say_once(error_chain(&error));
                 None
             }
@@ -345,7 +346,7 @@ impl Shared {
         });
     }
 
-    /// Asks a command for the first credentials. Whoever comes meanwhile waits for that answer.
+    /// Asks a command for the first credentials. Concurrent callers wait for that answer.
     async fn ask_first(&self) -> Option<Arc<Current>> {
         let _reader = self.reading.acquire().await.ok()?;
         if let Some(current) = self.now() {

@@ -11,7 +11,7 @@ use winddown_shared::PodLabel;
 
 use crate::pods::api::{KubePods, PodApi, PodStream, Refused};
 
-/// The API server's pods, as far as whoever ends them needs them.
+/// The API server's pods, as far as ending them requires.
 pub(crate) trait EndPods: Send + Sync + 'static {
     /// Lists the pods of this node and then watches them.
     fn watch(&self) -> PodStream;

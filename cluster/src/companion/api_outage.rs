@@ -1,4 +1,4 @@
-//! Since when the API server does not do what it is asked.
+//! Since when requests to the API server fail.
 
 use std::time::Duration;
 

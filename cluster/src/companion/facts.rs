@@ -13,7 +13,7 @@ use winddown_shared::{
 const NODE_CRITICAL: i32 = 2_000_001_000;
 /// The UID that the kubelet and the container runtime know a pod of a manifest by.
 const CONFIG_HASH: &str = "kubernetes.io/config.hash";
-/// As Kubernetes shows an end that nobody saw.
+/// As Kubernetes shows an end that was not observed.
 const UNKNOWN_EXIT: i32 = 137;
 
 /// The kubelet has started what it was to start and will start nothing more, and nothing runs.
@@ -68,7 +68,7 @@ pub(super) fn deletion_left(pod: &api::Pod, now: WallTime) -> Option<Duration> {
 pub(super) fn planned(mut object: api::Pod) -> api::Pod {
     let annotations = object.metadata.annotations.as_ref();
     let mirror = annotations.is_some_and(|all| all.contains_key(CONFIG_MIRROR_ANNOTATION));
-    // Nobody here reads it, and it is often the larger half of an object.
+    // Not used here, and often the larger half of an object.
     object.metadata.managed_fields = None;
     if let Some(spec) = object.spec.as_mut().filter(|_| mirror) {
         spec.priority = Some(spec.priority.unwrap_or(0).max(NODE_CRITICAL));
@@ -147,7 +147,7 @@ fn one(
             exit_code: UNKNOWN_EXIT,
             signal: None,
             reason: "ContainerStatusUnknown".into(),
-            message: "nobody has seen how the container ended".to_owned(),
+            message: "the container's end was not observed".to_owned(),
             started_at: Some(started_at),
             finished_at: None,
         }),

@@ -91,7 +91,7 @@ impl<A: EndPods, C> Core<A, C> {
             self.outage.failed();
             tokio::select! {
                 () = sleep(wait) => {}
-                // A request was answered: somebody may be waiting for what the watch has to say.
+                // A request was answered: a caller may be waiting for the watch.
                 () = self.outage.mended() => sleep(wait.min(SOON)).await,
             }
         }

@@ -32,7 +32,7 @@ struct Entry {
     newest: Pod,
     /// The one that is planned with: the newest, unless that differs only in its containers' states.
     planned: Pod,
-    /// The API server has it no more. What was last known stays until nobody asks for it.
+    /// The API server no longer has it. The last state stays until no caller asks for it.
     gone: bool,
     /// It was among the desired pods at some time.
     published: bool,
@@ -40,7 +40,7 @@ struct Entry {
     stopped: bool,
     /// A list that is under way has it, or the watch had it since the last one.
     listed: bool,
-    /// Told of every change; made when somebody waits.
+    /// Notified of every change; made on the first wait.
     news: Option<watch::Sender<()>>,
 }
 
@@ -131,7 +131,7 @@ impl Known {
         // Not `pods` itself: who reads the desired pods may ask for one of them meanwhile.
         let _turn = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pods = self.lock();
-        // Nobody has heard of these, so nobody will say that they can be forgotten.
+        // No caller knows of these, so none will forget them.
         pods.retain(|_, entry| entry.published || !entry.gone);
         pods.values_mut().for_each(|entry| entry.published = true);
         let here = pods.values().filter(|entry| !entry.gone).map(|entry| entry.planned.clone());
@@ -162,7 +162,7 @@ impl Known {
         pods.get(uid).map(|entry| View { pod: entry.newest.clone(), gone: entry.gone })
     }
 
-    /// News of this pod. A pod that nobody knows has none.
+    /// News of this pod. An unknown pod has none.
     pub(super) fn news(&self, uid: &PodUid) -> Option<watch::Receiver<()>> {
         let mut pods = self.lock();
         let entry = pods.get_mut(uid)?;
@@ -200,7 +200,7 @@ impl Known {
         .collect()
     }
 
-    /// Nobody asks for a pod any more that is gone.
+    /// Drops a pod that is gone and no longer asked for.
     pub(super) fn forget(&self, uid: &PodUid) {
         let mut pods = self.lock();
         if pods.get(uid).is_some_and(|entry| entry.gone) {
@@ -209,7 +209,7 @@ impl Known {
     }
 
     fn tell(&self, uid: PodUid) {
-        // No receiver: nobody wants to know.
+        // Fails only without receivers.
         let _ = self.changes.send(uid);
     }
 
@@ -258,7 +258,7 @@ mod tests {
             let desired = known.desired();
             let uids = ["a", "b", "c", "d"];
             thread::scope(|scope| {
-                // A reader keeps everybody from sending, so that they all send at once.
+                // A read lock keeps all from sending, so that they send at once.
                 let reading = desired.borrow();
                 for uid in uids {
                     let known = &known;

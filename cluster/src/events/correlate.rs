@@ -1,4 +1,4 @@
-//! What is written of many events that are alike. Pure.
+//! Aggregates events that are alike. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use winddown_shared::PodLabel;
 pub struct EventDraft {
     /// What it is about.
     pub about: Subject,
-    /// Whether somebody should look.
+    /// Whether it is a warning.
     pub kind: EventKind,
     /// One word for programs, at most 128 bytes: `Killing`.
     pub reason: Cow<'static, str>,
@@ -28,7 +28,7 @@ pub struct EventDraft {
 pub enum EventKind {
     /// It is as it should be.
     Normal,
-    /// Somebody should look.
+    /// It deserves attention.
     Warning,
 }
 
@@ -77,7 +77,7 @@ impl EventDraft {
         }
     }
 
-    /// A routine event that somebody should look at.
+    /// A routine event of type Warning.
     pub fn warning(
         about: Subject,
         reason: impl Into<Cow<'static, str>>,

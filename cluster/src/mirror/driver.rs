@@ -23,7 +23,7 @@ use crate::refusal::{self, Refusal};
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Requests under way at a time.
 const CONCURRENCY: usize = 4;
-/// The mirrors are listed as often, in case nobody tells of a change.
+/// Mirrors are listed as often, in case a change was not reported.
 const LISTING: Duration = Duration::from_secs(600);
 
 /// A trial is remembered as long after its last wait.
@@ -216,7 +216,7 @@ impl MirrorDriver {
         let Some(trial) = self.trials.get_mut(name) else { return };
         trial.busy = false;
         match outcome {
-            // A mirror that somebody deletes over and over is made ever more slowly.
+            // A mirror that is deleted over and over is made with growing delays.
             Ok(()) => {
                 trial.said = false;
                 trial.not_before = Instant::now() + trial.backoff.after_failure(None);

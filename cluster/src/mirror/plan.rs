@@ -1,4 +1,4 @@
-//! What is to be done so that the API shows the static pods. Pure.
+//! Decides how to make the API show the static pods. Pure.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct ObservedMirror {
     pub pod: PodLabel,
     /// The hash of the manifest that it shows: the UID of the static pod.
     pub hash: Arc<str>,
-    /// Somebody has asked for its deletion.
+    /// Its deletion was requested.
     pub deleting: bool,
     /// Its phase is terminal.
     pub ended: bool,

@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     failures: Backoff,
-    /// Against somebody who keeps undoing what is written.
+    /// Against another writer that keeps undoing what is written.
     fights: Backoff,
     fought: Option<Instant>,
     not_before: Option<Instant>,
@@ -24,7 +24,7 @@ pub(super) struct Attempt {
 /// A quiet time after which a dispute with another writer counts as over.
 const PEACE: Duration = Duration::from_secs(600);
 
-/// The wait after a refusal that only somebody's doing can change.
+/// The wait after a refusal that only an outside change can lift.
 const REFUSED: Duration = Duration::from_secs(60);
 
 // === impl Attempt ===
@@ -61,8 +61,8 @@ impl Attempt {
         self.not_before = None;
     }
 
-    /// It was written. `inputs` numbers what was written; a write that repeats them was made because
-    /// somebody changed it (or for the `heartbeat`), and the next such has to wait.
+    /// It was written. `inputs` numbers what was written; a write that repeats them was made
+    /// because another writer changed it (or for the `heartbeat`), and the next such has to wait.
     ///
     /// Returns whether an outage that was logged is over.
     pub(super) fn succeeded(&mut self, inputs: u64, heartbeat: bool, now: Instant) -> bool {

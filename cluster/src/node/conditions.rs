@@ -169,8 +169,8 @@ fn drain(health: &Health, server: &[NodeCondition]) -> Option<NodeCondition> {
     let has = find(server, DRAIN_IN_PROGRESS);
     let draining = health.shutting_down || health.draining == Draining::InProgress;
     if draining && has.is_some_and(|has| has.status == "True" && !is_ours(has)) {
-        // Somebody else drains this node as well, and will say when that is over. Readers look at
-        // the type and the status alone.
+        // Another party drains this node as well, and will announce when that is over. Readers look
+        // at the type and the status alone.
         return None;
     }
     if health.shutting_down {

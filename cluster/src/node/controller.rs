@@ -69,7 +69,7 @@ pub enum Registration {
     AtStart,
     /// This node, also when the object was deleted while the agent runs. Not during a shutdown.
     Always,
-    /// Somebody else; the controller waits for it.
+    /// Another party; the controller waits for it.
     Never,
 }
 
@@ -77,7 +77,7 @@ pub enum Registration {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeSettingsError {
-    /// An empty name is nobody's.
+    /// An empty name matches none.
     #[error("the node has no name: set nodeName, or give the machine a host name")]
     NoName,
     /// No timer of this agent is faster than a second.

@@ -31,12 +31,12 @@ pub(super) struct Mark {
     /// When, as RFC 3339.
     pub(super) since: Arc<str>,
     pub(super) reason: CordonReason,
-    /// Somebody has taken the cordon back since; what the node is now is theirs.
+    /// The cordon was lifted by another party since; the node's state is now theirs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) released: bool,
 }
 
-/// What has to be written, all of it under the condition that nobody wrote in between.
+/// What has to be written, on the condition that no other write came in between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CordonAction {
     Nothing,
@@ -52,8 +52,9 @@ pub(super) enum CordonAction {
 
 /// What to do, from what is wanted and what the Node object says.
 ///
-/// * A node that is unschedulable without our mark was cordoned by somebody else, and stays so.
-/// * A cordon of ours that somebody took back is not made again for the same reason in the same boot.
+/// * A node that is unschedulable without our mark was cordoned by another party, and stays so.
+/// * A cordon of ours that another party lifted is not made again for the same reason in the same
+///   boot.
 /// * Our own cordon is undone when nothing asks for it any more and the node is `ready`, also after a
 ///   restart or a boot.
 pub(super) fn decide(wish: Option<&Mark>, node: &Node, ready: bool) -> CordonAction {
@@ -109,13 +110,13 @@ pub(super) fn is_unschedulable(node: &Node) -> bool {
     node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false)
 }
 
-/// The mark on the Node object. One that cannot be read is nobody's: the cordon stays.
+/// The mark on the Node object. An unreadable mark is ignored: the cordon stays.
 pub(super) fn mark_of(node: &Node) -> Option<Mark> {
     let text = node.metadata.annotations.as_ref()?.get(CORDONED_BY)?;
     serde_json::from_str(text).ok()
 }
 
-/// Whether the API server remembers that somebody else last changed `spec.unschedulable`. It tells a
+/// Whether the API server records that another client last changed `spec.unschedulable`. It tells a
 /// cordon that was taken back and made anew while this agent was not looking.
 fn is_of_others(node: &Node) -> bool {
     let mut owners = node.metadata.managed_fields.iter().flatten().filter(|entry| {

@@ -1,4 +1,4 @@
-//! What happened to the node, for whoever makes Kubernetes Events of it.
+//! What happened to the node, as input for Kubernetes Events.
 
 use std::sync::Arc;
 

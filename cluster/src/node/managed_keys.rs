@@ -1,4 +1,4 @@
-//! Which parts of the Node object are ours.
+//! Which parts of the Node object winddown manages.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use super::cordon::CORDONED_BY;
 /// that starts with other facts takes off what the earlier one had put there, and nothing else.
 ///
 /// It holds keys and no values: a value of ours is always written as the facts have it, so the old
-/// one is of no use. Each patch that adds or drops a key changes the record with it, in one request:
-/// a crash leaves nothing behind that nobody claims.
+/// one is of no use. Each patch that adds or drops a key changes the record with it, in one
+/// request: a crash leaves no unclaimed keys behind.
 pub const LAST_APPLIED: &str = "winddown.dev/last-applied";
 
 /// Keys by section of the Node object.

@@ -1,4 +1,4 @@
-//! Whether whatever runs the pods answers.
+//! Whether the container runtime answers.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -99,7 +99,7 @@ impl Server {
     }
 }
 
-/// The server cannot be reached, which the client says once for everybody.
+/// The server cannot be reached, which the client logs once for all.
 fn no_answer(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(error)

@@ -1,4 +1,4 @@
-//! One clock for everything that a node does from time to time.
+//! One ticker for all periodic work of a node.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use tokio::sync::watch;
 
 use crate::backoff::fraction;
 
-/// Told with every beat. A beat that comes while somebody is busy is not kept for later.
+/// Receives every tick. A tick that comes while the receiver is busy is dropped.
 #[derive(Clone, Debug)]
 pub(super) struct Ticker(watch::Receiver<u64>);
 
-/// Makes the beats.
+/// Sends the ticks.
 #[derive(Debug)]
 pub(super) struct TickSource(watch::Sender<u64>);
 
-/// How much later than due a beat may come, so that nodes that started together drift apart. The
-/// kubelet's figure for leases.
+/// The jitter of a tick, so that nodes that started together drift apart. The kubelet's figure for
+/// leases.
 const SPREAD: f64 = 0.04;
 
 // === impl TickSource ===
@@ -31,7 +31,7 @@ impl TickSource {
         Ticker(beats)
     }
 
-    /// Beats for ever, about every `interval`. One timer wakes lease, ping and status together.
+    /// Ticks for ever, about every `interval`. One timer wakes lease, ping and status together.
     pub(super) async fn beat(&self, interval: Duration) {
         loop {
             tokio::time::sleep(interval.mul_f64(1.0 + SPREAD * fraction())).await;
@@ -43,11 +43,11 @@ impl TickSource {
 // === impl Ticker ===
 
 impl Ticker {
-    /// The next beat. Cancel-safe.
+    /// The next tick. Cancel-safe.
     pub(super) async fn next(&mut self) {
         self.0.mark_unchanged();
         if self.0.changed().await.is_err() {
-            // No heart any more: the controller is being dropped.
+            // The source is gone: the controller is being dropped.
             std::future::pending::<()>().await;
         }
     }

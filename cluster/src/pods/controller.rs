@@ -54,7 +54,7 @@ pub struct PodControllerHandle {
 pub enum RunState {
     /// What runs is being found, and what is wanted is being listed.
     Starting,
-    /// Both are known, and what nobody wants has been looked at.
+    /// Both are known, and unwanted pods have been handled.
     Ready,
     /// It has ended; `Some`: because something failed.
     Done(Option<Arc<RunError>>),
@@ -94,7 +94,7 @@ pub enum RunError {
 // === impl PodController ===
 
 impl<P: Notify, S: StatusSide> PodController<P, S> {
-    /// A controller that hands on pods as they are in the API, and tells nobody about it.
+    /// A controller that passes pods on as they are in the API, and sends no events.
     pub fn new(
         client: kube::Client,
         provider: Arc<P>,

@@ -1,4 +1,4 @@
-//! What this controller itself has to say of a pod, where the provider cannot.
+//! Statuses that the controller itself reports, where the provider cannot.
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -52,7 +52,7 @@ pub(crate) fn waiting(pod: &api::Pod, why: Waits, message: &str) -> Option<api::
 
 /// The last word about a pod that the provider does not know and that may not run (again).
 ///
-/// A container that ran ended in a way that nobody saw; one that never ran did not run.
+/// The end of a container that ran was not observed; a container that never ran did not run.
 pub(crate) fn lost(pod: &api::Pod, is_deleting: bool, now: WallTime) -> api::PodStatus {
     let mut status = pod.status.clone().unwrap_or_default();
     let parts = [

@@ -136,7 +136,7 @@ impl KnownPods {
             .collect()
     }
 
-    /// The provider has these pods. Returns those that nobody knew of.
+    /// The provider has these pods. Returns those that were unknown.
     pub(crate) fn provided<'a>(
         &self,
         pods: impl Iterator<Item = &'a Pod>,

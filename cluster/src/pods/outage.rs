@@ -15,7 +15,7 @@ pub(crate) struct Outage {
 // === impl Outage ===
 
 impl Outage {
-    /// `what` is what somebody does: "watching the pods of this node".
+    /// `what` is the activity: "watching the pods of this node".
     pub(crate) fn new(what: &'static str) -> Self {
         Self { what, fails: AtomicBool::new(false) }
     }

@@ -1,4 +1,4 @@
-//! What all parts of the controller share.
+//! State that all parts of the controller share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct Parts<A, P, S, R> {
     pub(crate) cancel: CancellationToken,
     /// Requests that remove objects, side by side.
     pub(crate) removals: Semaphore,
-    /// Pods that only the provider had at the start and that nobody has looked at yet.
+    /// Pods that only the provider had at the start and that were not handled yet.
     pub(crate) unsettled: watch::Sender<PodUidMap<()>>,
     pub(crate) provider_outage: Outage,
     pub(crate) api_outage: Outage,
@@ -142,7 +142,7 @@ async fn within<T>(
 
 impl Queues {
     pub(crate) fn new() -> Self {
-        // What people wait for is tried more often than what nobody waits for.
+        // Work that a user waits for is retried more often than background work.
         let queue = |backoff| Queue::new(backoff, Bucket::new(50, 200));
         Self {
             sync: queue(Backoff::PATIENT),

@@ -1,4 +1,4 @@
-//! What a pod needs next.
+//! Decides the next action for a pod.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub(crate) enum PodAction {
         /// What is left of the grace that the provider gives it.
         grace: Duration,
     },
-    /// Its status has to say that nobody knows what became of it.
+    /// Its status must say that its fate is unknown.
     Lost,
     /// Its object can go from the API.
     Remove,

@@ -1,4 +1,4 @@
-//! What has been done about a pod.
+//! The controller's progress with a pod.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(crate) struct PodProgress {
     pub(crate) create_open: bool,
     /// The provider has taken the pod at least once.
     pub(crate) created: bool,
-    /// The provider, or whoever prepares pods, will not have it as it is.
+    /// The provider, or the preparation, rejects it as it is.
     pub(crate) refused: bool,
     /// What the provider was asked to end by, and when.
     pub(crate) stop: Option<StopAsked>,
@@ -27,7 +27,7 @@ pub(crate) struct PodProgress {
     pub(crate) removed: bool,
     /// The last failure that was told, so that it is not told again.
     pub(crate) failure: Option<String>,
-    /// Nobody wants it and it is let be; that was said.
+    /// It is unwanted and left alone; that was reported.
     pub(crate) left_alone: bool,
 }
 

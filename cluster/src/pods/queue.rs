@@ -1,4 +1,4 @@
-//! A queue of pods that need a look.
+//! A queue of pods to handle.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,10 +21,10 @@ use schedule::Schedule;
 
 /// Pods that need a look, each at its time, and never one twice at once. Cheap to clone.
 ///
-/// An item is only a UID: whoever handles it looks at how things stand then, so that steps in between
-/// may be skipped and the last state wins. What is woken again while it waits only moves forward; what
-/// is woken while it is handled is handled once more. What failed is tried for ever, with a back-off that
-/// begins anew when something fresh is known.
+/// An item is only a UID: its handler reads the current state, so that steps in between may be
+/// skipped and the last state wins. What is woken again while it waits only moves forward; what is
+/// woken while it is handled is handled once more. What failed is tried for ever, with a back-off
+/// that begins anew when something fresh is known.
 ///
 /// It never holds more items than there are pods.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ pub(crate) enum Outcome {
         /// The earliest time of the next attempt, if the other side named one.
         after: Option<Duration>,
     },
-    /// It did not work, and somebody waits for it: tried again after ten seconds at the latest.
+    /// It failed, and a caller waits for it: retried after ten seconds at the latest.
     FailedWaitedFor {
         /// The earliest time of the next attempt, if the other side named one.
         after: Option<Duration>,

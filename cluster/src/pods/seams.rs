@@ -1,4 +1,4 @@
-//! What the pod controller asks of its surroundings.
+//! The seams of the pod controller.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -157,7 +157,7 @@ pub enum PodEvent {
     },
 }
 
-/// Tells nobody.
+/// Sends no events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoEvents;
 

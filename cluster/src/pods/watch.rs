@@ -98,7 +98,7 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
 
     /// The API has this object.
     fn applied(&self, mut object: api::Pod) -> Option<(Whose, PodUid)> {
-        // Nobody here reads it, and it is often the larger half of an object.
+        // Not used here, and often the larger half of an object.
         object.metadata.managed_fields = None;
         let whose = self.config.whose(&object);
         let pod = match Pod::new(object) {

@@ -33,8 +33,8 @@ struct State {
 
 /// A channel of pods that changed.
 ///
-/// A pod that changes again before anybody has looked is in it once: it never holds more than there
-/// are pods, so telling it never blocks and never loses anything.
+/// A pod that changes again before it was handled is in it once: it never holds more than there are
+/// pods, so telling it never blocks and never loses anything.
 pub fn changes() -> (ChangeSender, Changes) {
     let state = Mutex::new(State { senders: 1, ..State::default() });
     let shared = Arc::new(Shared { state, wake: Notify::new() });

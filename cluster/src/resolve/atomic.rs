@@ -107,7 +107,7 @@ fn fill(
     Ok(())
 }
 
-/// Nobody can read it before it has its owner and its mode.
+/// It is not readable before it has its owner and its mode.
 fn write_file(path: &Path, file: &File, group: Option<u32>) -> io::Result<()> {
     let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     out.write_all(file.bytes.bytes())?;
@@ -117,7 +117,7 @@ fn write_file(path: &Path, file: &File, group: Option<u32>) -> io::Result<()> {
     out.set_permissions(Permissions::from_mode(file.mode))
 }
 
-/// A directory of a volume: anybody may look into it, whatever the process's umask is.
+/// A directory of a volume: world-readable, whatever the process's umask is.
 fn directory(path: &Path, group: Option<u32>) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => return Ok(()),

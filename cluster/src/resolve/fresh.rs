@@ -1,4 +1,4 @@
-//! Keeps the volumes of running pods fresh. Asleep while no pod has any that can change.
+//! Refreshes the volumes of running pods. Asleep while no pod has a volume that can change.
 
 use std::sync::Arc;
 use std::time::Duration;

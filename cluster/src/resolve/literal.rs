@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{IdentityError, Pod};
 
-/// A copy of `pod` with these variables, in the order of [`needs::environments`], and with the volumes
-/// of `paths` as directories of the host that nobody writes to. The runtime's own `handler` stands in the
-/// place of the class that names it.
+/// A copy of `pod` with these variables, in the order of [`needs::environments`], and with the
+/// volumes of `paths` as read-only directories of the host. The runtime's own `handler` stands in
+/// the place of the class that names it.
 ///
 /// [`needs::environments`]: super::needs::environments
 ///

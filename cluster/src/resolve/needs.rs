@@ -107,7 +107,7 @@ pub(crate) fn is_made_here(volume: &api::Volume) -> bool {
         || volume.projected.is_some()
 }
 
-/// Whether the volume may hold what nobody else should read, and nothing should keep on a disk.
+/// Whether the volume may hold secrets, which must not be readable by others or kept on a disk.
 pub(crate) fn is_secret(volume: &api::Volume) -> bool {
     let sources = volume.projected.iter().flat_map(|p| p.sources.iter().flatten());
     let is_secret =

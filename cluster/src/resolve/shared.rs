@@ -1,4 +1,4 @@
-//! Brings it together: reads, writes, remembers.
+//! Combines reading, writing and bookkeeping.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

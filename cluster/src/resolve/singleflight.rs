@@ -1,4 +1,4 @@
-//! One question at a time: whoever asks the same meanwhile gets the same answer.
+//! One request at a time per key: concurrent callers share the answer.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,7 +15,7 @@ const REMEMBERED: usize = 64;
 #[derive(Debug)]
 pub(crate) struct SingleFlight<K, V> {
     state: Arc<Mutex<State<K, V>>>,
-    /// How long an answer is of use to anybody.
+    /// How long an answer may be shared.
     keep: Duration,
 }
 

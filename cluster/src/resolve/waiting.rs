@@ -1,4 +1,4 @@
-//! Pods that wait for an object. It is watched, by its name alone, while somebody waits for it.
+//! Pods that wait for an object. It is watched, by name, while a pod waits for it.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -54,7 +54,7 @@ enum Seen {
 // === impl Waiting ===
 
 impl Waiting {
-    /// Nobody waits. The receiver gets the pods whose objects have come.
+    /// No pod waits yet. The receiver gets the pods whose objects have appeared.
     pub(crate) fn new(client: Client) -> (Self, mpsc::Receiver<PodUid>) {
         let (arrived, arrivals) = mpsc::channel(ARRIVALS);
         (Self { client, state: Arc::default(), arrived }, arrivals)
@@ -88,7 +88,7 @@ impl Waiting {
         self.lock().stop(uid);
     }
 
-    /// Nobody waits any longer.
+    /// Stops waiting for all pods.
     pub(crate) fn stop_all(&self) {
         let mut state = self.lock();
         state.of_pod.clear();

@@ -34,7 +34,7 @@ const SPOOLING: Duration = Duration::from_secs(1);
 ///
 /// Nothing here blocks and nothing is refused: a pod has one place, in which the latest status
 /// replaces an older one. Last words are on disk before they are sent, and stay there until the API
-/// has them. A change that somebody else makes to what is the node's to say is put right again.
+/// has them. A foreign change to a field that the node owns is reverted.
 #[derive(Clone, Debug)]
 pub struct Outbox(Arc<Shared>);
 
@@ -67,7 +67,7 @@ pub struct OutboxStats {
     pub in_flight: usize,
     /// Patches that the API has taken since the start.
     pub sent: u64,
-    /// Of these, those that put right what somebody else had changed.
+    /// Of these, those that reverted a foreign change.
     pub reasserted: u64,
     /// Attempts that failed since the start.
     pub failures: u64,
@@ -185,8 +185,8 @@ impl Outbox {
         let _ = self.0.recalled.subscribe().wait_for(|recalled| *recalled).await;
     }
 
-    /// The API server answers again, as somebody else has found: those who wait for that need not find
-    /// it out themselves.
+    /// The API server answers again, as another part found out: those that wait for it need not
+    /// find it out themselves.
     pub fn api_answers(&self) {
         self.lock().try_silent(Instant::now());
         self.0.changed.notify_one();

@@ -29,9 +29,9 @@ const WRITERS: usize = 8;
 
 /// A directory of records, one JSON file for each pod UID. Cheap to clone; clones are the same spool.
 ///
-/// A file is complete or absent, whatever happens: it is written beside its place, forced to the disk
-/// and renamed. Everything is done off the async threads, and nobody waits for a disk longer than a
-/// second. A disk that is full or broken is counted and said once.
+/// A file is complete or absent, whatever happens: it is written beside its place, forced to the
+/// disk and renamed. Everything is done off the async threads, and no caller waits for a disk
+/// longer than a second. A disk that is full or broken is counted and said once.
 #[derive(Debug)]
 pub struct Spool<R> {
     inner: Arc<Inner>,

@@ -56,8 +56,8 @@ pub(super) enum Decision {
     Refused { how: &'static str, why: String },
 }
 
-/// Asks, waits until somebody has decided, and returns the chain in PEM. Made to be repeated: the same
-/// key leads to the same request. `waiting` is called when a decision has to be waited for.
+/// Asks, waits for the decision, and returns the chain in PEM. Made to be repeated: the same key
+/// leads to the same request. `waiting` is called when a decision has to be waited for.
 pub(super) async fn ask(
     client: &kube::Client,
     key: &KeyPair,
@@ -176,7 +176,7 @@ fn object(name: &str, subject: &str, key: &KeyPair) -> Result<CertificateSigning
 // === impl AskError ===
 
 impl AskError {
-    /// Somebody decided against it.
+    /// It was denied.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. } | Self::Wrong { .. })
     }

@@ -211,8 +211,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
                  interactiveMode: Always}",
             ),
             "DIR/kubeconfig: users[u].exec.interactiveMode: the command wants a terminal, and a \
-             service has none: use one that needs nobody at the keyboard, with interactiveMode: \
-             Never",
+             service has none: use one that runs unattended, with interactiveMode: Never",
         ),
         (
             user("token: t, exec: {apiVersion: client.authentication.k8s.io/v1, command: aws}"),

@@ -1,4 +1,4 @@
-//! Asking the API server to end a pod: an eviction first, a deletion then, and again for every grace
+//! Asks the API server to end a pod: an eviction first, a deletion then, and again for every grace
 //! that is shorter than what it was told.
 
 use super::*;
@@ -82,7 +82,7 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
         }
     }
 
-    /// When the grace of a deletion that somebody asked for is over.
+    /// When the grace of a requested deletion is over.
     fn deletion_ends(&self, pod: &Pod) -> Option<Instant> {
         let newest = self.known.look(pod.uid()).map(|view| view.pod);
         let left =

@@ -32,7 +32,7 @@ pub(super) struct Writer<'a, E> {
     settled: Option<(Arc<Node>, u64)>,
     /// The last good answer to a ping had become too old when it was last looked at.
     stale: bool,
-    /// The server forbids the cordon that is wanted: nobody should wait for it.
+    /// The server forbids the requested cordon: do not wait for it.
     cordon_refused: bool,
     /// When the status was last written.
     reported: Option<Instant>,
@@ -73,7 +73,7 @@ struct Plan {
     wake: Option<Instant>,
 }
 
-/// How often a node that somebody else makes is looked for, where the watch does not tell.
+/// How often to look for a node that another party creates, if the watch does not report it.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 impl<'a, E: NodeEvents> Writer<'a, E> {
@@ -177,8 +177,8 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
         let time = Time(core.clock.now());
         let whole = core.settings.scope == NodeScope::Whole;
         let (status, metadata, taints) = {
-            // Nobody may borrow them again in here: a change that waits for this look would be waited
-            // for by that one.
+            // They must not be borrowed again in here: a change that waits for this look would be
+            // waited for by that one.
             let facts = core.facts.borrow();
             match whole {
                 true => (

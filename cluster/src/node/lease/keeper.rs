@@ -69,7 +69,7 @@ impl Keeper {
                 }
                 Ok(None) => {}
                 Err(error) => match Refusal::of(&error) {
-                    // Somebody was faster, or the lease is gone: look again.
+                    // Another writer was faster, or the lease is gone: read it again.
                     Refusal::AlreadyExists | Refusal::Conflict | Refusal::OtherUid => {}
                     // A lease that was remembered may be gone, and the server would have made it anew
                     // had it not had a version: what it answers then differs.

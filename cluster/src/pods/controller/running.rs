@@ -16,7 +16,7 @@ use crate::pods::seams::{Prepare, StatusSide};
 use crate::pods::{dangling, removal, report, sync, watch as api_watch};
 use crate::provider::Notify;
 
-/// How long pods that nobody wants may delay that the controller is ready.
+/// How long unwanted pods may delay the controller's readiness.
 const SETTLING: Duration = Duration::from_secs(30);
 
 /// How long the last words of an earlier agent may take to be read.

@@ -9,7 +9,7 @@ use winddown_shared::{PodUid, PodUidMap};
 use super::{Bucket, Outcome, QueueCounts};
 use crate::backoff::Backoff;
 
-/// How long something that somebody waits for is left alone after a failure.
+/// The longest pause before awaited work is retried after a failure.
 const LONGEST_WAITED_FOR: Duration = Duration::from_secs(10);
 
 /// The items of a queue, by the time they are due; those due at one time in the order they came.

@@ -148,7 +148,7 @@ impl Entry {
         self.reassert_from = None;
     }
 
-    /// From when on what somebody else changed may be put right.
+    /// When a foreign change may be reverted.
     pub(super) fn may_reassert(&mut self, now: Instant) -> Instant {
         if self.reassert_from.is_some_and(|from| now.saturating_duration_since(from) > PEACE) {
             self.reassert.reset();
@@ -181,7 +181,7 @@ impl Entry {
     pub(super) fn acknowledge(&mut self, turn: u64) {
         self.told = self.told.max(turn);
         for (_, waiter) in self.waiters.extract_if(.., |(turn, _)| *turn <= self.told) {
-            // Nobody waits any more.
+            // No caller waits any more.
             let _ = waiter.send(());
         }
     }

@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    /// Forgets a pod. Whoever waits for it is told when the entry is dropped.
+    /// Forgets a pod. Waiters are released when the entry is dropped.
     pub(super) fn remove(&mut self, uid: &PodUid) -> Option<Entry> {
         self.put(uid, Place::Idle);
         self.entries.remove(uid)
@@ -155,7 +155,7 @@ impl State {
         open.map(|entry| (entry.pod.clone(), entry.wait())).collect()
     }
 
-    /// The latest status of the pod, if it is on nobody's disk.
+    /// The latest status of the pod, if it is not on disk.
     pub(super) fn to_keep(&self, uid: &PodUid) -> Option<(u64, SpooledStatus)> {
         let entry = self.entries.get(uid)?;
         let said = entry.said.as_ref().filter(|said| entry.on_disk != Some(said.turn))?;

@@ -61,7 +61,7 @@ pub(super) fn merge(all: &mut Option<Vec<PodCondition>>, news: &News<'_>) {
     *all = Some(list).filter(|list| !list.is_empty());
 }
 
-/// Whoever disturbed the pod first has given the reason.
+/// The first disruption gives the reason.
 fn is_our_disruption(said: &PodCondition, in_api: &[PodCondition]) -> bool {
     let first = in_api.iter().find(|c| c.type_ == DISRUPTION_TARGET && c.status == "True");
     said.reason.as_deref() == Some(BY_NODE)

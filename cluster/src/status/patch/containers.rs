@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 
-/// The kubelet's reason for a container whose end nobody saw.
+/// The kubelet's reason for a container whose end was not observed.
 const UNKNOWN: &str = "ContainerStatusUnknown";
 const UNKNOWN_MESSAGE: &str = "The container could not be located when the pod was terminated";
 const UNKNOWN_EXIT_CODE: i32 = 137;

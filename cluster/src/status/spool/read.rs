@@ -9,7 +9,7 @@ use winddown_shared::error_chain;
 use super::file::{BAD, Envelope, LARGEST, RECORD, is_left_over};
 use super::{Inner, Kept, SpoolError};
 
-/// As many unreadable files are kept for somebody to look at.
+/// How many unreadable files are kept for inspection.
 const MOST_BAD: usize = 16;
 
 /// The records in the directory, the oldest first.

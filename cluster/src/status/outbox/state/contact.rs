@@ -27,7 +27,7 @@ impl State {
         if let Outcome::Later { after: None, error } = outcome {
             if self.silent_since.is_none() {
                 self.silent_since = Some(now);
-                // Whoever keeps the connection says so to people.
+                // The owner of the connection logs it.
                 tracing::debug!(error, "the API server takes no statuses; they wait here");
             }
             return;
