@@ -78,7 +78,7 @@ async fn eviction(api: &impl AgentApi, request: &Request<Incoming>) -> Answer {
     Ok(respond::json(&api.eviction_plan(signal).await?))
 }
 
-/// A manifest in the body is only looked at, so whoever may look may send one.
+/// A manifest in the body is only evaluated, so read access is enough to send one.
 async fn preemption<A: AgentApi>(shared: &Arc<Shared<A>>, request: Request<Incoming>) -> Answer {
     let strategy = value(&request, "strategy").map(str::parse::<Strategy>).transpose();
     let strategy = strategy.map_err(|error| bad_request(format!("strategy: {error}")))?;

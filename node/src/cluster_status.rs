@@ -57,7 +57,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// Joins the cluster.
     pub(super) fn join(self, cluster: Cluster, work: ClusterWork<RuntimePing<R>>) {
         let (gate, fit) = (self.0.gate.clone(), self.0.fit.clone());
-        // What is refused has failed for good in the API, so nobody is judged on what is not known.
+        // What is refused has failed for good in the API, so no pod is judged on unknown facts.
         let hold_back = move || {
             (fit.is_unknown() && !gate.is_shut()).then_some("this machine cannot be read yet")
         };
@@ -86,7 +86,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         }
     }
 
-    /// Who has to be told before the node goes down; nobody outside a cluster.
+    /// The final status flush before the node goes down; none outside a cluster.
     pub(super) fn final_status_flush(&self) -> Option<Arc<dyn FinalStatusFlush>> {
         let cluster = self.0.cluster.clone()?;
         Some(Arc::new(FinalReport { cluster, statuses: self.0.statuses.clone() }))
@@ -113,8 +113,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                     phase,
                     ProgressPhase::Ending | ProgressPhase::Ended | ProgressPhase::Released
                 );
-                // What an earlier agent has begun goes on, until somebody says that it does not. This
-                // comes before Ready: a node that is ready undoes its own cordon.
+                // What an earlier agent has begun goes on, until it is called off. This comes
+                // before Ready: a node that is ready undoes its own cordon.
                 let carried = !known_now && self.0.gate.is_shut();
                 cluster.node().set_shutting_down(ends || runs || carried);
                 said.lock.clone()

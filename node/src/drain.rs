@@ -91,7 +91,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let running = self.0.workers.running();
         let pods_unknown = !running.known;
         let planned = order.plan(&running.into_pods());
-        // Nobody listening any more is fine: the drain goes on.
+        // A missing listener is fine: the drain goes on.
         let _ = events.send(DrainEvent::Started {
             groups: planned.groups.iter().filter(|g| !g.pods.is_empty()).count(),
             pods: planned.pod_count(),

@@ -188,7 +188,7 @@ impl Fit {
         CurrentStrategy(self.0.strategy.subscribe())
     }
 
-    /// Held by whoever chooses pods to end.
+    /// Held while choosing victims.
     pub(super) fn victim_lock(&self) -> VictimLock {
         self.0.victim_lock.clone()
     }
@@ -220,9 +220,9 @@ impl AdmitHandler for Supported {
 // === impl Node ===
 
 impl<R: Runtime, I: Inhibitor> Node<R, I> {
-    /// Who may start: nobody while the node shuts down; while it runs short, nobody who would make
-    /// that worse; else what fits, and what the runtime can run. That it could not would come out later as well, but then others would have been ended
-    /// for it.
+    /// Admission: no pod while the node shuts down; under pressure, no pod that would make that
+    /// worse; else what fits, and what the runtime can run. That it could not would come out later
+    /// as well, but then others would have been ended for it.
     ///
     /// `room` chooses whom to end for a critical pod that does not fit.
     pub(super) fn admission(&self, room: impl AdmissionFailureHandler) -> Admission {

@@ -15,7 +15,7 @@ use super::{Node, drain};
 use winddown_control::ApiError;
 use winddown_control::api::{DrainEvent, ErrorCode, NoticeBody, NoticeStatus, WithdrawAnswer};
 
-/// Whoever follows the pods' end is let go this long after the node should have been gone.
+/// Followers of the pods' end are released this long after the node should have been gone.
 const AFTER_THE_END: Duration = Duration::from_secs(5);
 
 /// How long the answer to a withdrawal waits for the controller, which may wait for a disk.
@@ -47,7 +47,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let until = self.0.operator.published().map_or_else(Instant::now, |notice| notice.deadline);
         let (events, progress) = mpsc::unbounded_channel();
         let seconds = until.saturating_duration_since(Instant::now()).as_secs_f64();
-        // Nobody listening any more is fine: the notice is in force.
+        // A missing listener is fine: the notice is in force.
         let pods_unknown = !self.0.workers.running().known;
         let _ = events.send(DrainEvent::Started { groups, pods, seconds, pods_unknown });
         let begun = Instant::now();

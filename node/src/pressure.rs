@@ -43,7 +43,7 @@ pub(super) struct Pressure {
     policy: watch::Sender<Arc<Policy>>,
     image_age: watch::Sender<Duration>,
     signals: Arc<Measured>,
-    /// Somebody comes back.
+    /// A pod is readmitted.
     returning: Arc<Notify>,
 }
 

@@ -105,7 +105,7 @@ fn ranking(pods: &[RankedPodStatus], view: &View) -> String {
     let can_end = |pod: &&RankedPodStatus| matches!(&*pod.verdict, "chosen" | "notNeeded");
     let shown: Vec<_> = pods.iter().filter(|pod| view.wide || can_end(pod)).collect();
     if shown.is_empty() {
-        return "nobody: no pod can be ended for it\n".to_owned();
+        return "none: no pod can be ended for it\n".to_owned();
     }
     let mut table = Table::new([
         Column::words("POD"),

@@ -30,7 +30,7 @@ pub use text::{fit, wrap};
 use winddown_shared::WallTime;
 use winddown_shared::display::age;
 
-/// What is said instead of "no pods" while nobody can know that.
+/// The text instead of "no pods" while the pods are unknown.
 pub const PODS_UNKNOWN: &str =
     "not known yet which pods run: the container runtime has not answered";
 

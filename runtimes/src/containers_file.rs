@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// The first bytes of a regular file, at most `most`. Waits for nobody: a link is not followed, and a pipe
-/// that took the file's place is not waited for.
+/// The first bytes of a regular file, at most `most`. Never blocks: a link is not followed, and a
+/// pipe that took the file's place is not waited for.
 ///
 /// # Errors
 /// It cannot be read, or is no regular file.

@@ -2,8 +2,8 @@
 //!
 //! # Behaviour
 //! * The runtime need not be there when the agent starts, and may be restarted at any moment: calls
-//!   fail with an error that says what to do, and the pod workers try again. Each call has a deadline,
-//!   so a hung runtime delays a pod and stops nobody else.
+//!   fail with an error that says what to do, and the pod workers try again. Each call has a
+//!   deadline, so a hung runtime delays one pod and no other.
 //! * Everything this agent makes has a label of its own ([`CriRuntime`] never touches the rest, for
 //!   example a kubelet's pods) and the labels of the kubelet, so that `crictl pods` reads well. The
 //!   labels are the only record: an agent that was restarted or killed lists, adopts and goes on. A
@@ -265,7 +265,7 @@ impl Context {
     pub(crate) fn retry_failed(&self) {
         let failed = std::mem::take(&mut *self.failed());
         for uid in failed {
-            // No receiver: nobody wants to know.
+            // Fails only without receivers.
             let _ = self.changes.send(uid);
         }
     }

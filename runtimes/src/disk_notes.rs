@@ -1,4 +1,4 @@
-//! Notes on disk that nobody waits for.
+//! Notes on disk, written in the background.
 
 use std::path::{Path, PathBuf};
 

@@ -39,7 +39,7 @@ impl<S> Entry<S> {
     /// Wakes those who wait, and tells the pod workers that something changed by itself.
     pub(crate) fn announce(&self) {
         self.bump();
-        // No receiver: nobody wants to know.
+        // Fails only without receivers.
         let _ = self.changes.send(self.uid.clone());
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// Whether a name may be one component of a path. Kubernetes' own names always may; this is what
-/// stands between a forged UID and somebody else's files.
+/// stands between a forged UID and another pod's files.
 pub(crate) fn is_safe(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 253

@@ -74,7 +74,7 @@ pub(crate) fn of_pod(proc_root: &Path, path: &Path) -> Result<Vec<String>, Runti
 
 /// Takes away every mount at and below `path`. What is mounted there stays what it is. Blocking.
 ///
-/// Never lazily: a mount that is only hidden keeps its disk busy, and nobody is told.
+/// Never lazily: a lazily unmounted file system silently keeps its disk busy.
 ///
 /// # Errors
 /// One is in use or cannot be taken away; those below it, and those beside it that came before, are
@@ -86,7 +86,7 @@ pub(crate) fn unmount_below(proc_root: &Path, path: &Path) -> Result<(), Unmount
     })?;
     for point in found {
         match unmount(&point, UnmountFlags::NOFOLLOW) {
-            // Somebody was faster.
+            // Another process was faster.
             Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
             Err(Errno::BUSY) => {
                 let holders = holders(proc_root, &point);

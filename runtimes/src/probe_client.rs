@@ -59,7 +59,7 @@ impl Endpoint {
     /// Connects, and closes again.
     ///
     /// # Errors
-    /// Nobody listens.
+    /// No listener.
     pub(crate) async fn connect(&self) -> io::Result<()> {
         TcpStream::connect((self.host.as_str(), self.port)).await.map(drop)
     }
@@ -84,7 +84,7 @@ impl HttpGet {
     /// Asks. A status from 200 to 399 is well.
     ///
     /// # Errors
-    /// Another status, no HTTP, nobody listens, or the spec's request cannot be sent.
+    /// Another status, no HTTP, no listener, or the spec's request cannot be sent.
     pub(crate) async fn ask(&self) -> io::Result<()> {
         let request = self.request()?;
         let Endpoint { host, port } = &self.endpoint;

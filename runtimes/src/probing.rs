@@ -1,4 +1,4 @@
-//! When probes are asked, what their results add up to, and what follows, whatever asks them.
+//! Schedules probes and evaluates their results, for all runtimes.
 //!
 //! # Behaviour
 //! * While the startup probe has not passed, the others rest and the container has not started.
@@ -109,7 +109,7 @@ impl ProbeState {
     pub(crate) const ADOPTED: Self =
         Self { started: true, ready: true, probed: false, failing: false };
 
-    /// The run is an earlier agent's, and nobody asks its probes yet.
+    /// The run was started by an earlier agent and has no prober yet.
     pub(crate) fn is_adopted(&self) -> bool {
         self.started && !self.probed
     }

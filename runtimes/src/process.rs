@@ -146,7 +146,7 @@ pub(crate) fn failed(what: String) -> RuntimeError {
     RuntimeError::Failed { what, source: None }
 }
 
-/// How often a directory that somebody still writes into is removed again.
+/// How often the removal of a directory is retried that is still written to.
 const REMOVALS: usize = 8;
 
 pub(crate) fn caused(

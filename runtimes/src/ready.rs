@@ -1,8 +1,8 @@
 //! Waits for a descriptor of ours to become readable.
 //!
 //! The one module of the workspace with unsafe code: tokio's registration of a raw descriptor is an
-//! `unsafe fn`, because it cannot see that the descriptor stays open. Here it is owned. And asking a
-//! pidfd for an exit code is an ioctl that nobody has wrapped yet.
+//! `unsafe fn`, because it cannot see that the descriptor stays open. Here it is owned. And asking
+//! a pidfd for an exit code is an ioctl without a safe wrapper yet.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

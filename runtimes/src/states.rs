@@ -1,4 +1,4 @@
-//! What a container's state is called, whatever runs it.
+//! Names of a container's state, for all runtimes.
 
 use winddown_shared::{ContainerKind, ContainerState};
 

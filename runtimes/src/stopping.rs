@@ -51,12 +51,12 @@ impl StopRecord {
     }
 }
 
-/// Whether SIGKILL ended it, whoever sent it: an earlier agent's order may be carried out only now.
+/// Whether SIGKILL ended it, from any sender: an earlier agent's request may take effect only now.
 pub(crate) fn was_killed(exit: &ContainerExit) -> bool {
     exit.exit_code == KILLED && &*exit.reason != UNKNOWN_END
 }
 
-/// The time a pod's containers have to end when nobody says otherwise.
+/// The default grace of a pod's containers.
 pub(crate) fn grace_of(pod: &Pod) -> Duration {
     pod.own_grace().unwrap_or(DEFAULT_GRACE)
 }

@@ -1,4 +1,4 @@
-//! What a pod asks for and does not get.
+//! Fields of a pod that a runtime does not support.
 
 use winddown_shared::{Pod, RuntimeError, UnsupportedField};
 

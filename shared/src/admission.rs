@@ -69,7 +69,7 @@ pub struct Rejection {
     pub reason: Arc<str>,
     /// For people. The status carries it behind [`Rejection::STATUS_PREFIX`].
     pub message: Arc<str>,
-    /// Whether the same pod may be let in later on this node without anybody changing it.
+    /// Whether the same pod may be admitted later on this node without a change.
     pub retryable: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the files of a control group say. Pure: whoever reads the files hands in their text.
+//! Parses the files of a control group. Pure: the caller reads the files.
 //!
 //! Both versions are understood, and any bytes are: what does not parse is absent.
 

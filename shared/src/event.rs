@@ -142,7 +142,7 @@ pub enum Event {
         /// The agent itself brought it in, from a manifest.
         is_static: bool,
     },
-    /// The runtime runs a pod that nobody wants and no worker knows; it is being ended.
+    /// The runtime runs a pod that no source wants and no worker knows; it is being ended.
     OrphanFound {
         /// Which pod, as the runtime names it.
         pod: PodLabel,

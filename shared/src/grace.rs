@@ -41,7 +41,7 @@ impl Grace {
         (GraceSender(Arc::clone(&shared)), Grace { shared, seen: kill_at })
     }
 
-    /// A grace of `length` from now that nobody will shorten.
+    /// A grace of `length` from now that will not be shortened.
     pub fn fixed(length: Duration) -> Grace {
         Self::until(after(Instant::now(), length)).1
     }

@@ -1,4 +1,4 @@
-//! The seam to whoever announces the node's shutdown and can be asked to wait.
+//! The seam to the service that announces the node's shutdown and can be asked to wait.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -46,8 +46,8 @@ const SOURCE_PATIENCE: Duration = Duration::from_secs(5);
 /// preempted is asked again when there may be room; `away.rs` has those.
 ///
 /// A pass is made when the source changed, when admission opens again, when a pod has finished that
-/// is to be forgotten or started anew, and when the runtime has something that nobody knows. Nothing
-/// ticks in between, but for the safety net of a pass every five minutes.
+/// is to be forgotten or started anew, and when the runtime has something unknown. Nothing ticks in
+/// between, but for the safety net of a pass every five minutes.
 pub struct Intake<R: Runtime> {
     runtime: Arc<R>,
     workers: PodWorkers<RuntimeSyncer<R>>,
@@ -161,8 +161,8 @@ impl<R: Runtime> Intake<R> {
         self
     }
 
-    /// The same, where a refusal is the end of those pods for which `for_good` is true: an API server was
-    /// told that they have failed, and whoever made them makes others.
+    /// The same, where a refusal is the end of those pods for which `for_good` is true: an API
+    /// server was told that they have failed, and their creator makes others.
     #[must_use]
     pub fn with_refusals_for_good(
         mut self,
@@ -172,7 +172,7 @@ impl<R: Runtime> Intake<R> {
         self
     }
 
-    /// The same, choosing whom to end for a critical pod in turn with everybody who has `lock`.
+    /// The same, choosing victims for a critical pod in turn with all holders of `lock`.
     #[must_use]
     pub fn with_victim_lock(mut self, lock: VictimLock) -> Self {
         self.victim_lock = lock;

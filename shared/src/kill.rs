@@ -155,7 +155,7 @@ impl RunningPods {
     }
 }
 
-/// Ends pods. Implemented by the pod workers and by nobody else.
+/// Ends pods. Implemented by the pod workers only.
 pub trait PodKiller: Send + Sync + 'static {
     /// Ends `pod` and resolves when none of its containers runs and none will start.
     ///
@@ -185,7 +185,7 @@ pub trait PodKiller: Send + Sync + 'static {
         watch::channel(0).1
     }
 
-    /// The pods that nobody has asked to end: those among which a controller chooses. What is in no
+    /// The pods that were not asked to end: those among which a controller chooses. What is in no
     /// source is not among them.
     fn staying_pods(&self) -> Vec<Pod> {
         self.running().pods

@@ -1,5 +1,5 @@
-//! The seam to whoever gives notice that the node ends at a certain time: a cloud's metadata
-//! service, a battery, an operator.
+//! The seam to sources of notices that the node ends at a certain time: a cloud's metadata service,
+//! a battery, an operator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// and of what is kept of a run.
 pub const LONGEST_NOTICE: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Somebody outside ends this node at `deadline`, whatever the node does.
+/// An outside party ends this node at `deadline`, which nothing can prevent.
 ///
 /// This is state: a notice is in force until it is replaced or withdrawn.
 #[derive(Clone, Debug, PartialEq, Eq)]

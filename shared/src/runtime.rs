@@ -30,8 +30,8 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Stops every container of the pod: preStop, SIGTERM, grace, SIGKILL; resolves when none runs.
     ///
-    /// `pod` is absent when the runtime runs a pod that nobody configured; only the UID is known.
-    /// `grace` may shrink while the call is under way and the shorter one must take effect at once.
+    /// `pod` is absent when the runtime runs an unconfigured pod; only the UID is known. `grace`
+    /// may shrink while the call is under way and the shorter one must take effect at once.
     /// Stopping a stopped or unknown pod succeeds. Dropping the future abandons the wait; the
     /// containers may go on stopping, and the next call joins them.
     ///

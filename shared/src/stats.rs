@@ -1,6 +1,6 @@
 //! What the node and its pods use, as it was measured.
 //!
-//! Whoever reads the machine and the runtimes fills these in; the controllers that act on them do
+//! The readers of the machine and the runtimes fill these in; the controllers that act on them do
 //! not care where they come from. What could not be measured is absent, never 0.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The seam to whoever can tell what pods use.
+//! The seam to sources of the pods' usage.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -72,7 +72,7 @@ impl<T> PodStatusCache<T> {
     /// What is known of the pod now.
     ///
     /// Before the first full list "nothing known" is not "nothing there": the two are told apart,
-    /// so that no pod is taken for stopped because nobody has looked yet.
+    /// so that no pod counts as stopped before the first listing.
     #[must_use]
     pub fn get(&self, uid: &PodUid) -> Cached<T> {
         let state = self.lock();
@@ -87,7 +87,7 @@ impl<T> PodStatusCache<T> {
     /// runtime has nothing of it.
     ///
     /// Cancel-safe: dropping the future gives up the place in the queue and nothing else. It waits
-    /// for as long as nobody looks, so put a deadline around it.
+    /// until the next listing, so put a deadline around it.
     pub async fn get_newer_than(&self, uid: &PodUid, than: Instant) -> Option<Inspected<T>> {
         let (place, answer) = {
             let mut state = self.lock();
@@ -148,7 +148,7 @@ impl<T> PodStatusCache<T> {
         send(answers);
     }
 
-    /// Forgets the pod. Nobody is answered by that: a later list says that it is gone.
+    /// Forgets the pod. This answers no waiter: a later list shows that it is gone.
     pub fn delete(&self, uid: &PodUid) {
         self.lock().pods.remove(uid);
     }

@@ -68,7 +68,7 @@ pub trait PodSyncer: Send + Sync + 'static {
     /// What is known of a pod's containers without asking the runtime. Never blocks.
     ///
     /// Decides about pods that the workers see for the first time: one that is known to run nothing
-    /// has nothing to stop. Whoever does not know says so, and the pod is stopped to be sure.
+    /// has nothing to stop. If that is unknown, it says so, and the pod is stopped to be sure.
     fn runtime_view(&self, _uid: &PodUid) -> RuntimeView {
         RuntimeView::NotYetKnown
     }

@@ -9,20 +9,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// then on the others see that they are ending ([`staying_pods`](crate::PodKiller::staying_pods)
 /// leaves them out). A pod that needs half an hour for its end does not keep an eviction waiting.
 ///
-/// A node shutdown does not take it: it ends everything, whoever else has asked.
+/// A node shutdown does not take it: it ends everything, whatever else was asked.
 #[derive(Clone, Debug, Default)]
 pub struct VictimLock(Arc<Mutex<()>>);
 
 impl VictimLock {
-    /// Nobody is choosing.
+    /// No controller is choosing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Runs `choose`, which looks at the pods, decides, and asks for the ends with
-    /// [`begin_kill`](crate::PodKiller::begin_kill), while nobody else does. Blocks for as long as
-    /// another's choice takes; `choose` must not choose again inside.
+    /// [`begin_kill`](crate::PodKiller::begin_kill), while no other controller does. Blocks for as
+    /// long as another's choice takes; `choose` must not choose again inside.
     pub fn choose<T>(&self, choose: impl FnOnce() -> T) -> T {
         // Nothing is kept inside, so a choice that panicked has left nothing half done.
         let _turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);

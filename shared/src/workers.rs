@@ -207,8 +207,8 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.inner.begin_kill(pod, request);
     }
 
-    /// Ends what the runtime runs under a UID that nobody configured, or whose pod has finished,
-    /// with the shortest grace. Never blocks.
+    /// Ends what the runtime runs under an unconfigured UID, or whose pod has finished, with the
+    /// shortest grace. Never blocks.
     pub fn kill_runtime_pod(&self, pod: RuntimePod) {
         let grace = Some(grace::SHORTEST);
         let request = KillRequest { grace, ..KillRequest::new(KillReason::Removed) };
@@ -222,9 +222,9 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.inner.lock().listing_begins();
     }
 
-    /// Tells the workers what runs, and whether the runtime has said so: what they were handed is passed
-    /// over, what is left counts as pods of a source or of none. Nobody can say that nothing runs
-    /// before this was called with [`known`](RunningPods::known). Never blocks.
+    /// Tells the workers what runs, and whether the runtime has said so: what they were handed is
+    /// passed over, what is left counts as pods of a source or of none. It cannot be known that
+    /// nothing runs before this was called with [`known`](RunningPods::known). Never blocks.
     pub fn note_running(&self, beside: RunningPods) {
         let more = self.inner.lock().note_running(beside);
         if more {
@@ -256,7 +256,7 @@ impl<S: PodSyncer> PodWorkers<S> {
     }
 
     /// Stops all work and waits until no step is under way. Containers are left as they are, and no
-    /// step is taken after that, whoever asks.
+    /// step is taken after that, on any request.
     pub async fn shut_down(&self) {
         self.inner.shut_down.store(true, Ordering::Relaxed);
         self.inner.root.cancel();
@@ -382,7 +382,7 @@ impl<S: PodSyncer> Inner<S> {
 }
 
 /// Runs a task beside this one. A panic in a pod's step stays that pod's; what panics outside of a
-/// step would leave pods without anybody who ends them.
+/// step would leave pods that nothing ends.
 fn start(name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
     #[cfg(test)]
     if crate::lock::is_scheduled() {

@@ -77,7 +77,7 @@ pub struct PreemptionCase {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub victims: Vec<String>,
     /// The pods of the node and why each would be ended or kept; empty when nothing is lacking, or
-    /// when the pod is not critical and nobody is ended for it.
+    /// when the pod is not critical and no pod is ended for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub considered: Vec<ConsideredPod>,
 }

@@ -13,7 +13,7 @@ pub struct PressureStatus {
     /// The conditions that hold: `MemoryPressure`, `DiskPressure`, `PIDPressure`.
     #[serde(default)]
     pub conditions: Vec<String>,
-    /// Eviction only watches: nobody is ended and no condition is reported.
+    /// Eviction only watches: no pod is ended and no condition is reported.
     #[serde(default)]
     pub shadow: bool,
     /// All thresholds, as the last look at the node has them.
@@ -230,7 +230,7 @@ fn outcome(outcome: &Outcome) -> String {
         Outcome::Evicting => "asked to end".to_owned(),
         Outcome::Evicted { took_ms } => format!("ended in {took_ms} ms"),
         Outcome::Failed { error } => format!("not ended: {error}"),
-        Outcome::Nobody => "there is nobody to end".to_owned(),
+        Outcome::Nobody => "no pod can be ended".to_owned(),
         Outcome::Shadow => "would have been ended".to_owned(),
         Outcome::KilledByKernel { processes: 1 } => "the kernel killed a process".to_owned(),
         Outcome::KilledByKernel { processes } => format!("the kernel killed {processes} processes"),

@@ -16,7 +16,7 @@ pub enum ClientError {
         /// The socket's path.
         socket: PathBuf,
     },
-    /// There is a socket and nobody behind it.
+    /// There is a socket without a listener.
     #[error("{}: no agent listens here, the one that did is gone", socket.display())]
     NotListening {
         /// The socket's path.

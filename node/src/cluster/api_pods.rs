@@ -188,7 +188,7 @@ pub(crate) fn is_terminal(status: &api::PodStatus) -> bool {
     status.phase.as_deref().and_then(Phase::parse).is_some_and(Phase::is_terminal)
 }
 
-/// Whether somebody wants the pod to go.
+/// Whether the pod's deletion is requested.
 pub(crate) fn is_ending(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
@@ -197,7 +197,7 @@ pub(crate) fn is_ending(pod: &Pod) -> bool {
 pub(crate) fn lean(pod: &Pod) -> Pod {
     let mut object = pod.object().clone();
     object.metadata.managed_fields = None;
-    // Whoever wrote this, the pod comes from the API: nothing else may be read out of it.
+    // In any case the pod comes from the API: nothing else may be read into it.
     if let Some(annotations) = &mut object.metadata.annotations {
         annotations.remove(winddown_shared::CONFIG_SOURCE_ANNOTATION);
     }
@@ -210,7 +210,7 @@ fn shortens(pod: &Pod, grace: Duration) -> bool {
     given.is_none_or(|given| seconds(grace) < given)
 }
 
-/// Whole seconds, rounded up: nobody gets less than was said.
+/// Whole seconds, rounded up: no pod gets less than requested.
 fn seconds(grace: Duration) -> i64 {
     let whole = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
     i64::try_from(whole).unwrap_or(i64::MAX)

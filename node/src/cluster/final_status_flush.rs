@@ -32,7 +32,7 @@ impl FinalStatusFlush for FinalReport {
             self.cluster.change(|changing| changing.clean = Clean::Down { clean });
             let pods = async {
                 let Some(side) = self.cluster.pods() else { return Vec::new() };
-                // Whoever brings changes to the outbox may not have come to the last ones yet.
+                // The last changes may not have reached the outbox yet.
                 self.statuses.all().iter().for_each(|entry| self.say(entry));
                 let (left, _) = tokio::join!(side.outbox.flush(until), side.ended.flush(until));
                 left

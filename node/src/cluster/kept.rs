@@ -80,7 +80,7 @@ impl KeptPods {
         let mut found = Found { pods: Vec::new(), complete: true };
         for path in entries.flatten().map(|entry| entry.path()) {
             if has_ending(&path, SET_ASIDE) {
-                // An earlier agent of this boot could not read it, and nobody has said since what it was.
+                // An earlier agent of this boot could not read it, and it was not reported since.
                 found.complete = false;
             }
             if !has_ending(&path, POD) {

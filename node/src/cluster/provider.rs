@@ -136,7 +136,7 @@ impl<S: PodSyncer> Notify for WorkersProvider<S> {
         let mut statuses = self.statuses.changes();
         let mut ends = self.workers.ends();
         let mut wanted = self.pods.changes();
-        // Those that may end before long: nobody else is looked at when one has ended.
+        // Those that may end before long: no other is checked when one has ended.
         let mut ending = PodUidMap::default();
         let mut seen = 0;
         loop {

@@ -189,7 +189,7 @@ impl NodeFacts {
 /// Bytes, inodes or tasks.
 fn amount(quantity: Option<&String>) -> Option<f64> {
     let quantity: Quantity = quantity?.parse().ok()?;
-    // Nobody has so much of anything that a float is not near enough.
+    // Amounts are small enough for a float's precision.
     #[allow(clippy::cast_precision_loss, reason = "a metric is a float")]
     Some(quantity.value() as f64)
 }

@@ -114,7 +114,7 @@ impl Measured {
         Self { node: Mutex::new(reader), runtime, walks: Arc::default(), walked }
     }
 
-    /// Has the pods' files walked through, beside whoever asked, one walk at a time.
+    /// Walks through the pods' files in the background, one walk at a time.
     fn walk(&self) {
         let Ok(turn) = Arc::clone(&self.walks).try_lock_owned() else { return };
         let (runtime, walked) = (Arc::clone(&self.runtime), self.walked.clone());

@@ -66,7 +66,7 @@ pub(super) fn remark(pod: &PodReport) -> (String, &'static str) {
     (said, class)
 }
 
-/// Everything that is known of a pod, for whoever rests the pointer on it.
+/// Everything that is known of a pod, as a tooltip.
 pub(super) fn hover(pod: &PodReport, name: &str) -> String {
     let first = format!("{name}, priority {}", pod.priority.unwrap_or(0));
     format!("{first}\n{}", facts(pod).join("\n"))

@@ -13,7 +13,7 @@ use crate::paint::{BAD, DIM, GOOD, Paint, WARN};
 /// The report as text: one sentence that says it all, then a table per group. Ends with a newline.
 ///
 /// Times in the tables are seconds since the signal. With `color`, ANSI colours mark what went
-/// wrong. Names are shown without control characters, whoever gave them.
+/// wrong. Control characters in names are escaped.
 pub fn text(report: &ShutdownReport, color: bool) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.

@@ -14,7 +14,7 @@ use super::spec::cgroup_parent;
 /// What is not empty stays: something runs in it, and a later attempt finds it empty.
 pub(super) fn remove(config: &CriConfig, uid: &PodUid) {
     let Some(root) = &config.cgroup_parent else { return };
-    // The class of a pod that nobody configured is not known any more.
+    // The QoS class of an unconfigured pod is unknown.
     let classes = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
     let parents = classes.map(|qos| cgroup_parent(root, CgroupDriver::Cgroupfs, uid, qos));
     for hierarchy in hierarchies(&config.cgroup_mount) {

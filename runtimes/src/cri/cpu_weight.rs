@@ -1,9 +1,10 @@
-//! Lets containers that end together come to their end.
+//! Gives ending containers enough processor time.
 //!
-//! All pods are in one control group, which competes as one with every single process beside it. When many
-//! containers end at the same time, the runtime starts programs by the dozen to clean up behind the first
-//! ones, and the last ones get no processor for half a second: they are dying, and nobody can be told yet.
-//! So while many are being stopped their group weighs as much as that many processes.
+//! All pods are in one control group, which competes as one with every single process beside it.
+//! When many containers end at the same time, the runtime starts programs by the dozen to clean up
+//! behind the first ones, and the last ones get no processor for half a second: they are dying, and
+//! their end cannot be reported yet. So while many are being stopped their group weighs as much as
+//! that many processes.
 
 use std::fs;
 use std::io;
@@ -94,7 +95,7 @@ fn raise(
     let text = fs::read_to_string(&group.path)?;
     let has: u64 = text.trim().parse().map_err(io::Error::other)?;
     let scale = group.scale;
-    // What an agent left that was killed meanwhile is nobody's choice.
+    // A value that a killed agent left was not configured.
     let found = if has >= scale.one * MANY { scale.one } else { has };
     let usual = usual.unwrap_or(found);
     let weight = count.saturating_mul(scale.one).clamp(usual, scale.most);

@@ -33,10 +33,10 @@ pub(crate) struct Direct {
 
 /// Keeps a container's mount namespace from being taken down for as long as it lives.
 ///
-/// A process that ends takes its namespaces down before the kernel tells anybody of its end, and for a
-/// mount namespace that means to wait for every processor to have passed through a quiet state. With
-/// eighty containers ending at once these waits queue up for half a second, in which the next group of
-/// pods is not asked. With this the namespace is left for later: to whoever drops this, which may block.
+/// A process that ends takes its namespaces down before the kernel reports its end, and for a mount
+/// namespace that means to wait for every processor to have passed through a quiet state. With
+/// eighty containers ending at once these waits queue up for half a second, in which the next group
+/// of pods is not asked. This keeps the namespace until it is dropped, which may block.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct HeldMounts(#[allow(dead_code, reason = "what counts is that it is open")] File);

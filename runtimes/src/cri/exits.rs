@@ -1,4 +1,4 @@
-//! Hears that a container ended.
+//! Learns that a container ended.
 //!
 //! Two ways, and the first to tell wins: the runtime's own events ([`events`](super::events)), and a pidfd of
 //! the container's first process. The kernel tells before a busy runtime does, so the end of a

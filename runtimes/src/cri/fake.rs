@@ -52,8 +52,8 @@ pub enum Fault {
     Lost,
     /// It is done, and answered with this error.
     Misreported(&'static str),
-    /// The runtime had begun to start the container for somebody else, and gave it up: it has ended
-    /// without having run, and the call is refused.
+    /// The runtime had begun to start the container for another caller, and gave it up: it has
+    /// ended without having run, and the call is refused.
     Undone,
     /// The runtime does not have it.
     Unimplemented,
@@ -152,12 +152,12 @@ impl FakeCri {
         self.world().set_image(name, is_there);
     }
 
-    /// A sandbox dies, as when somebody kills its process; its containers go on.
+    /// A sandbox dies, as when its process is killed; its containers go on.
     pub fn kill_sandboxes(&self) {
         self.world().kill_sandboxes();
     }
 
-    /// Whoever had asked for a start is gone: containers that were made and do not run yet never will.
+    /// The caller of a start is gone: containers that were made and do not run yet never will.
     pub fn give_up_starts(&self) {
         self.world().give_up_starts();
     }
@@ -167,7 +167,7 @@ impl FakeCri {
         self.world().most_starts()
     }
 
-    /// Makes a pod that nobody of this agent made, as a kubelet would; gives its container's id.
+    /// Makes a foreign pod, as a kubelet would; returns its container's id.
     pub fn plant_foreign_pod(&self) -> String {
         World::plant_foreign_pod(&self.world)
     }

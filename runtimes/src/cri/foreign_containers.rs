@@ -1,5 +1,5 @@
-//! Containers that somebody else runs at the same container runtime, a kubelet for example: looked at and
-//! stopped, and otherwise left alone.
+//! Containers that another program, for example a kubelet, runs at the same container runtime:
+//! looked at and stopped, and otherwise left alone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{api, caused, failed, labels};
 /// How long the runtime may take to answer a question: who asks has a fallback.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// The containers of pods at a container runtime, whoever made them. Cheap to clone.
+/// The containers of pods at a container runtime, from any creator. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct PodContainers {
     client: Arc<Client>,

@@ -61,7 +61,7 @@ pub(super) async fn clean(
     }
     // What was mounted is to be made again if the pod comes back.
     entry.lock().prepared = false;
-    // Whoever waits for this pod's volumes waits for this call, so it has no time for others.
+    // Callers that wait for this pod's volumes wait for this call, so it serves no others.
     let _turn = context.cleaning.turn(may_mount).await;
     let (sandboxes, held) = {
         let mut state = entry.lock();

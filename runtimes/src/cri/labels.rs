@@ -52,7 +52,7 @@ pub(crate) struct ContainerFacts {
     pub(crate) image: Option<String>,
     /// The signal that asks it to end, if that is known.
     pub(crate) stop_signal: Option<String>,
-    /// What is needed to stop it although nobody knows its pod any more.
+    /// What is needed to stop it even if its pod is unknown.
     pub(crate) spec: k8s::Container,
 }
 

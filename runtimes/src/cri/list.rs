@@ -163,8 +163,8 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed:
     forget_if_nothing(&mut context.pods(), &entry);
 }
 
-/// Forgets a pod of which there is nothing, unless somebody else is at work at it: what they are about to
-/// make would be known to them only, and to no stop. `pods` is locked, so nobody else begins now.
+/// Forgets a pod of which nothing is left, unless another task works on it: what that task is about
+/// to make would be unknown to any stop. `pods` is locked, so no task can begin now.
 fn forget_if_nothing(pods: &mut PodUidMap<Arc<PodEntry>>, entry: &Arc<PodEntry>) {
     let is_nothing = {
         let state = entry.lock();

@@ -1,8 +1,8 @@
-//! A name that is taken at the runtime.
+//! A name conflict at the runtime.
 //!
-//! The name of a sandbox or a container carries its attempt, so that nothing is made twice. If it is
-//! taken, an earlier call, of an agent that died or was not answered, has made the thing after all, or is
-//! still making it, or the runtime is about to undo that because nobody waits for it any more.
+//! The name of a sandbox or a container carries its attempt, so that nothing is made twice. If it
+//! is taken, an earlier call, of an agent that died or was not answered, has made the thing after
+//! all, or is still making it, or the runtime is about to undo that because its caller is gone.
 
 use std::sync::Arc;
 use std::time::Duration;

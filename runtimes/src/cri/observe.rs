@@ -1,4 +1,4 @@
-//! Takes in what the runtime says of a container.
+//! Records the runtime's report about a container.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -115,12 +115,12 @@ pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &ObservedContaine
     ended
 }
 
-/// Enters that a container is gone and nobody saw how it ended.
+/// Records that a container is gone and its end was not observed.
 pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &str) {
     let is_news = {
         let mut state = entry.lock();
         match state.run(name, id).filter(|run| !run.is_settled()) {
-            // The kernel told how it ended; nobody will tell more.
+            // The kernel reported how it ended; there is no better source.
             Some(Run { end: Some(end), .. }) => {
                 end.early = false;
                 true

@@ -1,4 +1,4 @@
-//! Ends a pod while the runtime is silent, by what is written down of its processes.
+//! Ends a pod while the runtime is silent, by the notes about its processes.
 //!
 //! An agent that was restarted beside a runtime that hangs has not heard what runs. It has a note for the
 //! first process of each container, and the kernel: that the process is still the container's is told by

@@ -43,7 +43,7 @@ pub(crate) struct PodState {
     pub(crate) ignored: Vec<UnsupportedField>,
     /// Its directories and volumes are in place.
     pub(crate) prepared: bool,
-    /// Held by whoever makes or removes its volumes.
+    /// Held while its volumes are made or removed.
     pub(crate) volumes: Arc<tokio::sync::Mutex<()>>,
     pub(crate) sandboxes: Vec<Sandbox>,
     /// In the spec's order, init containers first.

@@ -1,4 +1,4 @@
-//! What is written down of a container's first process, for an agent that finds the runtime silent.
+//! A note about a container's first process, for an agent that finds the runtime silent.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What processor time pods get when there is not enough for all: by their requests.
+//! The pods' CPU shares under contention, by their requests.
 //!
 //! A container's weight counts beside the other containers of its pod only. So each pod's group has the
 //! weight of the pod's request, and each class's group that of the pods in it, as the kubelet has it:

@@ -188,7 +188,7 @@ pub(crate) fn message_path(container: &k8s::Container) -> &Path {
 
 fn ports(pod: &Pod) -> Vec<api::PortMapping> {
     let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
-    // Sidecars have ports too; other init containers are gone before anybody could connect.
+    // Sidecars have ports too; other init containers are gone before a client could connect.
     let all = spec.init_containers.iter().flatten().chain(&spec.containers);
     all.flat_map(|c| c.ports.iter().flatten()).map(port).collect()
 }

@@ -260,7 +260,7 @@ async fn make(
     let id = match patient(context, entry, name_conflict::or_make(call, found)).await {
         Some(Ok(id)) => id,
         Some(Err(error @ CallError::Refused { .. })) => {
-            // Its name may be taken by an attempt nobody was told of: a listing shows it.
+            // Its name may be taken by an attempt whose answer was lost: a listing shows it.
             entry.lock().unsure = true;
             return Err(StartError::Trouble("CreateContainerError", error.to_string()));
         }

@@ -109,7 +109,7 @@ pub(super) async fn end_all(
     join_all(ends).await.into_iter().collect()
 }
 
-/// Ends containers that nobody will need again, without grace.
+/// Ends containers that are no longer needed, without grace.
 pub(super) async fn end_strays(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,

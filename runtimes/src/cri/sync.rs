@@ -25,7 +25,7 @@ pub(super) async fn sync(
     settle(context, entry).await?;
     prepare(context, entry, pod).await?;
     let rules = plan::rules(pod);
-    // Adopted containers have nobody who asks their probes yet.
+    // Adopted containers have no prober yet.
     for rule in &rules {
         let is_adopted = entry.lock().container(&rule.name).is_some_and(|c| c.is_adopted());
         if is_adopted {

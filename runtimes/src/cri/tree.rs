@@ -155,7 +155,7 @@ fn names(path: &Path) -> io::Result<VecDeque<OsString>> {
 
 fn open(parent: BorrowedFd<'_>, name: &OsString) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // What is mounted on demand is mounted for whoever wants a directory, and for a descriptor that
+    // What is mounted on demand is mounted for any access to a directory, and for a descriptor that
     // only names it otherwise not.
     match openat(parent, name.as_os_str(), flags | OFlags::DIRECTORY, Mode::empty()) {
         Err(Errno::NOTDIR) => openat(parent, name.as_os_str(), flags, Mode::empty()),
@@ -163,7 +163,7 @@ fn open(parent: BorrowedFd<'_>, name: &OsString) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Makes a directory, or finds the one that somebody else has just made.
+/// Makes a directory, or finds one that was just made concurrently.
 fn made(
     parent: BorrowedFd<'_>,
     name: &OsString,

@@ -190,8 +190,8 @@ fn find_attempt(
         record::look(&dir.join(record::STARTED)).map_err(unusable)?;
     let record: Option<AttemptRecord> =
         record::look(&dir.join(record::ATTEMPT)).map_err(unusable)?;
-    // A power cut loses the record of the start, which nobody waits for: what is known of an earlier
-    // boot is that it may have run, and a pod that runs once must not run again.
+    // A power cut loses the record of the start, which is written in the background: what is known
+    // of an earlier boot is that it may have run, and a pod that runs once must not run again.
     let may_have_run = |r: &AttemptRecord| started.is_some() || is_earlier(&r.boot_id, boot);
     let Some(record) = record.filter(may_have_run) else {
         // Without these records nothing was run, and a supervisor that is still there hangs.

@@ -45,7 +45,7 @@ pub(crate) async fn exec(
             Ok(Err(error)) => Err(error),
             Err(error) => Err(io::Error::other(error)),
         };
-        // Nobody waits any more: the hook was let go.
+        // No caller waits any more: the hook was abandoned.
         let _ = done.send(outcome);
     });
     let outcome = outcome.await;

@@ -179,7 +179,7 @@ impl Container {
         self.run.as_ref().is_some_and(|run| run.end.is_none())
     }
 
-    /// It runs since an earlier agent, and nobody asks its probes yet.
+    /// It was started by an earlier agent and has no prober yet.
     pub(crate) fn is_adopted(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.end.is_none() && run.probe_state.is_adopted())
     }

@@ -1,5 +1,6 @@
-//! Which attempts were asked to end, kept on disk so that an agent that is killed in the middle of a
-//! stop does not ask again when it is back: many programs take a second SIGTERM for "at once".
+//! Markers of attempts that were asked to end, kept on disk so that an agent that is killed in the
+//! middle of a stop does not ask again when it is back: many programs take a second SIGTERM for "at
+//! once".
 
 use std::path::Path;
 

@@ -78,7 +78,7 @@ pub(crate) fn end_leftovers(
     marked().is_ok_and(|left| left.is_empty())
 }
 
-/// What is reported of a run whose end nobody saw.
+/// The report of a run whose end was not observed.
 pub(crate) fn unknown_exit(started_at: Option<WallTime>, now: WallTime) -> ContainerExit {
     ContainerExit {
         exit_code: 137,
@@ -155,7 +155,7 @@ async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched
     }
 }
 
-/// Enters the end of a run; without a record it is one that nobody saw.
+/// Enters the end of a run; without a record its end was not observed.
 pub(crate) fn enter_end(
     config: &ProcessConfig,
     entry: &PodEntry,

@@ -26,7 +26,7 @@ pub(crate) async fn sync<P: Programs>(
         state.stop = None;
         state.take_pod(pod);
     }
-    // Adopted containers have nobody who asks their probes yet.
+    // Adopted containers have no prober yet.
     for rule in &rules {
         let is_adopted = entry.lock().container(&rule.name).is_some_and(|c| c.is_adopted());
         if is_adopted {

@@ -43,7 +43,7 @@ type Known = PodUidMap<(Instant, Arc<PodDisk>)>;
 #[derive(Debug, Default)]
 pub(crate) struct DiskCache {
     known: Arc<Mutex<Known>>,
-    /// Whoever measures; one at a time.
+    /// Held while measuring: one walk at a time.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 

@@ -1,4 +1,4 @@
-//! Gives back the room of logs that were turned away.
+//! Frees the space of rotated logs.
 
 use std::fs;
 use std::io;

@@ -84,8 +84,8 @@ fn find_container(
     Some((name, attempts))
 }
 
-/// Makes pods of what is on disk and of what is `listed`, and watches what runs. Ends hooks and writers of
-/// logs that nobody waits for.
+/// Makes pods of what is on disk and of what is `listed`, and watches what runs. Ends hooks and
+/// writers of logs that no container uses.
 pub(crate) async fn adopt<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     found: Vec<FoundPod>,
@@ -113,10 +113,14 @@ pub(crate) async fn adopt<U: ServiceUnits>(
         enter_unrecorded(context, entry, &attempt);
         ended.extend(follow(context, entry, attempt, view));
     }
-    // Hooks, and writers of logs to which nobody writes.
+    // Hooks, and log writers without a container.
     for unit in listed.keys().filter(|unit| names::parse(unit).is_some()) {
         if let Err(error) = context.units.stop(unit).await {
-            tracing::warn!(unit, error = error_chain(&error), "a unit that serves nobody goes on");
+            tracing::warn!(
+                unit,
+                error = error_chain(&error),
+                "a unit without a container keeps running"
+            );
         }
     }
     // Those that ended while no agent ran are entered before anyone asks.

@@ -72,7 +72,7 @@ pub(crate) async fn follow<U: ServiceUnits>(
     context.unit_cache.forget(&attempt.unit);
     let tidy = move || {
         if is_seen {
-            // Off the path of whoever waits for the container.
+            // In its own task: callers that wait for the container are not delayed.
             let _ = std::fs::File::open(attempt.dir.join(record::EXIT)).and_then(|f| f.sync_all());
             let _ = record::sync_dir(&attempt.dir);
         }
@@ -122,7 +122,7 @@ async fn end_log<U: ServiceUnits>(context: &Context<U>, attempt: &Attempt) {
     if let Ok(Some(view)) = context.units.look(&attempt.log_unit).await {
         context.unit_cache.see(&attempt.log_unit, view);
         if timeout(LOG_PATIENCE, writer.over()).await.is_err() {
-            // Somebody else holds the pipes: it takes what there is.
+            // Another holder of the pipes reads what there is.
             let _ = context.units.stop(&attempt.log_unit).await;
             let _ = timeout(LOG_PATIENCE, writer.over()).await;
         }
@@ -130,7 +130,8 @@ async fn end_log<U: ServiceUnits>(context: &Context<U>, attempt: &Attempt) {
     context.unit_cache.forget(&attempt.log_unit);
 }
 
-/// Writes down how the run ended; what was written down before counts if nobody knows. None if nobody does.
+/// Records how the run ended; an earlier record counts if the end is unknown. None if there is no
+/// record either.
 async fn write<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     entry: &PodEntry,

@@ -14,7 +14,7 @@ use super::{Context, attempt, names};
 use crate::process::order::Command;
 use crate::programs::hook::HookError;
 
-/// Longer than whoever waits for a hook: ends those whose agent was killed meanwhile.
+/// Longer than any wait for a hook: ends hooks whose agent was killed meanwhile.
 const SPARE: Duration = Duration::from_secs(10);
 /// How long killed processes may take to be gone before they are asked again.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ pub(crate) async fn exec<U: ServiceUnits>(
     context.unit_cache.confirm(&name);
     let view = watched.until(super::units::UnitPhase::has_ended).await;
     leash.let_go();
-    let error = || broken(io::Error::other("nobody saw how it ended"));
+    let error = || broken(io::Error::other("its end was not observed"));
     match view.end.ok_or_else(error)?.status {
         UnitExit::Code(0) => Ok(()),
         other => Err(HookError::Failed { command: words(), code: other.code().0 }),

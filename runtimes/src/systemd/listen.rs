@@ -1,4 +1,4 @@
-//! Hears what happens to units, and keeps the board.
+//! Follows changes of units, and keeps the cache.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -134,7 +134,7 @@ async fn ask<U: ServiceUnits>(
         }
     };
     if let Err(error) = outcome {
-        // It may run, or come to run: whoever stops the pod has to look.
+        // It may run, or start to run: a stop of the pod has to look.
         context.unsure(&attempt.uid);
         context.unit_cache.forget(&attempt.unit);
         return Err(error);
@@ -158,7 +158,7 @@ async fn request<U: ServiceUnits>(
     let of_pod = format!("Pod {}", attempt.uid);
     context.units.make_slice(&main.slice, &of_pod, pod_weight).await?;
     match context.units.start(log).await {
-        // That of the earlier start reads pipes which nobody writes.
+        // The earlier start's log writer reads pipes without a writer.
         Err(UnitError::Exists { .. }) => {
             context.units.stop(&attempt.log_unit).await?;
             let why = "its log is still written by an earlier start".to_owned();

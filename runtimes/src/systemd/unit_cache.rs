@@ -1,4 +1,4 @@
-//! What is known of the units that somebody waits for.
+//! The cached states of units that callers wait for.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::units::{UnitPhase, UnitView};
 
-/// The units that somebody waits for, each with its last view.
+/// The awaited units, each with its last view.
 #[derive(Debug, Default)]
 pub(crate) struct UnitCache(Mutex<Known>);
 
@@ -67,12 +67,12 @@ impl UnitCache {
         });
     }
 
-    /// How a unit is; none if nobody waits for it.
+    /// A unit's state; none if it is not awaited.
     pub(crate) fn view(&self, unit: &str) -> Option<UnitView> {
         self.lock().units.get(unit).map(|unit| *unit.view.borrow())
     }
 
-    /// Forgets a unit. Whoever waits for it finds it over.
+    /// Forgets a unit. Its waiters find it over.
     pub(crate) fn forget(&self, unit: &str) {
         self.lock().units.remove(unit);
     }

@@ -70,7 +70,7 @@ pub trait ServiceUnits: Send + Sync + 'static {
         prefix: &str,
     ) -> impl Future<Output = Result<Vec<(String, UnitView)>, UnitError>> + Send;
 
-    /// What happens to services. Whoever lags behind lists them again.
+    /// Changes of services. A follower that lags behind lists them again.
     fn changes(&self) -> broadcast::Receiver<UnitChange>;
 }
 

@@ -99,8 +99,8 @@ impl AdmissionFailure {
         Some((resource, requested.saturating_sub(free)))
     }
 
-    /// Whether it may pass without anybody changing the pod: other pods end, or the node's labels
-    /// and taints change. What the node is too small for, and a node's name, do not pass.
+    /// Whether it may pass without a change of the pod: other pods end, or the node's labels and
+    /// taints change. What the node is too small for, and a node's name, do not pass.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {

@@ -42,7 +42,7 @@ impl NodeSource for Arc<NodeView> {
     }
 }
 
-/// A node that somebody else follows; `None` until it was read once.
+/// A node that another part follows; `None` until it was read once.
 impl NodeSource for watch::Receiver<Option<Arc<NodeView>>> {
     fn node(&self) -> Option<Arc<NodeView>> {
         self.borrow().clone()

@@ -108,7 +108,7 @@ fn is_counted_here(name: &ResourceName, node: &NodeView) -> bool {
     !is_extended(text) || node.allocatable.knows(name)
 }
 
-/// Whether somebody other than Kubernetes defines the resource.
+/// Whether another party than Kubernetes defines the resource.
 fn is_extended(name: &str) -> bool {
     let is_native = !name.contains('/') || name.contains("kubernetes.io/");
     !is_native && !name.starts_with("requests.")

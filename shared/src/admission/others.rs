@@ -22,7 +22,7 @@ pub struct Others {
 /// Who holds a place on the node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
-    /// Pods that nobody has asked to end.
+    /// Pods that were not asked to end.
     pub(crate) staying: Vec<Pod>,
     /// Pods that are ending and count all the same.
     pub(crate) ending: Vec<Pod>,
@@ -57,7 +57,7 @@ impl Others {
         Self { read: Box::new(read), places: OnceCell::new(), reserved: Vec::new() }
     }
 
-    /// The pods that could be ended for another: those that nobody has asked to end yet.
+    /// The pods that could be ended for another: those that were not asked to end yet.
     pub fn staying(&self) -> &[Pod] {
         &self.summed().staying
     }

@@ -1,4 +1,4 @@
-//! The seam to whoever makes room for a pod that does not fit.
+//! The seam to preemption, for a pod that does not fit.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{KillRequest, Pod, ResourceName};
 pub trait AdmissionFailureHandler: Send + Sync + 'static {
     /// What can be done for `pod`, which would fit but for `failures`, among `others`.
     ///
-    /// Only decides; must answer at once and end nothing itself: whoever asks carries the plan out,
+    /// Only decides; must answer at once and end nothing itself: the caller carries the plan out,
     /// and may not, when another check refuses the pod. Pods that are ending already are not among
     /// `others`, and the room that they will leave is not among the `failures`.
     ///

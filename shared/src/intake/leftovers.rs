@@ -38,7 +38,7 @@ pub(super) enum Found {
 }
 
 impl<R: Runtime> Intake<R> {
-    /// Resolves when there is something to do that nobody asked for. Cancel-safe.
+    /// Resolves when there is unrequested work to do. Cancel-safe.
     pub(super) async fn next_reason(&mut self) -> Reason {
         let retry = self.retry.unwrap_or(LIST_AGAIN);
         tokio::select! {
@@ -84,7 +84,7 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Takes a listing in. What a worker knows is its worker's to handle; only containers of a pod
-    /// that had finished before the listing began are nobody's, and are stopped.
+    /// that had finished before the listing began are orphans, and are stopped.
     pub(super) fn note(&mut self, pods: Vec<RuntimePod>, tracked: &HashMap<PodUid, Lifecycle>) {
         self.list_at = Instant::now() + LIST_AGAIN;
         self.workers.syncer().note_listed(&pods);
@@ -107,7 +107,7 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Ends what runs under UIDs that nobody wants and no worker knows. While the source is not
+    /// Ends what runs under UIDs that no source wants and no worker knows. While the source is not
     /// `complete`, what runs may be wanted all the same.
     pub(super) fn end_strays(&mut self, desired: &HashSet<PodUid>, complete: bool) {
         if !complete {

@@ -2,8 +2,8 @@
 //!
 //! Such a pod is *held*: it is asked about again whenever room may have come, and starts then. The
 //! room that is being made for it is promised to it: a pod that comes later does not get it, unless
-//! it may preempt the held one. PendingPreemption pods are asked by priority, the highest first, and among equals
-//! in the order in which they came. Nobody else waits for them.
+//! it may preempt the held one. PendingPreemption pods are asked by priority, the highest first,
+//! and among equals in the order in which they came. No other pods wait for them.
 //!
 //! A pod that is ending counts as room to come for as long as its kill may take (see
 //! [`KillRequest::deadline`](crate::KillRequest::deadline)), and so does everything that other
@@ -46,7 +46,7 @@ const NAMED: usize = 3;
 pub(super) struct PendingPreemption {
     /// In the order in which they are asked.
     order: Vec<PodUid>,
-    /// Some pod has ended, also one that nobody has asked to.
+    /// Some pod has ended, also without a request.
     ended: watch::Receiver<u64>,
     /// Ends that are waited for; each says whether it has come.
     ends: JoinSet<(PodUid, bool)>,
@@ -79,7 +79,7 @@ enum Search {
 // === impl PendingPreemption ===
 
 impl PendingPreemption {
-    /// Nobody is held. `ended` changes with every pod that ends.
+    /// No pod is held. `ended` changes with every pod that ends.
     pub(super) fn new(ended: watch::Receiver<u64>) -> Self {
         Self {
             order: Vec::new(),
@@ -91,14 +91,14 @@ impl PendingPreemption {
         }
     }
 
-    /// Resolves when room may have come. Cancel-safe. For ever, while nobody is held.
+    /// Resolves when room may have come. Cancel-safe. Never, while no pod is held.
     pub(super) async fn room_may_have_come(&mut self) -> Vec<Event> {
         let is_anybody_held = !self.order.is_empty();
         let idle = ASK_FIRST.saturating_mul(1 << self.idle_rounds.min(10)).min(ASK_MOST);
         let first = tokio::select! {
             biased;
             Some(first) = self.ends.join_next() => first,
-            // A job that completes, a pod that somebody else ends: nobody waits for its end in
+            // A job that completes, a pod that another controller ends: no wait covers its end in
             // particular, and its room is as good.
             Ok(()) = self.ended.changed(), if is_anybody_held => return Vec::new(),
             () = tokio::time::sleep(idle), if is_anybody_held && self.ends.is_empty() => {
@@ -192,7 +192,7 @@ impl<R: Runtime> Intake<R> {
         let Err(rejection) = self.admission.admit(pod, others) else {
             return self.admitted(pod, others);
         };
-        // Others are refused, as they are by the kubelet: whoever made them can place them elsewhere.
+        // Others are refused, as by the kubelet: their creator can place them elsewhere.
         if !pod.is_critical() {
             return self.refuse(pod, rejection);
         }
@@ -209,7 +209,7 @@ impl<R: Runtime> Intake<R> {
 
     /// Asks the held pods again. Those that are held still have their promise among `others` then.
     pub(super) fn ask_held(&mut self, others: &mut Others) {
-        // Before anybody is looked at: who ends from here on is news.
+        // Before the first check: any end from here on is news.
         self.pending_preemption.ended.mark_unchanged();
         for uid in std::mem::take(&mut self.pending_preemption.order) {
             let Some(desired) = self.desired.get(&uid) else { continue };

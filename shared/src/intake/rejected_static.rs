@@ -24,7 +24,7 @@ pub(super) struct RejectedStatic {
     delays: ReturnDelays,
     /// How often a pod has left the node, or the node has become another.
     changes: u64,
-    /// Admission is closed: nobody is asked.
+    /// Admission is closed: no pod is tried again.
     is_shut: bool,
 }
 
@@ -75,7 +75,7 @@ impl RejectedStatic {
         }
     }
 
-    /// Resolves when a pod is to be asked. Cancel-safe. For ever, while nobody is away.
+    /// Resolves when a pod is to be asked. Cancel-safe. Never, while no pod is rejected.
     pub(super) async fn may_return<S: PodSyncer>(&mut self, workers: &PodWorkers<S>) {
         if self.is_shut || self.pods.is_empty() {
             std::future::pending::<()>().await;

@@ -21,7 +21,7 @@ pub type PodUidMap<V> = HashMap<PodUid, V, BuildHasherDefault<UidHasher>>;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UidHasher(u64);
 
-/// Keyed anew in every process, so that nobody can choose UIDs that collide.
+/// Keyed anew in every process, so that UIDs cannot be chosen to collide.
 static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 // === impl PodUid ===

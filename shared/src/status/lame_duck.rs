@@ -1,5 +1,5 @@
-//! Readiness while the node goes down: whoever balances load must turn away before the first
-//! SIGTERM, not when its connections are refused (k8s#116965).
+//! Readiness while the node goes down: load balancers must turn away before the first SIGTERM, not
+//! when its connections are refused (k8s#116965).
 
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

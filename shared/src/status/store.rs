@@ -12,8 +12,8 @@ use crate::{GateReason, GateReasons, Pod, PodUid, PodUidMap, Rejection, WallTime
 /// The last status of every pod. Cheap to clone; clones share one memory.
 ///
 /// Readers wait on [`changes`](Self::changes): a counter, so that a slow reader sees one change
-/// where there were many. [`changed_since`](Self::changed_since) has what changed meanwhile, so that
-/// nobody has to look at all pods for the sake of one.
+/// where there were many. [`changed_since`](Self::changed_since) has what changed meanwhile, so
+/// that no reader has to go through all pods for the sake of one.
 #[derive(Clone, Debug)]
 pub struct StatusStore(Arc<Inner>);
 

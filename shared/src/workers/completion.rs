@@ -32,7 +32,7 @@ struct Shared<T> {
 #[derive(Clone, Debug)]
 enum Completion<T> {
     Done(T),
-    /// The workers are gone, and nobody will ever know.
+    /// The workers are gone, so it will never be known.
     Gone,
 }
 

@@ -9,9 +9,9 @@ pub(super) const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The grace after a request, given the one that applied before.
 ///
-/// The smallest of everything anybody asked for (the deletion's, the request's, the earlier one)
-/// wins; the pod's own applies only where nobody asked. Never below one second. Unlike the kubelet,
-/// a deletion with grace 0 counts as the shortest and not as "unset".
+/// The smallest of all requested graces (the deletion's, the request's, the earlier one) wins; the
+/// pod's own applies only without a request. Never below one second. Unlike the kubelet, a deletion
+/// with grace 0 counts as the shortest and not as "unset".
 pub(super) fn effective(
     current: Option<Duration>,
     pod: Option<&Pod>,

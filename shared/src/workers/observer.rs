@@ -1,4 +1,4 @@
-//! Where durations are told to whoever measures.
+//! The seam for measuring durations.
 
 use std::time::Duration;
 

@@ -13,11 +13,11 @@ use crate::{Pod, PodUid};
 /// The pods that hold a place on the node, in no order.
 #[derive(Debug, Default)]
 pub(crate) struct Occupants {
-    /// Nobody has asked them to end.
+    /// They were not asked to end.
     pub(crate) staying: Vec<Pod>,
     /// They are ending, and their time is not over: their places can be counted on.
     pub(crate) leaving: Vec<Leaving>,
-    /// They should have ended by now. When they will is anybody's guess.
+    /// They should have ended by now. When they will is unknown.
     pub(crate) stuck: Vec<Pod>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Occupants {
 #[derive(Debug)]
 pub(crate) struct Leaving {
     pub(crate) pod: Pod,
-    /// Whoever waits for its end need not wait longer than this.
+    /// A wait for its end need not be longer than this.
     pub(crate) until: Instant,
 }
 
@@ -44,14 +44,14 @@ impl<S: PodSyncer> PodWorkers<S> {
         occupants
     }
 
-    /// Goes up when a pod has come to its end, so that whoever waits for some of them looks again.
+    /// Goes up when a pod has come to its end, so that waiters check again.
     /// [`is_known_terminated`](Self::is_known_terminated) says which.
     pub fn ends(&self) -> watch::Receiver<u64> {
         self.inner.ends.subscribe()
     }
 
-    /// Resolves when no container of the pod runs; never once the workers are gone. At once for a pod
-    /// that is unknown or that nobody has asked to end. Cancel-safe.
+    /// Resolves when no container of the pod runs; never once the workers are gone. At once for a
+    /// pod that is unknown or was not asked to end. Cancel-safe.
     pub(crate) async fn until_stopped(&self, uid: &PodUid) {
         let waiter = {
             let state = self.inner.lock();

@@ -19,7 +19,7 @@ pub struct PodSnapshot {
     pub uid: PodUid,
     /// Where it stands.
     pub lifecycle: Lifecycle,
-    /// Who asked for its end, if somebody did.
+    /// Who asked for its end, if it was requested.
     pub ending_by: Option<KillReason>,
     /// How long it has been ending.
     pub ending_for: Option<Duration>,

@@ -165,7 +165,7 @@ impl Record {
         self.active.as_ref().or_else(|| self.pending.as_ref()?.pod.as_ref())
     }
 
-    /// Whether somebody asked for the end, or it came by itself.
+    /// Whether the end was requested, or came by itself.
     pub(super) fn is_ending(&self) -> bool {
         self.lifecycle >= Lifecycle::Terminating
     }
@@ -207,7 +207,7 @@ impl Record {
         }
     }
 
-    /// Whoever waits here is told when the pod holds nothing any more. `None`: that is so already.
+    /// Resolves when the pod holds nothing any more. `None`: that is so already.
     pub(super) fn until_freed(&mut self) -> Option<CompletionReceiver<()>> {
         if self.lifecycle == Lifecycle::Finished && !self.has_leftover() {
             return None;

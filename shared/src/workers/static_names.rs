@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::PodUid;
 
-/// Who runs and who waits under every name. A name that nobody uses takes no memory.
+/// Who runs and who waits under every name. An unused name takes no memory.
 #[derive(Debug, Default)]
 pub(super) struct StaticNames(HashMap<Arc<str>, Slot>);
 

@@ -20,7 +20,7 @@ pub(super) struct Connector {
     lost: Arc<Notify>,
 }
 
-/// A connection. Whoever drives it reads all the time, so that it is dropped as soon as it breaks.
+/// A connection. Its driver reads all the time, so that it is dropped as soon as it breaks.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: UnixStream,

@@ -81,8 +81,8 @@ impl CallError {
         self.says(&["is reserved for", "name is reserved"])
     }
 
-    /// The container is not in a state to be started in: somebody else's start is under way, or was.
-    /// Neither containerd nor CRI-O has a code for it.
+    /// The container's state does not allow a start: another start is in progress, or was. Neither
+    /// containerd nor CRI-O has a code for it.
     pub(crate) fn is_wrong_state(&self) -> bool {
         self.says(&["already in starting state", "is in CONTAINER_", "is not in created state"])
     }
@@ -122,7 +122,7 @@ fn hint(status: &Status) -> String {
                         .to_owned()
                 }
                 io::ErrorKind::ConnectionRefused => {
-                    "nobody listens at the socket: start the container runtime".to_owned()
+                    "nothing listens at the socket: start the container runtime".to_owned()
                 }
                 _ => format!("the connection broke: {error}"),
             };

@@ -22,11 +22,11 @@ pub(crate) struct Container {
     pub(crate) last_exit: Option<ContainerExit>,
     /// Dead runs before the newest one, newest first; all but the first are garbage.
     pub(crate) dead: Vec<Dead>,
-    /// The image as the pod's spec names it now; none while nobody knows the pod.
+    /// The image as the pod's spec names it now; none while the pod is unknown.
     pub(crate) wanted_image: Option<Arc<str>>,
     /// What kept it from being started, if it could not be.
     pub(crate) trouble: Option<Trouble>,
-    /// What its labels say, for as long as nobody knows the pod.
+    /// The data from its labels, while the pod is unknown.
     pub(crate) by_labels: Option<Box<k8s::Container>>,
 }
 
@@ -58,9 +58,9 @@ pub(crate) struct Run {
     pub(crate) refused: bool,
     /// It is being ended because it fails.
     pub(crate) ending: bool,
-    /// Somebody is asking the runtime how it ended.
+    /// The runtime is being asked how it ended.
     pub(crate) settling: bool,
-    /// Somebody waits for its process to end.
+    /// A task waits for its process to end.
     pub(crate) watched: bool,
     /// The number of its first process, where the runtime tells it.
     pub(crate) pid: Option<i32>,
@@ -123,7 +123,7 @@ impl Container {
         self.run.as_ref().is_some_and(Run::is_running)
     }
 
-    /// It runs since an earlier agent, and nobody asks its probes yet.
+    /// It was started by an earlier agent and has no prober yet.
     pub(crate) fn is_adopted(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.is_running() && run.probe_state.is_adopted())
     }
@@ -252,8 +252,8 @@ impl Run {
         }
     }
 
-    /// Its start was given up because whoever had begun it was gone. That says nothing of the
-    /// container: it counts as never started.
+    /// Its start was given up because its caller was gone. That says nothing of the container: it
+    /// counts as never started.
     pub(crate) fn is_undone(&self) -> bool {
         !self.refused && self.end.as_ref().is_some_and(|end| end.never_ran)
     }

@@ -107,7 +107,7 @@ fn means(short: &str, full: &str) -> bool {
     })
 }
 
-/// The sandboxes' image, where nobody marks it.
+/// The sandboxes' image, if it is not marked.
 fn is_pause(image: &api::Image) -> bool {
     names(image).any(|name| {
         let last = name.rsplit('/').next().unwrap_or(name);

@@ -16,7 +16,7 @@ use super::super::pod::PodEntry;
 use super::super::{Context, api, exits, health};
 use super::patient;
 
-/// How long a start that somebody else had begun is waited for.
+/// How long to wait for a start that another caller began.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The first wait for it; it doubles up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(20);

@@ -86,7 +86,7 @@ impl<'a> Ending<'a> {
             tokio::select! {
                 Some(outcome) = calls.next() => {
                     if self.is_settled(outcome).await {
-                        // Whoever waits for the end hears of it; that it comes is certain.
+                        // Waiters learn of the end, which is certain to come.
                         again = None;
                     } else if calls.is_empty() {
                         again = Some(Instant::now() + self.wait);
@@ -195,7 +195,7 @@ impl<'a> Ending<'a> {
     }
 }
 
-/// Holds the mounts of a container that was asked to end, unless somebody waits for them to be released.
+/// Holds the mounts of a container that was asked to end, unless a caller waits for their release.
 fn hold_mounts(entry: &PodEntry, direct: &Direct, name: &str, id: &str) {
     let is_for_good = {
         let state = entry.lock();

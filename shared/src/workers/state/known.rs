@@ -66,7 +66,7 @@ fn next(record: &mut Record, orphan: bool, now: Instant) -> Next {
     record.deleted = true;
     if record.is_ending() {
         // Its own retry is under way or has its time. Asking again with every look would take the
-        // back-off from a pod that cannot be stopped just because nobody wants it any more.
+        // back-off from a pod that cannot be stopped just because it is no longer wanted.
         let has_a_time = record.busy || record.pending.is_some() || record.again_at.is_some();
         if has_a_time {
             return Next::Keep;
