@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_nobody_filled_are_left_out() {
+    fn empty_columns_are_left_out() {
         let mut table = Table::titled("one".to_owned());
         table.row("a", millis(Duration::from_millis(1)));
         assert_eq!(

@@ -33,8 +33,8 @@ const LIST: &str = "ended";
 
 /// The pods that this node has ended, on disk. Cheap to clone; clones are the same list.
 ///
-/// Taking note neither blocks nor fails; what comes while the disk is busy is written with the next
-/// write. It is a [`Recorder`], so that it hears of every end that a controller asks for.
+/// Adding a pod neither blocks nor fails; additions while the disk is busy go with the next write.
+/// It is a [`Recorder`], so that it hears of every end that a controller asks for.
 #[derive(Clone, Debug)]
 pub struct EndedByUs(Arc<Shared>);
 
@@ -97,7 +97,7 @@ impl EndedByUs {
         Self(Arc::new(Shared { spool, wall, boot, list, written }))
     }
 
-    /// Notes that the node ends a pod. Does not wait for the disk.
+    /// Records that the node ends a pod. Does not wait for the disk.
     pub fn note(&self, pod: &PodLabel, by: &str) {
         let ended = Ended {
             namespace: pod.namespace.clone(),
@@ -137,13 +137,13 @@ impl EndedByUs {
         }
     }
 
-    /// The pods on the list, the oldest first; those that earlier agents have noted once
-    /// [`load`](Self::load) has read them.
+    /// The pods on the list, the oldest first; those of earlier agents once [`load`](Self::load)
+    /// has read them.
     pub fn all(&self) -> Vec<Ended> {
         self.lock().pods.iter().cloned().collect()
     }
 
-    /// Reads what earlier agents have noted. Once is enough.
+    /// Reads the list of earlier agents. Once is enough.
     ///
     /// # Errors
     /// The disk cannot be read.
@@ -162,7 +162,7 @@ impl EndedByUs {
         Ok(())
     }
 
-    /// Waits until everything that was noted so far is on disk, at most until `deadline`. Says whether
+    /// Waits until everything recorded so far is on disk, at most until `deadline`. Returns whether
     /// it is.
     pub async fn flush(&self, deadline: Instant) -> bool {
         let version = self.lock().version;
@@ -188,9 +188,9 @@ impl EndedByUs {
     }
 
     /// Writes until the latest list is on disk. A list that could not be written waits for the next
-    /// change: the spool has said so.
+    /// change; the spool has logged it.
     async fn write(self) {
-        // What earlier agents have noted must not be lost over what is noted now.
+        // Entries of earlier agents must not be lost to new ones.
         if self.load().await.is_err() {
             self.lock().writing = false;
             return;
@@ -218,8 +218,8 @@ impl EndedByUs {
 }
 
 impl Recorder for EndedByUs {
-    /// Notes the pods that the node ends for its own sake. A pod that an operator or its source ends
-    /// is theirs.
+    /// Records the pods that the node itself decides to end, not those that an operator or a source
+    /// ends.
     fn record(&self, event: &Event) {
         if let Event::KillRequested { pod, by, .. } = event {
             let by = match by {

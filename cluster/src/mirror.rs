@@ -1,4 +1,4 @@
-//! The API's picture of static pods.
+//! Mirror pods: static pods as the API shows them.
 //!
 //! A static pod comes from a manifest on this node, so the API server does not know it. Its mirror
 //! pod shows it there: the same spec, the manifest's hash, and the status of the static pod. A
@@ -30,8 +30,7 @@ pub use object::mirror_of;
 pub use plan::{MirrorAction, ObservedMirror, plan};
 pub use references::api_reference;
 
-/// What is known of the mirror pods in the API. Cheap to clone; clones share one memory. Nothing here
-/// blocks.
+/// The known mirror pods in the API. Cheap to clone; clones share one memory. Nothing here blocks.
 #[derive(Clone, Debug)]
 pub struct Mirrors(Arc<Shared>);
 
@@ -40,7 +39,7 @@ struct Shared {
     known: Mutex<Known>,
     /// There may be something to do.
     changed: Notify,
-    /// Goes up when a static pod has got a mirror, or another one.
+    /// Incremented when a static pod gets a mirror, or another one.
     names: watch::Sender<u64>,
     outbox: Outbox,
 }
@@ -57,11 +56,11 @@ struct Known {
     node_uid: Option<Arc<str>>,
     /// All mirrors of this node are known.
     complete: bool,
-    /// The last ones that are gone: an answer that comes late must not bring them back.
+    /// The last deleted ones: a late answer must not restore them.
     gone: VecDeque<PodUid>,
 }
 
-/// As many mirrors that are gone are remembered.
+/// How many deleted mirrors are remembered.
 const MOST_GONE: usize = 64;
 
 /// Namespace and name.
@@ -74,7 +73,7 @@ fn name_of(label: &PodLabel) -> Name {
 // === impl Mirrors ===
 
 impl Mirrors {
-    /// The mirrors of the node of that name, and what keeps them. The statuses go through `outbox`.
+    /// The mirrors of the node of that name, and their driver. The statuses go through `outbox`.
     pub fn new(
         node_name: impl Into<Arc<str>>,
         outbox: Outbox,
@@ -108,7 +107,7 @@ impl Mirrors {
         self.lock().of.get(static_pod).cloned()
     }
 
-    /// Goes up when a static pod has got a mirror: its status is to be said once more.
+    /// Incremented when a static pod gets a mirror: its status must be sent again.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.names.subscribe()
     }
@@ -213,7 +212,7 @@ impl Known {
         true
     }
 
-    /// What was known of the same name is forgotten as far as it is another pod.
+    /// Forgets another pod of the same name.
     fn replaced(&mut self, former: &ObservedMirror, now: &ObservedMirror) {
         if former.pod.uid != now.pod.uid {
             self.by_uid.remove(&former.pod.uid);

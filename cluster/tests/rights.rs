@@ -17,7 +17,7 @@ use serde_json::json;
 use compare::{Difference, Right, compare, granted, manifest};
 
 #[test]
-fn what_is_missing_and_what_nobody_uses_are_both_found() {
+fn missing_and_unused_rights_are_both_found() {
     let objects = [
         json!({"kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [
             {"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["get", "patch"]},

@@ -137,7 +137,7 @@ fn what_comes_before_and_after_the_groups_is_read() {
 }
 
 #[test]
-fn notices_are_off_unless_somebody_is_named() {
+fn notices_are_off_unless_a_source_is_named() {
     assert!(!Config::default().notices.is_enabled());
     let notices = |fields: &str| ours(&format!("shutdownNotices: {fields}")).notices;
     assert_eq!(notices("{}"), NoticesConfig::default());

@@ -104,7 +104,7 @@ fn a_file_that_is_wrong_everywhere_is_answered_with_the_first_fifty() {
     let lines: Vec<&str> = error.lines().collect();
     assert_eq!(lines.len(), 51);
     let last = lines[50].split_once(": ").unwrap().1;
-    assert_eq!(last, "there is more after this: mend these first");
+    assert_eq!(last, "more errors follow; fix these first");
     let fields: String = (0..40_000).map(|n| format!("k{n}: v\n")).collect();
     let text = format!("apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n{fields}");
     assert_eq!(config_error(text.as_bytes()).unwrap().lines().count(), 51);

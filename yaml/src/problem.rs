@@ -80,7 +80,7 @@ impl Problems {
             list.truncate(MOST_PROBLEMS);
             let last = list.last().map(|problem| (problem.line, problem.column));
             let (line, column) = last.unwrap_or_default();
-            let message = "there is more after this: mend these first".to_owned();
+            let message = "more errors follow; fix these first".to_owned();
             list.push(Problem { line, column, field: String::new(), message });
         }
         Self { file: file.into().into(), list }

@@ -23,15 +23,16 @@ pub enum AfterBootPolicy {
 /// What is to be done about one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is none of ours any more: it is struck off the list.
+    /// It is no longer ours: it is dropped from the list.
     Forget,
-    /// It is looked at again: after that time, or when there is reason to.
+    /// It is checked again after that time, or on a change.
     Wait(Option<Duration>),
     /// It is removed from the API.
     Delete,
 }
 
-/// What is to be done about `ended`. `in_api` is the pod of that name there. `boot` identifies this boot.
+/// Decides what to do about `ended`. `in_api` is the pod of that name there. `boot` identifies this
+/// boot.
 ///
 /// A pod is removed only if it is the same one, has failed, and bears the mark that this node ended it
 /// (`DisruptionTarget`, reason `TerminationByKubelet`).
@@ -52,7 +53,7 @@ pub fn decide(
     let status = pod.status.as_ref();
     match status.and_then(|status| status.phase.as_deref()) {
         Some("Failed") => {}
-        // A finished Job's pod is what its owner looks at.
+        // The owner of a Job reads its finished pods.
         Some("Succeeded") => return Verdict::Forget,
         // Its last status is still on its way.
         _ => return Verdict::Wait(None),
@@ -64,7 +65,7 @@ pub fn decide(
     if ours { by_time(ended, policy, boot, now) } else { Verdict::Forget }
 }
 
-/// The same, as far as it does not depend on the pod: `Delete` says that the pod is to be looked at.
+/// The same without the pod's state: `Delete` means that the pod must be checked.
 pub(super) fn by_time(
     ended: &Ended,
     policy: AfterBootPolicy,
@@ -73,7 +74,7 @@ pub(super) fn by_time(
 ) -> Verdict {
     match policy {
         AfterBootPolicy::Keep => Verdict::Forget,
-        // In the boot in which it was ended, people may still want to look at it.
+        // In the boot in which it ended, people may still want to inspect it.
         AfterBootPolicy::Delete if boot.is_some() && ended.boot.as_deref() == boot => {
             Verdict::Wait(None)
         }

@@ -21,7 +21,7 @@ use crate::refusal::{self, Refusal};
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Requests under way at a time.
 const CONCURRENCY: usize = 4;
-/// Between two looks at a pod for which there is no time.
+/// The interval between checks of a pod without a due time.
 const LOOK: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
 
 /// Removes from the API the pods that this node ended, as the policy says.

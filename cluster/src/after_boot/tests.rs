@@ -77,7 +77,7 @@ fn a_pod_whose_last_status_is_on_its_way_is_waited_for() {
 }
 
 #[test]
-fn whoever_deletes_it_already_is_left_to_it() {
+fn a_deletion_in_progress_is_left_alone() {
     let mut deleting = failed();
     deleting.metadata.deletion_timestamp =
         Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1500)));

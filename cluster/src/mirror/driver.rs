@@ -26,13 +26,13 @@ const CONCURRENCY: usize = 4;
 /// Mirrors are listed as often, in case a change was not reported.
 const LISTING: Duration = Duration::from_secs(600);
 
-/// A trial is remembered as long after its last wait.
+/// How long a failed attempt is remembered after its last wait.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// Says of a mirror whether the static pod that it shows is still ending.
+/// Tells whether the static pod of a mirror is still ending.
 pub type IsEnding = Arc<dyn Fn(&ObservedMirror) -> bool + Send + Sync>;
 
-/// Carries out what [`plan`] says. There is one for each [`Mirrors`].
+/// Executes the [`plan`]. There is one for each [`Mirrors`].
 pub struct MirrorDriver {
     mirrors: Mirrors,
     node_name: Arc<str>,
@@ -41,7 +41,7 @@ pub struct MirrorDriver {
     trials: HashMap<Name, Trial>,
 }
 
-/// What was tried for a name and has not worked.
+/// Failed attempts for a name.
 struct Trial {
     backoff: Backoff,
     /// A request is under way.
@@ -151,7 +151,7 @@ impl MirrorDriver {
             (steps, known.node_uid.is_some())
         };
         let names: std::collections::HashSet<Name> = steps.iter().map(MirrorAction::name).collect();
-        // What has been in order for a while begins anew.
+        // After a quiet time the delays start over.
         self.trials.retain(|name, trial| {
             trial.busy || names.contains(name) || trial.not_before + REMEMBERED > now
         });

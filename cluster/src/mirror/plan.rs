@@ -41,7 +41,7 @@ pub enum MirrorAction {
     },
 }
 
-/// What is to be done about `seen`, the mirrors in the API, so that they show `statics`.
+/// Decides how to change `seen`, the mirrors in the API, so that they show `statics`.
 ///
 /// `complete`: every static pod is among them, so that a mirror without one has outlived its pod.
 /// `is_ending` says of a mirror whether the static pod that it shows is still ending: it stays till then.
@@ -87,7 +87,7 @@ pub fn plan<'a>(
 // === impl ObservedMirror ===
 
 impl ObservedMirror {
-    /// What is of interest in a mirror pod; `None` for any other.
+    /// The relevant fields of a mirror pod; `None` for any other pod.
     pub fn new(pod: &Pod) -> Option<Self> {
         let annotations = pod.metadata.annotations.as_ref()?;
         let hash = annotations.get(CONFIG_MIRROR_ANNOTATION)?;

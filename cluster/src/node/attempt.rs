@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 use crate::refusal::Refusal;
 
-/// One kind of write: how it went, and when it may be tried again.
+/// The result of one kind of write, and when it may be retried.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     failures: Backoff,
@@ -55,7 +55,7 @@ impl Attempt {
         self.not_before
     }
 
-    /// What is to be written is another: all waiting is over.
+    /// The desired content changed: all waits are over.
     pub(super) fn inputs_changed(&mut self) {
         self.failures.reset();
         self.not_before = None;
@@ -79,7 +79,7 @@ impl Attempt {
         std::mem::take(&mut self.said)
     }
 
-    /// It was not written. Returns whether this is the first failure of an outage, to be logged.
+    /// Records a failed write. Returns whether it is the first of an outage, to be logged.
     pub(super) fn failed(&mut self, refusal: Refusal, now: Instant) -> bool {
         let first = self.failures.failures() == 0;
         let asked = match refusal {
@@ -89,7 +89,7 @@ impl Attempt {
             other => other.retry_after(),
         };
         let wait = self.failures.after_failure(asked);
-        // A conflict is daily business: with a fresh look at the object it is tried again at once.
+        // A conflict is normal: the write is retried at once with a fresh copy of the object.
         let at_once = first && refusal == Refusal::Conflict;
         self.not_before = (!at_once).then_some(now + wait);
         refusal != Refusal::Conflict && !std::mem::replace(&mut self.said, true)

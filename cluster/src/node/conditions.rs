@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 /// What decides the node's conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Why the node cannot run pods, in the order in which it is told; empty when it can.
+    /// Why the node cannot run pods, in the order of the message; empty if it can.
     pub not_ready: Vec<Arc<str>>,
     /// The node is going down.
     pub shutting_down: bool,
@@ -63,8 +63,8 @@ pub(super) fn of(node: &Node) -> &[NodeCondition] {
     status.and_then(|status| status.conditions.as_deref()).unwrap_or_default()
 }
 
-/// The conditions that the node has to have, without times. `server` is what it has: the lifecycle
-/// conditions are written when there is something to say, not before, and those of others stay.
+/// The desired conditions, without times. `server` has the current ones: lifecycle conditions are
+/// written only when they apply, and those of others stay.
 pub(super) fn wanted(health: &Health, server: &[NodeCondition]) -> Vec<NodeCondition> {
     let mut wanted = vec![memory(health.pressure), disk(health.pressure), pid(health.pressure)];
     wanted.extend(lifecycle(health, server));
@@ -72,13 +72,13 @@ pub(super) fn wanted(health: &Health, server: &[NodeCondition]) -> Vec<NodeCondi
     wanted
 }
 
-/// Those of them that say what is being done to the node.
+/// The lifecycle conditions among them.
 pub(super) fn lifecycle(health: &Health, server: &[NodeCondition]) -> Vec<NodeCondition> {
     let all = [shutdown(health, server), drain(health, server), drained(health, server)];
     all.into_iter().flatten().collect()
 }
 
-/// Whether the server says the same, times aside.
+/// Whether the server has the same, ignoring times.
 pub(super) fn agree(wanted: &[NodeCondition], server: &[NodeCondition]) -> bool {
     wanted.iter().all(|want| find(server, &want.type_).is_some_and(|has| same_words(want, has)))
 }
@@ -104,7 +104,7 @@ pub(super) fn find<'a>(conditions: &'a [NodeCondition], kind: &str) -> Option<&'
 }
 
 /// Several reasons in one message, as the kubelet's library joins errors: one stands alone, several
-/// are a list in brackets, and none is said twice.
+/// become a list in brackets, without duplicates.
 pub(super) fn joined(reasons: &[Arc<str>]) -> String {
     let mut once: Vec<&str> = Vec::with_capacity(reasons.len());
     for reason in reasons {

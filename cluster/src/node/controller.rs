@@ -1,4 +1,4 @@
-//! Keeps the Node object, its conditions, its cordon and its lease as they have to be.
+//! Reconciles the Node object, its conditions, its cordon and its lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ mod registering;
 mod writer;
 mod writing;
 
-/// What the controller does beside the node's conditions.
+/// The controller's settings beyond the node's conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
     /// How much of the Node object is this agent's.
@@ -73,7 +73,7 @@ pub enum Registration {
     Never,
 }
 
-/// The settings contradict each other or ask for too much.
+/// The settings are contradictory or out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeSettingsError {
@@ -130,7 +130,7 @@ struct Core<E> {
 // === impl NodeController ===
 
 impl NodeController {
-    /// A controller of the node `name`, which says of it what `facts` say, always their last version.
+    /// A controller of the node `name`, which publishes the latest `facts`.
     pub fn builder(
         client: Client,
         name: impl Into<Arc<str>>,
@@ -151,8 +151,8 @@ impl NodeController {
 }
 
 impl<P: Ping, E: NodeEvents> NodeController<P, E> {
-    /// Looks after the node until `cancel`. Never gives up, and does not take the node out of the
-    /// cluster at its end: the pods of an agent that is restarted go on.
+    /// Reconciles the node until `cancel`. Never gives up, and does not remove the node at its end:
+    /// pods survive a restart of the agent.
     pub async fn run(self, cancel: CancellationToken) {
         let Self { core, ping, answers } = self;
         if core.settings.scope == NodeScope::Whole {
@@ -160,7 +160,7 @@ impl<P: Ping, E: NodeEvents> NodeController<P, E> {
             core.events.node_event(starting(node));
         }
         let ticks = TickSource::new();
-        // One task and one timer for all of it: an idle node wakes once for each renewal.
+        // One task and one timer: an idle node wakes once per renewal.
         tokio::select! {
             () = cancel.cancelled() => {}
             () = ticks.beat(core.settings.beat()) => {}
@@ -196,7 +196,7 @@ impl<P: Ping, E: NodeEvents> NodeControllerBuilder<P, E> {
         NodeControllerBuilder { api, leases, name, facts, clock, settings, ping, events }
     }
 
-    /// The controller, and the handle to speak to it.
+    /// The controller and its handle.
     ///
     /// # Errors
     /// A setting is out of range.
@@ -287,7 +287,7 @@ impl NodeSettings {
         match short {
             Some((field, value)) => Err(NodeSettingsError::TooShort { field, value }),
             None => {
-                // A good answer has to last until after the next one.
+                // A good answer must stay valid until after the next one.
                 self.ping.stale_after = self.ping.stale_after.max(self.beat() * 3);
                 Ok(self)
             }

@@ -1,4 +1,4 @@
-//! Whether new pods may be bound to this node, and whose decision that was.
+//! The node's cordon, and who decided it.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Node;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The annotation that says that the node was cordoned by this agent, when and why. Whoever wants the
-/// cordon to stay removes the annotation: then it is theirs.
+/// The annotation that records that this agent cordoned the node, when and why. To keep the cordon,
+/// remove the annotation: the cordon is yours then.
 pub const CORDONED_BY: &str = "winddown.dev/cordoned-by";
 
 /// The name under which this agent's writes appear in `metadata.managedFields`.
@@ -40,7 +40,7 @@ pub(super) struct Mark {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CordonAction {
     Nothing,
-    /// Make the node unschedulable and say that it was us.
+    /// Make the node unschedulable and record that it was us.
     Cordon(Mark),
     /// Make it schedulable again and drop the mark.
     Uncordon,
@@ -50,7 +50,7 @@ pub(super) enum CordonAction {
     Forget,
 }
 
-/// What to do, from what is wanted and what the Node object says.
+/// Decides the action from the desired cordon and the Node object.
 ///
 /// * A node that is unschedulable without our mark was cordoned by another party, and stays so.
 /// * A cordon of ours that another party lifted is not made again for the same reason in the same
@@ -116,8 +116,8 @@ pub(super) fn mark_of(node: &Node) -> Option<Mark> {
     serde_json::from_str(text).ok()
 }
 
-/// Whether the API server records that another client last changed `spec.unschedulable`. It tells a
-/// cordon that was taken back and made anew while this agent was not looking.
+/// Whether the API server records that another client last changed `spec.unschedulable`. It reveals
+/// a cordon that was lifted and made anew while this agent was not running.
 fn is_of_others(node: &Node) -> bool {
     let mut owners = node.metadata.managed_fields.iter().flatten().filter(|entry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);

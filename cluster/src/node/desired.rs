@@ -1,4 +1,4 @@
-//! What the Node object says about this machine.
+//! The facts of this machine in the Node object.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use super::conditions;
 use super::managed_keys::{LAST_APPLIED, ManagedKeys, is_reserved, taint_key};
 
-/// Facts of this machine that the Node object tells the cluster. What is not in here is not touched.
+/// Facts of this machine that the Node object tells the cluster. Other fields are not touched.
 ///
-/// A key that was in an earlier version of the facts and is in this one no more is taken off the
-/// Node object; everything that others wrote stays.
+/// A key of an earlier version of the facts that is missing now is removed from the Node object;
+/// everything that others wrote stays.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFacts {
     /// `metadata.labels` that are ours.

@@ -44,8 +44,8 @@ pub(super) fn starting(node: NodeRef) -> NodeEvent {
     NodeEvent { warning: false, reason: "Starting", message: "Starting kubelet.".to_owned(), node }
 }
 
-/// What has changed between two looks at the node. Of the conditions only what this node `wanted`: what
-/// others wrote over them is theirs to tell.
+/// The changes between two states of the node. Among the conditions only those this node `wanted`:
+/// other writers report their own.
 pub(super) fn changes(
     name: &Arc<str>,
     before: &Node,
@@ -86,7 +86,7 @@ const CONDITIONS: [(&str, &str, &str); 4] = [
 fn turned(kind: &str, before: &Node, after: &Node) -> Option<bool> {
     let is = condition(after, kind)?.status.as_str();
     let was = condition(before, kind).map(|condition| condition.status.as_str());
-    // The kubelet says nothing about a readiness that is there for the first time.
+    // The kubelet sends no event for the first readiness.
     let first_ready = kind == "Ready" && was.is_none() && is != "True";
     (was != Some(is) && !first_ready).then_some(is == "True")
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::refusal::{self, Refusal};
 
-/// A request that was not carried out, or not for sure.
+/// A request that failed, or whose result is unknown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error("the API server did not answer within {0:?}")]

@@ -1,4 +1,4 @@
-//! What the rest of the agent says to the node controller, and hears from it.
+//! The rest of the agent's handle on the node controller.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use winddown_shared::{WallClock, WallTime};
 use super::conditions::{Draining, Pressure};
 use super::cordon::CordonReason;
 
-/// Says what the node is like. Cheap to clone; no call blocks, none needs the API server.
+/// Sets the node's state. Cheap to clone; no call blocks or needs the API server.
 #[derive(Clone, Debug)]
 pub struct NodeHandle {
     wishes: Arc<watch::Sender<Wishes>>,
@@ -19,7 +19,7 @@ pub struct NodeHandle {
     clock: WallClock,
 }
 
-/// How the node controller fares. For metrics, `doctor` and readiness.
+/// The node controller's state, for metrics, `doctor` and readiness.
 #[derive(Clone, Debug, Default)]
 pub struct NodeState {
     /// `metadata.uid` of the Node object, once there is one.
@@ -28,7 +28,7 @@ pub struct NodeState {
     pub deleted: bool,
     /// Why the node's status cannot be written, while it cannot.
     pub outage: Option<Arc<str>>,
-    /// What the API server does not let this node do: its own labels, annotations or taints.
+    /// What the API server forbids this node: its own labels, annotations or taints.
     pub refused: Option<Arc<str>>,
     /// Why the lease is not renewed, while it is not.
     pub lease_problem: Option<Arc<str>>,
@@ -46,7 +46,7 @@ pub struct NodeState {
     pub(super) acknowledged: u64,
 }
 
-/// The API server has not been told everything in time. What it was not told goes on being sent.
+/// Not everything was delivered to the API server in time. Sending continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the API server does not know the node's conditions and cordon yet")]
 pub struct NotTold;
@@ -115,8 +115,8 @@ impl NodeHandle {
         self.change(false, |wishes| std::mem::replace(&mut wishes.pressure, pressure) != pressure);
     }
 
-    /// Waits until the API server knows everything that was said so far, labels and taints aside.
-    /// Cancel-safe; whatever was not told is sent on.
+    /// Waits until the API server has everything that was set so far, except labels and taints.
+    /// Cancel-safe; sending continues.
     ///
     /// # Errors
     /// It does not know by `deadline`.

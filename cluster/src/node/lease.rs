@@ -12,7 +12,7 @@ pub(super) mod keeper;
 /// The namespace of node leases.
 pub const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// How long the lease lasts and how often it is renewed.
+/// The lease's duration and renewal interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTimes {
     duration: Duration,

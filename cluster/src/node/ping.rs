@@ -10,7 +10,7 @@ use winddown_shared::GoDuration;
 
 use super::ticker::Ticker;
 
-/// Asked from time to time whether pods can be run.
+/// Checked periodically: whether pods can run.
 pub trait Ping: Send + Sync + 'static {
     /// Answers soon. The error is for people: it becomes the message of the node's Ready condition.
     ///
@@ -19,14 +19,14 @@ pub trait Ping: Send + Sync + 'static {
     fn ping(&self) -> impl Future<Output = Result<(), String>> + Send;
 }
 
-/// Always well: for nodes whose readiness is said through the handle alone.
+/// Always healthy: for nodes whose readiness is set through the handle alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPing;
 
 /// How the answer to a ping is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PingTimes {
-    /// The longest time for an answer. There is always one: a provider that hangs is not well.
+    /// The longest time for an answer. There is always one: a provider that hangs is unhealthy.
     pub timeout: Duration,
     /// How old the last good answer may be; three intervals are allowed in any case.
     pub stale_after: Duration,
@@ -46,7 +46,7 @@ pub(super) enum Answer {
     },
 }
 
-/// Pings with every pulse, for ever. Says in `answers` only what is new.
+/// Pings with every tick, for ever. Sends only changes to `answers`.
 pub(super) async fn watch_over<P: Ping>(
     ping: &P,
     times: PingTimes,
@@ -122,7 +122,7 @@ impl Answer {
         }
     }
 
-    /// Why pods cannot be run, as far as pings tell. `None` for a good answer that is young enough.
+    /// Why pods cannot run, according to the pings. `None` for a good answer that is young enough.
     pub(super) fn problem(&self, now: Instant, times: PingTimes) -> Option<Arc<str>> {
         let Self::Given { problem, .. } = self else {
             return Some("no answer yet from what runs the pods".into());

@@ -1,4 +1,4 @@
-//! What the API server last said about this node.
+//! The last state of this node at the API server.
 
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ impl Server {
         });
     }
 
-    /// Follows the node for ever. Without the watch (no right to it, no connection) the answers to
-    /// writes still tell most of what happens.
+    /// Follows the node for ever. Without the watch (no permission, no connection), answers to
+    /// writes still show most changes.
     pub(super) async fn follow(&self, api: Api<Node>, name: &str) {
         let nodes = watch_object(api, name);
         pin_mut!(nodes);

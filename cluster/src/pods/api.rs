@@ -1,4 +1,4 @@
-//! What the controller asks of the API server about pods.
+//! The controller's requests to the API server about pods.
 
 use std::time::Duration;
 

@@ -9,15 +9,15 @@ use winddown_shared::{CONFIG_MIRROR_ANNOTATION, WallClock};
 
 use super::plan::OrphanPolicy;
 
-/// Which pods the controller takes, beside being bound to its node.
+/// Which pods of its node the controller takes.
 pub type PodFilter = Arc<dyn Fn(&api::Pod) -> bool + Send + Sync>;
 
-/// What can be chosen about a [`PodController`](super::PodController).
+/// The settings of a [`PodController`](super::PodController).
 #[derive(Clone)]
 pub struct PodControllerConfig {
     /// The name of this node's Node object.
     pub node_name: String,
-    /// How many pods are looked at side by side. Default: 16.
+    /// How many pods are handled concurrently. Default: 16.
     pub workers: usize,
     /// How long one call that changes something at the provider may take. Default: one minute.
     pub call_deadline: Duration,
@@ -27,10 +27,10 @@ pub struct PodControllerConfig {
     pub request_deadline: Duration,
     /// What becomes of pods that the provider runs and that the API does not have. Default: they end.
     pub orphans: OrphanPolicy,
-    /// How often a pod has to be looked up in vain before it is ended, where a list had no pod at all
-    /// although the provider has some. Default: 3.
+    /// How often a pod must be looked up in vain before it is ended, if a list was empty although
+    /// the provider has pods. Default: 3.
     pub confirmations: u32,
-    /// The time between two of them. Default: five seconds.
+    /// The interval between lookups. Default: five seconds.
     pub confirm_every: Duration,
     /// How often API and provider are compared as a whole. Default: five minutes.
     pub reconcile_every: Duration,

@@ -21,10 +21,10 @@ mod tests;
 
 use running::Running;
 
-/// Brings the pods bound to this node to a provider, and takes those that have ended out of the API.
+/// Passes the pods bound to this node to a provider, and removes ended ones from the API.
 ///
-/// It decides from what the API wants and what the provider says, every time anew, so it can be stopped
-/// at any moment and started again: nothing is started twice and nothing is forgotten.
+/// Each decision is derived from the API's and the provider's current state, so it can be stopped
+/// and restarted at any moment: nothing is started twice and nothing is forgotten.
 pub struct PodController<P, S, R = AsItIs> {
     client: kube::Client,
     setup: Setup<P, S, R>,
@@ -52,11 +52,11 @@ pub struct PodControllerHandle {
 /// How far a controller is.
 #[derive(Clone, Debug)]
 pub enum RunState {
-    /// What runs is being found, and what is wanted is being listed.
+    /// Running and wanted pods are being listed.
     Starting,
     /// Both are known, and unwanted pods have been handled.
     Ready,
-    /// It has ended; `Some`: because something failed.
+    /// It has ended; `Some` after a failure.
     Done(Option<Arc<RunError>>),
 }
 
@@ -75,7 +75,7 @@ pub struct PodQueues {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// It was cancelled before it knew what is wanted.
+    /// It was cancelled before it knew the wanted pods.
     #[error("cancelled before the pods of this node were listed")]
     NotSynced,
     /// One of its workers panicked; the provider or another part has a defect.

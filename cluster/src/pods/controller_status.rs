@@ -50,7 +50,7 @@ pub(crate) fn waiting(pod: &api::Pod, why: Waits, message: &str) -> Option<api::
     Some(status)
 }
 
-/// The last word about a pod that the provider does not know and that may not run (again).
+/// The final status of a pod that the provider does not know and that may not run (again).
 ///
 /// The end of a container that ran was not observed; a container that never ran did not run.
 pub(crate) fn lost(pod: &api::Pod, is_deleting: bool, now: WallTime) -> api::PodStatus {

@@ -16,9 +16,9 @@ use crate::backoff::{Backoff, fraction};
 use crate::provider::{Notify, ProvidedPod};
 
 impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
-    /// Asks the API for one pod that a list did not have. A list can be wrong (a selector, a filter, an
-    /// old copy), and a pod that ends cannot be made to run again; so nothing ends before its name was
-    /// asked for and not found. No answer is no proof of anything.
+    /// Asks the API for one pod that a list did not have. A list can be wrong (a selector, a
+    /// filter, an old copy), and a pod that ends cannot be made to run again; so nothing ends
+    /// before its name was asked for and not found. A missing answer proves nothing.
     pub(crate) async fn look_up(&self, known: &Known) -> Option<Outcome> {
         let label = known.pod.label();
         let found = match self.request("read the pod", self.api.get(label)).await {
@@ -47,8 +47,8 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
         None
     }
 
-    /// What the provider has. Asked until it answers: what is started beside unknown pods may run twice.
-    /// `None`: cancelled.
+    /// The provider's pods. Retried until it answers: pods started beside unknown ones may run
+    /// twice. `None` if cancelled.
     pub(crate) async fn what_runs(&self) -> Option<Vec<ProvidedPod>> {
         let mut backoff = Backoff::EAGER;
         loop {
@@ -73,7 +73,7 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
         }
     }
 
-    /// Compares both sides as a whole: pods that one has and the other has not are looked at.
+    /// Compares both sides: pods that only one side has are handled.
     fn compare(&self, provided: &[ProvidedPod]) {
         let have: PodUidMap<()> = provided.iter().map(|p| (p.pod.uid().clone(), ())).collect();
         for uid in self.known.provided(provided.iter().map(|p| &p.pod), 1) {
@@ -89,7 +89,7 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
     }
 }
 
-/// Compares both sides from time to time, slowly: what every other part does right is found right here.
+/// Compares both sides periodically, as a safety net.
 pub(crate) async fn reconcile<A, P, S, R>(parts: Arc<Parts<A, P, S, R>>)
 where
     A: PodApi,

@@ -100,7 +100,7 @@ pub enum SpoolError {
         path: PathBuf,
     },
     /// A later record of the pod, or its removal, came first.
-    #[error("{} was written for a later record meanwhile", .path.display())]
+    #[error("{} was superseded by a newer record", .path.display())]
     Outdated {
         /// The file.
         path: PathBuf,

@@ -35,7 +35,7 @@ async fn a_node_that_was_there_before_keeps_its_annotations_and_gets_ours() {
 
 /// virtual-kubelet: TestManualConditionsPreserved.
 #[tokio::test]
-async fn a_condition_of_somebody_else_survives_and_an_annotation_that_we_drop_disappears() {
+async fn a_foreign_condition_survives_and_an_annotation_that_we_drop_disappears() {
     let server = ApiServer::start().await.unwrap();
     let mut first = facts();
     first.annotations.insert("ours".into(), "1".into());

@@ -34,7 +34,7 @@ fn four() -> Value {
 }
 
 #[tokio::test]
-async fn volumes_become_directories_of_the_host_that_nobody_writes_to() {
+async fn volumes_become_read_only_directories_of_the_host() {
     let bed = Bed::new().await;
     bed.map("m", &json!({"k": "map"}));
     bed.secret("s", &[("p", "word")]);

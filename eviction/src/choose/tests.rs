@@ -194,7 +194,7 @@ fn grace_is_a_second_for_hard_thresholds_and_at_most_the_pods_own_for_soft_ones(
 
 proptest! {
     #[test]
-    fn whoever_is_chosen_was_measured_and_is_neither_spared_nor_about_to_end(
+    fn the_victim_was_measured_and_is_neither_spared_nor_about_to_end(
         pods in prop::collection::vec(
             (0..4_i32, prop::option::of(0..100_u64), 0..4_u8, any::<bool>()), 0..20,
         ),

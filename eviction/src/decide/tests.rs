@@ -227,7 +227,7 @@ async fn containerfs_counts_in_the_first_look_already() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_the_configuration_ends_nobody_for_ten_seconds() {
+async fn a_change_of_the_configuration_ends_no_pod_for_ten_seconds() {
     let (old, new) = (hard_memory(), soft_memory());
     let wider = config(serde_json::json!({"evictionHard": {"memory.available": "9Gi"}}));
     let mut looks = Looks::new(old.clone());
@@ -315,7 +315,7 @@ async fn waiting_for_memory_comes_after_a_hard_want_of_memory_and_before_everyth
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_memory_ends_nobody_while_as_much_as_there_should_be_is_left() {
+async fn waiting_for_memory_ends_no_pod_while_enough_memory_is_available() {
     let mut policy = config(serde_json::json!({}));
     let rule = PressureRule::default();
     policy.memory_pressure = Some(rule);

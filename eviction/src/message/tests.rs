@@ -80,7 +80,7 @@ fn eviction_message_of_a_pod_with_a_request_of_its_own_names_the_pod() {
 }
 
 #[test]
-fn eviction_message_without_figures_blames_nobody_and_has_no_annotations() {
+fn eviction_message_without_figures_blames_no_container_and_has_no_annotations() {
     let message = node_was_low(Resource::Memory, met(), &changed("p", 0, &[], |_| {}), None);
     assert_eq!(message, Message { text: LOW.to_owned(), annotations: Vec::new() });
 }

@@ -12,8 +12,8 @@ use winddown_shared::{FinalStatusFlush, PodLabel};
 use super::Cluster;
 use super::facts::Clean;
 
-/// An API server that was away before is waited for no longer: it is enough to put down what to tell
-/// after the boot.
+/// The timeout for an API server that was away before: it is enough to persist what to send after
+/// the boot.
 const AWAY: Duration = Duration::from_secs(1);
 
 /// Statuses, conditions and events of a node that goes down, told for as long as there is time.

@@ -17,8 +17,8 @@ mod tests;
 /// What file systems said is not used for longer than this.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Looks that follow each other faster than this are no calm ones: less than a second, for which a
-/// calm look waits, by what a timer may be late for the one before.
+/// Samples closer together than this mean fast polling: less than a second, for which a calm look
+/// waits, by what a timer may be late for the one before.
 const HURRIED: Duration = Duration::from_millis(980);
 
 /// What the file systems last said, and for how long that will do.

@@ -247,7 +247,7 @@ async fn a_critical_pod_waits_until_others_have_ended_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_ended_for_a_pod_that_a_shutdown_keeps_out() {
+async fn no_pod_is_ended_for_a_pod_that_a_shutdown_keeps_out() {
     let b = small_node(|_| {});
     let (web, dns) = (asking("web", 0, 1500), asking("dns", CRITICAL, 1800));
     b.runtime.stop_takes(web.uid(), secs(20));
@@ -277,7 +277,7 @@ async fn a_shutdown_that_begins_while_a_pod_waits_for_room_keeps_it_out_until_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_ended_for_a_pod_that_the_runtime_cannot_run() {
+async fn no_pod_is_ended_for_a_pod_that_the_runtime_cannot_run() {
     let state = tempfile::tempdir().unwrap();
     let b = bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
         parts.machine = Some(machine(Arc::new(AtomicBool::new(true))));

@@ -226,7 +226,7 @@ async fn an_evicted_pod_whose_manifest_is_gone_does_not_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_evicted_while_the_node_is_drained() {
+async fn no_pod_is_evicted_while_the_node_is_drained() {
     let p = node(|_| {});
     let hog = pod("hog", 0, 60);
     p.b.runtime.stop_takes(hog.uid(), secs(8));
@@ -294,7 +294,7 @@ async fn the_plan_ranks_the_pods_for_what_is_nearest_or_asked_for_and_keeps_the_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rehearsal_evicts_nobody_and_says_so_when_asked() {
+async fn a_rehearsal_evicts_no_pod_and_says_so_when_asked() {
     let b = bench(FakeRuntime::default(), held());
     assert_eq!(b.node.eviction_plan(None).await.unwrap_err().code, ErrorCode::NotFound);
     assert_eq!(b.node.status().pressure, None);

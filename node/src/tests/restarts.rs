@@ -83,7 +83,7 @@ async fn the_units_stop_path_writes_the_record_too_and_ends_in_a_report_of_its_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_units_stop_path_goes_on_with_a_run_that_nobody_has_finished() {
+async fn the_units_stop_path_resumes_an_unfinished_run() {
     let runtime = FakeRuntime::default();
     let web = pod("web", 0, 20);
     runtime.stop_takes(web.uid(), secs(60));

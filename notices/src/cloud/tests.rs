@@ -402,7 +402,7 @@ async fn a_service_that_hangs_is_given_up_and_asked_again() {
 }
 
 #[tokio::test]
-async fn nobody_at_home_is_a_problem_that_says_so() {
+async fn a_metadata_service_that_is_absent_is_a_problem_that_says_so() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
     drop(listener);

@@ -151,7 +151,7 @@ async fn what_cannot_be_read_is_told_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_pipe_and_a_directory_in_its_place_hold_nobody_up() {
+async fn a_pipe_and_a_directory_in_its_place_block_nothing() {
     let mut rig = Rig::start("notice", None).await;
     fs::create_dir(&rig.path).expect("created");
     rig.problem("not a regular file").await;

@@ -86,7 +86,7 @@ fn critical_pods_cannot_be_preempted() {
 }
 
 #[test]
-fn a_non_critical_pod_ends_nobody() {
+fn a_non_critical_pod_ends_no_pod() {
     let failure = lacks("memory", 550 * MEBI);
     let room = room(&guaranteed(100), std::slice::from_ref(&failure), &[burstable(100)]);
     let Room::Refused(failures) = room else { panic!("{room:?}") };
@@ -131,7 +131,7 @@ fn a_non_critical_pod_is_refused_for_everything() {
 // === the kubelet's TestGetPodsToPreempt ===
 
 #[test]
-fn no_requirements_end_nobody() {
+fn no_requirements_end_no_pod() {
     assert!(matches!(room(&cluster_critical(), &[], &[burstable(100)]), Room::Made));
 }
 

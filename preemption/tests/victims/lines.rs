@@ -33,7 +33,7 @@ fn the_answer_names_the_victims_in_their_order_and_nothing_else() {
 }
 
 #[test]
-fn that_nobody_can_be_ended_is_an_answer() {
+fn that_no_pod_can_be_ended_is_an_answer() {
     let case = case(&[], &json!([{"resource": "cpu", "quantity": 350}]));
     let answer = plan_json_line(&case, &PlanOptions::default()).unwrap();
     assert_eq!(

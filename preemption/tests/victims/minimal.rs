@@ -168,7 +168,7 @@ fn compared_with_the_kubelet(case: &Case) {
 }
 
 #[test]
-fn in_every_case_of_the_corpus_it_is_never_worse_than_the_kubelet_and_ends_nobody_in_vain() {
+fn in_every_case_of_the_corpus_it_is_never_worse_than_the_kubelet_and_ends_no_pod_in_vain() {
     rows().iter().chain(nodes()).for_each(compared_with_the_kubelet);
 }
 

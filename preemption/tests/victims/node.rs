@@ -130,7 +130,7 @@ async fn the_strategy_decides_who_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_critical_pod_that_nobody_can_make_room_for_is_refused_and_nobody_ends() {
+async fn a_critical_pod_that_preemption_cannot_help_is_refused_and_no_pod_ends() {
     let node = Node::start(Strategy::Minimal);
     let (peer, dns) = (asks("peer", 2_000_000_000, "4"), critical("1"));
     node.want(&[&peer]).await;

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_somebody_else_wrote_are_read_without_harm() {
+    fn foreign_labels_are_read_without_harm() {
         assert_eq!(read_container(&HashMap::new(), &HashMap::new()), None);
         let labels = HashMap::from([(CONTAINER_NAME.to_owned(), "x".to_owned())]);
         let odd = [(PLACE, "-1"), (BACKOFF, "soon"), (PRE_STOP, "{"), (PORTS, "[1]"), (KIND, "?")];

@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_somebody_is_about_to_make_something_of_is_not_forgotten() {
+    fn a_pod_that_another_task_works_on_is_not_forgotten() {
         let uid = PodUid::new("uid-web");
         let entry = Arc::new(PodEntry::new(uid.clone(), broadcast::Sender::new(1)));
         let mut pods = PodUidMap::default();

@@ -77,7 +77,7 @@ async fn a_runtime_that_is_silent_refuses_or_is_away_is_an_error_and_no_pod_with
 }
 
 #[tokio::test]
-async fn a_stop_that_nobody_waits_for_any_more_goes_on() {
+async fn a_stop_without_a_waiter_goes_on() {
     let (stage, web) = three_pods().await;
     let containers = beside(&stage);
     let stopping = containers.stop(&web, secs(1));

@@ -101,7 +101,7 @@ async fn a_reload_that_says_every_unit_is_unloaded_ends_nothing() {
 }
 
 #[tokio::test]
-async fn an_end_that_nobody_heard_of_is_found_when_changes_are_told_again() {
+async fn a_missed_end_is_found_when_changes_arrive_again() {
     let stage = Services::set().await;
     let runtime = stage.open().await;
     let (pod, gate) = stage.gated("web", Act { run: "gate", code: 9, ..POLITE });

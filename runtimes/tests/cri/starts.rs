@@ -27,7 +27,7 @@ async fn up_without_waiting_for_the_back_off(stage: &Fake) -> (CriRuntime, Vec<C
 }
 
 #[tokio::test]
-async fn a_start_that_somebody_else_had_begun_is_waited_for_and_used() {
+async fn a_start_that_another_caller_began_is_awaited_and_used() {
     let stage = Fake::set().await;
     let under_way = Fault::Error("container is already in starting state");
     stage.cri.script("StartContainer", 3, under_way);

@@ -23,11 +23,11 @@ macro_rules! common_scenarios {
             a_container_that_does_not_end_is_killed_when_the_grace_is_over
             a_grace_that_shrinks_takes_effect_while_the_stop_is_under_way
             a_pod_survives_the_agent_and_is_adopted_as_it_is
-            a_pod_that_nobody_configured_can_be_ended_by_its_uid_alone
+            an_unconfigured_pod_can_be_ended_by_its_uid_alone
             a_container_that_crashes_is_started_again_after_a_while
             init_containers_come_first_and_sidecars_go_last
             an_init_container_that_fails_for_good_fails_the_pod
-            a_pod_that_nobody_knows_is_stopped_and_has_no_containers
+            an_unknown_pod_is_stopped_and_has_no_containers
             nothing_is_left_of_a_pod_that_was_forgotten
             a_pre_stop_sleep_is_inside_the_grace
             an_exit_is_told_without_anybody_asking
@@ -122,9 +122,7 @@ pub(crate) async fn a_pod_survives_the_agent_and_is_adopted_as_it_is<S: Stage>(s
     assert!(!stop(&runtime, &pod, 20).await.forced());
 }
 
-pub(crate) async fn a_pod_that_nobody_configured_can_be_ended_by_its_uid_alone<S: Stage>(
-    stage: &S,
-) {
+pub(crate) async fn an_unconfigured_pod_can_be_ended_by_its_uid_alone<S: Stage>(stage: &S) {
     let pod = pod("web", &one(&stage.container("main", POLITE)));
     let runtime = stage.open().await;
     stage.up(&runtime, &pod).await;
@@ -187,7 +185,7 @@ pub(crate) async fn an_init_container_that_fails_for_good_fails_the_pod<S: Stage
     assert_eq!(waits_for(&status[1]), "PodInitializing");
 }
 
-pub(crate) async fn a_pod_that_nobody_knows_is_stopped_and_has_no_containers<S: Stage>(stage: &S) {
+pub(crate) async fn an_unknown_pod_is_stopped_and_has_no_containers<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let uid = PodUid::new("nobody");
     let stopped = runtime.stop_pod(&uid, None, Grace::fixed(secs(1))).await.unwrap();

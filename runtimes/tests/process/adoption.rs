@@ -49,7 +49,7 @@ async fn an_exit_while_no_agent_runs_is_known_to_the_next_one() {
 }
 
 #[tokio::test]
-async fn an_adopted_pod_that_nobody_configures_can_be_stopped_by_its_uid() {
+async fn an_adopted_unconfigured_pod_can_be_stopped_by_its_uid() {
     let bed = Bed::new();
     let pod = bed.pod("trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done");
     let first = bed.open().await;

@@ -292,7 +292,7 @@ async fn a_stop_after_a_sync_that_was_dropped_midway_ends_what_had_been_started(
 }
 
 #[tokio::test]
-async fn stopping_a_pod_that_nobody_knows_succeeds() {
+async fn stopping_an_unknown_pod_succeeds() {
     let bed = Bed::new();
     let runtime = bed.open().await;
     let pod = bed.pod("true");

@@ -102,7 +102,7 @@ async fn what_was_set_is_what_one_gets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_nobody_has_looked_at_is_told_from_one_that_is_not_there() {
+async fn a_pod_before_the_first_listing_differs_from_an_absent_one() {
     let cache = Cache::new();
     assert!(matches!(cache.get(&uid()), Cached::NotYetListed));
     cache.set(&PodUid::new("other"), seen("s"), Instant::now());
@@ -112,7 +112,7 @@ async fn a_pod_nobody_has_looked_at_is_told_from_one_that_is_not_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_pod_is_gone_and_nobody_is_woken() {
+async fn a_deleted_pod_is_gone_and_no_waiter_is_woken() {
     let (cache, now) = (Cache::new(), noon());
     cache.update_time(now);
     cache.set(&uid(), seen("s"), now);

@@ -297,7 +297,7 @@ async fn containers_of_a_finished_pod_are_stopped_and_the_pod_stays_finished() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_asks_for_the_end_of_a_pod_with_such_containers_waits_for_them() {
+async fn a_request_to_end_a_pod_with_such_containers_waits_for_them() {
     let node = node(FakeRuntime::default());
     let done = job("done");
     node.want(&[&done]).await;

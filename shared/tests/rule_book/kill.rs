@@ -93,7 +93,7 @@ async fn a_stray_that_is_ending_is_asked_no_longer_grace_than_it_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_is_not_known_before_somebody_has_said_so() {
+async fn what_runs_is_not_known_before_it_was_reported() {
     let b = bench();
     assert!(!b.workers.running().known, "empty is not the same as unknown");
     let mut more = b.workers.more_known();

@@ -75,7 +75,7 @@ async fn an_eviction_of_a_pod_never_seen_ends_it_with_its_own_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_first_seen_when_it_is_over_is_stopped_to_be_sure_if_nobody_knows_what_runs() {
+async fn a_pod_first_seen_when_it_is_over_is_stopped_to_be_sure_if_what_runs_is_unknown() {
     for view in [RuntimeView::NotYetKnown, RuntimeView::Running] {
         let b = bench();
         b.syncer.set_runtime_view(&uid("a"), view);

@@ -247,7 +247,7 @@ fn check_times(plan: &Plan) {
 }
 
 /// Of two plans of the same pods, the one with more time shortens nothing.
-fn check_that_nobody_lost(tight: &Plan, loose: &Plan) {
+fn check_that_no_pod_lost(tight: &Plan, loose: &Plan) {
     assert!(tight.endpoint_drain <= loose.endpoint_drain);
     for (tight, loose) in tight.groups.iter().zip(&loose.groups) {
         if !tight.pods.is_empty() {
@@ -307,7 +307,7 @@ proptest! {
     ) {
         let tight = plan(&pods, &policy, Some(secs(less)));
         let loose = plan(&pods, &policy, Some(secs(less + more)));
-        check_that_nobody_lost(&tight, &loose);
+        check_that_no_pod_lost(&tight, &loose);
     }
 
     #[test]

@@ -293,7 +293,7 @@ fn links_in_place_of_what_is_kept_reach_no_other_file() {
 }
 
 #[test]
-fn a_run_may_go_on_while_nobody_can_tell_that_it_was_called_off() {
+fn a_run_may_go_on_while_it_cannot_be_known_to_be_called_off() {
     // It began at 1 s and had 30 s and a reserve of 2 s; its notice runs out at 121 s.
     let noticed = record("boot", 1000, 1);
     let mut plain = noticed.clone();

@@ -252,7 +252,7 @@ async fn cancelling_spares_the_groups_not_started() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_cancelled_before_it_began_asks_nobody() {
+async fn a_run_cancelled_before_it_began_asks_no_pod() {
     let killer = FakeKiller::with([pod("app", None, None)]);
     let scene = Scene::new(killer.clone(), two_fields(30, 10));
     scene.cancel.cancel();

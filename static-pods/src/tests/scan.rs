@@ -102,7 +102,7 @@ fn a_file_that_its_writer_closed_is_read_at_once() {
 }
 
 #[test]
-fn a_file_that_nobody_touched_for_a_while_is_read_at_once() {
+fn a_file_that_was_untouched_for_a_while_is_read_at_once() {
     let mut bench = Bench::new();
     bench.put("a.yaml", &manifest("web", "ls"));
     bench.wall = Timestamp::MAX;

@@ -27,7 +27,7 @@ fn lifetime_and_name_are_read_in_both_forms_of_time() {
 }
 
 #[test]
-fn a_certificate_may_be_for_nobody() {
+fn a_certificate_may_have_no_subject() {
     assert_eq!(CertificateFacts::of_der(&made(2020, 2021, None)).unwrap().common_name, None);
 }
 

@@ -67,7 +67,7 @@ async fn a_certificate_and_its_key_are_taken() {
 }
 
 #[tokio::test]
-async fn the_command_is_told_that_nobody_is_at_the_keyboard() {
+async fn the_command_is_told_that_it_runs_unattended() {
     let text = r#"
         case "$KUBERNETES_EXEC_INFO" in *'"interactive":false'*) ;; *) exit 3;; esac
         [ "$WHO" = node-1 ] && ! read line || exit 4

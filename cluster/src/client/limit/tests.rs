@@ -79,7 +79,7 @@ async fn a_server_that_wants_to_be_left_alone_gets_its_way_except_for_what_is_ur
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_stops_waiting_is_no_longer_counted() {
+async fn a_caller_that_stops_waiting_is_no_longer_counted() {
     let limits = Limits::new(1, 1, Instant::now());
     limits.admit(Urgency::Ordinary).await;
     let mut waiting = Box::pin(limits.admit(Urgency::Ordinary));

@@ -93,7 +93,7 @@ async fn a_grace_that_is_shortened_is_told_by_a_deletion_also_while_a_budget_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_somebody_else_deletes_is_waited_for_and_only_a_shorter_grace_is_told() {
+async fn a_pod_that_another_client_deletes_is_awaited_and_only_a_shorter_grace_is_sent() {
     for (theirs, ours, wanted) in [(20, 30, &[][..]), (600, 30, &["0: delete web 30"][..])] {
         let (world, core) = World::new([pod("web", json!({}))]).await;
         world.set_takes(secs(10));
@@ -287,7 +287,7 @@ async fn a_pod_that_has_done_its_work_is_not_deleted_and_one_between_two_restart
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_nobody_knows_has_ended() {
+async fn an_unknown_pod_has_ended() {
     let (world, core) = World::new([]).await;
     assert_eq!(stop(&core, "web", 30).await.1.unwrap(), Default::default());
     assert_eq!(world.log(), Vec::<String>::new());

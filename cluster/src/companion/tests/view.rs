@@ -38,7 +38,7 @@ async fn a_container_that_changes_is_told_to_its_worker_and_leaves_what_is_desir
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_gone_is_not_desired_and_is_remembered_until_nobody_asks() {
+async fn a_pod_that_is_gone_is_not_desired_and_is_remembered_while_it_is_asked_for() {
     let (world, core) = World::new([pod("web", json!({})), pod("db", json!({}))]).await;
     world.remove("web");
     settled().await;

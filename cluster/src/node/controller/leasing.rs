@@ -36,7 +36,7 @@ impl<E> Core<E> {
             let another = nodes.wait_for(|node| {
                 node.as_ref().and_then(|node| node.metadata.uid.as_deref()) != uid.as_deref()
             });
-            // What stands in the way of the last two is over with a beat or with a new node.
+            // The obstacles of the last two end with a tick or with a new node.
             let retry = if failed && uid.is_some() {
                 backoff.after_failure(None)
             } else {
@@ -51,8 +51,8 @@ impl<E> Core<E> {
         }
     }
 
-    /// The API says that the node is ready, and it is not. A renewal would keep pods coming to a node
-    /// that cannot run them; without it the control plane finds out by itself.
+    /// The API shows the node as ready, and it is not. A renewal would attract pods that it cannot
+    /// run; without it the control plane notices by itself.
     fn api_errs_about_readiness(&self) -> bool {
         let health = self.health();
         if health.not_ready.is_empty() && !health.shutting_down {
@@ -103,7 +103,7 @@ fn lease_error(error: &LeaseError) -> String {
     }
 }
 
-/// Whether the server was there. That it is not is said once, by the client.
+/// Whether the server answered. The client logs an outage once.
 fn was_reached(error: &LeaseError) -> bool {
     match error {
         LeaseError::Api(error) => Refusal::of(error) != Refusal::NoAnswer,

@@ -29,7 +29,7 @@ pub(super) enum Registered {
 }
 
 impl<E: NodeEvents> Core<E> {
-    /// Looks for the Node object, and makes one where that is this agent's task.
+    /// Looks for the Node object, and creates it if this agent registers the node.
     pub(super) async fn register(&self) -> Registered {
         match self.bounded(self.api.get_opt(&self.name)).await {
             Ok(Some(node)) => return self.adopt(node, "the node is registered already"),

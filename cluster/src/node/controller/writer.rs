@@ -22,15 +22,15 @@ use crate::node::handle::Wishes;
 use crate::node::patch;
 use crate::refusal::Refusal;
 
-/// What the writer remembers from round to round.
+/// The writer's state between rounds.
 #[derive(Debug)]
 pub(super) struct Writer<'a, E> {
     core: &'a Core<E>,
-    /// Numbers what has to be written: goes up with every change on this side.
+    /// The version of the desired state: incremented with every local change.
     inputs: u64,
     /// The node and the inputs for which nothing was left to write.
     settled: Option<(Arc<Node>, u64)>,
-    /// The last good answer to a ping had become too old when it was last looked at.
+    /// Whether the last good answer to a ping was too old at the last check.
     stale: bool,
     /// The server forbids the requested cordon: do not wait for it.
     cordon_refused: bool,
@@ -53,7 +53,7 @@ pub(super) enum Next {
     At(Instant),
 }
 
-/// The writes of the node, by importance. Each needs rights of its own, and fails alone.
+/// The node's writes, by importance. Each needs its own rights, and fails independently.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Status,
@@ -91,7 +91,7 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
         }
     }
 
-    /// What has to be written is another: nothing waits for an earlier failure any more.
+    /// The desired state changed: no write waits for an earlier failure.
     pub(super) fn inputs_changed(&mut self) {
         self.inputs += 1;
         self.cordon_refused = false;
@@ -99,7 +99,7 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
         self.attempts.iter_mut().for_each(Attempt::inputs_changed);
     }
 
-    /// Writes what is most important of what is due.
+    /// Makes the most important write that is due.
     pub(super) async fn round(&mut self) -> Next {
         let Some(node) = self.core.server.node() else {
             return self.register().await;
@@ -122,7 +122,8 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
             (Kind::Metadata, plan.metadata),
             (Kind::Taints, plan.taints),
         ] {
-            // One in a round: each makes another version of the node, which the next one needs.
+            // One write per round: each creates a new version of the node, which the next one
+            // needs.
             if let Some(patch) = patch {
                 let written = self.core.patch(kind, &patch).await;
                 self.note(kind, written, heartbeat).await;
@@ -153,7 +154,7 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
             Registered::NotOurs => Next::At(now + LOOK_AGAIN),
             Registered::Failed(fault) => {
                 let refusal = fault.refusal();
-                // That the server cannot be reached is said once, by the client.
+                // The client logs an unreachable server once.
                 let first = self.registration.failed(refusal, now);
                 if first && refusal != Refusal::NoAnswer {
                     warn!(
@@ -177,8 +178,8 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
         let time = Time(core.clock.now());
         let whole = core.settings.scope == NodeScope::Whole;
         let (status, metadata, taints) = {
-            // They must not be borrowed again in here: a change that waits for this look would be
-            // waited for by that one.
+            // They must not be borrowed again in here: a change that waits for this read would
+            // deadlock with it.
             let facts = core.facts.borrow();
             match whole {
                 true => (
@@ -268,7 +269,7 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
         if settings.scope == NodeScope::Lifecycle {
             return false;
         }
-        // It comes with a beat: the one nearest to its time.
+        // It comes with a tick: the one nearest to its time.
         let slack = settings.beat() / 2;
         self.reported.is_none_or(|at| now.duration_since(at) + slack >= settings.heartbeat())
     }
@@ -291,7 +292,7 @@ impl<E: NodeEvents> Core<E> {
         }
     }
 
-    /// What a refusal says about the node that was thought to be there.
+    /// What a refusal reveals about the expected node.
     async fn look_again(&self, refusal: Refusal) {
         if refusal.is_gone() {
             let uid = self.server.node().and_then(|node| node.metadata.uid.clone());
@@ -360,8 +361,8 @@ impl<E: NodeEvents> Core<E> {
     }
 }
 
-/// A kubelet of this boot says that the node is ready. What one said before the boot still stands for
-/// a while after it.
+/// A kubelet of this boot reports the node as ready. A report from before the boot remains for a
+/// while.
 fn is_kept(node: &Node, boot: &str) -> bool {
     let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
     let ready = conditions::find(conditions::of(node), conditions::READY);

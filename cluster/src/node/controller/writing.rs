@@ -1,4 +1,4 @@
-//! What is written to the Node object, and when.
+//! Decides what to write to the Node object, and when.
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -9,7 +9,7 @@ use crate::node::events::NodeEvents;
 use crate::node::ticker::Ticker;
 
 impl<E: NodeEvents> Core<E> {
-    /// Brings the Node object to what it has to be, and keeps it so, for ever.
+    /// Reconciles the Node object for ever.
     pub(super) async fn keep_status(&self, mut ticker: Ticker) {
         let mut answers = self.answers.clone();
         // The first answer decides whether the node begins as ready; it comes within the timeout.
@@ -30,7 +30,7 @@ impl<E: NodeEvents> Core<E> {
             let mut interrupt = wishes.clone();
             let next = tokio::select! {
                 biased;
-                // What was under way may be done or not; the next round looks at it again.
+                // An interrupted write may have taken effect or not; the next round checks.
                 Ok(_) = interrupt.wait_for(|wishes| wishes.urgent != urgent) => Next::Again,
                 next = writer.round() => next,
             };

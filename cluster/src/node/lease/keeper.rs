@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 /// As often as the kubelet tries before it calls a renewal failed.
 const TRIES: u32 = 5;
 
-/// Renews one lease. Remembers the lease as the server last sent it, so that a renewal is one request.
+/// Renews one lease. Caches the lease as the server last sent it, so that a renewal is one request.
 #[derive(Debug)]
 pub(in crate::node) struct Keeper {
     api: Api<Lease>,

@@ -111,7 +111,7 @@ fn lifecycle_conditions_are_cleared_when_they_are_ours_and_left_alone_when_they_
 }
 
 #[test]
-fn a_drain_of_somebody_else_is_not_taken_over_by_ours() {
+fn a_foreign_drain_is_not_taken_over_by_ours() {
     for health in [
         Health { shutting_down: true, ..Health::default() },
         Health { draining: Draining::InProgress, ..Health::default() },

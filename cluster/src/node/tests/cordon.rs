@@ -112,7 +112,7 @@ fn the_servers_memory_of_who_wrote_tells_a_cordon_that_was_taken_back_and_made_a
 }
 
 #[test]
-fn a_mark_that_cannot_be_read_is_nobodys() {
+fn an_unreadable_mark_is_ignored() {
     let mut node = server(true, None);
     node.metadata.annotations = Some([(CORDONED_BY.to_owned(), "yes".to_owned())].into());
     assert_eq!(decide(None, &node, true), CordonAction::Nothing);

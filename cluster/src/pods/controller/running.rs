@@ -19,7 +19,7 @@ use crate::provider::Notify;
 /// How long unwanted pods may delay the controller's readiness.
 const SETTLING: Duration = Duration::from_secs(30);
 
-/// How long the last words of an earlier agent may take to be read.
+/// The timeout for reading an earlier agent's final statuses.
 const RECALLING: Duration = Duration::from_secs(30);
 
 /// The tasks of a controller. One that ends before it is asked to ends them all.
@@ -29,13 +29,13 @@ pub(super) struct Running<A, P, S, R> {
 }
 
 impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Running<A, P, S, R> {
-    /// Starts everything, in the order in which it depends on each other, and follows it to its end.
+    /// Starts all tasks in dependency order, and follows them to their end.
     pub(super) async fn start(
         parts: Arc<Parts<A, P, S, R>>,
         state: &watch::Sender<RunState>,
     ) -> Result<(), RunError> {
         let cancel = parts.cancel.clone();
-        // Before anything else is asked, so that nothing that changes from here on is missed.
+        // Subscribed first, so that no later change is missed.
         let mut running = Self { parts: parts.clone(), tasks: JoinSet::new() };
         running.hear();
         let Some(provided) = parts.what_runs().await else {
@@ -165,7 +165,8 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Running<A, P, S, R> {
         let remove = {
             let parts = parts.clone();
             async move {
-                // Most of them wait for their last word to be told; what they ask for is limited.
+                // Most of them wait for the delivery of their final status; their requests are
+                // limited.
                 let handle = |uid| removal::remove(parts.clone(), uid);
                 queues.removal.run("removal", usize::MAX, cancel, handle).await
             }

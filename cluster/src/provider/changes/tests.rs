@@ -29,7 +29,7 @@ async fn what_was_told_before_the_last_sender_went_is_still_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_kept_for_somebody_who_is_gone() {
+async fn nothing_is_kept_for_a_receiver_that_is_gone() {
     let (sender, changes) = changes();
     drop(changes);
     sender.changed(&PodUid::new("a"));

@@ -107,7 +107,7 @@ fn files_have_their_modes_whatever_the_umask_and_a_changed_mode_is_a_change() {
 }
 
 #[test]
-fn what_an_earlier_writer_or_somebody_else_left_is_put_right() {
+fn leftovers_of_earlier_and_foreign_writers_are_repaired() {
     let dir = tempfile::tempdir().unwrap();
     let outside = dir.path().join("outside");
     fs::create_dir(&outside).unwrap();

@@ -323,7 +323,7 @@ fn what_only_the_object_says_is_read_here() {
 }
 
 #[test]
-fn a_source_that_nobody_knows_is_an_error_that_names_it() {
+fn an_unknown_source_is_an_error_that_names_it() {
     for (source, expected) in [
         (json!({}), "spec.*[0].env[1].valueFrom"),
         (

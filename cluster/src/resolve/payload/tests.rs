@@ -190,7 +190,7 @@ fn a_token_that_is_not_there_is_a_problem() {
 }
 
 #[test]
-fn sources_that_nobody_knows_are_named() {
+fn unknown_sources_are_named() {
     let volume = json!({"projected": {"sources": [
         {"configMap": {"name": "m"}}, {"clusterTrustBundle": {"path": "x"}}]}});
     let expected = "spec.volumes[0].projected.sources[1]: only configMap, secret, downwardAPI and \

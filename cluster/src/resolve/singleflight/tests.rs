@@ -46,7 +46,7 @@ async fn an_answer_is_used_until_it_is_too_old_and_counts_from_when_it_was_asked
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_waiting_takes_the_answer_from_nobody() {
+async fn a_caller_that_gives_up_takes_the_answer_from_no_other() {
     let (slow, singleflight) = (Slow::default(), SingleFlight::new(SECOND));
     let wait = slow.get(&singleflight, Duration::ZERO);
     assert!(tokio::time::timeout(SECOND / 2, wait).await.is_err());
@@ -62,7 +62,7 @@ async fn a_question_that_panics_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_can_use_any_more_is_forgotten() {
+async fn expired_answers_are_forgotten() {
     let singleflight = SingleFlight::<u32, u32>::new(SECOND);
     for n in 0..10_000 {
         singleflight.get(&n, SECOND, |_| true, || async move { n }).await;

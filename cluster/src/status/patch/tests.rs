@@ -112,7 +112,7 @@ fn a_terminal_phase_is_held_back_while_a_container_runs() {
 }
 
 #[test]
-fn the_last_word_ends_containers_whose_end_nobody_saw() {
+fn the_final_status_ends_containers_whose_end_was_not_observed() {
     let pod = in_api(json!({ "phase": "Running", "containerStatuses": [running("main")] }));
     let changes = changes(&pod, json!({ "phase": "Failed", "reason": "Terminated" }), true);
     let state = &changes["containerStatuses"][0]["state"];
@@ -188,7 +188,7 @@ fn conditions_of_others_and_the_time_of_the_transition_survive() {
 }
 
 #[test]
-fn whoever_disturbed_a_pod_first_keeps_the_condition() {
+fn the_first_disruption_of_a_pod_keeps_the_condition() {
     let theirs = json!([{ "type": "DisruptionTarget", "status": "True",
         "reason": "PreemptionByScheduler" }]);
     let pod = in_api(json!({ "phase": "Running", "conditions": theirs }));

@@ -136,7 +136,7 @@ async fn a_full_disk_is_counted_and_the_next_record_is_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disk_that_hangs_holds_nobody_for_longer_than_a_second() {
+async fn a_disk_that_hangs_delays_no_caller_for_longer_than_a_second() {
     let home = TempDir::new().unwrap();
     let disk = Arc::new(FaultyDisk::new(Mode::Hang, 0..1));
     let spool = Spool::<String>::on(

@@ -13,7 +13,7 @@ fn hard() -> Policy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_calm_minutes_end_nobody_and_measure_no_pod_and_look_once_a_second() {
+async fn ten_calm_minutes_end_no_pod_measure_no_pod_and_sample_once_a_second() {
     let world = World::new(policy(json!({"evictionHard": crate::default_hard()})), memory_pods());
     world.is(left("8Gi"), 10 * MINUTE).await;
     assert_eq!(world.killed(), []);
@@ -74,7 +74,7 @@ async fn shadow_mode_decides_and_records_and_touches_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_chooses_pods_at_the_same_time_is_waited_for() {
+async fn a_concurrent_choice_of_victims_is_awaited() {
     let world = World::new(hard(), memory_pods());
     world.node.state().stats = left("500Mi");
     let killer = world.killer.clone();
@@ -93,7 +93,7 @@ async fn whoever_chooses_pods_at_the_same_time_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_cannot_be_measured_ends_nobody_and_is_tried_again() {
+async fn a_node_that_cannot_be_measured_ends_no_pod_and_is_tried_again() {
     let world = World::new(hard(), memory_pods());
     world.node.state().fails = true;
     world.is(left("500Mi"), MINUTE).await;
@@ -108,7 +108,7 @@ async fn a_node_that_cannot_be_measured_ends_nobody_and_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_thresholds_end_nobody_for_ten_seconds() {
+async fn new_thresholds_end_no_pod_for_ten_seconds() {
     let world = World::new(hard(), memory_pods());
     world.is(left("4Gi"), secs(5)).await;
     let slip = policy(json!({"evictionHard": {"memory.available": "9Gi"}}));

@@ -113,7 +113,7 @@ async fn much_has_ended() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_follows_while_a_runtime_still_removes_what_the_victim_had() {
+async fn no_second_victim_while_a_runtime_still_removes_the_first_ones_files() {
     let world = much_has_ended().await;
     world.is(disk_left("490Mi"), secs(25)).await;
     assert_eq!(names(&world), ["much"]);
@@ -143,7 +143,7 @@ async fn what_a_victim_had_is_not_waited_for_longer_than_thirty_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disk_that_somebody_else_goes_on_filling_waits_for_five_seconds_only() {
+async fn a_disk_that_keeps_filling_waits_for_five_seconds_only() {
     let world = much_has_ended().await;
     for left in ["440Mi", "380Mi"] {
         world.is(disk_left(left), secs(1)).await;

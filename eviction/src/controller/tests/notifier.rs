@@ -99,7 +99,7 @@ async fn update_threshold_with_invalid_summary() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn processes_that_the_kernel_killed_are_in_the_history_and_end_nobody() {
+async fn processes_that_the_kernel_killed_are_in_the_history_and_end_no_pod() {
     let world = World::new(hard(), memory_pods());
     let killed = |oom_kills: Option<u64>| NodeStats { oom_kills, ..left("8Gi") };
     for oom_kills in [Some(7), Some(7), None, Some(9), Some(9), Some(0), Some(1)] {

@@ -135,7 +135,7 @@ fn tasks_left(count: u64) -> NodeStats {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_follows_a_fork_bomb_while_its_tasks_are_still_collected() {
+async fn no_second_victim_while_the_tasks_of_a_fork_bomb_are_still_collected() {
     let policy = || policy(json!({"evictionHard": {"pid.available": "200"}}));
     let pods = || {
         let named = |name: &str, tasks| (pod(name, 0, &[]), processes(tasks));
@@ -175,7 +175,7 @@ async fn pods_that_cannot_be_measured_are_never_ended_and_it_is_tried_ever_more_
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_that_wait_for_memory_end_one_pod_and_then_nobody_for_a_while() {
+async fn tasks_that_wait_for_memory_end_one_pod_and_then_none_for_a_while() {
     let mut policy = policy(json!({}));
     policy.memory_pressure = Some(PressureRule::default());
     let world = World::new(policy, memory_pods());

@@ -117,7 +117,7 @@ async fn measured(measured: &Measured, wanted: Wanted) -> (bool, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_chooses_by_disks_waits_for_a_walk_and_who_chooses_by_memory_for_none() {
+async fn a_choice_by_disk_waits_for_a_walk_and_a_choice_by_memory_does_not() {
     let (walks, signals) = walking(Duration::from_millis(100));
     assert_eq!(measured(&signals, Wanted::Memory).await, (true, Duration::ZERO));
     assert_eq!(walks.begun.load(Ordering::Relaxed), 0);

@@ -164,7 +164,7 @@ fn signals_are_known_by_their_names() {
 }
 
 #[test]
-fn a_path_with_a_variable_nobody_set_is_refused() {
+fn a_path_with_an_unset_variable_is_refused() {
     let env = [("A".to_owned(), "x".to_owned())];
     assert_eq!(expand_path("logs/$(A)/y", &env), Ok("logs/x/y".to_owned()));
     assert!(expand_path("logs/$(B)", &env).unwrap_err().contains("no variable B"));

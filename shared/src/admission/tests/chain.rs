@@ -54,7 +54,7 @@ fn refused(verdict: Verdict) -> (String, String) {
 }
 
 #[test]
-fn the_first_refusal_wins_and_nobody_behind_it_is_asked() {
+fn the_first_refusal_wins_and_later_handlers_are_not_asked() {
     let recording = Recording::default();
     let fit = || NodeFit::new(Arc::new(machine1())).with_preemption(recording.clone());
     let shut = Admission::default().then(Gate(Some("NodeShutdown"))).then(fit());

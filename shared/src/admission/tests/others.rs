@@ -35,7 +35,7 @@ fn to_judge_ten_thousand_pods_each_is_looked_at_once() {
 }
 
 #[test]
-fn nobody_is_listed_for_a_check_that_does_not_look() {
+fn no_pods_are_listed_for_a_check_that_does_not_look() {
     let others = Others::new(|| panic!("listed"));
     let admission = Admission::default();
     assert_eq!(admission.admit(&pod("u", &asks(&json!({}))), &others), Ok(()));

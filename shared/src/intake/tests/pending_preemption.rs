@@ -206,7 +206,7 @@ async fn a_pod_that_comes_later_does_not_get_the_room_that_was_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_else_waits_while_a_pod_is_held() {
+async fn no_other_pod_waits_while_one_is_held() {
     let c = crowded();
     let (a, b, dns) = (ordinary("a", 6), ordinary("b", 2), critical("dns", 7));
     c.takes(&a, 20);
@@ -233,7 +233,7 @@ async fn a_victim_that_does_not_end_in_time_is_not_counted_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_nobody_is_left_to_end_it_starts_as_soon_as_the_late_one_has_gone() {
+async fn when_no_pod_is_left_to_end_it_starts_as_soon_as_the_late_one_has_gone() {
     let c = crowded();
     let (a, dns) = (ordinary("a", 8), critical("dns", 4));
     c.node.runtime.stop_fails(a.uid(), 12);
@@ -253,7 +253,7 @@ async fn when_nobody_is_left_to_end_it_starts_as_soon_as_the_late_one_has_gone()
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_are_ending_anyway_are_waited_for_and_nobody_else_ends() {
+async fn pods_that_are_ending_anyway_are_awaited_and_no_other_ends() {
     let c = crowded();
     let (a, b, dns) = (ordinary("a", 6), ordinary("b", 4), critical("dns", 5));
     c.takes(&a, 9);
@@ -371,7 +371,7 @@ async fn a_held_pod_that_is_deleted_or_not_wanted_any_more_never_starts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_too_small_ends_nobody() {
+async fn a_node_that_is_too_small_ends_no_pod() {
     let c = crowded();
     let (a, huge) = (ordinary("a", 5), critical("huge", 11));
     c.node.want(&[&a, &huge]).await;

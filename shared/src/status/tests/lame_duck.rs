@@ -67,7 +67,7 @@ fn one() -> (StatusStore, Pod) {
 }
 
 #[test]
-fn every_ready_pod_turns_not_ready_at_once_and_everybody_is_told_once() {
+fn every_ready_pod_turns_not_ready_at_once_and_each_subscriber_learns_it_once() {
     let (store, web) = one();
     say(&store, &web, &up(), 1);
     let before = store.get(web.uid()).unwrap();

@@ -213,7 +213,7 @@ fn runtime_pod(name: &str) -> RuntimePod {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_step_is_taken_after_a_shut_down_whoever_asks() {
+async fn no_step_is_taken_after_a_shut_down_on_any_request() {
     let b = bench();
     b.workers.update(UpdateKind::Create, pod("a"), None);
     settle().await;

@@ -283,7 +283,7 @@ fn everyone_who_waits_for_an_end_is_told_once_it_is_there() {
 }
 
 #[test]
-fn every_shortening_of_a_grace_reaches_whoever_waits_for_one() {
+fn every_shortening_of_a_grace_reaches_its_waiters() {
     under_schedules(|| {
         let now = Instant::now();
         let at = move |seconds| now + super::with_grace(seconds).grace.unwrap();

@@ -69,7 +69,7 @@ async fn an_api_that_does_not_answer_costs_ten_seconds_at_most_and_never_the_rep
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_should_tell_and_panics_holds_nothing_up() {
+async fn a_flush_that_panics_holds_nothing_up() {
     let words = Arc::new(Slow { panics: true, ..Slow::default() });
     let mut node = setup(&words).start();
     settle().await;
@@ -90,7 +90,7 @@ async fn a_pod_that_does_not_end_makes_the_shutdown_one_that_was_not_clean() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_that_is_called_off_tells_nobody() {
+async fn a_shutdown_that_is_called_off_flushes_no_status() {
     let words = Arc::new(Slow::default());
     let mut node = setup(&words).start();
     node.killer.takes(pod("app", None, Some(20)).uid(), secs(10));

@@ -48,14 +48,14 @@ async fn without_a_period_pods_turn_not_ready_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_without_pods_waits_for_nobody() {
+async fn a_node_without_pods_does_not_wait() {
     let (mut site, agent) = started(World::default(), 5).await;
     site.prepare();
     assert_eq!(site.reach(&agent, ProgressPhase::Released).await, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn called_off_as_a_lame_duck_nobody_is_asked_and_pods_turn_ready() {
+async fn called_off_as_a_lame_duck_no_pod_is_asked_and_pods_turn_ready() {
     let (mut site, agent) = started(two(secs(1), secs(1)), 5).await;
     site.prepare();
     site.until(secs(3)).await;

@@ -62,7 +62,7 @@ fn a_drain_that_is_cut_is_told_of() {
 }
 
 #[test]
-fn a_drain_that_is_cut_is_not_told_of_where_there_is_nobody_to_wait_for() {
+fn a_drain_that_is_cut_is_not_reported_without_pods_to_wait_for() {
     let policy = two_fields(30, 10).with_endpoint_drain(secs(15));
     let plan = plan(&[], &policy, Some(secs(5)));
     assert!(matches!(plan.warnings()[..], [PlanWarning::Shrunk(_)]), "{:?}", plan.warnings());

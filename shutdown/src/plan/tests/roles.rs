@@ -152,7 +152,7 @@ proptest! {
         check_times(&tight);
 
         let loose = plan(&pods, &policy, Some(secs(available + more)));
-        check_that_nobody_lost(&tight, &loose);
+        check_that_no_pod_lost(&tight, &loose);
 
         // Nobody waits in vain: time is cut only where all of it is given.
         let full = plan(&pods, &roles(total, later), None);

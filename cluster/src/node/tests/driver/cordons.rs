@@ -46,7 +46,7 @@ async fn a_node_may_be_left_uncordoned_by_the_settings() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_cordon_that_the_server_forbids() {
+async fn a_cordon_that_the_server_forbids_is_not_awaited() {
     let ledger = Ledger::new();
     let agent = Agent::ready(&ledger).await;
     ledger.script(|entry| {

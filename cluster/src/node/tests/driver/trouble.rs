@@ -44,7 +44,7 @@ async fn a_server_that_asks_to_be_left_alone_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_somebody_else_registers_at_the_same_moment_is_taken_over() {
+async fn a_node_that_another_client_registers_at_the_same_moment_is_taken_over() {
     let ledger = Ledger::new();
     let rival = ledger.clone();
     ledger.script(move |entry| {

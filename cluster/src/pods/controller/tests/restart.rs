@@ -76,7 +76,7 @@ async fn a_disk_that_hangs_does_not_keep_pods_from_starting_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_ran_with_never_and_that_nobody_knows_is_lost_and_not_started_again() {
+async fn an_unknown_pod_that_ran_with_never_is_lost_and_not_started_again() {
     let world = World::new();
     let mut api = pod("a", "u1");
     api.spec.as_mut().unwrap().restart_policy = Some("Never".into());

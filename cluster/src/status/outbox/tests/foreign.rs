@@ -4,7 +4,7 @@ use super::*;
 
 /// virtual-kubelet#899: the node lifecycle controller has marked the pod as not ready.
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_changed_of_ours_is_put_right() {
+async fn foreign_changes_to_our_fields_are_reverted() {
     let api = FakeApi::with(&["a"]);
     let agent = Agent::start(&api, None);
     let ready =

@@ -105,7 +105,7 @@ async fn one_hanging_pod_delays_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_told_when_the_pod_is_gone_and_nobody_waits_for_nothing() {
+async fn waiters_are_released_when_the_pod_is_gone_and_an_unknown_pod_is_not_awaited() {
     let api = FakeApi::with(&[]);
     let agent = Agent::start(&api, None);
     agent.told("nobody-said-anything").await;

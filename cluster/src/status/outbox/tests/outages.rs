@@ -128,7 +128,7 @@ async fn flush_says_who_is_not_told_and_returns_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_an_answer_is_tried_when_somebody_else_has_got_one() {
+async fn waiting_entries_are_retried_when_another_request_is_answered() {
     let api = FakeApi::with(&["a"]);
     api.set_down(true);
     let agent = Agent::start(&api, None);

@@ -216,7 +216,7 @@ async fn a_pod_that_is_away_takes_no_room_that_is_promised_to_a_held_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_admission_is_closed_nobody_is_asked_and_all_are_when_it_opens() {
+async fn while_admission_is_closed_no_pod_is_tried_and_all_are_when_it_opens() {
     let asks = Asks::default();
     let c = crowded_with(&asks);
     let (base, low) = (manifest("base", None, 4), manifest("a-low", Some(1), 6));

@@ -63,7 +63,7 @@ fn the_owners_signal_is_believed_and_carries_the_time_it_came() {
 }
 
 #[test]
-fn everybody_elses_is_refused() {
+fn signals_of_other_senders_are_refused() {
     let at = Instant::now();
     assert!(refused(&judge().judge(&signal(OTHER, PLAIN, &true), at)));
     let mut nobody = SignalVerifier::new(true);
