@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_machine::host::{boot_clock, wall_clock};
+use winddown_machine::host::wall_clock;
 use winddown_runtimes::process::{
     OpenError, ProcessConfig, ProcessRuntime, ShimCommand, check_supported,
 };
@@ -29,7 +29,7 @@ use crate::{CommandError, Output};
 use winddown_config::{Config, ConfigError};
 use winddown_control::AgentApi;
 use winddown_control::api::{PodState, Status};
-use winddown_node::{Configuration, Identity, Node, NodeParts, policy_of};
+use winddown_node::{Identity, Node, policy_of};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 /// How long pods may take to start before the rehearsal goes on without the late ones.
@@ -209,31 +209,13 @@ impl Drill {
         let (directory, manifests) =
             ManifestDirectory::new(pods.to_owned(), NODE_NAME, every, wall.clone());
         tokio::spawn(directory.run(stop.clone()));
-        let loaded_at = wall.now();
-        let node = Node::start(NodeParts {
-            configuration: Configuration {
-                config: Arc::new(config),
-                file: None,
-                warnings: Vec::new(),
-                loaded_at,
-            },
-            runtime_supports: supports,
-            runtime: Arc::new(runtime),
-            runtime_health: |_| Ok(()),
-            inhibitor: Arc::clone(&inhibitor),
-            notice_aggregator: winddown_notices::NoticeAggregator::new(),
-            manifests: manifests.clone(),
-            identity: Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() },
-            machine: None,
-            pressure: None,
-            trigger: Trigger::Drill,
-            wall,
-            boot_clock: boot_clock(),
-            volatile_directory: None,
-            cluster: None,
-            admits_all: false,
-            refused_signals: |_| 0,
-        });
+        let node = Node::builder(Arc::new(runtime), Arc::clone(&inhibitor))
+            .config(config)
+            .runtime_supports(supports)
+            .manifests(manifests.clone())
+            .identity(Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() })
+            .trigger(Trigger::Drill)
+            .start();
         Ok(Self { node, inhibitor, manifests, pods: pods.to_owned(), stop })
     }
 

@@ -221,15 +221,10 @@ impl Recorder for EndedByUs {
     /// Records the pods that the node itself decides to end, not those that an operator or a source
     /// ends.
     fn record(&self, event: &Event) {
-        if let Event::KillRequested { pod, by, .. } = event {
-            let by = match by {
-                KillReason::Shutdown => "shutdown",
-                KillReason::Preemption => "preemption",
-                KillReason::Eviction => "eviction",
-                KillReason::Drain => "drain",
-                _ => return,
-            };
-            self.note(pod, by);
+        if let Event::KillRequested { pod, by, .. } = event
+            && !matches!(by, KillReason::Operator | KillReason::Removed)
+        {
+            self.note(pod, by.as_str());
         }
     }
 }

@@ -37,7 +37,8 @@ pub use request::{
 };
 pub use status::{
     ClosedBy, ConfigStatus, GroupProgress, GroupSummary, LastBootStatus, LockState, LockStatus,
-    NodeStatus, NoticeStatus, Phase, PlanSummary, RuntimeStatus, ShutdownProgress, Status,
+    NodeStatus, NoticeStatus, Phase, PlanSummary, PluginStatus, RuntimeStatus, ShutdownProgress,
+    Status,
 };
 pub use version::VersionAnswer;
 

@@ -22,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 use winddown_machine::host::{boot_id, group_id, host_name, wall_clock};
 use winddown_shared::display::duration;
 use winddown_shared::{Inhibitor, LockState, WallClock, WallTime, critical, error_chain};
-use winddown_shutdown::Trigger;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
 use winddown_config::{Config, ConfigError, Mode, RuntimeKind, file_hint};
@@ -30,7 +29,7 @@ use winddown_control::{ControlSocket, Limits, Server, SocketError};
 use winddown_node::cluster::ClusterParts;
 use winddown_node::metrics;
 use winddown_node::{
-    Configuration, Identity, Machine, Node, NodeParts, PressureSource, RuntimeFigures, policy_of,
+    Configuration, Identity, Machine, Node, PressureSource, RuntimeFigures, policy_of,
 };
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
@@ -227,25 +226,22 @@ impl Service {
         let inhibitor =
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
         let notice_aggregator = notices::listen(&config, &wall, &identity.boot_id, &stop);
-        let node = Node::start(NodeParts {
-            configuration,
-            runtime_supports: runs.runtime.supports(),
-            runtime: Arc::new(runs.runtime),
-            runtime_health: ConfiguredRuntime::health,
-            inhibitor: Arc::clone(&inhibitor),
-            notice_aggregator,
-            manifests,
-            identity,
-            machine: runs.machine,
-            pressure: runs.pressure,
-            cluster: runs.cluster,
-            admits_all: runs.admits_all,
-            trigger: Trigger::LoginManager,
-            wall,
-            boot_clock: host::boot_clock_of_user_space().await,
-            volatile_directory: config.control_socket.parent().map(PathBuf::from),
-            refused_signals: LogindInhibitor::refused_signals,
-        });
+        let supports = runs.runtime.supports();
+        let node = Node::builder(Arc::new(runs.runtime), Arc::clone(&inhibitor))
+            .configuration(configuration)
+            .runtime_supports(supports)
+            .runtime_health(ConfiguredRuntime::health)
+            .notices(notice_aggregator)
+            .manifests(manifests)
+            .identity(identity)
+            .machine(runs.machine)
+            .pressure(runs.pressure)
+            .cluster(runs.cluster)
+            .admits_all(runs.admits_all)
+            .clocks(wall, host::boot_clock_of_user_space().await)
+            .volatile_directory(config.control_socket.parent().map(PathBuf::from))
+            .refused_signals(LogindInhibitor::refused_signals)
+            .start();
         if let Some(slot) = runs.progress {
             // It is set once.
             let _ = slot.set(node.progress());

@@ -235,6 +235,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             Some(pressure) => admission.then(pressure.view().gate()),
             None => admission,
         };
+        let plugins = self.0.plugin_admission.iter().cloned();
+        let admission = plugins.fold(admission, Admission::then);
         let admission = match fit.0.machine {
             Some(_) => admission.then(NodeFit::new(fit.clone()).with_preemption(room)),
             None => admission,

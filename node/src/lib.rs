@@ -2,6 +2,7 @@
 //! whatever announces the shutdown. The service runs it on the real ones, the drill on stand-ins.
 
 mod api;
+mod builder;
 pub mod cluster;
 mod cluster_status;
 mod decisions;
@@ -11,6 +12,7 @@ mod last_boot;
 mod measured;
 pub mod metrics;
 mod notice;
+mod plugins;
 mod preemption_plan;
 mod pressure;
 pub mod reports;
@@ -30,20 +32,23 @@ use winddown_cluster::node::Draining;
 use winddown_notices::{NoticeAggregator, Operator};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    Inhibitor, LockState, Pod, PodKiller, PodWorkers, Recorder, Runtime, RuntimeError,
-    RuntimeSyncer, WallClock, WallTime, WorkerObserver, WorkerTimes, critical, error_chain,
+    AdmitHandler, Inhibitor, LockState, PluginNotes, Pod, PodKiller, PodWorkers, Recorder, Runtime,
+    RuntimeError, RuntimeSyncer, WallClock, WallTime, WorkerObserver, WorkerTimes, critical,
+    error_chain,
 };
 use winddown_shutdown::{
     AdmissionGate, BootClock, GroupPeriod, Policy, ProgressSender, RecordPlace, ReportStore,
     Trigger,
 };
 
-use crate::cluster::{Cluster, ClusterParts};
+use crate::cluster::Cluster;
 use crate::metrics::{Metrics, ProcessReader};
 use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_static_pods::DesiredManifests;
 
 pub use api::plan_view;
+pub use builder::NodeBuilder;
+use builder::NodeParts;
 use cluster_status::{RuntimePing, prepare};
 pub use decisions::{Decisions, log_decision};
 use fit::Fit;
@@ -51,47 +56,6 @@ pub use fit::Machine;
 use last_boot::LookBack;
 use pressure::{Around, Pressure};
 pub use pressure::{PressureSource, RuntimeFigures};
-
-/// What a [`Node`] is made of.
-pub struct NodeParts<R, I> {
-    /// The configuration, and where it came from.
-    pub configuration: Configuration,
-    /// Runs the containers.
-    pub runtime: Arc<R>,
-    /// How the runtime is: what is wrong with it, for people. Must answer at once.
-    pub runtime_health: fn(&R) -> Result<(), String>,
-    /// Whether the runtime can do what a pod asks for; names the field that it cannot. Must answer
-    /// at once.
-    pub runtime_supports: fn(&Pod) -> Result<(), RuntimeError>,
-    /// Announces the node's shutdown.
-    pub inhibitor: Arc<I>,
-    /// Who says that the node goes away at a certain time. The operator gets a place on it; the other
-    /// sources are the maker's business.
-    pub notice_aggregator: NoticeAggregator,
-    /// The pods that are wanted.
-    pub manifests: watch::Receiver<Arc<DesiredManifests>>,
-    /// Who the node is.
-    pub identity: Identity,
-    /// What the pods have to fit into; without one everything fits, as in a rehearsal.
-    pub machine: Option<Machine>,
-    /// What says how much is left of what; without it no pod is evicted, as in a rehearsal.
-    pub pressure: Option<PressureSource>,
-    /// The trigger that reports name.
-    pub trigger: Trigger,
-    /// Labels statuses and reports.
-    pub wall: WallClock,
-    /// What the agents of one boot have in common.
-    pub boot_clock: BootClock,
-    /// A directory that needs no disk and is lost with the boot: keeps the record of a shutdown when
-    /// the state directory does not.
-    pub volatile_directory: Option<PathBuf>,
-    /// What joins the node to a cluster; without it the node is on its own.
-    pub cluster: Option<ClusterParts>,
-    /// A kubelet has admitted the pods: nobody is asked again, not even whether the node shuts down.
-    pub admits_all: bool,
-    /// How many shutdown signals the inhibitor did not believe so far, for the metrics.
-    pub refused_signals: fn(&I) -> u64,
-}
 
 /// A configuration and where it came from.
 #[derive(Clone, Debug)]
@@ -132,6 +96,9 @@ struct Inner<R: Runtime, I: Inhibitor> {
     operator: Operator,
     gate: AdmissionGate,
     fit: Fit,
+    /// What plug-ins ask of a new pod.
+    plugin_admission: Vec<Arc<dyn AdmitHandler>>,
+    plugin_notes: PluginNotes,
     /// None in a rehearsal.
     pressure: Option<Pressure>,
     progress: ProgressSender,
@@ -171,13 +138,12 @@ impl<R: Runtime, I: Inhibitor> Clone for Node<R, I> {
 }
 
 impl<R: Runtime, I: Inhibitor> Node<R, I> {
-    /// Joins the parts and starts them. Must be called inside a tokio runtime.
-    ///
-    /// No pod is admitted before the login manager has said whether a shutdown is already under way
-    /// (or has been silent for two seconds), and no shutdown is acted on before the pods that run
-    /// already are known, or have not become known for five seconds: then the shutdown itself waits
-    /// for them.
-    pub fn start(parts: NodeParts<R, I>) -> Self {
+    /// Begins a node on `runtime`, whose shutdown `inhibitor` announces and holds back.
+    pub fn builder(runtime: Arc<R>, inhibitor: Arc<I>) -> NodeBuilder<R, I> {
+        NodeBuilder::new(runtime, inhibitor)
+    }
+
+    pub(crate) fn of_parts(parts: NodeParts<R, I>) -> Self {
         let state = parts.configuration.config.state_directory.clone();
         let decisions = Decisions::new(parts.wall.clone());
         let metrics = Arc::new(Metrics::new(parts.wall.clone(), measured::last_shutdown(&state)));
@@ -251,6 +217,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             manifests: parts.manifests,
             gate,
             fit,
+            plugin_admission: plugins::admission(&parts.plugins),
+            plugin_notes: PluginNotes::default(),
             pressure,
             progress: ProgressSender::new(),
             decisions,
@@ -289,6 +257,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         tokio::spawn(node.clone().count_changes());
         tokio::spawn(node.clone().measure_starts());
         critical::spawn("reader of the machine", node.clone().read_machine());
+        node.start_plugins(parts.plugins);
         if let Some(work) = pressure_loop {
             critical::spawn_until("eviction", stop(), node.clone().watch_pressure(work));
         }
@@ -369,6 +338,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let mut progress = self.0.progress.subscribe();
         let mut decisions = self.0.decisions.changes();
         let mut notices = self.0.notice_aggregator.changes();
+        let mut plugins = self.0.plugin_notes.changes();
         let mut more_known = self.0.workers.more_known();
         loop {
             tokio::select! {
@@ -379,6 +349,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                 Ok(()) = progress.changed() => {}
                 Ok(()) = decisions.changed() => {}
                 Ok(()) = notices.changed() => {}
+                Ok(()) = plugins.changed() => {}
                 () = self.0.stop.cancelled() => return,
                 else => return,
             }

@@ -28,7 +28,7 @@ use std::time::Duration;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 use winddown_shared::{
-    Event, Pod, PodUid, Recorder, ResourceName, WallClock, WallTime, WorkerObserver,
+    Event, PluginName, Pod, PodUid, Recorder, ResourceName, WallClock, WallTime, WorkerObserver,
 };
 use winddown_shutdown::StateTimes;
 
@@ -61,6 +61,11 @@ impl Metrics {
         counted.shutdown_end.set(unix_seconds(last.end));
         let ending = AtomicBool::new(false);
         Self { registry, counted, wall, ending, starting: Starting::default() }
+    }
+
+    /// Begins to count what the plug-in `name` chooses.
+    pub(crate) fn of_plugin(&self, name: PluginName) {
+        self.counted.plugin_choices(name.as_str());
     }
 
     /// All metrics as an OpenMetrics document, `# EOF` included. Waits for nothing.
@@ -144,6 +149,9 @@ impl Recorder for Metrics {
                 counted.eviction_stats_age(signal).observe(age.as_secs_f64());
             }
             Event::PodEvicted { signal, .. } => counted.eviction(signal).inc(),
+            Event::PluginChose { by, .. } => {
+                counted.plugin_choices(by.as_str()).inc();
+            }
             Event::GroupEnded { priority, took, .. } => {
                 counted.group(*priority).observe(took.as_secs_f64());
             }

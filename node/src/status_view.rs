@@ -46,6 +46,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         };
         let mode = config.mode.as_str();
         status.cluster = inner.cluster.as_ref().map(|c| c.status(mode, &inner.wall));
+        status.plugins = self.plugin_statuses();
         status.pressure = inner.pressure.as_ref().map(super::pressure::Pressure::status);
         let reasons = inner.gate.reasons();
         status.admission_closed = !reasons.is_empty();

@@ -17,7 +17,8 @@ use winddown_shared::fake::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{CONFIG_SOURCE_ANNOTATION, LockState, Pod, Runtime, WallClock, WallTime};
 use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 
-use super::{Configuration, Identity, Node, NodeParts};
+use super::builder::NodeParts;
+use super::{Configuration, Identity, Node};
 use winddown_config::{Config, ShutdownPeriods};
 use winddown_control::AgentApi;
 use winddown_control::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
@@ -65,27 +66,14 @@ fn bench_with(
     let since_boot = boot_clock.clone();
     let wall =
         WallClock::new(move || WallTime::UNIX_EPOCH + since_boot.now().saturating_sub(secs(1000)));
-    let mut parts = NodeParts {
-        configuration: configuration(&state, secs(30)),
-        runtime: Arc::new(runtime.clone()),
-        runtime_health: |_| Ok(()),
-        runtime_supports: |_| Ok(()),
-        inhibitor: Arc::new(login.clone()),
-        notice_aggregator: notice_aggregator.clone(),
-        manifests: manifests.subscribe(),
-        identity: Identity { name: "n1".into(), boot_id: "boot".into() },
-        trigger: Trigger::LoginManager,
-        wall,
-        boot_clock,
-        volatile_directory: None,
-        machine: None,
-        pressure: None,
-        cluster: None,
-        admits_all: false,
-        refused_signals: |_| 0,
-    };
-    change(&mut parts);
-    let node = Node::start(parts);
+    let mut builder = Node::builder(Arc::new(runtime.clone()), Arc::new(login.clone()))
+        .configuration(configuration(&state, secs(30)))
+        .notices(notice_aggregator.clone())
+        .manifests(manifests.subscribe())
+        .identity(Identity { name: "n1".into(), boot_id: "boot".into() })
+        .clocks(wall, boot_clock);
+    change(&mut builder.0);
+    let node = builder.start();
     Bench { node, runtime, login, notice_aggregator, manifests, state }
 }
 

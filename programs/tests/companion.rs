@@ -21,10 +21,10 @@ use winddown_cluster::companion::{
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_node::cluster::ClusterParts;
-use winddown_node::{Configuration, Identity, Node, NodeParts};
+use winddown_node::{Identity, Node};
 use winddown_shared::fake::FakeInhibitor;
-use winddown_shared::{Inhibitor, LockState, PodKiller, PodUid, WallClock, WallTime};
-use winddown_shutdown::{BootClock, Trigger};
+use winddown_shared::{Inhibitor, LockState, PodKiller, PodUid, WallClock};
+use winddown_shutdown::BootClock;
 use winddown_static_pods::DesiredManifests;
 
 /// What runs, and in which order it ended.
@@ -139,35 +139,20 @@ impl Scene {
             ..Config::default()
         };
         let info = NodeSystemInfo { boot_id: "boot".into(), ..NodeSystemInfo::default() };
-        let node = Node::start(NodeParts {
-            configuration: Configuration {
-                config: Arc::new(config),
-                file: None,
-                warnings: Vec::new(),
-                loaded_at: WallTime::UNIX_EPOCH,
-            },
-            runtime: Arc::new(runtime),
-            inhibitor: Arc::new(login.clone()),
-            notice_aggregator: winddown_notices::NoticeAggregator::new(),
-            manifests,
-            identity: Identity { name: "n1".into(), boot_id: "boot".into() },
-            trigger: Trigger::LoginManager,
-            wall: wall(),
-            boot_clock: BootClock::new(Duration::default),
-            volatile_directory: None,
-            machine: None,
-            pressure: None,
-            runtime_health: |_| Ok(()),
-            runtime_supports: |_| Ok(()),
-            cluster: Some(ClusterParts {
-                connection,
-                node: NodeSettings::beside_kubelet(),
-                facts: NodeFacts { info, ..NodeFacts::default() },
-                pods: None,
-            }),
-            admits_all: true,
-            refused_signals: |_| 0,
-        });
+        let cluster = ClusterParts {
+            connection,
+            node: NodeSettings::beside_kubelet(),
+            facts: NodeFacts { info, ..NodeFacts::default() },
+            pods: None,
+        };
+        let node = Node::builder(Arc::new(runtime), Arc::new(login.clone()))
+            .clocks(wall(), BootClock::new(Duration::default))
+            .config(config)
+            .manifests(manifests)
+            .identity(Identity { name: "n1".into(), boot_id: "boot".into() })
+            .cluster(cluster)
+            .admits_all(true)
+            .start();
         let progress = node.progress();
         // As the service does it.
         tokio::spawn(async move {

@@ -94,6 +94,10 @@ impl Page<'_> {
             let (text, style) = super::eviction::summary(pressure);
             self.labelled("pressure", &text, Some(style));
         }
+        for plugin in &status.plugins {
+            let text = format!("{}: {}", plugin.name, plugin.text);
+            self.labelled("plug-in", &clean(&text), None);
+        }
         if let Some(last) = &status.last_boot {
             let style = (last.graceful == Some(false)).then_some(WARN);
             self.labelled("last boot", &clean(&last.text), style);

@@ -50,6 +50,16 @@ pub trait AdmitHandler: Send + Sync + 'static {
     }
 }
 
+impl AdmitHandler for Arc<dyn AdmitHandler> {
+    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
+        (**self).admit(pod, others)
+    }
+
+    fn decide(&self, pod: &Pod, others: &Others) -> Verdict {
+        (**self).decide(pod, others)
+    }
+}
+
 /// What becomes of a pod.
 #[derive(Clone, Debug)]
 pub enum Verdict {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{KillReason, PodUid, ResourceName};
+use crate::{KillReason, PluginName, PodUid, ResourceName};
 
 /// Takes events. Must not block: it is called on the kill path.
 pub trait Recorder: Send + Sync + 'static {
@@ -124,6 +124,17 @@ pub enum Event {
         /// The signal.
         signal: &'static str,
         /// What the pod's status message would have been.
+        message: Arc<str>,
+    },
+    /// A plug-in chose a pod to end, which is asked to.
+    PluginChose {
+        /// Which pod.
+        pod: PodLabel,
+        /// The plug-in.
+        by: PluginName,
+        /// The pod's status reason.
+        reason: Arc<str>,
+        /// The pod's status message.
         message: Arc<str>,
     },
     /// A pressure condition of the node changed.

@@ -7,11 +7,10 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{GateReason, Pod, PodUid, RuntimePod};
+use crate::{GateReason, PluginName, Pod, PodUid, RuntimePod};
 
 /// Why a pod is asked to end. It names the controller, never the mechanism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KillReason {
     /// The node goes down.
     Shutdown,
@@ -25,6 +24,24 @@ pub enum KillReason {
     Operator,
     /// The pod left its source (manifest removed, API object deleted).
     Removed,
+    /// A controller that is none of the node's own.
+    Plugin(PluginName),
+}
+
+impl KillReason {
+    /// The reason in one word, as logs and answers in JSON have it: `shutdown`, or a plug-in's name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Shutdown => "shutdown",
+            Self::Preemption => "preemption",
+            Self::Eviction => "eviction",
+            Self::Drain => "drain",
+            Self::Operator => "operator",
+            Self::Removed => "removed",
+            Self::Plugin(name) => name.as_str(),
+        }
+    }
 }
 
 /// What a kill writes into the pod's status, and keeps there whatever the exit codes are.

@@ -30,16 +30,15 @@ mod intake;
 mod kill;
 mod lock;
 mod notice;
+mod plugin;
 mod pod;
 mod proc_stat;
 mod quantity;
 mod runtime;
-mod runtime_cache;
 mod runtime_syncer;
 mod stats;
 mod stats_source;
 pub mod status;
-mod status_cache;
 mod syncer;
 mod victim_lock;
 mod workers;
@@ -68,6 +67,10 @@ pub use kill::{
     StoppedContainer,
 };
 pub use notice::{LONGEST_NOTICE, Notice, Notices};
+pub use plugin::{
+    Ending, NodeHandle, NodeHandleParts, NodePod, Plugin, PluginName, PluginNote, PluginNotes,
+    PodEnding,
+};
 pub use pod::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, PodUidMap,
     QosClass, QosClassError, Requests, ResourceName, SYSTEM_CRITICAL_PRIORITY,
@@ -79,14 +82,12 @@ pub use runtime::{
     ContainerExit, ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus, Runtime,
     RuntimeError, RuntimePod, SyncedPod, UnsupportedField,
 };
-pub use runtime_cache::RuntimeCache;
 pub use runtime_syncer::RuntimeSyncer;
 pub use stats::{
     ContainerStats, DiskUse, FsLayout, FsStats, MemoryStats, NodeStats, PidStats, PodStats,
     PressureStats, VolumeStats,
 };
 pub use stats_source::{ImagePlaces, PodStatsSource};
-pub use status_cache::{Cached, Inspected, PodStatusCache};
 pub use syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
 pub use victim_lock::VictimLock;
 pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver, WorkerTimes};

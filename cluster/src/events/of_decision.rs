@@ -1,5 +1,6 @@
 //! Which Kubernetes Events a decision makes.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use winddown_shared::{Event, GoDuration, KillReason};
@@ -35,6 +36,10 @@ pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
             let draft = EventDraft::warning(Subject::pod(pod), "Evicted", message.clone());
             vec![EventDraft { annotations: annotations.clone(), ..draft.decided() }]
         }
+        Event::PluginChose { pod, reason, message, .. } => {
+            let about = Subject::pod(pod);
+            vec![EventDraft::warning(about, reason.to_string(), message.clone()).decided()]
+        }
         Event::KillRequested { pod, by, grace } => {
             let message = format!("Stopping pod: {}, within {}", why(*by), in_words(*grace));
             vec![EventDraft::normal(Subject::pod(pod), "Killing", message)]
@@ -65,15 +70,17 @@ pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
     }
 }
 
-fn why(by: KillReason) -> &'static str {
-    match by {
+fn why(by: KillReason) -> Cow<'static, str> {
+    let why = match by {
         KillReason::Shutdown => "the node shuts down",
         KillReason::Preemption => "a critical pod needs the room",
         KillReason::Eviction => "the node runs out of a resource",
         KillReason::Drain => "the node is drained",
         KillReason::Operator => "an operator asked for it",
         KillReason::Removed => "it was deleted",
-    }
+        KillReason::Plugin(name) => return format!("the plug-in {name} chose it").into(),
+    };
+    why.into()
 }
 
 fn in_words(grace: Duration) -> String {

@@ -1,5 +1,6 @@
 //! One decision of the agent, as a line people can read and fields programs can.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -50,8 +51,7 @@ impl Decision {
                     pod,
                     &format!("asked to end within {} ({why})", duration(*grace)),
                 );
-                told.field("by", serde_json::to_value(by).unwrap_or_default())
-                    .field("graceSeconds", grace.as_secs_f64());
+                told.field("by", by.as_str()).field("graceSeconds", grace.as_secs_f64());
             }
             Event::PodStopped { pod, took, forced } => {
                 let how = if forced.is_empty() {
@@ -81,6 +81,12 @@ impl Decision {
             Event::DeadlineExceeded { pod } => {
                 let text = "was active for longer than its activeDeadlineSeconds and is ended";
                 told.pod("deadlineExceeded", pod, text);
+            }
+            Event::PluginChose { pod, by, reason, message } => {
+                told.pod("pluginChose", pod, &format!("chosen by {by}, {reason}: {message}"));
+                told.field("by", by.as_str())
+                    .field("reason", &**reason)
+                    .field("message", &**message);
             }
             Event::PodHeld { .. }
             | Event::PreemptionStarted { .. }
@@ -216,15 +222,17 @@ impl Decision {
     }
 }
 
-fn reason_text(reason: KillReason) -> &'static str {
-    match reason {
+fn reason_text(reason: KillReason) -> Cow<'static, str> {
+    let text = match reason {
         KillReason::Shutdown => "the node goes down",
         KillReason::Preemption => "a critical pod needs the room",
         KillReason::Eviction => "the node runs out of a resource",
         KillReason::Drain => "the node is drained",
         KillReason::Operator => "an operator asked",
         KillReason::Removed => "it left its source",
-    }
+        KillReason::Plugin(name) => return format!("the plug-in {name} chose it").into(),
+    };
+    text.into()
 }
 
 /// What a group is called in the log.

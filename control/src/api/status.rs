@@ -49,6 +49,9 @@ pub struct Status {
     /// How near the node is to its eviction thresholds; absent where they are not watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressure: Option<PressureStatus>,
+    /// What controllers say of themselves that are none of the node's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<PluginStatus>,
     /// No new pod is let in: a shutdown is under way, or the node was drained.
     #[serde(default)]
     pub admission_closed: bool,
@@ -210,6 +213,16 @@ pub struct ShutdownProgress {
     pub groups: Vec<GroupProgress>,
 }
 
+/// What a plug-in says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginStatus {
+    /// Its name.
+    pub name: String,
+    /// How it stands, in one line for people.
+    pub text: String,
+}
+
 /// How the node went down before this boot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -344,6 +357,7 @@ impl Status {
             config: ConfigStatus::default(),
             cluster: None,
             pressure: None,
+            plugins: Vec::new(),
             admission_closed: false,
             admission_closed_by: Vec::new(),
             pods_unknown: false,

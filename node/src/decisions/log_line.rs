@@ -1,6 +1,6 @@
 //! A decision as a line of the log.
 
-use winddown_shared::{Event, KillReason, PodLabel};
+use winddown_shared::{Event, PodLabel};
 
 use winddown_control::api::Decision;
 
@@ -46,6 +46,7 @@ fn is_warning(event: &Event) -> bool {
         | Event::FieldsIgnored { .. }
         | Event::EvictionStarted { .. }
         | Event::EvictionFailed { .. }
+        | Event::PluginChose { .. }
         | Event::NodePressure { on: true, .. }
         | Event::ExceededGracePeriod { .. }
         | Event::LastBoot { graceful: Some(false), .. } => true,
@@ -63,12 +64,5 @@ fn preemptor(event: &Event) -> Option<&PodLabel> {
 
 fn killed_by(event: &Event) -> Option<&'static str> {
     let Event::KillRequested { by, .. } = event else { return None };
-    Some(match by {
-        KillReason::Shutdown => "shutdown",
-        KillReason::Preemption => "preemption",
-        KillReason::Eviction => "eviction",
-        KillReason::Drain => "drain",
-        KillReason::Operator => "operator",
-        KillReason::Removed => "removed",
-    })
+    Some(by.as_str())
 }

@@ -28,6 +28,9 @@ const MOST_REASONS: usize = 64;
 /// A node's own resources and some that its configuration adds.
 const MOST_SIGNALS: usize = 16;
 
+/// A node of more plug-ins counts some together.
+const MOST_PLUGINS: usize = 16;
+
 /// What asks for a worker's step; the last is the step after which nothing is left to do.
 const OPERATIONS: [&str; 5] = ["sync", "update", "create", "kill", "terminated"];
 
@@ -44,6 +47,7 @@ pub(super) struct Counted {
     eviction_stats_age: Labelled<Histogram>,
     pub(super) shutdown_start: Gauge,
     pub(super) shutdown_end: Gauge,
+    plugin_choices: Labelled<Counter>,
     groups: Labelled<Histogram>,
     pub(super) cut_killed: Counter,
     pub(super) cut_left: Counter,
@@ -91,6 +95,13 @@ impl Counted {
             preemptions.of(signal);
         }
         let (evictions, eviction_stats_age) = evictions(registry);
+        let plugin_choices = labelled(
+            registry,
+            "winddown_plugin_choices",
+            "plugin",
+            MOST_PLUGINS,
+            "Pods that a plug-in chose to end",
+        );
         let help = "When the last shutdown began, in seconds since 1970; 0 if there was none";
         let shutdown_start = gauge(registry, "kubelet_graceful_shutdown_start_time", help);
         let help =
@@ -120,6 +131,7 @@ impl Counted {
             preemptions,
             evictions,
             eviction_stats_age,
+            plugin_choices,
             shutdown_start,
             shutdown_end,
             groups,
@@ -152,6 +164,10 @@ impl Counted {
 
     pub(super) fn eviction_stats_age(&self, signal: &str) -> Histogram {
         self.eviction_stats_age.of(signal)
+    }
+
+    pub(super) fn plugin_choices(&self, plugin: &str) -> Counter {
+        self.plugin_choices.of(plugin)
     }
 
     pub(super) fn rejection(&self, reason: &str) -> Counter {

@@ -18,13 +18,13 @@ use winddown_control::AgentApi;
 use winddown_eviction::Reclaimable;
 use winddown_machine::UsagePlaces;
 use winddown_node::cluster::{ClusterParts, PodsParts};
-use winddown_node::{Configuration, Identity, Node, NodeParts, PressureSource, RuntimeFigures};
+use winddown_node::{Identity, Node, PressureSource, RuntimeFigures};
 use winddown_shared::fake::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
-    CONFIG_SOURCE_ANNOTATION, Freed, ImagePlaces, LockState, Pod, PodStats, PodUid, RuntimeError,
-    WallClock, WallTime,
+    CONFIG_SOURCE_ANNOTATION, Freed, ImagePlaces, LockState, NodeHandle, Plugin, PluginName, Pod,
+    PodStats, PodUid, RuntimeError, WallClock, WallTime,
 };
-use winddown_shutdown::{BootClock, BootMark, Trigger};
+use winddown_shutdown::{BootClock, BootMark};
 use winddown_static_pods::DesiredManifests;
 
 pub(crate) type TestNode = Node<FakeRuntime, FakeInhibitor>;
@@ -69,30 +69,17 @@ impl Bed {
             shutdown: ShutdownPeriods::Total { total: secs(30), critical: secs(10) }.into(),
             ..Config::default()
         };
-        let node = Node::start(NodeParts {
-            configuration: Configuration {
-                config: Arc::new(config),
-                file: None,
-                warnings: Vec::new(),
-                loaded_at: WallTime::UNIX_EPOCH,
-            },
-            runtime: Arc::new(runtime.clone()),
-            inhibitor: Arc::new(login.clone()),
-            notice_aggregator: winddown_notices::NoticeAggregator::new(),
-            manifests: manifests.subscribe(),
-            identity: Identity { name: "n1".into(), boot_id: "boot".into() },
-            trigger: Trigger::LoginManager,
-            wall: WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap()),
-            boot_clock: BootClock::new(Duration::default),
-            volatile_directory: None,
-            machine: None,
-            pressure: Some(measured(&state)),
-            runtime_health: |_| Ok(()),
-            runtime_supports: |_| Ok(()),
-            cluster,
-            admits_all: false,
-            refused_signals: |_| 3,
-        });
+        let wall = WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap());
+        let node = Node::builder(Arc::new(runtime.clone()), Arc::new(login.clone()))
+            .clocks(wall, BootClock::new(Duration::default))
+            .config(config)
+            .manifests(manifests.subscribe())
+            .identity(Identity { name: "n1".into(), boot_id: "boot".into() })
+            .pressure(measured(&state))
+            .cluster(cluster)
+            .plugin(Idle)
+            .refused_signals(|_| 3)
+            .start();
         Self { node, runtime, login, manifests, _state: state }
     }
 
@@ -183,6 +170,19 @@ fn thresholds() -> EvictionSettings {
 }
 
 struct NoFigures;
+
+/// A plug-in that ends no pod.
+struct Idle;
+
+impl Plugin for Idle {
+    fn name(&self) -> PluginName {
+        PluginName::of("idle")
+    }
+
+    fn run(self: Box<Self>, _: NodeHandle) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+}
 
 impl RuntimeFigures for NoFigures {
     fn figures(

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
-use crate::PodUid;
+use winddown_shared::PodUid;
 
 /// A runtime that answers as scripted.
 #[derive(Clone, Default)]

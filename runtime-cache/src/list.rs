@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::{RuntimeError, RuntimePod};
+use winddown_shared::{RuntimeError, RuntimePod};
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,8 @@ mod tests;
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use winddown_shared::{Runtime, RuntimeCache};
+/// # use winddown_runtime_cache::RuntimeCache;
+/// use winddown_shared::Runtime;
 /// # async fn example<R: Runtime>(runtime: Arc<R>) {
 /// let cache = RuntimeCache::new(RuntimeCache::PERIOD, move || {
 ///     let runtime = runtime.clone();

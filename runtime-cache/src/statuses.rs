@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::{PodRuntimeStatus, PodUid, PodUidMap, RuntimeError};
+use winddown_shared::{PodRuntimeStatus, PodUid, PodUidMap, RuntimeError};
 
 #[cfg(test)]
 mod tests;

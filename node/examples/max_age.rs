@@ -1,0 +1,154 @@
+//! An agent with a controller of its own: pods older than a maximum age end, the lowest priority first.
+//!
+//! ```text
+//! cargo run -p winddown-node --example max_age -- DIRECTORY SECONDS
+//! ```
+//!
+//! Pods are programs of this host, from the manifests in `DIRECTORY/pods`; `winddown --socket
+//! DIRECTORY/winddown.sock status` shows them. docs/embedding.md walks through it.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+use winddown_config::Config;
+use winddown_control::{ControlSocket, Limits, Server};
+use winddown_machine::host::{host_name, wall_clock};
+use winddown_node::{Node, policy_of};
+use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand, shim};
+use winddown_shared::display::duration;
+use winddown_shared::{NodeHandle, NodePod, Plugin, PluginName, Pod, PodEnding, WallTime};
+use winddown_static_pods::ManifestDirectory;
+use winddown_systemd::{InhibitorConfig, LogindInhibitor};
+
+const NAME: PluginName = PluginName::of("max-age");
+
+/// Ends pods that are older than `oldest`, one after the other.
+struct MaxAge {
+    oldest: Duration,
+}
+
+impl Plugin for MaxAge {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn run(self: Box<Self>, node: NodeHandle) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let (mut pods, mut gate) = (node.changes(), node.gate());
+            loop {
+                // What changes from here on is seen below.
+                pods.borrow_and_update();
+                gate.borrow_and_update();
+                if let Some(ending) = node.end(|pods| self.choose(pods, node.now())) {
+                    // One that does not end in time is ending all the same.
+                    let _ = ending.gone().await;
+                    continue;
+                }
+                let next = self.until_next(&node.pods(), node.now());
+                node.say(match next {
+                    Some(wait) => format!("the next pod is too old in {}", duration(wait)),
+                    None => "no pod grows too old".to_owned(),
+                });
+                tokio::select! {
+                    changed = pods.changed() => if changed.is_err() { return },
+                    changed = gate.changed() => if changed.is_err() { return },
+                    () = tokio::time::sleep(next.unwrap_or(Duration::MAX)) => {}
+                }
+            }
+        })
+    }
+}
+
+impl MaxAge {
+    /// Of the pods that are too old the one with the lowest priority, and the oldest of these.
+    fn choose(&self, pods: &[NodePod], now: WallTime) -> Option<(Pod, PodEnding)> {
+        let old = pods.iter().filter_map(|one| {
+            let age = age(one, now)?;
+            (age >= self.oldest).then_some((
+                one.pod.priority_or_zero(),
+                one.started_at,
+                age,
+                &one.pod,
+            ))
+        });
+        let (.., age, pod) = old.min_by_key(|(priority, started, ..)| (*priority, *started))?;
+        let message =
+            format!("It ran for {}, and {} is allowed", duration(age), duration(self.oldest));
+        Some((
+            pod.clone(),
+            PodEnding { reason: "TooOld".into(), message: message.into(), grace: None },
+        ))
+    }
+
+    /// How long it takes until a pod is too old.
+    fn until_next(&self, pods: &[NodePod], now: WallTime) -> Option<Duration> {
+        pods.iter().filter_map(|pod| Some(self.oldest.saturating_sub(age(pod, now)?))).min()
+    }
+}
+
+fn age(pod: &NodePod, now: WallTime) -> Option<Duration> {
+    now.duration_since(pod.started_at?).try_into().ok()
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let Some(first) = args.next() else { return usage() };
+    // This program holds the containers as well. Before any thread exists: one is single-threaded.
+    if first == "shim" {
+        return shim::run(args, &wall_clock());
+    }
+    let seconds = args.next().and_then(|text| text.to_str()?.parse().ok());
+    let Some(oldest) = seconds.map(Duration::from_secs) else { return usage() };
+    let runtime = tokio::runtime::Runtime::new();
+    let ended = runtime.map_err(Into::into).and_then(|it| it.block_on(run(first.as_ref(), oldest)));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("max_age: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: max_age DIRECTORY SECONDS");
+    ExitCode::from(2)
+}
+
+async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
+    let config = Config {
+        state_directory: directory.join("state"),
+        pod_logs_dir: directory.join("logs"),
+        static_pod_path: Some(directory.join("pods")),
+        ..Config::default()
+    };
+    let stop = CancellationToken::new();
+    let process = ProcessConfig::new(
+        config.state_directory.join("process"),
+        &config.pod_logs_dir,
+        ShimCommand::subcommand("shim"),
+        wall_clock(),
+    );
+    let runtime = Arc::new(ProcessRuntime::open(process).await?);
+    let delay = policy_of(&config.shutdown).delay_wanted();
+    let logind = Arc::new(LogindInhibitor::start(InhibitorConfig::new(delay)));
+    let pods = directory.join("pods");
+    let (watched, manifests) =
+        ManifestDirectory::new(pods, &host_name(), config.file_check_frequency, wall_clock());
+    tokio::spawn(watched.run(stop.clone()));
+
+    let node = Node::builder(runtime, logind)
+        .config(config)
+        .manifests(manifests)
+        .plugin(MaxAge { oldest })
+        .start();
+
+    let socket = ControlSocket::bind(&directory.join("winddown.sock"), None).await?;
+    Server::new(Arc::new(node), Limits::default(), stop).serve(socket).await;
+    Ok(())
+}

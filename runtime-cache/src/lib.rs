@@ -1,0 +1,7 @@
+#![doc = include_str!("../README.md")]
+
+mod list;
+mod statuses;
+
+pub use list::RuntimeCache;
+pub use statuses::{Cached, Inspected, PodStatusCache};

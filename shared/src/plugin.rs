@@ -1,0 +1,406 @@
+//! Controllers of others that a node runs beside its own.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+
+use crate::status::StatusStore;
+use crate::{
+    AdmitHandler, Event, GateReasons, KillError, KillReason, KillRequest, Pod, PodKiller,
+    PodStopped, Recorder, StatusOverride, VictimLock, WallClock, WallTime,
+};
+
+/// A controller that a node runs beside its own.
+///
+/// It chooses pods to end through the [`NodeHandle`], and what it does is seen where the node's own
+/// controllers are: in the log, the metrics, the Kubernetes Events, the pods' statuses and `winddown
+/// status`, under its [name](Self::name).
+pub trait Plugin: Send + 'static {
+    /// What it is called wherever people and programs read of it. Two plug-ins of one node have two names.
+    fn name(&self) -> PluginName;
+
+    /// What it asks of a new pod, if anything. It is asked after the gate that a shutdown shuts, and
+    /// before anything is ended for the pod.
+    fn admission(&self) -> Option<Arc<dyn AdmitHandler>> {
+        None
+    }
+
+    /// Does its work. Called once, when the pods that ran before the agent did are known; dropped when
+    /// the agent ends. The node goes on without a plug-in whose future resolves; one that panics takes
+    /// the agent down, and the service manager starts both again.
+    fn run(self: Box<Self>, node: NodeHandle) -> BoxFuture<'static, ()>;
+}
+
+/// The name of a [`Plugin`]: 1 to 32 lower-case letters, digits and hyphens, a letter first.
+///
+/// It is a label of metrics and a word in reasons, so it is fixed when the program is compiled.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PluginName(&'static str);
+
+/// What a plug-in sees of its node, and how it ends pods. Clones are of one plug-in.
+#[derive(Clone)]
+pub struct NodeHandle(Arc<Inner>);
+
+struct Inner {
+    name: PluginName,
+    killer: Arc<dyn Killer>,
+    victims: VictimLock,
+    gate: watch::Receiver<GateReasons>,
+    statuses: StatusStore,
+    recorder: Arc<dyn Recorder>,
+    wall: WallClock,
+    notes: PluginNotes,
+}
+
+/// A pod that a plug-in may choose.
+#[derive(Clone, Debug)]
+pub struct NodePod {
+    /// The pod.
+    pub pod: Pod,
+    /// When it started on this node; none while it has not.
+    pub started_at: Option<WallTime>,
+}
+
+/// How a plug-in wants a pod to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodEnding {
+    /// `status.reason` of the pod and the reason of its Kubernetes Event, for example `TooOld`.
+    pub reason: Arc<str>,
+    /// `status.message` and the Event's text: what was found, with its numbers.
+    pub message: Arc<str>,
+    /// The time between SIGTERM and SIGKILL, at least a second. None takes the pod's own.
+    pub grace: Option<Duration>,
+}
+
+/// What each plug-in said last of itself. Clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct PluginNotes(Arc<watch::Sender<Vec<PluginNote>>>);
+
+/// What one plug-in said last of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginNote {
+    /// The plug-in.
+    pub name: PluginName,
+    /// One line for people.
+    pub line: Arc<str>,
+}
+
+/// A pod that was asked to end.
+#[must_use = "the pod ends without it as well; await it to learn how"]
+pub struct Ending(BoxFuture<'static, Result<Arc<PodStopped>, KillError>>);
+
+/// What [`NodeHandle`] needs of a [`PodKiller`], whichever it is.
+trait Killer: Send + Sync {
+    fn kill(
+        &self,
+        pod: Pod,
+        request: KillRequest,
+    ) -> BoxFuture<'static, Result<Arc<PodStopped>, KillError>>;
+
+    fn staying(&self) -> Vec<Pod>;
+}
+
+/// What a [`NodeHandle`] is made of.
+pub struct NodeHandleParts<K> {
+    /// The pod workers.
+    pub killer: Arc<K>,
+    /// Shared by everyone who chooses pods to end.
+    pub victims: VictimLock,
+    /// What keeps new pods out: while there is a reason, no plug-in ends a pod.
+    pub gate: watch::Receiver<GateReasons>,
+    /// The pods' statuses.
+    pub statuses: StatusStore,
+    /// Takes what plug-ins decide.
+    pub recorder: Arc<dyn Recorder>,
+    /// Tells the time.
+    pub wall: WallClock,
+    /// Takes what plug-ins say of themselves.
+    pub notes: PluginNotes,
+}
+
+// === impl PluginName ===
+
+impl PluginName {
+    /// The name of a plug-in, for a constant: `const NAME: PluginName = PluginName::of("max-age");`
+    ///
+    /// # Panics
+    /// The name is not one. In a constant that is an error of the compiler.
+    #[must_use]
+    pub const fn of(name: &'static str) -> Self {
+        let bytes = name.as_bytes();
+        assert!(
+            !bytes.is_empty() && bytes.len() <= 32 && bytes[0].is_ascii_lowercase(),
+            "a plug-in's name has 1 to 32 characters, the first a lower-case letter"
+        );
+        let mut at = 0;
+        while at < bytes.len() {
+            assert!(
+                bytes[at].is_ascii_lowercase() || bytes[at].is_ascii_digit() || bytes[at] == b'-',
+                "a plug-in's name is of lower-case letters, digits and hyphens"
+            );
+            at += 1;
+        }
+        Self(name)
+    }
+
+    /// The name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Display for PluginName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl fmt::Debug for PluginName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.0, f)
+    }
+}
+
+// === impl NodeHandle ===
+
+impl NodeHandle {
+    /// The handle of the plug-in `name`.
+    pub fn new<K: PodKiller>(name: PluginName, parts: NodeHandleParts<K>) -> Self {
+        let NodeHandleParts { killer, victims, gate, statuses, recorder, wall, notes } = parts;
+        let killer: Arc<dyn Killer> = Arc::new(killer);
+        Self(Arc::new(Inner { name, killer, victims, gate, statuses, recorder, wall, notes }))
+    }
+
+    /// The pods among which it may choose: those that nobody has asked to end.
+    #[must_use]
+    pub fn pods(&self) -> Vec<NodePod> {
+        let of_node = |pod: Pod| {
+            let status = self.0.statuses.get(pod.uid());
+            let started_at = status.and_then(|status| Some(status.start_time.as_ref()?.0));
+            NodePod { pod, started_at }
+        };
+        self.0.killer.staying().into_iter().map(of_node).collect()
+    }
+
+    /// Changes when the status of a pod does: one that started, one that ended. Shows at once what has
+    /// changed since the last look.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.statuses.changes()
+    }
+
+    /// Why the node takes no new pods, and every change of it: it goes down, or is drained. While there
+    /// is a reason, no plug-in ends a pod.
+    #[must_use]
+    pub fn gate(&self) -> watch::Receiver<GateReasons> {
+        self.0.gate.clone()
+    }
+
+    /// The node's clock.
+    #[must_use]
+    pub fn now(&self) -> WallTime {
+        self.0.wall.now()
+    }
+
+    /// Lets `choose` pick a pod and asks that pod to end, in one step: no other controller chooses
+    /// meanwhile, and none is asked once a shutdown or a drain has begun.
+    ///
+    /// None if `choose` picked none, or if the node goes down, in which case it is not called. `choose`
+    /// must answer at once and must not call `end` again.
+    pub fn end(
+        &self,
+        choose: impl FnOnce(&[NodePod]) -> Option<(Pod, PodEnding)>,
+    ) -> Option<Ending> {
+        self.0.victims.choose(|| {
+            if !self.0.gate.borrow().is_empty() {
+                return None;
+            }
+            let (pod, ending) = choose(&self.pods())?;
+            let PodEnding { reason, message, grace } = ending;
+            self.0.recorder.record(&Event::PluginChose {
+                pod: pod.label().clone(),
+                by: self.0.name,
+                reason: Arc::clone(&reason),
+                message: Arc::clone(&message),
+            });
+            let status = StatusOverride { reason, message, disruption_message: None };
+            let request = KillRequest {
+                grace,
+                status: Some(status),
+                ..KillRequest::new(KillReason::Plugin(self.0.name))
+            };
+            let mut gone = self.0.killer.kill(pod, request);
+            // The first poll asks.
+            Some(Ending(match (&mut gone).now_or_never() {
+                Some(result) => Box::pin(std::future::ready(result)),
+                None => gone,
+            }))
+        })
+    }
+
+    /// What `winddown status` shows of this plug-in from now on, in one line. An empty line shows nothing.
+    pub fn say(&self, line: impl Into<Arc<str>>) {
+        self.0.notes.set(self.0.name, line.into());
+    }
+}
+
+impl fmt::Debug for NodeHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NodeHandle").field(&self.0.name).finish()
+    }
+}
+
+impl<K: PodKiller> Killer for Arc<K> {
+    fn kill(
+        &self,
+        pod: Pod,
+        request: KillRequest,
+    ) -> BoxFuture<'static, Result<Arc<PodStopped>, KillError>> {
+        let killer = Self::clone(self);
+        Box::pin(async move { killer.kill_pod(pod, request).await })
+    }
+
+    fn staying(&self) -> Vec<Pod> {
+        self.staying_pods()
+    }
+}
+
+// === impl PluginNotes ===
+
+impl PluginNotes {
+    /// What each plug-in said last, in the order of their names.
+    #[must_use]
+    pub fn all(&self) -> Vec<PluginNote> {
+        self.0.borrow().clone()
+    }
+
+    /// Changes with each of them.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<Vec<PluginNote>> {
+        self.0.subscribe()
+    }
+
+    fn set(&self, name: PluginName, line: Arc<str>) {
+        self.0.send_if_modified(|notes| {
+            let place = notes.binary_search_by_key(&name, |note| note.name);
+            match place {
+                Ok(at) if line.is_empty() => drop(notes.remove(at)),
+                Ok(at) if notes[at].line == line => return false,
+                Ok(at) => notes[at].line = line,
+                Err(_) if line.is_empty() => return false,
+                Err(at) => notes.insert(at, PluginNote { name, line }),
+            }
+            true
+        });
+    }
+}
+
+// === impl Ending ===
+
+impl Ending {
+    /// Waits until the pod is gone. Dropping the future abandons the wait, not the kill.
+    ///
+    /// # Errors
+    /// As [`PodKiller::kill_pod`].
+    pub async fn gone(self) -> Result<Arc<PodStopped>, KillError> {
+        self.0.await
+    }
+}
+
+impl fmt::Debug for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ending")
+    }
+}
+
+#[cfg(all(test, feature = "fake"))]
+mod tests {
+    use super::*;
+    use crate::GateReason;
+    use crate::fake::{FakeKiller, pod};
+
+    const NAME: PluginName = PluginName::of("max-age");
+
+    struct Bench {
+        node: NodeHandle,
+        killer: Arc<FakeKiller>,
+        gate: watch::Sender<GateReasons>,
+        notes: PluginNotes,
+    }
+
+    fn bench() -> Bench {
+        let killer = Arc::new(FakeKiller::with([pod("a"), pod("b")]));
+        let gate = watch::Sender::new(GateReasons::default());
+        let notes = PluginNotes::default();
+        let node = NodeHandle::new(
+            NAME,
+            NodeHandleParts {
+                killer: Arc::clone(&killer),
+                victims: VictimLock::new(),
+                gate: gate.subscribe(),
+                statuses: StatusStore::default(),
+                recorder: Arc::new(()),
+                wall: WallClock::fixed(WallTime::UNIX_EPOCH),
+                notes: notes.clone(),
+            },
+        );
+        Bench { node, killer, gate, notes }
+    }
+
+    fn ending() -> PodEnding {
+        PodEnding { reason: "TooOld".into(), message: "10 s old".into(), grace: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_choice_is_asked_for_at_once_under_the_plug_ins_name_and_with_its_words() {
+        let Bench { node, killer, .. } = bench();
+        killer.takes(pod("a").uid(), Duration::from_secs(1));
+        let ending = node.end(|pods| {
+            assert_eq!(pods.len(), 2);
+            Some((pods[0].pod.clone(), ending()))
+        });
+        let request = killer.calls().pop().unwrap().request;
+        assert_eq!(request.reason, KillReason::Plugin(NAME));
+        assert_eq!(&*request.status.unwrap().reason, "TooOld");
+        assert_eq!(node.pods().len(), 1, "one that is ending is no choice any more");
+        ending.unwrap().gone().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_the_node_goes_down_or_is_drained_a_plug_in_ends_nothing() {
+        let Bench { node, killer, gate, .. } = bench();
+        gate.send_modify(|reasons| {
+            reasons.set(GateReason::Shutdown, true);
+        });
+        let asked = node.end(|_| panic!("it is not even asked"));
+        assert!(asked.is_none() && killer.calls().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_a_plug_in_says_replaces_what_it_said_and_nothing_takes_it_away() {
+        let Bench { node, notes, .. } = bench();
+        node.say("two are old");
+        let changes = notes.changes();
+        node.say("two are old");
+        assert!(!changes.has_changed().unwrap(), "the same words are no change");
+        node.say("one is old");
+        assert_eq!(notes.all(), [PluginNote { name: NAME, line: "one is old".into() }]);
+        node.say("");
+        assert!(notes.all().is_empty());
+    }
+
+    #[test]
+    fn a_name_is_one_that_a_metric_and_a_reason_can_have() {
+        for name in ["a", "max-age", "x2"] {
+            assert_eq!(PluginName::of(name).to_string(), name);
+        }
+        for wrong in ["", "Max", "2x", "-a", "max age", "grünt"] {
+            assert!(std::panic::catch_unwind(|| PluginName::of(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+}
