@@ -20,7 +20,7 @@ FILES := preemption/src/**/*.rs \
 CRATES := $(addprefix --package winddown-,shared yaml runtime-cache machine notices systemd preemption eviction shutdown \
 	runtimes cluster config static-pods control node)
 
-BENCH = $(or $(CARGO_TARGET_DIR),target)/release/winddown-bench
+BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help build manual demo demo-node test test-all reboots chaos platforms bench bench-cri fuzz mutants calm pressure earlyoom packages crates lint fmt node-base clean-cache
@@ -85,15 +85,15 @@ platforms: ## Write the table of what winddown is tried on into README.md and do
 
 bench: ## Measure everything and print it beside targets and kubelet; INTO=docs/performance.md keeps it
 	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --release --locked --package winddown
-	@$(CARGO) build --quiet --release --locked --package winddown-bench
+	@$(CARGO) build --quiet --profile dist --locked --package winddown
+	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench
 	@set -e; for what in all planners kills scaling processes fleet; do \
 		$(BENCH) $$what $(if $(INTO),--into $(INTO)); done
 
 bench-cri: ## Containers alone: real containerd and logind on a disposable node (needs root)
 	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --release --locked --package winddown
-	@$(CARGO) build --quiet --release --locked --package winddown-bench
+	@$(CARGO) build --quiet --profile dist --locked --package winddown
+	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench
 	@$(BENCH) containers
 
 fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; table of docs/security.md
@@ -102,15 +102,15 @@ fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; ta
 
 calm: ## Leave an agent alone for ten minutes: no eviction, CPU and wake-ups (needs root)
 	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --release --locked --package winddown
-	@WINDDOWN_CALM_SECONDS=600 WINDDOWN_PROGRAMS=$(abspath $(TARGET))/release \
+	@$(CARGO) build --quiet --profile dist --locked --package winddown
+	@WINDDOWN_CALM_SECONDS=600 WINDDOWN_PROGRAMS=$(abspath $(TARGET))/dist \
 		$(CARGO) test --quiet --package winddown-node-tests --test pressure on_a_calm_node -- --nocapture
 
 pressure: ## Let a memory hog loose N times (10): the right pod gets SIGTERM within 250 ms (needs root)
 	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --release --locked --package winddown
+	@$(CARGO) build --quiet --profile dist --locked --package winddown
 	@WINDDOWN_PRESSURE_RUNS=$(or $(N),10) WINDDOWN_PRESSURE_MS=250 \
-		WINDDOWN_PROGRAMS=$(abspath $(TARGET))/release \
+		WINDDOWN_PROGRAMS=$(abspath $(TARGET))/dist \
 		$(CARGO) test --quiet --package winddown-node-tests --test pressure a_memory_hog -- --nocapture
 
 earlyoom: ## The same hog with earlyoom in winddown's place, N times (10), to compare (needs root)
@@ -124,9 +124,9 @@ mutants: $(CARGO_MUTANTS) ## Change the planners in every small way: does a test
 		--package winddown-shutdown $(foreach file,$(FILES),--file '$(file)') \
 		--jobs 1 --minimum-test-timeout 60 --output target
 
-packages: ## Build target/packages: .deb, .rpm and a static tarball (two release builds)
+packages: ## Build target/packages: .deb, .rpm and a static tarball (two builds, optimised most)
 	@tests/node/packages.sh packages
-	$(CARGO) build --release --locked --package winddown
+	$(CARGO) build --profile dist --locked --package winddown
 	@packaging/build.sh deb rpm
 	@packaging/static.sh
 

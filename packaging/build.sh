@@ -4,7 +4,7 @@
 #   packaging/build.sh [--programs DIR] [--out DIR] [--revision N] [--maintainer WHO] [--fast]
 #                      deb|rpm|tarball...
 #
-# --programs: target/release unless said otherwise. The deb and the rpm want programs that are linked
+# --programs: target/dist unless said otherwise. The deb and the rpm want programs that are linked
 # with the system's libc, the tarball such that are linked with nothing.
 # --out: target/packages. N: the package's own revision of the same version, 1.
 # WHO: "Name <address>", who answers for the deb; also from the environment, WINDDOWN_MAINTAINER. Without
@@ -43,7 +43,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ -n "$formats" ] || exec "$0" --help
-programs=$(realpath "${programs:-${CARGO_TARGET_DIR:-target}/release}")
+programs=$(realpath "${programs:-${CARGO_TARGET_DIR:-target}/dist}")
 binary=$programs/winddown
 
 die() {
@@ -51,7 +51,7 @@ die() {
     exit 1
 }
 
-[ -x "$binary" ] || die "$binary is not there: run 'cargo build --release --locked --package winddown' first"
+[ -x "$binary" ] || die "$binary is not there: run 'cargo build --profile dist --locked --package winddown' first"
 case $maintainer in
 *' <'*@*'>') ;;
 *) die "--maintainer '$maintainer': write it as 'Name <address>'" ;;

@@ -2,7 +2,7 @@
 # Makes the tarball of a program that needs no shared library, for nodes that take no packages.
 #
 # It is linked with musl where that target is installed, else with glibc, statically. Either is a
-# release build of its own: the packages' program is linked with the node's libc.
+# build of its own: the packages' program is linked with the node's libc.
 #
 #   packaging/static.sh
 set -eu
@@ -20,5 +20,5 @@ else
     echo "The tarball's program is linked with glibc, statically. For musl:"
     echo "rustup target add $machine-unknown-linux-musl && apt-get install musl-tools"
 fi
-"$cargo" build --release --locked --package winddown --target "$target"
-packaging/build.sh --programs "${CARGO_TARGET_DIR:-target}/$target/release" tarball
+"$cargo" build --profile dist --locked --package winddown --target "$target"
+packaging/build.sh --programs "${CARGO_TARGET_DIR:-target}/$target/dist" tarball
