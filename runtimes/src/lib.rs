@@ -2,7 +2,7 @@
 //!
 //! * [`process`]: supervised processes of the host, the embedded default. No image, no daemon.
 //! * [`cri`]: containers of containerd or CRI-O.
-//! * [`transient`]: programs of the host as transient services of systemd.
+//! * [`systemd`]: programs of the host as transient services of systemd.
 //! * [`plan`]: which container to start, stop or wait for. Pure, and the same for every runtime.
 //!
 //! A runtime is a module of its own and implements [`winddown_shared::Runtime`].

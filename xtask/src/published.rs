@@ -9,10 +9,11 @@ use serde_json::Value;
 use crate::repository;
 
 /// The categories of crates.io that are used here. It refuses others.
-const CATEGORIES: [&str; 9] = [
+const CATEGORIES: [&str; 10] = [
     "algorithms",
     "api-bindings",
     "asynchronous",
+    "caching",
     "config",
     "filesystem",
     "hardware-support",

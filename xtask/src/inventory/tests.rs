@@ -15,7 +15,7 @@ fn the_program_s_crates_are_listed_with_checksums_and_tools_of_the_tests_are_not
     assert!(named("winddown-shutdown").unwrap().checksum.is_none());
     assert!(named("insta").is_none() && named("xtask").is_none() && named("cc").is_none());
     let program = named("winddown").unwrap();
-    assert!(program.uses.contains(&named("winddown-shutdown").unwrap().key));
+    assert!(program.uses.contains(&named("winddown-daemon").unwrap().key));
 }
 
 #[test]
