@@ -34,10 +34,12 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let (tx, rx) = mpsc::unbounded_channel();
         critical::spawn("drain", async move {
             node.0.operator.note_drain(Some(Drain { time, is_over: false })).await;
-            node.run_drain(time, tx).await;
+            let report = node.run_drain(time, &tx).await;
             node.0.operator.note_drain(Some(Drain { time, is_over: true })).await;
             node.0.drained.send_replace(Draining::Done);
             drop(turn);
+            // Last: an agent that is stopped after that does not begin it again, and the drain can be ended.
+            tell_end(&report, &tx);
         });
         Ok(rx)
     }
@@ -76,7 +78,11 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         }
     }
 
-    async fn run_drain(&self, time: Option<Duration>, events: mpsc::UnboundedSender<DrainEvent>) {
+    async fn run_drain(
+        &self,
+        time: Option<Duration>,
+        events: &mpsc::UnboundedSender<DrainEvent>,
+    ) -> ShutdownReport {
         let order = DrainOrder {
             policy: Arc::clone(&self.0.policy.borrow()),
             time,
@@ -103,7 +109,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let report = drain(&Arc::new(self.0.workers.clone()), order, &cancel).await;
         told.abort();
         self.keep(report.clone()).await;
-        tell_end(&report, &events);
+        report
     }
 
     /// Keeps the report beside those of shutdowns; a disk that refuses costs only the report.

@@ -89,6 +89,11 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", &json!({ "features": [feature] }));
         let address = format!("file://{}", page.display());
         self.call("POST", "/url", &json!({ "url": address }));
+        // Loaded is not shown: a page that takes the place of another may be behind it for a moment, and
+        // no picture can be taken of it.
+        let shown = "const done = arguments[0];
+            requestAnimationFrame(() => requestAnimationFrame(() => done(null)));";
+        self.call("POST", "/execute/async", &json!({ "script": shown, "args": [] }));
     }
 
     /// What `script`, the body of a function, returns.
