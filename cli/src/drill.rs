@@ -13,13 +13,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_machine::host::wall_clock;
-use winddown_runtimes::process::{
-    OpenError, ProcessConfig, ProcessRuntime, ShimCommand, check_supported,
-};
+use winddown_runtimes::process::{OpenError, ProcessConfig, ProcessRuntime, ShimCommand};
 use winddown_shared::display::{clean, duration};
 use winddown_shared::{
-    Inhibitor, KillReason, KillRequest, LockState, Pod, PodKiller, RuntimeError, ShutdownKind,
-    error_chain,
+    Inhibitor, KillReason, KillRequest, LockState, PodKiller, ShutdownKind, error_chain,
 };
 use winddown_shutdown::{Outcome, ShutdownReport, Trigger};
 use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
@@ -211,7 +208,6 @@ impl Drill {
         tokio::spawn(directory.run(stop.clone()));
         let node = Node::builder(Arc::new(runtime), Arc::clone(&inhibitor))
             .config(config)
-            .runtime_supports(supports)
             .manifests(manifests.clone())
             .identity(Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() })
             .trigger(Trigger::Drill)
@@ -310,12 +306,6 @@ impl Drill {
         }
         self.node.shut_down().await;
     }
-}
-
-/// Whether the process runtime can do all that the pod asks for.
-fn supports(pod: &Pod) -> Result<(), RuntimeError> {
-    let first = check_supported(pod).into_iter().next();
-    first.map_or(Ok(()), |field| Err(field.into()))
 }
 
 /// The directory the pods are read from: the one that was named, or the built-in ones, written out.

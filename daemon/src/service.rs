@@ -226,10 +226,8 @@ impl Service {
         let inhibitor =
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
         let notice_aggregator = notices::listen(&config, &wall, &identity.boot_id, &stop);
-        let supports = runs.runtime.supports();
         let node = Node::builder(Arc::new(runs.runtime), Arc::clone(&inhibitor))
             .configuration(configuration)
-            .runtime_supports(supports)
             .runtime_health(ConfiguredRuntime::health)
             .notices(notice_aggregator)
             .manifests(manifests)

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use winddown_config::Config;
 use winddown_machine::host::{boot_clock, boot_id, host_name, wall_clock};
 use winddown_notices::NoticeAggregator;
-use winddown_shared::{BootClock, Inhibitor, Plugin, Pod, Runtime, RuntimeError, WallClock};
+use winddown_shared::{BootClock, Inhibitor, Plugin, Runtime, WallClock};
 use winddown_shutdown::Trigger;
 use winddown_static_pods::DesiredManifests;
 
@@ -21,7 +21,6 @@ pub(crate) struct NodeParts<R, I> {
     pub(crate) configuration: Configuration,
     pub(crate) runtime: Arc<R>,
     pub(crate) runtime_health: fn(&R) -> Result<(), String>,
-    pub(crate) runtime_supports: fn(&Pod) -> Result<(), RuntimeError>,
     pub(crate) inhibitor: Arc<I>,
     pub(crate) notice_aggregator: NoticeAggregator,
     pub(crate) manifests: watch::Receiver<Arc<DesiredManifests>>,
@@ -51,7 +50,6 @@ impl<R: Runtime, I: Inhibitor> NodeBuilder<R, I> {
             configuration,
             runtime,
             runtime_health: |_| Ok(()),
-            runtime_supports: |_| Ok(()),
             inhibitor,
             notice_aggregator: NoticeAggregator::new(),
             manifests: watch::Sender::new(Arc::new(nothing)).subscribe(),
@@ -104,14 +102,6 @@ impl<R: Runtime, I: Inhibitor> NodeBuilder<R, I> {
     #[must_use]
     pub fn runtime_health(mut self, health: fn(&R) -> Result<(), String>) -> Self {
         self.0.runtime_health = health;
-        self
-    }
-
-    /// What says whether the runtime can do what a pod asks for, and names the field that it cannot. Must
-    /// answer at once; it can. A pod that it cannot run is refused before others are ended for it.
-    #[must_use]
-    pub fn runtime_supports(mut self, supports: fn(&Pod) -> Result<(), RuntimeError>) -> Self {
-        self.0.runtime_supports = supports;
         self
     }
 

@@ -12,8 +12,8 @@ use winddown_machine::{AllocatableConfig, Capacity, LocalNode, ReadError};
 use winddown_preemption::Strategy;
 use winddown_shared::{
     Admission, AdmissionFailureHandler, AdmitHandler, Allocatable, Inhibitor, NodeFit, NodeSource,
-    NodeView, Others, Pod, Quantity, Rejection, ResourceName, Runtime, RuntimeError, VictimLock,
-    critical, error_chain,
+    NodeView, Others, Pod, Quantity, Rejection, ResourceName, Runtime, VictimLock, critical,
+    error_chain,
 };
 
 use super::Node;
@@ -53,7 +53,7 @@ struct Inner {
 }
 
 /// Lets in what the runtime can run.
-struct Supported(fn(&Pod) -> Result<(), RuntimeError>);
+struct Supported<R>(Arc<R>);
 
 /// The node as it was last found.
 #[derive(Debug, PartialEq)]
@@ -207,9 +207,9 @@ impl NodeSource for Fit {
 
 // === impl Supported ===
 
-impl AdmitHandler for Supported {
+impl<R: Runtime> AdmitHandler for Supported<R> {
     fn admit(&self, pod: &Pod, _others: &Others) -> Result<(), Rejection> {
-        (self.0)(pod).map_err(|error| Rejection {
+        self.0.supports(pod).map_err(|error| Rejection {
             reason: "PodFeatureUnsupported".into(),
             message: error.to_string().into(),
             retryable: false,
@@ -229,7 +229,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         if self.0.admits_all {
             return Admission::default();
         }
-        let (fit, supported) = (&self.0.fit, Supported(self.0.runtime_supports));
+        let (fit, supported) = (&self.0.fit, Supported(Arc::clone(&self.0.runtime)));
         let admission = Admission::default().then(self.0.gate.clone());
         let admission = match &self.0.pressure {
             Some(pressure) => admission.then(pressure.view().gate()),

@@ -32,9 +32,8 @@ use winddown_cluster::node::Draining;
 use winddown_notices::{NoticeAggregator, Operator};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    AdmitHandler, Inhibitor, LockState, PluginNotes, Pod, PodKiller, PodWorkers, Recorder, Runtime,
-    RuntimeError, RuntimeSyncer, WallClock, WallTime, WorkerObserver, WorkerTimes, critical,
-    error_chain,
+    AdmitHandler, Inhibitor, LockState, PluginNotes, PodKiller, PodWorkers, Recorder, Runtime,
+    RuntimeSyncer, WallClock, WallTime, WorkerObserver, WorkerTimes, critical, error_chain,
 };
 use winddown_shutdown::{
     AdmissionGate, BootClock, GroupPeriod, Policy, ProgressSender, RecordPlace, ReportStore,
@@ -85,7 +84,6 @@ pub struct Node<R: Runtime, I: Inhibitor>(Arc<Inner<R, I>>);
 struct Inner<R: Runtime, I: Inhibitor> {
     runtime: Arc<R>,
     runtime_health: fn(&R) -> Result<(), String>,
-    runtime_supports: fn(&Pod) -> Result<(), RuntimeError>,
     configuration: RwLock<Configuration>,
     policy: watch::Sender<Arc<Policy>>,
     inhibitor: Arc<I>,
@@ -209,7 +207,6 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             operator,
             runtime: Arc::clone(&parts.runtime),
             runtime_health: parts.runtime_health,
-            runtime_supports: parts.runtime_supports,
             policy,
             inhibitor: parts.inhibitor,
             workers,

@@ -229,6 +229,10 @@ impl Runtime for CriRuntime {
     fn changes(&self) -> broadcast::Receiver<PodUid> {
         self.context.changes.subscribe()
     }
+
+    fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
+        check_supported(pod).into_iter().next().map_or(Ok(()), |field| Err(field.into()))
+    }
 }
 
 impl Context {

@@ -275,4 +275,8 @@ impl<U: ServiceUnits> Runtime for SystemdRuntime<U> {
     fn changes(&self) -> broadcast::Receiver<PodUid> {
         self.context.changes.subscribe()
     }
+
+    fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
+        check_supported(pod).into_iter().next().map_or(Ok(()), |field| Err(field.into()))
+    }
 }

@@ -88,6 +88,16 @@ pub trait Runtime: Send + Sync + 'static {
     /// UIDs of pods of which something changed by itself (a container exited, became ready). A
     /// reader that lagged must look at all pods.
     fn changes(&self) -> broadcast::Receiver<PodUid>;
+
+    /// Whether the runtime can do what the pod asks for. Must answer at once; a runtime that does not say
+    /// can. A pod that it cannot run is refused before others are ended for it.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Unsupported`] with the first field that it cannot.
+    fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
+        let _ = pod;
+        Ok(())
+    }
 }
 
 /// The answer to [`Runtime::sync_pod`].

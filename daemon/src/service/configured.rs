@@ -13,7 +13,6 @@ use winddown_shared::{
 };
 
 use super::companion::Containers;
-use super::runtime;
 use super::units::SystemdUnits;
 
 /// What runs the pods of a node. Each call is the named runtime's own, with its errors and its
@@ -61,16 +60,6 @@ impl ConfiguredRuntime {
             }
         }
     }
-
-    /// What tells whether it can do all that a pod asks for. A kubelet has asked that itself.
-    pub fn supports(&self) -> fn(&Pod) -> Result<(), RuntimeError> {
-        match self {
-            Self::Process(_) => runtime::supports_process,
-            Self::Cri(_) => runtime::supports_cri,
-            Self::Systemd(_) => runtime::supports_systemd,
-            Self::Kubelet(_) => |_| Ok(()),
-        }
-    }
 }
 
 impl Runtime for ConfiguredRuntime {
@@ -113,6 +102,15 @@ impl Runtime for ConfiguredRuntime {
             Self::Cri(cri) => cri.changes(),
             Self::Systemd(systemd) => systemd.changes(),
             Self::Kubelet(kubelet) => kubelet.changes(),
+        }
+    }
+
+    fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
+        match self {
+            Self::Process(process) => process.supports(pod),
+            Self::Cri(cri) => cri.supports(pod),
+            Self::Systemd(systemd) => systemd.supports(pod),
+            Self::Kubelet(kubelet) => kubelet.supports(pod),
         }
     }
 }

@@ -5,7 +5,7 @@ use winddown_runtimes::process::{
     CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand,
 };
 use winddown_runtimes::systemd::{SystemdOpenError, SystemdRuntime};
-use winddown_shared::{Pod, RuntimeError, WallClock};
+use winddown_shared::WallClock;
 use winddown_systemd::Bus;
 
 use super::units::SystemdUnits;
@@ -108,27 +108,6 @@ fn programs(
     programs.log_max_bytes = config.container_log_max_size;
     programs.log_max_files = config.container_log_max_files;
     Ok(programs)
-}
-
-/// Whether the process runtime can do all that the pod asks for.
-///
-/// # Errors
-/// [`RuntimeError::Unsupported`] with the first field that it cannot.
-pub(super) fn supports_process(pod: &Pod) -> Result<(), RuntimeError> {
-    let first = winddown_runtimes::process::check_supported(pod).into_iter().next();
-    first.map_or(Ok(()), |field| Err(field.into()))
-}
-
-/// Whether a container runtime can do all that the pod asks for.
-pub(super) fn supports_cri(pod: &Pod) -> Result<(), RuntimeError> {
-    let first = winddown_runtimes::cri::check_supported(pod).into_iter().next();
-    first.map_or(Ok(()), |field| Err(field.into()))
-}
-
-/// Whether the systemd runtime can do all that the pod asks for.
-pub(super) fn supports_systemd(pod: &Pod) -> Result<(), RuntimeError> {
-    let first = winddown_runtimes::systemd::check_supported(pod).into_iter().next();
-    first.map_or(Ok(()), |field| Err(field.into()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use winddown_machine::{Capacity, ReadError};
-use winddown_shared::RuntimeError;
 
 use super::*;
 use crate::Machine;
@@ -281,21 +280,15 @@ async fn no_pod_is_ended_for_a_pod_that_the_runtime_cannot_run() {
     let state = tempfile::tempdir().unwrap();
     let b = bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
         parts.machine = Some(machine(Arc::new(AtomicBool::new(true))));
-        parts.runtime_supports = |pod| match **pod.name() == *"odd" {
-            true => {
-                let (field, why) = ("spec.hostIPC".to_owned(), "it is not shared".to_owned());
-                Err(RuntimeError::Unsupported { field, why })
-            }
-            false => Ok(()),
-        };
     });
     let (web, odd) = (asking("web", 0, 1500), asking("odd", CRITICAL, 1800));
+    b.runtime.refuse(odd.uid());
     b.want(&[&web]).await;
     b.want(&[&web, &odd]).await;
     tokio::time::sleep(secs(60)).await;
     let [(_, reason, message)] = &refused(&b)[..] else { panic!("{:?}", refused(&b)) };
     assert_eq!(reason, "PodFeatureUnsupported");
-    assert_eq!(message, "Pod was rejected: spec.hostIPC: it is not shared");
+    assert_eq!(message, "Pod was rejected: spec.volumes: refused as scripted");
     assert_eq!(told(&b, "preemptionStarted"), Vec::<String>::new());
     assert!(b.runtime.runs(web.uid()));
 }

@@ -90,6 +90,10 @@ impl Runtime for ProcessRuntime {
     fn changes(&self) -> broadcast::Receiver<PodUid> {
         self.context.changes.subscribe()
     }
+
+    fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
+        check_supported(pod).into_iter().next().map_or(Ok(()), |field| Err(field.into()))
+    }
 }
 
 impl Programs for Context {

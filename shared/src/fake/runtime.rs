@@ -191,14 +191,16 @@ impl FakeRuntime {
     }
 }
 
+fn scripted_refusal() -> UnsupportedField {
+    UnsupportedField { field: "spec.volumes".to_owned(), why: "refused as scripted".to_owned() }
+}
+
 impl Runtime for FakeRuntime {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         self.check()?;
         let mut state = self.lock();
-        let (field, why) = ("spec.volumes".to_owned(), "refused as scripted".to_owned());
         let asks_too_much = state.refused.contains(pod.uid());
-        let ignored: Vec<_> =
-            asks_too_much.then_some(UnsupportedField { field, why }).into_iter().collect();
+        let ignored: Vec<_> = asks_too_much.then(scripted_refusal).into_iter().collect();
         if let (Some(one), false) = (ignored.first(), state.pods.contains_key(pod.uid())) {
             return Err(one.clone().into());
         }
@@ -333,6 +335,13 @@ impl Runtime for FakeRuntime {
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {
         self.0.changes.subscribe()
+    }
+
+    fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
+        match self.lock().refused.contains(pod.uid()) {
+            true => Err(scripted_refusal().into()),
+            false => Ok(()),
+        }
     }
 }
 
