@@ -8,7 +8,7 @@ async fn a_shutdown_signal_from_an_unprivileged_user_touches_no_pod_and_is_logge
     let Some(scenario) = Scenario::running(test).await? else { return Ok(()) };
     let before = scenario.untouched_pids().await?;
     // To everybody, which the bus does not bring to the agent, and to each connection of the agent.
-    let spoof = "for to in '' $(busctl --no-legend list | awk '$3 == \"winddown\" {print $1}'); do \
+    let spoof = "for to in '' $(busctl --no-legend list | awk '$3 == \"winddownd\" {print $1}'); do \
                    setpriv --reuid=65534 --clear-groups dbus-send --system --type=signal \
                      ${to:+--dest=$to} /org/freedesktop/login1 \
                      org.freedesktop.login1.Manager.PrepareForShutdown boolean:true || exit; \
