@@ -211,13 +211,15 @@ impl NodeHandle {
     /// meanwhile, and none is asked once a shutdown or a drain has begun.
     ///
     /// None if `choose` picked none, or if the node goes down, in which case it is not called. `choose`
-    /// must answer at once and must not call `end` again.
+    /// must answer at once, and must neither call `end` again nor look at the gate.
     pub fn end(
         &self,
         choose: impl FnOnce(&[NodePod]) -> Option<(Pod, PodEnding)>,
     ) -> Option<Ending> {
         self.0.victims.choose(|| {
-            if !self.0.gate.borrow().is_empty() {
+            // Held until the pod has been asked: who shuts the gate waits for that moment.
+            let gate = self.0.gate.borrow();
+            if !gate.is_empty() {
                 return None;
             }
             let (pod, ending) = choose(&self.pods())?;
@@ -379,6 +381,28 @@ mod tests {
         });
         let asked = node.end(|_| panic!("it is not even asked"));
         assert!(asked.is_none() && killer.calls().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_that_is_shut_while_a_plug_in_chooses_is_shut_after_the_pod_was_asked() {
+        let Bench { node, killer, gate, .. } = bench();
+        let shutting = Arc::new(gate);
+        let mut shut = None;
+        let ending = node.end(|pods| {
+            let gate = Arc::clone(&shutting);
+            let (done, is_done) = std::sync::mpsc::channel();
+            shut = Some(std::thread::spawn(move || {
+                gate.send_modify(|reasons| {
+                    reasons.set(GateReason::Shutdown, true);
+                });
+                let _ = done.send(());
+            }));
+            assert!(is_done.recv_timeout(Duration::from_millis(50)).is_err());
+            Some((pods[0].pod.clone(), ending()))
+        });
+        assert!(ending.is_some() && killer.calls().len() == 1);
+        shut.unwrap().join().unwrap();
+        assert!(node.end(|_| panic!("it is not even asked")).is_none());
     }
 
     #[tokio::test]
