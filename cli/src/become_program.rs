@@ -4,14 +4,21 @@
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
+
+use winddown_control::DEFAULT_SOCKET;
 
 use super::{AgentArgs, CommandError, Exit, GlobalArgs, ShimArgs};
 
 /// Becomes `winddownd`.
 pub(super) fn agent(global: &GlobalArgs, args: &AgentArgs) -> Result<Exit, CommandError> {
-    let mut arguments = vec![OsStr::new("--socket"), global.socket.as_os_str()];
-    for (option, value) in [("--config", &global.config), ("--root", &args.root)] {
+    // The commands' default is none of the agent's: the configuration says where it listens.
+    let socket = Some(&global.socket).filter(|path| **path != Path::new(DEFAULT_SOCKET)).cloned();
+    let mut arguments = Vec::new();
+    for (option, value) in
+        [("--socket", &socket), ("--config", &global.config), ("--root", &args.root)]
+    {
         if let Some(value) = value {
             arguments.extend([OsStr::new(option), value.as_os_str()]);
         }

@@ -1,6 +1,6 @@
 //! The command line of `winddownd`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -73,8 +73,6 @@ pub fn main() -> ExitCode {
     if let Some(Task::HostMount { arguments }) = task {
         return host_mount::run(arguments.into_iter());
     }
-    // The usual path, said aloud, leaves it to the configuration, as the commands' own default does.
-    let socket = socket.filter(|socket| socket != Path::new(winddown_control::DEFAULT_SOCKET));
     let Err(error) = crate::run(ServiceOptions { config, socket, root }) else {
         return ExitCode::SUCCESS;
     };
