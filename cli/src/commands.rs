@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_secs(3);
 /// How long threads that wait for a disk may take when the process ends.
 const LAST_THREADS: Duration = Duration::from_millis(500);
 
-/// What the binary does without asking a running agent.
+/// What commands do without asking a running agent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Commands;
 
@@ -129,10 +129,7 @@ impl Offline for Commands {
     }
 
     fn plan(&self, global: &GlobalArgs, manifests: &Path) -> Result<ShutdownPlan, CommandError> {
-        let config = match &global.config {
-            Some(file) => load(file)?,
-            None => configured(Path::new(DEFAULT_FILE))?,
-        };
+        let config = configured(global)?;
         let policy: Policy = policy_of(&config.shutdown);
         let pods = pods::read(manifests, &config)?;
         Ok(plan_view(&plan(&pods, &policy, None), None))
@@ -205,9 +202,12 @@ fn load(file: &Path) -> Result<Config, CommandError> {
     Config::load(file).map(|(config, _)| config).map_err(invalid)
 }
 
-/// The configuration at its usual place, or the defaults where there is none.
-fn configured(file: &Path) -> Result<Config, CommandError> {
-    match Config::load(file) {
+/// The configuration that was named, or the one at its usual place, or the defaults where there is none.
+fn configured(global: &GlobalArgs) -> Result<Config, CommandError> {
+    if let Some(file) = &global.config {
+        return load(file);
+    }
+    match Config::load(Path::new(DEFAULT_FILE)) {
         Ok((config, _)) => Ok(config),
         Err(error) if error.is_missing() => Ok(Config::default()),
         Err(error) => Err(invalid(error)),
@@ -215,11 +215,7 @@ fn configured(file: &Path) -> Result<Config, CommandError> {
 }
 
 fn store(global: &GlobalArgs) -> Result<ReportStore, CommandError> {
-    let config = match &global.config {
-        Some(file) => load(file)?,
-        None => configured(Path::new(DEFAULT_FILE))?,
-    };
-    Ok(reports::store(&config))
+    Ok(reports::store(&configured(global)?))
 }
 
 fn typed(report: &serde_json::Value) -> Result<ShutdownReport, CommandError> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, interval_at};
 
-use winddown_shared::display::{clean, seconds};
+use winddown_shared::display::{clean, pod_count, seconds};
 
 use super::values::When;
 use super::{CommandError, DrainArgs, Exit, GlobalArgs, Output, TextFormat};
@@ -38,7 +38,7 @@ pub(super) async fn run(
             event = lines.next::<DrainEvent>() => event?,
             _ = tick.tick() => {
                 let past = seconds(start.elapsed().as_secs_f64().floor());
-                out.progress_over(&format!("{past}, {} still to end", pods(tally.left())));
+                out.progress_over(&format!("{past}, {} still to end", pod_count(tally.left())));
                 continue;
             }
         };
@@ -119,10 +119,6 @@ impl Tally {
     }
 }
 
-fn pods(count: usize) -> String {
-    if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
-}
-
 fn told_as(event: &DrainEvent) -> Option<String> {
     Some(match event {
         DrainEvent::Started { pods: 0, seconds: limit, pods_unknown: true, .. } => {
@@ -132,11 +128,11 @@ fn told_as(event: &DrainEvent) -> Option<String> {
         DrainEvent::Started { groups, pods: count, seconds: limit, .. } => {
             let groups =
                 if *groups == 1 { "1 group".to_owned() } else { format!("{groups} groups") };
-            format!("{} in {groups}, at most {}", pods(*count), seconds(*limit))
+            format!("{} in {groups}, at most {}", pod_count(*count), seconds(*limit))
         }
         DrainEvent::GroupStarted { priority, name, pods: count, seconds: limit } => {
             let group = group_title(name.as_deref(), *priority);
-            format!("{group}: {}, at most {}", pods(*count), seconds(*limit))
+            format!("{group}: {}, at most {}", pod_count(*count), seconds(*limit))
         }
         DrainEvent::PodEnded { namespace, name, took_seconds, forced } => {
             let how = if *forced { ", SIGKILL was needed" } else { "" };
@@ -152,10 +148,10 @@ fn told_as(event: &DrainEvent) -> Option<String> {
         }
         DrainEvent::GroupEnded { priority, name, took_seconds, left } => {
             let group = group_title(name.as_deref(), *priority);
-            format!("{group}: {} left after {}", pods(*left), seconds(*took_seconds))
+            format!("{group}: {} left after {}", pod_count(*left), seconds(*took_seconds))
         }
         DrainEvent::Finished { ended, forced, left, took_seconds, pods_unknown } => {
-            let mut line = format!("{} ended in {}", pods(*ended), seconds(*took_seconds));
+            let mut line = format!("{} ended in {}", pod_count(*ended), seconds(*took_seconds));
             if *forced > 0 {
                 line.push_str(&format!(", {forced} needed SIGKILL"));
             }

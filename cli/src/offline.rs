@@ -10,7 +10,7 @@ use super::{
     UninstallArgs,
 };
 
-/// What the commands do that is not asked of a running agent. The binary implements it.
+/// What the commands do that is not asked of a running agent. [`Commands`](crate::commands::Commands) implements it.
 ///
 /// The methods are synchronous: one that needs a runtime builds its own, of the kind it needs.
 pub trait Offline {

@@ -76,7 +76,7 @@ impl<R: Runtime, I: Inhibitor> NodeBuilder<R, I> {
         self
     }
 
-    /// A configuration that came from no file. Its labels are of the clock that the builder has by then.
+    /// A configuration that came from no file, read at the time of the clock that the builder has by then.
     #[must_use]
     pub fn config(self, config: Config) -> Self {
         let (config, loaded_at) = (Arc::new(config), self.0.wall.now());

@@ -90,6 +90,7 @@ use pod::PodEntry;
 
 use crate::disk_notes::Notes;
 use crate::mount_table;
+use crate::unsupported::refused_or_ignored;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
@@ -231,7 +232,7 @@ impl Runtime for CriRuntime {
     }
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
-        check_supported(pod).into_iter().next().map_or(Ok(()), |field| Err(field.into()))
+        refused_or_ignored(pod, check_supported(pod), false).map(drop)
     }
 }
 

@@ -176,7 +176,7 @@ impl NodeHandle {
         Self(Arc::new(Inner { name, killer, victims, gate, statuses, recorder, wall, notes }))
     }
 
-    /// The pods among which it may choose: those that nobody has asked to end.
+    /// The pods among which it may choose: those that have not been asked to end.
     #[must_use]
     pub fn pods(&self) -> Vec<NodePod> {
         let of_node = |pod: Pod| {
@@ -217,7 +217,7 @@ impl NodeHandle {
         choose: impl FnOnce(&[NodePod]) -> Option<(Pod, PodEnding)>,
     ) -> Option<Ending> {
         self.0.victims.choose(|| {
-            // Held until the pod has been asked: who shuts the gate waits for that moment.
+            // Held until the pod has been asked: a shutdown that shuts the gate waits that long.
             let gate = self.0.gate.borrow();
             if !gate.is_empty() {
                 return None;

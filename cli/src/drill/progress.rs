@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use winddown_shared::display::duration;
+use winddown_shared::display::{duration, pod_count};
 use winddown_shutdown::{GroupProgress, Progress, ProgressPhase};
 use winddown_systemd::stand_in::ShutdownOutcome;
 
@@ -86,7 +86,7 @@ impl Screen {
             }
             if group.started.is_some() && !*started {
                 *started = true;
-                out.line(&format!("{}: {} asked to end", title(group), pods(group.pods)))?;
+                out.line(&format!("{}: {} asked to end", title(group), pod_count(group.pods)))?;
             }
             if group.finished.is_some() && !*ended {
                 *ended = true;
@@ -117,7 +117,7 @@ fn title(group: &GroupProgress) -> String {
 
 /// Where a group stands, in words.
 fn result(group: &GroupProgress) -> String {
-    let Some(started) = group.started else { return format!("{} waiting", pods(group.pods)) };
+    let Some(started) = group.started else { return format!("{} waiting", pod_count(group.pods)) };
     let took = group.finished.unwrap_or_else(Instant::now).duration_since(started);
     let mut text = format!("{} of {} ended, {}", group.ended, group.pods, duration(took));
     if group.forced > 0 {
@@ -127,8 +127,4 @@ fn result(group: &GroupProgress) -> String {
         text.push_str(&format!(", {} left", group.failed));
     }
     text
-}
-
-fn pods(count: usize) -> String {
-    if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
 }

@@ -1,74 +1,13 @@
-use std::time::Duration;
-
 use winddown_shutdown::{
     BudgetReport, GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger,
 };
 
 use super::text;
 
-pub(super) fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
+#[path = "../../../shutdown/src/report/tests/samples.rs"]
+mod samples;
 
-pub(super) fn pod(name: &str, end: PodEnd, asked: Option<u64>, exit: Option<u64>) -> PodReport {
-    PodReport {
-        namespace: "default".into(),
-        name: name.into(),
-        uid: format!("uid-{name}"),
-        priority: None,
-        grace: ms(20_000),
-        wanted_grace: None,
-        asked: asked.map(ms),
-        sigterm: asked.map(|asked| ms(asked + 3)),
-        exit: exit.map(ms),
-        end,
-        containers: Vec::new(),
-        mounts: Vec::new(),
-        error: None,
-    }
-}
-
-pub(super) fn group(priority: i32, span: Option<(u64, u64)>, pods: Vec<PodReport>) -> GroupReport {
-    GroupReport {
-        priority,
-        name: None,
-        configured: ms(20_000),
-        allowed: ms(20_000),
-        latest_end: ms(30_000),
-        started: span.map(|(started, _)| ms(started)),
-        ended: span.map(|(_, ended)| ms(ended)),
-        pods,
-    }
-}
-
-pub(super) fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> ShutdownReport {
-    ShutdownReport {
-        api_version: "winddown.dev/v1alpha1".into(),
-        kind: "ShutdownReport".into(),
-        version: 1,
-        trigger: Trigger::LoginManager,
-        node_action: Some("powerOff".into()),
-        boot_id: "4f1c8a2e".into(),
-        started_at: "2026-11-20T03:44:00.123456789Z".parse().unwrap(),
-        ended_at: "2026-11-20T03:44:08.3Z".parse().unwrap(),
-        took: ms(took),
-        budget: BudgetReport {
-            requested: ms(30_000),
-            pods: ms(30_000),
-            reserve: ms(2_000),
-            delay: Some(ms(32_000)),
-            delay_set_by: None,
-        },
-        notice: None,
-        endpoint_drain: None,
-        resumed: Vec::new(),
-        outcome,
-        pods_unknown: false,
-        groups,
-        statuses_not_told: Vec::new(),
-        warnings: Vec::new(),
-    }
-}
+pub(super) use samples::{group, ms, pod, report};
 
 #[test]
 fn a_clean_shutdown_reads_well() {

@@ -92,7 +92,7 @@ impl Runtime for ProcessRuntime {
     }
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
-        check_supported(pod).into_iter().next().map_or(Ok(()), |field| Err(field.into()))
+        refused_or_ignored(pod, check_supported(pod), false).map(drop)
     }
 }
 
