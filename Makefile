@@ -18,7 +18,7 @@ FILES := preemption/src/**/*.rs \
 
 # Those that other agents can be built from, each before those that need it.
 CRATES := $(addprefix --package winddown-,shared yaml runtime-cache machine notices systemd preemption eviction shutdown \
-	runtimes cluster config static-pods control node)
+	runtimes api-client cluster pod-references companion config static-pods control node)
 
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 

@@ -1,9 +1,9 @@
-//! What must hold of what the API server and others send, whatever it is. Called by tests/fuzz.
+//! What must hold of what the API server sends, whatever it is. Called by tests/fuzz.
 
 use k8s_openapi::api::core::v1 as api;
 use serde::Deserialize;
 
-use crate::{client, mirror, status};
+use crate::{mirror, status};
 
 /// Input of [`api_object`].
 #[derive(Deserialize)]
@@ -22,9 +22,4 @@ pub fn api_object(json: &[u8]) {
     let mirrored = mirror::mirror_of(&pod, "node1", "uid-1", winddown_shared::WallTime::UNIX_EPOCH);
     let owners = mirrored.metadata.owner_references.unwrap_or_default();
     assert!(owners.iter().any(|owner| owner.kind == "Node"), "a mirror belongs to its node");
-}
-
-/// Reads DER and PEM. Panics if a law is broken.
-pub fn certificate(bytes: &[u8]) {
-    client::fuzzing::certificate(bytes);
 }

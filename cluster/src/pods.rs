@@ -8,7 +8,6 @@
 //! the API. Nothing that runs is ended before the API has said that this very pod is gone or is to go, and
 //! no object is removed before nothing of its pod runs and the API has its last word.
 
-pub(crate) mod api;
 mod config;
 mod controller;
 mod controller_status;
@@ -16,7 +15,6 @@ mod dangling;
 mod deletion;
 pub mod equality;
 mod known;
-pub(crate) mod outage;
 mod parts;
 mod plan;
 mod progress;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use winddown_cluster::companion::WithoutApi;
+use winddown_companion::WithoutApi;
 
 use super::cluster::one_of;
 use super::read::HOUR;

@@ -20,16 +20,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
+use winddown_api_client::{ApiHealth, Connection};
 use winddown_cluster::after_boot::{AfterBootPolicy, EndedByUs};
-use winddown_cluster::client::{ApiHealth, Connection};
 use winddown_cluster::events::{self, Events, NodeRef};
 use winddown_cluster::mirror::Mirrors;
 use winddown_cluster::node::{
     NodeController, NodeFacts, NodeHandle, NodeSettings, NodeSettingsError, Ping,
 };
 use winddown_cluster::pods::{OrphanPolicy, PodControllerHandle};
-use winddown_cluster::resolve::{Resolver, ResolverConfig};
 use winddown_cluster::status::{Outbox, OutboxConfig};
+use winddown_pod_references::{Resolver, ResolverConfig};
 use winddown_shared::{Event, Recorder, WallClock};
 
 use api_pods::ApiPods;

@@ -13,12 +13,10 @@ use k8s_openapi::api::core::v1::NodeSystemInfo;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use winddown_api_client::{ClusterConfig, Connection, Credentials};
 use winddown_apiserver::ApiServer;
-use winddown_cluster::client::{ClusterConfig, Connection, Credentials};
-use winddown_cluster::companion::{
-    CompanionConfig, KubeletRuntime, RunningContainers, Unasked, companion,
-};
 use winddown_cluster::node::{NodeFacts, NodeSettings};
+use winddown_companion::{CompanionConfig, KubeletRuntime, RunningContainers, Unasked, companion};
 use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_node::cluster::ClusterParts;
 use winddown_node::{Identity, Node};

@@ -14,8 +14,8 @@ use winddown_shared::{PodUid, WallClock, error_chain};
 
 use super::decide::by_time;
 use super::{AfterBootPolicy, Ended, EndedByUs, Verdict, decide};
-use crate::backoff::Backoff;
-use crate::refusal::{self, Refusal};
+use winddown_api_client::refusal::{self, Refusal};
+use winddown_shared::Backoff;
 
 /// How long one request may take.
 const DEADLINE: Duration = Duration::from_secs(10);

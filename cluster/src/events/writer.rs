@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::correlate::{Correlator, SeriesKey, Step};
 use super::queue::{Fate, Queue, Queued};
 use super::{NodeRef, body};
-use crate::backoff::Backoff;
-use crate::refusal::{self, Refusal};
+use winddown_api_client::refusal::{self, Refusal};
+use winddown_shared::Backoff;
 
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(10);

@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::{DesiredPods, Pod, PodLabel, PodUid, WallClock};
 
 use super::{MirrorAction, Mirrors, Name, ObservedMirror, mirror_of, name_of, plan};
-use crate::backoff::Backoff;
 use crate::pods::MirrorSide;
-use crate::refusal::{self, Refusal};
+use winddown_api_client::refusal::{self, Refusal};
+use winddown_shared::Backoff;
 
 /// How long one request may take.
 const DEADLINE: Duration = Duration::from_secs(10);

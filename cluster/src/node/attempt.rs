@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::backoff::Backoff;
-use crate::refusal::Refusal;
+use winddown_api_client::refusal::Refusal;
+use winddown_shared::Backoff;
 
 /// The result of one kind of write, and when it may be retried.
 #[derive(Clone, Debug)]

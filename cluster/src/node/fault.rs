@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::refusal::{self, Refusal};
+use winddown_api_client::refusal::{self, Refusal};
 
 /// A request that failed, or whose result is unknown.
 #[derive(Debug, thiserror::Error)]

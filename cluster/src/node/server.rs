@@ -9,8 +9,8 @@ use kube::runtime::watcher::{self, watch_object};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-use crate::backoff::Backoff;
-use crate::refusal::{self, Refusal};
+use winddown_api_client::refusal::{self, Refusal};
+use winddown_shared::Backoff;
 
 /// The Node object as the server has it, from its own watch and from the answers to writes.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::backoff::fraction;
+use winddown_shared::fraction;
 
 /// Receives every tick. A tick that comes while the receiver is busy is dropped.
 #[derive(Clone, Debug)]

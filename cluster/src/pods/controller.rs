@@ -6,14 +6,14 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUidMap;
 
-use super::api::{KubePods, PodApi};
 use super::config::PodControllerConfig;
 use super::known::KnownPods;
-use super::outage::Outage;
 use super::parts::{Parts, Queues};
 use super::queue::{QueueCounts, WorkerPanicked};
 use super::seams::{AsItIs, MirrorSide, NoEvents, PodEvents, Prepare, StatusSide};
 use crate::provider::Notify;
+use winddown_api_client::node_pods::{KubePods, PodApi};
+use winddown_api_client::outage::Outage;
 
 mod running;
 #[cfg(test)]

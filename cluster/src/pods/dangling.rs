@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use winddown_shared::{Pod, PodUidMap};
 
-use super::api::PodApi;
 use super::config::Whose;
 use super::known::{ApiPresence, Known};
 use super::parts::Parts;
 use super::queue::Outcome;
 use super::seams::{Prepare, StatusSide};
-use crate::backoff::{Backoff, fraction};
 use crate::provider::{Notify, ProvidedPod};
+use winddown_api_client::node_pods::PodApi;
+use winddown_shared::{Backoff, fraction};
 
 impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
     /// Asks the API for one pod that a list did not have. A list can be wrong (a selector, a

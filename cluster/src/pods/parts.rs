@@ -8,15 +8,15 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{Pod, PodUid, PodUidMap, WallTime};
 
-use super::api::{PodApi, Refused};
 use super::config::PodControllerConfig;
 use super::known::KnownPods;
-use super::outage::Outage;
 use super::queue::{Bucket, Queue};
 use super::seams::{MirrorSide, PodEvents, Prepare, StatusSide};
-use crate::backoff::Backoff;
 use crate::provider::{Notify, ProvidedPod, ProviderError};
 use crate::status::StatusUpdate;
+use winddown_api_client::node_pods::{PodApi, Refused};
+use winddown_api_client::outage::Outage;
+use winddown_shared::Backoff;
 
 /// One running controller: its surroundings, its memory and its queues.
 pub(crate) struct Parts<A, P, S, R> {

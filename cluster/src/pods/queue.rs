@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
-use crate::backoff::Backoff;
+use winddown_shared::Backoff;
 
 mod bucket;
 mod schedule;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use winddown_shared::PodUid;
 
-use super::api::PodApi;
 use super::known::ApiPresence;
 use super::parts::Parts;
 use super::queue::Outcome;
 use super::seams::{Prepare, StatusSide};
 use crate::provider::Notify;
+use winddown_api_client::node_pods::PodApi;
 
 /// Removes the object of a pod that has ended, once the API knows its last word.
 ///

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use winddown_shared::PodUid;
 
-use super::api::PodApi;
 use super::known::ApiPresence;
 use super::parts::Parts;
 use super::queue::Outcome;
 use super::seams::{Prepare, StatusSide};
 use crate::provider::Notify;
+use winddown_api_client::node_pods::PodApi;
 
 /// Asks the provider for a pod's status and hands it on.
 pub(crate) async fn report<A, P, S, R>(parts: Arc<Parts<A, P, S, R>>, uid: PodUid) -> Outcome

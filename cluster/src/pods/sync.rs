@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, error_chain};
 
-use super::api::PodApi;
 use super::controller_status::{self, Waits};
 use super::equality;
 use super::known::{ApiPresence, Known};
@@ -17,6 +16,7 @@ use super::queue::Outcome;
 use super::seams::{PodEvent, Prepare, PrepareError, StatusSide};
 use crate::provider::{Notify, ProvidedPod, ProviderError};
 use crate::status::StatusUpdate;
+use winddown_api_client::node_pods::PodApi;
 
 /// More steps in a row than any pod needs; the queue takes over then.
 const STEPS: usize = 6;

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1 as api;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher::Event;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use winddown_shared::{Pod, PodUid, PodUidMap, error_chain};
 
-use super::api::PodApi;
 use super::config::Whose;
 use super::known::Change;
-use super::outage::Outage;
 use super::parts::Parts;
 use super::seams::{Prepare, StatusSide};
-use crate::backoff::Backoff;
 use crate::provider::Notify;
-use crate::refusal::Refusal;
+use winddown_api_client::node_pods::PodApi;
+use winddown_api_client::outage::Outage;
+use winddown_api_client::refusal::{self, Refusal};
+use winddown_shared::Backoff;
 
 /// Follows the API's pods until the controller is cancelled. `synced` becomes true with the first list
 /// that was read whole.
@@ -56,7 +56,7 @@ where
             }
         };
         outage.failed(&error);
-        let refusal = refusal(&error);
+        let refusal = refusal::of_watch(&error);
         // Asked for what is too long ago: it would ask for the same again.
         if refusal == Some(Refusal::Expired) {
             stream = parts.api.watch();
@@ -152,14 +152,5 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
         for uid in missing {
             self.queues.sync.wake(&uid);
         }
-    }
-}
-
-pub(crate) fn refusal(error: &watcher::Error) -> Option<Refusal> {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => Some(Refusal::of(error)),
-        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
     }
 }

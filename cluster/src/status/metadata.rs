@@ -7,7 +7,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use winddown_shared::PodLabel;
 
-use crate::refusal::Refusal;
+use winddown_api_client::refusal::Refusal;
 
 /// What is to be changed of a pod's metadata. `None` takes a key away; what is not named stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

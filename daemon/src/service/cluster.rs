@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{NodeAddress, NodeSystemInfo, Taint};
 use tokio::sync::watch;
+use winddown_api_client::CredentialsError;
 use winddown_cluster::after_boot::AfterBootPolicy;
-use winddown_cluster::client::CredentialsError;
 use winddown_cluster::node::{LeaseTimes, LeaseTimesError, NodeFacts, NodeSettings, Registration};
 use winddown_cluster::pods::OrphanPolicy;
 use winddown_machine::LocalNode;

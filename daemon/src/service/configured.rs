@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tokio::sync::broadcast;
-use winddown_cluster::companion::KubeletRuntime;
+use winddown_companion::KubeletRuntime;
 use winddown_runtimes::cri::CriRuntime;
 use winddown_runtimes::process::ProcessRuntime;
 use winddown_runtimes::systemd::SystemdRuntime;

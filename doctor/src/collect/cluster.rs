@@ -16,7 +16,7 @@ pub(super) async fn missing_rights(
     let name = config.node_name_or(&host_name());
     let connection = connect(config, &name, wall).await.map_err(|error| error_chain(&error))?;
     let client = connection.client();
-    let missing = winddown_cluster::companion::missing_rights(&client, &name).await;
+    let missing = winddown_companion::missing_rights(&client, &name).await;
     let missing = missing.map_err(|error| error.why)?;
     Ok(missing.iter().map(ToString::to_string).collect())
 }

@@ -1,6 +1,6 @@
 //! The way to the API server, as the configuration has it.
 
-use winddown_cluster::client::{
+use winddown_api_client::{
     Bootstrap, ClusterConfig, Connection, Credentials, CredentialsError, ServiceAccount,
 };
 use winddown_config::{ClusterSettings, Config};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::NodeCondition;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use winddown_cluster::node::NodeFacts;
-use winddown_cluster::resolve::NodeAmounts;
+use winddown_pod_references::NodeAmounts;
 use winddown_shared::{Allocatable, Quantity, QuantityFormat, ResourceName};
 
 /// Every pod ended before the node went down, and nothing stayed mounted: its volumes may be attached

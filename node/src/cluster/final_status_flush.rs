@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
-use winddown_cluster::client::ApiState;
+use winddown_api_client::ApiState;
 use winddown_shared::status::{Phase, StatusEntry, StatusStore};
 use winddown_shared::{FinalStatusFlush, PodLabel};
 

@@ -10,8 +10,8 @@ use winddown_cluster::events::{EventWriter, Events};
 use winddown_cluster::mirror::MirrorDriver;
 use winddown_cluster::node::{NodeController, Ping};
 use winddown_cluster::pods::{OrphanPolicy, PodController, PodControllerConfig, RunState};
-use winddown_cluster::resolve::Freshener;
 use winddown_cluster::status::{Follow, OutboxDriver};
+use winddown_pod_references::Freshener;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{DesiredPods, PodSyncer, PodWorkers, WallClock, critical};
 

@@ -1,7 +1,7 @@
 //! How the node stands with its cluster, for people and for metrics.
 
 use tokio::time::Instant;
-use winddown_cluster::client::ApiState;
+use winddown_api_client::ApiState;
 use winddown_cluster::pods::RunState;
 use winddown_shared::{WallClock, WallTime};
 

@@ -18,7 +18,7 @@ pub(crate) static ALL: [Target; 16] = [
     Target {
         name: "certificates",
         what: "credentials: DER and PEM",
-        laws: winddown_cluster::fuzzing::certificate,
+        laws: winddown_api_client::fuzzing::certificate,
         longest: 2048,
         short: 2000,
     },

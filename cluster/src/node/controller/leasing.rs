@@ -6,12 +6,12 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::Core;
-use crate::backoff::Backoff;
 use crate::node::conditions::{READY, find};
 use crate::node::lease::LeaseError;
 use crate::node::lease::keeper::{Keeper, RETRY};
 use crate::node::ticker::Ticker;
-use crate::refusal::{self, Refusal};
+use winddown_api_client::refusal::{self, Refusal};
+use winddown_shared::Backoff;
 
 impl<E> Core<E> {
     /// Renews the lease with every beat, for ever.

@@ -15,7 +15,7 @@ use crate::node::cordon::FIELD_MANAGER;
 use crate::node::desired::NodeFacts;
 use crate::node::events::NodeEvents;
 use crate::node::fault::Fault;
-use crate::refusal::Refusal;
+use winddown_api_client::refusal::Refusal;
 
 /// How a look at the registration ended.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use crate::node::events::{NodeEvents, changes};
 use crate::node::fault::Fault;
 use crate::node::handle::Wishes;
 use crate::node::patch;
-use crate::refusal::Refusal;
+use winddown_api_client::refusal::Refusal;
 
 /// The writer's state between rounds.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use winddown_shared::WallClock;
 
 use super::{LeaseError, LeaseStep, LeaseTimes, Owner, next, renewed_at};
-use crate::refusal::Refusal;
+use winddown_api_client::refusal::Refusal;
 
 /// As often as the kubelet tries before it calls a renewal failed.
 const TRIES: u32 = 5;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, advance};
 
 use super::super::attempt::Attempt;
-use crate::refusal::Refusal;
+use winddown_api_client::refusal::Refusal;
 
 fn wait(attempt: &Attempt) -> Duration {
     attempt.waits_until().map_or(Duration::ZERO, |at| at - Instant::now())

@@ -9,12 +9,12 @@ use tokio::time::timeout;
 use winddown_shared::PodUidMap;
 
 use super::{RunError, RunState};
-use crate::pods::api::PodApi;
 use crate::pods::parts::Parts;
 use crate::pods::queue::WorkerPanicked;
 use crate::pods::seams::{Prepare, StatusSide};
 use crate::pods::{dangling, removal, report, sync, watch as api_watch};
 use crate::provider::Notify;
+use winddown_api_client::node_pods::PodApi;
 
 /// How long unwanted pods may delay the controller's readiness.
 const SETTLING: Duration = Duration::from_secs(30);

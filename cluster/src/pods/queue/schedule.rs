@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use winddown_shared::{PodUid, PodUidMap};
 
 use super::{Bucket, Outcome, QueueCounts};
-use crate::backoff::Backoff;
+use winddown_shared::Backoff;
 
 /// The longest pause before awaited work is retried after a failure.
 const LONGEST_WAITED_FOR: Duration = Duration::from_secs(10);

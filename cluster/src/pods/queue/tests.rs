@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
 use super::{Bucket, Outcome, Queue, QueueCounts, WorkerPanicked};
-use crate::backoff::Backoff;
+use winddown_shared::Backoff;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);

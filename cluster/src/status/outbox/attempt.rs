@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use winddown_shared::{Pod, PodLabel, WallClock};
 
 use super::entry::LastReported;
-use crate::refusal::{self, Refusal};
 use crate::status::patch::{Words, patch};
+use winddown_api_client::refusal::{self, Refusal};
 
 #[cfg(test)]
 mod tests;

@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodLabel};
 
-use crate::backoff::Backoff;
 use crate::status::patch::{BY_NODE, DISRUPTION_TARGET};
+use winddown_shared::Backoff;
 
 /// What others change back and forth is put right at once, then ever more slowly.
 const REASSERT: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(300));

@@ -12,7 +12,7 @@ use winddown_shared::{Pod, PodLabel, PodUid, PodUidMap};
 use super::attempt::{Job, Outcome};
 use super::entry::{Class, Entry, LastReported, Place, Why};
 use super::{SpooledStatus, StatusUpdate};
-use crate::backoff::Backoff;
+use winddown_shared::Backoff;
 
 mod contact;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::world::{Answer, Running, World, failed, pod};
 use crate::provider::ProviderError;
-use crate::refusal::Refusal;
+use winddown_api_client::refusal::Refusal;
 
 const S: Duration = Duration::from_secs(1);
 

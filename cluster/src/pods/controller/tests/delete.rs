@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::world::{Running, World, exited, pod, running};
-use crate::refusal::Refusal;
+use winddown_api_client::refusal::Refusal;
 
 const S: Duration = Duration::from_secs(1);
 

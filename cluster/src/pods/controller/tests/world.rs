@@ -16,8 +16,8 @@ use winddown_shared::{Pod, PodUid, WallClock, WallTime};
 use crate::pods::controller::{PodControllerHandle, RunError, Setup};
 use crate::pods::{AsItIs, PodControllerConfig, PodEvent, Prepare};
 use crate::provider::{ChangeSender, Changes, ProvidedPod, ProviderError, changes};
-use crate::refusal::Refusal;
 use crate::status::StatusUpdate;
+use winddown_api_client::refusal::Refusal;
 
 mod objects;
 mod sides;

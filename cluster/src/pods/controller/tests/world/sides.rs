@@ -11,11 +11,11 @@ use tokio::time::sleep;
 use winddown_shared::{Pod, PodLabel, PodUid};
 
 use super::{Answer, State, World, running};
-use crate::pods::api::{PodApi, PodStream, Refused};
 use crate::pods::{PodEvent, PodEvents, StatusSide};
 use crate::provider::{Changes, Notify, ProvidedPod, Provider, ProviderError};
-use crate::refusal::Refusal;
 use crate::status::StatusUpdate;
+use winddown_api_client::node_pods::{PodApi, PodStream, Refused};
+use winddown_api_client::refusal::Refusal;
 
 impl PodApi for World {
     fn watch(&self) -> PodStream {

@@ -5,7 +5,7 @@ use kube::runtime::watcher::Event;
 use winddown_shared::Pod;
 
 use super::State;
-use crate::pods::api::Refused;
+use winddown_api_client::node_pods::Refused;
 
 impl State {
     pub(super) fn send(&mut self, event: &Event<api::Pod>) {

@@ -1,0 +1,189 @@
+//! A client certificate of its own: asked for, kept and renewed.
+//!
+//! The way of the kubelet (TLS bootstrapping): a key that never leaves this node, a request signed
+//! by the cluster's approver of node certificates, and the next request made with the certificate
+//! itself. All that is wanted of the disk are three files in one folder, each replaced as a whole.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use winddown_shared::{WallClock, error_chain};
+
+use super::error::CredentialsError;
+use super::health::ApiState;
+use super::reloading::Shared;
+use super::{ClusterConfig, Connection, Credentials};
+use winddown_shared::{Backoff, fraction};
+
+mod plan;
+mod request;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use plan::{BootstrapStep, With, next};
+use request::{AskError, ask};
+use store::Store;
+
+/// Renewed somewhere between these shares of its lifetime, so that nodes made together do not ask
+/// together.
+const EARLIEST: f64 = 0.7;
+const LATEST: f64 = 0.9;
+
+/// How a node without a certificate gets one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bootstrap {
+    /// The kubeconfig whose credentials may only ask for a certificate. Needed until there is one, and
+    /// again when it could not be renewed in time.
+    pub kubeconfig: PathBuf,
+    /// The folder for the signed certificate, its key and the kubeconfig that names them. Made if it is
+    /// not there; only its owner may read it.
+    pub folder: PathBuf,
+    /// The node's name. The certificate's subject is `system:node:<name>` in `system:nodes`.
+    pub node_name: String,
+}
+
+/// Keeps the certificate good.
+pub(super) struct Renewal {
+    bootstrap: Bootstrap,
+    store: Store,
+    config: ClusterConfig,
+    shared: Arc<Shared>,
+    wall: WallClock,
+}
+
+// === impl Bootstrap ===
+
+impl Bootstrap {
+    /// The kubeconfig that names the signed certificate.
+    pub fn signed_kubeconfig(&self) -> PathBuf {
+        self.folder.join(store::KUBECONFIG)
+    }
+}
+
+// === impl Renewal ===
+
+impl Renewal {
+    pub(super) fn new(
+        bootstrap: Bootstrap,
+        config: ClusterConfig,
+        shared: Arc<Shared>,
+        wall: WallClock,
+    ) -> Self {
+        let store = Store::new(&bootstrap.folder);
+        Self { bootstrap, store, config, shared, wall }
+    }
+
+    /// Uses the certificate that an earlier run of the agent got. That there is none is no error as long
+    /// as one can be asked for.
+    pub(super) async fn take_what_is_there(&self) -> Result<(), CredentialsError> {
+        let found = self.shared.read().await;
+        if let (Ok(()), BootstrapStep::Ask(With::Bootstrap)) = (&found, self.step(LATEST, None)) {
+            // Another node's, or too old: of no use, but no reason to stand still.
+            tracing::warn!(
+                folder = %self.bootstrap.folder.display(),
+                "the certificate that is kept here has expired or is another node's"
+            );
+        }
+        if found.is_err() {
+            let why = "the certificate has not been asked for";
+            self.shared.health.set(ApiState::Unsigned { why: why.into() });
+            self.bootstrap_source().draft().await.map(drop)?;
+        }
+        Ok(())
+    }
+
+    /// Asks and renews, for ever.
+    pub(super) async fn run(&self) {
+        let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
+        let mut share = EARLIEST + (LATEST - EARLIEST) * fraction();
+        let mut made = None;
+        let mut said = None;
+        loop {
+            let with = match self.step(share, made) {
+                BootstrapStep::Wait(wait) => {
+                    tokio::time::sleep(wait).await;
+                    continue;
+                }
+                BootstrapStep::Ask(with) => with,
+            };
+            match self.renew(with).await {
+                Ok(()) => {
+                    backoff.reset();
+                    made = Some(self.wall.now());
+                    said = None;
+                    share = EARLIEST + (LATEST - EARLIEST) * fraction();
+                }
+                Err(error) => {
+                    let text = error_chain(&error);
+                    if said.as_ref() != Some(&text) {
+                        tracing::warn!("no new certificate yet: {text}");
+                        self.say_unsigned(&text);
+                    }
+                    said = Some(text);
+                    // A person said no: that is not changed by asking every ten seconds.
+                    let least = error.is_refusal().then_some(Duration::from_secs(300));
+                    tokio::time::sleep(backoff.after_failure(least)).await;
+                }
+            }
+        }
+    }
+
+    fn step(&self, share: f64, made: Option<Timestamp>) -> BootstrapStep {
+        let current = self.shared.now();
+        let facts = current.as_ref().and_then(|current| current.material.certificate.as_ref());
+        next(facts, &self.bootstrap.node_name, self.wall.now(), share, made)
+    }
+
+    async fn renew(&self, with: With) -> Result<(), AskError> {
+        let client = match with {
+            With::Own => kube::Client::new(super::Reloading(Arc::clone(&self.shared)), "default"),
+            With::Bootstrap => {
+                let credentials = Credentials::Kubeconfig {
+                    path: self.bootstrap.kubeconfig.clone(),
+                    context: None,
+                };
+                let config = ClusterConfig { credentials, ..self.config.clone() };
+                Box::pin(Connection::open(config, self.wall.clone())).await?.client()
+            }
+        };
+        let key = self.store.pending_key().await?;
+        let waiting = |name: &str| {
+            tracing::info!(request = name, "waiting for the certificate to be approved");
+            self.say_unsigned(&format!(
+                "certificate signing request {name} waits to be approved: \
+                 kubectl certificate approve {name}"
+            ));
+        };
+        let chain = match ask(&client, &key, &self.bootstrap.node_name, waiting).await {
+            Ok(chain) => chain,
+            Err(error) => {
+                if error.is_refusal() {
+                    // Its name is made from the key, and so would be refused for ever.
+                    self.store.forget_pending().await?;
+                }
+                return Err(error);
+            }
+        };
+        self.store.keep(&chain, &key, &self.bootstrap.kubeconfig).await?;
+        self.shared.read().await?;
+        self.store.forget_pending().await?;
+        if self.step(LATEST, Some(self.wall.now())) == BootstrapStep::Ask(With::Bootstrap) {
+            return Err(AskError::Useless);
+        }
+        tracing::info!(folder = %self.bootstrap.folder.display(), "a new client certificate is in use");
+        Ok(())
+    }
+
+    fn say_unsigned(&self, why: &str) {
+        if self.shared.now().is_none() {
+            self.shared.health.set(ApiState::Unsigned { why: why.into() });
+        }
+    }
+
+    fn bootstrap_source(&self) -> super::Source {
+        super::Source::Kubeconfig { path: self.bootstrap.kubeconfig.clone(), context: None }
+    }
+}

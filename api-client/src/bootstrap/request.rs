@@ -1,0 +1,183 @@
+//! Asking the cluster for a certificate.
+
+use futures_util::{StreamExt, TryStreamExt};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::{
+    CertificateSigningRequest, CertificateSigningRequestSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, PostParams, WatchEvent, WatchParams};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use sha2::{Digest, Sha256};
+
+use crate::refusal::Refusal;
+use crate::{CertificateFacts, CredentialsError};
+
+/// Makes certificates that API servers take for nodes.
+const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// What that signer wants of a key that is not RSA, no more and no less.
+const USAGES: [&str; 2] = ["digital signature", "client auth"];
+/// Shorter than the servers' own limit of ten minutes, in seconds.
+const WATCH_FOR: u32 = 290;
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AskError {
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error("the key cannot be used")]
+    Key(#[source] rcgen::Error),
+    #[error("certificate signing request {name}: cannot {what} it")]
+    Api {
+        name: String,
+        what: &'static str,
+        #[source]
+        source: kube::Error,
+    },
+    #[error("certificate signing request {name} was {how}: {why}; it is made anew in five minutes")]
+    Refused { name: String, how: &'static str, why: String },
+    #[error("certificate signing request {name} was deleted")]
+    Deleted { name: String },
+    #[error(
+        "certificate signing request {name}: what was issued is not a certificate for {subject}"
+    )]
+    Wrong { name: String, subject: String },
+    #[error(
+        "the new certificate has expired already: compare the clocks of this node and the cluster"
+    )]
+    Useless,
+}
+
+/// What became of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Pending,
+    Issued(Vec<u8>),
+    Refused { how: &'static str, why: String },
+}
+
+/// Asks, waits for the decision, and returns the chain in PEM. Made to be repeated: the same key
+/// leads to the same request. `waiting` is called when a decision has to be waited for.
+pub(super) async fn ask(
+    client: &kube::Client,
+    key: &KeyPair,
+    node: &str,
+    waiting: impl Fn(&str),
+) -> Result<Vec<u8>, AskError> {
+    let api: Api<CertificateSigningRequest> = Api::all(client.clone());
+    let subject = format!("system:node:{node}");
+    let name = name_of(key, &subject);
+    let failed = |what| {
+        let name = name.clone();
+        move |source| AskError::Api { name, what, source }
+    };
+    let object = object(&name, &subject, key)?;
+    match api.create(&PostParams::default(), &object).await {
+        Err(error) if Refusal::of(&error) == Refusal::AlreadyExists => {}
+        created => drop(created.map_err(failed("create"))?),
+    }
+    let mut told = false;
+    loop {
+        let found = api.get(&name).await.map_err(failed("read"))?;
+        let mut decision = decision_of(&found);
+        if decision == Decision::Pending {
+            if !std::mem::replace(&mut told, true) {
+                waiting(&name);
+            }
+            let version = found.metadata.resource_version.unwrap_or_default();
+            decision = watch(&api, &name, &version).await.map_err(|error| match error {
+                Some(source) => failed("watch")(source),
+                None => AskError::Deleted { name: name.clone() },
+            })?;
+        }
+        match decision {
+            Decision::Pending => {}
+            Decision::Refused { how, why } => return Err(AskError::Refused { name, how, why }),
+            Decision::Issued(chain) => {
+                let facts = CertificateFacts::of_pem(&chain);
+                if facts.is_none_or(|facts| facts.common_name.as_deref() != Some(&subject)) {
+                    return Err(AskError::Wrong { name, subject });
+                }
+                return Ok(chain);
+            }
+        }
+    }
+}
+
+/// The next decision, or `Pending` when the watch ended without one.
+async fn watch(
+    api: &Api<CertificateSigningRequest>,
+    name: &str,
+    version: &str,
+) -> Result<Decision, Option<kube::Error>> {
+    let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_FOR);
+    let mut events = api.watch(&params, version).await?.boxed();
+    while let Some(event) = events.try_next().await? {
+        match event {
+            WatchEvent::Added(found) | WatchEvent::Modified(found) => match decision_of(&found) {
+                Decision::Pending => {}
+                decided => return Ok(decided),
+            },
+            WatchEvent::Deleted(_) => return Err(None),
+            WatchEvent::Bookmark(_) => {}
+            WatchEvent::Error(_) => break,
+        }
+    }
+    // A server that ends each watch at once is not asked in a circle.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    Ok(Decision::Pending)
+}
+
+pub(super) fn decision_of(request: &CertificateSigningRequest) -> Decision {
+    let Some(status) = &request.status else {
+        return Decision::Pending;
+    };
+    let said = |kind: &str| status.conditions.iter().flatten().find(|c| c.type_ == kind);
+    for (kind, how) in [("Denied", "denied"), ("Failed", "approved, but could not be signed")] {
+        if let Some(condition) = said(kind) {
+            let texts = [condition.reason.as_deref(), condition.message.as_deref()];
+            let texts: Vec<_> =
+                texts.into_iter().flatten().filter(|text| !text.is_empty()).collect();
+            let why = if texts.is_empty() { "no reason given".into() } else { texts.join(": ") };
+            return Decision::Refused { how, why };
+        }
+    }
+    match &status.certificate {
+        Some(chain) if !chain.0.is_empty() => Decision::Issued(chain.0.clone()),
+        _ => Decision::Pending,
+    }
+}
+
+/// The same for the same key, so that an agent that was restarted finds its request again.
+fn name_of(key: &KeyPair, subject: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update(key.public_key_raw());
+    hash.update(subject);
+    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("node-csr-{hex}")
+}
+
+fn object(name: &str, subject: &str, key: &KeyPair) -> Result<CertificateSigningRequest, AskError> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(DnType::CommonName, subject);
+    let request = params.serialize_request(key).and_then(|request| request.pem());
+    let spec = CertificateSigningRequestSpec {
+        request: ByteString(request.map_err(AskError::Key)?.into_bytes()),
+        signer_name: SIGNER.into(),
+        usages: Some(USAGES.map(str::to_owned).to_vec()),
+        ..Default::default()
+    };
+    let metadata = ObjectMeta { name: Some(name.to_owned()), ..Default::default() };
+    Ok(CertificateSigningRequest { metadata, spec, status: None })
+}
+
+// === impl AskError ===
+
+impl AskError {
+    /// It was denied.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. } | Self::Wrong { .. })
+    }
+}

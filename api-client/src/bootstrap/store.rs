@@ -1,0 +1,161 @@
+//! What is kept of a signed certificate.
+
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use kube::config::{
+    AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
+};
+use rcgen::KeyPair;
+
+use crate::CredentialsError;
+
+/// Names the certificate and the API server.
+pub(super) const KUBECONFIG: &str = "kubeconfig";
+/// The certificate and its key, in one file, so that they can never be of different ages.
+const IDENTITY: &str = "client.pem";
+/// A key whose certificate has been asked for.
+const PENDING: &str = "client-key.pending.pem";
+
+/// The folder. Every call blocks off the async threads and replaces files as a whole.
+pub(super) struct Store {
+    folder: PathBuf,
+}
+
+// === impl Store ===
+
+impl Store {
+    pub(super) fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_path_buf() }
+    }
+
+    /// The key that a certificate has been asked for with, or a new one, which is on disk already.
+    pub(super) async fn pending_key(&self) -> Result<KeyPair, CredentialsError> {
+        let folder = self.folder.clone();
+        aside(move || {
+            let path = folder.join(PENDING);
+            let kept = std::fs::read_to_string(&path).ok();
+            if let Some(key) = kept.and_then(|text| KeyPair::from_pem(&text).ok()) {
+                return Ok(key);
+            }
+            let key = KeyPair::generate().map_err(|source| {
+                let place = path.display().to_string();
+                CredentialsError::because(place, "no key can be made", source)
+            })?;
+            replace(&path, "client key", key.serialize_pem().as_bytes())?;
+            Ok(key)
+        })
+        .await
+    }
+
+    /// Forgets that key. That there is none is no error.
+    pub(super) async fn forget_pending(&self) -> Result<(), CredentialsError> {
+        let path = self.folder.join(PENDING);
+        aside(move || match std::fs::remove_file(&path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(CredentialsError::Write { what: "client key", path, source })
+            }
+            _ => Ok(()),
+        })
+        .await
+    }
+
+    /// Keeps a signed certificate, and a kubeconfig for it with the server that `bootstrap` names.
+    pub(super) async fn keep(
+        &self,
+        chain: &[u8],
+        key: &KeyPair,
+        bootstrap: &Path,
+    ) -> Result<(), CredentialsError> {
+        let mut identity = chain.trim_ascii_end().to_vec();
+        identity.push(b'\n');
+        identity.extend_from_slice(key.serialize_pem().as_bytes());
+        let (folder, bootstrap) = (self.folder.clone(), bootstrap.to_path_buf());
+        aside(move || {
+            let path = folder.join(IDENTITY);
+            let cluster = cluster_of(&bootstrap)?;
+            replace(&path, "client certificate", &identity)?;
+            let text = kubeconfig(cluster, &path);
+            replace(&folder.join(KUBECONFIG), "kubeconfig", text.as_bytes())
+        })
+        .await
+    }
+}
+
+/// A kubeconfig is YAML, and JSON is YAML.
+fn kubeconfig(cluster: Cluster, identity: &Path) -> String {
+    let identity = Some(identity.display().to_string());
+    let (name, user) = ("cluster".to_owned(), "node".to_owned());
+    let auth_info = AuthInfo {
+        client_certificate: identity.clone(),
+        client_key: identity,
+        ..Default::default()
+    };
+    let context = Context { cluster: name.clone(), user: Some(user.clone()), ..Default::default() };
+    let config = Kubeconfig {
+        api_version: Some("v1".into()),
+        kind: Some("Config".into()),
+        clusters: vec![NamedCluster {
+            name: name.clone(),
+            cluster: Some(cluster),
+            ..Default::default()
+        }],
+        auth_infos: vec![NamedAuthInfo {
+            name: user,
+            auth_info: Some(auth_info),
+            ..Default::default()
+        }],
+        contexts: vec![NamedContext {
+            name: name.clone(),
+            context: Some(context),
+            ..Default::default()
+        }],
+        current_context: Some(name),
+        ..Default::default()
+    };
+    serde_json::to_string_pretty(&config).unwrap_or_default() + "\n"
+}
+
+/// The cluster that the bootstrap kubeconfig's current context names.
+fn cluster_of(bootstrap: &Path) -> Result<Cluster, CredentialsError> {
+    let config = Kubeconfig::read_from(bootstrap).map_err(|error| CredentialsError::Parse {
+        path: bootstrap.to_path_buf(),
+        source: error.into(),
+    })?;
+    let current = config.current_context.unwrap_or_default();
+    let context = config.contexts.into_iter().find(|named| named.name == current);
+    let name = context.and_then(|named| named.context).unwrap_or_default().cluster;
+    let cluster = config.clusters.into_iter().find(|named| named.name == name);
+    cluster.and_then(|named| named.cluster).ok_or_else(|| {
+        let problem = format!("the cluster of its current context, {name:?}, is not there");
+        CredentialsError::contents(bootstrap.display().to_string(), problem)
+    })
+}
+
+/// Replaces a file, so that a crash leaves the old one or the new one. Only its owner may read it.
+fn replace(path: &Path, what: &'static str, contents: &[u8]) -> Result<(), CredentialsError> {
+    let write = || {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let unfinished = path.with_added_extension("new");
+        let mut options = std::fs::OpenOptions::new();
+        // What a crash left is removed first: an open file keeps the mode it was made with.
+        match std::fs::remove_file(&unfinished) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&unfinished)?;
+        file.write_all(contents)?;
+        file.sync_all()?;
+        std::fs::rename(&unfinished, path)?;
+        std::fs::File::open(folder)?.sync_all()
+    };
+    write().map_err(|source| CredentialsError::Write { what, path: path.to_path_buf(), source })
+}
+
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CredentialsError> + Send + 'static,
+) -> Result<T, CredentialsError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(CredentialsError::Ending))
+}

@@ -1,0 +1,19 @@
+//! What must hold of what others send, whatever it is. Called by tests/fuzz.
+
+use super::certificate::CertificateFacts;
+
+/// Reads DER and PEM. Panics if a law is broken.
+pub fn certificate(bytes: &[u8]) {
+    let found = [CertificateFacts::of_der(bytes), CertificateFacts::of_pem(bytes)];
+    for facts in found.into_iter().flatten() {
+        for share in [0.0, 0.7, 1.0] {
+            let at = facts.after_share(share, None);
+            let (first, last) = (facts.not_before, facts.not_after);
+            assert!(at >= first.min(last) && at <= first.max(last), "{facts:?}");
+        }
+    }
+    // What follows a certificate is none of it.
+    if let Some(facts) = CertificateFacts::of_der(bytes) {
+        assert_eq!(CertificateFacts::of_der(&[bytes, b"\0"].concat()), Some(facts));
+    }
+}

@@ -1,0 +1,114 @@
+//! The controller's requests to the API server about pods.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use k8s_openapi::api::core::v1 as api;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Preconditions};
+use kube::runtime::watcher::{self, Event, watcher};
+use winddown_shared::PodLabel;
+
+use crate::refusal::Refusal;
+
+/// A stream of what happens to the pods of this node.
+pub type PodStream = BoxStream<'static, watcher::Result<Event<api::Pod>>>;
+
+/// The API server's pods, as far as this controller needs them.
+pub trait PodApi: Send + Sync + 'static {
+    /// Lists the pods of this node and then watches them.
+    fn watch(&self) -> PodStream;
+
+    /// The object that has this pod's name now, if there is one.
+    fn get(&self, pod: &PodLabel)
+    -> impl Future<Output = Result<Option<api::Pod>, Refused>> + Send;
+
+    /// Deletes the object of this UID with this grace, in whole seconds; with none it is removed now.
+    fn delete(
+        &self,
+        pod: &PodLabel,
+        grace: Duration,
+    ) -> impl Future<Output = Result<(), Refused>> + Send;
+}
+
+/// The API server did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server could not {what}")]
+pub struct Refused {
+    /// What was asked.
+    pub what: &'static str,
+    /// What that means.
+    pub refusal: Refusal,
+    /// What it said.
+    #[source]
+    pub source: Option<kube::Error>,
+}
+
+/// The pods of one node, over a client.
+#[derive(Clone)]
+pub struct KubePods {
+    client: kube::Client,
+    node: String,
+}
+
+// === impl KubePods ===
+
+impl KubePods {
+    /// The pods that are bound to `node`.
+    pub fn new(client: kube::Client, node: String) -> Self {
+        Self { client, node }
+    }
+
+    fn of(&self, pod: &PodLabel) -> Api<api::Pod> {
+        Api::namespaced(self.client.clone(), &pod.namespace)
+    }
+}
+
+impl PodApi for KubePods {
+    fn watch(&self) -> PodStream {
+        let config = watcher::Config::default().fields(&format!("spec.nodeName={}", self.node));
+        watcher(Api::all(self.client.clone()), config).boxed()
+    }
+
+    async fn get(&self, pod: &PodLabel) -> Result<Option<api::Pod>, Refused> {
+        let error = match self.of(pod).get_opt(&pod.name).await {
+            Ok(found) => return Ok(found),
+            Err(error) => error,
+        };
+        // A node that comes with a node's own name may read only pods that are bound to it, so one that
+        // does not exist is forbidden to it. It may list what is bound to it.
+        if Refusal::of(&error) != Refusal::NotAllowed {
+            return Err(Refused::of("read the pod", error));
+        }
+        let fields = format!("metadata.name={},spec.nodeName={}", pod.name, self.node);
+        match self.of(pod).list(&ListParams::default().fields(&fields)).await {
+            Ok(list) => Ok(list.items.into_iter().next()),
+            Err(error) => Err(Refused::of("read the pod", error)),
+        }
+    }
+
+    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
+        let seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
+        let params = DeleteParams::default().grace_period(seconds).preconditions(Preconditions {
+            uid: Some(pod.uid.as_str().to_owned()),
+            resource_version: None,
+        });
+        let result = self.of(pod).delete(&pod.name, &params).await;
+        result.map(drop).map_err(|error| Refused::of("delete the pod", error))
+    }
+}
+
+// === impl Refused ===
+
+impl Refused {
+    /// The API server could not do `what`, which `error` says.
+    pub fn of(what: &'static str, error: kube::Error) -> Self {
+        Self { what, refusal: Refusal::of(&error), source: Some(error) }
+    }
+
+    /// There was no answer in time.
+    pub fn silent(what: &'static str) -> Self {
+        Self { what, refusal: Refusal::NoAnswer, source: None }
+    }
+}

@@ -1,0 +1,39 @@
+//! One log line per outage, not one per try.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::refusal;
+
+/// Whether something fails at the moment; says so when it begins and when it is over.
+#[derive(Debug)]
+pub struct Outage {
+    what: &'static str,
+    fails: AtomicBool,
+}
+
+// === impl Outage ===
+
+impl Outage {
+    /// `what` is the activity: "watching the pods of this node".
+    pub fn new(what: &'static str) -> Self {
+        Self { what, fails: AtomicBool::new(false) }
+    }
+
+    /// It failed.
+    pub fn failed(&self, error: &(dyn Error + 'static)) {
+        let chain = refusal::chain(error);
+        if self.fails.swap(true, Ordering::Relaxed) {
+            tracing::debug!(error = chain, "{} still fails", self.what);
+        } else {
+            tracing::warn!(error = chain, "{} fails; trying on", self.what);
+        }
+    }
+
+    /// It worked.
+    pub fn worked(&self) {
+        if self.fails.swap(false, Ordering::Relaxed) {
+            tracing::info!("{} works again", self.what);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What an error of the API server means for the caller.
+
+use std::error::Error;
+use std::time::Duration;
+
+use kube::runtime::watcher;
+use winddown_shared::error_chain;
+
+#[cfg(test)]
+mod tests;
+
+/// Why the API server did not do what it was asked, as far as that decides what to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 404: there is no such object.
+    NotFound,
+    /// 409: an object of this name is there already.
+    AlreadyExists,
+    /// 409: the object is not the one whose UID was named; that one is gone.
+    OtherUid,
+    /// 409: another client wrote in between.
+    Conflict,
+    /// 410: what was asked for is too long ago.
+    Expired,
+    /// 401 or 403.
+    NotAllowed,
+    /// 400 or 422: the request itself is wrong; the same again will not help.
+    Invalid,
+    /// 429 or 5xx: not now.
+    Busy {
+        /// When the server wants to be asked again.
+        after: Option<Duration>,
+    },
+    /// There was no answer, or none that could be read. The request may have been carried out.
+    NoAnswer,
+}
+
+/// The error on one line, for logs and states: what the server said, or what stood in the way of
+/// asking it. The client's own texts repeat their causes; here each is said once.
+pub fn text(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.message.is_empty() => {
+            format!("the API server answered {} {}", status.code, status.reason)
+        }
+        kube::Error::Api(status) => status.message.clone(),
+        kube::Error::Service(cause) => error_chain(cause.as_ref()),
+        other => error_chain(other),
+    }
+}
+
+/// The same of a watch.
+pub fn watch_text(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => text(error),
+        watcher::Error::WatchError(status) => status.message.clone(),
+        watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}
+
+/// What an error of a watch means; none where the API server refused nothing.
+pub fn of_watch(error: &watcher::Error) -> Option<Refusal> {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Some(Refusal::of(error)),
+        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
+    }
+}
+
+/// The error and its causes on one line, as [`error_chain`] says them, with the client's errors in the
+/// words of [`text`]: their own are what a programmer wants to see of them.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut said = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let client =
+            error.downcast_ref().map(text).or_else(|| error.downcast_ref().map(watch_text));
+        next = if client.is_some() { None } else { error.source() };
+        let words = client.unwrap_or_else(|| error.to_string());
+        if said.is_empty() {
+            said = words;
+        } else if !said.contains(&words) {
+            said = format!("{said}: {words}");
+        }
+    }
+    said
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// What `error` means.
+    pub fn of(error: &kube::Error) -> Self {
+        let kube::Error::Api(status) = error else {
+            return Self::NoAnswer;
+        };
+        match status.code {
+            404 => Self::NotFound,
+            409 if status.reason == "AlreadyExists" => Self::AlreadyExists,
+            409 if names_uid(status) => Self::OtherUid,
+            409 => Self::Conflict,
+            410 => Self::Expired,
+            401 | 403 => Self::NotAllowed,
+            // Some servers compare UIDs when they validate the result of a patch.
+            422 if names_uid(status) => Self::OtherUid,
+            400 | 405 | 406 | 413 | 415 | 422 => Self::Invalid,
+            _ => Self::Busy { after: retry_after(status) },
+        }
+    }
+
+    /// The object that was meant is no longer there.
+    pub fn is_gone(self) -> bool {
+        matches!(self, Self::NotFound | Self::OtherUid)
+    }
+
+    /// How long the server wants to be left alone.
+    pub fn retry_after(self) -> Option<Duration> {
+        match self {
+            Self::Busy { after } => after,
+            _ => None,
+        }
+    }
+}
+
+fn names_uid(status: &kube::core::Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    // The storage layer and the deletion say it in different words.
+    let words = ["UID in precondition", "UID in the precondition"];
+    words.iter().any(|words| status.message.contains(words))
+        || causes.into_iter().any(|cause| cause.field == "metadata.uid")
+}
+
+fn retry_after(status: &kube::core::Status) -> Option<Duration> {
+    let seconds = status.details.as_ref()?.retry_after_seconds;
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+}

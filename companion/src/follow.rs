@@ -1,0 +1,124 @@
+//! What the API server says of this node's pods.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{FutureExt, StreamExt};
+use k8s_openapi::api::core::v1 as api;
+use kube::runtime::watcher::Event;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use winddown_shared::PodUid;
+
+use super::api::{EndPods, NodePods};
+use super::containers::RunningContainers;
+use super::stop::Core;
+use winddown_api_client::outage::Outage;
+use winddown_api_client::refusal::{self, Refusal};
+use winddown_shared::Backoff;
+
+/// How soon a watch is begun anew when requests are answered again.
+const SOON: Duration = Duration::from_millis(100);
+
+/// Keeps a [`KubeletRuntime`](super::KubeletRuntime) up to date.
+pub struct Follower<C> {
+    pub(super) core: Arc<Core<NodePods, C>>,
+}
+
+// === impl Follower ===
+
+impl<C: RunningContainers> Follower<C> {
+    /// Follows the API server until `cancel`. Never gives up; what was last known stays.
+    pub async fn run(self, cancel: CancellationToken) {
+        cancel.run_until_cancelled(self.core.follow()).await;
+    }
+}
+
+impl<C> std::fmt::Debug for Follower<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Follower")
+    }
+}
+
+// === impl Core ===
+
+impl<A: EndPods, C> Core<A, C> {
+    pub(super) async fn follow(&self) {
+        let outage = Outage::new("watching the pods of this node");
+        let mut backoff = Backoff::EAGER;
+        let mut stream = self.api.watch();
+        let mut listed = false;
+        loop {
+            let mut dirty = false;
+            let mut next = stream.next().await;
+            // All that has come at once is published at once.
+            let error = loop {
+                match next {
+                    Some(Ok(event)) => {
+                        // The mark before a list says nothing about the connection.
+                        if !matches!(event, Event::Init) {
+                            self.outage.worked();
+                            outage.worked();
+                            backoff.reset();
+                        }
+                        dirty |= self.take(event, &mut listed);
+                    }
+                    Some(Err(error)) => break Some(error),
+                    None => {
+                        stream = self.api.watch();
+                        break None;
+                    }
+                }
+                match stream.next().now_or_never() {
+                    Some(more) => next = more,
+                    None => break None,
+                }
+            };
+            if dirty && listed {
+                self.known.publish();
+            }
+            let Some(error) = error else { continue };
+            outage.failed(&error);
+            let refusal = refusal::of_watch(&error);
+            let wait = backoff.after_failure(refusal.and_then(Refusal::retry_after));
+            if refusal == Some(Refusal::Expired) {
+                // It would ask for what is too long ago once more.
+                stream = self.api.watch();
+                sleep(wait).await;
+                continue;
+            }
+            self.outage.failed();
+            tokio::select! {
+                () = sleep(wait) => {}
+                // A request was answered: a caller may be waiting for the watch.
+                () = self.outage.mended() => sleep(wait.min(SOON)).await,
+            }
+        }
+    }
+
+    /// Takes one event; whether what is desired may be another for it.
+    fn take(&self, event: Event<api::Pod>, listed: &mut bool) -> bool {
+        match event {
+            Event::Init => {
+                self.known.begin_list();
+                false
+            }
+            Event::InitApply(object) => self.known.applied(object),
+            Event::InitDone => {
+                self.known.end_list();
+                *listed = true;
+                true
+            }
+            Event::Apply(object) => self.known.applied(object),
+            Event::Delete(object) => {
+                let Some(uid) = object.metadata.uid.clone().map(PodUid::new) else { return false };
+                if self.known.look(&uid).is_none() {
+                    return false;
+                }
+                // It has the last words about the containers.
+                self.known.applied(object);
+                self.known.gone(&uid)
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Beside a kubelet: it runs the pods, this agent ends them.
+//!
+//! [`KubeletRuntime`] is a [`Runtime`](winddown_shared::Runtime) that starts nothing. Its pods are those
+//! that the API server has for this node; their containers are what the kubelet says of them. To stop
+//! a pod is to ask the API server for it, and to wait until the kubelet has done it.
+//!
+//! # Behaviour
+//! - A pod is evicted first, with the consent of its disruption budgets. What they refuse is asked
+//!   again for a share of the grace, and then the pod is deleted: a node that goes down takes its pods
+//!   along in any case, and in order is better.
+//! - A grace that is shortened meanwhile is told to the API server by another deletion.
+//! - A pod is gone when the API server says that its containers have ended, and the container runtime
+//!   agrees. A runtime that cannot be asked is not waited for.
+//! - While the node goes down, containers are stopped through the container runtime when the API
+//!   server is away for too long ([`WithoutApi`]), and when a kubelet has not ended them in time.
+//! - The pod of a manifest file (a mirror pod) cannot be ended through the API server. It comes last,
+//!   through the container runtime, and only while the node goes down.
+//! - Nothing is written to a pod's status: that is the kubelet's.
+//! - An API server that is away changes nothing: the pods are those that were last known.
+
+mod api;
+mod api_outage;
+mod config;
+mod containers;
+mod facts;
+mod follow;
+mod known;
+mod rights;
+mod runtime;
+mod stop;
+#[cfg(test)]
+mod tests;
+
+pub use config::{CompanionConfig, WithoutApi};
+pub use containers::{NoContainers, RunningContainers, Unasked};
+pub use follow::Follower;
+pub use rights::{NEEDS, Need, NotSaid, missing_rights};
+pub use runtime::{KubeletRuntime, companion};
+
+/// The example in README.md compiles and does what it says.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,101 @@
+//! What the API server has to allow beside a kubelet.
+
+use futures_util::future::try_join_all;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::Api;
+use kube::api::PostParams;
+
+use winddown_api_client::refusal;
+
+/// One verb on one kind of object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// `get`, `create`, …
+    pub verb: &'static str,
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    /// `pods` or `pods/eviction`.
+    pub resource: &'static str,
+}
+
+/// All that is asked of the API server beside a kubelet.
+pub const NEEDS: [Need; 11] = [
+    Need::core("list", "pods"),
+    Need::core("watch", "pods"),
+    Need::core("delete", "pods"),
+    Need::core("create", "pods/eviction"),
+    Need::core("get", "nodes"),
+    Need::core("list", "nodes"),
+    Need::core("watch", "nodes"),
+    Need::core("patch", "nodes"),
+    Need::core("patch", "nodes/status"),
+    Need { verb: "create", group: "events.k8s.io", resource: "events" },
+    Need { verb: "patch", group: "events.k8s.io", resource: "events" },
+];
+
+/// The API server did not say what is allowed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the API server does not say what it allows: {why}")]
+pub struct NotSaid {
+    /// What happened, for people.
+    pub why: String,
+}
+
+/// Which of [`NEEDS`] the API server does not allow to `client` for this node. Nothing is changed.
+///
+/// # Errors
+/// The API server cannot be asked.
+pub async fn missing_rights(client: &kube::Client, node: &str) -> Result<Vec<Need>, NotSaid> {
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let ask = async |need: Need| -> Result<Option<Need>, kube::Error> {
+        let answer = reviews.create(&PostParams::default(), &need.review(node)).await?;
+        Ok((!answer.status.is_some_and(|status| status.allowed)).then_some(need))
+    };
+    match try_join_all(NEEDS.map(ask)).await {
+        Ok(answers) => Ok(answers.into_iter().flatten().collect()),
+        Err(error) => Err(NotSaid { why: refusal::text(&error) }),
+    }
+}
+
+// === impl Need ===
+
+impl Need {
+    const fn core(verb: &'static str, resource: &'static str) -> Self {
+        Self { verb, group: "", resource }
+    }
+
+    fn review(self, node: &str) -> SelfSubjectAccessReview {
+        let (resource, subresource) = match self.resource.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+            None => (self.resource, None),
+        };
+        // A node may ask for its own object only.
+        let name = (resource == "nodes").then(|| node.to_owned());
+        let attributes = ResourceAttributes {
+            verb: Some(self.verb.to_owned()),
+            group: Some(self.group.to_owned()),
+            resource: Some(resource.to_owned()),
+            subresource,
+            name,
+            ..ResourceAttributes::default()
+        };
+        let spec = SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(attributes),
+            non_resource_attributes: None,
+        };
+        SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() }
+    }
+}
+
+/// `create pods/eviction`.
+impl std::fmt::Display for Need {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        Ok(())
+    }
+}

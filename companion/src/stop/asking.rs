@@ -1,0 +1,214 @@
+//! Asks the API server to end a pod: an eviction first, a deletion then, and again for every grace
+//! that is shorter than what it was told.
+
+use super::*;
+use winddown_api_client::node_pods::Refused;
+use winddown_api_client::refusal::{self, Refusal};
+use winddown_shared::Backoff;
+
+/// How long one request may take.
+const REQUEST: Duration = Duration::from_secs(5);
+/// An eviction that was refused is not asked for again sooner.
+const EVICTION_PAUSE: Duration = Duration::from_secs(1);
+/// The API counts whole seconds: what is lost on the way is not rounded down to one less.
+const ON_THE_WAY: Duration = Duration::from_millis(250);
+/// A shorter grace is worth a request if it is shorter by this.
+const WORTH_TELLING: Duration = Duration::from_secs(1);
+
+/// Whether the API server has taken the pod's end.
+#[derive(Debug, Default)]
+pub(super) struct Told(AtomicBool);
+
+/// What follows an eviction that was not granted.
+#[derive(Debug, PartialEq, Eq)]
+enum Then {
+    /// The pod is not there.
+    Gone,
+    /// The same again after this time, or after the back-off's.
+    Again(Option<Duration>),
+    /// Evictions are of no use here.
+    Delete,
+}
+
+fn then(refusal: Refusal) -> Then {
+    match refusal {
+        refusal if refusal.is_gone() => Then::Gone,
+        // A disruption budget is against it, or the server is busy.
+        Refusal::Busy { after } => Then::Again(Some(after.unwrap_or_default().max(EVICTION_PAUSE))),
+        Refusal::NoAnswer | Refusal::Conflict => Then::Again(None),
+        _ => Then::Delete,
+    }
+}
+
+/// A grace in the API's whole seconds. Zero would take the object away from under the kubelet.
+fn whole(left: Duration) -> Duration {
+    Duration::from_secs((left + ON_THE_WAY).as_secs().max(1))
+}
+
+// === impl Told ===
+
+impl Told {
+    pub(super) fn is_accepted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn accepted(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+// === impl Core ===
+
+impl<A: EndPods, C: RunningContainers> Core<A, C> {
+    /// Asks for what is to be asked for, for ever: that the pod is gone is seen elsewhere.
+    pub(super) async fn ask(&self, pod: &Pod, mut grace: Grace, told: &Told) -> Infallible {
+        if self.known.look(pod.uid()).is_none_or(|view| view.gone) || facts::has_ended(pod) {
+            return pending().await;
+        }
+        let mut ends = self.deletion_ends(pod);
+        if ends.is_none() {
+            ends = self.evict(pod, &mut grace).await;
+        }
+        loop {
+            if ends.is_some() {
+                told.accepted();
+            }
+            let would_end = Instant::now() + whole(grace.remaining());
+            if ends.is_none_or(|ends| would_end + WORTH_TELLING <= ends) {
+                ends = Some(self.delete(pod, &grace).await);
+            } else {
+                grace.changed().await;
+            }
+        }
+    }
+
+    /// When the grace of a requested deletion is over.
+    fn deletion_ends(&self, pod: &Pod) -> Option<Instant> {
+        let newest = self.known.look(pod.uid()).map(|view| view.pod);
+        let left =
+            facts::deletion_left(newest.as_ref().unwrap_or(pod), self.config.api_clock.now())?;
+        Some(Instant::now() + left)
+    }
+
+    /// Evicts the pod: when its grace is over. None: it has to be deleted.
+    async fn evict(&self, pod: &Pod, grace: &mut Grace) -> Option<Instant> {
+        let begun = Instant::now();
+        let mut deadline = begun + self.config.consent(grace.remaining());
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+        let mut said = false;
+        loop {
+            let left = whole(grace.remaining());
+            let now = Instant::now();
+            let until = (now + REQUEST).min(deadline.max(now + EVICTION_PAUSE));
+            let evicted = timeout_at(until, self.api.evict(pod.label(), left)).await;
+            let refused = match evicted.unwrap_or_else(|_| Err(Refused::silent("evict the pod"))) {
+                Ok(()) => {
+                    self.outage.worked();
+                    return Some(now + left);
+                }
+                Err(refused) => refused,
+            };
+            self.note(&refused);
+            let wait = match then(refused.refusal) {
+                Then::Gone => return self.vanished(pod).await,
+                Then::Delete => return None,
+                Then::Again(asked) => asked.unwrap_or_else(|| backoff.after_failure(None)),
+            };
+            if !said && matches!(refused.refusal, Refusal::Busy { .. }) {
+                said = true;
+                let why = refused.source.as_ref().map(refusal::text).unwrap_or_default();
+                tracing::info!(
+                    pod = %pod.label(),
+                    "not evicted yet; deleted in {} s otherwise: {why}",
+                    deadline.saturating_duration_since(Instant::now()).as_secs()
+                );
+            }
+            if let Some(ends) = self.deletion_ends(pod) {
+                return Some(ends);
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            // The last try is at the end of the time for it.
+            let next = (Instant::now() + wait).min(deadline);
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                () = grace.changed() => {
+                    let consent = self.config.consent(grace.remaining());
+                    deadline = deadline.min(Instant::now() + consent);
+                }
+            }
+        }
+    }
+
+    /// Deletes the pod, however often it takes: when its grace is over.
+    async fn delete(&self, pod: &Pod, grace: &Grace) -> Instant {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+        loop {
+            let left = whole(grace.remaining());
+            let now = Instant::now();
+            let deleted = timeout_at(now + REQUEST, self.api.delete(pod.label(), left)).await;
+            let refused = match deleted.unwrap_or_else(|_| Err(Refused::silent("delete the pod"))) {
+                Ok(()) => {
+                    self.outage.worked();
+                    return now + left;
+                }
+                Err(refused) => refused,
+            };
+            if refused.refusal.is_gone() {
+                return self.vanished(pod).await;
+            }
+            // Whatever the reason is, pods are not ended.
+            self.outage.failed();
+            tracing::debug!(pod = %pod.label(), error = refusal::chain(&refused), "the pod is not deleted yet");
+            sleep(backoff.after_failure(refused.refusal.retry_after())).await;
+        }
+    }
+
+    fn note(&self, refused: &Refused) {
+        match refused.refusal {
+            Refusal::NoAnswer => self.outage.failed(),
+            _ => self.outage.worked(),
+        }
+    }
+
+    /// The API server has this pod no more, and the watch has not said so yet.
+    async fn vanished<T>(&self, pod: &Pod) -> T {
+        self.outage.worked();
+        if self.known.gone(pod.uid()) {
+            self.known.publish();
+        }
+        pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_eviction_that_is_not_granted_is_asked_for_again_or_given_up() {
+        let secs = Duration::from_secs;
+        for (refusal, wanted) in [
+            (Refusal::NotFound, Then::Gone),
+            (Refusal::OtherUid, Then::Gone),
+            (Refusal::Busy { after: None }, Then::Again(Some(secs(1)))),
+            (Refusal::Busy { after: Some(secs(7)) }, Then::Again(Some(secs(7)))),
+            (Refusal::NoAnswer, Then::Again(None)),
+            (Refusal::Conflict, Then::Again(None)),
+            (Refusal::NotAllowed, Then::Delete),
+            (Refusal::Invalid, Then::Delete),
+        ] {
+            assert_eq!(then(refusal), wanted, "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn a_grace_is_told_in_whole_seconds_and_never_as_zero() {
+        for (left, wanted) in
+            [(0, 1), (300, 1), (1600, 1), (29_740, 29), (29_990, 30), (30_000, 30)]
+        {
+            assert_eq!(whole(Duration::from_millis(left)), Duration::from_secs(wanted), "{left}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! How pods come to their end.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use winddown_shared::{Grace, StoppedContainer};
+
+use super::super::config::WithoutApi;
+use super::pods::*;
+use super::world::*;
+use winddown_api_client::refusal::Refusal;
+
+const BLOCKED: Refusal = Refusal::Busy { after: None };
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_evicted_with_its_grace_and_its_end_is_told_as_the_kubelet_saw_it() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    let (took, stopped) = stop(&core, "web", 30).await;
+    assert_eq!((took, world.log()), (2, vec!["0: evict web 30".to_owned()]));
+    let stopped = stopped.unwrap();
+    assert!(stopped.signalled_at.is_some() && !stopped.forced());
+    let ended = StoppedContainer { name: "a".into(), exit_code: 0, forced: false };
+    assert_eq!(stopped.containers, [ended]);
+    assert!(!core.known.status(&uid("web")).unwrap().any_running());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_is_against_it_is_asked_each_second_for_ten_and_then_the_pod_is_deleted() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(1000, BLOCKED);
+    let (took, stopped) = stop(&core, "web", 60).await;
+    stopped.unwrap();
+    assert_eq!(took, 12);
+    let mut wanted: Vec<String> =
+        (0..=10).map(|at| format!("{at}: evict web {}", 60 - at)).collect();
+    wanted.push("10: delete web 50".into());
+    assert_eq!(world.log(), wanted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_gets_a_third_of_a_short_grace_or_what_is_configured() {
+    for (configured, at) in
+        [(None, 3), (Some(secs(5)), 5), (Some(secs(600)), 9), (Some(secs(0)), 0)]
+    {
+        let pods = [pod("web", json!({}))];
+        let (world, core) = World::with(pods, |config| config.eviction_timeout = configured).await;
+        world.refuse(1000, BLOCKED);
+        stop(&core, "web", 9).await.1.unwrap();
+        let last = world.log().pop().unwrap();
+        assert_eq!(last, format!("{at}: delete web {}", (9 - at).max(1)), "{configured:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_agrees_in_time_has_the_pod_evicted() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(1000, BLOCKED);
+    let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
+    sleep(Duration::from_millis(3500)).await;
+    world.agree_again();
+    assert_eq!(stopping.await.unwrap().0, 6);
+    assert_eq!(world.log().last().unwrap(), "4: evict web 56");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_time_gets_it_and_one_that_forbids_evictions_is_asked_to_delete() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(1, Refusal::Busy { after: Some(secs(4)) });
+    world.refuse(1, Refusal::NotAllowed);
+    stop(&core, "web", 60).await.1.unwrap();
+    assert_eq!(world.log(), ["0: evict web 60", "4: evict web 56", "4: delete web 56"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grace_that_is_shortened_is_told_by_a_deletion_also_while_a_budget_is_against_it() {
+    for blocked in [false, true] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_takes(secs(600));
+        world.refuse(if blocked { 1000 } else { 0 }, BLOCKED);
+        let begun = Instant::now();
+        let (sender, grace) = Grace::until(begun + secs(60));
+        let uid = uid("web");
+        let stopping = tokio::spawn(async move { core.stop(&uid, None, grace).await });
+        sleep(secs(5)).await;
+        sender.shorten_to(begun + secs(11));
+        let stopped = stopping.await.unwrap().unwrap();
+        assert_eq!(begun.elapsed().as_secs(), 11);
+        assert!(stopped.forced());
+        let last = world.log().pop().unwrap();
+        assert_eq!(last, if blocked { "7: delete web 4" } else { "5: delete web 6" });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_another_client_deletes_is_awaited_and_only_a_shorter_grace_is_sent() {
+    for (theirs, ours, wanted) in [(20, 30, &[][..]), (600, 30, &["0: delete web 30"][..])] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_takes(secs(10));
+        world.delete_by_others("web", secs(theirs));
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(stop(&core, "web", ours).await.0, 9);
+        assert_eq!(world.log(), wanted);
+    }
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(1000, BLOCKED);
+    let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
+    sleep(Duration::from_millis(2500)).await;
+    world.delete_by_others("web", secs(30));
+    assert_eq!(stopping.await.unwrap().0, 4);
+    assert_eq!(
+        world.log(),
+        ["0: evict web 60", "1: evict web 59", "2: evict web 58", "3: evict web 57"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_the_same_name_with_another_uid_is_left_alone() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_api_away(true);
+    let stopping = {
+        let core = core.clone();
+        tokio::spawn(async move { stop(&core, "web", 60).await })
+    };
+    sleep(Duration::from_millis(50)).await;
+    // Meanwhile somebody replaced it, and the kubelet has ended the old one.
+    world.remove("web");
+    world.apply(pod("web", json!({"metadata": {"uid": "uid-new"}})));
+    world.forget_containers("web");
+    world.set_api_away(false);
+    assert!(stopping.await.unwrap().0 < 10);
+    assert!(world.objects().contains(&"uid-new".to_owned()));
+    assert!(world.log().iter().all(|line| !line.contains("stop")), "{:?}", world.log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_runtime_has_to_agree_that_a_pod_is_gone() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_lags(secs(7));
+    let took = stop(&core, "web", 30).await.0;
+    assert!((9..=10).contains(&took), "{took}");
+
+    // Taken away with force: the object is gone, the containers are not.
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.remove("web");
+    sleep(Duration::from_millis(1)).await;
+    assert!(waits(&core, "web", 600, 500).await);
+    assert_eq!(world.log(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_cannot_be_asked_is_not_waited_for() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_lags(secs(600));
+    world.set_runtime_away();
+    assert_eq!(stop(&core, "web", 30).await.0, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_api_containers_are_stopped_through_the_runtime_once_the_node_goes_down() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_api_away(true);
+    world.set_going_down();
+    let (took, stopped) = stop(&core, "web", 60).await;
+    stopped.unwrap();
+    assert_eq!(took, 12);
+    let log = world.log();
+    assert!(log.iter().any(|line| line.starts_with("10: stop uid-web")), "{log:?}");
+    assert!(!core.known.status(&uid("web")).unwrap().any_running());
+    assert!(!core.known.list()[0].running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_began_earlier_is_not_waited_out_again() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_api_away(true);
+    sleep(secs(100)).await;
+    world.set_going_down();
+    assert_eq!(stop(&core, "web", 60).await.0, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_api_a_node_that_stays_up_waits_for_it_and_so_does_one_that_is_told_to() {
+    for (going_down, choice) in [(false, WithoutApi::StopContainers), (true, WithoutApi::Wait)] {
+        let pods = [pod("web", json!({}))];
+        let (world, core) = World::with(pods, |config| config.without_api = choice).await;
+        world.set_api_away(true);
+        if going_down {
+            world.set_going_down();
+        }
+        let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
+        sleep(secs(30)).await;
+        assert!(!stopping.is_finished());
+        world.set_api_away(false);
+        let took = stopping.await.unwrap().0;
+        assert!((30..=36).contains(&took), "{took}");
+        let log = world.log();
+        assert!(log.last().unwrap().contains("delete web"), "{log:?}");
+        assert!(log.iter().all(|line| !line.contains("stop")), "{log:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_that_goes_away_after_it_was_told_leaves_the_end_to_the_kubelet() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_takes(secs(15));
+    world.set_going_down();
+    let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
+    sleep(secs(1)).await;
+    world.set_api_away(true);
+    let took = stopping.await.unwrap().0;
+    assert!((15..=17).contains(&took), "{took}");
+    assert_eq!(
+        world.log(),
+        ["0: evict web 60"],
+        "the kubelet knows of it, and nobody else stops it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_kubelet_leaves_is_stopped_at_the_end_of_the_grace_when_the_node_goes_down() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_kubelet_dead();
+    world.set_going_down();
+    assert_eq!(stop(&core, "web", 20).await.0, 21);
+    assert_eq!(world.log(), ["0: evict web 20", "20: stop uid-web 1"]);
+
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_kubelet_dead();
+    assert!(
+        waits(&core, "web", 20, 300).await,
+        "a node that stays up has its pods ended by its kubelet"
+    );
+    assert!(world.has_running("web"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pod_of_a_manifest_is_stopped_under_its_own_uid_and_only_when_the_node_goes_down() {
+    let mirror = json!({"metadata": {"annotations": {
+        "kubernetes.io/config.mirror": "hash", "kubernetes.io/config.hash": "hash",
+        "kubernetes.io/config.source": "file",
+    }}});
+    let (world, core) = World::new([pod("etcd", mirror)]).await;
+    world.runs_inside("hash");
+    let error = stop(&core, "etcd", 30).await.1.unwrap_err().to_string();
+    let wanted = "pod default/etcd is left as it is: the kubelet runs it from a manifest file, so only \
+                  the removal of that file ends it while the node stays up";
+    assert_eq!(error, wanted);
+
+    world.set_going_down();
+    let (took, stopped) = stop(&core, "etcd", 30).await;
+    stopped.unwrap();
+    assert_eq!((took, world.log()), (2, vec!["0: stop hash 30".to_owned()]));
+
+    world.set_runtime_away();
+    world.apply(pod(
+        "other",
+        json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "h"}}}),
+    ));
+    sleep(Duration::from_millis(1)).await;
+    let error = stop(&core, "other", 30).await.1.unwrap_err().to_string();
+    assert!(
+        error.ends_with("from a manifest file, and the container runtime: no socket"),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_has_done_its_work_is_not_deleted_and_one_between_two_restarts_is() {
+    for (policy, phase, exit, deleted) in [
+        ("Never", "Succeeded", 0, false),
+        ("Never", "Running", 1, false),
+        ("OnFailure", "Running", 0, false),
+        ("OnFailure", "Running", 1, true),
+        ("Always", "Running", 0, true),
+        ("Always", "Failed", 1, false),
+    ] {
+        let more = json!({
+            "spec": {"restartPolicy": policy},
+            "status": {"phase": phase, "containerStatuses": [terminated(exit)]},
+        });
+        let (world, core) = World::new([pod("job", more)]).await;
+        world.forget_containers("job");
+        stop(&core, "job", 30).await.1.unwrap();
+        assert_eq!(!world.log().is_empty(), deleted, "{policy} {phase} {exit}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_pod_has_ended() {
+    let (world, core) = World::new([]).await;
+    assert_eq!(stop(&core, "web", 30).await.1.unwrap(), Default::default());
+    assert_eq!(world.log(), Vec::<String>::new());
+}

@@ -1,0 +1,358 @@
+//! An API server, a kubelet and a container runtime in memory.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::runtime::watcher::{self, Event};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+use winddown_shared::{Grace, PodLabel, PodStopped, PodUid, RuntimeError, WallClock, WallTime};
+
+use super::super::api::EndPods;
+use super::super::config::CompanionConfig;
+use super::super::containers::{RunningContainers, Unasked};
+use super::super::stop::Core;
+use super::pods::{secs, terminated, uid};
+use winddown_api_client::node_pods::{PodStream, Refused};
+use winddown_api_client::refusal::Refusal;
+
+/// Clones share one world.
+#[derive(Clone)]
+pub(super) struct World(Arc<Inner>);
+
+struct Inner {
+    begun: Instant,
+    state: Mutex<State>,
+}
+
+struct State {
+    objects: HashMap<PodUid, api::Pod>,
+    watch: Option<mpsc::UnboundedSender<watcher::Result<Event<api::Pod>>>>,
+    /// What the next evictions are answered with; granted after that.
+    refuses: VecDeque<Refusal>,
+    api_away: bool,
+    kubelet_dead: bool,
+    runtime_away: bool,
+    going_down: bool,
+    /// How long containers take to end, and the runtime to agree.
+    takes: Duration,
+    lags: Duration,
+    kill_at: HashMap<PodUid, Instant>,
+    running: HashSet<PodUid>,
+    log: Vec<String>,
+}
+
+// === impl World ===
+
+impl World {
+    /// A world with these pods, and a core that has seen them.
+    pub(super) async fn new(
+        pods: impl IntoIterator<Item = api::Pod>,
+    ) -> (Self, Arc<Core<Self, Self>>) {
+        Self::with(pods, |_| {}).await
+    }
+
+    pub(super) async fn with(
+        pods: impl IntoIterator<Item = api::Pod>,
+        change: impl FnOnce(&mut CompanionConfig),
+    ) -> (Self, Arc<Core<Self, Self>>) {
+        let objects: HashMap<_, _> = pods
+            .into_iter()
+            .map(|pod| (PodUid::new(pod.metadata.uid.clone().unwrap()), pod))
+            .collect();
+        let state = State {
+            running: objects.keys().cloned().collect(),
+            objects,
+            watch: None,
+            refuses: VecDeque::new(),
+            api_away: false,
+            kubelet_dead: false,
+            runtime_away: false,
+            going_down: false,
+            takes: secs(2),
+            lags: Duration::ZERO,
+            kill_at: HashMap::new(),
+            log: Vec::new(),
+        };
+        let world = Self(Arc::new(Inner { begun: Instant::now(), state: Mutex::new(state) }));
+        let mut config = CompanionConfig::new("n1", world.wall());
+        let down = world.clone();
+        config.going_down = Arc::new(move || down.state().going_down);
+        change(&mut config);
+        let core = Arc::new(Core::new(world.clone(), world.clone(), config));
+        let follower = Arc::clone(&core);
+        tokio::spawn(async move { follower.follow().await });
+        core.known.desired().wait_for(Option::is_some).await.unwrap();
+        (world, core)
+    }
+
+    /// Wall time goes with the paused clock.
+    fn wall(&self) -> WallClock {
+        let begun = self.0.begun;
+        WallClock::new(move || {
+            WallTime::from_second(2_000_000_000).unwrap().checked_add(begun.elapsed()).unwrap()
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap()
+    }
+
+    pub(super) fn refuse(&self, times: usize, refusal: Refusal) {
+        self.state().refuses.extend(std::iter::repeat_n(refusal, times));
+    }
+
+    pub(super) fn agree_again(&self) {
+        self.state().refuses.clear();
+    }
+
+    /// Cuts the API server off, or brings it back.
+    pub(super) fn set_api_away(&self, away: bool) {
+        let mut state = self.state();
+        state.api_away = away;
+        if away && let Some(watch) = state.watch.take() {
+            let _ = watch.send(Err(watcher::Error::WatchFailed(lost())));
+        }
+    }
+
+    pub(super) fn set_kubelet_dead(&self) {
+        self.state().kubelet_dead = true;
+    }
+
+    pub(super) fn set_runtime_away(&self) {
+        self.state().runtime_away = true;
+    }
+
+    pub(super) fn set_going_down(&self) {
+        self.state().going_down = true;
+    }
+
+    pub(super) fn set_takes(&self, takes: Duration) {
+        self.state().takes = takes;
+    }
+
+    pub(super) fn set_lags(&self, lags: Duration) {
+        self.state().lags = lags;
+    }
+
+    /// What was asked, with the second at which it was.
+    pub(super) fn log(&self) -> Vec<String> {
+        self.state().log.clone()
+    }
+
+    pub(super) fn has_running(&self, name: &str) -> bool {
+        self.state().running.contains(&uid(name))
+    }
+
+    /// The runtime runs nothing of the pod.
+    pub(super) fn forget_containers(&self, name: &str) {
+        self.state().running.remove(&uid(name));
+    }
+
+    /// UIDs of what the API server has.
+    pub(super) fn objects(&self) -> Vec<String> {
+        self.state().objects.keys().map(|uid| uid.as_str().to_owned()).collect()
+    }
+
+    pub(super) fn runs_inside(&self, inside: &str) {
+        self.state().running.insert(PodUid::new(inside));
+    }
+
+    /// Somebody changes a pod.
+    pub(super) fn apply(&self, pod: api::Pod) {
+        let mut state = self.state();
+        state.objects.insert(PodUid::new(pod.metadata.uid.clone().unwrap()), pod.clone());
+        state.tell(Event::Apply(pod));
+    }
+
+    /// Somebody deletes a pod.
+    pub(super) fn delete_by_others(&self, name: &str, grace: Duration) {
+        self.begin(&uid(name), grace);
+    }
+
+    /// The object goes, the containers stay.
+    pub(super) fn remove(&self, name: &str) {
+        let mut state = self.state();
+        let pod = state.objects.remove(&uid(name)).unwrap();
+        state.tell(Event::Delete(pod));
+    }
+
+    fn note(&self, what: &str) {
+        let at = self.0.begun.elapsed().as_secs();
+        self.state().log.push(format!("{at}: {what}"));
+    }
+
+    /// Marks the pod as deleted, and has the kubelet see to it.
+    fn begin(&self, uid: &PodUid, grace: Duration) {
+        let now = Instant::now();
+        let mut state = self.state();
+        let (takes, lags) = (state.takes, state.lags);
+        let Some(pod) = state.objects.get_mut(uid) else { return };
+        let seconds = i64::try_from(grace.as_secs()).unwrap();
+        pod.metadata.deletion_grace_period_seconds = Some(seconds);
+        pod.metadata.deletion_timestamp = Some(Time(self.wall().now().checked_add(grace).unwrap()));
+        let pod = pod.clone();
+        state.tell(Event::Apply(pod));
+        let end = now + takes.min(grace);
+        let sooner = state.kill_at.get(uid).is_none_or(|known| end < *known);
+        if !sooner {
+            return;
+        }
+        state.kill_at.insert(uid.clone(), end);
+        drop(state);
+        let (world, uid) = (self.clone(), uid.clone());
+        tokio::spawn(async move {
+            sleep_until(end).await;
+            world.end(&uid, takes > grace, lags).await;
+        });
+    }
+
+    /// The kubelet has ended the containers.
+    async fn end(&self, uid: &PodUid, forced: bool, lags: Duration) {
+        {
+            let mut state = self.state();
+            if state.kubelet_dead {
+                return;
+            }
+            if lags.is_zero() {
+                state.running.remove(uid);
+            }
+            let exit = terminated(if forced { 137 } else { 0 });
+            if state.api_away {
+                return;
+            }
+            if let Some(mut pod) = state.objects.remove(uid) {
+                let ended = vec![serde_json::from_value(exit).unwrap()];
+                pod.status.as_mut().unwrap().container_statuses = Some(ended);
+                state.tell(Event::Apply(pod.clone()));
+                state.tell(Event::Delete(pod));
+            }
+        }
+        tokio::time::sleep(lags).await;
+        self.state().running.remove(uid);
+    }
+
+    fn answer(&self, pod: &PodLabel) -> Result<(), Refused> {
+        let state = self.state();
+        match state.objects.contains_key(&pod.uid) {
+            _ if state.api_away => Err(refused(Refusal::NoAnswer)),
+            true => Ok(()),
+            false => Err(refused(Refusal::OtherUid)),
+        }
+    }
+}
+
+impl State {
+    fn tell(&self, event: Event<api::Pod>) {
+        if let Some(watch) = &self.watch {
+            let _ = watch.send(Ok(event));
+        }
+    }
+}
+
+impl EndPods for World {
+    fn watch(&self) -> PodStream {
+        let world = self.clone();
+        // As the real one: it goes on after an error.
+        stream::unfold((world, None), |(world, mut events)| async move {
+            loop {
+                let rx: &mut mpsc::UnboundedReceiver<_> = match &mut events {
+                    Some(events) => events,
+                    None => {
+                        let mut state = world.state();
+                        if state.api_away {
+                            drop(state);
+                            return Some((
+                                Err(watcher::Error::WatchStartFailed(lost())),
+                                (world, None),
+                            ));
+                        }
+                        let (tx, rx) = mpsc::unbounded_channel();
+                        let _ = tx.send(Ok(Event::Init));
+                        for pod in state.objects.values() {
+                            let _ = tx.send(Ok(Event::InitApply(pod.clone())));
+                        }
+                        let _ = tx.send(Ok(Event::InitDone));
+                        state.watch = Some(tx);
+                        drop(state);
+                        events.insert(rx)
+                    }
+                };
+                match rx.recv().await {
+                    Some(event) => return Some((event, (world, events))),
+                    None => events = None,
+                }
+            }
+        })
+        .boxed()
+    }
+
+    async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
+        self.note(&format!("evict {} {}", pod.name, grace.as_secs()));
+        self.answer(pod)?;
+        let next = self.state().refuses.pop_front();
+        if let Some(refusal) = next {
+            return Err(refused(refusal));
+        }
+        self.begin(&pod.uid, grace);
+        Ok(())
+    }
+
+    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
+        self.note(&format!("delete {} {}", pod.name, grace.as_secs()));
+        self.answer(pod)?;
+        self.begin(&pod.uid, grace);
+        Ok(())
+    }
+}
+
+impl RunningContainers for World {
+    async fn running(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
+        let state = self.state();
+        match state.runtime_away {
+            true => Err(Unasked::because("no socket")),
+            false => {
+                Ok(state.running.iter().filter(|one| *one == uid).map(|_| "a".into()).collect())
+            }
+        }
+    }
+
+    async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), Unasked> {
+        self.note(&format!("stop {} {}", uid.as_str(), grace.as_secs()));
+        if self.state().runtime_away {
+            return Err(Unasked::because("no socket"));
+        }
+        let takes = self.state().takes.min(grace);
+        tokio::time::sleep(takes).await;
+        self.state().running.remove(uid);
+        Ok(())
+    }
+}
+
+fn refused(refusal: Refusal) -> Refused {
+    Refused { what: "end the pod", refusal, source: None }
+}
+
+fn lost() -> kube::Error {
+    kube::Error::Service("the connection was lost".into())
+}
+
+/// Stops a pod with that grace; how long it took, in seconds, and what came of it.
+pub(super) async fn stop(
+    core: &Core<World, World>,
+    name: &str,
+    grace: u64,
+) -> (u64, Result<PodStopped, RuntimeError>) {
+    let begun = Instant::now();
+    let stopped = core.stop(&uid(name), None, Grace::fixed(secs(grace))).await;
+    (begun.elapsed().as_secs(), stopped)
+}
+
+/// Whether the stop is still under way after that time.
+pub(super) async fn waits(core: &Core<World, World>, name: &str, grace: u64, within: u64) -> bool {
+    timeout(secs(within), stop(core, name, grace)).await.is_err()
+}

@@ -1,0 +1,239 @@
+//! Containers' variables, as far as they come from the API. Pure.
+//!
+//! What comes out is an ordinary `env` again, so that any runtime can go on with it: values that were
+//! read stand in `value`, with each `$` doubled so that nothing in them is taken for a reference;
+//! `$(NAME)` in the pod's own values and `fieldRef` stay for the runtime; `resourceFieldRef` does not,
+//! because what the node has for pods is known here. Where a name stands twice the later one wins, so the
+//! order is: services, `envFrom`, `env`.
+
+use std::collections::HashMap;
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::{Pod, PodLabel};
+
+use super::downward::{self, NodeAmounts};
+use super::needs::Variables;
+use super::object::{Found, Key, Kind, Object};
+use super::problem::Problem;
+use winddown_cluster::events::{EventDraft, Subject};
+
+/// What is known when variables are resolved.
+pub(crate) struct Known<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) objects: &'a HashMap<Key, Found>,
+    pub(crate) services: &'a [(String, String)],
+    /// What is for pods here, once that is known.
+    pub(crate) node: Option<NodeAmounts>,
+}
+
+/// The variables of one container, and what is to be said of them. The first that must be there and
+/// is not ends it.
+///
+/// # Errors
+/// Something that the container must have is missing or cannot be read.
+pub(crate) fn resolve(
+    known: &Known<'_>,
+    container: &Variables<'_>,
+    told: &mut Vec<EventDraft>,
+) -> Result<Vec<api::EnvVar>, Problem> {
+    let mut before: Vec<(String, String)> = known.services.to_vec();
+    for from in container.env_from {
+        for (name, value) in from_source(known, from, told)? {
+            match before.iter_mut().find(|(given, _)| *given == name) {
+                Some(entry) => entry.1 = value,
+                None => before.push((name, value)),
+            }
+        }
+    }
+    let literal = |(name, value): (String, String)| literal(name, &value);
+    let mut env: Vec<api::EnvVar> = before.into_iter().map(literal).collect();
+    for (i, var) in container.env.iter().enumerate() {
+        let at = || format!("{}.env[{i}].valueFrom", container.field);
+        match &var.value_from {
+            None => env.push(var.clone()),
+            Some(source) => env.extend(from_value(known, container.name, var, source, at, told)?),
+        }
+    }
+    Ok(env)
+}
+
+/// One reference to an object.
+struct Reference<'a> {
+    kind: Kind,
+    name: &'a str,
+    optional: bool,
+}
+
+fn from_source(
+    known: &Known<'_>,
+    from: &api::EnvFromSource,
+    told: &mut Vec<EventDraft>,
+) -> Result<Vec<(String, String)>, Problem> {
+    let map = from.config_map_ref.as_ref().map(|r| (Kind::ConfigMap, &r.name, r.optional));
+    let secret = from.secret_ref.as_ref().map(|r| (Kind::Secret, &r.name, r.optional));
+    let Some((kind, name, optional)) = map.or(secret) else { return Ok(Vec::new()) };
+    let reference = Reference { kind, name, optional: optional == Some(true) };
+    let Some(object) = look_up(known, &reference, None, told)? else { return Ok(Vec::new()) };
+    let prefix = from.prefix.as_deref().unwrap_or_default();
+    let mut found = Vec::new();
+    let mut skipped = Vec::new();
+    for (key, value) in &object.data {
+        let name = format!("{prefix}{key}");
+        if is_variable_name(&name) {
+            found.push((name, value.text()));
+        } else {
+            skipped.push(name);
+        }
+    }
+    if !skipped.is_empty() {
+        skipped.sort_unstable();
+        let message = format!(
+            "keys [{}] from {} {}/{name} were skipped since they are invalid as environment \
+             variable names",
+            skipped.join(", "),
+            kind.lower(),
+            known.pod.namespace(),
+        );
+        told.push(warning(known.pod.label(), "InvalidEnvironmentVariableNames", message));
+    }
+    Ok(found)
+}
+
+fn from_value(
+    known: &Known<'_>,
+    own: &str,
+    var: &api::EnvVar,
+    source: &api::EnvVarSource,
+    at: impl Fn() -> String,
+    told: &mut Vec<EventDraft>,
+) -> Result<Option<api::EnvVar>, Problem> {
+    let map = source.config_map_key_ref.as_ref();
+    let map = map.map(|r| (Kind::ConfigMap, &r.name, &r.key, r.optional));
+    let secret = source.secret_key_ref.as_ref();
+    let secret = secret.map(|r| (Kind::Secret, &r.name, &r.key, r.optional));
+    if let Some((kind, name, key, optional)) = map.or(secret) {
+        let reference = Reference { kind, name, optional: optional == Some(true) };
+        let value = value_of_key(known, var, &reference, key, told)?;
+        return Ok(value.map(|value| literal(var.name.clone(), &value)));
+    }
+    if let Some(field) = &source.field_ref {
+        return field_ref(known.pod, var, field, at).map(Some);
+    }
+    if let Some(resource) = &source.resource_field_ref {
+        let text = downward::resource(known.pod, resource, Some(own), known.node);
+        let text =
+            text.map_err(|untold| untold.problem(|| format!("{}.resourceFieldRef", at())))?;
+        return Ok(Some(literal(var.name.clone(), &text)));
+    }
+    let why = "none of configMapKeyRef, secretKeyRef, fieldRef and resourceFieldRef is there: \
+               write one";
+    Err(Problem::Invalid { field: at(), why: why.to_owned() })
+}
+
+/// Fields that the runtime knows stay; those that only the pod object has are read here.
+fn field_ref(
+    pod: &Pod,
+    var: &api::EnvVar,
+    field: &api::ObjectFieldSelector,
+    at: impl Fn() -> String,
+) -> Result<api::EnvVar, Problem> {
+    let version = field.api_version.as_deref().unwrap_or("v1");
+    if !matches!(version, "" | "v1") {
+        let why = format!("{version} is not known: write `v1`");
+        return Err(Problem::Invalid { field: format!("{}.fieldRef.apiVersion", at()), why });
+    }
+    match downward::only_in_the_object(pod, &field.field_path) {
+        Some(value) => Ok(literal(var.name.clone(), &value)),
+        None => Ok(var.clone()),
+    }
+}
+
+fn value_of_key(
+    known: &Known<'_>,
+    var: &api::EnvVar,
+    reference: &Reference<'_>,
+    key: &str,
+    told: &mut Vec<EventDraft>,
+) -> Result<Option<String>, Problem> {
+    let Some(object) = look_up(known, reference, Some(&var.name), told)? else { return Ok(None) };
+    if let Some(value) = object.data.get(key) {
+        return Ok(Some(value.text()));
+    }
+    let (kind, name) = (reference.kind, reference.name);
+    let lacks = format!("key {key:?} does not exist in {} {name:?}", kind.lower());
+    let pod = known.pod;
+    if reference.optional {
+        let reason = format!("Optional{}KeyNotFound", kind.as_str());
+        let message = format!("skipping optional envvar {:?}: {lacks}", var.name);
+        told.push(warning(pod.label(), reason, message));
+        return Ok(None);
+    }
+    told.push(warning(pod.label(), format!("Mandatory{}KeyNotFound", kind.as_str()), lacks));
+    Err(Problem::Missing {
+        key: Key::new(kind, pod.namespace(), name),
+        version: object.version.clone(),
+        message: format!(
+            "{} {name:?} doesn't contain the {key:?} key required by pod {}",
+            kind.lower(),
+            pod.name()
+        ),
+    })
+}
+
+/// The object, or none if there is none and the pod can do without. `variable` is the one that asks for
+/// it, if only one does.
+///
+/// One that cannot be read is waited for even if it is optional, as the kubelet does: variables are
+/// resolved once, and one that was left out for an outage would be missing for good.
+fn look_up<'a>(
+    known: &Known<'a>,
+    reference: &Reference<'_>,
+    variable: Option<&str>,
+    told: &mut Vec<EventDraft>,
+) -> Result<Option<&'a Object>, Problem> {
+    let Reference { kind, name, optional } = *reference;
+    let who = if optional { "Optional" } else { "Mandatory" };
+    let key = Key::new(kind, known.pod.namespace(), name);
+    let (reason, message, outcome) = match known.objects.get(&key) {
+        Some(Found::There(object)) => return Ok(Some(object)),
+        Some(Found::Unreadable { error, after }) => {
+            let what = format!("failed to read {} {name:?}", kind.lower());
+            let message = format!("{what}: {error}");
+            let problem = Problem::Unreadable { message, after: *after };
+            (format!("FailedToRead{who}{}", kind.as_str()), what, Err(problem))
+        }
+        Some(Found::Missing) | None => {
+            let what = format!("{} {name:?} not found", kind.lower());
+            let message = match variable.filter(|_| optional) {
+                Some(variable) => format!("skipping optional envvar {variable:?}: {what}"),
+                None => what.clone(),
+            };
+            let problem = Problem::Missing { key, version: None, message: what };
+            let outcome = if optional { Ok(None) } else { Err(problem) };
+            (format!("{who}{}NotFound", kind.as_str()), message, outcome)
+        }
+    };
+    told.push(warning(known.pod.label(), reason, message));
+    outcome
+}
+
+fn warning(pod: &PodLabel, reason: impl Into<String>, message: String) -> EventDraft {
+    EventDraft::warning(Subject::pod(pod), reason.into(), message)
+}
+
+fn literal(name: String, value: &str) -> api::EnvVar {
+    api::EnvVar { name, value: Some(value.replace('$', "$$")), value_from: None }
+}
+
+/// Letters, digits, `-`, `_` and `.`, no digit first, and nothing that is a path of directories.
+fn is_variable_name(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !name.is_empty()
+        && name.chars().all(is_part)
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name != "."
+        && !name.starts_with("..")
+}
+
+#[cfg(test)]
+mod tests;

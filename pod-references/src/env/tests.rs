@@ -1,0 +1,339 @@
+//! One test per rule, each for init, regular and ephemeral containers, with what is told of it.
+
+use std::sync::Arc;
+
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::needs;
+
+mod lacking;
+
+/// The three lists of containers that have variables.
+const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// What is in the API.
+#[derive(Default)]
+struct Api {
+    objects: HashMap<Key, Found>,
+    services: Vec<(String, String)>,
+    node: Option<NodeAmounts>,
+}
+
+/// Makes a variable of a key: the variable, the object, the key, whether it is optional.
+type KeyRef = fn(&str, &str, &str, bool) -> Value;
+
+/// A reason and a message for each event.
+type Told = Vec<(String, String)>;
+
+impl Api {
+    fn map(mut self, name: &str, data: &[(&str, &str)]) -> Self {
+        let data = data.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let map = api::ConfigMap { data: Some(data), ..api::ConfigMap::default() };
+        let found = Found::There(Arc::new(Object::from(map)));
+        self.objects.insert(key(Kind::ConfigMap, name), found);
+        self
+    }
+
+    fn secret(mut self, name: &str, data: &[(&str, &str)]) -> Self {
+        let bytes = |v: &str| ByteString(v.as_bytes().to_vec());
+        let data = data.iter().map(|(k, v)| ((*k).to_owned(), bytes(v))).collect();
+        let secret = api::Secret { data: Some(data), ..api::Secret::default() };
+        let found = Found::There(Arc::new(Object::from(secret)));
+        self.objects.insert(key(Kind::Secret, name), found);
+        self
+    }
+
+    fn down(mut self, kind: Kind, name: &str) -> Self {
+        let found = Found::Unreadable { error: "connection refused".into(), after: None };
+        self.objects.insert(key(kind, name), found);
+        self
+    }
+
+    fn service(mut self, name: &str, value: &str) -> Self {
+        self.services.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The variables of one container of each list, which must come out the same, as a runtime sets
+    /// them; what was told, which is the same too; and the problem.
+    fn resolve(&self, env: &Value, from: &Value) -> (Result<Vec<(String, String)>, Problem>, Told) {
+        let mut all = LISTS.map(|list| self.resolve_in(list, env, from)).into_iter();
+        let first = all.next().unwrap();
+        for (other, told) in all {
+            assert_eq!(format!("{other:?}"), format!("{:?}", first.0));
+            assert_eq!(told, first.1);
+        }
+        first
+    }
+
+    fn resolve_in(
+        &self,
+        list: &str,
+        env: &Value,
+        from: &Value,
+    ) -> (Result<Vec<(String, String)>, Problem>, Told) {
+        let pod = pod_with(list, env, from);
+        let known =
+            Known { pod: &pod, objects: &self.objects, services: &self.services, node: self.node };
+        let mut told = Vec::new();
+        let spec = pod.spec.as_ref().unwrap();
+        let of_list = |v: &Variables<'_>| v.field == format!("spec.{list}[0]");
+        let one = needs::environments(spec).into_iter().find(of_list).unwrap();
+        let outcome = resolve(&known, &one, &mut told);
+        let told = told.iter().map(|d| (d.reason.to_string(), d.message.to_string())).collect();
+        (outcome.map(|env| as_set(&env)).map_err(|p| anywhere(p, list)), told)
+    }
+
+    fn env(&self, env: &Value, from: &Value) -> Vec<(String, String)> {
+        let (outcome, told) = self.resolve(env, from);
+        assert_eq!(told, [], "nothing is told");
+        outcome.unwrap()
+    }
+}
+
+/// The same problem in whichever list.
+fn anywhere(problem: Problem, list: &str) -> Problem {
+    match problem {
+        Problem::Invalid { field, why } => {
+            Problem::Invalid { field: field.replace(list, "*"), why }
+        }
+        Problem::Unreadable { message, after } => {
+            Problem::Unreadable { message: message.replace(list, "*"), after }
+        }
+        other => other,
+    }
+}
+
+fn pod_with(list: &str, env: &Value, from: &Value) -> Pod {
+    let object = json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1",
+            "labels": {"app": "w", "tier": "a\"b"}, "annotations": {"note": "n"}},
+        "spec": {
+            "containers": [],
+            "restartPolicy": "OnFailure",
+            list: [{"name": "main", "env": env, "envFrom": from}],
+        },
+    });
+    Pod::new(serde_json::from_value(object).unwrap()).unwrap()
+}
+
+fn key(kind: Kind, name: &str) -> Key {
+    Key::new(kind, &Arc::from("shop"), name)
+}
+
+/// What a runtime makes of it: `$(NAME)` of variables before is replaced, `$$` is a dollar, and the
+/// later of a name wins. Sources that are left to it are shown by their path.
+fn as_set(env: &[api::EnvVar]) -> Vec<(String, String)> {
+    let mut done: Vec<(String, String)> = Vec::new();
+    for var in env {
+        let value = match &var.value_from {
+            Some(from) => {
+                let field = from.field_ref.as_ref().map(|f| f.field_path.clone());
+                format!("<{}>", field.unwrap_or_default())
+            }
+            None => expand(var.value.as_deref().unwrap_or_default(), &done),
+        };
+        match done.iter_mut().find(|(name, _)| *name == var.name) {
+            Some(entry) => entry.1 = value,
+            None => done.push((var.name.clone(), value)),
+        }
+    }
+    done
+}
+
+fn expand(text: &str, env: &[(String, String)]) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        if let Some(tail) = after.strip_prefix('$') {
+            out.push('$');
+            rest = tail;
+        } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|a| a.split_once(')')) {
+            match env.iter().find(|(known, _)| known == name) {
+                Some((_, value)) => out.push_str(value),
+                None => out.push_str(&format!("$({name})")),
+            }
+            rest = tail;
+        } else {
+            out.push('$');
+            rest = after;
+        }
+    }
+    out + rest
+}
+
+fn pairs(env: &[(&str, &str)]) -> Vec<(String, String)> {
+    env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+fn told(reason: &str, message: &str) -> (String, String) {
+    (reason.to_owned(), message.to_owned())
+}
+
+fn map_key(var: &str, map: &str, key: &str, optional: bool) -> Value {
+    json!({"name": var,
+        "valueFrom": {"configMapKeyRef": {"name": map, "key": key, "optional": optional}}})
+}
+
+fn secret_key(var: &str, secret: &str, key: &str, optional: bool) -> Value {
+    json!({"name": var,
+        "valueFrom": {"secretKeyRef": {"name": secret, "key": key, "optional": optional}}})
+}
+
+#[test]
+fn variables_come_from_values_and_keys_in_the_order_of_the_spec() {
+    let api = Api::default().map("m", &[("k", "from map")]).secret("s", &[("k", "from secret")]);
+    let env = json!([
+        {"name": "Z", "value": "plain"},
+        map_key("M", "m", "k", false),
+        secret_key("A", "s", "k", false),
+        {"name": "EMPTY"},
+    ]);
+    let expected = pairs(&[("Z", "plain"), ("M", "from map"), ("A", "from secret"), ("EMPTY", "")]);
+    assert_eq!(api.env(&env, &json!([])), expected);
+}
+
+#[test]
+fn whole_objects_come_first_with_their_prefixes_and_the_later_wins() {
+    let api = Api::default()
+        .map("m1", &[("FOO", "m1")])
+        .map("m2", &[("BAR", "m2"), ("FOO", "m2")])
+        .secret("s", &[("BAZ", "s")]);
+    let from = json!([
+        {"prefix": "P_", "configMapRef": {"name": "m1"}},
+        {"configMapRef": {"name": "m1"}},
+        {"configMapRef": {"name": "m2"}},
+        {"prefix": "S_", "secretRef": {"name": "s"}},
+    ]);
+    let expected = pairs(&[("P_FOO", "m1"), ("FOO", "m2"), ("BAR", "m2"), ("S_BAZ", "s")]);
+    assert_eq!(api.env(&json!([]), &from), expected);
+}
+
+#[test]
+fn env_wins_over_env_from_and_that_over_services() {
+    let api = Api::default()
+        .map("m", &[("A", "map"), ("B", "map")])
+        .service("A", "service")
+        .service("B", "service")
+        .service("C", "service")
+        .service("D", "service");
+    let env = json!([{"name": "A", "value": "env"}, {"name": "D", "value": ""}]);
+    let from = json!([{"configMapRef": {"name": "m"}}]);
+    let expected = pairs(&[("A", "env"), ("B", "map"), ("C", "service"), ("D", "")]);
+    assert_eq!(api.env(&env, &from), expected);
+}
+
+#[test]
+fn references_see_what_stands_before_them_and_services() {
+    let api = Api::default().map("m", &[("MAP", "map")]).service("SVC", "service");
+    let env = json!([
+        {"name": "FOO", "value": "foo"},
+        {"name": "ALL", "value": "$(FOO)$(MAP)$(SVC)$(LATER)"},
+        {"name": "LATER", "value": "later"},
+        {"name": "SVC", "value": "mine, was $(SVC)"},
+        {"name": "ESCAPED", "value": "$$(FOO) $(FOO $"},
+    ]);
+    let env = api.env(&env, &json!([{"configMapRef": {"name": "m"}}]));
+    let value = |name: &str| env.iter().find(|(n, _)| n == name).unwrap().1.clone();
+    assert_eq!(value("ALL"), "foomapservice$(LATER)");
+    assert_eq!(value("SVC"), "mine, was service");
+    assert_eq!(value("ESCAPED"), "$(FOO) $(FOO $");
+}
+
+#[test]
+fn what_was_read_is_never_taken_for_a_reference() {
+    let text = "$(FOO) $$ $ $$$(FOO)";
+    let api = Api::default().map("m", &[("k", text), ("ALL", text)]).secret("s", &[("k", text)]);
+    let env = json!([
+        {"name": "FOO", "value": "foo"},
+        map_key("M", "m", "k", false),
+        secret_key("S", "s", "k", false),
+        {"name": "LABELS", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels"}}},
+    ]);
+    let env = api.env(&env, &json!([{"configMapRef": {"name": "m"}}]));
+    for name in ["M", "S", "ALL"] {
+        assert_eq!(env.iter().find(|(n, _)| n == name).unwrap().1, text, "{name}");
+    }
+}
+
+#[test]
+fn binary_data_makes_no_variables() {
+    let map = json!({"data": {"A": "1"}, "binaryData": {"B": "AAEC"}});
+    let map: api::ConfigMap = serde_json::from_value(map).unwrap();
+    let mut api = Api::default();
+    let found = Found::There(Arc::new(Object::from(map)));
+    api.objects.insert(key(Kind::ConfigMap, "m"), found);
+    let from = json!([{"configMapRef": {"name": "m"}}]);
+    assert_eq!(api.env(&json!([]), &from), pairs(&[("A", "1")]));
+}
+
+#[test]
+fn what_the_runtime_knows_is_left_to_it() {
+    let field = |path: &str| json!({"name": "V", "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    for path in [
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "metadata.labels['app']",
+        "metadata.annotations['note']",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.podIP",
+        "status.podIPs",
+    ] {
+        let env = Api::default().env(&json!([field(path)]), &json!([]));
+        assert_eq!(env, pairs(&[("V", &format!("<{path}>"))]));
+    }
+}
+
+#[test]
+fn an_amount_without_a_limit_is_the_nodes_once_that_is_known() {
+    let of = |name: &str| json!([{"name": "V", "valueFrom": {"resourceFieldRef": {"resource": name, "divisor": "1m"}}}]);
+    let node = Some(NodeAmounts { cpu_milli: 1800, ..NodeAmounts::default() });
+    let known = Api { node, ..Api::default() };
+    assert_eq!(known.env(&of("limits.cpu"), &json!([])), pairs(&[("V", "1800")]));
+    let Err(Problem::Unreadable { message, after: Some(_) }) =
+        Api::default().resolve(&of("limits.cpu"), &json!([])).0
+    else {
+        panic!("it has to wait")
+    };
+    assert!(message.ends_with("what this node has is not known yet"), "{message}");
+    let Err(Problem::Invalid { field, .. }) = known.resolve(&of("cpu"), &json!([])).0 else {
+        panic!("nobody knows it")
+    };
+    assert_eq!(field, "spec.*[0].env[0].valueFrom.resourceFieldRef");
+}
+
+#[test]
+fn what_only_the_object_says_is_read_here() {
+    let field = |path: &str| json!({"name": "V", "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    for (path, expected) in [
+        ("metadata.labels", "app=\"w\"\ntier=\"a\\\"b\""),
+        ("metadata.annotations", "note=\"n\""),
+        ("spec.restartPolicy", "OnFailure"),
+        ("spec.schedulerName", "default-scheduler"),
+        ("spec.host", ""),
+    ] {
+        let env = Api::default().env(&json!([field(path)]), &json!([]));
+        assert_eq!(env, pairs(&[("V", expected)]), "{path}");
+    }
+}
+
+#[test]
+fn an_unknown_source_is_an_error_that_names_it() {
+    for (source, expected) in [
+        (json!({}), "spec.*[0].env[1].valueFrom"),
+        (
+            json!({"fieldRef": {"apiVersion": "v2", "fieldPath": "metadata.name"}}),
+            "spec.*[0].env[1].valueFrom.fieldRef.apiVersion",
+        ),
+    ] {
+        let env = json!([{"name": "A"}, {"name": "V", "valueFrom": source}]);
+        let (outcome, _) = Api::default().resolve(&env, &json!([]));
+        let Err(Problem::Invalid { field, .. }) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(field, expected);
+    }
+}

@@ -1,0 +1,105 @@
+//! Refreshes the volumes of running pods. Asleep while no pod has a volume that can change.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use winddown_shared::PodUid;
+
+use super::object::Found;
+use super::problem::Problem;
+use super::shared::Shared;
+use super::{mounting, needs};
+use winddown_shared::fraction;
+
+/// How many pods are looked at at once.
+const AT_ONCE: usize = 4;
+/// How soon what cannot wait for the next look is asked for again, at the soonest.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Looks at volumes when they are due: their objects are read again, their tokens renewed, and what has
+/// changed is written.
+pub struct Freshener(Arc<Shared>);
+
+// === impl Freshener ===
+
+impl Freshener {
+    pub(super) fn new(inner: Arc<Shared>) -> Self {
+        Self(inner)
+    }
+
+    /// Runs until `cancel`. Volumes stay as they are then.
+    pub async fn run(self, cancel: CancellationToken) {
+        let _ = cancel.run_until_cancelled(self.keep_fresh()).await;
+    }
+
+    async fn keep_fresh(&self) {
+        loop {
+            let next = self.0.lock().timetable.next();
+            match next {
+                None => self.0.changed.notified().await,
+                Some(at) => tokio::select! {
+                    () = sleep_until(at) => self.look().await,
+                    () = self.0.changed.notified() => {}
+                },
+            }
+        }
+    }
+
+    async fn look(&self) {
+        let due = self.0.lock().timetable.take_due(Instant::now());
+        let looks = futures_util::stream::iter(due);
+        looks.for_each_concurrent(AT_ONCE, |uid| self.look_at(uid)).await;
+    }
+
+    async fn look_at(&self, uid: PodUid) {
+        let inner = &self.0;
+        let pod = match inner.pod(&uid).await {
+            Ok(Some(pod)) => pod,
+            Ok(None) => return,
+            Err(unread) => {
+                inner.note_outage(Some(&unread.error));
+                return self.again_soon(&uid);
+            }
+        };
+        // Pods that share an object share the answer.
+        let objects = inner.reader.objects(needs::of_volumes(&pod), inner.config.max_age / 2).await;
+        let Some((standing, tokens)) = inner.standing(&uid) else { return };
+        let (tokens, lacking) = mounting::tokens(&inner.client, &inner.config, &pod, tokens).await;
+        inner.keep_tokens(&uid, &tokens);
+        let planned = mounting::plan(inner.node(), &inner.places, &pod, &objects, &tokens);
+        let mut volumes = Vec::with_capacity(planned.len());
+        for one in planned {
+            match one {
+                Ok(making) => volumes.push(making),
+                Err((volume, problem)) => {
+                    tracing::debug!(pod = %pod.label(), %volume, ?problem, "a volume stays as it is");
+                }
+            }
+        }
+        let now = inner.wall.now();
+        let written = mounting::write(&inner.places, &pod, &standing, volumes, now).await;
+        if let Err(problem) = &written {
+            tracing::warn!(pod = %pod.label(), ?problem, "a volume cannot be renewed");
+        }
+        let unread = objects.values().find_map(|found| match found {
+            Found::Unreadable { error, .. } => Some(error.to_string()),
+            _ => None,
+        });
+        let refused = lacking.as_ref().and_then(|problem| match problem {
+            Problem::Unreadable { message, .. } => Some(message.clone()),
+            _ => None,
+        });
+        inner.note_outage(unread.or(refused).as_deref());
+        inner.look_again(&pod, &objects, &tokens);
+        if lacking.is_some() {
+            self.again_soon(&uid);
+        }
+    }
+
+    fn again_soon(&self, uid: &PodUid) {
+        self.0.look_at(uid, Instant::now() + SOON.mul_f64(1.0 + fraction()));
+    }
+}

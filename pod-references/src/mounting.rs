@@ -1,0 +1,135 @@
+//! Makes and renews the volumes of a pod.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::Client;
+use tokio::time::Instant;
+use winddown_shared::{Pod, WallTime};
+
+use super::downward::NodeAmounts;
+use super::object::{Found, Hidden, Key};
+use super::payload::{self, Payload, TokenKey};
+use super::places::{Places, is_safe};
+use super::problem::Problem;
+use super::tokens::{self, Token};
+use super::{ResolverConfig, atomic, needs};
+use winddown_cluster::events::{EventDraft, Subject};
+
+/// The pod's directories, which one writer at a time may touch, off the async threads. False once they
+/// are removed for good.
+pub(super) type MountState = Arc<Mutex<bool>>;
+
+/// One volume that is to be written.
+pub(super) struct Making {
+    pub(super) name: String,
+    path: PathBuf,
+    files: Payload,
+}
+
+/// Tokens of a pod, those that are due replaced by new ones.
+///
+/// # Errors
+/// A token that is not there at all cannot be had. One that is due and cannot be renewed is used until
+/// it can: it is good for a fifth of its life.
+pub(super) async fn tokens(
+    client: &Client,
+    config: &ResolverConfig,
+    pod: &Pod,
+    mut have: HashMap<TokenKey, Token>,
+) -> (HashMap<TokenKey, Token>, Option<Problem>) {
+    let mut problem = None;
+    for key in needs::made_here(pod).flat_map(|(_, volume)| payload::tokens(volume)) {
+        let is_good = have.get(&key).is_some_and(|token| token.renew_at > Instant::now());
+        if is_good {
+            continue;
+        }
+        match tokens::request(client, pod, &key, config.request).await {
+            Ok(token) => drop(have.insert(key, token)),
+            Err(error) => problem = Some(error),
+        }
+    }
+    (have, problem)
+}
+
+/// The files of all volumes of the pod that are made here; of each the first problem.
+pub(super) fn plan(
+    node: Option<NodeAmounts>,
+    places: &Places,
+    pod: &Pod,
+    objects: &HashMap<Key, Found>,
+    tokens: &HashMap<TokenKey, Token>,
+) -> Vec<Result<Making, (String, Problem)>> {
+    let tokens: HashMap<TokenKey, Hidden> =
+        tokens.iter().map(|(key, token)| (key.clone(), token.value.clone())).collect();
+    let known = payload::Known { pod, objects, tokens: &tokens, node };
+    let one = |(index, volume): (usize, &k8s_openapi::api::core::v1::Volume)| {
+        let failed = |problem| (volume.name.clone(), problem);
+        let safe = [("metadata.uid", pod.uid().as_str()), ("name", volume.name.as_str())];
+        if let Some((field, _)) = safe.into_iter().find(|(_, text)| !is_safe(text)) {
+            let why = "cannot be the name of a directory".to_owned();
+            let field = match field {
+                "name" => format!("spec.volumes[{index}].name"),
+                other => other.to_owned(),
+            };
+            return Err(failed(Problem::Invalid { field, why }));
+        }
+        let files = payload::files(&known, index, volume).map_err(failed)?;
+        Ok(Making { name: volume.name.clone(), path: places.of(pod.uid(), volume), files })
+    };
+    needs::made_here(pod).map(one).collect()
+}
+
+/// Writes the volumes, unless the pod is gone. Answers with where they are, and how many changed.
+///
+/// # Errors
+/// The first that cannot be written; the others are.
+pub(super) async fn write(
+    places: &Places,
+    pod: &Pod,
+    standing: &MountState,
+    volumes: Vec<Making>,
+    now: WallTime,
+) -> Result<(HashMap<String, PathBuf>, usize), Problem> {
+    if volumes.is_empty() {
+        return Ok((HashMap::new(), 0));
+    }
+    let (places, standing, group) = (places.clone(), Arc::clone(standing), payload::group(pod));
+    let work = move || {
+        let stands = standing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*stands {
+            return Ok((HashMap::new(), 0));
+        }
+        let (mut paths, mut changed, mut failed) = (HashMap::new(), 0, None);
+        for Making { name, path, files } in volumes {
+            let written =
+                places.prepare(&path).and_then(|()| atomic::write(&path, &files, group, now));
+            match written {
+                Ok(is_new) => changed += usize::from(is_new),
+                Err(error) => {
+                    let message =
+                        format!("cannot write volume {name:?}: {}: {error}", path.display());
+                    failed = failed.or(Some(Problem::Unreadable { message, after: None }));
+                }
+            }
+            paths.insert(name, path);
+        }
+        failed.map_or(Ok((paths, changed)), Err)
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| {
+        let message = format!("cannot write volumes: {error}");
+        Err(Problem::Unreadable { message, after: None })
+    })
+}
+
+/// What is said of a volume that cannot be made.
+pub(super) fn to_event(pod: &Pod, volume: &str, problem: &Problem) -> EventDraft {
+    let why = match problem {
+        Problem::Missing { message, .. } | Problem::Unreadable { message, .. } => message.clone(),
+        Problem::Invalid { field, why } => format!("{field}: {why}"),
+    };
+    let message = format!("MountVolume.SetUp failed for volume {volume:?} : {why}");
+    EventDraft::warning(Subject::pod(pod.label()), "FailedMount", message)
+}

@@ -1,0 +1,39 @@
+//! Why a pod cannot be made literal, with what is needed to wait for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::object::Key;
+use winddown_cluster::pods::PrepareError;
+
+/// What stands in a pod's way.
+#[derive(Clone, Debug)]
+pub(crate) enum Problem {
+    /// An object or a key is not there.
+    Missing {
+        key: Key,
+        /// The version in which the object lacks the key; none if there is no object.
+        version: Option<Arc<str>>,
+        message: String,
+    },
+    Unreadable {
+        message: String,
+        after: Option<Duration>,
+    },
+    Invalid {
+        field: String,
+        why: String,
+    },
+}
+
+impl From<Problem> for PrepareError {
+    fn from(problem: Problem) -> Self {
+        match problem {
+            Problem::Missing { key, message, .. } => {
+                Self::Missing { kind: key.kind.as_str(), name: key.name.to_string(), message }
+            }
+            Problem::Unreadable { message, after } => Self::Unavailable { what: message, after },
+            Problem::Invalid { field, why } => Self::Invalid { field, why },
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Reads from the API what pods refer to: single objects by name, services by namespace.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::api::node::v1::RuntimeClass;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use tokio::time::timeout;
+use winddown_shared::Pod;
+
+use super::object::{Found, Key, Kind, Object};
+use super::problem::Problem;
+use super::services;
+use super::singleflight::SingleFlight;
+use winddown_api_client::refusal::{self, Refusal};
+
+/// How many objects of one pod are read at once.
+const AT_ONCE: usize = 8;
+
+/// Reads objects and services, each question once at a time.
+pub(crate) struct Reader {
+    client: Client,
+    /// How long one request may take.
+    limit: Duration,
+    /// How old services may be.
+    services_age: Duration,
+    objects: SingleFlight<Key, Found>,
+    services: SingleFlight<Arc<str>, Result<Arc<Vec<api::Service>>, Unread>>,
+    master: SingleFlight<(), Result<Option<Arc<api::Service>>, Unread>>,
+}
+
+/// Why something was not read.
+#[derive(Clone, Debug)]
+pub(crate) struct Unread {
+    pub(crate) error: Arc<str>,
+    pub(crate) after: Option<Duration>,
+    pub(crate) is_missing: bool,
+}
+
+// === impl Reader ===
+
+impl Reader {
+    pub(crate) fn new(client: Client, limit: Duration, keep: Duration) -> Self {
+        Self {
+            client,
+            limit,
+            services_age: keep / 2,
+            objects: SingleFlight::new(keep),
+            services: SingleFlight::new(keep),
+            master: SingleFlight::new(keep),
+        }
+    }
+
+    /// The objects, each at most `max_age` old; zero asks anew.
+    pub(crate) async fn objects(
+        &self,
+        keys: BTreeSet<Key>,
+        max_age: Duration,
+    ) -> HashMap<Key, Found> {
+        let one = |key: Key| async move {
+            let found = self.object(&key, max_age).await;
+            (key, found)
+        };
+        futures_util::stream::iter(keys).map(one).buffer_unordered(AT_ONCE).collect().await
+    }
+
+    async fn object(&self, key: &Key, max_age: Duration) -> Found {
+        let (client, limit) = (self.client.clone(), self.limit);
+        let wanted = key.clone();
+        let ask = || async move {
+            let Key { kind, namespace, name } = &wanted;
+            let got = match kind {
+                Kind::ConfigMap => {
+                    let all = Api::<api::ConfigMap>::namespaced(client, namespace);
+                    bounded(limit, all.get(name)).await.map(Object::from)
+                }
+                Kind::Secret => {
+                    let all = Api::<api::Secret>::namespaced(client, namespace);
+                    bounded(limit, all.get(name)).await.map(Object::from)
+                }
+            };
+            match got {
+                Ok(object) => Found::There(Arc::new(object)),
+                Err(unread) if unread.is_missing => Found::Missing,
+                Err(Unread { error, after, .. }) => Found::Unreadable { error, after },
+            }
+        };
+        let lasts = |found: &Found| matches!(found, Found::There(_));
+        self.objects.get(key, max_age, lasts, ask).await.unwrap_or_else(|| Found::Unreadable {
+            error: Arc::from("the agent is ending"),
+            after: None,
+        })
+    }
+
+    /// The pod as the API has it; none if it is gone.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) async fn pod(&self, pod: &Pod) -> Result<Option<Pod>, Unread> {
+        let all = Api::<api::Pod>::namespaced(self.client.clone(), pod.namespace());
+        match bounded(self.limit, all.get(pod.name())).await {
+            Ok(object) => Ok(Pod::new(object).ok().filter(|found| found.uid() == pod.uid())),
+            Err(unread) if unread.is_missing => Ok(None),
+            Err(unread) => Err(unread),
+        }
+    }
+
+    /// What the container runtime calls the class of this name: its handler. None for no class.
+    ///
+    /// # Errors
+    /// There is no such class, or it cannot be read.
+    pub(crate) async fn runtime_handler(
+        &self,
+        class: Option<&str>,
+    ) -> Result<Option<String>, Problem> {
+        let Some(class) = class.filter(|class| !class.is_empty()) else { return Ok(None) };
+        let all = Api::<RuntimeClass>::all(self.client.clone());
+        match bounded(self.limit, all.get(class)).await {
+            Ok(found) => Ok(Some(found.handler)),
+            // It may be made yet.
+            Err(unread) if unread.is_missing => Err(Problem::Unreadable {
+                message: format!("RuntimeClass \"{class}\" not found"),
+                after: None,
+            }),
+            Err(unread) => Err(Problem::Unreadable {
+                message: format!("cannot read RuntimeClass {class}: {}", unread.error),
+                after: unread.after,
+            }),
+        }
+    }
+
+    /// The variables that tell the pod of services.
+    ///
+    /// # Errors
+    /// The services cannot be read.
+    pub(crate) async fn service_variables(
+        &self,
+        pod: &Pod,
+    ) -> Result<Vec<(String, String)>, Problem> {
+        let wants = pod.spec.as_ref().and_then(|s| s.enable_service_links) != Some(false);
+        let own = async {
+            if wants { self.services_of(pod.namespace()).await } else { Ok(Arc::default()) }
+        };
+        let (own, master) = tokio::join!(own, self.master());
+        let unread = |unread: Unread| Problem::Unreadable {
+            message: format!("cannot read services: {}", unread.error),
+            after: unread.after,
+        };
+        let (own, master) = (own.map_err(unread)?, master.map_err(unread)?);
+        Ok(services::variables(&own, master.as_deref(), wants))
+    }
+
+    async fn services_of(&self, namespace: &Arc<str>) -> Result<Arc<Vec<api::Service>>, Unread> {
+        let all = Api::<api::Service>::namespaced(self.client.clone(), namespace);
+        let limit = self.limit;
+        let ask = || async move {
+            let params = ListParams::default();
+            let list = bounded(limit, all.list(&params)).await?;
+            Ok(Arc::new(list.items))
+        };
+        let got = self.services.get(namespace, self.services_age, |a| a.is_ok(), ask).await;
+        got.unwrap_or_else(|| Err(Unread::ending()))
+    }
+
+    async fn master(&self) -> Result<Option<Arc<api::Service>>, Unread> {
+        let all = Api::<api::Service>::namespaced(self.client.clone(), services::MASTER_NAMESPACE);
+        let limit = self.limit;
+        let ask = || async move {
+            match bounded(limit, all.get(services::MASTER)).await {
+                Ok(service) => Ok(Some(Arc::new(service))),
+                Err(unread) if unread.is_missing => Ok(None),
+                Err(unread) => Err(unread),
+            }
+        };
+        let got = self.master.get(&(), self.services_age, |a| a.is_ok(), ask).await;
+        got.unwrap_or_else(|| Err(Unread::ending()))
+    }
+}
+
+/// The request's answer, or why there is none within `limit`.
+pub(crate) async fn bounded<T>(
+    limit: Duration,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Unread> {
+    let error = match timeout(limit, request).await {
+        Ok(Ok(answer)) => return Ok(answer),
+        Ok(Err(error)) => error,
+        Err(_) => {
+            let error = format!("no answer within {limit:?}").into();
+            return Err(Unread { error, after: None, is_missing: false });
+        }
+    };
+    let means = Refusal::of(&error);
+    Err(Unread {
+        error: refusal::text(&error).into(),
+        after: means.retry_after(),
+        is_missing: means == Refusal::NotFound,
+    })
+}
+
+// === impl Unread ===
+
+impl Unread {
+    fn ending() -> Self {
+        Self { error: Arc::from("the agent is ending"), after: None, is_missing: false }
+    }
+}

@@ -1,0 +1,116 @@
+//! What the pod controller asks of the parts.
+
+use std::sync::{Arc, PoisonError};
+
+use kube::Client;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use winddown_shared::{Pod, PodUid, WallClock, error_chain};
+
+use super::downward::NodeAmounts;
+use super::fresh::Freshener;
+use super::problem::Problem;
+use super::shared::Shared;
+use super::{ResolverConfig, needs};
+use winddown_cluster::events::Events;
+use winddown_cluster::pods::{Prepare, PrepareError};
+
+/// Makes pods literal. Clones share everything.
+#[derive(Clone)]
+pub struct Resolver(Arc<Shared>);
+
+/// What a [`Resolver`] has in hand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResolveCounts {
+    /// Pods that it remembers.
+    pub pods: usize,
+    /// Pods whose volumes are looked at from time to time.
+    pub kept_fresh: usize,
+    /// Objects that are watched because pods wait for them.
+    pub watched: usize,
+}
+
+// === impl Resolver ===
+
+impl Resolver {
+    /// A resolver that knows no pod, and what keeps volumes fresh. `events` hears what pods lack.
+    pub fn new(
+        client: Client,
+        config: ResolverConfig,
+        events: Events,
+        wall: WallClock,
+    ) -> (Self, Freshener) {
+        let shared = Arc::new(Shared::new(client, config, events, wall));
+        (Self(Arc::clone(&shared)), Freshener::new(shared))
+    }
+
+    /// What containers without limits may use from now on. Variables that pods were given stay; volumes
+    /// follow.
+    pub fn set_node(&self, amounts: NodeAmounts) {
+        *self.0.node.lock().unwrap_or_else(PoisonError::into_inner) = Some(amounts);
+    }
+
+    /// Removes the volumes of pods that are not known: of those that went while no agent ran. Blocking.
+    /// Answers with how many directories there were.
+    pub fn remove_unknown(&self, is_known: impl Fn(&str) -> bool) -> usize {
+        self.0.places.remove_unknown(|uid| is_known(uid) || self.0.knows(&PodUid::new(uid)))
+    }
+
+    /// What it has in hand.
+    pub fn counts(&self) -> ResolveCounts {
+        let state = self.0.lock();
+        ResolveCounts {
+            pods: state.pods.len(),
+            kept_fresh: state.timetable.len(),
+            watched: self.0.waiting.watched(),
+        }
+    }
+}
+
+impl Prepare for Resolver {
+    async fn prepare(&self, pod: &Pod) -> Result<Pod, PrepareError> {
+        let shared = &self.0;
+        let outcome = shared.make_literal(pod).await;
+        match &outcome {
+            Ok(_) => shared.waiting.stop(pod.uid()),
+            Err(Problem::Missing { key, version, .. }) if shared.knows(pod.uid()) => {
+                shared.waiting.wait(pod.uid(), key.clone(), version.clone());
+            }
+            Err(_) => {}
+        }
+        outcome.map_err(PrepareError::from)
+    }
+
+    fn adopt(&self, pod: &Pod) {
+        self.0.remember(pod);
+        if needs::made_here(pod).next().is_some() || self.0.places.are_in(pod) {
+            self.0.look_at(pod.uid(), Instant::now());
+        }
+    }
+
+    async fn forget(&self, uid: &PodUid) {
+        let shared = &self.0;
+        shared.waiting.stop(uid);
+        let kept = {
+            let mut state = shared.lock();
+            state.timetable.remove(uid);
+            state.pods.remove(uid)
+        };
+        let (places, uid) = (shared.places.clone(), uid.clone());
+        let work = move || {
+            let standing = kept.map(|kept| kept.standing);
+            let guard = standing.as_ref().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner));
+            if let Some(mut stands) = guard {
+                *stands = false;
+            }
+            places.remove(uid.as_str()).map_err(|error| (uid, error))
+        };
+        if let Ok(Err((uid, error))) = tokio::task::spawn_blocking(work).await {
+            tracing::warn!(%uid, error = error_chain(&error), "volumes of a pod that is gone cannot be removed");
+        }
+    }
+
+    fn arrivals(&self) -> Option<mpsc::Receiver<PodUid>> {
+        self.0.arrivals.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

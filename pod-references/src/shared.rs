@@ -1,0 +1,294 @@
+//! Combines reading, writing and bookkeeping.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as api;
+use kube::Client;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+use winddown_shared::{Pod, PodUid, PodUidMap, WallClock};
+
+use super::downward::NodeAmounts;
+use super::mounting::{self, MountState};
+use super::needs::{self, Variables};
+use super::object::{Found, Key};
+use super::payload::TokenKey;
+use super::places::Places;
+use super::problem::Problem;
+use super::reader::{Reader, Unread};
+use super::timetable::Timetable;
+use super::tokens::Token;
+use super::waiting::Waiting;
+use super::{ResolverConfig, env, literal};
+use winddown_cluster::events::Events;
+
+/// What a [`Resolver`](super::Resolver) and its [`Freshener`](super::Freshener) share.
+pub(super) struct Shared {
+    pub(super) client: Client,
+    pub(super) config: ResolverConfig,
+    pub(super) places: Places,
+    pub(super) reader: Reader,
+    pub(super) wall: WallClock,
+    /// Something in the timetable changed.
+    pub(super) changed: Notify,
+    /// The API server was last seen not to answer.
+    pub(super) is_out: AtomicBool,
+    events: Events,
+    pub(super) waiting: Waiting,
+    pub(super) arrivals: Mutex<Option<mpsc::Receiver<PodUid>>>,
+    state: Mutex<State>,
+    /// What is for pods here, once that is known.
+    pub(super) node: Mutex<Option<NodeAmounts>>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) pods: PodUidMap<Kept>,
+    pub(super) timetable: Timetable,
+}
+
+/// What is remembered of a pod.
+pub(super) struct Kept {
+    /// The API's object.
+    pod: Pod,
+    /// What was handed on; none if that was before this agent's time, or is yet to come.
+    literal: Option<Pod>,
+    pub(super) standing: MountState,
+    tokens: HashMap<TokenKey, Token>,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(
+        client: Client,
+        config: ResolverConfig,
+        events: Events,
+        wall: WallClock,
+    ) -> Self {
+        let (waiting, arrivals) = Waiting::new(client.clone());
+        let places = Places { disk: config.volumes.clone(), memory: config.secret_volumes.clone() };
+        Self {
+            node: Mutex::new(config.node),
+            reader: Reader::new(client.clone(), config.request, config.max_age),
+            client,
+            config,
+            places,
+            wall,
+            changed: Notify::new(),
+            is_out: AtomicBool::new(false),
+            events,
+            waiting,
+            arrivals: Mutex::new(Some(arrivals)),
+            state: Mutex::default(),
+        }
+    }
+
+    pub(super) async fn make_literal(&self, pod: &Pod) -> Result<Pod, Problem> {
+        let earlier = self.remember(pod);
+        let Some(spec) = pod.spec.as_ref() else { return Ok(pod.clone()) };
+        let places = needs::environments(spec);
+        let given: Vec<Option<Vec<api::EnvVar>>> =
+            places.iter().map(|one| earlier.as_ref().and_then(|e| given_before(e, one))).collect();
+        let new = || places.iter().zip(&given).filter(|(_, g)| g.is_none()).map(|(p, _)| p);
+        let mut keys = needs::of_environments(pod.namespace(), new());
+        keys.extend(needs::of_volumes(pod));
+        let services = async {
+            match new().next() {
+                Some(_) => self.reader.service_variables(pod).await,
+                None => Ok(Vec::new()),
+            }
+        };
+        let (objects, services) = tokio::join!(self.reader.objects(keys, Duration::ZERO), services);
+        let services = services?;
+        let known = env::Known { pod, objects: &objects, services: &services, node: self.node() };
+        let mut environments = Vec::with_capacity(places.len());
+        for (one, given) in places.iter().zip(given) {
+            environments.push(match given {
+                Some(env) => env,
+                None => self.environment(&known, one)?,
+            });
+        }
+        let paths = match self.volumes(pod, &objects).await {
+            // It was handed on already: its volumes are there, and are looked after.
+            Err(_) if earlier.is_some() => self.paths(pod),
+            other => other?,
+        };
+        let handler = match &earlier {
+            Some(earlier) => earlier.spec.as_ref().and_then(|s| s.runtime_class_name.clone()),
+            None => self.reader.runtime_handler(spec.runtime_class_name.as_deref()).await?,
+        };
+        let literal = literal::pod(pod, environments, &paths, handler).map_err(|error| {
+            Problem::Invalid { field: error.field.to_owned(), why: "a pod needs one".to_owned() }
+        })?;
+        if let Some(kept) = self.lock().pods.get_mut(pod.uid()) {
+            kept.literal = Some(literal.clone());
+        }
+        Ok(literal)
+    }
+
+    fn environment(
+        &self,
+        known: &env::Known<'_>,
+        one: &Variables<'_>,
+    ) -> Result<Vec<api::EnvVar>, Problem> {
+        let mut told = Vec::new();
+        let resolved = env::resolve(known, one, &mut told);
+        told.into_iter().for_each(|draft| self.events.send(draft));
+        resolved
+    }
+
+    /// Makes all volumes of the pod, or none.
+    async fn volumes(
+        &self,
+        pod: &Pod,
+        objects: &HashMap<Key, Found>,
+    ) -> Result<HashMap<String, PathBuf>, Problem> {
+        let Some((standing, tokens)) = self.standing(pod.uid()) else { return Ok(HashMap::new()) };
+        let (tokens, lacking) = mounting::tokens(&self.client, &self.config, pod, tokens).await;
+        self.keep_tokens(pod.uid(), &tokens);
+        let planned = mounting::plan(self.node(), &self.places, pod, objects, &tokens);
+        let mut volumes = Vec::with_capacity(planned.len());
+        for one in planned {
+            match one {
+                Ok(making) => volumes.push(making),
+                Err((name, problem)) => {
+                    // Why there is no token says more than that there is none.
+                    let problem = match problem {
+                        Problem::Unreadable { .. } => lacking.unwrap_or(problem),
+                        other => other,
+                    };
+                    self.events.send(mounting::to_event(pod, &name, &problem));
+                    return Err(problem);
+                }
+            }
+        }
+        let now = self.wall.now();
+        let (paths, _) = mounting::write(&self.places, pod, &standing, volumes, now).await?;
+        self.look_again(pod, objects, &tokens);
+        Ok(paths)
+    }
+
+    fn paths(&self, pod: &Pod) -> HashMap<String, PathBuf> {
+        let one = |(_, volume): (usize, &api::Volume)| {
+            (volume.name.clone(), self.places.of(pod.uid(), volume))
+        };
+        needs::made_here(pod).map(one).collect()
+    }
+
+    /// Remembers the pod as it is now. Answers with what was handed on of it before.
+    pub(super) fn remember(&self, pod: &Pod) -> Option<Pod> {
+        let mut state = self.lock();
+        let kept = state.pods.entry(pod.uid().clone()).or_insert_with(|| Kept {
+            pod: pod.clone(),
+            literal: None,
+            standing: Arc::new(Mutex::new(true)),
+            tokens: HashMap::new(),
+        });
+        // What a provider hands back does not say where its volumes came from.
+        if !self.places.are_in(pod) {
+            kept.pod = pod.clone();
+        }
+        kept.literal.clone()
+    }
+
+    /// When the volumes are to be looked at again: when what they show may have changed, or a token is
+    /// due. Never, if neither can be.
+    pub(super) fn look_again(
+        &self,
+        pod: &Pod,
+        objects: &HashMap<Key, Found>,
+        tokens: &HashMap<TokenKey, Token>,
+    ) {
+        let may_change = |key: &Key| match objects.get(key) {
+            Some(Found::There(object)) => !object.immutable,
+            _ => true,
+        };
+        let age = self.config.max_age.mul_f64(0.9 + winddown_shared::fraction() / 5.0);
+        let objects = needs::of_volumes(pod).iter().any(may_change).then(|| Instant::now() + age);
+        let token = tokens.values().map(|token| token.renew_at).min();
+        if let Some(at) = objects.into_iter().chain(token).min() {
+            self.look_at(pod.uid(), at);
+        }
+    }
+
+    pub(super) fn look_at(&self, uid: &PodUid, at: Instant) {
+        {
+            let mut state = self.lock();
+            if !state.pods.contains_key(uid) {
+                return;
+            }
+            state.timetable.set(uid, at);
+        }
+        self.changed.notify_one();
+    }
+
+    /// The pod as the API has it, read there if only its provider was asked before. None if it is gone.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) async fn pod(&self, uid: &PodUid) -> Result<Option<Pod>, Unread> {
+        let kept = self.lock().pods.get(uid).map(|kept| kept.pod.clone());
+        let Some(copy) = kept.as_ref().filter(|pod| self.places.are_in(pod)) else {
+            return Ok(kept);
+        };
+        let found = self.reader.pod(copy).await?;
+        if let (Some(found), Some(kept)) = (&found, self.lock().pods.get_mut(uid)) {
+            kept.pod = found.clone();
+        }
+        Ok(found)
+    }
+
+    pub(super) fn standing(&self, uid: &PodUid) -> Option<(MountState, HashMap<TokenKey, Token>)> {
+        let state = self.lock();
+        let kept = state.pods.get(uid)?;
+        Some((Arc::clone(&kept.standing), kept.tokens.clone()))
+    }
+
+    pub(super) fn keep_tokens(&self, uid: &PodUid, tokens: &HashMap<TokenKey, Token>) {
+        if let Some(kept) = self.lock().pods.get_mut(uid) {
+            kept.tokens.clone_from(tokens);
+        }
+    }
+
+    /// One line per outage, and one for its end.
+    pub(super) fn note_outage(&self, error: Option<&str>) {
+        match (error, self.is_out.swap(error.is_some(), Ordering::Relaxed)) {
+            (Some(error), false) => {
+                tracing::warn!(error, "volumes stay as they are until the API server answers");
+            }
+            (None, true) => tracing::info!("volumes are kept fresh again"),
+            _ => {}
+        }
+    }
+
+    /// What containers without limits may use, once that is known.
+    pub(super) fn node(&self) -> Option<NodeAmounts> {
+        *self.node.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn knows(&self, uid: &PodUid) -> bool {
+        self.lock().pods.contains_key(uid)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.waiting.stop_all();
+    }
+}
+
+/// The variables that a container of this name was given before: they are resolved once.
+fn given_before(earlier: &Pod, one: &Variables<'_>) -> Option<Vec<api::EnvVar>> {
+    let spec = earlier.spec.as_ref()?;
+    let found = needs::environments(spec).into_iter().find(|e| e.name == one.name)?;
+    Some(found.env.to_vec())
+}

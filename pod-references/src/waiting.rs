@@ -1,0 +1,200 @@
+//! Pods that wait for an object. It is watched, by name, while a pod waits for it.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt as _;
+use k8s_openapi::api::core::v1 as api;
+use kube::core::{NamespaceResourceScope, PartialObjectMeta};
+use kube::runtime::watcher;
+use kube::runtime::watcher::{Config, Event};
+use kube::{Api, Client, Resource};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+use winddown_shared::{PodUid, PodUidMap, error_chain};
+
+use super::object::{Key, Kind};
+use winddown_api_client::refusal::Refusal;
+use winddown_shared::Backoff;
+
+/// How many arrivals may wait to be heard.
+const ARRIVALS: usize = 256;
+
+/// Knows who waits for what. Clones share one memory.
+#[derive(Clone)]
+pub(crate) struct Waiting {
+    client: Client,
+    state: Arc<Mutex<State>>,
+    arrived: mpsc::Sender<PodUid>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    watched: HashMap<Key, Watched>,
+    of_pod: PodUidMap<Key>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    /// Who waits, and the version that was no good to it.
+    pods: PodUidMap<Option<Arc<str>>>,
+    /// The version that the watch saw last; none if there was no object.
+    seen: Option<Arc<str>>,
+    watch: AbortHandle,
+}
+
+/// What is known of a watched object.
+enum Seen {
+    There(Arc<str>),
+    Gone,
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    /// No pod waits yet. The receiver gets the pods whose objects have appeared.
+    pub(crate) fn new(client: Client) -> (Self, mpsc::Receiver<PodUid>) {
+        let (arrived, arrivals) = mpsc::channel(ARRIVALS);
+        (Self { client, state: Arc::default(), arrived }, arrivals)
+    }
+
+    /// From now on `uid` waits for `key` to be there in another version than `version`, and for nothing
+    /// else.
+    pub(crate) fn wait(&self, uid: &PodUid, key: Key, version: Option<Arc<str>>) {
+        let mut state = self.lock();
+        if state.of_pod.get(uid) != Some(&key) {
+            state.stop(uid);
+        }
+        let watched = state.watched.entry(key.clone()).or_insert_with(|| Watched {
+            pods: PodUidMap::default(),
+            seen: None,
+            watch: tokio::spawn(self.clone().watch(key.clone())).abort_handle(),
+        });
+        let is_there = watched.seen.is_some() && watched.seen != version;
+        watched.pods.insert(uid.clone(), version);
+        state.of_pod.insert(uid.clone(), key);
+        drop(state);
+        if is_there {
+            // The watch has seen it already and will not say so again. Who cannot take it now is not
+            // listening; it tries again by itself.
+            let _ = self.arrived.try_send(uid.clone());
+        }
+    }
+
+    /// The pod waits no longer.
+    pub(crate) fn stop(&self, uid: &PodUid) {
+        self.lock().stop(uid);
+    }
+
+    /// Stops waiting for all pods.
+    pub(crate) fn stop_all(&self) {
+        let mut state = self.lock();
+        state.of_pod.clear();
+        state.watched.drain().for_each(|(_, watched)| watched.watch.abort());
+    }
+
+    /// How many objects are watched now.
+    pub(crate) fn watched(&self) -> usize {
+        self.lock().watched.len()
+    }
+
+    async fn watch(self, key: Key) {
+        match key.kind {
+            Kind::ConfigMap => self.follow::<api::ConfigMap>(key).await,
+            Kind::Secret => self.follow::<api::Secret>(key).await,
+        }
+    }
+
+    /// Only metadata comes over the wire: what the object says is read when it is needed.
+    async fn follow<K>(self, key: Key)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + Send
+            + 'static,
+    {
+        let objects = Api::<PartialObjectMeta<K>>::namespaced(self.client.clone(), &key.namespace);
+        let config = Config::default().fields(&format!("metadata.name={}", key.name));
+        let begin = || Box::pin(watcher(objects.clone(), config.clone()));
+        let (mut events, mut is_listed, mut backoff) = (begin(), false, Backoff::EAGER);
+        loop {
+            let seen = match events.next().await {
+                Some(Ok(Event::Apply(object) | Event::InitApply(object))) => {
+                    is_listed = true;
+                    Seen::There(object.metadata.resource_version.unwrap_or_default().into())
+                }
+                Some(Ok(Event::Init)) => {
+                    is_listed = false;
+                    continue;
+                }
+                Some(Ok(Event::InitDone)) if is_listed => continue,
+                Some(Ok(Event::InitDone | Event::Delete(_))) => Seen::Gone,
+                Some(Err(error)) => {
+                    tracing::debug!(error = error_chain(&error), object = %key, "waiting for an object");
+                    let refusal = refusal(&error);
+                    sleep(backoff.after_failure(refusal.and_then(Refusal::retry_after))).await;
+                    if refusal == Some(Refusal::Expired) {
+                        // It would ask for what is too long ago again.
+                        events = begin();
+                    }
+                    continue;
+                }
+                None => {
+                    events = begin();
+                    continue;
+                }
+            };
+            backoff.reset();
+            for uid in self.note(&key, seen) {
+                if self.arrived.send(uid).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Who can go on now that this was seen.
+    fn note(&self, key: &Key, seen: Seen) -> Vec<PodUid> {
+        let mut state = self.lock();
+        let Some(watched) = state.watched.get_mut(key) else { return Vec::new() };
+        let Seen::There(version) = seen else {
+            watched.seen = None;
+            return Vec::new();
+        };
+        let can_go = |unfit: &Option<Arc<str>>| unfit.as_ref() != Some(&version);
+        let pods = watched.pods.iter().filter(|(_, unfit)| can_go(unfit));
+        let pods = pods.map(|(uid, _)| uid.clone()).collect();
+        watched.seen = Some(version);
+        pods
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn refusal(error: &watcher::Error) -> Option<Refusal> {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Some(Refusal::of(error)),
+        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn stop(&mut self, uid: &PodUid) {
+        let Some(key) = self.of_pod.remove(uid) else { return };
+        let Some(watched) = self.watched.get_mut(&key) else { return };
+        watched.pods.remove(uid);
+        if watched.pods.is_empty() {
+            watched.watch.abort();
+            self.watched.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! An API server, a kubelet, and a companion between them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use winddown_apiserver::ApiServer;
+use winddown_companion::{CompanionConfig, KubeletRuntime, companion};
+use winddown_shared::{PodUid, Runtime, WallClock};
+
+use crate::companion::kubelet::{Containers, Kubelet};
+
+pub(crate) const NODE: &str = "n1";
+/// Who the kubelet is to the API server.
+pub(crate) const KUBELET: &str = "system:node:n1";
+
+pub(crate) struct Scene {
+    pub(crate) server: ApiServer,
+    pub(crate) runtime: KubeletRuntime<Containers>,
+    pub(crate) containers: Containers,
+    down: Arc<AtomicBool>,
+    kubelet: Option<Kubelet>,
+    follower: DropGuard,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a real server has a real clock")]
+pub(crate) fn wall() -> WallClock {
+    WallClock::new(jiff::Timestamp::now)
+}
+
+pub(crate) async fn client(server: &ApiServer) -> kube::Client {
+    client_of(&server.kubeconfig()).await
+}
+
+async fn client_of(kubeconfig: &str) -> kube::Client {
+    let kubeconfig = kube::config::Kubeconfig::from_yaml(kubeconfig).unwrap();
+    let options = kube::config::KubeConfigOptions::default();
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    config.default_retry = false;
+    kube::Client::try_from(config).unwrap()
+}
+
+/// A pod whose containers are ready as soon as they run.
+pub(crate) fn pod(name: &str, more: &Value) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
+        "spec": {
+            "nodeName": NODE, "terminationGracePeriodSeconds": 30,
+            "containers": [{"name": "a", "image": "x"}],
+        },
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    if let Some(annotations) = more.get("annotations") {
+        pod["metadata"]["annotations"] = annotations.clone();
+    }
+    pod
+}
+
+async fn start(
+    server: &ApiServer,
+    containers: &Containers,
+    down: &Arc<AtomicBool>,
+) -> (KubeletRuntime<Containers>, DropGuard) {
+    let mut config = CompanionConfig::new(NODE, wall());
+    let read = Arc::clone(down);
+    config.going_down = Arc::new(move || read.load(Ordering::Relaxed));
+    let (runtime, follower) = companion(client(server).await, containers.clone(), config);
+    let stop = CancellationToken::new();
+    tokio::spawn(follower.run(stop.clone()));
+    (runtime, stop.drop_guard())
+}
+
+impl Scene {
+    /// With these pods, which run. Their containers take that long to end.
+    pub(crate) async fn new(pods: &[Value], takes: Duration) -> Self {
+        let server = ApiServer::start().await.unwrap();
+        for pod in pods {
+            server.apply(pod.clone()).unwrap();
+        }
+        let containers = Containers::default();
+        let hour = Duration::from_secs(3600);
+        let identity = server.new_identity(KUBELET, &["system:nodes"], hour).unwrap();
+        let theirs = client_of(&server.kubeconfig_of(&identity)).await;
+        let kubelet = Kubelet::start(theirs, NODE, containers.clone(), takes);
+        let down = Arc::new(AtomicBool::new(false));
+        let (runtime, follower) = start(&server, &containers, &down).await;
+        let kubelet = Some(kubelet);
+        let scene = Self { server, runtime, containers, down, kubelet, follower };
+        let count = pods.len();
+        scene
+            .eventually("all pods run", async |scene| {
+                let known = scene.runtime.list_pods().await.unwrap();
+                known.len() == count && known.iter().all(|pod| pod.running)
+            })
+            .await;
+        scene
+    }
+
+    /// The next agent, which knows nothing.
+    pub(crate) async fn restart_agent(&mut self) {
+        (self.runtime, self.follower) = start(&self.server, &self.containers, &self.down).await;
+    }
+
+    pub(crate) fn uid(&self, name: &str) -> PodUid {
+        let pod = self.server.get(&format!("pods/default/{name}")).unwrap();
+        PodUid::new(pod["metadata"]["uid"].as_str().unwrap())
+    }
+
+    pub(crate) fn set_going_down(&self) {
+        self.down.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn kill_kubelet(&mut self) {
+        self.kubelet = None;
+    }
+
+    pub(crate) async fn eventually(&self, what: &str, is: impl AsyncFn(&Self) -> bool) {
+        let looking = async {
+            while !is(self).await {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let found = tokio::time::timeout(Duration::from_secs(60), looking).await;
+        assert!(found.is_ok(), "not within a minute: {what}");
+    }
+}

@@ -1,0 +1,28 @@
+//! What only a real kube-apiserver can show: that credentials, rights and writes are what it takes.
+//!
+//! `WINDDOWN_KUBE_APISERVER=/path/to/kube-apiserver cargo test -p winddown-cluster-tests --test
+//! real_apiserver`, with Debian's `etcd-server` installed. One server serves all tests of a run: each
+//! takes names of its own for nodes and namespaces. Without the variable the tests pass, and say that
+//! they showed nothing.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+
+mod authority;
+mod companion;
+mod credentials;
+mod events;
+mod node;
+mod pods;
+mod processes;
+mod proxy;
+mod resolve;
+mod rights;
+mod server;
+mod status;
+
+pub(crate) use server::RealApi;
+
+/// A kubelet to stand beside.
+#[path = "../companion/kubelet.rs"]
+#[allow(dead_code, reason = "its tests use the rest")]
+mod kubelet;

@@ -1,0 +1,250 @@
+//! The manifests of `cluster/rbac`: what they let, and what they stop.
+
+#[path = "../rights/compare.rs"]
+#[allow(dead_code, reason = "the comparison itself is another test's")]
+mod compare;
+
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use winddown_api_client::Connection;
+
+pub(crate) use compare::manifest;
+use compare::{Right, granted};
+
+use super::RealApi;
+use super::server::wall;
+
+const ACCOUNT: &str = "system:serviceaccount:kube-system:winddown";
+
+/// Whether the server would let this user do it.
+async fn may(api: &RealApi, user: &str, groups: &[&str], right: &Right, name: &str) -> bool {
+    let (resource, subresource) = match right.resource.split_once('/') {
+        Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+        None => (right.resource.as_str(), None),
+    };
+    let review = SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: Some(user.to_owned()),
+            groups: Some(groups.iter().map(|&group| group.to_owned()).collect()),
+            resource_attributes: Some(ResourceAttributes {
+                verb: Some(right.verb.clone()),
+                group: Some(right.group.clone()),
+                resource: Some(resource.to_owned()),
+                subresource,
+                namespace: Some(right.namespace.clone()).filter(|name| !name.is_empty()),
+                name: Some(name.to_owned()).filter(|name| !name.is_empty()),
+                ..Default::default()
+            }),
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    let reviews: Api<SubjectAccessReview> = Api::all(api.admin().await);
+    let answer = reviews.create(&PostParams::default(), &review).await.unwrap();
+    answer.status.unwrap().allowed
+}
+
+#[tokio::test]
+async fn the_companions_account_may_do_what_its_role_says_and_little_else() {
+    let Some(api) = RealApi::get().await else { return };
+    let wanted = granted(&manifest("companion-mode"), "winddown:companion");
+    assert!(!wanted.is_empty());
+    for right in &wanted {
+        assert!(may(api, ACCOUNT, &[], right, "x").await, "{right}");
+    }
+    for (verb, resource) in [
+        ("create", "pods"),
+        ("delete", "nodes"),
+        ("get", "secrets"),
+        ("list", "configmaps"),
+        ("create", "serviceaccounts/token"),
+        ("create", "pods/exec"),
+        ("deletecollection", "pods"),
+    ] {
+        let right = Right::new(verb, "", resource, "");
+        assert!(!may(api, ACCOUNT, &[], &right, "").await, "{right}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_lacks_only_what_the_manifests_add() {
+    let Some(api) = RealApi::get().await else { return };
+    let user = "system:node:rights-node";
+    let wanted = granted(&manifest("cluster-mode"), "winddown:cluster");
+    let mut denied = Vec::new();
+    for right in &wanted {
+        let name = if right.resource.starts_with("nodes") || right.group.starts_with("coord") {
+            "rights-node"
+        } else {
+            ""
+        };
+        if !may(api, user, &["system:nodes"], right, name).await {
+            denied.push(right.to_string());
+        }
+    }
+    // All of these depend on the pods that are bound to the node, and so are let by name.
+    assert_eq!(
+        denied,
+        [
+            "create serviceaccounts/token",
+            "get configmaps",
+            "get pods",
+            "get secrets",
+            "list configmaps",
+            "list pods",
+            "list secrets",
+            "watch configmaps",
+            "watch pods",
+            "watch secrets",
+        ]
+    );
+    let events = Right::new("create", "events.k8s.io", "events", "");
+    assert!(!may(api, user, &[], &events, "").await, "the group has it from winddown:node-extra");
+}
+
+/// A connection with a token of the agent's account, bound to its pod on this node.
+async fn companion(api: &RealApi, node: &str, bound: bool) -> Connection {
+    let accounts: Api<ServiceAccount> = Api::namespaced(api.admin().await, "kube-system");
+    let pods: Api<Pod> = Api::namespaced(api.admin().await, "kube-system");
+    let name = format!("winddown-{node}");
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {
+            "nodeName": node, "serviceAccountName": "winddown",
+            "containers": [{"name": "a", "image": "x"}],
+        },
+    });
+    let pod = serde_json::from_value(pod).unwrap();
+    let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
+    let reference = BoundObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Pod".into()),
+        name: pod.metadata.name,
+        uid: pod.metadata.uid,
+    };
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            bound_object_ref: Some(reference).filter(|_| bound),
+            expiration_seconds: Some(600),
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    let token =
+        accounts.create_token_request("winddown", &PostParams::default(), &request).await.unwrap();
+    let file = api.folder.join(format!("{name}.token"));
+    std::fs::write(&file, token.status.unwrap().token).unwrap();
+    let config = api.config(&name, &json!({"tokenFile": file}));
+    Connection::open(config, wall()).await.unwrap()
+}
+
+fn refusal<T>(result: Result<T, kube::Error>) -> String {
+    match result {
+        Ok(_) => "it was let".into(),
+        Err(kube::Error::Api(status)) => format!("{} {}", status.code, status.message),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn the_companion_writes_on_its_own_node_only() {
+    let Some(api) = RealApi::get().await else { return };
+    let (own, other) = ("companion-a", "companion-b");
+    api.namespace("companion").await;
+    for name in [own, other] {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        api.apply(&[node]).await;
+        api.pod("companion", &format!("on-{name}"), name).await;
+    }
+    let connection = companion(api, own, true).await;
+    let pods: Api<Pod> = Api::namespaced(connection.client(), "companion");
+    let nodes: Api<Node> = Api::all(connection.client());
+    let params = PatchParams::default();
+    let cordon = Patch::Strategic(json!({"spec": {"unschedulable": true}}));
+
+    // A new policy takes a moment until it is in force.
+    let refused = async {
+        loop {
+            let said = refusal(nodes.patch(other, &params, &cordon).await);
+            if said.starts_with("403") {
+                return said;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    let said = tokio::time::timeout(std::time::Duration::from_secs(60), refused).await.unwrap();
+    let wanted =
+        "winddown on node 'companion-a' may not write to what belongs to node 'companion-b'";
+    assert!(said.contains(wanted), "{said}");
+    let delete = DeleteParams::default().grace_period(0);
+    for said in [
+        refusal(pods.delete("on-companion-b", &delete).await),
+        refusal(nodes.patch_status(other, &params, &Patch::Strategic(json!({"status": {}}))).await),
+    ] {
+        assert!(said.contains(wanted), "{said}");
+    }
+    nodes.patch(own, &params, &cordon).await.unwrap();
+    pods.delete("on-companion-a", &delete).await.unwrap();
+
+    let unbound = companion(api, other, false).await;
+    let nodes: Api<Node> = Api::all(unbound.client());
+    let said = refusal(nodes.patch(other, &params, &cordon).await);
+    assert!(said.contains("winddown on node '' may not"), "{said}");
+    api.remove("companion", own).await;
+}
+
+#[tokio::test]
+async fn the_agents_account_gets_tokens_of_pods_on_its_own_node_only() {
+    let Some(api) = RealApi::get().await else { return };
+    let (own, other) = ("tokens-a", "tokens-b");
+    api.namespace("tokens").await;
+    api.apply(&[
+        json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "other", "namespace": "tokens"}}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "tokens-of-the-test"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "winddown:cluster"},
+            "subjects": [{"kind": "ServiceAccount", "name": "winddown", "namespace": "kube-system"}]}),
+    ])
+    .await;
+    let mut pods = Vec::new();
+    for node in [own, other] {
+        api.apply(&[json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})]).await;
+        pods.push(api.pod("tokens", &format!("on-{node}"), node).await);
+    }
+    let connection = companion(api, own, true).await;
+    let accounts: Api<ServiceAccount> = Api::namespaced(connection.client(), "tokens");
+    let asked = async |account: &str, pod: Option<&Pod>| {
+        let bound_object_ref = pod.map(|pod| BoundObjectReference {
+            api_version: Some("v1".into()),
+            kind: Some("Pod".into()),
+            name: pod.metadata.name.clone(),
+            uid: pod.metadata.uid.clone(),
+        });
+        let spec = TokenRequestSpec {
+            bound_object_ref,
+            expiration_seconds: Some(600),
+            ..Default::default()
+        };
+        let request = TokenRequest { spec, ..Default::default() };
+        refusal(accounts.create_token_request(account, &PostParams::default(), &request).await)
+    };
+    // A new policy takes a moment until it is in force.
+    let refused = async {
+        while !asked("default", Some(&pods[1])).await.starts_with("403") {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), refused).await.unwrap();
+    assert_eq!(asked("default", Some(&pods[0])).await, "it was let");
+    for said in [asked("other", Some(&pods[0])).await, asked("default", None).await] {
+        assert!(said.starts_with("403"), "{said}");
+    }
+    api.remove("tokens", own).await;
+}

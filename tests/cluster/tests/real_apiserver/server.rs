@@ -1,0 +1,253 @@
+//! A real API server, with the rights of `cluster/rbac` in it.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+};
+use kube::core::discovery::ApiResource;
+use serde_json::json;
+use tokio::sync::OnceCell;
+use winddown_api_client::{ClusterConfig, Connection, Credentials};
+use winddown_shared::WallClock;
+
+use super::authority::{Authority, Issued};
+use super::processes::{Running, START, folder, free_port, start};
+
+/// A kube-apiserver with Node and RBAC authorization, NodeRestriction, and nobody else in the cluster:
+/// no controllers, no scheduler.
+pub(crate) struct RealApi {
+    pub(crate) url: String,
+    pub(crate) authority: Authority,
+    pub(crate) folder: PathBuf,
+    processes: [Running; 2],
+    admin: OnceLock<Issued>,
+    ready: OnceCell<Result<(), String>>,
+}
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+/// Signed into the group of bootstrap tokens.
+pub(crate) const BOOTSTRAP_TOKEN: &str = "bootstrap-token-of-the-test";
+
+/// The wall clock of this machine.
+pub(crate) fn wall() -> WallClock {
+    WallClock::new(|| {
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Timestamp::UNIX_EPOCH.checked_add(now).unwrap_or(Timestamp::UNIX_EPOCH)
+    })
+}
+
+impl RealApi {
+    /// The server of this run, with the manifests of `cluster/rbac` applied. `None`: there is none, and
+    /// that has been said.
+    pub(crate) async fn get() -> Option<&'static Self> {
+        static SERVER: OnceLock<Option<RealApi>> = OnceLock::new();
+        let server = SERVER.get_or_init(|| {
+            let program = std::env::var_os("WINDDOWN_KUBE_APISERVER")?;
+            Some(Self::start(Path::new(&program)))
+        });
+        let Some(server) = server.as_ref() else {
+            // Not failed where nothing may be skipped: no package registry has the program.
+            let thread = std::thread::current();
+            let test = thread.name().unwrap_or("a test of the real kube-apiserver");
+            println!("SKIPPED: {test}: WINDDOWN_KUBE_APISERVER names no kube-apiserver");
+            return None;
+        };
+        match server.ready.get_or_init(|| server.prepare()).await {
+            Ok(()) => Some(server),
+            Err(why) => panic!("{why}"),
+        }
+    }
+
+    fn start(program: &Path) -> Self {
+        let folder = folder();
+        let authority = Authority::new();
+        let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+        write("ca.crt", &authority.pem());
+        let served = authority.server(&["127.0.0.1", "localhost", "kubernetes.default.svc"]);
+        write("server.crt", &served.certificate);
+        write("server.key", &served.key);
+        let accounts = rcgen::KeyPair::generate().unwrap();
+        write("accounts.key", &accounts.serialize_pem());
+        write("accounts.pub", &accounts.public_key_pem());
+        let bootstrapper =
+            format!("{BOOTSTRAP_TOKEN},system:bootstrap:test,bootstrap,\"system:bootstrappers\"\n");
+        write("tokens.csv", &bootstrapper);
+
+        let etcd_port = free_port();
+        let etcd = format!("http://127.0.0.1:{etcd_port}");
+        let peers = format!("http://127.0.0.1:{}", free_port());
+        let program_etcd = std::env::var_os("WINDDOWN_ETCD").unwrap_or_else(|| "etcd".into());
+        let arguments = [
+            "--data-dir=etcd".to_owned(),
+            format!("--listen-client-urls={etcd}"),
+            format!("--advertise-client-urls={etcd}"),
+            format!("--listen-peer-urls={peers}"),
+            format!("--initial-advertise-peer-urls={peers}"),
+            format!("--initial-cluster=default={peers}"),
+        ];
+        let etcd_running = start(&folder, "etcd", Path::new(&program_etcd), arguments.into());
+
+        let port = free_port();
+        let arguments = [
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            format!("--etcd-servers={etcd}"),
+            "--tls-cert-file=server.crt".to_owned(),
+            "--tls-private-key-file=server.key".to_owned(),
+            "--client-ca-file=ca.crt".to_owned(),
+            "--token-auth-file=tokens.csv".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            "--service-account-key-file=accounts.pub".to_owned(),
+            "--service-account-signing-key-file=accounts.key".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--enable-admission-plugins=NodeRestriction".to_owned(),
+            "--allow-privileged=true".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+        ];
+        let running = start(&folder, "kube-apiserver", program, arguments.into());
+        let url = format!("https://127.0.0.1:{port}");
+        let processes = [running, etcd_running];
+        Self { url, authority, folder, processes, admin: OnceLock::new(), ready: OnceCell::new() }
+    }
+
+    async fn prepare(&self) -> Result<(), String> {
+        let admin = self.admin().await;
+        let ready = async {
+            let request = || http::Request::get("/readyz").body(Vec::new()).unwrap();
+            while admin.request_text(request()).await.is_err() {
+                if self.processes.iter().any(Running::has_ended) {
+                    return false;
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            true
+        };
+        if tokio::time::timeout(START, ready).await != Ok(true) {
+            let logs: String = self.processes.iter().map(Running::tail).collect();
+            return Err(format!("the API server does not become ready within {START:?}\n{logs}"));
+        }
+        self.namespace("kube-node-lease").await;
+        for file in ["bootstrap", "cluster-mode", "companion-mode", "own-node"] {
+            self.apply(&super::rights::manifest(file)).await;
+        }
+        Ok(())
+    }
+
+    /// Applies objects as the administrator.
+    pub(crate) async fn apply(&self, objects: &[serde_json::Value]) {
+        let admin = self.admin().await;
+        for object in objects {
+            let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+            let types = object.types.clone().unwrap();
+            let kind = GroupVersionKind::try_from(&types).unwrap();
+            let resource = ApiResource::from_gvk(&kind);
+            let name = object.metadata.name.clone().unwrap();
+            let api: Api<DynamicObject> = match &object.metadata.namespace {
+                Some(namespace) => Api::namespaced_with(admin.clone(), namespace, &resource),
+                None => Api::all_with(admin.clone(), &resource),
+            };
+            let params = PatchParams::apply("winddown-test").force();
+            if let Err(error) = api.patch(&name, &params, &Patch::Apply(&object)).await {
+                panic!("{} {name}: {error}", kind.kind);
+            }
+        }
+    }
+
+    /// Who may do everything.
+    pub(crate) async fn admin(&self) -> kube::Client {
+        let issued =
+            self.admin.get_or_init(|| self.authority.client("admin", &["system:masters"], HOUR));
+        self.open("admin", issued).await.client()
+    }
+
+    /// A connection with a node's certificate.
+    pub(crate) async fn node(&self, name: &str) -> Connection {
+        self.node_at(&self.url, name).await
+    }
+
+    /// The same, to the server as it is reached by this URL.
+    pub(crate) async fn node_at(&self, url: &str, name: &str) -> Connection {
+        let user = format!("system:node:{name}");
+        let issued = self.authority.client(&user, &["system:nodes"], HOUR);
+        self.open_at(url, &user, &issued).await
+    }
+
+    /// A connection with this certificate, kept in `<name>.pem`.
+    pub(crate) async fn open(&self, name: &str, issued: &Issued) -> Connection {
+        self.open_at(&self.url, name, issued).await
+    }
+
+    async fn open_at(&self, url: &str, name: &str, issued: &Issued) -> Connection {
+        let identity =
+            self.write(&format!("{name}.pem"), &format!("{}{}", issued.certificate, issued.key));
+        let user = json!({"client-certificate": identity, "client-key": identity});
+        Connection::open(self.config_at(url, name, &user), wall()).await.unwrap()
+    }
+
+    /// A configuration for a `user` of a kubeconfig, kept in `<name>.kubeconfig`.
+    pub(crate) fn config(&self, name: &str, user: &serde_json::Value) -> ClusterConfig {
+        self.config_at(&self.url, name, user)
+    }
+
+    fn config_at(&self, url: &str, name: &str, user: &serde_json::Value) -> ClusterConfig {
+        let text = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+            "clusters": [{"name": "k", "cluster": {
+                "server": url, "certificate-authority": self.folder.join("ca.crt"),
+            }}],
+            "users": [{"name": "u", "user": user}],
+        });
+        let path = self.write(&format!("{name}.kubeconfig"), &text.to_string());
+        let credentials = Credentials::Kubeconfig { path, context: None };
+        // The tests are many clients at once, and nobody is to be protected from them.
+        ClusterConfig { qps: 10_000, burst: 10_000, ..ClusterConfig::new(credentials) }
+    }
+
+    /// Replaces a file of the run's folder as a whole: tests run side by side.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        static WRITTEN: AtomicU64 = AtomicU64::new(0);
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        let (unfinished, path) =
+            (self.folder.join(format!("{number}.new")), self.folder.join(name));
+        std::fs::write(&unfinished, text).unwrap();
+        std::fs::rename(unfinished, &path).unwrap();
+        path
+    }
+
+    /// Makes a namespace with the ServiceAccount that pods need.
+    pub(crate) async fn namespace(&self, name: &str) {
+        let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": name},
+        });
+        self.apply(&[space, account]).await;
+    }
+
+    /// Makes a pod that is bound to a node, as the scheduler would.
+    pub(crate) async fn pod(&self, namespace: &str, name: &str, node: &str) -> Pod {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"nodeName": node, "containers": [{"name": "a", "image": "x"}]},
+        });
+        let api: Api<Pod> = Api::namespaced(self.admin().await, namespace);
+        api.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap()
+    }
+
+    /// Removes what a test made.
+    pub(crate) async fn remove(&self, namespace: &str, node: &str) {
+        let admin = self.admin().await;
+        let params = DeleteParams::default();
+        let _ = Api::<Namespace>::all(admin.clone()).delete(namespace, &params).await;
+        let _ = Api::<Node>::all(admin).delete(node, &params).await;
+    }
+}
