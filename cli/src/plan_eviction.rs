@@ -7,6 +7,7 @@ use winddown_shared::display::clean;
 use super::args::{PlanEvictionArgs, TextFormat};
 use super::{CommandError, Exit, GlobalArgs, Offline, Output, ask, cases, plan, status};
 use winddown_control::Client;
+use winddown_eviction::Signal;
 
 pub(super) fn run(
     global: &GlobalArgs,
@@ -32,7 +33,7 @@ fn ask_agent(
 ) -> Result<Exit, CommandError> {
     let client = Client::new(&global.socket);
     ask::block_on(async {
-        let asked = client.eviction_plan(args.signal);
+        let asked = client.eviction_plan(args.signal.map(Signal::as_str));
         let plan = ask::patiently(out, status::WAITING, asked).await?;
         plan::show(&plan, args.output, args.explain, winddown_render::eviction, out)?;
         Ok(Exit::Success)

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::args::PlanPreemptionArgs;
 use super::{CommandError, Exit, GlobalArgs, Output, ask, plan, status};
 use winddown_control::Client;
+use winddown_preemption::Strategy;
 use winddown_yaml::MAX_BYTES;
 
 pub(super) fn run(
@@ -14,7 +15,7 @@ pub(super) fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let manifest = args.manifest.as_deref().map(read).transpose()?;
-    let strategy = args.strategy.map(Into::into);
+    let strategy = args.strategy.map(|strategy| Strategy::from(strategy).as_str());
     let client = Client::new(&global.socket);
     ask::block_on(async {
         let asked = client.preemption_plan(manifest, strategy);

@@ -15,8 +15,6 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
-use winddown_eviction::Signal;
-use winddown_preemption::Strategy;
 
 use super::respond::VERSION_HEADER;
 use crate::api::{
@@ -86,12 +84,12 @@ impl Client {
     pub async fn preemption_plan(
         &self,
         manifest: Option<Vec<u8>>,
-        strategy: Option<Strategy>,
+        strategy: Option<&str>,
     ) -> Result<PreemptionPlan, ClientError> {
         let mut path = "/v1/plan/preemption".to_owned();
         if let Some(strategy) = strategy {
             path.push_str("?strategy=");
-            path.push_str(strategy.as_str());
+            path.push_str(strategy);
         }
         let Some(manifest) = manifest else { return self.get(&path).await };
         self.within(async {
@@ -105,7 +103,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn eviction_plan(&self, signal: Option<Signal>) -> Result<EvictionPlan, ClientError> {
+    pub async fn eviction_plan(&self, signal: Option<&str>) -> Result<EvictionPlan, ClientError> {
         match signal {
             Some(signal) => self.get(&format!("/v1/plan/eviction?signal={signal}")).await,
             None => self.get("/v1/plan/eviction").await,

@@ -4,14 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, watch};
-use winddown_eviction::{Explanation, Signal};
-use winddown_preemption::Strategy;
 use winddown_shared::WallTime;
 
 use crate::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer,
-    KillBody, NodeStatus, NoticeBody, PodStatus, PreemptionCase, PreemptionPlan, ReportEntry,
-    ReportList, ShutdownPlan, Status, WithdrawAnswer,
+    KillBody, NodeStatus, NoticeBody, PodStatus, PreemptionCase, PreemptionPlan, PressureStatus,
+    ReportEntry, ReportList, ShutdownPlan, Status, WithdrawAnswer,
 };
 use crate::{AgentApi, ApiError};
 
@@ -97,9 +95,16 @@ impl AgentApi for FakeAgent {
     fn preemption_plan(
         &self,
         manifest: Option<&[u8]>,
-        strategy: Option<Strategy>,
+        strategy: Option<&str>,
     ) -> Result<PreemptionPlan, ApiError> {
-        let mut plan = PreemptionPlan::new(strategy.unwrap_or_default().as_str());
+        let strategy = strategy.unwrap_or("distance");
+        if !["distance", "minimal"].contains(&strategy) {
+            return Err(ApiError::new(
+                ErrorCode::BadRequest,
+                "strategy: there is no such strategy",
+            ));
+        }
+        let mut plan = PreemptionPlan::new(strategy);
         let named = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
         plan.pod = manifest.map(|text| PreemptionCase { pod: named(text), ..Default::default() });
         match &plan.pod {
@@ -110,14 +115,11 @@ impl AgentApi for FakeAgent {
         }
     }
 
-    async fn eviction_plan(&self, signal: Option<Signal>) -> Result<EvictionPlan, ApiError> {
-        Ok(EvictionPlan::of(Explanation {
-            thresholds: Vec::new(),
-            conditions: vec!["MemoryPressure"],
-            shadow: false,
-            signal: signal.map(Signal::as_str),
-            pods: Vec::new(),
-        }))
+    async fn eviction_plan(&self, signal: Option<&str>) -> Result<EvictionPlan, ApiError> {
+        let conditions = vec!["MemoryPressure".to_owned()];
+        let mut plan = EvictionPlan::new(PressureStatus { conditions, ..Default::default() });
+        plan.signal = signal.map(str::to_owned);
+        Ok(plan)
     }
 
     async fn kill(

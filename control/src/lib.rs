@@ -48,8 +48,6 @@ mod socket;
 mod tests;
 
 use tokio::sync::{mpsc, watch};
-use winddown_eviction::Signal;
-use winddown_preemption::Strategy;
 
 use crate::api::{
     ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer, KillBody,
@@ -86,24 +84,25 @@ pub trait AgentApi: Send + Sync + 'static {
     fn shutdown_plan(&self) -> ShutdownPlan;
 
     /// How much room there is, who waits for some, and who would end for a critical pod whose
-    /// manifest this is; by `strategy`, or the one in force. Touches nothing.
+    /// manifest this is; by the strategy of that name, or the one in force. Touches nothing.
     ///
     /// # Errors
-    /// [`ErrorCode::BadRequest`] when the manifest is none.
+    /// [`ErrorCode::BadRequest`] when the manifest is none, or there is no such strategy.
     fn preemption_plan(
         &self,
         manifest: Option<&[u8]>,
-        strategy: Option<Strategy>,
+        strategy: Option<&str>,
     ) -> Result<PreemptionPlan, ApiError>;
 
     /// What is short or nearest to it, who would end for that or for `signal`, and what was decided
     /// lately. Measures the pods, which takes 2 s at most; touches nothing.
     ///
     /// # Errors
-    /// [`ErrorCode::NotFound`] where nothing is evicted, as in a rehearsal.
+    /// [`ErrorCode::NotFound`] where nothing is evicted, as in a rehearsal; [`ErrorCode::BadRequest`]
+    /// when there is no such signal.
     fn eviction_plan(
         &self,
-        signal: Option<Signal>,
+        signal: Option<&str>,
     ) -> impl Future<Output = Result<EvictionPlan, ApiError>> + Send;
 
     /// Ends one pod and resolves when it is gone, or when the wait is over and it still runs.

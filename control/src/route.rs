@@ -11,8 +11,6 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_eviction::Signal;
-use winddown_preemption::Strategy;
 
 use super::respond::{self, Body};
 use super::shared::Shared;
@@ -73,15 +71,13 @@ async fn ask<A: AgentApi>(
 }
 
 async fn eviction(api: &impl AgentApi, request: &Request<Incoming>) -> Answer {
-    let signal = value(request, "signal").map(str::parse::<Signal>).transpose();
-    let signal = signal.map_err(|error| bad_request(format!("signal: {error}")))?;
-    Ok(respond::json(&api.eviction_plan(signal).await?))
+    Ok(respond::json(&api.eviction_plan(value(request, "signal")).await?))
 }
 
 /// A manifest in the body is only evaluated, so read access is enough to send one.
 async fn preemption<A: AgentApi>(shared: &Arc<Shared<A>>, request: Request<Incoming>) -> Answer {
-    let strategy = value(&request, "strategy").map(str::parse::<Strategy>).transpose();
-    let strategy = strategy.map_err(|error| bad_request(format!("strategy: {error}")))?;
+    let strategy = value(&request, "strategy").map(str::to_owned);
+    let strategy = strategy.as_deref();
     if is_read(&request) {
         return Ok(respond::json(&shared.api.preemption_plan(None, strategy)?));
     }

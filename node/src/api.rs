@@ -38,12 +38,17 @@ impl<R: Runtime, I: Inhibitor> AgentApi for Node<R, I> {
     fn preemption_plan(
         &self,
         manifest: Option<&[u8]>,
-        strategy: Option<Strategy>,
+        strategy: Option<&str>,
     ) -> Result<PreemptionPlan, ApiError> {
-        self.room_plan(manifest, strategy)
+        let strategy = strategy.map(str::parse::<Strategy>).transpose();
+        let wrong = |error| ApiError::new(ErrorCode::BadRequest, format!("strategy: {error}"));
+        self.room_plan(manifest, strategy.map_err(wrong)?)
     }
 
-    async fn eviction_plan(&self, signal: Option<Signal>) -> Result<EvictionPlan, ApiError> {
+    async fn eviction_plan(&self, signal: Option<&str>) -> Result<EvictionPlan, ApiError> {
+        let signal = signal.map(str::parse::<Signal>).transpose();
+        let wrong = |error| ApiError::new(ErrorCode::BadRequest, format!("signal: {error}"));
+        let signal = signal.map_err(wrong)?;
         self.pressure_plan(signal)
             .await
             .ok_or_else(|| ApiError::new(ErrorCode::NotFound, "this agent evicts nothing"))

@@ -7,6 +7,7 @@ mod runtime;
 mod stalls;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -158,8 +159,8 @@ impl Pressure {
         PressureStatus {
             conditions: self.conditions().iter().map(|condition| condition.to_string()).collect(),
             shadow: self.policy.borrow().shadow,
-            thresholds: self.view.thresholds().into_iter().map(Into::into).collect(),
-            away: self.view.away().into_iter().map(Into::into).collect(),
+            thresholds: self.view.thresholds().into_iter().map(told::threshold).collect(),
+            away: self.view.away().into_iter().map(told::away).collect(),
         }
     }
 }
@@ -214,9 +215,9 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let pressure = self.0.pressure.as_ref()?;
         let view = pressure.view();
         let asked = view.explain(&self.0.workers, &*pressure.signals, signal).await;
-        let mut plan = EvictionPlan::of(asked);
-        plan.pressure.away = view.away().into_iter().map(Into::into).collect();
-        plan.history = view.history().into_iter().map(Into::into).collect();
+        let mut plan = told::plan(asked);
+        plan.pressure.away = view.away().into_iter().map(told::away).collect();
+        plan.history = view.history().into_iter().map(told::record).collect();
         Some(plan)
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use clap::Parser;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use winddown_preemption::Strategy;
 
 use super::world::{Sink, World, run, run_with};
 use crate::{Cli, Exit, Output, dispatch};
@@ -305,9 +304,9 @@ impl AgentApi for Agent {
     fn preemption_plan(
         &self,
         manifest: Option<&[u8]>,
-        strategy: Option<Strategy>,
+        strategy: Option<&str>,
     ) -> Result<PreemptionPlan, ApiError> {
-        let mut plan = PreemptionPlan::new(strategy.unwrap_or_default().as_str());
+        let mut plan = PreemptionPlan::new(strategy.unwrap_or("distance"));
         let named = |text: &[u8]| PreemptionCase {
             pod: String::from_utf8_lossy(text).into_owned(),
             verdict: RoomVerdict::Starts,
@@ -319,7 +318,7 @@ impl AgentApi for Agent {
 
     async fn eviction_plan(
         &self,
-        signal: Option<winddown_eviction::Signal>,
+        signal: Option<&str>,
     ) -> Result<winddown_control::api::EvictionPlan, ApiError> {
         Ok(super::eviction::asked(signal))
     }

@@ -2,8 +2,6 @@
 
 use std::io::Write;
 
-use winddown_eviction::Signal;
-
 use super::commands::with_agent;
 use super::world::run;
 use crate::Exit;
@@ -12,7 +10,7 @@ use winddown_control::api::{
 };
 
 /// What an agent says that is short of memory.
-pub(super) fn asked(signal: Option<Signal>) -> EvictionPlan {
+pub(super) fn asked(signal: Option<&str>) -> EvictionPlan {
     let pod = |name: &str, usage, verdict: &str| RankedPodStatus {
         namespace: "default".to_owned(),
         name: name.to_owned(),
@@ -20,7 +18,7 @@ pub(super) fn asked(signal: Option<Signal>) -> EvictionPlan {
         verdict: verdict.to_owned(),
         ..RankedPodStatus::default()
     };
-    let signal = signal.unwrap_or(Signal::MemoryAvailable);
+    let signal = signal.unwrap_or("memory.available");
     let threshold = ThresholdStatus {
         signal: signal.to_string(),
         hard: true,

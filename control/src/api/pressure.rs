@@ -1,7 +1,6 @@
 //! What is left of what, who would end when it runs short, and who did.
 
 use serde::{Deserialize, Serialize};
-use winddown_eviction::{AwayPod, Explanation, Outcome, RankedPod, Record, ThresholdView};
 use winddown_shared::WallTime;
 
 use super::API_VERSION;
@@ -147,92 +146,15 @@ pub struct EvictionRecord {
 }
 
 impl EvictionPlan {
-    /// What an explanation says.
-    pub fn of(told: Explanation) -> Self {
+    /// A plan without pods.
+    pub fn new(pressure: PressureStatus) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),
             kind: "EvictionPlan".to_owned(),
-            pressure: PressureStatus {
-                conditions: told.conditions.into_iter().map(str::to_owned).collect(),
-                shadow: told.shadow,
-                thresholds: told.thresholds.into_iter().map(Into::into).collect(),
-                away: Vec::new(),
-            },
-            signal: told.signal.map(str::to_owned),
-            pods: told.pods.into_iter().map(Into::into).collect(),
+            pressure,
+            signal: None,
+            pods: Vec::new(),
             history: Vec::new(),
         }
-    }
-}
-
-impl From<ThresholdView> for ThresholdStatus {
-    fn from(view: ThresholdView) -> Self {
-        Self {
-            signal: view.signal.to_owned(),
-            hard: view.hard,
-            threshold: view.threshold,
-            available: view.available,
-            capacity: view.capacity,
-            met_seconds: view.met_seconds,
-            grace_seconds: view.grace_seconds,
-        }
-    }
-}
-
-impl From<AwayPod> for AwayStatus {
-    fn from(away: AwayPod) -> Self {
-        Self {
-            namespace: away.pod.namespace.to_string(),
-            name: away.pod.name.to_string(),
-            uid: away.pod.uid,
-            back_in_seconds: away.back_in_seconds,
-        }
-    }
-}
-
-impl From<RankedPod> for RankedPodStatus {
-    fn from(ranked: RankedPod) -> Self {
-        let verdict = serde_json::to_value(ranked.verdict).unwrap_or_default();
-        Self {
-            namespace: ranked.pod.namespace.to_string(),
-            name: ranked.pod.name.to_string(),
-            uid: ranked.pod.uid,
-            priority: ranked.priority,
-            usage: ranked.usage,
-            request: ranked.request,
-            verdict: verdict.as_str().unwrap_or_default().to_owned(),
-        }
-    }
-}
-
-impl From<Record> for EvictionRecord {
-    fn from(record: Record) -> Self {
-        Self {
-            id: record.id,
-            at: record.at,
-            signal: record.signal.to_string(),
-            threshold: record.threshold,
-            available: record.available,
-            hard: record.hard,
-            short_for_ms: record.short_for_ms,
-            victim: record.victim.map(|pod| format!("{}/{}", pod.namespace, pod.name)),
-            outcome: outcome(&record.outcome),
-            ranking: record.ranking.into_iter().map(Into::into).collect(),
-            times: record.times,
-        }
-    }
-}
-
-fn outcome(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Reclaiming => "giving back what no pod misses".to_owned(),
-        Outcome::Reclaimed(back) => format!("gave back {} items, {} bytes", back.items, back.bytes),
-        Outcome::Evicting => "asked to end".to_owned(),
-        Outcome::Evicted { took_ms } => format!("ended in {took_ms} ms"),
-        Outcome::Failed { error } => format!("not ended: {error}"),
-        Outcome::Nobody => "no pod can be ended".to_owned(),
-        Outcome::Shadow => "would have been ended".to_owned(),
-        Outcome::KilledByKernel { processes: 1 } => "the kernel killed a process".to_owned(),
-        Outcome::KilledByKernel { processes } => format!("the kernel killed {processes} processes"),
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use winddown_preemption::Strategy;
 
 use super::{PATIENCE, serve, until};
 use crate::api::{Check, DrainEvent, DrainRequest, ErrorCode, KillBody, NoticeBody, Status};
@@ -27,7 +26,7 @@ async fn a_preemption_plan_is_for_the_pod_whose_manifest_is_sent_if_one_is() {
     let client = &running.client;
     assert_eq!(client.preemption_plan(None, None).await.unwrap().pod, None);
     let manifest = b"kind: Pod\nname: \"\"\n".to_vec();
-    let asked = client.preemption_plan(Some(manifest.clone()), Some(Strategy::Minimal));
+    let asked = client.preemption_plan(Some(manifest.clone()), Some("minimal"));
     let plan = asked.await.unwrap();
     assert_eq!(plan.strategy, "minimal");
     let wrong = running.get("/v1/plan/preemption?strategy=cheapest").await;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use winddown_eviction::{Reclaimable, Signal};
+use winddown_eviction::Reclaimable;
 use winddown_machine::UsagePlaces;
 use winddown_shared::{Freed, ImagePlaces, PodStats, PodUid, RuntimeError};
 
@@ -278,7 +278,7 @@ async fn the_plan_ranks_the_pods_for_what_is_nearest_or_asked_for_and_keeps_the_
     assert!(verdicts.contains(&("hog", "chosen")), "{verdicts:?}");
     assert!(verdicts.contains(&("web", "notNeeded")), "{verdicts:?}");
     assert!(verdicts.contains(&("dns", "critical")), "{verdicts:?}");
-    let other = p.b.node.eviction_plan(Some(Signal::PidAvailable)).await.unwrap();
+    let other = p.b.node.eviction_plan(Some("pid.available")).await.unwrap();
     assert_eq!((other.signal, other.pods.len()), (None, 0), "it has no threshold");
     p.available(60);
     p.until_stops(1).await;

@@ -1,0 +1,85 @@
+//! What eviction says, as the control API shows it.
+
+use winddown_control::api::{
+    AwayStatus, EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus,
+};
+use winddown_eviction::{AwayPod, Explanation, Outcome, RankedPod, Record, ThresholdView};
+
+/// What an explanation says.
+pub(super) fn plan(told: Explanation) -> EvictionPlan {
+    let pressure = PressureStatus {
+        conditions: told.conditions.into_iter().map(str::to_owned).collect(),
+        shadow: told.shadow,
+        thresholds: told.thresholds.into_iter().map(threshold).collect(),
+        away: Vec::new(),
+    };
+    EvictionPlan {
+        signal: told.signal.map(str::to_owned),
+        pods: told.pods.into_iter().map(ranked).collect(),
+        ..EvictionPlan::new(pressure)
+    }
+}
+
+pub(super) fn threshold(view: ThresholdView) -> ThresholdStatus {
+    ThresholdStatus {
+        signal: view.signal.to_owned(),
+        hard: view.hard,
+        threshold: view.threshold,
+        available: view.available,
+        capacity: view.capacity,
+        met_seconds: view.met_seconds,
+        grace_seconds: view.grace_seconds,
+    }
+}
+
+pub(super) fn away(away: AwayPod) -> AwayStatus {
+    AwayStatus {
+        namespace: away.pod.namespace.to_string(),
+        name: away.pod.name.to_string(),
+        uid: away.pod.uid,
+        back_in_seconds: away.back_in_seconds,
+    }
+}
+
+fn ranked(ranked: RankedPod) -> RankedPodStatus {
+    let verdict = serde_json::to_value(ranked.verdict).unwrap_or_default();
+    RankedPodStatus {
+        namespace: ranked.pod.namespace.to_string(),
+        name: ranked.pod.name.to_string(),
+        uid: ranked.pod.uid,
+        priority: ranked.priority,
+        usage: ranked.usage,
+        request: ranked.request,
+        verdict: verdict.as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+pub(super) fn record(record: Record) -> EvictionRecord {
+    EvictionRecord {
+        id: record.id,
+        at: record.at,
+        signal: record.signal.to_string(),
+        threshold: record.threshold,
+        available: record.available,
+        hard: record.hard,
+        short_for_ms: record.short_for_ms,
+        victim: record.victim.map(|pod| format!("{}/{}", pod.namespace, pod.name)),
+        outcome: outcome(&record.outcome),
+        ranking: record.ranking.into_iter().map(ranked).collect(),
+        times: record.times,
+    }
+}
+
+fn outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Reclaiming => "giving back what no pod misses".to_owned(),
+        Outcome::Reclaimed(back) => format!("gave back {} items, {} bytes", back.items, back.bytes),
+        Outcome::Evicting => "asked to end".to_owned(),
+        Outcome::Evicted { took_ms } => format!("ended in {took_ms} ms"),
+        Outcome::Failed { error } => format!("not ended: {error}"),
+        Outcome::Nobody => "no pod can be ended".to_owned(),
+        Outcome::Shadow => "would have been ended".to_owned(),
+        Outcome::KilledByKernel { processes: 1 } => "the kernel killed a process".to_owned(),
+        Outcome::KilledByKernel { processes } => format!("the kernel killed {processes} processes"),
+    }
+}
