@@ -11,6 +11,7 @@
 //! `examples/agent.rs` is a whole agent in 150 lines: a runtime, a controller, a source of pods.
 
 mod admission;
+mod admission_gate;
 mod backoff;
 mod cgroup;
 mod clock;
@@ -49,6 +50,7 @@ pub use admission::{
     HostPorts, NoPreemption, NodeFit, NodeSource, NodeUse, NodeView, Others, Rejection, Room,
     Verdict, Victim, VictimPlan, admission_metric_reason, fit_failures, platform_fits,
 };
+pub use admission_gate::AdmissionGate;
 pub use backoff::{Backoff, fraction};
 pub use cgroup::{CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number, cgroup_of_process};
 pub use clock::{BootClock, WallClock, WallTime};

@@ -37,7 +37,6 @@
 mod budget;
 mod controller;
 mod drain;
-mod gate;
 mod grace;
 mod journal;
 mod plan;
@@ -56,7 +55,6 @@ mod test_pods;
 pub use budget::Budget;
 pub use controller::{ShutdownController, ShutdownParts};
 pub use drain::{DrainOrder, drain};
-pub use gate::AdmissionGate;
 pub use plan::{Group, Plan, PlanWarning, PlannedPod, Shrink, plan};
 pub use plan_json::{PlanLineError, plan_json_line};
 pub use policy::{CRITICAL_PRIORITY, GroupPeriod, Policy, PolicyError};
@@ -70,7 +68,7 @@ pub use report::{
 pub use role::Role;
 pub use run::{RunOrder, RunReport, RunStop, run_plan};
 pub use state_file::{StateFile, StateFileError, StateTimes};
-pub use winddown_shared::BootClock;
+pub use winddown_shared::{AdmissionGate, BootClock};
 
 /// The example in README.md compiles and does what it says.
 #[cfg(doctest)]

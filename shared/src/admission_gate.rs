@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::{AdmitHandler, GateReason, GateReasons, Others, Pod, Rejection};
 use tokio::sync::watch;
-use winddown_shared::{AdmitHandler, GateReason, GateReasons, Others, Pod, Rejection};
 
 /// Shut while there is any reason: a shutdown, a notice, a drain. Cheap to clone and to ask; all
 /// clones are one gate.
@@ -11,7 +11,14 @@ use winddown_shared::{AdmitHandler, GateReason, GateReasons, Others, Pod, Reject
 /// Asked first of all admission checks, so that a pod arriving during a shutdown cannot preempt
 /// others before it is refused.
 #[derive(Clone, Debug, Default)]
-pub struct AdmissionGate(Arc<watch::Sender<GateReasons>>);
+pub struct AdmissionGate(Arc<Gate>);
+
+#[derive(Debug, Default)]
+struct Gate {
+    reasons: watch::Sender<GateReasons>,
+    /// Whether there is one. Changed while `reasons` is.
+    shut: watch::Sender<bool>,
+}
 
 impl AdmissionGate {
     /// An open gate.
@@ -42,12 +49,18 @@ impl AdmissionGate {
 
     /// What keeps the gate shut; empty while it is open.
     pub fn reasons(&self) -> GateReasons {
-        *self.0.borrow()
+        *self.0.reasons.borrow()
     }
 
     /// What keeps the gate shut, and every change of it.
     pub fn changes(&self) -> watch::Receiver<GateReasons> {
-        self.0.subscribe()
+        self.0.reasons.subscribe()
+    }
+
+    /// Whether pods are refused, and every change of that: what
+    /// [`Intake::with_admission_closed`](crate::Intake::with_admission_closed) takes.
+    pub fn closed(&self) -> watch::Receiver<bool> {
+        self.0.shut.subscribe()
     }
 
     /// Refuses pods until this reason is lifted. The same reason twice counts once.
@@ -62,7 +75,12 @@ impl AdmissionGate {
 
     /// [Shuts](Self::shut) (`true`) or [lifts](Self::lift) (`false`).
     pub fn set(&self, reason: GateReason, holds: bool) {
-        self.0.send_if_modified(|reasons| reasons.set(reason, holds));
+        self.0.reasons.send_if_modified(|reasons| {
+            let changed = reasons.set(reason, holds);
+            let shut = !reasons.is_empty();
+            self.0.shut.send_if_modified(|now| std::mem::replace(now, shut) != shut);
+            changed
+        });
     }
 }
 
@@ -80,15 +98,18 @@ mod tests {
     fn a_gate_shut_for_two_reasons_opens_with_the_last_one_and_says_the_same_all_along() {
         let gate = AdmissionGate::new();
         let words = "Pod was rejected as the node is shutting down.";
+        let closed = gate.closed();
         assert!(gate.check().is_ok());
         gate.shut(GateReason::Drain);
+        assert!(*closed.borrow());
         let drained = gate.check().unwrap_err();
         assert_eq!((&*drained.reason, &*drained.message), ("NodeShutdown", words));
         gate.shut(GateReason::Shutdown);
         gate.lift(GateReason::Shutdown);
         assert_eq!(gate.check(), Err(drained));
+        assert!(*closed.borrow());
         gate.lift(GateReason::Drain);
-        assert!(gate.check().is_ok());
+        assert!(gate.check().is_ok() && !*closed.borrow());
     }
 
     #[test]
