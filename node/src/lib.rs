@@ -8,6 +8,8 @@ mod cluster_status;
 mod decisions;
 mod drain;
 mod fit;
+mod kept_file;
+mod kept_kills;
 mod last_boot;
 mod measured;
 pub mod metrics;
@@ -52,6 +54,7 @@ use cluster_status::{RuntimePing, prepare};
 pub use decisions::{Decisions, log_decision};
 use fit::Fit;
 pub use fit::Machine;
+use kept_kills::KeptKills;
 use last_boot::LookBack;
 use pressure::{Around, Pressure};
 pub use pressure::{PressureSource, RuntimeFigures};
@@ -148,7 +151,15 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let ping = RuntimePing::new(&parts.runtime, parts.runtime_health);
         let joined = parts.cluster.and_then(|c| prepare(c, &parts.identity, ping, &parts.wall));
         let (cluster, cluster_work) = joined.unzip();
+        let volatile = parts.volatile_directory.as_deref();
+        let (kills, asked_before) = KeptKills::open(
+            volatile.unwrap_or(&state).join("kills"),
+            &parts.identity.boot_id,
+            parts.boot_clock.clone(),
+            &parts.plugins.iter().map(|plugin| plugin.name()).collect::<Vec<_>>(),
+        );
         let recorder: Arc<dyn Recorder> = Arc::new(measured::Everyone {
+            kills,
             decisions: decisions.clone(),
             metrics: Arc::clone(&metrics),
             cluster: cluster.as_ref().map(Cluster::recorder),
@@ -261,7 +272,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         if let (Some(cluster), Some(work)) = (cluster, cluster_work) {
             node.clone().join(cluster, work);
         }
-        let run = node.clone().run(parts.runtime, parts.trigger, carried);
+        let left = running::Left { run: carried, kills: asked_before };
+        let run = node.clone().run(parts.runtime, parts.trigger, left);
         critical::spawn_stopping("shutdown controller", stop(), run);
         node
     }

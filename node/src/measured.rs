@@ -7,6 +7,7 @@ use std::time::Duration;
 use winddown_shared::{Event, Inhibitor, LockState, Pod, PodCounts, PodUid, Recorder, Runtime};
 use winddown_shutdown::{StateFile, StateTimes};
 
+use super::kept_kills::KeptKills;
 use super::{Decisions, Node};
 use crate::metrics::{InhibitorFacts, Metrics, NodeFacts, Start};
 
@@ -14,12 +15,15 @@ use crate::metrics::{InhibitorFacts, Metrics, NodeFacts, Start};
 pub(super) struct Everyone {
     pub(super) decisions: Decisions,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) kills: KeptKills,
     /// Kubernetes Events, and the note of pods that this node has ended.
     pub(super) cluster: Option<Arc<dyn Recorder>>,
 }
 
 impl Recorder for Everyone {
     fn record(&self, event: &Event) {
+        // First: what follows tells people of it.
+        self.kills.record(event);
         self.metrics.record(event);
         self.decisions.record(event);
         if let Some(cluster) = &self.cluster {

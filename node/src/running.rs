@@ -51,6 +51,14 @@ pub(super) fn pick_up(
     carried
 }
 
+/// What an earlier agent of this boot was in the middle of.
+pub(super) struct Left {
+    /// A shutdown.
+    pub(super) run: Option<RunRecord>,
+    /// The end of single pods.
+    pub(super) kills: PodUidMap<KillRequest>,
+}
+
 impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// Ends the pods as at a shutdown that the login manager did not announce, within `time`, and
     /// resolves when they are gone or the time is over.
@@ -62,7 +70,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     }
 
     /// Brings pods in, and ends them when the node goes down.
-    pub(super) async fn run(self, runtime: Arc<R>, trigger: Trigger, carried: Option<RunRecord>) {
+    pub(super) async fn run(self, runtime: Arc<R>, trigger: Trigger, left: Left) {
+        let Left { run: carried, kills: mut asked_before } = left;
         let mut inhibitor = self.0.inhibitor.state();
         let said = inhibitor.wait_for(|s| s.preparing || s.lock.is_known());
         let said = tokio::time::timeout(FIRST_WORD, said).await;
@@ -76,8 +85,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         // Where it was not called off meanwhile, nothing that was asked to end is started again.
         let now = self.0.boot_clock.now();
         let goes_on = carried.as_ref().filter(|run| run.may_go_on(now, ends_early, !has_spoken));
-        let asked_before = goes_on.map(|run| run.asked(now).collect());
-        let first_pass = self.start_intake(runtime, asked_before.unwrap_or_default());
+        asked_before.extend(goes_on.into_iter().flat_map(|run| run.asked(now)));
+        let first_pass = self.start_intake(runtime, asked_before);
         // A shutdown need not wait for a runtime that is silent where it knows what to ask.
         let known = tokio::time::timeout(FIRST_PASS, async {
             tokio::select! {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{KillReason, PluginName, PodUid, ResourceName};
+use crate::{KillReason, PluginName, PodUid, ResourceName, StatusOverride};
 
 /// Takes events. Must not block: it is called on the kill path.
 pub trait Recorder: Send + Sync + 'static {
@@ -166,6 +166,8 @@ pub enum Event {
         by: KillReason,
         /// The grace that applies, after all shortening.
         grace: Duration,
+        /// What the pod's status will say of it.
+        status: Option<StatusOverride>,
     },
     /// No container of the pod runs any more and none will start.
     PodStopped {

@@ -42,8 +42,8 @@ const SOURCE_PATIENCE: Duration = Duration::from_secs(5);
 /// pod appears in the middle of a pass.
 ///
 /// New pods of one pass are asked by priority, critical ones first. A critical pod that lacks room is
-/// held until others have ended for it; `held.rs` has the rules. A static pod that was refused or
-/// preempted is asked again when there may be room; `away.rs` has those.
+/// held until others have ended for it; `pending_preemption.rs` has the rules. A static pod that was refused or
+/// preempted is asked again when there may be room; `rejected_static.rs` has those.
 ///
 /// A pass is made when the source changed, when admission opens again, when a pod has finished that
 /// is to be forgotten or started anew, and when the runtime has something unknown. Nothing ticks in
@@ -380,7 +380,12 @@ impl<R: Runtime> Intake<R> {
                     return false;
                 }
                 match self.earlier_kills.remove(pod.uid()) {
-                    Some(request) if runs => self.workers.request_kill(pod.clone(), &request),
+                    Some(request) if runs => {
+                        if request.reason == KillReason::Preemption && pod.is_static() {
+                            self.rejected_static.note(pod, true);
+                        }
+                        self.workers.request_kill(pod.clone(), &request);
+                    }
                     _ => self.workers.update(UpdateKind::Create, pod.clone(), None),
                 }
                 let standing = Standing::Admitted;

@@ -319,8 +319,12 @@ impl<S: PodSyncer> Inner<S> {
             self.lock().kill(pod, request, view, Instant::now())
         };
         if let KillWait::Ending { grace, began: true, .. } = &wait {
-            let event = Event::KillRequested { pod: label, by: request.reason, grace: *grace };
-            self.recorder.record(&event);
+            self.recorder.record(&Event::KillRequested {
+                pod: label,
+                by: request.reason,
+                grace: *grace,
+                status: request.status.clone(),
+            });
         }
         self.spawn(wake);
         if matches!(wait, KillWait::Done(_)) {

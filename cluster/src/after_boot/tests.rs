@@ -135,7 +135,12 @@ async fn ends_that_the_node_wanted_are_noted_and_those_of_others_are_not() {
         ("a", KillReason::Eviction),
     ];
     for (name, by) in kills {
-        noted.record(&Event::KillRequested { pod: label(name), by, grace: Duration::ZERO });
+        noted.record(&Event::KillRequested {
+            pod: label(name),
+            by,
+            grace: Duration::ZERO,
+            status: None,
+        });
     }
     assert!(noted.flush(soon()).await);
     let next = list(&home);

@@ -40,7 +40,7 @@ pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
             let about = Subject::pod(pod);
             vec![EventDraft::warning(about, reason.to_string(), message.clone()).decided()]
         }
-        Event::KillRequested { pod, by, grace } => {
+        Event::KillRequested { pod, by, grace, .. } => {
             let message = format!("Stopping pod: {}, within {}", why(*by), in_words(*grace));
             vec![EventDraft::normal(Subject::pod(pod), "Killing", message)]
         }

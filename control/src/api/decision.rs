@@ -44,7 +44,7 @@ impl Decision {
             Event::OrphanFound { pod } => {
                 told.pod("orphanFound", pod, "runs but is not wanted, ending it");
             }
-            Event::KillRequested { pod, by, grace } => {
+            Event::KillRequested { pod, by, grace, .. } => {
                 let why = reason_text(*by);
                 told.pod(
                     "killRequested",

@@ -96,6 +96,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
                 pod: label.clone(),
                 by: KillReason::Shutdown,
                 grace: 20 * second,
+                status: None,
             },
             "killRequested",
             "shop/web asked to end within 20s (the node goes down)",

@@ -4,8 +4,7 @@
 //! API server says what should. The files hold what pods were given from Secrets, so only root reads
 //! them.
 
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, PodUid, error_chain};
 
-/// More than any pod object; the API server takes 1.5 MiB.
-const MOST_BYTES: u64 = 16 * 1024 * 1024;
-const POD: &str = "json";
+use crate::kept_file;
+
 /// Of a file that could not be read.
 const SET_ASIDE: &str = "bad";
 
@@ -83,7 +81,7 @@ impl KeptPods {
                 // An earlier agent of this boot could not read it, and it was not reported since.
                 found.complete = false;
             }
-            if !has_ending(&path, POD) {
+            if !has_ending(&path, kept_file::ENDING) {
                 continue;
             }
             match read(&path) {
@@ -105,8 +103,7 @@ impl KeptPods {
     pub(crate) async fn keep(&self, latest: impl FnOnce() -> Option<Pod> + Send + 'static) {
         let written = self.blocking(move |inner| {
             let Some(pod) = latest() else { return Ok(()) };
-            let path = inner.path(pod.uid())?;
-            write(&inner.directory, &path, pod.object())
+            kept_file::write(&kept_file::path(&inner.directory, pod.uid())?, pod.object())
         });
         let Err(error) = written.await else { return };
         if !self.0.refused.swap(true, Ordering::Relaxed) {
@@ -119,7 +116,7 @@ impl KeptPods {
     }
 
     pub(crate) async fn remove(&self, uid: &PodUid) {
-        let Ok(path) = self.0.path(uid) else { return };
+        let Ok(path) = kept_file::path(&self.0.directory, uid) else { return };
         // A file that stays is found at the next start, and then the API does not have the pod.
         let _ = self.blocking(move |_| std::fs::remove_file(path)).await;
     }
@@ -148,43 +145,13 @@ impl KeptPods {
     }
 }
 
-// === impl Inner ===
-
-impl Inner {
-    /// UIDs come from the API server; one that is no file name is no UID of Kubernetes.
-    fn path(&self, uid: &PodUid) -> io::Result<PathBuf> {
-        let valid = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-        if uid.as_str().is_empty() || uid.as_str().len() > 200 || !uid.as_str().bytes().all(valid) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the UID is no file name"));
-        }
-        Ok(self.directory.join(format!("{uid}.{POD}")))
-    }
-}
-
 fn has_ending(path: &Path, ending: &str) -> bool {
     path.extension().is_some_and(|own| own == ending)
 }
 
 fn read(path: &Path) -> Result<Pod, Box<dyn std::error::Error>> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
-    let object: api::Pod = serde_json::from_slice(&bytes)?;
+    let object: api::Pod = kept_file::read(path)?;
     Ok(Pod::new(object)?)
-}
-
-/// Whole or not at all. Without fsync: what it is for does not outlive the kernel.
-fn write(directory: &Path, path: &Path, object: &api::Pod) -> io::Result<()> {
-    let text = serde_json::to_vec(object)?;
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made?;
-    let temporary = path.with_extension("new");
-    // What a broken-off write left; a link in its place is not written through.
-    let _ = std::fs::remove_file(&temporary);
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    file.write_all(&text)?;
-    std::fs::rename(&temporary, path)
 }
 
 #[cfg(test)]

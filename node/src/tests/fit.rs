@@ -41,8 +41,18 @@ fn small_node(change: impl FnOnce(&mut Config)) -> Bench {
 }
 
 fn small_node_that(readable: Arc<AtomicBool>, change: impl FnOnce(&mut Config)) -> Bench {
-    let state = tempfile::tempdir().unwrap();
-    bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
+    let left = (tempfile::tempdir().unwrap(), boot_clock(), FakeRuntime::default(), held());
+    small_node_after(left, readable, change)
+}
+
+/// The same on what an earlier agent has left.
+fn small_node_after(
+    left: (tempfile::TempDir, BootClock, FakeRuntime, FakeInhibitor),
+    readable: Arc<AtomicBool>,
+    change: impl FnOnce(&mut Config),
+) -> Bench {
+    let (state, clock, runtime, login) = left;
+    bench_with(state, clock, runtime, login, |parts| {
         parts.machine = Some(machine(readable));
         let mut config = Config::clone(&parts.configuration.config);
         change(&mut config);
@@ -243,6 +253,36 @@ async fn a_critical_pod_waits_until_others_have_ended_for_it() {
     ];
     assert!(kinds.ends_with(&story.map(str::to_owned)), "the cause first: {kinds:?}");
     assert_eq!(sample(&b, "kubelet_preemptions{preemption_signal=\"cpu\"}"), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_ends_no_second_pod_for_a_critical_one_that_has_to_wait() {
+    let b = small_node(|_| {});
+    let (a, z) = (from_api(&asking("a", 0, 1000)), from_api(&asking("z", 0, 1000)));
+    let crit = asking("crit", CRITICAL, 1000);
+    for pod in [&a, &z] {
+        b.runtime.stop_takes(pod.uid(), secs(8));
+    }
+    b.want(&[&a, &z]).await;
+    b.want(&[&a, &z, &crit]).await;
+    let victims = told(&b, "killRequested");
+    assert_eq!(victims.len(), 1, "{victims:?}");
+    tokio::time::sleep(secs(2)).await;
+    let first = b.runtime.stops();
+    let left = b.stop();
+    // By now the one that was not chosen is the cheaper one.
+    let cheaper = |pod: &Pod| match first.contains(pod.uid()) {
+        true => pod.clone(),
+        false => changed(pod, |pod| pod.spec.as_mut().unwrap().priority = Some(-5)),
+    };
+    let (a, z) = (cheaper(&a), cheaper(&z));
+    let b = small_node_after(left, Arc::new(AtomicBool::new(true)), |_| {});
+    b.want(&[&a, &z, &crit]).await;
+    tokio::time::sleep(secs(20)).await;
+    assert_eq!(told(&b, "preemptionStarted"), [""; 0]);
+    assert!(b.runtime.starts().contains(crit.uid()));
+    let stopped: std::collections::HashSet<_> = b.runtime.stops().into_iter().collect();
+    assert_eq!(stopped, first.into_iter().collect(), "and no other");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,6 @@
 //! An agent that stops in the middle of a shutdown, and its successor on the same state directory.
 
+use winddown_shared::PodKiller as _;
 use winddown_shutdown::{RecordFile, RecordPlace, RunPhase, RunRecord};
 
 use super::*;
@@ -113,6 +114,39 @@ async fn the_units_stop_path_resumes_an_unfinished_run() {
     let report = b.report();
     assert_eq!((report.trigger, report.resumed.len()), (Trigger::LoginManager, 1));
     stopping.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_goes_on_with_the_end_of_a_single_pod_in_the_rest_of_its_grace() {
+    let runtime = FakeRuntime::default();
+    let (web, other) = (pod("web", 0, 20), pod("other", 0, 20));
+    runtime.stop_takes(web.uid(), secs(60));
+    let b = bench(runtime, held());
+    b.want(&[&web, &other]).await;
+    let begun = Instant::now();
+    let killed = tokio::spawn({
+        let node = b.node.clone();
+        async move { node.kill("default", "web", KillBody::default()).await }
+    });
+    tokio::time::sleep(secs(5)).await;
+    killed.abort();
+    let (state, clock, runtime, login) = b.stop();
+    let b = bench_in(state, clock, runtime, login);
+    b.want(&[&web, &other]).await;
+    let states =
+        |b: &Bench| -> Vec<PodState> { b.node.status().pods.iter().map(|pod| pod.state).collect() };
+    assert_eq!(states(&b), [PodState::Syncing, PodState::Terminating]);
+    while b.node.workers().running().pods.len() > 1 {
+        tokio::time::sleep(secs(1)).await;
+    }
+    let took = begun.elapsed();
+    assert!(took <= secs(22), "no grace anew: {took:?}");
+
+    // What is over is not asked for once more.
+    let (state, clock, runtime, login) = b.stop();
+    let b = bench_in(state, clock, runtime, login);
+    b.want(&[&web, &other]).await;
+    assert_eq!(states(&b), [PodState::Syncing, PodState::Syncing]);
 }
 
 #[test]

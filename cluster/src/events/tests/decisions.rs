@@ -101,6 +101,7 @@ fn decisions_make_the_kubelets_events_in_its_words() {
                 pod: pod("a"),
                 by: KillReason::Shutdown,
                 grace: Duration::from_secs(90),
+                status: None,
             },
             vec![line(
                 "Normal",

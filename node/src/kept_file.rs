@@ -1,0 +1,51 @@
+//! A small file for each of some pods, which the next agent of this boot reads.
+//!
+//! They outlive the agent, not the machine: nothing waits for a disk.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use winddown_shared::PodUid;
+
+/// More than any pod object; the API server takes 1.5 MiB.
+const MOST_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The end of the files' names.
+pub(crate) const ENDING: &str = "json";
+
+/// The file of the pod `uid` in `directory`.
+///
+/// # Errors
+/// UIDs come from the API server; one that is no file name is no UID of Kubernetes.
+pub(crate) fn path(directory: &Path, uid: &PodUid) -> io::Result<PathBuf> {
+    let valid = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if uid.as_str().is_empty() || uid.as_str().len() > 200 || !uid.as_str().bytes().all(valid) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the UID is no file name"));
+    }
+    Ok(directory.join(format!("{uid}.{ENDING}")))
+}
+
+/// Reads what [`write`] wrote.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+/// Replaces the file, whole or not at all; only its owner may read it. Makes its directory.
+pub(crate) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(value)?;
+    if let Some(directory) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    }
+    let temporary = path.with_extension("new");
+    // What a broken-off write left; a link in its place is not written through.
+    let _ = std::fs::remove_file(&temporary);
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(&text)?;
+    std::fs::rename(&temporary, path)
+}

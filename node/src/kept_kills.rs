@@ -1,0 +1,243 @@
+//! Which pods were asked to end, for the next agent of this boot.
+//!
+//! A shutdown and a drain have records of their own. Without this, a pod that was ending for any other
+//! reason would look like any other to an agent that takes over: what was ended for a critical pod would be
+//! started again, and another one ended in its place.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use winddown_shared::{
+    BootClock, Event, KillReason, KillRequest, PluginName, PodUid, PodUidMap, Recorder,
+    StatusOverride, error_chain,
+};
+
+use crate::kept_file;
+
+/// No stop takes less; the pod workers give at least as much.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Keeps a file for each pod that is ending. They outlive the agent, not the machine: nothing waits for a
+/// disk.
+pub(super) struct KeptKills {
+    directory: PathBuf,
+    boot_id: String,
+    clock: BootClock,
+    /// Those that have a file.
+    ending: Mutex<PodUidMap<()>>,
+}
+
+/// What a file says.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KeptKill {
+    uid: PodUid,
+    boot_id: String,
+    /// Who asked, in one word.
+    by: String,
+    /// The end of its grace, in milliseconds since the boot.
+    until_boot_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<StatusOverride>,
+}
+
+// === impl KeptKills ===
+
+impl KeptKills {
+    /// Reads what an earlier agent of this boot has left in `directory`, and removes what is of another
+    /// boot. `plugins` are those that this agent has: what another one asked for is not gone on with.
+    /// Blocking.
+    pub(super) fn open(
+        directory: PathBuf,
+        boot_id: &str,
+        clock: BootClock,
+        plugins: &[PluginName],
+    ) -> (Self, PodUidMap<KillRequest>) {
+        let now = clock.now();
+        let mut found = PodUidMap::default();
+        let mut ending = PodUidMap::default();
+        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let kept = kept_file::read::<KeptKill>(&path).inspect_err(|error| {
+                tracing::warn!(
+                    file = %path.display(), error = error_chain(error),
+                    "the record of a pod that is ending cannot be read; it is removed"
+                );
+            });
+            let kept = kept.ok().filter(|kept| kept.boot_id == boot_id);
+            let by = kept.as_ref().and_then(|kept| reason(&kept.by, plugins));
+            if let (Some(kept), Some(by)) = (kept, by) {
+                ending.insert(kept.uid.clone(), ());
+                let (uid, request) = kept.rest(by, now);
+                found.insert(uid, request);
+            } else {
+                let _ = std::fs::remove_file(&path);
+            }
+        }
+        let kept =
+            Self { directory, boot_id: boot_id.to_owned(), clock, ending: Mutex::new(ending) };
+        (kept, found)
+    }
+
+    fn keep(
+        &self,
+        uid: &PodUid,
+        by: KillReason,
+        grace: Duration,
+        status: Option<StatusOverride>,
+    ) -> io::Result<()> {
+        let until = self.clock.now().saturating_add(grace).as_millis();
+        let kept = KeptKill {
+            uid: uid.clone(),
+            boot_id: self.boot_id.clone(),
+            by: by.as_str().to_owned(),
+            until_boot_ms: u64::try_from(until).unwrap_or(u64::MAX),
+            status,
+        };
+        kept_file::write(&kept_file::path(&self.directory, uid)?, &kept)?;
+        self.ending().insert(uid.clone(), ());
+        Ok(())
+    }
+
+    fn ending(&self) -> std::sync::MutexGuard<'_, PodUidMap<()>> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Recorder for KeptKills {
+    fn record(&self, event: &Event) {
+        match event {
+            Event::KillRequested { pod, by, grace, status } if is_kept(*by) => {
+                if let Err(error) = self.keep(&pod.uid, *by, *grace, status.clone()) {
+                    tracing::warn!(
+                        %pod, error = error_chain(&error),
+                        "that the pod is ending cannot be written to {}: an agent that is started \
+                         meanwhile would let it run on", self.directory.display()
+                    );
+                }
+            }
+            // One that ended while no agent ran may be let in anew.
+            Event::PodStopped { pod, .. } | Event::PodAdmitted { pod }
+                if self.ending().remove(&pod.uid).is_some() =>
+            {
+                let file = kept_file::path(&self.directory, &pod.uid);
+                // A file that stays is removed by what becomes of the pod next, or with the boot.
+                let _ = file.and_then(std::fs::remove_file);
+            }
+            _ => {}
+        }
+    }
+}
+
+// === impl KeptKill ===
+
+impl KeptKill {
+    /// The same request with what is left of its grace at `now`, since the boot.
+    fn rest(self, by: KillReason, now: Duration) -> (PodUid, KillRequest) {
+        let rest = Duration::from_millis(self.until_boot_ms).saturating_sub(now);
+        // To the nearest second: a grace is in whole ones.
+        let rest = Duration::from_secs((rest + Duration::from_millis(500)).as_secs()).max(SHORTEST);
+        let request = KillRequest {
+            grace: Some(rest),
+            evict: by == KillReason::Eviction,
+            status: self.status,
+            ..KillRequest::new(by)
+        };
+        (self.uid, request)
+    }
+}
+
+/// Whether an end for this reason would be forgotten. Shutdowns and drains have records of their own, and
+/// what a source does not want any more is found by each agent anew.
+fn is_kept(by: KillReason) -> bool {
+    match by {
+        KillReason::Preemption
+        | KillReason::Eviction
+        | KillReason::Operator
+        | KillReason::Plugin(_) => true,
+        KillReason::Shutdown | KillReason::Drain | KillReason::Removed => false,
+    }
+}
+
+fn reason(word: &str, plugins: &[PluginName]) -> Option<KillReason> {
+    let own = [KillReason::Preemption, KillReason::Eviction, KillReason::Operator];
+    let theirs = plugins.iter().map(|name| KillReason::Plugin(*name));
+    own.into_iter().chain(theirs).find(|reason| reason.as_str() == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use winddown_shared::PodLabel;
+
+    use super::*;
+
+    const MINE: PluginName = PluginName::of("mine");
+    const THEIRS: PluginName = PluginName::of("theirs");
+
+    fn label(uid: &str) -> PodLabel {
+        PodLabel { namespace: "default".into(), name: "web".into(), uid: PodUid::new(uid) }
+    }
+
+    fn asked(uid: &str, by: KillReason) -> Event {
+        let grace = Duration::from_secs(30);
+        Event::KillRequested { pod: label(uid), by, grace, status: None }
+    }
+
+    fn open(state: &Path, boot: &str, at: u64) -> (KeptKills, PodUidMap<KillRequest>) {
+        let clock = BootClock::new(move || Duration::from_secs(at));
+        KeptKills::open(state.join("kills"), boot, clock, &[MINE])
+    }
+
+    #[test]
+    fn the_next_agent_of_this_boot_finds_what_has_not_ended_with_the_rest_of_its_grace() {
+        let state = tempfile::tempdir().unwrap();
+        let (kept, found) = open(state.path(), "boot", 100);
+        assert!(found.is_empty());
+        kept.record(&asked("a", KillReason::Eviction));
+        kept.record(&asked("b", KillReason::Plugin(MINE)));
+        kept.record(&asked("ended", KillReason::Operator));
+        let took = Duration::ZERO;
+        kept.record(&Event::PodStopped { pod: label("ended"), took, forced: Vec::new() });
+
+        let (kept, found) = open(state.path(), "boot", 112);
+        assert_eq!(found.len(), 2);
+        let a = &found[&PodUid::new("a")];
+        assert_eq!((a.reason, a.evict), (KillReason::Eviction, true));
+        assert_eq!(a.grace, Some(Duration::from_secs(18)));
+        assert_eq!(found[&PodUid::new("b")].reason, KillReason::Plugin(MINE));
+        // It ended while no agent ran, and is let in anew.
+        kept.record(&Event::PodAdmitted { pod: label("a") });
+        let (_, found) = open(state.path(), "boot", 500);
+        assert_eq!(found[&PodUid::new("b")].grace, Some(SHORTEST));
+        assert_eq!(found.len(), 1);
+    }
+
+    #[test]
+    fn what_is_of_another_boot_or_of_a_plug_in_that_is_gone_or_not_readable_is_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let (kept, _) = open(state.path(), "boot", 100);
+        for (uid, by) in [
+            ("a", KillReason::Preemption),
+            ("b", KillReason::Plugin(THEIRS)),
+            // These have records of their own, or need none; and this is no file name.
+            ("c", KillReason::Shutdown),
+            ("d", KillReason::Drain),
+            ("e", KillReason::Removed),
+            ("../f", KillReason::Operator),
+        ] {
+            kept.record(&asked(uid, by));
+        }
+        let files = || std::fs::read_dir(state.path().join("kills")).unwrap().count();
+        assert_eq!((files(), std::fs::read_dir(state.path()).unwrap().count()), (2, 1));
+        std::fs::write(state.path().join("kills/broken.json"), "{").unwrap();
+        let (_, found) = open(state.path(), "boot", 100);
+        assert_eq!((found.len(), files()), (1, 1));
+        let (_, found) = open(state.path(), "another", 1);
+        assert_eq!((found.len(), files()), (0, 0));
+    }
+}
