@@ -18,7 +18,7 @@ FILES := preemption/src/**/*.rs \
 
 # Those that other agents can be built from, each before those that need it.
 CRATES := $(addprefix --package winddown-,shared yaml runtime-cache machine notices systemd preemption eviction shutdown \
-	runtimes api-client cluster pod-references companion config static-pods control node)
+	shim engine runtimes cri api-client cluster pod-references companion config static-pods control node)
 
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
@@ -138,7 +138,7 @@ lint: $(CARGO_DENY) ## Formatting, clippy, documentation, licences, bans, layeri
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps \
-		--features winddown-shared/fake,winddown-runtimes/fake-cri
+		--features winddown-shared/fake
 	@# Nothing is built here; that is for 'make crates'.
 	$(CARGO) package --quiet --offline --locked --allow-dirty --no-verify $(CRATES)
 	@echo "cargo-deny: bans (layering too), licences, sources. Advisories are NOT checked here:"

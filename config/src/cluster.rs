@@ -194,7 +194,7 @@ impl ClusterSettings {
     #[must_use]
     pub fn node_addresses(&self) -> Vec<IpAddr> {
         match self.node_ips.as_slice() {
-            [] => winddown_runtimes::host_addresses(),
+            [] => winddown_engine::environment::host_addresses(),
             own => own.to_vec(),
         }
     }

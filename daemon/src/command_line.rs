@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use winddown_runtimes::cri::host_mount;
+use winddown_cri::host_mount;
 
 use crate::service::{ServiceOptions, StartError};
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 pub(super) fn mounts_below(proc_root: &Path, directory: &Path) -> Vec<PathBuf> {
     // The kernel lists paths without links.
     let Ok(directory) = directory.canonicalize() else { return Vec::new() };
-    let mut points = winddown_runtimes::mounts_below(proc_root, &directory).unwrap_or_default();
+    let mut points = winddown_engine::mount_table::below(proc_root, &directory).unwrap_or_default();
     points.retain(|point| *point != directory);
     points
 }

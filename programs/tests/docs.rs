@@ -260,7 +260,7 @@ const TROUBLES: [(&str, Option<&str>); 16] = [
     ("The node was low on resource", Some("node/src/tests/pressure.rs")),
     ("waits for memory here do not wake eviction", None),
     ("the container runtime is not ready", Some("programs/tests/mistakes/agent.txt")),
-    ("cannot start container", Some("runtimes/tests/cri/services.rs")),
+    ("cannot start container", Some("tests/runtimes/tests/suite/services.rs")),
     ("manifests are looked at periodically", None),
     ("this field stays as it was until", Some("programs/tests/mistakes/agent.txt")),
     ("the configuration stays as it was", Some("programs/tests/mistakes/agent.txt")),

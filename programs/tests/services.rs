@@ -1,10 +1,10 @@
 //! The runtimes' black-box suite on a real systemd.
 //!
-//! Each test is one scenario of `runtimes/tests/cri/suite.rs` or `managed.rs`, or one of this file. It boots a
+//! Each test is one scenario of `tests/runtimes/tests/suite/suite.rs` or `managed.rs`, or one of this file. It boots a
 //! disposable node of its own, starts this very program in it, for that scenario alone, and fails with
 //! what is said there. What needs a service manager that misbehaves on request (answers that are lost,
 //! one that hangs for ever, units that vanish without a word) is played on the small one only:
-//! `runtimes/tests/cri/services.rs`.
+//! `tests/runtimes/tests/suite/services.rs`.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,19 +13,19 @@
     reason = "a failed step is a failed test"
 )]
 
-#[path = "../../runtimes/tests/cri/bed.rs"]
+#[path = "../../tests/runtimes/tests/suite/bed.rs"]
 #[allow(dead_code, reason = "made for other stages as well")]
 mod bed;
-#[path = "../../runtimes/tests/cri/managed.rs"]
+#[path = "../../tests/runtimes/tests/suite/managed.rs"]
 mod managed;
 #[path = "services/node.rs"]
 mod node;
 #[path = "services/real.rs"]
 mod real;
-#[path = "../../runtimes/tests/cri/stage.rs"]
+#[path = "../../tests/runtimes/tests/suite/stage.rs"]
 #[allow(dead_code, reason = "made for other stages as well")]
 mod stage;
-#[path = "../../runtimes/tests/cri/suite.rs"]
+#[path = "../../tests/runtimes/tests/suite/suite.rs"]
 mod suite;
 
 macro_rules! in_a_node {

@@ -24,23 +24,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Semaphore, broadcast, watch};
+use winddown_engine::disk_notes::Notes;
+use winddown_engine::stats::DiskCache;
 use winddown_shared::{Pod, PodUid, RuntimeError};
 
 pub(crate) mod adopt;
 pub(crate) mod cgroup;
 mod config;
-#[cfg(feature = "fuzzing")]
-pub(crate) mod fuzzing;
 pub(crate) mod hook;
 pub(crate) mod launch;
-pub(crate) mod order;
 pub(crate) mod paths;
 pub(crate) mod pod;
 pub(crate) mod pod_record;
-pub(crate) mod procfs;
-pub(crate) mod record;
 mod runtime;
-pub mod shim;
 mod start;
 pub(crate) mod stats;
 pub(crate) mod status;
@@ -53,11 +49,12 @@ pub use adopt::OpenError;
 pub use cgroup::unenforced;
 pub use config::{CgroupParent, ProcessConfig, ShimCommand};
 pub use support::check_supported;
+pub use winddown_engine::NodeFacts;
+pub use winddown_engine::plan::Backoff;
+/// The supervisor of one container.
+pub use winddown_shim as shim;
 
 use pod::PodEntry;
-
-use crate::disk_notes::Notes;
-use crate::stats::DiskCache;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use winddown_shared::{Grace, Pod, RuntimeError};
+use winddown_shim::order::Command;
 
 use crate::process::ProcessConfig;
-use crate::process::order::Command;
 use crate::process::pod::{PodEntry, Starting};
 
 pub(crate) mod ending;

@@ -7,7 +7,7 @@
 //! * Each attempt of a container is a transient service `winddown-podUID-CONTAINER-ATTEMPT.service` in the
 //!   slice `winddown-podUID.slice` of its pod, below `winddown.slice`. It has its own cgroup with the
 //!   container's limits. It does not depend on the agent's life in any way.
-//! * When to start, restart and end a container is decided here ([`plan`](crate::plan)), never by the
+//! * When to start, restart and end a container is decided here ([`plan`](winddown_engine::plan)), never by the
 //!   service manager. It keeps how a container ended until the agent has written that down and asks it to
 //!   forget; until then a unit that was never started is told from one that ran and ended.
 //! * A second service writes the log, in the format and place of the other runtimes, and to the journal.
@@ -28,10 +28,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, broadcast, watch};
+use winddown_engine::disk_notes::Notes;
+use winddown_engine::stats::DiskCache;
+use winddown_engine::unsupported::refused_or_ignored;
 use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
     UnsupportedField,
 };
+use winddown_shim::order::Command;
 
 mod adopt;
 mod attempt;
@@ -51,8 +55,6 @@ pub use open::SystemdOpenError;
 use unit_cache::UnitCache;
 use units::ServiceUnits;
 
-use crate::disk_notes::Notes;
-use crate::process::order::Command;
 use crate::process::pod::{PodEntry, Starting};
 use crate::process::{
     ProcessConfig, blocking, caused, check_supported as supported_by_process, failed, remove_all,
@@ -61,8 +63,6 @@ use crate::process::{
 use crate::programs::ending::Target;
 use crate::programs::hook::HookError;
 use crate::programs::{Programs, sync};
-use crate::stats::DiskCache;
-use crate::unsupported::refused_or_ignored;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;

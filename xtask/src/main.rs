@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | rooms\n\n\
-    cri-proto      write runtimes/src/cri/generated from runtimes/proto; commit the result\n\
+    cri-proto      write what is generated from cri/proto; commit the result\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
     rooms          how large each crate is, and which files need each other";
@@ -18,7 +18,9 @@ const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | ro
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["cri-proto"] => generate(&repository().join(GENERATED)),
+        ["cri-proto"] => {
+            GENERATED.iter().try_for_each(|(out, side)| generate(&repository().join(out), *side))
+        }
         ["rooms"] => rooms::show(&repository()),
         ["inventory", out] => inventory::write(&repository(), Path::new(out), made_at()?),
         _ => bail!("{USAGE}"),
@@ -33,22 +35,28 @@ fn made_at() -> Result<i64> {
     }
 }
 
-/// The generated files' folder, from the repository's root.
-const GENERATED: &str = "runtimes/src/cri/generated";
+/// Which side of the calls a folder of generated files has.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Client,
+    Server,
+}
 
-/// The package of the runtime interface, whose server the scripted runtime of the tests needs.
-const CRI: &str = "runtime.v1";
+/// The folders of generated files, from the repository's root: what the product asks, and what the scripted
+/// runtime of the tests answers.
+const GENERATED: [(&str, Side); 2] =
+    [("cri/src/generated", Side::Client), ("tests/runtimes/src/generated", Side::Server)];
 
 /// Compiles the `.proto` files. No protoc: the compiler is a crate.
-fn generate(out: &Path) -> Result<()> {
-    let protos = repository().join("runtimes/proto");
+fn generate(out: &Path, side: Side) -> Result<()> {
+    let protos = repository().join("cri/proto");
     let files = protox::compile(["cri.proto", "health.proto"], [&protos])
         .with_context(|| format!("cannot compile {}", protos.display()))?;
     std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     tonic_prost_build::configure()
         .build_transport(false)
-        .server_mod_attribute(CRI, "#[cfg(feature = \"fake-cri\")]")
-        .server_mod_attribute("grpc.health.v1", "#[cfg(feature = \"fake-cri\")]")
+        .build_client(side == Side::Client)
+        .build_server(side == Side::Server)
         .out_dir(out)
         .compile_fds(files)
         .with_context(|| format!("cannot write to {}", out.display()))
@@ -68,13 +76,15 @@ mod tests {
 
     #[test]
     fn the_committed_protocol_code_is_what_the_proto_files_give() {
-        let fresh = tempfile::tempdir().unwrap();
-        generate(fresh.path()).unwrap();
-        let (fresh, committed) = (read(fresh.path()), read(&repository().join(GENERATED)));
-        assert!(
-            fresh == committed,
-            "{GENERATED} is not up to date: run `cargo run -p xtask -- cri-proto`"
-        );
+        for (out, side) in GENERATED {
+            let fresh = tempfile::tempdir().unwrap();
+            generate(fresh.path(), side).unwrap();
+            let (fresh, committed) = (read(fresh.path()), read(&repository().join(out)));
+            assert!(
+                fresh == committed,
+                "{out} is not up to date: run `cargo run -p xtask -- cri-proto`"
+            );
+        }
     }
 
     fn read(folder: &Path) -> BTreeMap<String, String> {

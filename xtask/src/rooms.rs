@@ -16,10 +16,6 @@ pub(crate) use cycles::Edge;
 /// Lines that a crate may have.
 const MOST_LINES: usize = 12_000;
 
-/// Crates that are larger, and by how much they may be. They are to get smaller: the number goes down with
-/// them, and never up.
-const LARGER: [(&str, usize); 1] = [("runtimes", 22_200)];
-
 /// Folders with code that runs on no node.
 const NOT_PRODUCT: [&str; 2] = ["benches", "xtask"];
 
@@ -61,11 +57,9 @@ pub(crate) fn show(repository: &Path) -> Result<()> {
 pub(crate) fn wrong(crates: &[Crate]) -> Vec<String> {
     let mut wrong = Vec::new();
     for Crate { name, lines, cycles } in crates {
-        let larger = LARGER.iter().find(|(larger, _)| larger == name);
-        let most = larger.map_or(MOST_LINES, |(_, most)| *most);
-        if *lines > most {
+        if *lines > MOST_LINES {
             wrong.push(format!(
-                "{name}: {lines} lines, and {most} are allowed: make two crates of it"
+                "{name}: {lines} lines, and {MOST_LINES} are allowed: make two crates of it"
             ));
         }
         wrong.extend(cycles.iter().map(|edge| format!("{name}: a cycle: {edge}")));

@@ -10,8 +10,8 @@ use winddown_api_client::CredentialsError;
 use winddown_cluster::after_boot::AfterBootPolicy;
 use winddown_cluster::node::{LeaseTimes, LeaseTimesError, NodeFacts, NodeSettings, Registration};
 use winddown_cluster::pods::OrphanPolicy;
+use winddown_cri::CriHealth;
 use winddown_machine::LocalNode;
-use winddown_runtimes::cri::CriHealth;
 use winddown_shared::{Allocatable, WallClock};
 
 use winddown_config::{Config, EndedPods, OrphanedPods, RuntimeKind};

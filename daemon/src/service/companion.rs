@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{CompanionConfig, RunningContainers, Unasked, companion};
-use winddown_runtimes::cri::PodContainers;
+use winddown_cri::PodContainers;
 use winddown_shared::{DesiredPods, PodUid, RuntimeError, critical, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
 

@@ -1,6 +1,6 @@
 //! The runtimes a service can run on, opened as the configuration says.
 
-use winddown_runtimes::cri::{CriConfig, CriOpenError, CriRuntime, EndpointError};
+use winddown_cri::{CriConfig, CriOpenError, CriRuntime, EndpointError};
 use winddown_runtimes::process::{
     CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand,
 };

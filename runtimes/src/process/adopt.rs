@@ -10,19 +10,19 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::time::Instant;
+use winddown_engine::probing::ProbeState;
+use winddown_engine::ready::Ready;
+use winddown_engine::state_lock;
 use winddown_shared::{PodUid, WallTime};
+use winddown_shim::procfs::{self, Process};
+use winddown_shim::record::{self, AttemptRecord, ExitRecord, StartedRecord};
 
 use super::cgroup::Cgroups;
 use super::config::ProcessConfig;
 use super::pod::{Container, End, PodEntry, Run, kind_of};
-use super::procfs::{self, Process};
-use super::record::{self, AttemptRecord, ExitRecord, StartedRecord};
 use super::stop_marker;
 use super::watcher::{self, Watched};
 use super::{CHANGES, Context, ProcessRuntime, paths, pod_record, start};
-use crate::probing::ProbeState;
-use crate::ready::Ready;
-use crate::state_lock;
 
 /// How often a supervisor that is only just starting is looked at again, every 20 ms.
 const STARTING_ROUNDS: usize = 100;

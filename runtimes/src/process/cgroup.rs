@@ -19,20 +19,18 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, PodUid, QosClass, RuntimeError, UnsupportedField, cgroup_number};
+use winddown_shim::members::{self, PROCS};
 
 use super::config::CgroupParent;
 use super::{ProcessConfig, caused, failed};
 
 mod amounts;
-pub(crate) mod members;
 mod place;
 
 use amounts::Entry;
 pub(crate) use amounts::weight;
 use place::{Controller, Hierarchy, Places};
 
-/// The file of a cgroup that lists its processes, and takes one in.
-pub(crate) const PROCS: &str = "cgroup.procs";
 /// `cgroup2`'s magic number in statfs.
 const CGROUP2: i64 = 0x6367_7270;
 const BEST_EFFORT: &str = "besteffort";

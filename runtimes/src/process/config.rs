@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use winddown_engine::environment::NodeFacts;
+use winddown_engine::plan::Backoff;
 use winddown_shared::WallClock;
-
-use crate::environment::NodeFacts;
-use crate::plan::Backoff;
 
 /// The file name of the program that holds containers, and what lists of processes show.
 pub(crate) const SHIM: &str = "winddown-shim";
@@ -65,7 +64,7 @@ pub enum CgroupParent {
     Directory(PathBuf),
 }
 
-/// Program and leading arguments that reach [`shim::run`](super::shim::run).
+/// Program and leading arguments that reach [`shim::run`](winddown_shim::run).
 #[derive(Clone, Debug)]
 pub struct ShimCommand {
     /// The program, also for a child of this process.

@@ -9,14 +9,14 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use winddown_engine::ready::Ready;
 use winddown_shared::Pod;
+use winddown_shim::order::{Command, Order};
+use winddown_shim::procfs::Process;
 
 use super::config::SHIM;
-use super::order::{Command, Order};
-use super::procfs::Process;
 use super::{Context, ProcessConfig};
 use crate::programs::hook::HookError;
-use crate::ready::Ready;
 
 /// Runs a command as the container's, in its cgroups. Dropping the future kills what runs.
 ///

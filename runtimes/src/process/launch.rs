@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as api;
+use winddown_engine::environment::{command_line, environment};
+use winddown_engine::oom_score::oom_score_adj;
 use winddown_shared::{ContainerKind, Pod, RuntimeError};
+use winddown_shim::order::{Command, LogTarget, MessageSource, Order};
+use winddown_shim::procfs::{CONTAINER_MARK, POD_MARK};
+use winddown_shim::record;
 
 use super::config::ProcessConfig;
-use super::order::{Command, LogTarget, MessageSource, Order};
-use super::procfs::{CONTAINER_MARK, POD_MARK};
-use super::record;
-use crate::environment::{command_line, environment};
-use crate::oom_score::oom_score_adj;
 
 /// Tells the container where to write its termination message: without a mount namespace there is no
 /// `/dev/termination-log` of its own.
@@ -114,5 +114,7 @@ pub(crate) fn parse_signal(name: &str) -> Option<rustix::process::Signal> {
 /// The part a container of this name plays; a name the spec does not have is an ordinary one.
 pub(crate) fn kind(pod: &Pod, name: &str) -> ContainerKind {
     let init = pod.spec.as_ref().and_then(|s| s.init_containers.as_deref()).unwrap_or_default();
-    init.iter().find(|c| c.name == name).map_or(ContainerKind::Regular, crate::plan::kind_of_init)
+    init.iter()
+        .find(|c| c.name == name)
+        .map_or(ContainerKind::Regular, winddown_engine::plan::kind_of_init)
 }

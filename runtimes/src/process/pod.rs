@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use winddown_engine::entry::Entry;
+use winddown_engine::plan::{ContainerObservation, ContainerRule};
+use winddown_engine::probing::ProbeState;
+use winddown_engine::stopping::StopRecord;
 use winddown_shared::{ContainerExit, ContainerKind, Pod, PodUid, RuntimePod, WallTime};
+use winddown_shim::procfs::Process;
 
 use super::config::ProcessConfig;
 use super::launch;
 use super::paths;
 use super::pod_record;
-use super::procfs::Process;
-use crate::entry::Entry;
-use crate::plan::{ContainerObservation, ContainerRule};
-use crate::probing::ProbeState;
-use crate::stopping::StopRecord;
 
 /// A pod.
 pub(crate) type PodEntry = Entry<PodState>;
@@ -89,17 +89,14 @@ pub(crate) struct End {
     pub(crate) restart_at: Instant,
 }
 
-// === impl PodEntry ===
-
-impl PodEntry {
-    /// Resolves when this run of the container has ended. Cancel-safe.
-    pub(crate) async fn ended(&self, name: &str, attempt: u32) {
-        self.wait_for(|state| match state.run(name, attempt) {
+/// Resolves when this run of the container has ended. Cancel-safe.
+pub(crate) async fn ended(entry: &PodEntry, name: &str, attempt: u32) {
+    entry
+        .wait_for(|state| match state.run(name, attempt) {
             Some(run) if run.end.is_none() => None,
             _ => Some(()),
         })
         .await;
-    }
 }
 
 // === impl PodState ===
@@ -110,7 +107,7 @@ impl PodState {
         if self.pod.as_ref().is_some_and(|known| known.is_same_object(pod)) {
             return;
         }
-        let rules = crate::plan::rules(pod);
+        let rules = winddown_engine::plan::rules(pod);
         let mut known = std::mem::take(&mut self.containers);
         for rule in rules {
             let old = known.iter().position(|c| c.name == rule.name).map(|i| known.swap_remove(i));
@@ -185,7 +182,7 @@ impl Container {
     }
 
     /// The number of the next attempt, the wait that precedes it, and the back-off to follow it.
-    pub(crate) fn next(&self, backoff: &crate::plan::Backoff) -> (u32, Duration) {
+    pub(crate) fn next(&self, backoff: &winddown_engine::plan::Backoff) -> (u32, Duration) {
         let Some(run) = &self.run else { return (0, Duration::ZERO) };
         // A boot is no crash of the container.
         if run.is_of_earlier_boot || run.end.as_ref().is_some_and(|end| end.asked) {

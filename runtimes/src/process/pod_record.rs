@@ -11,10 +11,10 @@ use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, PodUid, WallTime, error_chain};
+use winddown_shim::record::{self, RecordError};
 
 use super::config::ProcessConfig;
 use super::paths;
-use super::record::{self, RecordError};
 
 /// The annotation in which `kubectl apply` keeps the whole pod as it was given, values and all.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

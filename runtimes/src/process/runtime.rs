@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{broadcast, watch};
+use winddown_engine::mount_table;
+use winddown_engine::unsupported::refused_or_ignored;
 use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
+use winddown_shim::order::Command;
 
-use super::order::Command;
 use super::pod::{PodEntry, Starting};
 use super::{
     Context, ProcessConfig, ProcessRuntime, blocking, caused, check_supported, failed, hook, paths,
     remove_all, start, status, stop,
 };
-use crate::mount_table;
 use crate::programs::ending::Target;
 use crate::programs::hook::HookError;
 use crate::programs::{Programs, sync};
-use crate::unsupported::refused_or_ignored;
 
 impl Runtime for ProcessRuntime {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {

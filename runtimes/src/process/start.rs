@@ -16,18 +16,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use winddown_engine::probing::ProbeState;
+use winddown_engine::ready::Ready;
 use winddown_shared::{Pod, RuntimeError};
+use winddown_shim::fault;
+use winddown_shim::members;
+use winddown_shim::order::Order;
+use winddown_shim::procfs::{self, Process};
+use winddown_shim::record::{self, AttemptRecord, RecordError};
 
-use super::cgroup::members;
 use super::config::SHIM;
-use super::order::Order;
 use super::pod::{Run, Starting};
-use super::procfs::{self, Process};
-use super::record::{self, AttemptRecord, RecordError};
 use super::{Context, blocking, caused, failed, launch, paths, pod_record, watcher};
-use crate::fault;
-use crate::probing::ProbeState;
-use crate::ready::Ready;
 
 /// Starts the next attempt of the pod's container `name`. Resolves when its process runs; at once
 /// with nothing done if the pod is being stopped.

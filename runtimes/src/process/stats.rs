@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use winddown_engine::files;
+use winddown_engine::stats::{CgroupDirs, PodPlaces, remove_rotated_logs};
 use winddown_shared::{
     ContainerKind, ContainerStats, Freed, Garbage, PodStats, PodStatsSource, PodUid, RuntimeError,
 };
 
 use super::pod::{PodEntry, PodState};
 use super::{ProcessRuntime, blocking, caused, paths};
-use crate::files;
-use crate::stats::{CgroupDirs, PodPlaces, remove_rotated_logs};
 
-pub(super) mod processes;
+pub(crate) mod processes;
 
 use processes::Processes;
 

@@ -1,12 +1,12 @@
 //! A pod's containers as the pod workers and `status` see them.
 
 use k8s_openapi::api::core::v1 as api;
+use winddown_engine::plan::{self, ContainerObservation, Restart};
+use winddown_engine::probing::ProbeState;
+use winddown_engine::states::{self, Progress};
 use winddown_shared::{ContainerState, ContainerStatus, PodRuntimeStatus};
 
 use super::pod::{Container, PodState, Run};
-use crate::plan::{self, ContainerObservation, Restart};
-use crate::probing::ProbeState;
-use crate::states::{self, Progress};
 
 /// The pod now, with ids of this scheme. The caller holds its lock.
 pub(crate) fn status(state: &PodState, scheme: &str) -> PodRuntimeStatus {

@@ -18,15 +18,15 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rustix::process::Signal;
 use tokio::time::{Instant, timeout};
+use winddown_engine::stopping;
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
+use winddown_shim::members;
+use winddown_shim::procfs::{self, Process};
+use winddown_shim::record::Identity;
 
-use super::cgroup::members;
-use super::pod::{PodEntry, PodState};
-use super::procfs::{self, Process};
-use super::record::Identity;
+use super::pod::{self, PodEntry, PodState};
 use super::{Context, failed, paths};
 use crate::programs::ending::{self, Target};
-use crate::stopping;
 
 /// How long a start under way may hold up a stop before its supervisor is killed.
 const START_PATIENCE: Duration = Duration::from_millis(500);
@@ -113,7 +113,7 @@ pub(crate) async fn end_one(
     last_call: Duration,
 ) -> Result<(), RuntimeError> {
     let Some(held) = Held::of(entry, &target) else { return Ok(()) };
-    let ended = entry.ended(&target.name, target.attempt);
+    let ended = pod::ended(entry, &target.name, target.attempt);
     tokio::pin!(ended);
     let ask = async {
         ending::due(context, entry, &target, &grace, last_call).await;

@@ -4,10 +4,9 @@
 
 use std::path::Path;
 
+use winddown_engine::disk_notes::Notes;
 use winddown_shared::error_chain;
-
-use super::record;
-use crate::disk_notes::Notes;
+use winddown_shim::record;
 
 /// An empty file in the attempt's directory.
 const MARK: &str = "asked";

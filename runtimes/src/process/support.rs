@@ -1,11 +1,11 @@
 //! What of a pod the process runtime cannot honour.
 
 use k8s_openapi::api::core::v1 as api;
+use winddown_engine::environment::{NodeFacts, environment};
+use winddown_engine::{files, pod_resources, probe_client};
 use winddown_shared::{Pod, UnsupportedField};
 
 use super::launch;
-use crate::environment::{NodeFacts, environment};
-use crate::{files, pod_resources, probe_client};
 
 /// Everything of `pod` that this runtime cannot honour; empty if it runs the pod as written.
 ///

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::Instant;
+use winddown_engine::files;
+use winddown_engine::ready::Ready;
+use winddown_engine::stopping::UNKNOWN_END;
 use winddown_shared::{ContainerExit, PodUid, WallTime};
+use winddown_shim::members;
+use winddown_shim::procfs::{self, Process};
+use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 
 use super::Context;
-use super::cgroup::members;
 use super::config::ProcessConfig;
 use super::pod::{End, PodEntry};
-use super::procfs::{self, Process};
-use super::record::{self, AttemptRecord, ExitRecord};
-use crate::files;
-use crate::ready::Ready;
-use crate::stopping::UNKNOWN_END;
 
 /// How long killed processes may take to be gone before they are looked for again, in ms.
 const KILL_WAIT_MS: u16 = 500;

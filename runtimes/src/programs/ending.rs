@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::Instant;
+use winddown_engine::stopping::{self, Containers, KILLED, was_killed};
 use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer};
+use winddown_shim::order::Command;
 
 use super::Programs;
 use super::hook::{self, Handler};
 use crate::process::ProcessConfig;
 use crate::process::launch;
-use crate::process::order::Command;
 use crate::process::pod::{Container, PodEntry, PodState};
-use crate::stopping::{self, Containers, KILLED, was_killed};
 
 #[cfg(test)]
 mod tests;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
+use winddown_engine::environment::NodeFacts;
+use winddown_engine::probe_client::{Endpoint, HttpGet};
 use winddown_shared::Pod;
+use winddown_shim::order::Command;
 
 use super::Programs;
-use crate::environment::NodeFacts;
-use crate::probe_client::{Endpoint, HttpGet};
-use crate::process::order::Command;
 
 /// What a lifecycle handler does.
 #[derive(Clone, Debug, PartialEq, Eq)]

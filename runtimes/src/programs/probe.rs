@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
+use winddown_engine::environment::NodeFacts;
+use winddown_engine::probing::{Found, Probed, Probes};
 use winddown_shared::{Pod, RuntimeError};
+use winddown_shim::order::Command;
 
 use super::Programs;
 use super::hook::{self, Handler};
-use crate::environment::NodeFacts;
-use crate::probing::{Found, Probed, Probes};
 use crate::process::launch;
-use crate::process::order::Command;
 use crate::process::pod::PodEntry;
 
 /// One run of a container.

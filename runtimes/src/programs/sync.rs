@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
+use winddown_engine::{plan, stopping};
 use winddown_shared::{Grace, Pod, RuntimeError, SyncedPod, error_chain};
 
 use super::hook::{self, Handler};
 use super::{Programs, ending, probe};
 use crate::process::pod::{PodEntry, Starting};
 use crate::process::{launch, status};
-use crate::{plan, stopping};
 
 /// One pass: starts what may start, until nothing more can be started without waiting.
 pub(crate) async fn sync<P: Programs>(

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
+use winddown_engine::probing::ProbeState;
 use winddown_shared::{PodUid, RuntimeError, error_chain};
+use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 
 use super::attempt::{Attempt, UNIT, UnitRecord};
 use super::names::{self, Role};
 use super::units::{ServiceUnits, UnitView};
 use super::{Context, end};
-use crate::probing::ProbeState;
-use crate::process::pod::{Container, End, PodEntry, Run, kind_of};
-use crate::process::record::{self, AttemptRecord, ExitRecord};
+use crate::process::pod::{self, Container, End, PodEntry, Run, kind_of};
 use crate::process::{ProcessConfig, caused, paths, pod_record, stop_marker, watcher};
 
 /// How long the ends of containers that ended meanwhile may hold up the agent's start.
@@ -294,5 +294,5 @@ fn follow<'a, U: ServiceUnits>(
     let (name, number) = (Arc::clone(&attempt.container), attempt.number);
     end::watch(context, entry, attempt, watched);
     let entry = Arc::clone(entry);
-    has_ended.then_some(async move { entry.ended(&name, number).await })
+    has_ended.then_some(async move { pod::ended(&entry, &name, number).await })
 }

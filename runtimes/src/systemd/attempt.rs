@@ -10,15 +10,15 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
+use winddown_engine::stopping;
 use winddown_shared::{Pod, PodUid, Quantity, RuntimeError};
+use winddown_shim::order::Command;
+use winddown_shim::record::{self, AttemptRecord, RecordError};
 
 use super::names;
 use super::units::{JournalMarks, Keep, NewUnit, UnitLimits, UnitOutput};
 use crate::process::cgroup::weight;
-use crate::process::order::Command;
-use crate::process::record::{self, AttemptRecord, RecordError};
 use crate::process::{ProcessConfig, caused, launch, paths, pod_record};
-use crate::stopping;
 
 /// What the service manager gives a writer of a log to come to its end.
 const LOG_GRACE: Duration = Duration::from_secs(5);

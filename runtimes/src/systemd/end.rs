@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::time::{sleep, timeout};
+use winddown_engine::termination_message;
 use winddown_shared::{RuntimeError, error_chain};
+use winddown_shim::exit;
+use winddown_shim::order::MessageSource;
+use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 
 use super::Context;
 use super::attempt::Attempt;
 use super::unit_cache::Watched;
 use super::units::{ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView, Whom};
-use crate::cri::logs;
-use crate::process::order::MessageSource;
 use crate::process::pod::PodEntry;
-use crate::process::record::{self, AttemptRecord, ExitRecord};
-use crate::process::shim::exit;
 use crate::process::{blocking, caused, launch, watcher};
 
 /// Between two attempts to end what a container left behind; doubled up to the longest.
@@ -183,7 +183,7 @@ fn describe(
             _ => "Error",
         };
         let falls_back = exit_code != 0 && source.is_some_and(|s| s.fall_back_to_log);
-        let tail = || log.and_then(|log| logs::tail(log).ok()).unwrap_or_default();
+        let tail = || log.and_then(|log| termination_message::tail(log).ok()).unwrap_or_default();
         let tail = if falls_back { tail() } else { String::new() };
         (reason, exit::message(source, exit_code != 0, tail))
     } else {

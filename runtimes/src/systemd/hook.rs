@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use winddown_shared::Pod;
+use winddown_shim::order::Command;
 
 use super::units::{ServiceUnits, UnitExit, Whom};
 use super::{Context, attempt, names};
-use crate::process::order::Command;
 use crate::programs::hook::HookError;
 
 /// Longer than any wait for a hook: ends hooks whose agent was killed meanwhile.

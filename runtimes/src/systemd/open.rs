@@ -6,12 +6,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Semaphore, broadcast, watch};
+use winddown_engine::stats::DiskCache;
+use winddown_shim::procfs;
 
 use super::unit_cache::UnitCache;
 use super::units::{ServiceUnits, UnitError};
 use super::{CHANGES, Context, SystemdRuntime, adopt, listen, names};
-use crate::process::{OpenError, ProcessConfig, paths, procfs, stop_marker};
-use crate::stats::DiskCache;
+use crate::process::{OpenError, ProcessConfig, paths, stop_marker};
 
 /// Why the runtime cannot be used.
 #[derive(Debug, thiserror::Error)]

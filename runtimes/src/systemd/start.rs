@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use tokio::time::timeout;
+use winddown_engine::probing::ProbeState;
 use winddown_shared::{Pod, RuntimeError, error_chain};
 
 use super::attempt::{Attempt, Prepared};
 use super::unit_cache::Watched;
 use super::units::{ServiceUnits, UnitError, UnitPhase};
 use super::{Context, end};
-use crate::probing::ProbeState;
 use crate::process::pod::{PodEntry, Run, Starting};
 use crate::process::{blocking, caused, failed};
 

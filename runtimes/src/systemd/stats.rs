@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use winddown_engine::stats::{CgroupDirs, PodPlaces, remove_rotated_logs};
 use winddown_shared::{
     ContainerKind, ContainerStats, Freed, Garbage, PodStats, PodStatsSource, PodUid, RuntimeError,
 };
@@ -13,7 +14,6 @@ use super::{SystemdRuntime, names};
 use crate::process::pod::{PodEntry, PodState};
 use crate::process::stats::remove_logs_of_dead;
 use crate::process::{blocking, caused, paths};
-use crate::stats::{CgroupDirs, PodPlaces, remove_rotated_logs};
 
 /// Where cgroups are.
 const CGROUPS: &str = "/sys/fs/cgroup";

@@ -12,16 +12,16 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rustix::process::Signal;
 use tokio::time::timeout;
+use winddown_engine::stopping;
 use winddown_shared::{Grace, Pod, PodStopped, RuntimeError, error_chain};
+use winddown_shim::procfs::Process;
 
 use super::attempt::Attempt;
 use super::units::{ServiceUnits, UnitError, Whom};
 use super::{Context, adopt};
-use crate::process::pod::{PodEntry, PodState};
-use crate::process::procfs::Process;
+use crate::process::pod::{self, PodEntry, PodState};
 use crate::process::{caused, failed};
 use crate::programs::ending::{self, Target};
-use crate::stopping;
 
 /// Ends all containers; resolves when none runs.
 pub(crate) async fn stop<U: ServiceUnits>(
@@ -87,7 +87,7 @@ pub(crate) async fn end_one<U: ServiceUnits>(
     last_call: Duration,
 ) -> Result<(), RuntimeError> {
     let attempt = Attempt::new(&context.config, entry.uid(), &target.name, target.attempt);
-    let ended = entry.ended(&target.name, target.attempt);
+    let ended = pod::ended(entry, &target.name, target.attempt);
     tokio::pin!(ended);
     let ask = async {
         ending::due(context, entry, &target, &grace, last_call).await;

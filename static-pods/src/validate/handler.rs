@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use winddown_runtimes::Unsendable;
+use winddown_engine::probe_client::Unsendable;
 
 use super::{at_least, one_of};
 use winddown_yaml::{Check, Shortened};
@@ -90,7 +90,7 @@ fn actions(
         check.key("httpGet", |check| {
             one_of(check, "scheme", http.scheme.as_ref(), &["HTTP", "HTTPS"]);
             port(check, &http.port);
-            winddown_runtimes::unsendable(http)
+            winddown_engine::probe_client::unsendable(http)
                 .into_iter()
                 .for_each(|field| unsendable(check, field));
         });

@@ -39,7 +39,7 @@ pub(crate) static ALL: [Target; 16] = [
     Target {
         name: "container_logs",
         what: "a container: its output",
-        laws: winddown_runtimes::fuzzing::container_log,
+        laws: winddown_shim::fuzzing::container_log,
         longest: 70_000,
         short: 200,
     },
@@ -53,7 +53,7 @@ pub(crate) static ALL: [Target; 16] = [
     Target {
         name: "cri",
         what: "the container runtime: its answers",
-        laws: winddown_runtimes::fuzzing::cri_answer,
+        laws: winddown_cri::fuzzing::answer,
         longest: 1024,
         short: 1500,
     },
@@ -95,7 +95,7 @@ pub(crate) static ALL: [Target; 16] = [
     Target {
         name: "procfs",
         what: "the kernel, and the names of processes in it: /proc/PID, tables of mounts",
-        laws: winddown_runtimes::fuzzing::procfs,
+        laws: kernel::procfs,
         longest: 1024,
         short: 2000,
     },

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use crate::process::procfs;
+use winddown_shim::procfs;
 
 /// All processes of the machine, by parent.
-pub(super) struct Processes {
+pub(crate) struct Processes {
     /// Pid and threads of each child.
     children: HashMap<i32, Vec<(i32, u64)>>,
 }
 
 impl Processes {
     /// Reads one line of each process. Blocks for some milliseconds.
-    pub(super) fn look(proc_root: &Path) -> Self {
+    pub(crate) fn look(proc_root: &Path) -> Self {
         let mut children = HashMap::<i32, Vec<(i32, u64)>>::new();
         for pid in procfs::pids(proc_root).into_iter().flatten() {
             let Ok(Some(stat)) = procfs::stat(proc_root, pid) else { continue };
@@ -30,7 +30,7 @@ impl Processes {
     ///
     /// Memory that processes share (programs, libraries, shared memory) is not counted: it would count
     /// for each of them.
-    pub(super) fn below(&self, proc_root: &Path, root: (i32, bool)) -> Option<(u64, u64)> {
+    pub(crate) fn below(&self, proc_root: &Path, root: (i32, bool)) -> Option<(u64, u64)> {
         let (root, is_own) = root;
         let (mut memory, mut tasks, mut found) = (0_u64, 0_u64, false);
         let is_root = |child: &&(i32, u64)| child.0 == root;
@@ -56,7 +56,7 @@ fn page_size() -> u64 {
 }
 
 /// Of `/proc/PID/statm`: what is resident without what is shared, in pages.
-pub(in crate::process) fn own_pages(statm: &str) -> Option<u64> {
+pub(crate) fn own_pages(statm: &str) -> Option<u64> {
     let mut fields = statm.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
     let (resident, shared) = (fields.next()?.ok()?, fields.next()?.ok()?);
     Some(resident.saturating_sub(shared))

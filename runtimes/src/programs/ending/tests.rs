@@ -2,10 +2,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::json;
 use tokio::sync::{broadcast, watch};
+use winddown_engine::probing::ProbeState;
 use winddown_shared::{PodUid, WallClock, WallTime};
 
 use super::*;
-use crate::probing::ProbeState;
 use crate::process::ShimCommand;
 use crate::process::pod::{End, Run, Starting};
 use crate::process::watcher;

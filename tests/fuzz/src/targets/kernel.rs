@@ -1,4 +1,4 @@
-//! Control groups.
+//! Control groups and processes.
 
 use winddown_shared::{
     CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number, cgroup_of_process,
@@ -24,4 +24,11 @@ pub(super) fn cgroups(text: &[u8]) {
             assert!(!path.split('/').any(|part| part == ".."), "{path:?} leads out");
         }
     }
+}
+
+/// The input is taken for a process's state, for its memory and for a table of mounts.
+pub(super) fn procfs(text: &[u8]) {
+    winddown_shim::fuzzing::process_state(text);
+    winddown_runtimes::fuzzing::memory(text);
+    winddown_engine::fuzzing::mounts(text);
 }

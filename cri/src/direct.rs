@@ -1,0 +1,112 @@
+//! Signals a container's first process without the runtime.
+//!
+//! To pass on a signal a runtime starts a program for each container (`runc kill`); with a hundred at
+//! once the last one gets its SIGTERM half a second late, and a runtime that hangs passes on nothing.
+//! The agent holds a descriptor of the process anyway, which cannot come to mean another one.
+//!
+//! It is done only where it is the same deed: an ordinary process of this kernel in the container's
+//! own cgroup (no virtual machine, no sandboxing kernel), and a stop signal that is known. Elsewhere
+//! the runtime is asked.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use nix::sys::signal::Signal as Named;
+use rustix::process::{Signal, pidfd_send_signal};
+use winddown_engine::ready::Ready;
+
+/// The stop signal of an image that names none.
+pub(crate) const DEFAULT_SIGNAL: &str = "SIGTERM";
+
+/// The runtime type whose containers are ordinary processes.
+const PLAIN_RUNTIME: &str = "io.containerd.runc.v2";
+
+/// A container's first process.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    process: Arc<Ready>,
+    pid: i32,
+    stop: Signal,
+}
+
+/// Keeps a container's mount namespace from being taken down for as long as it lives.
+///
+/// A process that ends takes its namespaces down before the kernel reports its end, and for a mount
+/// namespace that means to wait for every processor to have passed through a quiet state. With
+/// eighty containers ending at once these waits queue up for half a second, in which the next group
+/// of pods is not asked. This keeps the namespace until it is dropped, which may block.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct HeldMounts(#[allow(dead_code, reason = "what counts is that it is open")] File);
+
+impl Direct {
+    /// None if the runtime has to be asked. `signal` is the container's stop signal as it is written in
+    /// specs and images. Reads one small file of /proc.
+    pub(super) fn of(
+        process: &Arc<Ready>,
+        (pid, runtime_type): (i32, &str),
+        id: &str,
+        signal: Option<&str>,
+    ) -> Option<Self> {
+        let stop = parse(signal?)?;
+        if runtime_type != PLAIN_RUNTIME {
+            return None;
+        }
+        // The descriptor was opened before: if the number had been another process's, this would not
+        // be the container's cgroup.
+        let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        cgroups.contains(id).then(|| Self { process: Arc::clone(process), pid, stop })
+    }
+
+    /// Asks it to end.
+    ///
+    /// # Errors
+    /// It may not be signalled, or has ended.
+    pub(super) fn ask(&self) -> io::Result<()> {
+        Ok(pidfd_send_signal(&*self.process, self.stop)?)
+    }
+
+    /// Holds its mount namespace. None if it has ended, or if this process may not (it takes
+    /// `CAP_SYS_PTRACE`): then its end is told later. Reads no file; blocks for no longer than opening
+    /// one in /proc does.
+    pub(super) fn hold_mounts(&self) -> Option<HeldMounts> {
+        let held = File::open(format!("/proc/{}/ns/mnt", self.pid)).ok()?;
+        // Were it over, the number could be another process's by now.
+        let is_over = self.process.is_readable();
+        (!is_over).then_some(HeldMounts(held))
+    }
+
+    /// Kills it, and with it everything in its pid namespace.
+    ///
+    /// # Errors
+    /// It may not be signalled, or has ended.
+    pub(super) fn kill(&self) -> io::Result<()> {
+        Ok(pidfd_send_signal(&*self.process, Signal::KILL)?)
+    }
+}
+
+/// Reads a signal as specs and images write it: `SIGQUIT`, `QUIT`, `3`.
+fn parse(text: &str) -> Option<Signal> {
+    let named: Named = match text.parse::<i32>() {
+        Ok(number) => number.try_into().ok()?,
+        Err(_) if text.starts_with("SIG") => text.parse().ok()?,
+        Err(_) => format!("SIG{text}").parse().ok()?,
+    };
+    Signal::from_named_raw(named as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_signal_is_read_in_every_way_it_is_written() {
+        for text in ["SIGQUIT", "QUIT", "3"] {
+            assert_eq!(parse(text), Some(Signal::QUIT), "{text}");
+        }
+        for text in ["", "SIG", "SIGNOPE", "RTMIN+3", "99", "-1"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

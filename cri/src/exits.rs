@@ -1,0 +1,195 @@
+//! Learns that a container ended.
+//!
+//! Two ways, and the first to tell wins: the runtime's own events ([`events`](super::events)), and a pidfd of
+//! the container's first process. The kernel tells before a busy runtime does, so the end of a
+//! container that was asked to stop is taken from it, code included, where it gives that (Linux 6.15);
+//! what the runtime adds (`OOMKilled`) is entered when it comes.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::time::{Instant, sleep, timeout};
+use winddown_engine::ready::Ready;
+use winddown_shared::error_chain;
+
+use super::direct::Direct;
+use super::pod::{self, PodEntry};
+use super::process_note::{self, Note};
+use super::{Context, labels, observe};
+
+mod code;
+
+/// The first wait for a runtime that has not noticed an exit yet; it doubles up to [`LONGEST`].
+const SHORTEST: Duration = Duration::from_millis(2);
+const LONGEST: Duration = Duration::from_secs(1);
+/// How long a stop waits for a runtime to tell an exit code that the kernel does not tell.
+const SILENCE: Duration = Duration::from_secs(2);
+/// How long the runtime is given to notice an exit that the kernel has told.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Enters what the runtime said of a container, and waits for the end of one that runs. True if it has ended.
+pub(super) fn enter(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    seen: &observe::ObservedContainer,
+) -> bool {
+    let has_ended = observe::enter(context, entry, seen);
+    let status = &seen.status;
+    if !has_ended
+        && let Some(process) = &seen.process
+        && let Some(facts) = labels::read_container(&status.labels, &status.annotations)
+    {
+        watch(context, entry, (&facts.name, &status.id), process, facts.stop_signal.as_deref());
+    }
+    has_ended
+}
+
+/// Waits for the end of the container's process `pid`, once for each run.
+///
+/// Costs one small task and one descriptor, and nothing while the container runs.
+pub(super) fn watch(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    (name, id): (&str, &str),
+    process: &observe::Process,
+    stop_signal: Option<&str>,
+) {
+    let Some(pid) = Pid::from_raw(process.pid) else { return };
+    let name: Arc<str> = {
+        let mut state = entry.lock();
+        let Some(container) = state.container(name) else { return };
+        let name = Arc::clone(&container.name);
+        let run = container.run.as_mut().filter(|run| &*run.id == id && run.end.is_none());
+        let Some(run) = run else { return };
+        if std::mem::replace(&mut run.watched, true) {
+            return;
+        }
+        name
+    };
+    let ended = match pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from) {
+        // It has ended already, which is asked about at once.
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => None,
+        opened => match opened.and_then(Ready::new) {
+            Ok(ended) => Some(Arc::new(ended)),
+            Err(error) => {
+                // The next listing tries again.
+                tracing::warn!(container = %name, error = error_chain(&error), "cannot watch a container's process");
+                if let Some(run) = entry.lock().run(&name, id) {
+                    run.watched = false;
+                }
+                return;
+            }
+        },
+    };
+    if let Some(run) = entry.lock().run(&name, id) {
+        run.pid = (process.pid > 0).then_some(process.pid);
+    }
+    if let Some(ended) = ended.as_ref().filter(|_| context.config.signal_directly) {
+        let about = (process.pid, process.runtime_type.as_str());
+        let direct = Direct::of(ended, about, id, stop_signal).map(Arc::new);
+        if let Some(run) = entry.lock().run(&name, id).filter(|run| run.end.is_none()) {
+            if direct.is_some() {
+                let known = Note {
+                    id: id.to_owned(),
+                    sandbox: run.sandbox.to_string(),
+                    pid: process.pid,
+                    runtime_type: process.runtime_type.clone(),
+                    signal: stop_signal.map(str::to_owned),
+                };
+                process_note::write(&context.config, entry.uid(), (&name, run.attempt), &known);
+            }
+            run.direct = direct;
+        }
+    }
+    let pid = process.pid;
+    let (context, entry, id) = (Arc::clone(context), Arc::clone(entry), Arc::<str>::from(id));
+    let mut alive = context.alive.clone();
+    tokio::spawn(async move {
+        let work = async {
+            if let Some(ended) = ended {
+                let _ = ended.readable().await;
+                // Boxed: while the container runs the task is to be small.
+                Box::pin(take_end(&context, &entry, (&name, &id), (&ended, pid))).await;
+            }
+            Box::pin(settle(&context, &entry, &name, &id)).await;
+        };
+        tokio::select! {
+            () = work => {}
+            () = pod::settled(&entry, &name, &id) => {}
+            _ = alive.changed() => {}
+        }
+    });
+}
+
+/// Takes in the end of a container's first process, as far as the kernel tells and it is needed now.
+async fn take_end(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    (name, id): (&str, &str),
+    (ended, pid): (&Ready, i32),
+) {
+    tracing::trace!(container = name, pod = %entry.uid(), "its first process has ended");
+    match code::exit_code(ended, pid).await {
+        Some(code) => {
+            if observe::enter_early(context, entry, name, id, code) {
+                // The runtime is busy ending others; what it knows better can wait.
+                sleep(LONGEST).await;
+            }
+        }
+        None => {
+            let settled = timeout(SILENCE, settle(context, entry, name, id)).await;
+            if settled.is_err() && entry.lock().stopping {
+                // It has ended, and a stop need not wait for a runtime that hangs.
+                observe::enter_lost(context, entry, name, id);
+            }
+        }
+    }
+}
+
+/// Asks the runtime how a container ended that is known to have, until it says so; at most one asks
+/// at a time. Gives up after a while: then the next listing finds it.
+pub(super) async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>, name: &str, id: &str) {
+    let begun = {
+        let mut state = entry.lock();
+        let run = state.run(name, id).filter(|run| !run.is_settled());
+        run.is_some_and(|run| !std::mem::replace(&mut run.settling, true))
+    };
+    if !begun {
+        return;
+    }
+    let settling = Settling { entry, name, id };
+    let deadline = Instant::now() + PATIENCE;
+    let mut wait = SHORTEST;
+    while Instant::now() < deadline {
+        match observe::ask(context, entry, id, false).await {
+            Ok(seen) if observe::enter(context, entry, &seen) => break,
+            Err(error) if error.is_not_found() => {
+                observe::enter_lost(context, entry, name, id);
+                break;
+            }
+            _ => {}
+        }
+        sleep(wait).await;
+        wait = (wait * 2).min(LONGEST);
+    }
+    drop(settling);
+}
+
+/// Lets others ask again, also when the one who asks is dropped.
+struct Settling<'a> {
+    entry: &'a PodEntry,
+    name: &'a str,
+    id: &'a str,
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        if let Some(run) = self.entry.lock().run(self.name, self.id) {
+            run.settling = false;
+        }
+        self.entry.bump();
+    }
+}

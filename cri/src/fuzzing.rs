@@ -1,0 +1,95 @@
+//! What must hold of the container runtime's answers, whatever they are. Called by tests/fuzz.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use prost::Message as _;
+
+use super::pod::PodState;
+use super::{api, health, image, labels, observe, sandbox, status};
+
+/// Takes the bytes as an answer, to the call that the first of them says. Panics if a law is broken.
+pub fn answer(answer: &[u8]) {
+    let Some((&call, answer)) = answer.split_first() else { return };
+    match call % 5 {
+        0 => listing(answer),
+        1 => container_status(answer),
+        2 => sandbox_status(answer),
+        3 => health_and_images(answer),
+        _ => facts(answer),
+    }
+}
+
+/// Twice the same listing is the same picture, and nothing in it was not listed.
+fn listing(answer: &[u8]) {
+    let sandboxes = api::ListPodSandboxResponse::decode(answer).unwrap_or_default().items;
+    let Ok(listed) = api::ListContainersResponse::decode(answer) else { return };
+    let ids: HashSet<String> = listed.containers.iter().map(|one| one.id.clone()).collect();
+    let mut state = PodState::default();
+    state.take_sandboxes(&sandboxes);
+    let (news, lost) = state.take_containers(listed.containers.clone());
+    assert!(lost.is_empty(), "nothing was known before");
+    let is_listed = |id: &Arc<str>| ids.contains(&**id);
+    assert!(news.iter().all(|(_, id)| is_listed(id)) && state.strays.iter().all(is_listed));
+    let names: HashSet<&str> = state.containers.iter().map(|one| &*one.name).collect();
+    assert_eq!(names.len(), state.containers.len(), "a container is there once");
+    let dead: usize = state.containers.iter().map(|one| one.dead.len()).sum();
+    assert!(dead + state.strays.len() + names.len() <= listed.containers.len());
+    let shown = status::status(&state, "x");
+    assert_eq!(shown.containers.len(), names.len());
+
+    let newest: Vec<_> = state.containers.iter().map(newest).collect();
+    let (again, lost) = state.take_containers(listed.containers);
+    assert!(lost.is_empty(), "what is listed is not lost");
+    assert_eq!(newest, state.containers.iter().map(self::newest).collect::<Vec<_>>());
+    assert_eq!(again.len(), news.len(), "what was not asked about is asked about again");
+    let (_, lost) = state.take_containers(Vec::new());
+    assert!(lost.len() <= newest.len(), "what is gone is lost once");
+}
+
+fn newest(container: &super::pod::Container) -> Option<(Arc<str>, u32)> {
+    container.run.as_ref().map(|run| (Arc::clone(&run.id), run.attempt))
+}
+
+fn container_status(answer: &[u8]) {
+    let Ok(answer) = api::ContainerStatusResponse::decode(answer) else { return };
+    if let Some(process) = observe::process(&answer.info) {
+        assert!(process.pid > 0, "nothing but a process is ever signalled");
+    }
+    let status = answer.status.unwrap_or_default();
+    let seen = observe::ObservedContainer::without_message(status);
+    let exit = seen.exit();
+    let is_over = matches!(seen.stage(), observe::Stage::NeverRun);
+    assert!(!is_over || exit.is_some(), "what never ran and is over has ended");
+    if let Some(exit) = exit {
+        assert!(!exit.reason.is_empty(), "an end has a reason");
+        assert!(exit.started_at.is_none_or(|at| at.as_nanosecond() > 0));
+    }
+}
+
+fn sandbox_status(answer: &[u8]) {
+    let Ok(answer) = api::PodSandboxStatusResponse::decode(answer) else { return };
+    let addresses = sandbox::addresses(answer.status.as_ref());
+    assert!(addresses.iter().all(|address| !address.is_empty()), "no address is empty");
+}
+
+fn health_and_images(answer: &[u8]) {
+    if let Ok(answer) = api::StatusResponse::decode(answer) {
+        let conditions = answer.status.unwrap_or_default().conditions;
+        let read = health::read(&conditions);
+        let wrong = conditions.iter().any(|condition| !condition.status);
+        assert_eq!(read.message.is_empty(), !wrong, "what is wrong is said, and nothing else");
+    }
+    if let Ok(text) = std::str::from_utf8(answer) {
+        assert_ne!(image::stop_signal(text).as_deref(), Some(""), "a signal has a name");
+    }
+}
+
+/// What a container's labels say is what is written of it again.
+fn facts(answer: &[u8]) {
+    let Ok(container) = api::Container::decode(answer) else { return };
+    let facts = labels::read_container(&container.labels, &container.annotations);
+    assert_eq!(facts.is_some(), container.labels.contains_key(labels::CONTAINER_NAME));
+    let again = labels::read_container(&container.labels, &container.annotations);
+    assert_eq!(facts, again);
+}

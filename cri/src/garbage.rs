@@ -1,0 +1,357 @@
+//! Takes away what pods leave behind: sandboxes, dead containers, logs, volumes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::timeout;
+use winddown_engine::files;
+use winddown_shared::{RuntimeError, error_chain};
+
+use super::client::CallError;
+use super::direct::HeldMounts;
+use super::pod::{self, Dead, PodEntry, PodState, Run, Sandbox};
+use super::{
+    Context, api, blocking, caused, cgroup, dirs, failed, host_mount, list, shares, volumes,
+};
+
+/// Sandboxes that are taken down at the same time.
+const PARALLEL: usize = 4;
+/// How long no stop must have been under way before sandboxes are taken down.
+const QUIET: Duration = Duration::from_millis(300);
+/// How long a clean-up waits for that before it goes ahead.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Keeps clean-ups out of the way of stops: taking down a sandbox costs the runtime more than ending a
+/// container, and in a shutdown the next group's pods are waiting to be asked.
+#[derive(Debug)]
+pub(crate) struct Cleaning {
+    stops: watch::Sender<usize>,
+    turns: Semaphore,
+}
+
+/// A stop is under way for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Held<'a>(&'a Cleaning);
+
+/// Frees what a stopped pod holds: its mounts, at once, and when nothing is being stopped its sandboxes'
+/// namespaces and cgroups. Containers stay at the runtime, because they are the record of how the pod
+/// ended.
+///
+/// # Errors
+/// Something still runs, or could not be freed.
+pub(super) async fn clean(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+) -> Result<(), RuntimeError> {
+    let uid = entry.uid();
+    if entry.lock().any_running() {
+        return Err(failed(format!("pod {uid} still runs: stop it before it is cleaned up")));
+    }
+    let may_mount = entry.lock().pod.as_ref().is_none_or(volumes::may_mount);
+    if may_mount && files::is_safe(uid.as_str()) {
+        let (config, path) = (context.config.clone(), dirs::pod(&context.config, uid));
+        let what = format!("taking away the mounts of pod {}", pod::title(entry));
+        blocking(move || {
+            host_mount::unmount_below(&config.own_program, &config.proc_root, &path)
+                .map_err(|e| caused(what, e))
+        })
+        .await?;
+    }
+    // What was mounted is to be made again if the pod comes back.
+    entry.lock().prepared = false;
+    // Callers that wait for this pod's volumes wait for this call, so it serves no others.
+    let _turn = context.cleaning.turn(may_mount).await;
+    let (sandboxes, held) = {
+        let mut state = entry.lock();
+        let ready = state.sandboxes.iter().filter(|s| s.ready);
+        let sandboxes: Vec<Arc<str>> = ready.map(|s| Arc::clone(&s.id)).collect();
+        (sandboxes, state.take_held())
+    };
+    if !held.is_empty() {
+        // Each waits for the kernel.
+        blocking(move || {
+            drop(held);
+            Ok(())
+        })
+        .await?;
+    }
+    for id in sandboxes {
+        let request = api::StopPodSandboxRequest { pod_sandbox_id: id.to_string() };
+        let stopped = context.client.stop_pod_sandbox(request).await;
+        gone(stopped.map(drop))
+            .map_err(|e| e.during(format!("stopping the sandbox of pod {uid}")))?;
+        let mut state = entry.lock();
+        state.sandboxes.iter_mut().filter(|s| s.id == id).for_each(|s| s.ready = false);
+    }
+    shares::give(context, entry).await;
+    Ok(())
+}
+
+/// Removes the last traces of a pod.
+///
+/// # Errors
+/// Something still runs, or could not be removed.
+pub(super) async fn forget(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+) -> Result<(), RuntimeError> {
+    let uid = entry.uid();
+    if entry.lock().any_running() {
+        return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
+    }
+    clean(context, entry).await?;
+    // Everything there is, also what an earlier agent left and this one never asked about.
+    list::list_pod(context, entry).await?;
+    let (containers, sandboxes, label) = {
+        let state = entry.lock();
+        if state.any_running() {
+            return Err(failed(format!("pod {uid} runs again: stop it before it is forgotten")));
+        }
+        let runs = state.containers.iter().filter_map(|c| Some(Arc::clone(&c.run.as_ref()?.id)));
+        let dead = state.containers.iter().flat_map(|c| c.dead.iter().map(|d| Arc::clone(&d.id)));
+        let containers: Vec<Arc<str>> = runs.chain(dead).collect();
+        let sandboxes: Vec<Arc<str>> = state.sandboxes.iter().map(|s| Arc::clone(&s.id)).collect();
+        (containers, sandboxes, state.label.clone())
+    };
+    let removals = containers.iter().map(|id| remove_container(context, id));
+    let removed: Result<Vec<()>, CallError> = join_all(removals).await.into_iter().collect();
+    removed.map_err(|e| e.during(format!("removing the containers of pod {uid}")))?;
+    for id in sandboxes {
+        let request = api::RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
+        let removed = context.client.remove_pod_sandbox(request).await;
+        gone(removed.map(drop))
+            .map_err(|e| e.during(format!("removing the sandbox of pod {uid}")))?;
+    }
+    let (config, uid) = (context.config.clone(), uid.clone());
+    blocking(move || {
+        cgroup::remove(&config, &uid);
+        volumes::remove(&config, &uid)?;
+        let (namespace, name) = label;
+        if files::is_safe(&namespace) && files::is_safe(&name) {
+            let logs = dirs::logs(&config, &namespace, &name, &uid);
+            volumes::remove_all(&config.proc_root, &logs)?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Removes dead containers beyond the last one of each name, with their logs, and sandboxes in which
+/// nothing runs any more, without holding up the pod.
+pub(super) fn prune(context: &Arc<Context>, entry: &Arc<PodEntry>) {
+    let (garbage, sandboxes) = {
+        let mut state = entry.lock();
+        (state.take_garbage(), state.take_old_sandboxes())
+    };
+    if garbage.is_empty() && sandboxes.is_empty() {
+        return;
+    }
+    let (context, entry) = (Arc::clone(context), Arc::clone(entry));
+    tokio::spawn(async move {
+        for (name, dead) in garbage {
+            if let Err(error) = remove_run(&context, &entry, &name, &dead).await {
+                // The next listing has it again.
+                tracing::debug!(pod = %pod::title(&entry), container = %name, error = error_chain(&error), "cannot remove a dead container");
+            }
+        }
+        for id in sandboxes {
+            let request = api::RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
+            if let Err(error) = context.client.remove_pod_sandbox(request).await {
+                tracing::debug!(pod = %pod::title(&entry), error = error_chain(&error), "cannot remove an old sandbox");
+            }
+        }
+    });
+}
+
+/// Removes one dead run of a container, with its log.
+///
+/// # Errors
+/// The runtime did not answer, or refused.
+pub(super) async fn remove_run(
+    context: &Context,
+    entry: &PodEntry,
+    name: &str,
+    dead: &Dead,
+) -> Result<(), CallError> {
+    remove_container(context, &dead.id).await?;
+    let (namespace, pod) = entry.lock().label.clone();
+    let logs = dirs::logs(&context.config, &namespace, &pod, entry.uid());
+    let log = logs.join(dirs::log_file(name, dead.attempt));
+    let message = dirs::termination_log(&context.config, entry.uid(), name, dead.attempt);
+    let asked = dirs::asked(&context.config, entry.uid(), name, dead.attempt);
+    let work = move || {
+        let _ = std::fs::remove_file(message);
+        let _ = std::fs::remove_file(asked);
+        files::remove_log(&log);
+        Ok(())
+    };
+    let _ = blocking(work).await;
+    Ok(())
+}
+
+async fn remove_container(context: &Context, id: &str) -> Result<(), CallError> {
+    let request = api::RemoveContainerRequest { container_id: id.to_owned() };
+    gone(context.client.remove_container(request).await.map(drop))
+}
+
+/// What is not there need not be taken away.
+fn gone(outcome: Result<(), CallError>) -> Result<(), CallError> {
+    match outcome {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other,
+    }
+}
+
+impl PodState {
+    /// What keeps the mount namespaces of containers that have ended.
+    fn take_held(&mut self) -> Vec<HeldMounts> {
+        let runs = self.containers.iter_mut().filter_map(|c| c.run.as_mut());
+        runs.filter_map(|run| run.held.take()).collect()
+    }
+
+    /// Dead containers beyond the last one of each name.
+    fn take_garbage(&mut self) -> Vec<(Arc<str>, Dead)> {
+        let all = self.containers.iter_mut().flat_map(|container| {
+            let keep = 1.min(container.dead.len());
+            let name = Arc::clone(&container.name);
+            container.dead.split_off(keep).into_iter().map(move |dead| (Arc::clone(&name), dead))
+        });
+        all.collect()
+    }
+
+    /// Whether the pod was stopped and runs no more.
+    pub(super) fn is_over(&self) -> bool {
+        self.stopping && self.starting == 0 && !self.any_running()
+    }
+
+    /// The newest runs of a pod that is over, by container and id.
+    pub(super) fn over(&self) -> Vec<(Arc<str>, Arc<str>)> {
+        if !self.is_over() {
+            return Vec::new();
+        }
+        let runs = self.containers.iter().filter_map(|c| Some((&c.name, c.run.as_ref()?)));
+        runs.map(|(name, run)| (Arc::clone(name), Arc::clone(&run.id))).collect()
+    }
+
+    /// Every dead container before the newest run of its name. Of a pod that was stopped that one too:
+    /// what it wrote may be what fills the disk. How it ended stays known to this agent.
+    pub(super) fn take_dead(&mut self) -> Vec<(Arc<str>, Dead)> {
+        let is_over = self.is_over();
+        let all = self.containers.iter_mut().flat_map(|container| {
+            let name = Arc::clone(&container.name);
+            let is_due = |run: &&mut Run| is_over && run.is_settled() && !run.given_back;
+            let over = container.run.as_mut().filter(is_due).map(|run| {
+                run.given_back = true;
+                Dead { id: Arc::clone(&run.id), attempt: run.attempt }
+            });
+            let dead = std::mem::take(&mut container.dead).into_iter().chain(over);
+            dead.map(move |dead| (Arc::clone(&name), dead))
+        });
+        all.collect()
+    }
+
+    /// Former sandboxes that no newest run is in. What died in them goes with them.
+    fn take_old_sandboxes(&mut self) -> Vec<Arc<str>> {
+        let newest = self.sandboxes.iter().map(|s| s.attempt).max();
+        let runs: Vec<_> = self.containers.iter().filter_map(|c| c.run.as_ref()).collect();
+        let is_old = |s: &Sandbox| {
+            !s.ready && Some(s.attempt) != newest && runs.iter().all(|run| run.sandbox != s.id)
+        };
+        let (old, kept) = self.sandboxes.iter().cloned().partition(is_old);
+        self.sandboxes = kept;
+        let old: Vec<Sandbox> = old;
+        old.into_iter().map(|s| s.id).collect()
+    }
+}
+
+// === impl Cleaning ===
+
+impl Default for Cleaning {
+    fn default() -> Self {
+        Self { stops: watch::Sender::new(0), turns: Semaphore::new(PARALLEL) }
+    }
+}
+
+impl Cleaning {
+    /// Notes a stop.
+    pub(crate) fn hold(&self) -> Held<'_> {
+        self.stops.send_modify(|stops| *stops += 1);
+        Held(self)
+    }
+
+    /// How many stops are under way, and its changes.
+    pub(super) fn stops(&self) -> watch::Receiver<usize> {
+        self.stops.subscribe()
+    }
+
+    /// Resolves when it is time to clean up one pod: nothing is being stopped, or that takes too long, or
+    /// it is urgent.
+    async fn turn(&self, is_urgent: bool) -> Option<SemaphorePermit<'_>> {
+        if !is_urgent {
+            // Too late is better than never.
+            let _ = timeout(PATIENCE, self.quiet()).await;
+        }
+        // Never closed.
+        self.turns.acquire().await.ok()
+    }
+
+    async fn quiet(&self) {
+        let mut stops = self.stops.subscribe();
+        loop {
+            // The sender is a field of this.
+            let _ = stops.wait_for(|stops| *stops == 0).await;
+            if timeout(QUIET, stops.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.stops.send_modify(|stops| *stops -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clean_up_waits_until_nothing_is_being_stopped() {
+        let cleaning = Cleaning::default();
+        let began = Instant::now();
+        cleaning.turn(false).await;
+        assert_eq!(began.elapsed(), QUIET);
+        let began = Instant::now();
+        let stop = async {
+            let first = cleaning.hold();
+            sleep(Duration::from_secs(2)).await;
+            drop(first);
+            sleep(Duration::from_millis(100)).await;
+            let _second = cleaning.hold();
+            sleep(Duration::from_secs(1)).await;
+        };
+        let clean = async {
+            // The stop begins first.
+            tokio::task::yield_now().await;
+            cleaning.turn(false).await;
+            began.elapsed()
+        };
+        let ((), cleaned) = tokio::join!(stop, clean);
+        assert_eq!(cleaned, Duration::from_millis(3100) + QUIET);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_that_hangs_does_not_keep_a_pod_from_being_cleaned_up_for_ever() {
+        let cleaning = Cleaning::default();
+        let _hung = cleaning.hold();
+        let began = Instant::now();
+        cleaning.turn(false).await;
+        assert_eq!(began.elapsed(), PATIENCE);
+    }
+}

@@ -1,0 +1,197 @@
+//! Mounts that a sandboxed service cannot make: a short program outside of the sandbox makes them.
+//!
+//! The agent's unit has neither the right to mount nor the system call, and what it mounted, the
+//! container runtime would not see. A path could be handed to the runtime instead, but the runtime
+//! follows it again, and a container may have put a link in its place meanwhile (CVE-2017-1002101). So
+//! systemd is asked to run this same program, with these arguments and no more rights than they need,
+//! as a transient unit beside the agent's. It takes a tenth of a second on a
+//! busy machine, once for each such mount.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use winddown_engine::mount_table::{self, UnmountError};
+
+use super::mounts;
+
+/// The word that makes a program this one: its first argument.
+pub const SUBCOMMAND: &str = "host-mount";
+/// How long the program may take.
+const PATIENCE_S: u32 = 20;
+/// What it needs: to mount, and to reach what containers of any user made.
+const CAPABILITIES: &str =
+    "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_SYS_PTRACE";
+
+/// What is to be done outside of the sandbox.
+enum Task {
+    Bind { volume: PathBuf, sub: PathBuf, target: PathBuf },
+    UnmountBelow(PathBuf),
+}
+
+/// As [`mounts::bind_part`], by `program` where this process may not. Blocking.
+///
+/// # Errors
+/// As there, or the program could not be run.
+pub(super) fn bind_part(
+    program: &Path,
+    proc_root: &Path,
+    volume: &Path,
+    sub: &Path,
+    target: &Path,
+) -> io::Result<()> {
+    match mounts::bind_part(proc_root, volume, sub, target) {
+        Err(error) if is_not_permitted(&error) => {
+            let words = ["bind".as_ref(), volume.as_os_str(), sub.as_os_str(), target.as_os_str()];
+            outside(program, &words)
+        }
+        outcome => outcome,
+    }
+}
+
+/// As [`mount_table::unmount_below`], by `program` where this process may not. Blocking.
+///
+/// # Errors
+/// As there, or the program could not be run.
+pub(super) fn unmount_below(
+    program: &Path,
+    proc_root: &Path,
+    path: &Path,
+) -> Result<(), UnmountError> {
+    match mount_table::unmount_below(proc_root, path) {
+        Err(UnmountError::Refused { point, source }) if is_not_permitted(&source) => {
+            let words = ["unmount-below".as_ref(), path.as_os_str()];
+            outside(program, &words).map_err(|source| UnmountError::Refused { point, source })
+        }
+        outcome => outcome,
+    }
+}
+
+/// The whole program. `args` are those after [`SUBCOMMAND`].
+#[must_use]
+pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let proc_root = Path::new("/proc");
+    let done = match Task::read(args) {
+        Some(Task::Bind { volume, sub, target }) => {
+            mounts::bind_part(proc_root, &volume, &sub, &target).map_err(|e| e.to_string())
+        }
+        Some(Task::UnmountBelow(path)) => mount_table::unmount_below(proc_root, &path)
+            .map_err(|e| winddown_shared::error_chain(&e)),
+        None => Err("bind VOLUME SUB TARGET, or unmount-below PATH".to_owned()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The caller reads it.
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Task {
+    fn read(mut args: impl Iterator<Item = OsString>) -> Option<Self> {
+        let word = args.next()?;
+        let mut path = || args.next().map(PathBuf::from);
+        let task = match word.to_str()? {
+            "bind" => Self::Bind { volume: path()?, sub: path()?, target: path()? },
+            "unmount-below" => Self::UnmountBelow(path()?),
+            _ => return None,
+        };
+        // An empty part would be the whole volume.
+        let is_whole = match &task {
+            Self::Bind { volume, sub, target } => {
+                [volume, sub, target].iter().all(|path| is_path(path))
+            }
+            Self::UnmountBelow(path) => is_path(path),
+        };
+        (is_whole && args.next().is_none()).then_some(task)
+    }
+}
+
+fn is_path(path: &Path) -> bool {
+    !path.as_os_str().is_empty()
+}
+
+/// The system call is shut, the right is missing, or the mount namespace is one of the unit's own.
+fn is_not_permitted(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput)
+}
+
+fn outside(program: &Path, words: &[&OsStr]) -> io::Result<()> {
+    let mut command = Command::new("systemd-run");
+    command
+        .args(["--quiet", "--wait", "--pipe", "--collect", "--service-type=exec"])
+        .arg("--description=winddown: a mount for a pod")
+        // Also while the machine goes down.
+        .arg("--property=DefaultDependencies=no")
+        .arg(format!("--property=RuntimeMaxSec={PATIENCE_S}"))
+        .arg(format!("--property={CAPABILITIES}"))
+        .arg("--property=NoNewPrivileges=yes")
+        .arg("--property=MemoryDenyWriteExecute=yes")
+        .arg("--")
+        .arg(program)
+        .arg(SUBCOMMAND)
+        .args(words.iter().map(|word| literal(word)))
+        // The agent's own place in its service manager is not for others: NOTIFY_SOCKET, WATCHDOG_USEC.
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .stdin(Stdio::null());
+    let cannot = |why: String| {
+        io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("this service may not mount, and systemd-run cannot do it for it: {why}"),
+        )
+    };
+    let output = command.output().map_err(|error| cannot(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    match said.trim() {
+        "" => Err(cannot(output.status.to_string())),
+        said => Err(io::Error::other(said.to_owned())),
+    }
+}
+
+/// A word that systemd takes as it stands. It would put an environment variable in place of `$NAME`, or
+/// nothing: the part of a volume would be another one, or all of it.
+fn literal(word: &OsStr) -> OsString {
+    let doubled = word.as_bytes().iter().flat_map(|byte| match byte {
+        b'$' => vec![b'$', b'$'],
+        other => vec![*other],
+    });
+    OsString::from_vec(doubled.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dollar_in_a_path_names_no_variable() {
+        for (word, taken) in
+            [("${TENANT}/a", "$${TENANT}/a"), ("a$b$", "a$$b$$"), ("plain", "plain")]
+        {
+            assert_eq!(literal(word.as_ref()), taken);
+        }
+    }
+
+    #[test]
+    fn only_whole_orders_are_read() {
+        let read = |words: &[&str]| Task::read(words.iter().map(OsString::from)).is_some();
+        assert!(read(&["bind", "/v", "a", "/t"]) && read(&["unmount-below", "/p"]));
+        for words in [
+            &[][..],
+            &["bind", "/v", "a"],
+            &["bind", "/v", "", "/t"],
+            &["unmount-below"],
+            &["bind", "a", "b", "c", "d"],
+        ] {
+            assert!(!read(words), "{words:?}");
+        }
+        assert!(!read(&["mount", "/p"]));
+    }
+}

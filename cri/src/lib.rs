@@ -1,0 +1,362 @@
+//! Containers of a runtime that speaks the Container Runtime Interface v1: containerd, CRI-O.
+//!
+//! # Behaviour
+//! * The runtime need not be there when the agent starts, and may be restarted at any moment: calls
+//!   fail with an error that says what to do, and the pod workers try again. Each call has a
+//!   deadline, so a hung runtime delays one pod and no other.
+//! * Everything this agent makes has a label of its own ([`CriRuntime`] never touches the rest, for
+//!   example a kubelet's pods) and the labels of the kubelet, so that `crictl pods` reads well. The
+//!   labels are the only record: an agent that was restarted or killed lists, adopts and goes on. A
+//!   name that carries the attempt's number can be taken only once, so nothing is made twice.
+//! * What runs is known in memory. Exits are heard through a pidfd of the container's first process,
+//!   and through `GetContainerEvents` where the runtime has it; a listing of everything, once a minute,
+//!   is the safety net.
+//! * A stop asks the runtime nothing before the containers are asked to end. Where containers are
+//!   ordinary processes the agent signals them itself ([`CriConfig::signal_directly`]), so that a
+//!   hundred are asked at once and a runtime that hangs keeps no pod from ending.
+//!
+//! # Limits
+//! * The cgroup of a whole pod gets the weight of its CPU request and no limits of its own; those of its
+//!   containers are applied.
+//! * Volumes are `hostPath` and `emptyDir`; what else a pod may ask for and does not get is refused by
+//!   name ([`check_supported`]).
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit, broadcast, watch};
+use tokio::time::{Instant, timeout};
+use winddown_engine::disk_notes::Notes;
+use winddown_engine::mount_table;
+use winddown_engine::unsupported::refused_or_ignored;
+use winddown_shared::{
+    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, PodUidMap, Runtime, RuntimeError, RuntimePod,
+    SyncedPod,
+};
+
+mod action;
+mod api;
+mod cgroup;
+mod client;
+mod config;
+mod cpu_weight;
+mod direct;
+mod dirs;
+mod events;
+mod exits;
+mod foreign_containers;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod garbage;
+mod health;
+mod health_check;
+pub mod host_mount;
+mod image;
+mod labels;
+mod list;
+pub(crate) mod logs;
+mod mounts;
+mod name_conflict;
+mod observe;
+mod offline_stop;
+mod open;
+mod pod;
+mod probe;
+mod process_note;
+mod reclaim;
+mod sandbox;
+mod shares;
+mod spec;
+mod start;
+mod stats;
+mod status;
+mod stop;
+mod support;
+mod sync;
+mod tree;
+mod volumes;
+
+pub use client::EndpointError;
+pub use config::{CgroupDriver, CriConfig, CriTimes};
+pub use foreign_containers::PodContainers;
+pub use health::CriHealth;
+pub use open::CriOpenError;
+pub use support::check_supported;
+pub use winddown_engine::NodeFacts;
+pub use winddown_engine::plan::Backoff;
+
+use client::Client;
+use pod::PodEntry;
+
+/// The example in README.md compiles and does what it says.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
+const CHANGES: usize = 1024;
+/// How long a stop waits for the first answer of the runtime.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Runs pods as containers of a CRI runtime. See the [module](self).
+///
+/// Dropping it stops nothing: the containers go on, and the next [`open`](Self::open) finds them.
+#[derive(Debug)]
+pub struct CriRuntime {
+    context: Arc<Context>,
+    /// Held for as long as this agent uses the state directory.
+    _lock: File,
+    /// Its end tells the tasks that the runtime is gone.
+    _alive: watch::Sender<()>,
+}
+
+/// What every part of the runtime needs.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) config: CriConfig,
+    pub(crate) client: Client,
+    pub(crate) changes: broadcast::Sender<PodUid>,
+    pub(crate) health: watch::Sender<CriHealth>,
+    pub(crate) starts: Semaphore,
+    pub(crate) pulls: Semaphore,
+    pub(crate) cleaning: garbage::Cleaning,
+    pub(crate) driver: sandbox::Driver,
+    pub(crate) alive: watch::Receiver<()>,
+    pub(crate) stats: stats::Kept,
+    pub(crate) image_ages: reclaim::ImageAges,
+    /// Which runs were asked to end.
+    pub(crate) asked: Notes,
+    pods: Mutex<PodUidMap<Arc<PodEntry>>>,
+    /// Pods whose last sync failed, since the runtime was last there.
+    failed: Mutex<HashSet<PodUid>>,
+    adopted: AtomicBool,
+    /// Held by who looks at what is there, with when the last look failed and why.
+    adopting: tokio::sync::Mutex<Option<(Instant, RuntimeError)>>,
+}
+
+impl CriRuntime {
+    /// Takes the state directory and prepares the connection; the runtime need not be there yet. Waits a
+    /// second for a directory that another agent holds: one that was killed may hold it a moment longer.
+    ///
+    /// Must be called inside a tokio runtime with I/O and time.
+    ///
+    /// # Errors
+    /// The endpoint is no socket, the directories cannot be made, or another agent uses them.
+    pub async fn open(config: CriConfig) -> Result<Self, CriOpenError> {
+        open::open(config).await
+    }
+
+    /// How the runtime is, and its changes.
+    pub fn health(&self) -> watch::Receiver<CriHealth> {
+        self.context.health.subscribe()
+    }
+
+    fn assemble(context: Arc<Context>, lock: File, alive: watch::Sender<()>) -> Self {
+        Self { context, _lock: lock, _alive: alive }
+    }
+}
+
+impl Runtime for CriRuntime {
+    async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
+        let synced = async {
+            self.context.ensure_adopted().await?;
+            let entry = self.context.entry_for(pod.uid());
+            sync::sync(&self.context, &entry, pod).await
+        };
+        let synced = synced.await;
+        if synced.is_err() {
+            self.context.failed().insert(pod.uid().clone());
+        }
+        synced
+    }
+
+    async fn stop_pod(
+        &self,
+        uid: &PodUid,
+        pod: Option<&Pod>,
+        grace: Grace,
+    ) -> Result<PodStopped, RuntimeError> {
+        if let Err(error) = self.context.adopted_soon().await {
+            return match pod {
+                Some(pod) => offline_stop::stop(&self.context, pod, grace).await,
+                None => Err(error),
+            };
+        }
+        match self.context.entry(uid) {
+            Some(entry) => {
+                let _in_flight = self.context.cleaning.hold();
+                stop::stop(&self.context, &entry, pod, grace).await
+            }
+            None => Ok(PodStopped::default()),
+        }
+    }
+
+    async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        self.context.ensure_adopted().await?;
+        match self.context.entry(uid) {
+            Some(entry) => garbage::clean(&self.context, &entry).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        self.context.ensure_adopted().await?;
+        let Some(entry) = self.context.entry(uid) else { return Ok(()) };
+        garbage::forget(&self.context, &entry).await?;
+        self.context.pods().remove(uid);
+        self.context.failed().remove(uid);
+        Ok(())
+    }
+
+    async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
+        let entry = self.context.entry(uid);
+        if entry.as_ref().is_none_or(|entry| entry.lock().alone.is_none()) {
+            self.context.ensure_adopted().await?;
+        }
+        let entry = self.context.entry(uid);
+        Ok(entry.map(|entry| self.context.status(&entry)).unwrap_or_default())
+    }
+
+    async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
+        list::list_all(&self.context).await?;
+        Ok(self.context.pods().values().map(|entry| entry.lock().summary(entry.uid())).collect())
+    }
+
+    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
+        let (proc_root, path) =
+            (self.context.config.proc_root.clone(), dirs::pod(&self.context.config, uid));
+        blocking(move || mount_table::of_pod(&proc_root, &path)).await
+    }
+
+    fn changes(&self) -> broadcast::Receiver<PodUid> {
+        self.context.changes.subscribe()
+    }
+
+    fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
+        refused_or_ignored(pod, check_supported(pod), false).map(drop)
+    }
+}
+
+impl Context {
+    fn new(config: CriConfig, client: Client, alive: watch::Receiver<()>) -> Self {
+        Self {
+            starts: Semaphore::new(config.parallel_starts.max(1)),
+            pulls: Semaphore::new(config.parallel_pulls.max(1)),
+            cleaning: garbage::Cleaning::default(),
+            changes: broadcast::Sender::new(CHANGES),
+            health: watch::Sender::new(CriHealth::unknown()),
+            driver: sandbox::Driver::default(),
+            alive,
+            stats: stats::Kept::default(),
+            image_ages: reclaim::ImageAges::default(),
+            asked: Notes::start(dirs::note_asked),
+            pods: Mutex::default(),
+            failed: Mutex::default(),
+            adopted: AtomicBool::new(false),
+            adopting: tokio::sync::Mutex::default(),
+            config,
+            client,
+        }
+    }
+
+    pub(crate) fn pods(&self) -> MutexGuard<'_, PodUidMap<Arc<PodEntry>>> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self) -> MutexGuard<'_, HashSet<PodUid>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has pods tried again that failed while the runtime was away, ahead of their back-off.
+    pub(crate) fn retry_failed(&self) {
+        let failed = std::mem::take(&mut *self.failed());
+        for uid in failed {
+            // Fails only without receivers.
+            let _ = self.changes.send(uid);
+        }
+    }
+
+    pub(crate) fn entry(&self, uid: &PodUid) -> Option<Arc<PodEntry>> {
+        self.pods().get(uid).cloned()
+    }
+
+    pub(crate) fn entry_for(&self, uid: &PodUid) -> Arc<PodEntry> {
+        let mut pods = self.pods();
+        let fresh = || Arc::new(PodEntry::new(uid.clone(), self.changes.clone()));
+        Arc::clone(pods.entry(uid.clone()).or_insert_with(fresh))
+    }
+
+    /// The pod's containers as they are known to be.
+    pub(crate) fn status(&self, entry: &PodEntry) -> PodRuntimeStatus {
+        let scheme = self.scheme();
+        status::status(&entry.lock(), &scheme)
+    }
+
+    /// Looks once at what an earlier agent left: before that, nothing may be started or be said to be
+    /// stopped.
+    async fn ensure_adopted(self: &Arc<Self>) -> Result<(), RuntimeError> {
+        if self.adopted.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let came = Instant::now();
+        let mut failure = self.adopting.lock().await;
+        if self.adopted.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // All who waited share the answer: one after the other, they would wait for a runtime that hangs
+        // as many times as there are pods.
+        if let Some((_, error)) = failure.as_ref().filter(|(when, _)| *when >= came) {
+            return Err(error.clone());
+        }
+        let looked = list::list_all(self).await;
+        *failure = looked.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        looked
+    }
+
+    /// The same for a stop, which does not wait long: a pod can be ended without the runtime.
+    async fn adopted_soon(self: &Arc<Self>) -> Result<(), RuntimeError> {
+        let what = || "listing what the container runtime has".to_owned();
+        let silent = |_| RuntimeError::Timeout { what: what(), after: STOP_PATIENCE };
+        timeout(STOP_PATIENCE, self.ensure_adopted()).await.map_err(silent)?
+    }
+
+    /// A turn at one of the places that keep the runtime from being asked for all starts at once. Who
+    /// waits too long goes ahead: calls that hang must not keep other pods from starting.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        timeout(self.config.turn_patience, self.starts.acquire()).await.ok()?.ok()
+    }
+
+    pub(crate) fn set_adopted(&self) {
+        self.adopted.store(true, Ordering::Release);
+    }
+
+    /// How the runtime's container ids are told from others': `containerd`, `cri-o`.
+    fn scheme(&self) -> String {
+        let health = self.health.borrow();
+        health.version.split(' ').next().filter(|name| !name.is_empty()).unwrap_or("cri").to_owned()
+    }
+}
+
+/// Runs blocking work off the async threads. Cancel-safe, but the work goes on.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
+) -> Result<T, RuntimeError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(error) => Err(caused("waiting for a file operation", error)),
+    }
+}
+
+pub(crate) fn failed(what: impl Into<String>) -> RuntimeError {
+    RuntimeError::Failed { what: what.into(), source: None }
+}
+
+pub(crate) fn caused(
+    what: impl Into<String>,
+    source: impl std::error::Error + Send + Sync + 'static,
+) -> RuntimeError {
+    RuntimeError::Failed { what: what.into(), source: Some(Arc::new(source)) }
+}

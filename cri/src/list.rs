@@ -1,0 +1,337 @@
+//! Lists what the runtime has and brings the agent's memory up to it: adoption at the start, and the
+//! safety net below events and pidfds.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use tokio::time::Instant;
+use winddown_engine::probing::ProbeState;
+use winddown_shared::{PodUid, PodUidMap, RuntimeError, error_chain};
+
+use super::labels::{self, ContainerFacts};
+use super::pod::{self, Container, Dead, PodEntry, PodState, Run, Sandbox};
+use super::{Context, api, dirs, exits, health, observe};
+
+/// Containers whose state is asked for at the same time.
+const PARALLEL: usize = 8;
+
+/// What a listing has of one pod.
+#[derive(Debug, Default)]
+struct Listed {
+    sandboxes: Vec<api::PodSandbox>,
+    containers: Vec<api::Container>,
+}
+
+/// Lists everything from time to time.
+pub(super) async fn follow(context: Arc<Context>) {
+    let mut health = context.health.subscribe();
+    loop {
+        tokio::time::sleep(context.config.times.relist).await;
+        if health.wait_for(|h| h.reachable).await.is_err() {
+            return;
+        }
+        if let Err(error) = list_all(&context).await {
+            tracing::debug!(
+                error = error_chain(&error),
+                "cannot list what the container runtime has"
+            );
+        }
+    }
+}
+
+/// Brings all pods up to what the runtime has. Pods of which something is being started meanwhile are
+/// left to those who start it.
+///
+/// # Errors
+/// The runtime did not answer; what is known stays as it is.
+pub(super) async fn list_all(context: &Arc<Context>) -> Result<(), RuntimeError> {
+    let before: HashMap<PodUid, u64> = {
+        let pods = context.pods();
+        pods.iter().map(|(uid, entry)| (uid.clone(), entry.lock().starts_begun)).collect()
+    };
+    let mut listed = list(context, labels::managed()).await?;
+    let mut entries = Vec::new();
+    for (uid, &starts) in &before {
+        let Some(entry) = context.entry(uid) else { continue };
+        let found = listed.remove(uid.as_str()).unwrap_or_default();
+        entries.push((entry, starts, found));
+    }
+    for (uid, found) in listed {
+        let uid = PodUid::new(uid.as_str());
+        // One that came up since the listing was asked for is known better by who made it.
+        if context.entry(&uid).is_none() {
+            entries.push((context.entry_for(&uid), 0, found));
+        }
+    }
+    let asked =
+        entries.into_iter().map(|(entry, starts, found)| take(context, entry, starts, found));
+    stream::iter(asked).for_each_concurrent(PARALLEL, |taking| taking).await;
+    context.set_adopted();
+    Ok(())
+}
+
+/// Brings one pod up to what the runtime has. Nothing of it may be being started.
+///
+/// # Errors
+/// The runtime did not answer; what is known stays as it is.
+pub(super) async fn list_pod(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+) -> Result<(), RuntimeError> {
+    let uid = entry.uid().as_str();
+    let starts = entry.lock().starts_begun;
+    let mut listed = list(context, labels::of_pod(uid)).await?;
+    let found = listed.remove(uid).unwrap_or_default();
+    take(context, Arc::clone(entry), starts, found).await;
+    Ok(())
+}
+
+async fn list(
+    context: &Context,
+    selector: HashMap<String, String>,
+) -> Result<HashMap<String, Listed>, RuntimeError> {
+    let filter = api::PodSandboxFilter { label_selector: selector.clone(), id: String::new() };
+    let sandboxes = api::ListPodSandboxRequest { filter: Some(filter) };
+    let filter = api::ContainerFilter { label_selector: selector, id: String::new() };
+    let containers = api::ListContainersRequest { filter: Some(filter) };
+    // Containers first: one that is made in between then has its sandbox listed, not the reverse.
+    let answers = async {
+        let containers = context.client.list_containers(containers).await?;
+        let sandboxes = context.client.list_pod_sandbox(sandboxes).await?;
+        Ok((sandboxes, containers))
+    };
+    let (sandboxes, containers) = answers.await.map_err(|error: super::client::CallError| {
+        health::note_unreachable(context, &error);
+        error.during("listing what the container runtime has")
+    })?;
+    let mut pods = HashMap::<String, Listed>::new();
+    for sandbox in sandboxes.items {
+        if let Some(uid) = sandbox.labels.get(labels::POD_UID) {
+            pods.entry(uid.clone()).or_default().sandboxes.push(sandbox);
+        }
+    }
+    for container in containers.containers {
+        if let Some(uid) = container.labels.get(labels::POD_UID) {
+            pods.entry(uid.clone()).or_default().containers.push(container);
+        }
+    }
+    Ok(pods)
+}
+
+/// Enters a listing of one pod that was asked for when `starts` starts had begun, and asks about what
+/// it does not tell. A pod of which something was started since is left alone: the listing is too old.
+async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed: Listed) {
+    let (news, lost, has_lost_sandbox) = {
+        let mut state = entry.lock();
+        if !state.is_quiet_since(starts) {
+            return;
+        }
+        state.unsure = false;
+        let had_sandbox = state.sandbox().is_some();
+        state.take_sandboxes(&listed.sandboxes);
+        let (news, lost) = state.take_containers(listed.containers);
+        (news, lost, had_sandbox && state.sandbox().is_none())
+    };
+    if has_lost_sandbox {
+        entry.announce();
+    }
+    for (name, id) in lost {
+        observe::enter_lost(context, &entry, &name, &id);
+    }
+    for (name, id) in news {
+        match observe::ask(context, &entry, &id, true).await {
+            Ok(seen) => {
+                adopt(context, &entry, &name, &seen);
+                exits::enter(context, &entry, &seen);
+            }
+            Err(error) if error.is_not_found() => {
+                observe::enter_lost(context, &entry, &name, &id);
+            }
+            // It is asked again by who needs to know.
+            Err(error) => {
+                tracing::debug!(pod = %pod::title(&entry), container = %name, error = error_chain(&error), "cannot ask about a container");
+                entry.lock().unsure = true;
+                let (context, entry) = (Arc::clone(context), Arc::clone(&entry));
+                tokio::spawn(async move { exits::settle(&context, &entry, &name, &id).await });
+            }
+        }
+    }
+    ask_last_exits(context, &entry).await;
+    ask_address(context, &entry).await;
+    forget_if_nothing(&mut context.pods(), &entry);
+}
+
+/// Forgets a pod of which nothing is left, unless another task works on it: what that task is about
+/// to make would be unknown to any stop. `pods` is locked, so no task can begin now.
+fn forget_if_nothing(pods: &mut PodUidMap<Arc<PodEntry>>, entry: &Arc<PodEntry>) {
+    let is_nothing = {
+        let state = entry.lock();
+        state.pod.is_none() && state.sandboxes.is_empty() && state.containers.is_empty()
+    };
+    let is_known = pods.get(entry.uid()).is_some_and(|known| Arc::ptr_eq(known, entry));
+    // The one in `pods` and the caller's.
+    if is_nothing && is_known && Arc::strong_count(entry) == 2 {
+        pods.remove(entry.uid());
+    }
+}
+
+/// A container that ran before this agent did has done its start; its readiness counts until its
+/// probe says otherwise.
+fn adopt(context: &Context, entry: &PodEntry, name: &str, seen: &observe::ObservedContainer) {
+    if seen.status.state() == api::ContainerState::ContainerRunning
+        && let Some(run) = entry.lock().run(name, &seen.status.id)
+        && run.started_at.is_none()
+    {
+        run.probe_state = ProbeState::ADOPTED;
+        let asked = dirs::asked(&context.config, entry.uid(), name, run.attempt);
+        run.signalled_at = asked.exists().then(Instant::now);
+    }
+}
+
+/// Asks how the runs before the newest ended, where that is not known: they ended before this agent
+/// began.
+async fn ask_last_exits(context: &Context, entry: &PodEntry) {
+    let unknown: Vec<(Arc<str>, Arc<str>)> = {
+        let state = entry.lock();
+        let unknown = state.containers.iter().filter(|c| c.last_exit.is_none());
+        unknown
+            .filter_map(|c| Some((Arc::clone(&c.name), Arc::clone(&c.dead.first()?.id))))
+            .collect()
+    };
+    for (name, id) in unknown {
+        // It is told for completeness' sake only.
+        let Ok(seen) = observe::ask(context, entry, &id, false).await else { continue };
+        if let Some(container) = entry.lock().container(&name) {
+            container.last_exit = seen.exit();
+        }
+    }
+}
+
+/// Asks for the address of a pod whose sandbox was found.
+async fn ask_address(context: &Context, entry: &PodEntry) {
+    let id = {
+        let state = entry.lock();
+        if !state.ips.is_empty() {
+            return;
+        }
+        let Some(sandbox) = state.sandbox() else { return };
+        sandbox.id.to_string()
+    };
+    let request = api::PodSandboxStatusRequest { pod_sandbox_id: id, verbose: false };
+    if let Ok(answer) = context.client.pod_sandbox_status(request).await {
+        entry.lock().ips = super::sandbox::addresses(answer.status.as_ref());
+    }
+}
+
+impl PodState {
+    pub(super) fn take_sandboxes(&mut self, listed: &[api::PodSandbox]) {
+        if let Some(one) = listed.first() {
+            let label = |key| one.labels.get(key).map_or("", String::as_str).into();
+            self.label = (label(labels::POD_NAMESPACE), label(labels::POD_NAME));
+        }
+        let oldest = listed.iter().map(|s| s.created_at).min();
+        self.started_at = self.started_at.or_else(|| observe::time(oldest?));
+        let sandboxes = listed.iter().map(|sandbox| Sandbox {
+            id: sandbox.id.as_str().into(),
+            attempt: sandbox.metadata.as_ref().map_or(0, |m| m.attempt),
+            ready: sandbox.state() == api::PodSandboxState::SandboxReady,
+        });
+        self.sandboxes = sandboxes.collect();
+    }
+
+    /// Gives the runs to ask about, and those that are gone, each with its container's name.
+    #[allow(clippy::type_complexity, reason = "two lists of the same pairs")]
+    pub(super) fn take_containers(
+        &mut self,
+        listed: Vec<api::Container>,
+    ) -> (Vec<(Arc<str>, Arc<str>)>, Vec<(Arc<str>, Arc<str>)>) {
+        let mut by_name = HashMap::<String, Vec<(ContainerFacts, api::Container)>>::new();
+        for container in listed {
+            let facts = labels::read_container(&container.labels, &container.annotations);
+            if let Some(facts) = facts {
+                by_name.entry(facts.name.clone()).or_default().push((facts, container));
+            }
+        }
+        let lost = self.containers.iter().filter(|c| !by_name.contains_key(&*c.name));
+        let lost = lost.filter_map(|c| {
+            let run = c.run.as_ref().filter(|run| run.end.is_none())?;
+            Some((Arc::clone(&c.name), Arc::clone(&run.id)))
+        });
+        let lost = lost.collect();
+        self.strays.clear();
+        let mut found: Vec<_> = by_name.into_values().collect();
+        found.sort_by_key(|runs| runs.iter().map(|(facts, _)| facts.place).min());
+        let mut news = Vec::new();
+        for runs in found {
+            news.extend(self.take_runs(runs));
+        }
+        (news, lost)
+    }
+
+    /// Takes all runs of one container. Gives the newest if its state must be asked for.
+    fn take_runs(
+        &mut self,
+        mut runs: Vec<(ContainerFacts, api::Container)>,
+    ) -> Option<(Arc<str>, Arc<str>)> {
+        let attempt = |c: &api::Container| c.metadata.as_ref().map_or(0, |m| m.attempt);
+        runs.sort_by_key(|(_, c)| std::cmp::Reverse((attempt(c), c.created_at)));
+        let mut runs = runs.into_iter();
+        let (facts, newest) = runs.next()?;
+        let mut dead = Vec::new();
+        for (_, old) in runs {
+            if old.state() == api::ContainerState::ContainerExited {
+                dead.push(Dead { id: old.id.as_str().into(), attempt: attempt(&old) });
+            } else {
+                self.strays.push(old.id.as_str().into());
+            }
+        }
+        self.grace = self.grace.or(facts.grace);
+        if self.container(&facts.name).is_none() {
+            let name = facts.name.as_str().into();
+            self.containers.push(Container::new(name, facts.kind));
+        }
+        let is_unknown = self.pod.is_none();
+        let container = self.container(&facts.name)?;
+        if is_unknown {
+            container.by_labels = Some(Box::new(facts.spec));
+        }
+        let known = container.run.as_ref().filter(|run| *run.id == *newest.id);
+        if known.is_none() {
+            let sandbox = &newest.pod_sandbox_id;
+            let mut run = Run::created(&newest.id, attempt(&newest), sandbox, facts.backoff);
+            run.image = facts.image.as_deref().map(Into::into);
+            container.begin(run);
+        }
+        container.dead = dead;
+        let run = container.run.as_ref().filter(|run| run.end.is_none())?;
+        let is_as_known = match newest.state() {
+            api::ContainerState::ContainerRunning => run.started_at.is_some() && run.watched,
+            api::ContainerState::ContainerCreated => run.started_at.is_none(),
+            _ => false,
+        };
+        (!is_as_known).then(|| (Arc::clone(&container.name), Arc::clone(&run.id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::broadcast;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_that_another_task_works_on_is_not_forgotten() {
+        let uid = PodUid::new("uid-web");
+        let entry = Arc::new(PodEntry::new(uid.clone(), broadcast::Sender::new(1)));
+        let mut pods = PodUidMap::default();
+        pods.insert(uid, Arc::clone(&entry));
+        let of_a_sync = Arc::clone(&entry);
+        forget_if_nothing(&mut pods, &entry);
+        assert_eq!(pods.len(), 1);
+        drop(of_a_sync);
+        forget_if_nothing(&mut pods, &entry);
+        assert_eq!(pods.len(), 0);
+    }
+}

@@ -1,0 +1,121 @@
+//! Containers' logs.
+//!
+//! The runtime writes the logs and never turns them, so the agent does: it renames a log that has
+//! become too long and asks the runtime to begin a new one.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_shared::error_chain;
+
+use super::{Context, api, dirs};
+
+/// How often the length of the logs is looked at.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Turns logs that have become too long, for as long as the agent lives.
+pub(super) async fn follow(context: Arc<Context>) {
+    if context.config.log_max_bytes == 0 {
+        return;
+    }
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let (logs, max_bytes, max_files) =
+            (running(&context), context.config.log_max_bytes, context.config.log_max_files);
+        let turn_all = move || turn_all(logs, max_bytes, max_files);
+        for id in tokio::task::spawn_blocking(turn_all).await.unwrap_or_default() {
+            let request = api::ReopenContainerLogRequest { container_id: id.to_string() };
+            if let Err(error) = context.client.reopen_container_log(request).await {
+                tracing::warn!(container = %id, error = error_chain(&error), "cannot begin a new log");
+            }
+        }
+    }
+}
+
+/// Turns what is too long, and gives the containers whose logs were. Blocking.
+fn turn_all(logs: Vec<(Arc<str>, PathBuf)>, max_bytes: u64, max_files: u32) -> Vec<Arc<str>> {
+    let turned = logs.into_iter().filter(|(_, path)| match turn(path, max_bytes, max_files) {
+        Ok(turned) => turned,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), error = error_chain(&error), "cannot turn a log");
+            false
+        }
+    });
+    turned.map(|(id, _)| id).collect()
+}
+
+fn running(context: &Context) -> Vec<(Arc<str>, PathBuf)> {
+    let entries: Vec<_> = context.pods().values().cloned().collect();
+    let mut all = Vec::new();
+    for entry in entries {
+        let state = entry.lock();
+        let (namespace, name) = &state.label;
+        let logs = dirs::logs(&context.config, namespace, name, entry.uid());
+        for container in &state.containers {
+            if let Some(run) = container.run.as_ref().filter(|run| run.is_running()) {
+                let file = dirs::log_file(&container.name, run.attempt);
+                all.push((Arc::clone(&run.id), logs.join(file)));
+            }
+        }
+    }
+    all
+}
+
+/// Moves a log that is longer than `max_bytes` out of the way: `0.log` becomes `0.log.1`, and so on up
+/// to `max_files` files. True if the runtime has to begin a new one: one that is not there was turned
+/// before, and the runtime did not do it.
+fn turn(path: &Path, max_bytes: u64, max_files: u32) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_file() && found.size() > max_bytes => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        _ => return Ok(false),
+    }
+    let numbered = |n: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{n}"));
+        PathBuf::from(name)
+    };
+    if max_files <= 1 {
+        fs::remove_file(path)?;
+        return Ok(true);
+    }
+    for n in (1..max_files - 1).rev() {
+        match fs::rename(numbered(n), numbered(n + 1)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    fs::rename(path, numbered(1))?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_log_makes_room_and_the_oldest_one_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("0.log");
+        let read = |name: &str| fs::read_to_string(dir.path().join(name)).ok();
+        fs::write(&log, "short").unwrap();
+        assert!(!turn(&log, 5, 3).unwrap());
+        fs::remove_file(&log).unwrap();
+        assert!(turn(&log, 5, 3).unwrap(), "the runtime writes into a file without a name");
+        for text in ["one...", "two...", "three.", "four.."] {
+            fs::write(&log, text).unwrap();
+            assert!(turn(&log, 5, 3).unwrap());
+        }
+        assert_eq!(read("0.log"), None);
+        assert_eq!(read("0.log.1").unwrap(), "four..");
+        assert_eq!(read("0.log.2").unwrap(), "three.");
+        assert_eq!(read("0.log.3"), None);
+        fs::write(&log, "five..").unwrap();
+        assert!(turn(&log, 5, 1).unwrap());
+        assert_eq!((read("0.log"), read("0.log.1").unwrap()), (None, "four..".to_owned()));
+    }
+}

@@ -1,0 +1,287 @@
+//! Records the runtime's report about a container.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_engine::stopping::UNKNOWN_END;
+use winddown_shared::{ContainerExit, WallTime};
+
+use super::pod::{End, PodEntry, Run};
+use super::{Context, api, dirs, labels};
+
+/// What the runtime said of a container, with what it left on disk.
+pub(super) struct ObservedContainer {
+    pub(super) status: api::ContainerStatus,
+    /// The container's first process; none unless it was asked for and runs.
+    pub(super) process: Option<Process>,
+    /// The termination message of one that ended.
+    message: String,
+}
+
+/// What the verbose answer of containerd and CRI-O says of a container's first process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Process {
+    /// In the node's pid namespace.
+    pub(super) pid: i32,
+    /// For example `io.containerd.runc.v2`; CRI-O does not say.
+    pub(super) runtime_type: String,
+}
+
+/// How far a container has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It is there and was not started, or is just being started.
+    Created,
+    /// It was started; it may have ended.
+    Started,
+    /// It has ended and was never started.
+    NeverRun,
+    /// The runtime does not know either.
+    Unknown,
+}
+
+impl ObservedContainer {
+    /// What the runtime says, without a look at the disk.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn without_message(status: api::ContainerStatus) -> Self {
+        Self { status, process: None, message: String::new() }
+    }
+
+    /// How far it has come.
+    pub(super) fn stage(&self) -> Stage {
+        match self.status.state() {
+            api::ContainerState::ContainerCreated => Stage::Created,
+            api::ContainerState::ContainerRunning => Stage::Started,
+            api::ContainerState::ContainerExited if never_ran(&self.status) => Stage::NeverRun,
+            api::ContainerState::ContainerExited => Stage::Started,
+            api::ContainerState::ContainerUnknown => Stage::Unknown,
+        }
+    }
+
+    /// How the container ended, if it has.
+    pub(super) fn exit(&self) -> Option<ContainerExit> {
+        let ended = self.status.state() == api::ContainerState::ContainerExited;
+        ended.then(|| exit(&self.status, &self.message))
+    }
+}
+
+/// Asks for a container's status and reads its termination message if it ended.
+///
+/// # Errors
+/// The runtime does not know it or does not answer.
+pub(super) async fn ask(
+    context: &Context,
+    entry: &PodEntry,
+    id: &str,
+    with_pid: bool,
+) -> Result<ObservedContainer, super::client::CallError> {
+    let request = api::ContainerStatusRequest { container_id: id.to_owned(), verbose: with_pid };
+    let answer = context.client.container_status(request).await?;
+    let status = answer.status.unwrap_or_default();
+    let process = if with_pid { process(&answer.info) } else { None };
+    let message = match status.state() {
+        api::ContainerState::ContainerExited => termination_message(context, entry, &status).await,
+        _ => String::new(),
+    };
+    Ok(ObservedContainer { status, process, message })
+}
+
+/// Enters it into the pod's state. True if the container has ended.
+pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &ObservedContainer) -> bool {
+    let status = &seen.status;
+    let Some(name) = status.labels.get(labels::CONTAINER_NAME) else { return false };
+    let ended = {
+        let mut state = entry.lock();
+        let Some(run) = state.run(name, &status.id) else { return false };
+        if run.is_settled() {
+            return true;
+        }
+        run.started_at = time(status.started_at).or(run.started_at);
+        let exited = status.state() == api::ContainerState::ContainerExited;
+        if exited {
+            let exit = exit(status, &seen.message);
+            let never_ran = never_ran(status);
+            run.end = Some(End { never_ran, ..end(exit, run.backoff, context) });
+            run.direct = None;
+        }
+        exited
+    };
+    if ended {
+        entry.announce();
+    }
+    ended
+}
+
+/// Records that a container is gone and its end was not observed.
+pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &str) {
+    let is_news = {
+        let mut state = entry.lock();
+        match state.run(name, id).filter(|run| !run.is_settled()) {
+            // The kernel reported how it ended; there is no better source.
+            Some(Run { end: Some(end), .. }) => {
+                end.early = false;
+                true
+            }
+            Some(run) => {
+                let exit = ContainerExit {
+                    exit_code: 137,
+                    signal: None,
+                    reason: UNKNOWN_END.into(),
+                    message: "the container is gone and its exit code is not known".to_owned(),
+                    started_at: run.started_at,
+                    finished_at: Some(context.config.wall.now()),
+                };
+                run.end = Some(end(exit, run.backoff, context));
+                run.direct = None;
+                true
+            }
+            None => false,
+        }
+    };
+    if is_news {
+        entry.announce();
+    }
+}
+
+/// Enters the end of a container that was asked to stop, as the kernel told it. False if its pod is
+/// not being stopped: then there is time to ask the runtime, which knows more.
+///
+/// With the first process of a pid namespace everything in it has ended. Containers that share one
+/// may leave something behind, which the runtime ends.
+pub(super) fn enter_early(
+    context: &Context,
+    entry: &PodEntry,
+    name: &str,
+    id: &str,
+    exit_code: i32,
+) -> bool {
+    {
+        let mut state = entry.lock();
+        let shares = state.pod.as_ref().is_none_or(|pod| {
+            let spec = pod.spec.as_ref();
+            spec.is_none_or(|s| s.host_pid == Some(true) || s.share_process_namespace == Some(true))
+        });
+        if shares || !state.stopping {
+            return false;
+        }
+        let Some(run) = state.run(name, id).filter(|run| run.end.is_none()) else { return false };
+        let exit = ContainerExit {
+            exit_code,
+            signal: None,
+            reason: reason("", exit_code).into(),
+            message: String::new(),
+            started_at: run.started_at,
+            finished_at: Some(context.config.wall.now()),
+        };
+        run.end = Some(End { early: true, ..end(exit, run.backoff, context) });
+        run.direct = None;
+    }
+    entry.announce();
+    true
+}
+
+/// Whether a container that has ended never got as far as running its program.
+fn never_ran(status: &api::ContainerStatus) -> bool {
+    status.started_at <= 0
+}
+
+/// A moment as the wire has it: nanoseconds since 1970, 0 for none.
+pub(super) fn time(nanoseconds: i64) -> Option<WallTime> {
+    (nanoseconds > 0).then(|| WallTime::from_nanosecond(i128::from(nanoseconds)).ok())?
+}
+
+fn end(exit: ContainerExit, follows: Duration, context: &Context) -> End {
+    let length = |from: Option<WallTime>, to: Option<WallTime>| {
+        let (from, to) = (from?, to?);
+        Duration::try_from(to.duration_since(from)).ok()
+    };
+    let ran = length(exit.started_at, exit.finished_at).unwrap_or_default();
+    let since = length(exit.finished_at, Some(context.config.wall.now())).unwrap_or_default();
+    let wait = context.config.backoff.after(follows, ran).saturating_sub(since);
+    End { exit, ran, restart_at: Instant::now() + wait, never_ran: false, early: false }
+}
+
+fn exit(status: &api::ContainerStatus, message: &str) -> ContainerExit {
+    let message = if message.is_empty() { &status.message } else { message };
+    ContainerExit {
+        exit_code: status.exit_code,
+        // The interface does not tell a signal's victim from a program that chose the same code.
+        signal: None,
+        reason: reason(&status.reason, status.exit_code).into(),
+        message: message.to_owned(),
+        started_at: time(status.started_at),
+        finished_at: time(status.finished_at),
+    }
+}
+
+fn reason(given: &str, exit_code: i32) -> &str {
+    match (given, exit_code) {
+        ("", 0) => "Completed",
+        ("", _) => "Error",
+        _ => given,
+    }
+}
+
+async fn termination_message(
+    context: &Context,
+    entry: &PodEntry,
+    status: &api::ContainerStatus,
+) -> String {
+    let attempt = status.metadata.as_ref().map_or(0, |m| m.attempt);
+    let Some(facts) = labels::read_container(&status.labels, &status.annotations) else {
+        return String::new();
+    };
+    let file = dirs::termination_log(&context.config, entry.uid(), &facts.name, attempt);
+    let policy = facts.spec.termination_message_policy.as_deref();
+    let fall_back = policy == Some(labels::FALL_BACK_TO_LOGS) && status.exit_code != 0;
+    let log = fall_back.then(|| PathBuf::from(&status.log_path));
+    let read = move || winddown_engine::termination_message::of_container(&file, log.as_deref());
+    tokio::task::spawn_blocking(read).await.unwrap_or_default()
+}
+
+pub(super) fn process(info: &HashMap<String, String>) -> Option<Process> {
+    let process: Process = serde_json::from_str(info.get("info")?).ok()?;
+    (process.pid > 0).then_some(process)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_is_read_from_the_verbose_answer_or_is_not_there() {
+        let info = |text: &str| HashMap::from([("info".to_owned(), text.to_owned())]);
+        let told = r#"{"sandboxID":"x","pid":4711,"runtimeType":"io.containerd.runc.v2"}"#;
+        let found = process(&info(told)).unwrap();
+        assert_eq!((found.pid, found.runtime_type.as_str()), (4711, "io.containerd.runc.v2"));
+        assert_eq!(process(&info(r#"{"pid":1}"#)).unwrap().runtime_type, "");
+        for text in [r#"{"pid":0}"#, r#"{"pid":"x"}"#, "{}", "", "[]"] {
+            assert_eq!(process(&info(text)), None, "{text}");
+        }
+        assert_eq!(process(&HashMap::new()), None);
+    }
+
+    #[test]
+    fn an_exit_without_a_reason_gets_one_from_its_code() {
+        let status = |code, reason: &str| api::ContainerStatus {
+            exit_code: code,
+            reason: reason.to_owned(),
+            message: "from the runtime".to_owned(),
+            ..api::ContainerStatus::default()
+        };
+        assert_eq!(&*exit(&status(0, ""), "").reason, "Completed");
+        assert_eq!(&*exit(&status(2, ""), "").reason, "Error");
+        assert_eq!(&*exit(&status(137, "OOMKilled"), "").reason, "OOMKilled");
+        assert_eq!(exit(&status(2, ""), "own words").message, "own words");
+        assert_eq!(exit(&status(2, ""), "").message, "from the runtime");
+    }
+
+    #[test]
+    fn zero_is_no_time() {
+        assert_eq!((time(0), time(-1)), (None, None));
+        assert_eq!(time(1_000_000_000).map(|t| t.as_second()), Some(1));
+    }
+}

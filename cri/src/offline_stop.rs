@@ -1,0 +1,201 @@
+//! Ends a pod while the runtime is silent, by the notes about its processes.
+//!
+//! An agent that was restarted beside a runtime that hangs has not heard what runs. It has a note for the
+//! first process of each container, and the kernel: that the process is still the container's is told by
+//! its control group, which carries the container's id, and that nothing else of the pod runs by the
+//! pod's own. What the kernel does not tell stays unknown, and is an error.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use winddown_engine::probing::ProbeState;
+use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
+
+use super::config::CriConfig;
+use super::pod::{self, PodEntry, Run};
+use super::process_note::Note;
+use super::{Context, blocking, dirs, exits, failed, observe, stop};
+
+/// A container that runs by a note and by the kernel.
+struct Found {
+    name: String,
+    attempt: u32,
+    note: Note,
+    was_asked: bool,
+}
+
+/// Ends the containers of the pod that are known without the runtime.
+///
+/// # Errors
+/// None is known, one still runs, or it is not known whether more of the pod runs.
+pub(super) async fn stop(
+    context: &Arc<Context>,
+    pod: &Pod,
+    grace: Grace,
+) -> Result<PodStopped, RuntimeError> {
+    let uid = pod.uid();
+    let (config, wanted) = (context.config.clone(), uid.clone());
+    let found = blocking(move || Ok(running(&config, &wanted))).await?;
+    let entry = context.entry_for(uid);
+    let groups = {
+        let (mount, notes) = (context.config.cgroup_mount.clone(), notes_of(&found));
+        blocking(move || Ok(pod_groups(&mount, &notes))).await?
+    };
+    let is_known = {
+        let mut state = entry.lock();
+        if !found.is_empty() {
+            state.alone.get_or_insert(groups);
+        }
+        state.alone.is_some()
+    };
+    if !is_known {
+        return Err(failed(format!(
+            "the container runtime does not answer, and nothing tells whether pod {uid} runs"
+        )));
+    }
+    adopt(context, &entry, pod, &found);
+    tracing::warn!(pod = %pod::title(&entry), "the container runtime does not answer: ending a pod by what is known of its processes");
+    let stopped = stop::stop(context, &entry, Some(pod), grace).await?;
+    let (groups, sandboxes) = {
+        let state = entry.lock();
+        let runs = state.containers.iter().filter_map(|container| container.run.as_ref());
+        let sandboxes: Vec<Arc<str>> = runs.map(|run| Arc::clone(&run.sandbox)).collect();
+        (state.alone.clone().unwrap_or_default(), sandboxes)
+    };
+    let is_empty = move || Ok(are_empty(&groups, &sandboxes));
+    match blocking(is_empty).await? {
+        true => Ok(stopped),
+        false => Err(failed(format!(
+            "the containers known of pod {uid} have ended, and the container runtime does not say \
+             whether more of it runs"
+        ))),
+    }
+}
+
+fn notes_of(found: &[Found]) -> Vec<Note> {
+    found.iter().map(|found| found.note.clone()).collect()
+}
+
+fn adopt(context: &Arc<Context>, entry: &Arc<PodEntry>, pod: &Pod, found: &[Found]) {
+    for Found { name, attempt, note, was_asked } in found {
+        {
+            let mut state = entry.lock();
+            state.take_pod(pod);
+            let Some(container) = state.container(name) else { continue };
+            if container.run.as_ref().is_some_and(|run| *run.id == *note.id) {
+                continue;
+            }
+            container.begin(Run {
+                started_at: Some(context.config.wall.now()),
+                probe_state: ProbeState::ADOPTED,
+                signalled_at: was_asked.then(Instant::now),
+                ..Run::created(&note.id, *attempt, &note.sandbox, std::time::Duration::ZERO)
+            });
+        }
+        let process = observe::Process { pid: note.pid, runtime_type: note.runtime_type.clone() };
+        exits::watch(context, entry, (name, &note.id), &process, note.signal.as_deref());
+    }
+}
+
+/// The noted containers of the pod whose process is still theirs. Blocking.
+fn running(config: &CriConfig, uid: &PodUid) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    for container in entries(&dirs::messages(config, uid)) {
+        let Some(name) = file_name(&container) else { continue };
+        for file in entries(&container) {
+            let is_note = file.extension().is_some_and(|extension| extension == "process");
+            let attempt = file.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
+            let (true, Some(attempt)) = (is_note, attempt) else { continue };
+            let read = fs::read(&file).ok().and_then(|json| serde_json::from_slice(&json).ok());
+            let Some(note): Option<Note> = read else { continue };
+            if cgroups(note.pid).is_some_and(|groups| groups.contains(&note.id)) {
+                let was_asked = dirs::asked(config, uid, &name, attempt).exists();
+                found.push(Found { name: name.clone(), attempt, note, was_asked });
+            }
+        }
+    }
+    found
+}
+
+/// The pod's own control groups, in each hierarchy: those above its containers'.
+fn pod_groups(mount: &Path, notes: &[Note]) -> Vec<PathBuf> {
+    let mut groups = Vec::new();
+    for note in notes {
+        for line in cgroups(note.pid).unwrap_or_default().lines() {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+            let Some((above, own)) = path.rsplit_once('/') else { continue };
+            if !own.contains(&note.id) {
+                continue;
+            }
+            let hierarchy = match controllers.strip_prefix("name=").unwrap_or(controllers) {
+                "" => mount.to_owned(),
+                controllers => mount.join(controllers),
+            };
+            groups.push(hierarchy.join(above.trim_start_matches('/')));
+        }
+    }
+    groups.sort();
+    groups.dedup();
+    groups
+}
+
+/// Whether nothing but the sandboxes runs in any of the groups. No where there is none to look at.
+fn are_empty(groups: &[PathBuf], sandboxes: &[Arc<str>]) -> bool {
+    let seen: Vec<&PathBuf> = groups.iter().filter(|group| group.is_dir()).collect();
+    !seen.is_empty() && seen.iter().all(|group| is_empty(group, sandboxes))
+}
+
+fn is_empty(group: &Path, sandboxes: &[Arc<str>]) -> bool {
+    let name = file_name(group).unwrap_or_default();
+    if sandboxes.iter().any(|sandbox| !sandbox.is_empty() && name.contains(&**sandbox)) {
+        return true;
+    }
+    let runs = fs::read_to_string(group.join("cgroup.procs"));
+    let is_quiet = runs.is_ok_and(|pids| pids.trim().is_empty());
+    is_quiet
+        && entries(group)
+            .iter()
+            .filter(|path| path.is_dir())
+            .all(|below| is_empty(below, sandboxes))
+}
+
+fn cgroups(pid: i32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()
+}
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+fn file_name(path: &Path) -> Option<String> {
+    path.file_name()?.to_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pods_groups_are_empty_only_if_there_are_any_and_nothing_but_a_sandbox_is_in_them() {
+        let root = tempfile::tempdir().unwrap();
+        let pod = root.path().join("podu");
+        let procs = |below: &str, pids: &str| {
+            let group = pod.join(below);
+            fs::create_dir_all(&group).unwrap();
+            fs::write(group.join("cgroup.procs"), pids).unwrap();
+        };
+        let groups = [pod.clone()];
+        let sandboxes: [Arc<str>; 1] = ["aaa".into()];
+        assert!(!are_empty(&groups, &sandboxes), "no group tells nothing");
+        procs("", "");
+        procs("cri-containerd-aaa.scope", "12\n");
+        assert!(are_empty(&groups, &sandboxes));
+        procs("bbb", "13\n");
+        assert!(!are_empty(&groups, &sandboxes));
+        procs("bbb", "");
+        assert!(are_empty(&groups, &sandboxes));
+    }
+}

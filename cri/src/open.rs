@@ -1,0 +1,81 @@
+//! Starts the runtime's parts.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use winddown_shared::critical;
+
+use tokio::sync::watch;
+use winddown_engine::state_lock;
+
+use super::client::{Client, EndpointError};
+use super::config::CriConfig;
+use super::{Context, CriRuntime, cpu_weight, events, health_check, list, logs};
+
+/// Why the CRI runtime cannot be used at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CriOpenError {
+    /// The endpoint is not a socket's.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// A directory cannot be made or used.
+    #[error("cannot use {}", .path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Another agent holds the state directory.
+    #[error("{} is held by another agent: stop it first", .path.display())]
+    InUse {
+        /// The lock file.
+        path: PathBuf,
+    },
+}
+
+/// Takes the directories and starts the tasks that follow the runtime.
+pub(super) async fn open(config: CriConfig) -> Result<CriRuntime, CriOpenError> {
+    let client = Client::new(&config.endpoint, config.times)?;
+    make(&config.state_dir, 0o700)?;
+    make(&config.state_dir.join("pods"), 0o711)?;
+    make(&config.log_dir, 0o755)?;
+    let path = config.state_dir.join("cri.lock");
+    let lock = match state_lock::take(&path).await {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return Err(CriOpenError::InUse { path }),
+        Err(source) => return Err(CriOpenError::Directory { path, source }),
+    };
+    let (alive, dead) = watch::channel(());
+    let context = Arc::new(Context::new(config, client, dead));
+    spawn(&context, health_check::follow);
+    spawn(&context, events::follow);
+    spawn(&context, list::follow);
+    spawn(&context, logs::follow);
+    spawn(&context, cpu_weight::follow);
+    Ok(CriRuntime::assemble(context, lock, alive))
+}
+
+/// Runs a task for as long as the runtime lives.
+fn spawn<F: Future<Output = ()> + Send + 'static>(
+    context: &Arc<Context>,
+    task: impl FnOnce(Arc<Context>) -> F,
+) {
+    let mut alive = context.alive.clone();
+    let task = task(Arc::clone(context));
+    critical::spawn("container runtime", async move {
+        tokio::select! {
+            () = task => {}
+            _ = alive.changed() => {}
+        }
+    });
+}
+
+fn make(path: &Path, mode: u32) -> Result<(), CriOpenError> {
+    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
+    made.map_err(|source| CriOpenError::Directory { path: path.to_owned(), source })
+}

@@ -1,0 +1,165 @@
+//! Gives back what no running pod needs: dead containers, unused images, turned logs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_engine::files;
+use winddown_engine::stats::remove_rotated_logs;
+use winddown_shared::{Freed, Garbage, RuntimeError};
+
+use super::client::CallError;
+use super::pod::{self, PodEntry};
+use super::{Context, CriRuntime, api, blocking, caused, dirs, garbage, stats, volumes};
+
+mod images;
+
+pub(crate) use images::ImageAges;
+
+/// How long a container that has just ended is waited for to be told of by the runtime.
+const TOLD: Duration = Duration::from_secs(5);
+
+impl Garbage for CriRuntime {
+    /// Removes every run of a container but the newest, and of a pod that was stopped the newest too, with
+    /// its `emptyDir` volumes: how they ended stays known for as long as this agent runs.
+    async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
+        self.context.ensure_adopted().await?;
+        let entries: Vec<Arc<PodEntry>> = self.context.pods().values().cloned().collect();
+        let (mut freed, mut left) = (Freed::default(), Ok(()));
+        for entry in entries {
+            told_how_they_ended(&entry).await;
+            let dead = entry.lock().take_dead();
+            let mut held: Option<Arc<str>> = None;
+            for (name, dead) in dead {
+                // The newest comes last: while an older one is there, a listing would take that for it.
+                let is_free = held.as_ref() != Some(&name);
+                let removed = match is_free {
+                    true => garbage::remove_run(&self.context, &entry, &name, &dead).await,
+                    false => Ok(()),
+                };
+                if is_free && removed.is_ok() {
+                    freed += Freed { items: 1, bytes: 0 };
+                    continue;
+                }
+                // The next listing has it again; of the newest it is known here.
+                if let Some(run) = entry.lock().run(&name, &dead.id) {
+                    run.given_back = false;
+                }
+                held = Some(name);
+                if let Err(error) = removed {
+                    let what = format!("removing a dead container of pod {}", pod::title(&entry));
+                    left = Err(error.during(what));
+                }
+            }
+            match remove_volumes(&self.context, &entry).await {
+                Ok(more) => freed += more,
+                Err(error) => left = Err(error),
+            }
+        }
+        left.map(|()| freed)
+    }
+
+    async fn remove_unused_images(&self, min_age: Duration) -> Result<Freed, RuntimeError> {
+        let context = &self.context;
+        context.ensure_adopted().await?;
+        let during = |error: CallError| error.during("looking for images that nothing uses");
+        let images = context.client.list_images(api::ListImagesRequest {}).await.map_err(during)?;
+        // After the images: one that came into use in between is in use.
+        let all = api::ListContainersRequest { filter: None };
+        let containers = context.client.list_containers(all).await.map_err(during)?.containers;
+        let mut needed: Vec<String> = containers
+            .into_iter()
+            .flat_map(|c| [c.image.unwrap_or_default().image, c.image_ref])
+            .collect();
+        needed.extend(of_specs(context));
+        needed.extend(sandbox_image(context).await);
+        let unused = context.image_ages.unused(&images.images, &needed, min_age);
+        let (mut freed, mut left) = (Freed::default(), Ok(()));
+        for image in unused {
+            let spec = api::ImageSpec { image: image.id.clone(), ..api::ImageSpec::default() };
+            let request = api::RemoveImageRequest { image: Some(spec) };
+            match context.client.remove_image(request).await {
+                Ok(_) => freed += Freed { items: 1, bytes: image.size },
+                Err(error) if error.is_not_found() => {}
+                Err(error) => {
+                    let name = image.repo_tags.first().unwrap_or(&image.id);
+                    left = Err(error.during(format!("removing image {name}")));
+                }
+            }
+        }
+        left.map(|()| freed)
+    }
+
+    async fn remove_rotated_logs(&self) -> Result<Freed, RuntimeError> {
+        let entries: Vec<Arc<PodEntry>> = self.context.pods().values().cloned().collect();
+        let places = entries.iter().filter_map(|entry| stats::places(&self.context, entry));
+        let dirs: Vec<PathBuf> = places.flat_map(|pod| pod.logs).map(|(_, path)| path).collect();
+        let what = "giving back the room of turned logs";
+        blocking(move || remove_rotated_logs(&dirs).map_err(|error| caused(what, error))).await
+    }
+}
+
+/// Waits, not for long, until the runtime has said how the containers of a stopped pod ended: the kernel
+/// tells sooner, and a container that is gone cannot be asked about.
+async fn told_how_they_ended(entry: &PodEntry) {
+    let runs = entry.lock().over();
+    let told = async {
+        for (name, id) in &runs {
+            pod::settled(entry, name, id).await;
+        }
+    };
+    let _ = tokio::time::timeout(TOLD, told).await;
+}
+
+/// Removes the `emptyDir` volumes of a pod that was stopped and cleaned up, as one thing.
+async fn remove_volumes(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+) -> Result<Freed, RuntimeError> {
+    if !files::is_safe(entry.uid().as_str()) {
+        return Ok(Freed::default());
+    }
+    // Should the pod come back meanwhile, it makes them when they are gone.
+    let turn = Arc::clone(&entry.lock().volumes);
+    let turn = turn.lock_owned().await;
+    let is_due = {
+        let state = entry.lock();
+        state.is_over() && !state.prepared
+    };
+    if !is_due {
+        return Ok(Freed::default());
+    }
+    let proc_root = context.config.proc_root.clone();
+    let path = dirs::volumes(&context.config, entry.uid());
+    blocking(move || {
+        let _turn = turn;
+        if !path.exists() {
+            return Ok(Freed::default());
+        }
+        volumes::remove_all(&proc_root, &path)?;
+        Ok(Freed { items: 1, bytes: 0 })
+    })
+    .await
+}
+
+/// The images that known pods name, also those whose containers are still to be made.
+fn of_specs(context: &Context) -> Vec<String> {
+    let entries: Vec<Arc<PodEntry>> = context.pods().values().cloned().collect();
+    let mut names = Vec::new();
+    for entry in entries {
+        let state = entry.lock();
+        let spec = state.pod.as_ref().and_then(|pod| pod.spec.as_ref());
+        let containers =
+            spec.into_iter().flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
+        names.extend(containers.filter_map(|c| c.image.clone()));
+    }
+    names
+}
+
+/// The image of the sandboxes. Newer runtimes mark it as pinned; of older ones containerd has it in its
+/// configuration.
+async fn sandbox_image(context: &Context) -> Option<String> {
+    let answer = context.client.status(api::StatusRequest { verbose: true }).await.ok()?;
+    let config: serde_json::Value = serde_json::from_str(answer.info.get("config")?).ok()?;
+    Some(config.get("sandboxImage")?.as_str()?.to_owned())
+}

@@ -1,0 +1,169 @@
+//! The pods' CPU shares under contention, by their requests.
+//!
+//! A container's weight counts beside the other containers of its pod only. So each pod's group has the
+//! weight of the pod's request, and each class's group that of the pods in it, as the kubelet has it:
+//! pods without requests share what the least request would get. Pods of class Guaranteed stand beside
+//! the two classes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use winddown_shared::{PodUid, QosClass, error_chain};
+
+use super::Context;
+use super::config::{CgroupDriver, CriConfig};
+use super::pod::{self, PodEntry};
+use super::spec::{self, MAX_SHARES, MIN_SHARES};
+
+/// The smallest and the largest weight of cgroup v2.
+const WEIGHTS: (i64, i64) = (1, 10_000);
+
+/// A group and the share that it gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Share {
+    /// Below the hierarchy's root.
+    group: PathBuf,
+    shares: i64,
+}
+
+/// Gives the pod's group and the classes' groups their weights. Where that cannot be done, pods run as
+/// they would without: each group weighs the same.
+pub(super) async fn give(context: &Arc<Context>, entry: &PodEntry) {
+    let (Some(root), Ok(Some(driver))) =
+        (context.config.cgroup_parent.clone(), context.driver.get(context).await)
+    else {
+        return;
+    };
+    let mut burstable = 0;
+    for other in context.pods().values() {
+        let state = other.lock();
+        let Some(pod) = state.pod.as_ref().filter(|_| state.sandbox().is_some()) else { continue };
+        if pod.qos() == QosClass::Burstable {
+            burstable = i64::saturating_add(burstable, pod.fit_requests().cpu_milli());
+        }
+    }
+    let own = entry.lock().pod.as_ref().map(|pod| (pod.qos(), pod.fit_requests().cpu_milli()));
+    let shares = shares(&root, driver, entry.uid(), own, burstable);
+    let config = context.config.clone();
+    let written = tokio::task::spawn_blocking(move || write(&config, &shares)).await;
+    if let Ok(Err(error)) = written {
+        tracing::debug!(pod = %pod::title(entry), error = error_chain(&error), "cannot weigh a pod's control group");
+    }
+}
+
+/// The groups that a pod's coming or going changes. `own` is its class and its request in thousandths of a
+/// processor, `burstable` the requests of all pods of that class.
+fn shares(
+    root: &str,
+    driver: CgroupDriver,
+    uid: &PodUid,
+    own: Option<(QosClass, i64)>,
+    burstable: i64,
+) -> Vec<Share> {
+    let class = |qos, milli| {
+        let group = spec::class_cgroup(root, driver, qos)?;
+        Some(Share { group, shares: spec::shares(milli) })
+    };
+    let mut all: Vec<Share> =
+        [class(QosClass::Burstable, burstable), class(QosClass::BestEffort, 0)]
+            .into_iter()
+            .flatten()
+            .collect();
+    if let Some((qos, milli)) = own {
+        let group = spec::pod_cgroup(root, driver, uid, qos);
+        all.push(Share { group, shares: spec::shares(milli) });
+    }
+    all
+}
+
+/// Writes the weights of groups that are there.
+fn write(config: &CriConfig, shares: &[Share]) -> io::Result<()> {
+    for Share { group, shares } in shares {
+        let at = |hierarchy: &str, file: &str| {
+            config.cgroup_mount.join(hierarchy).join(group).join(file)
+        };
+        let unified = (at("", "cpu.weight"), weight(*shares));
+        let v1 = ["cpu", "cpu,cpuacct"].map(|hierarchy| (at(hierarchy, "cpu.shares"), *shares));
+        for (path, value) in std::iter::once(unified).chain(v1) {
+            if is_other(&path, value) {
+                fs::write(&path, value.to_string())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The file is there and says something else.
+fn is_other(path: &Path, value: i64) -> bool {
+    fs::read_to_string(path).is_ok_and(|text| text.trim().parse() != Ok(value))
+}
+
+/// The range of shares laid over that of weights, as container runtimes do it.
+fn weight(shares: i64) -> i64 {
+    let (least, most) = WEIGHTS;
+    let shares = shares.clamp(MIN_SHARES, MAX_SHARES);
+    least + (shares - MIN_SHARES) * (most - least) / (MAX_SHARES - MIN_SHARES)
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_shared::{WallClock, WallTime};
+
+    use super::*;
+
+    #[test]
+    fn a_pods_group_weighs_what_the_pod_asks_for_and_its_class_what_all_in_it_do() {
+        let uid = PodUid::new("1a-2b");
+        for (driver, hierarchy, groups) in [
+            (
+                CgroupDriver::Cgroupfs,
+                "cpu",
+                ["winddown/burstable", "winddown/besteffort", "winddown/burstable/pod1a-2b"],
+            ),
+            (
+                CgroupDriver::Systemd,
+                "",
+                [
+                    "winddown.slice/winddown-burstable.slice",
+                    "winddown.slice/winddown-besteffort.slice",
+                    "winddown.slice/winddown-burstable.slice/winddown-burstable-pod1a_2b.slice",
+                ],
+            ),
+        ] {
+            let mount = tempfile::tempdir().unwrap();
+            let clock = WallClock::fixed(WallTime::UNIX_EPOCH);
+            let mut config = CriConfig::new("/s", "/state", "/logs", clock);
+            config.cgroup_mount = mount.path().to_owned();
+            let (file, usual, expected) = match hierarchy {
+                "" => ("cpu.weight", "100\n", ["59", "1", "10"]),
+                _ => ("cpu.shares", "1024\n", ["1536", "2", "256"]),
+            };
+            let paths = groups.map(|group| mount.path().join(hierarchy).join(group).join(file));
+            for path in &paths {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, usual).unwrap();
+            }
+            let all = shares("winddown", driver, &uid, Some((QosClass::Burstable, 250)), 1500);
+            write(&config, &all).unwrap();
+            let found = paths.map(|path| fs::read_to_string(path).unwrap());
+            assert_eq!(found, expected, "{driver:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_with_all_it_needs_stands_beside_the_classes_and_one_that_is_gone_is_left_out() {
+        let of = |own| {
+            shares("winddown", CgroupDriver::Cgroupfs, &PodUid::new("u"), own, 0)
+                .into_iter()
+                .map(|share| (share.group.display().to_string(), share.shares))
+                .collect::<Vec<_>>()
+        };
+        let classes = [("winddown/burstable".to_owned(), 2), ("winddown/besteffort".to_owned(), 2)];
+        assert_eq!(of(None), classes);
+        let own = ("winddown/podu".to_owned(), 2048);
+        assert_eq!(of(Some((QosClass::Guaranteed, 2000)))[2], own);
+        assert_eq!((weight(2), weight(1024), weight(MAX_SHARES)), (1, 39, 10_000));
+    }
+}

@@ -1,0 +1,217 @@
+//! From a pod's spec to what the runtime is asked for. Pure.
+
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as k8s;
+use winddown_shared::{ContainerKind, Pod, RuntimeError};
+
+use super::{CriConfig, api, dirs, labels};
+
+mod dns;
+mod resources;
+mod security;
+mod variables;
+
+pub(crate) use dns::{HostFacts, asks_only_this_host, dns};
+pub(crate) use resources::{
+    MAX_SHARES, MIN_SHARES, cgroup_parent, class_cgroup, pod_cgroup, pods_cgroup, shares,
+};
+pub(crate) use security::{sandbox_security, user_of_image};
+pub(crate) use variables::{expand_path, variables};
+
+/// What is known of one start besides the pod.
+pub(crate) struct Start<'a> {
+    pub(crate) config: &'a CriConfig,
+    pub(crate) pod: &'a Pod,
+    /// The pod's addresses.
+    pub(crate) ips: &'a [String],
+    pub(crate) container: &'a k8s::Container,
+    /// Path of the container, for example `spec.containers[0]`.
+    pub(crate) field: &'a str,
+    pub(crate) kind: ContainerKind,
+    pub(crate) place: usize,
+    pub(crate) attempt: u32,
+    pub(crate) backoff: Duration,
+    pub(crate) image: &'a api::Image,
+    /// The image's stop signal, if that is known.
+    pub(crate) image_signal: Option<&'a str>,
+}
+
+/// What the runtime is asked to make of a container, without its mounts.
+///
+/// # Errors
+/// A variable's source is not known here.
+pub(crate) fn container(start: &Start<'_>) -> Result<api::ContainerConfig, RuntimeError> {
+    let Start { config, pod, container, field, .. } = start;
+    let env = variables(config, pod, start.ips, container, field)?;
+    let words = |list: &Option<Vec<String>>| {
+        let alone = k8s::Container { command: list.clone(), ..k8s::Container::default() };
+        winddown_engine::environment::command_line(&alone, &env)
+    };
+    let kind = (start.kind, start.place);
+    let log = dirs::log_file(&container.name, start.attempt);
+    Ok(api::ContainerConfig {
+        metadata: Some(api::ContainerMetadata {
+            name: container.name.clone(),
+            attempt: start.attempt,
+        }),
+        image: Some(api::ImageSpec {
+            image: start.image.id.clone(),
+            user_specified_image: container.image.clone().unwrap_or_default(),
+            ..api::ImageSpec::default()
+        }),
+        command: words(&container.command),
+        args: words(&container.args),
+        working_dir: container.working_dir.clone().unwrap_or_default(),
+        labels: labels::container(pod, &container.name),
+        annotations: labels::container_annotations(
+            pod,
+            container,
+            kind,
+            start.attempt,
+            start.backoff,
+            own_signal(container).or(start.image_signal),
+        ),
+        envs: env
+            .into_iter()
+            .map(|(key, value)| api::KeyValue { key, value: value.into_bytes() })
+            .collect(),
+        log_path: log.display().to_string(),
+        stdin: container.stdin == Some(true),
+        stdin_once: container.stdin_once == Some(true),
+        tty: container.tty == Some(true),
+        stop_signal: stop_signal(container).into(),
+        linux: Some(api::LinuxContainerConfig {
+            resources: Some(resources::resources(pod, container, config.node.memory_bytes)),
+            security_context: Some(security::container_security(
+                pod,
+                container,
+                start.image,
+                &config.seccomp_dir,
+            )),
+        }),
+        mounts: Vec::new(),
+        devices: Vec::new(),
+    })
+}
+
+/// What the runtime is asked to make of a pod's sandbox.
+pub(crate) fn sandbox(
+    config: &CriConfig,
+    pod: &Pod,
+    host: &HostFacts,
+    cgroup_parent: String,
+    attempt: u32,
+) -> api::PodSandboxConfig {
+    let is_on_host = is_on_host_network(pod);
+    api::PodSandboxConfig {
+        metadata: Some(api::PodSandboxMetadata {
+            name: pod.name().to_string(),
+            uid: pod.uid().to_string(),
+            namespace: pod.namespace().to_string(),
+            attempt,
+        }),
+        hostname: if is_on_host { String::new() } else { hostname(pod) },
+        log_directory: dirs::logs_of(config, pod).display().to_string(),
+        dns_config: dns(config, pod, host),
+        port_mappings: if is_on_host { Vec::new() } else { ports(pod) },
+        labels: labels::sandbox(pod),
+        annotations: labels::sandbox_annotations(pod),
+        linux: Some(api::LinuxPodSandboxConfig {
+            cgroup_parent,
+            security_context: Some(sandbox_security(pod)),
+            sysctls: sysctls(pod),
+        }),
+    }
+}
+
+/// Whether the pod shares the node's network.
+pub(crate) fn is_on_host_network(pod: &Pod) -> bool {
+    pod.spec.as_ref().is_some_and(|s| s.host_network == Some(true))
+}
+
+/// The name a pod with a network of its own has for itself.
+pub(crate) fn hostname(pod: &Pod) -> String {
+    let asked = pod.spec.as_ref().and_then(|s| s.hostname.clone()).filter(|h| !h.is_empty());
+    let mut name = asked.unwrap_or_else(|| pod.name().to_string());
+    // Host names end at 63 characters, and not with one that joins.
+    name.truncate(name.char_indices().nth(63).map_or(name.len(), |(at, _)| at));
+    name.truncate(name.trim_end_matches(['-', '.']).len());
+    name
+}
+
+/// The container of this name, with its field path, its kind and its place.
+pub(crate) fn find<'a>(pod: &'a Pod, name: &str) -> Option<Found<'a>> {
+    let spec = pod.spec.as_ref()?;
+    let init = spec.init_containers.as_deref().unwrap_or_default();
+    if let Some(i) = init.iter().position(|c| c.name == name) {
+        let field = format!("spec.initContainers[{i}]");
+        let kind = winddown_engine::plan::kind_of_init(&init[i]);
+        return Some(Found { container: &init[i], field, kind, place: i });
+    }
+    let i = spec.containers.iter().position(|c| c.name == name)?;
+    let field = format!("spec.containers[{i}]");
+    let place = init.len() + i;
+    Some(Found { container: &spec.containers[i], field, kind: ContainerKind::Regular, place })
+}
+
+/// A container in its pod's spec.
+pub(crate) struct Found<'a> {
+    pub(crate) container: &'a k8s::Container,
+    /// Its path, for example `spec.containers[0]`.
+    pub(crate) field: String,
+    pub(crate) kind: ContainerKind,
+    /// Init containers first, then the regular ones.
+    pub(crate) place: usize,
+}
+
+/// The signal that asks a container to end (KEP-4960); the image's, or SIGTERM, if it names none.
+pub(crate) fn stop_signal(container: &k8s::Container) -> api::Signal {
+    own_signal(container).and_then(signal).unwrap_or(api::Signal::RuntimeDefault)
+}
+
+fn own_signal(container: &k8s::Container) -> Option<&str> {
+    container.lifecycle.as_ref()?.stop_signal.as_deref()
+}
+
+/// Reads a signal's name as Kubernetes writes it (`SIGUSR1`).
+pub(crate) fn signal(name: &str) -> Option<api::Signal> {
+    api::Signal::from_str_name(&format!("SIGNAL_{name}"))
+}
+
+/// Where the container finds its termination message file.
+pub(crate) fn message_path(container: &k8s::Container) -> &Path {
+    let path = container.termination_message_path.as_deref().filter(|p| !p.is_empty());
+    Path::new(path.unwrap_or(labels::TERMINATION_MESSAGE_PATH))
+}
+
+fn ports(pod: &Pod) -> Vec<api::PortMapping> {
+    let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
+    // Sidecars have ports too; other init containers are gone before a client could connect.
+    let all = spec.init_containers.iter().flatten().chain(&spec.containers);
+    all.flat_map(|c| c.ports.iter().flatten()).map(port).collect()
+}
+
+fn port(port: &k8s::ContainerPort) -> api::PortMapping {
+    let protocol = match port.protocol.as_deref() {
+        Some("UDP") => api::Protocol::Udp,
+        Some("SCTP") => api::Protocol::Sctp,
+        _ => api::Protocol::Tcp,
+    };
+    api::PortMapping {
+        protocol: protocol.into(),
+        container_port: port.container_port,
+        host_port: port.host_port.unwrap_or(0),
+        host_ip: port.host_ip.clone().unwrap_or_default(),
+    }
+}
+
+fn sysctls(pod: &Pod) -> std::collections::HashMap<String, String> {
+    let security = pod.spec.as_ref().and_then(|s| s.security_context.as_ref());
+    let all = security.and_then(|s| s.sysctls.as_deref()).unwrap_or_default();
+    all.iter().map(|s| (s.name.clone(), s.value.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests;

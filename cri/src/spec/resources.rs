@@ -1,0 +1,208 @@
+//! CPU, memory and the out-of-memory score, as the kubelet computes them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1 as k8s;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
+use winddown_engine::oom_score::oom_score_adj;
+use winddown_shared::{Pod, PodUid, QosClass, Quantity};
+
+use super::super::{CgroupDriver, api};
+
+/// The length of a CPU quota's period, in microseconds.
+const PERIOD: i64 = 100_000;
+/// The least and the most CPU shares there are.
+pub(crate) const MIN_SHARES: i64 = 2;
+pub(crate) const MAX_SHARES: i64 = 262_144;
+const MIN_QUOTA: i64 = 1000;
+
+/// What a container may use.
+pub(super) fn resources(
+    pod: &Pod,
+    container: &k8s::Container,
+    node_memory: i64,
+) -> api::LinuxContainerResources {
+    let resources = container.resources.as_ref();
+    let limits = resources.and_then(|r| r.limits.as_ref());
+    let requests = resources.and_then(|r| r.requests.as_ref());
+    let cpu_limit = quantity(limits, "cpu").map(Quantity::milli_value);
+    // A limit without a request is a request.
+    let cpu_request = quantity(requests, "cpu").map(Quantity::milli_value).or(cpu_limit);
+    let hugepages = limits.into_iter().flatten().filter_map(|(name, text)| {
+        let page_size = page_size(name.strip_prefix("hugepages-")?)?;
+        let limit = u64::try_from(text.0.parse::<Quantity>().ok()?.value()).ok()?;
+        Some(api::HugepageLimit { page_size, limit })
+    });
+    api::LinuxContainerResources {
+        cpu_shares: shares(cpu_request.unwrap_or(0)),
+        cpu_quota: cpu_limit.map_or(0, quota),
+        cpu_period: PERIOD,
+        memory_limit_in_bytes: quantity(limits, "memory").map_or(0, Quantity::value),
+        oom_score_adj: i64::from(oom_score_adj(pod, container, node_memory)),
+        hugepage_limits: hugepages.collect(),
+    }
+}
+
+/// The cgroup that all pods' cgroups are below, as a path.
+pub(crate) fn pods_cgroup(root: &str, driver: CgroupDriver) -> String {
+    match driver {
+        CgroupDriver::Cgroupfs => format!("/{root}"),
+        CgroupDriver::Systemd => format!("/{}.slice", root.replace('-', "_")),
+    }
+}
+
+/// The parent of a pod's cgroups, as the driver writes it.
+pub(crate) fn cgroup_parent(
+    root: &str,
+    driver: CgroupDriver,
+    pod: &PodUid,
+    qos: QosClass,
+) -> String {
+    let class = class(qos);
+    match driver {
+        CgroupDriver::Cgroupfs => {
+            let class = class.map(|c| format!("/{c}")).unwrap_or_default();
+            format!("/{root}{class}/pod{pod}")
+        }
+        CgroupDriver::Systemd => {
+            // A dash in a slice's name is a level; those of the names themselves are not.
+            let plain = |text: &str| text.replace('-', "_");
+            let class = class.map(|c| format!("-{c}")).unwrap_or_default();
+            format!("{}{class}-pod{}.slice", plain(root), plain(pod.as_str()))
+        }
+    }
+}
+
+/// Where the group of a pod is below the hierarchy's root.
+pub(crate) fn pod_cgroup(root: &str, driver: CgroupDriver, pod: &PodUid, qos: QosClass) -> PathBuf {
+    place(&cgroup_parent(root, driver, pod, qos), driver)
+}
+
+/// The same of the group that the pods of a class are in; Guaranteed ones have none of their own.
+pub(crate) fn class_cgroup(root: &str, driver: CgroupDriver, qos: QosClass) -> Option<PathBuf> {
+    let class = class(qos)?;
+    let group = match driver {
+        CgroupDriver::Cgroupfs => format!("/{root}/{class}"),
+        CgroupDriver::Systemd => format!("{}-{class}.slice", root.replace('-', "_")),
+    };
+    Some(place(&group, driver))
+}
+
+fn class(qos: QosClass) -> Option<&'static str> {
+    match qos {
+        QosClass::Guaranteed => None,
+        QosClass::Burstable => Some("burstable"),
+        QosClass::BestEffort => Some("besteffort"),
+    }
+}
+
+/// A slice is below those whose names its own name begins with.
+fn place(group: &str, driver: CgroupDriver) -> PathBuf {
+    if driver == CgroupDriver::Cgroupfs {
+        return group.trim_start_matches('/').into();
+    }
+    let name = group.trim_end_matches(".slice");
+    let ends = name.match_indices('-').map(|(at, _)| at).chain([name.len()]);
+    ends.map(|end| format!("{}.slice", &name[..end])).collect()
+}
+
+fn quantity(map: Option<&BTreeMap<String, Text>>, name: &str) -> Option<Quantity> {
+    map?.get(name)?.0.parse().ok()
+}
+
+/// CPU shares for a request in thousandths of a processor.
+pub(crate) fn shares(milli: i64) -> i64 {
+    (milli.saturating_mul(1024) / 1000).clamp(MIN_SHARES, MAX_SHARES)
+}
+
+fn quota(milli: i64) -> i64 {
+    if milli <= 0 { 0 } else { (milli.saturating_mul(PERIOD) / 1000).max(MIN_QUOTA) }
+}
+
+/// `2Mi` becomes `2MB`, as the kernel names its files.
+fn page_size(text: &str) -> Option<String> {
+    let bytes = text.parse::<Quantity>().ok()?.value();
+    let (number, unit) = match bytes {
+        b if b >= 1 << 30 => (b >> 30, "GB"),
+        b if b >= 1 << 20 => (b >> 20, "MB"),
+        b => (b >> 10, "KB"),
+    };
+    (number > 0).then(|| format!("{number}{unit}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(resources: &Value) -> Pod {
+        let spec = json!({"containers": [{"name": "c", "resources": resources}]});
+        let meta = json!({"name": "p", "namespace": "n", "uid": "1a-2b"});
+        let object = json!({"metadata": meta, "spec": spec});
+        Pod::new(serde_json::from_value(object).unwrap()).unwrap()
+    }
+
+    fn of(given: &Value) -> api::LinuxContainerResources {
+        let pod = pod(given);
+        resources(&pod, &pod.spec.as_ref().unwrap().containers[0], 1 << 30)
+    }
+
+    #[test]
+    fn cpu_becomes_shares_and_quota() {
+        for (given, shares, quota) in [
+            (json!({}), 2, 0),
+            (json!({"requests": {"cpu": "1m"}}), 2, 0),
+            (json!({"requests": {"cpu": "250m"}}), 256, 0),
+            (json!({"requests": {"cpu": "1000"}}), 262_144, 0),
+            (json!({"limits": {"cpu": "500m"}}), 512, 50_000),
+            (json!({"limits": {"cpu": "1m"}}), 2, 1000),
+            (json!({"limits": {"cpu": "2"}, "requests": {"cpu": "100m"}}), 102, 200_000),
+        ] {
+            let found = of(&given);
+            assert_eq!((found.cpu_shares, found.cpu_quota), (shares, quota), "{given}");
+        }
+    }
+
+    #[test]
+    fn the_out_of_memory_score_follows_the_class_and_the_request() {
+        for (given, score) in [
+            (json!({}), 1000),
+            (json!({"requests": {"memory": "256Mi"}}), 750),
+            (json!({"requests": {"memory": "1"}}), 999),
+            (json!({"requests": {"memory": "2Gi"}}), 3),
+            (
+                json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}}),
+                -997,
+            ),
+        ] {
+            assert_eq!(of(&given).oom_score_adj, score, "{given}");
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_named_as_the_kernel_names_them() {
+        let found = of(&json!({"limits": {"hugepages-2Mi": "4Mi", "hugepages-1Gi": "1Gi"}}));
+        let named: Vec<_> =
+            found.hugepage_limits.iter().map(|h| (h.page_size.as_str(), h.limit)).collect();
+        assert_eq!(named, [("1GB", 1 << 30), ("2MB", 4 << 20)]);
+    }
+
+    #[test]
+    fn the_cgroup_parent_is_written_as_the_driver_wants_it() {
+        let uid = PodUid::new("1a-2b");
+        let of = |driver, qos| cgroup_parent("wind-down", driver, &uid, qos);
+        assert_eq!(of(CgroupDriver::Cgroupfs, QosClass::Guaranteed), "/wind-down/pod1a-2b");
+        assert_eq!(
+            of(CgroupDriver::Cgroupfs, QosClass::Burstable),
+            "/wind-down/burstable/pod1a-2b"
+        );
+        assert_eq!(
+            of(CgroupDriver::Systemd, QosClass::BestEffort),
+            "wind_down-besteffort-pod1a_2b.slice"
+        );
+        assert_eq!(pods_cgroup("wind-down", CgroupDriver::Cgroupfs), "/wind-down");
+        assert_eq!(pods_cgroup("wind-down", CgroupDriver::Systemd), "/wind_down.slice");
+    }
+}

@@ -1,0 +1,64 @@
+//! A container's environment.
+
+use std::borrow::Cow;
+
+use k8s_openapi::api::core::v1 as k8s;
+use winddown_engine::environment::{command_line, environment};
+use winddown_shared::{Pod, RuntimeError};
+
+use super::super::CriConfig;
+
+/// The variables that the container's spec asks for. The pod's own addresses are taken for
+/// `status.podIP` and `status.podIPs`.
+///
+/// # Errors
+/// A variable's source is not known here.
+pub(crate) fn variables(
+    config: &CriConfig,
+    pod: &Pod,
+    ips: &[String],
+    container: &k8s::Container,
+    field: &str,
+) -> Result<Vec<(String, String)>, RuntimeError> {
+    let container = with_addresses(container, ips);
+    environment(pod, &container, &config.node).map_err(|error| error.of(field))
+}
+
+/// Replaces `$(VAR)` in a `subPathExpr`.
+///
+/// # Errors
+/// A variable that the container does not have.
+pub(crate) fn expand_path(text: &str, env: &[(String, String)]) -> Result<String, String> {
+    let alone =
+        k8s::Container { command: Some(vec![text.to_owned()]), ..k8s::Container::default() };
+    let path = command_line(&alone, env).pop().unwrap_or_default();
+    // What is not known stays as it is written.
+    let unknown = path.split_once("$(").and_then(|(_, rest)| rest.split_once(')'));
+    match unknown {
+        Some((name, _)) => Err(format!("the container has no variable {name}")),
+        None => Ok(path),
+    }
+}
+
+/// A pod with a network of its own has addresses that differ from the node's.
+fn with_addresses<'a>(container: &'a k8s::Container, ips: &[String]) -> Cow<'a, k8s::Container> {
+    let asks = |var: &k8s::EnvVar| {
+        let field = var.value_from.as_ref().and_then(|s| s.field_ref.as_ref())?;
+        match field.field_path.as_str() {
+            "status.podIP" => Some(ips.first()?.clone()),
+            "status.podIPs" if !ips.is_empty() => Some(ips.join(",")),
+            _ => None,
+        }
+    };
+    if !container.env.iter().flatten().any(|var| asks(var).is_some()) {
+        return Cow::Borrowed(container);
+    }
+    let mut own = container.clone();
+    for var in own.env.iter_mut().flatten() {
+        if let Some(value) = asks(var) {
+            var.value = Some(value);
+            var.value_from = None;
+        }
+    }
+    Cow::Owned(own)
+}

@@ -1,0 +1,365 @@
+//! Starts one attempt of a container.
+//!
+//! The order of steps makes the death of the agent between any two of them safe: the container carries
+//! its labels and its attempt from the moment the runtime has it, its name with that attempt can be
+//! taken only once, and one that is found created is started instead of made again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_shared::{Pod, RuntimeError, error_chain};
+
+use super::action::{self, Action};
+use super::client::CallError;
+use super::image::{self, ImageError};
+use super::pod::{self, PodEntry, PodState, Run};
+use super::spec::{self, Found, Start};
+use super::{
+    Context, api, blocking, caused, exits, health, name_conflict, observe, probe, sandbox, volumes,
+};
+
+mod attempt;
+
+use attempt::Begun;
+
+/// The kubelet's word for a container whose configuration cannot be made.
+const CONFIG_ERROR: &str = "CreateContainerConfigError";
+/// How long a container waits for what the node is about to have, such as an address.
+const SOON: Duration = Duration::from_secs(1);
+/// How long a postStart hook may take. The kubelet lets it take for ever; the container's life and a
+/// stop of its pod end it as well.
+const LONGEST_HOOK: Duration = Duration::from_secs(3600);
+
+/// Why a container was not started.
+enum StartError {
+    /// The pod is being stopped.
+    Stopping,
+    /// A reason for the container's status, and a message. It is tried again after a while.
+    Trouble(&'static str, String),
+    /// The node lacks something that it is about to have: it is tried again soon.
+    NotYet(String),
+    /// What an earlier agent had begun came to nothing: it is tried again at once.
+    Undone,
+    /// The runtime did not answer: the pod workers try again.
+    Runtime(RuntimeError),
+}
+
+/// Keeps count of one start under way.
+#[derive(Debug)]
+pub(super) struct Starting(Arc<PodEntry>);
+
+impl Starting {
+    /// None if the pod is being stopped.
+    pub(super) fn begin(entry: &Arc<PodEntry>) -> Option<Self> {
+        let mut state = entry.lock();
+        if state.stopping {
+            return None;
+        }
+        state.starting += 1;
+        state.starts_begun += 1;
+        Some(Self(Arc::clone(entry)))
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.starting -= 1;
+        state.starts_begun += 1;
+        drop(state);
+        self.0.bump();
+    }
+}
+
+/// Starts the next attempt of the pod's container `name`, its postStart hook and its probes.
+///
+/// Dropping the future does not end the start: it goes on, counted in `starting`, and a stop waits for
+/// it.
+///
+/// # Errors
+/// The runtime did not answer. What is wrong with the container itself goes to its status.
+pub(super) async fn start(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    pod: &Pod,
+    name: &Arc<str>,
+) -> Result<(), RuntimeError> {
+    let Some(starting) = Starting::begin(entry) else { return Ok(()) };
+    let work = {
+        let (context, entry) = (Arc::clone(context), Arc::clone(entry));
+        let (pod, name) = (pod.clone(), Arc::clone(name));
+        async move { carry_out(&context, &entry, &pod, &name, starting).await }
+    };
+    match tokio::spawn(work).await {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            Err(caused(format!("starting container {name} of pod {}", pod.label()), error))
+        }
+    }
+}
+
+async fn carry_out(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    pod: &Pod,
+    name: &Arc<str>,
+    starting: Starting,
+) -> Result<(), RuntimeError> {
+    let Some(found) = spec::find(pod, name) else { return Ok(()) };
+    let outcome = run(context, entry, pod, &found).await;
+    // From here on the container is seen by a stop, so a hook need not hold it up.
+    drop(starting);
+    match outcome {
+        Ok(id) => {
+            let well = post_start(context, entry, pod, &found, &id).await;
+            probe::begin(context, entry, pod, name, well);
+            Ok(())
+        }
+        Err(StartError::Stopping) => Ok(()),
+        Err(StartError::Undone) => {
+            tracing::info!(pod = %pod.label(), container = %name, "a start that was begun earlier came to nothing: starting anew");
+            Ok(())
+        }
+        Err(StartError::Runtime(error)) => Err(error),
+        Err(StartError::NotYet(message)) => {
+            say_trouble(pod, name, CONFIG_ERROR, &message);
+            if let Some(container) = entry.lock().container(name) {
+                container.wait(CONFIG_ERROR, message, SOON);
+            }
+            Ok(())
+        }
+        Err(StartError::Trouble(reason, message)) => {
+            say_trouble(pod, name, reason, &message);
+            if let Some(container) = entry.lock().container(name) {
+                container.fail(reason, message, &context.config.retry);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn say_trouble(pod: &Pod, container: &str, reason: &'static str, why: &str) {
+    let pod = pod.label();
+    tracing::warn!(%pod, %container, reason, "cannot start container {container} of pod {pod}: {why}");
+}
+
+/// Makes the container if it is not there yet, and starts it. Gives its id.
+async fn run(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    pod: &Pod,
+    found: &Found<'_>,
+) -> Result<Arc<str>, StartError> {
+    let name = &found.container.name;
+    let made = created(&mut entry.lock(), name);
+    let id = match made {
+        Some(id) => id,
+        None => make(context, entry, pod, found).await?,
+    };
+    if entry.lock().stopping {
+        return Err(StartError::Stopping);
+    }
+    let what = || format!("starting container {name} of pod {}", pod.label());
+    match attempt::begin(context, entry, name, &id).await {
+        Begun::Started => {}
+        Begun::Undone => return Err(StartError::Undone),
+        Begun::Refused(error) => {
+            // The runtime remembers the attempt as one that ended: the next one is numbered after it.
+            entry.lock().unsure = true;
+            return Err(StartError::Trouble("RunContainerError", error.to_string()));
+        }
+        Begun::Unanswered(error) => return Err(unanswered(context, entry, error, what())),
+        Begun::GivenUp => return Err(StartError::Stopping),
+    }
+    if let Some(run) = entry.lock().run(name, &id) {
+        run.started_at.get_or_insert_with(|| context.config.wall.now());
+    }
+    entry.bump();
+    match observe::ask(context, entry, &id, true).await {
+        Ok(seen) => {
+            exits::enter(context, entry, &seen);
+        }
+        // It runs; when it ends is told by the next listing.
+        Err(error) => {
+            tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "cannot ask about a container that was started");
+            entry.lock().unsure = true;
+        }
+    }
+    Ok(id)
+}
+
+/// A container of the newest attempt that an earlier agent made and did not start.
+fn created(state: &mut PodState, name: &str) -> Option<Arc<str>> {
+    let sandbox = state.sandbox().map(|s| Arc::clone(&s.id))?;
+    let run = state.container(name)?.run.as_ref()?;
+    let is_here = run.sandbox == sandbox && run.end.is_none() && run.started_at.is_none();
+    is_here.then(|| Arc::clone(&run.id))
+}
+
+async fn make(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    pod: &Pod,
+    found: &Found<'_>,
+) -> Result<Arc<str>, StartError> {
+    let container = found.container;
+    let name = &container.name;
+    let plan = {
+        let mut state = entry.lock();
+        let sandbox = state.sandbox().map(|s| (Arc::clone(&s.id), s.attempt));
+        let next = state.container(name).map(|c| c.next(&context.config.backoff));
+        sandbox.zip(next).map(|(sandbox, next)| (sandbox, next, state.ips.clone()))
+    };
+    let Some(((sandbox_id, sandbox_attempt), (attempt, backoff), ips)) = plan else {
+        return Err(StartError::Stopping);
+    };
+    let sandbox_config = sandbox::config(context, pod, sandbox_attempt).await?;
+    let image = tokio::select! {
+        image = image::ensure(context, container, &sandbox_config) => image?,
+        () = pod::stopping(entry) => return Err(StartError::Stopping),
+    };
+    let image::Found { image, stop_signal } = image;
+    spec::user_of_image(pod, container, &image)
+        .map_err(|why| StartError::Trouble(CONFIG_ERROR, why))?;
+    let field = &found.field;
+    let start = Start {
+        config: &context.config,
+        pod,
+        ips: &ips,
+        container,
+        field,
+        kind: found.kind,
+        place: found.place,
+        attempt,
+        backoff,
+        image: &image,
+        image_signal: stop_signal.as_deref(),
+    };
+    let mut config = spec::container(&start).map_err(config_error)?;
+    config.mounts = prepare(context, pod, container, attempt, &ips).await?;
+    let request = api::CreateContainerRequest {
+        pod_sandbox_id: sandbox_id.to_string(),
+        config: Some(config),
+        sandbox_config: Some(sandbox_config),
+    };
+    let _turn = context.turn().await;
+    if entry.lock().stopping {
+        return Err(StartError::Stopping);
+    }
+    let what = || format!("making container {name} of pod {}", pod.label());
+    let call = || {
+        let call = context.client.create_container(request.clone());
+        async { Ok(call.await?.container_id) }
+    };
+    let found =
+        || name_conflict::container(context, pod.uid().as_str(), &sandbox_id, (name, attempt));
+    let id = match patient(context, entry, name_conflict::or_make(call, found)).await {
+        Some(Ok(id)) => id,
+        Some(Err(error @ CallError::Refused { .. })) => {
+            // Its name may be taken by an attempt whose answer was lost: a listing shows it.
+            entry.lock().unsure = true;
+            return Err(StartError::Trouble("CreateContainerError", error.to_string()));
+        }
+        Some(Err(error)) => return Err(unanswered(context, entry, error, what())),
+        None => return Err(StartError::Stopping),
+    };
+    let mut run = Run::created(&id, attempt, &sandbox_id, backoff);
+    run.image = container.image.as_deref().map(Into::into);
+    let id = Arc::clone(&run.id);
+    if let Some(container) = entry.lock().container(name) {
+        container.begin(run);
+    }
+    Ok(id)
+}
+
+/// Makes the container's files and gives its mounts.
+async fn prepare(
+    context: &Arc<Context>,
+    pod: &Pod,
+    container: &k8s_openapi::api::core::v1::Container,
+    attempt: u32,
+    ips: &[String],
+) -> Result<Vec<api::Mount>, StartError> {
+    let (config, pod) = (context.config.clone(), pod.clone());
+    let (container, ips) = (container.clone(), ips.to_vec());
+    let work = move || {
+        volumes::prepare_run(&config, &pod, &container.name, attempt, &ips)?;
+        volumes::mounts(&config, &pod, &container, attempt, &ips)
+    };
+    blocking(work).await.map_err(config_error)
+}
+
+fn config_error(error: RuntimeError) -> StartError {
+    match error {
+        RuntimeError::NotYet { what } => StartError::NotYet(what),
+        other => StartError::Trouble(CONFIG_ERROR, error_chain(&other)),
+    }
+}
+
+/// Waits for a call that makes something; when the pod is asked to stop meanwhile, only for a short
+/// time: a stop must know whether the thing was made. None if it was given up.
+async fn patient<T>(
+    context: &Context,
+    entry: &PodEntry,
+    call: impl Future<Output = Result<T, CallError>>,
+) -> Option<Result<T, CallError>> {
+    tokio::select! {
+        answer = call => Some(answer),
+        () = given_up(context, entry) => None,
+    }
+}
+
+/// Resolves a while after the pod was asked to stop. Then it is not known what there is.
+pub(super) async fn given_up(context: &Context, entry: &PodEntry) {
+    pod::stopping(entry).await;
+    tokio::time::sleep(context.config.times.start_patience).await;
+    entry.lock().unsure = true;
+}
+
+/// True if there is no hook or it did its work.
+async fn post_start(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    pod: &Pod,
+    found: &Found<'_>,
+    id: &str,
+) -> bool {
+    let hook = found.container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
+    let Some(hook) = hook else { return true };
+    let ips = entry.lock().ips.clone();
+    let node = action::address(context, Some(pod), &ips);
+    let Some(action) = Action::of_handler(hook, found.container, &node) else { return true };
+    let name = &found.container.name;
+    tokio::select! {
+        outcome = action.run(context, id, LONGEST_HOOK) => match outcome {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "the postStart hook failed");
+                false
+            }
+        },
+        () = pod::ended(entry, name, id) => true,
+        () = pod::stopping(entry) => true,
+    }
+}
+
+fn unanswered(context: &Context, entry: &PodEntry, error: CallError, what: String) -> StartError {
+    entry.lock().unsure = true;
+    health::note_unreachable(context, &error);
+    StartError::Runtime(error.during(what))
+}
+
+impl From<RuntimeError> for StartError {
+    fn from(error: RuntimeError) -> Self {
+        Self::Runtime(error)
+    }
+}
+
+impl From<ImageError> for StartError {
+    fn from(error: ImageError) -> Self {
+        match error {
+            ImageError::Trouble(reason, message) => Self::Trouble(reason, message),
+            ImageError::Runtime(error) => Self::Runtime(error),
+        }
+    }
+}

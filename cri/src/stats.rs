@@ -1,0 +1,193 @@
+//! What the pods of this runtime use.
+//!
+//! Memory and tasks come from the containers' cgroups, which asks the runtime nothing and works while it
+//! hangs. What has no cgroup here (a virtual machine) is asked for. The layers that containers write to
+//! are known to the runtime alone.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_engine::files;
+use winddown_engine::stats::{CgroupDirs, DiskCache, PodPlaces};
+use winddown_shared::{
+    ContainerKind, ContainerStats, ImagePlaces, PodStats, PodStatsSource, PodUid, RuntimeError,
+};
+
+use super::pod::{Container, PodEntry, PodState};
+use super::spec::pods_cgroup;
+use super::{Context, CriRuntime, api, blocking, dirs};
+
+mod layers;
+
+use layers::Layers;
+
+/// What is kept from one measurement to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    disk: DiskCache,
+    layers: Layers,
+}
+
+/// A container that runs.
+struct Running {
+    name: Arc<str>,
+    id: Arc<str>,
+    pid: Option<i32>,
+}
+
+/// What one that runs was found to use.
+struct Measured {
+    uid: PodUid,
+    /// In the order of the containers.
+    ids: Vec<Arc<str>>,
+    stats: PodStats,
+    /// Of the pod's own cgroup.
+    pod_memory: Option<u64>,
+    pod_tasks: Option<u64>,
+}
+
+impl PodStatsSource for CriRuntime {
+    async fn pod_stats(
+        &self,
+        disk_age: Option<Duration>,
+    ) -> Result<Vec<(PodUid, PodStats)>, RuntimeError> {
+        let context = &self.context;
+        context.ensure_adopted().await?;
+        let entries: Vec<Arc<PodEntry>> = context.pods().values().cloned().collect();
+        if let Some(age) = disk_age {
+            let places = entries.iter().filter_map(|entry| places(context, entry)).collect();
+            let walk = context.stats.disk.refresh(places, age);
+            tokio::join!(walk, context.stats.layers.refresh(context, age));
+        }
+        let running: Vec<(PodUid, Vec<Running>)> = entries
+            .iter()
+            .map(|entry| (entry.uid().clone(), running(&entry.lock())))
+            .filter(|(_, containers)| !containers.is_empty())
+            .collect();
+        let (proc, mount) = (context.config.proc_root.clone(), context.config.cgroup_mount.clone());
+        let mut all = blocking(move || Ok(measure(&proc, &mount, running))).await?;
+        let is_unknown = |c: &ContainerStats| c.memory_working_set.is_none();
+        if all.iter().any(|pod| pod.stats.containers.iter().any(is_unknown)) {
+            context.stats.layers.refresh(context, Duration::ZERO).await;
+        }
+        context.stats.layers.enter(&mut all);
+        Ok(all.into_iter().map(|pod| finish(&context.stats.disk, pod)).collect())
+    }
+
+    async fn pods_cgroup(&self) -> Option<String> {
+        let root = self.context.config.cgroup_parent.as_deref()?;
+        let driver = self.context.driver.get(&self.context).await.ok()??;
+        Some(pods_cgroup(root, driver))
+    }
+
+    async fn image_places(&self) -> Result<ImagePlaces, RuntimeError> {
+        let answer = self.context.client.image_fs_info(api::ImageFsInfoRequest {}).await;
+        let answer = answer.map_err(|e| e.during("asking where images are"))?;
+        let first = |systems: Vec<api::FilesystemUsage>| {
+            let path = systems.into_iter().next()?.fs_id?.mountpoint;
+            (!path.is_empty()).then(|| path.into())
+        };
+        Ok(ImagePlaces {
+            images: first(answer.image_filesystems),
+            containers: first(answer.container_filesystems),
+        })
+    }
+}
+
+/// Where a pod's files are. None for one of which only the labels are known.
+pub(super) fn places(context: &Context, entry: &PodEntry) -> Option<PodPlaces> {
+    let (config, uid) = (&context.config, entry.uid());
+    let state = entry.lock();
+    let pod = state.pod.as_ref()?;
+    let logs = dirs::logs_of(config, pod);
+    let names = state.containers.iter().map(|c| Arc::clone(&c.name));
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let empty = volumes.filter_map(|v| Some((v.name.as_str(), v.empty_dir.as_ref()?)));
+    let (mut dirs_of, mut in_memory) = (Vec::new(), Vec::new());
+    for (name, source) in empty.filter(|(name, _)| files::is_safe(name)) {
+        let name = Arc::<str>::from(name);
+        if source.medium.as_deref() == Some("Memory") {
+            in_memory.push(Arc::clone(&name));
+        }
+        dirs_of.push((Arc::clone(&name), dirs::volume(config, uid, &name)));
+    }
+    let own = dirs::pod(config, uid);
+    Some(PodPlaces {
+        uid: uid.clone(),
+        logs: names.map(|name| (Arc::clone(&name), logs.join(&*name))).collect(),
+        volumes: dirs_of,
+        in_memory,
+        other: vec![dirs::hosts(config, uid), own.join("messages")],
+    })
+}
+
+/// Regular containers first, then the others, each in the spec's order.
+fn running(state: &PodState) -> Vec<Running> {
+    let order = |container: &&Container| match container.kind {
+        ContainerKind::Regular => 0,
+        ContainerKind::Init => 1,
+        ContainerKind::Sidecar => 2,
+    };
+    let mut containers: Vec<&Container> = state.containers.iter().collect();
+    containers.sort_by_key(order);
+    let one = |container: &Container| {
+        let run = container.run.as_ref().filter(|r| r.is_running() && r.started_at.is_some())?;
+        let (name, id) = (Arc::clone(&container.name), Arc::clone(&run.id));
+        Some(Running { name, id, pid: run.pid })
+    };
+    containers.into_iter().filter_map(one).collect()
+}
+
+/// Reads the cgroups. Blocks for as long as the kernel takes to add up.
+fn measure(proc: &Path, mount: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<Measured> {
+    let one = |(uid, containers): (PodUid, Vec<Running>)| {
+        let mut stats = PodStats::default();
+        let (mut ids, mut tasks, mut around) = (Vec::new(), Some(0_u64), None);
+        for container in containers {
+            let dirs = container
+                .pid
+                .and_then(|pid| CgroupDirs::of_process((proc, mount), pid, &container.id));
+            around = around.or_else(|| dirs.as_ref().and_then(|dirs| pod_cgroup(dirs, &uid)));
+            let used = dirs.as_ref().and_then(CgroupDirs::tasks);
+            tasks = tasks.zip(used).map(|(sum, one)| sum.saturating_add(one));
+            stats.containers.push(ContainerStats {
+                name: container.name,
+                memory_working_set: dirs.as_ref().and_then(CgroupDirs::working_set),
+                ..ContainerStats::default()
+            });
+            ids.push(container.id);
+        }
+        let pod_memory = around.as_ref().and_then(CgroupDirs::working_set);
+        let pod_tasks = around.as_ref().and_then(CgroupDirs::tasks).or(tasks);
+        Measured { uid, ids, stats, pod_memory, pod_tasks }
+    };
+    pods.into_iter().map(one).collect()
+}
+
+/// The cgroup around a container's, if it is its pod's: its name has the UID, where systemd keeps the
+/// names with underscores in the place of dashes.
+fn pod_cgroup(container: &CgroupDirs, uid: &PodUid) -> Option<CgroupDirs> {
+    let uid = uid.as_str();
+    container.parent(uid).or_else(|| container.parent(&uid.replace('-', "_")))
+}
+
+/// Adds up what is known of a pod.
+fn finish(disk: &DiskCache, pod: Measured) -> (PodUid, PodStats) {
+    let Measured { uid, mut stats, pod_memory, pod_tasks, .. } = pod;
+    let of_containers = stats.containers.iter().map(|c| c.memory_working_set);
+    let sum = || of_containers.sum::<Option<u64>>();
+    stats.memory_working_set = pod_memory.or_else(sum);
+    stats.processes = pod_tasks;
+    if let Some(disk) = disk.get(&uid) {
+        let mut all = disk.on_disk;
+        for container in &mut stats.containers {
+            let logs = disk.logs.iter().find(|(name, _)| *name == container.name);
+            container.logs = logs.map(|(_, used)| *used);
+            all = all.and(container.rootfs.unwrap_or_default());
+        }
+        stats.volumes.clone_from(&disk.volumes);
+        stats.ephemeral = Some(all);
+    }
+    (uid, stats)
+}

@@ -1,0 +1,259 @@
+//! A container's environment and command line, as its spec and the node's facts give them.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use k8s_openapi::api::core::v1 as api;
+use winddown_shared::{Pod, Quantity, RuntimeError};
+
+/// What `valueFrom` may ask about the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// `spec.nodeName`, for pods that do not say it themselves.
+    pub name: String,
+    /// The node's address as it is configured (`nodeIP`): what pods are told, and where probes ask pods
+    /// on the host's network. None has pods told the one found by
+    /// [`host_address`](Self::host_address), and probes of pods on the host's network ask `127.0.0.1`.
+    pub address: Option<IpAddr>,
+    /// What a container without a CPU limit may use, in thousandths of a CPU.
+    pub cpu_milli: i64,
+    /// What a container without a memory limit may use, in bytes.
+    pub memory_bytes: i64,
+}
+
+/// A variable that cannot be given a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {why}")]
+pub struct EnvironmentError {
+    /// Path below the container, for example `env[2].valueFrom.secretKeyRef`.
+    pub field: String,
+    /// What is wrong and what to write instead.
+    pub why: String,
+    /// It will have one: the node does not know it yet, and nothing is wrong with the pod.
+    pub retryable: bool,
+}
+
+impl EnvironmentError {
+    /// The same for the container at `container`, for example `spec.containers[0]`.
+    pub fn of(self, container: &str) -> RuntimeError {
+        let what = format!("{container}.{self}");
+        match self.retryable {
+            true => RuntimeError::NotYet { what },
+            // Whether the pod asks for what is never known was judged before it was started.
+            false => RuntimeError::Failed { what, source: None },
+        }
+    }
+}
+
+impl NodeFacts {
+    /// What this host says of itself; no address is configured.
+    pub fn of_this_host(proc_root: &Path) -> Self {
+        let name = std::fs::read_to_string(proc_root.join("sys/kernel/hostname"));
+        let memory = std::fs::read_to_string(proc_root.join("meminfo")).unwrap_or_default();
+        let kib: Option<i64> = memory
+            .lines()
+            .find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            name: name.map(|n| n.trim().to_owned()).unwrap_or_default(),
+            address: None,
+            cpu_milli: i64::try_from(cpus).unwrap_or(1).saturating_mul(1000),
+            memory_bytes: kib.unwrap_or(0).saturating_mul(1024),
+        }
+    }
+
+    /// `status.hostIP`, and the address of pods on the host's network: the configured one, else the one
+    /// this host speaks from to the rest of the world. None while it has no route there.
+    ///
+    /// Once found, it stays until the agent's end. Sends nothing, and does not block.
+    pub fn host_address(&self) -> Option<IpAddr> {
+        self.address.or_else(|| host_addresses().first().copied())
+    }
+}
+
+/// The addresses this host speaks from to the rest of the world, IPv4 before IPv6; of each family at most
+/// one. Empty while it has no route there.
+///
+/// Once found, they stay until the agent's end. Sends nothing, and does not block.
+pub fn host_addresses() -> Vec<IpAddr> {
+    static FOUND: OnceLock<Vec<IpAddr>> = OnceLock::new();
+    if let Some(found) = FOUND.get() {
+        return found.clone();
+    }
+    let found = outward_addresses();
+    if found.is_empty() { found } else { FOUND.get_or_init(|| found).clone() }
+}
+
+/// The addresses that the kernel would send from to addresses of the documentation's, which everybody's
+/// default route leads to.
+fn outward_addresses() -> Vec<IpAddr> {
+    let from = |own: &str, other: &str| {
+        let socket = UdpSocket::bind(own).ok()?;
+        // For datagrams this only looks up the route.
+        socket.connect(other).ok()?;
+        let address = socket.local_addr().ok()?.ip();
+        (!address.is_unspecified() && !address.is_loopback()).then_some(address)
+    };
+    let both = [from("0.0.0.0:0", "192.0.2.1:9"), from("[::]:0", "[2001:db8::1]:9")];
+    both.into_iter().flatten().collect()
+}
+
+/// The variables of `container`, in the spec's order; a later one of the same name wins.
+///
+/// # Errors
+/// A variable's source is not known here.
+pub fn environment(
+    pod: &Pod,
+    container: &api::Container,
+    node: &NodeFacts,
+) -> Result<Vec<(String, String)>, EnvironmentError> {
+    let mut done = Vec::<(String, String)>::new();
+    for (i, var) in container.env.iter().flatten().enumerate() {
+        let value = match (&var.value, &var.value_from) {
+            (_, Some(source)) => sourced(pod, container, node, source).map_err(|e| {
+                EnvironmentError { field: format!("env[{i}].valueFrom.{}", e.field), ..e }
+            })?,
+            (Some(text), None) => expand(text, &done),
+            (None, None) => String::new(),
+        };
+        match done.iter_mut().find(|(name, _)| *name == var.name) {
+            Some(entry) => entry.1 = value,
+            None => done.push((var.name.clone(), value)),
+        }
+    }
+    Ok(done)
+}
+
+/// `command` and `args` with `$(VAR)` replaced. Empty if the container names neither.
+pub fn command_line(container: &api::Container, env: &[(String, String)]) -> Vec<String> {
+    let words = container.command.iter().flatten().chain(container.args.iter().flatten());
+    words.map(|word| expand(word, env)).collect()
+}
+
+/// Replaces `$(VAR)` by its value. A variable that is not known stays as it is written; `$$` is a
+/// `$` that begins nothing. The same syntax as Kubernetes'.
+fn expand(text: &str, env: &[(String, String)]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        if let Some(tail) = after.strip_prefix('$') {
+            out.push('$');
+            rest = tail;
+        } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|t| t.split_once(')')) {
+            match env.iter().find(|(known, _)| known == name) {
+                Some((_, value)) => out.push_str(value),
+                None => out.push_str(&rest[at..at + name.len() + 3]),
+            }
+            rest = tail;
+        } else {
+            out.push('$');
+            rest = after;
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn sourced(
+    pod: &Pod,
+    container: &api::Container,
+    node: &NodeFacts,
+    source: &api::EnvVarSource,
+) -> Result<String, EnvironmentError> {
+    if let Some(field) = &source.field_ref {
+        return field_value(pod, node, &field.field_path);
+    }
+    if let Some(resource) = &source.resource_field_ref {
+        return resource_value(container, node, resource);
+    }
+    let kind = if source.config_map_key_ref.is_some() { "configMapKeyRef" } else { "secretKeyRef" };
+    let why = "there is no API server to read it from: write the value in `value`";
+    Err(EnvironmentError { field: kind.to_owned(), why: why.to_owned(), retryable: false })
+}
+
+fn field_value(pod: &Pod, node: &NodeFacts, path: &str) -> Result<String, EnvironmentError> {
+    let error = |why: String, retryable| EnvironmentError {
+        field: "fieldRef.fieldPath".to_owned(),
+        why,
+        retryable,
+    };
+    let refused = |why| error(why, false);
+    let keyed = |map: &Option<BTreeMap<String, String>>, key: &str| {
+        map.as_ref().and_then(|m| m.get(key)).cloned().unwrap_or_default()
+    };
+    if let Some((map, key)) = path.strip_suffix("']").and_then(|p| p.split_once("['")) {
+        return match map {
+            "metadata.labels" => Ok(keyed(&pod.metadata.labels, key)),
+            "metadata.annotations" => Ok(keyed(&pod.metadata.annotations, key)),
+            _ => Err(refused(format!("{path} is not a field a container can be told"))),
+        };
+    }
+    let spec = pod.spec.as_ref();
+    match path {
+        "metadata.name" => Ok(pod.name().to_string()),
+        "metadata.namespace" => Ok(pod.namespace().to_string()),
+        "metadata.uid" => Ok(pod.uid().to_string()),
+        "spec.nodeName" => {
+            Ok(spec.and_then(|s| s.node_name.clone()).unwrap_or_else(|| node.name.clone()))
+        }
+        "spec.serviceAccountName" => {
+            Ok(spec.and_then(|s| s.service_account_name.clone()).unwrap_or_default())
+        }
+        "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => {
+            address_value(path, node.host_address()).map_err(|why| error(why, true))
+        }
+        _ => Err(refused(format!("{path} is not a field a container can be told"))),
+    }
+}
+
+fn address_value(path: &str, address: Option<IpAddr>) -> Result<String, String> {
+    let unknown =
+        || format!("{path} is not known: the node has no route to anywhere yet, and so no address");
+    address.map(|address| address.to_string()).ok_or_else(unknown)
+}
+
+/// `limits.cpu` and the like, in units of the divisor, rounded up as Kubernetes does.
+fn resource_value(
+    container: &api::Container,
+    node: &NodeFacts,
+    selector: &api::ResourceFieldSelector,
+) -> Result<String, EnvironmentError> {
+    let refused = |field: &str, why: String| EnvironmentError {
+        field: format!("resourceFieldRef.{field}"),
+        why,
+        retryable: false,
+    };
+    if selector.container_name.as_ref().is_some_and(|n| *n != container.name) {
+        let why = "only the container's own resources are known: leave it out".to_owned();
+        return Err(refused("containerName", why));
+    }
+    let resources = container.resources.as_ref();
+    let (map, name, unlimited) = match selector.resource.split_once('.') {
+        Some(("limits", name)) => (resources.and_then(|r| r.limits.as_ref()), name, true),
+        Some(("requests", name)) => (resources.and_then(|r| r.requests.as_ref()), name, false),
+        _ => return Err(refused("resource", format!("{} is not known", selector.resource))),
+    };
+    let parse = |field: &str, text: &str| {
+        text.parse::<Quantity>().map_err(|e| refused(field, format!("{text}: {e}")))
+    };
+    let given = map.and_then(|m| m.get(name)).map(|q| parse("resource", &q.0)).transpose()?;
+    let divisor =
+        selector.divisor.as_ref().map(|q| q.0.as_str()).filter(|d| !matches!(*d, "" | "0"));
+    let divisor = parse("divisor", divisor.unwrap_or("1"))?;
+    let (amount, unit) = if name == "cpu" {
+        let fallback = if unlimited { node.cpu_milli } else { 0 };
+        (given.map_or(fallback, Quantity::milli_value), divisor.milli_value())
+    } else {
+        let fallback = if unlimited && name == "memory" { node.memory_bytes } else { 0 };
+        (given.map_or(fallback, Quantity::value), divisor.value())
+    };
+    let unit = unit.max(1);
+    Ok((amount / unit + i64::from(amount % unit > 0)).to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! Names and files that every runtime treats alike.
+
+use std::fs;
+use std::path::Path;
+
+/// Whether a name may be one component of a path. Kubernetes' own names always may; this is what
+/// stands between a forged UID and another pod's files.
+pub fn is_safe(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 253
+        && name != "."
+        && name != ".."
+        && !name.bytes().any(|b| b == b'/' || b == 0)
+}
+
+/// Removes a log and the files it was turned into. Says whether there was one.
+pub fn remove_log(log: &Path) -> bool {
+    let was_there = fs::remove_file(log).is_ok();
+    for n in 1_u32.. {
+        let mut old = log.as_os_str().to_owned();
+        old.push(format!(".{n}"));
+        if fs::remove_file(old).is_err() {
+            break;
+        }
+    }
+    was_there
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_safe;
+
+    #[test]
+    fn names_that_would_leave_their_directory_are_refused() {
+        for name in ["", ".", "..", "a/b", "../x", "/etc", "a\0b", &"x".repeat(254)] {
+            assert!(!is_safe(name), "{name:?}");
+        }
+        for name in ["web", "web-0", "3f1c.x", "...", "a_b"] {
+            assert!(is_safe(name), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What every runtime of containers does alike.
+//!
+//! * [`plan`]: which container to start, stop or wait for. Pure.
+//! * [`probing`] and [`stopping`]: what probes and an ending with its hooks add up to; a runtime says how one is asked.
+//! * [`environment`]: what a container's variables, its command and its fields of the pod's status come to.
+//! * [`stats`]: what pods use, in control groups and on disks.
+//!
+//! A runtime is a crate or a module of its own and implements [`winddown_shared::Runtime`] with these parts.
+
+pub mod disk_notes;
+pub mod entry;
+pub mod environment;
+pub mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+pub mod mount_table;
+pub mod oom_score;
+pub mod plan;
+pub mod pod_resources;
+pub mod probe_client;
+pub mod probing;
+pub mod ready;
+pub mod state_lock;
+pub mod states;
+pub mod stats;
+pub mod stopping;
+pub mod termination_message;
+pub mod unsupported;
+
+pub use environment::NodeFacts;
+
+/// The example in README.md compiles and does what it says.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,162 @@
+//! What is mounted where, as the kernel lists it, and taking it away again.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use winddown_shared::RuntimeError;
+
+/// Processes that an error names at most.
+const NAMED: usize = 3;
+
+/// Why a mount could not be taken away.
+#[derive(Debug, thiserror::Error)]
+pub enum UnmountError {
+    /// The kernel's list of mounts cannot be read.
+    #[error("cannot read {}", .path.display())]
+    Unreadable {
+        /// The list.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// Something uses it.
+    #[error("{} is in use by {holders}: end that, or unmount it by hand", .point.display())]
+    Busy {
+        /// Where it is.
+        point: PathBuf,
+        /// What uses it.
+        holders: String,
+    },
+    /// The kernel refused.
+    #[error("cannot unmount {}", .point.display())]
+    Refused {
+        /// Where it is.
+        point: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The mount points that a text in the form of `/proc/PID/mountinfo` lists, in its order. Lines that
+/// are none are passed over.
+pub fn points(mountinfo: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
+    mountinfo.split(|&b| b == b'\n').filter_map(mount_point)
+}
+
+/// The mount points at and below `path`, deepest first and of two at the same place the upper one.
+/// `proc_root` is where `/proc` is. Blocking.
+///
+/// # Errors
+/// The kernel's list cannot be read.
+pub fn below(proc_root: &Path, path: &Path) -> io::Result<Vec<PathBuf>> {
+    let text = fs::read(proc_root.join("self/mountinfo"))?;
+    let mut found: Vec<PathBuf> = points(&text).filter(|point| point.starts_with(path)).collect();
+    // The list is in the order of mounting, so what is upper comes later.
+    found.reverse();
+    found.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
+    Ok(found)
+}
+
+/// What a pod whose files are below `path` holds, for [`Runtime::mounts`](winddown_shared::Runtime).
+/// Blocking.
+///
+/// # Errors
+/// The kernel's list cannot be read.
+pub fn of_pod(proc_root: &Path, path: &Path) -> Result<Vec<String>, RuntimeError> {
+    let found = below(proc_root, path).map_err(|source| RuntimeError::Failed {
+        what: format!("looking for mounts below {}", path.display()),
+        source: Some(Arc::new(source)),
+    })?;
+    let mut texts: Vec<String> = found.iter().map(|point| point.display().to_string()).collect();
+    // Two mounts at one place are one place that is in use.
+    texts.dedup();
+    Ok(texts)
+}
+
+/// Takes away every mount at and below `path`. What is mounted there stays what it is. Blocking.
+///
+/// Never lazily: a lazily unmounted file system silently keeps its disk busy.
+///
+/// # Errors
+/// One is in use or cannot be taken away; those below it, and those beside it that came before, are
+/// gone.
+pub fn unmount_below(proc_root: &Path, path: &Path) -> Result<(), UnmountError> {
+    let found = below(proc_root, path).map_err(|source| UnmountError::Unreadable {
+        path: proc_root.join("self/mountinfo"),
+        source,
+    })?;
+    for point in found {
+        match unmount(&point, UnmountFlags::NOFOLLOW) {
+            // Another process was faster.
+            Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
+            Err(Errno::BUSY) => {
+                let holders = holders(proc_root, &point);
+                return Err(UnmountError::Busy { point, holders });
+            }
+            Err(errno) => {
+                return Err(UnmountError::Refused { point, source: errno.into() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The fifth word of a line; blanks in it are written as octal numbers of three digits.
+fn mount_point(line: &[u8]) -> Option<PathBuf> {
+    let word = line.split(|&b| b == b' ').nth(4)?;
+    let mut path = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, tail)) = rest.split_first() {
+        match tail {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] if byte == b'\\' => {
+                path.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                path.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    (!path.is_empty()).then(|| OsString::from_vec(path).into())
+}
+
+/// The processes that are in a mount or hold a file of it open, for a message.
+fn holders(proc_root: &Path, point: &Path) -> String {
+    let entries = fs::read_dir(proc_root).into_iter().flatten().flatten();
+    let mut named = Vec::new();
+    let mut more = 0;
+    for process in entries.map(|entry| entry.path()) {
+        let pid = process.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+        let Some(pid) = pid.filter(|_| holds(&process, point)) else { continue };
+        if named.len() < NAMED {
+            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+            named.push(format!("process {pid} ({})", name.trim()));
+        } else {
+            more += 1;
+        }
+    }
+    match (named.is_empty(), more) {
+        (true, _) => "no process that can be seen".to_owned(),
+        (false, 0) => named.join(", "),
+        (false, more) => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+fn holds(process: &Path, point: &Path) -> bool {
+    let leads_there = |link: PathBuf| fs::read_link(link).is_ok_and(|to| to.starts_with(point));
+    let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    ["cwd", "root", "exe"].iter().any(|name| leads_there(process.join(name)))
+        || files.map(|file| file.path()).any(leads_there)
+}
+
+#[cfg(test)]
+mod tests;

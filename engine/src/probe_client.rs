@@ -1,0 +1,431 @@
+//! Asks a container over TCP or HTTP whether it is there: for probes and lifecycle handlers.
+
+use std::fmt::{self, Write as _};
+use std::io;
+use std::net::IpAddr;
+
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRAILER, TRANSFER_ENCODING, USER_AGENT};
+use http::uri::PathAndQuery;
+use http::{HeaderName, HeaderValue};
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::environment::NodeFacts;
+
+/// Longest part of an HTTP answer that is read, in bytes: its first line.
+const MAX_STATUS_LINE: usize = 4096;
+
+/// Where to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    host: String,
+    port: u16,
+}
+
+/// An HTTP request. What a spec says goes into it through types that hold no line end, so that it is one
+/// request, whatever the spec says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpGet {
+    endpoint: Endpoint,
+    /// The path and the headers; or what of them cannot be sent. Such a pod is refused at admission, but
+    /// one that runs may have been admitted by an older agent.
+    request: Result<(PathAndQuery, Vec<Header>), String>,
+}
+
+/// A header with its name as the spec spells it: there are servers that mind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Header {
+    spelled: String,
+    name: HeaderName,
+    value: HeaderValue,
+}
+
+/// What describes the connection or a body is ours to say; the kubelet leaves these out as well.
+const OURS: [HeaderName; 4] = [CONNECTION, CONTENT_LENGTH, TRAILER, TRANSFER_ENCODING];
+
+impl Endpoint {
+    /// What a `tcpSocket` names; none if its port has no number.
+    pub fn of(
+        action: &api::TCPSocketAction,
+        container: &api::Container,
+        node: &NodeFacts,
+    ) -> Option<Self> {
+        let port = port(&action.port, container)?;
+        Some(Self { host: host(action.host.as_deref(), node), port })
+    }
+
+    /// Connects, and closes again.
+    ///
+    /// # Errors
+    /// No listener.
+    pub async fn connect(&self) -> io::Result<()> {
+        TcpStream::connect((self.host.as_str(), self.port)).await.map(drop)
+    }
+}
+
+impl HttpGet {
+    /// What an `httpGet` names; none if its port has no number.
+    pub fn of(
+        action: &api::HTTPGetAction,
+        container: &api::Container,
+        node: &NodeFacts,
+    ) -> Option<Self> {
+        let port = port(&action.port, container)?;
+        let endpoint = Endpoint { host: host(action.host.as_deref(), node), port };
+        let request = match unsendable(action).first() {
+            Some(field) => Err(format!("httpGet.{field} {}", field.why())),
+            None => read(action, &endpoint),
+        };
+        Some(Self { endpoint, request })
+    }
+
+    /// Asks. A status from 200 to 399 is well.
+    ///
+    /// # Errors
+    /// Another status, no HTTP, no listener, or the spec's request cannot be sent.
+    pub async fn ask(&self) -> io::Result<()> {
+        let request = self.request()?;
+        let Endpoint { host, port } = &self.endpoint;
+        let mut stream = TcpStream::connect((host.as_str(), *port)).await?;
+        stream.write_all(&request).await?;
+        let mut answer = Vec::with_capacity(256);
+        while !answer.contains(&b'\n') && answer.len() < MAX_STATUS_LINE {
+            if stream.read_buf(&mut answer).await? == 0 {
+                break;
+            }
+        }
+        match status(&answer) {
+            Some(200..=399) => Ok(()),
+            Some(code) => Err(io::Error::other(format!("the answer's status is {code}"))),
+            None => Err(io::Error::other("the answer is not HTTP")),
+        }
+    }
+
+    fn request(&self) -> io::Result<Vec<u8>> {
+        let (path, headers) = self
+            .request
+            .as_ref()
+            .map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.clone()))?;
+        let mut bytes = format!("GET {path} HTTP/1.1\r\n").into_bytes();
+        for Header { spelled, value, .. } in headers {
+            bytes.extend([spelled.as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+        }
+        bytes.extend(b"Connection: close\r\n\r\n");
+        Ok(bytes)
+    }
+}
+
+/// A field of an `httpGet` that can be sent in no request. Shown as the field's path below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsendable {
+    /// `path`
+    Path,
+    /// `host`
+    Host,
+    /// `httpHeaders[…].name`
+    HeaderName(usize),
+    /// `httpHeaders[…].value`
+    HeaderValue(usize),
+}
+
+impl Unsendable {
+    /// What is wrong with it, without its text: a header may hold a password.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::Path | Self::HeaderValue(_) => {
+                "has a line end or another control character in it"
+            }
+            Self::Host => "is neither an address nor the name of a host",
+            Self::HeaderName(_) => "is no name of a header",
+        }
+    }
+}
+
+impl fmt::Display for Unsendable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path => f.write_str("path"),
+            Self::Host => f.write_str("host"),
+            Self::HeaderName(index) => write!(f, "httpHeaders[{index}].name"),
+            Self::HeaderValue(index) => write!(f, "httpHeaders[{index}].value"),
+        }
+    }
+}
+
+/// The fields of an `httpGet` that can be sent in no request.
+pub fn unsendable(action: &api::HTTPGetAction) -> Vec<Unsendable> {
+    let mut found = Vec::new();
+    if action.path.as_deref().is_some_and(|path| path.chars().any(char::is_control)) {
+        found.push(Unsendable::Path);
+    }
+    if action.host.as_deref().is_some_and(|host| !host.is_empty() && !is_host(host)) {
+        found.push(Unsendable::Host);
+    }
+    for (index, header) in action.http_headers.iter().flatten().enumerate() {
+        if HeaderName::from_bytes(header.name.as_bytes()).is_err() {
+            found.push(Unsendable::HeaderName(index));
+        }
+        if HeaderValue::from_bytes(header.value.as_bytes()).is_err() {
+            found.push(Unsendable::HeaderValue(index));
+        }
+    }
+    found
+}
+
+fn is_host(host: &str) -> bool {
+    let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    host.parse::<IpAddr>().is_ok() || host.len() <= 253 && host.bytes().all(is_name)
+}
+
+/// The path and the headers of an `httpGet`; as an error, what of it cannot be sent.
+fn read(
+    action: &api::HTTPGetAction,
+    endpoint: &Endpoint,
+) -> Result<(PathAndQuery, Vec<Header>), String> {
+    let path = action.path.as_deref().filter(|p| !p.is_empty()).unwrap_or("/");
+    let path = PathAndQuery::try_from(escaped(path))
+        .map_err(|error| format!("httpGet.path is no path: {error}"))?;
+    let host = match endpoint.host.parse() {
+        Ok(IpAddr::V6(ip)) => format!("[{ip}]:{}", endpoint.port),
+        _ => format!("{}:{}", endpoint.host, endpoint.port),
+    };
+    let agent = concat!("kube-probe/winddown-", env!("CARGO_PKG_VERSION"));
+    let mut headers: Vec<Header> = Vec::new();
+    let of_spec = action.http_headers.iter().flatten().map(|h| (&*h.name, &*h.value));
+    let defaults = [("Host", &*host), ("User-Agent", agent)];
+    for (spelled, value) in of_spec.chain(defaults) {
+        let name = HeaderName::from_bytes(spelled.as_bytes())
+            .map_err(|error| format!("httpGet: {error}"))?;
+        let value = HeaderValue::from_bytes(value.as_bytes())
+            .map_err(|error| format!("httpGet: header {name}: {error}"))?;
+        // A request has one of these.
+        let again = (name == HOST || name == USER_AGENT) && headers.iter().any(|h| h.name == name);
+        if !again && !OURS.contains(&name) {
+            headers.push(Header { spelled: spelled.to_owned(), name, value });
+        }
+    }
+    Ok((path, headers))
+}
+
+/// A spec's path as it stands in a request: what cannot stand there is percent-encoded, and a fragment
+/// is not sent.
+fn escaped(path: &str) -> String {
+    let path = path.split('#').next().unwrap_or_default();
+    let mut text = String::with_capacity(path.len() + 1);
+    if !path.starts_with('/') {
+        text.push('/');
+    }
+    let bytes = path.as_bytes();
+    for (index, &byte) in bytes.iter().enumerate() {
+        let is_code = || {
+            let digits = bytes.get(index + 1..index + 3);
+            digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        };
+        let stands = match byte {
+            b'%' => is_code(),
+            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => false,
+            byte => byte.is_ascii_graphic(),
+        };
+        match stands {
+            true => text.push(char::from(byte)),
+            false => {
+                let _ = write!(text, "%{byte:02X}");
+            }
+        }
+    }
+    text
+}
+
+/// A port's number, by itself or by the name the container gave it.
+pub fn port(port: &IntOrString, container: &api::Container) -> Option<u16> {
+    let number = match port {
+        IntOrString::Int(number) => *number,
+        IntOrString::String(name) => {
+            let named = container.ports.iter().flatten();
+            named
+                .filter(|p| p.name.as_deref() == Some(name))
+                .map(|p| p.container_port)
+                .next()
+                .or_else(|| name.parse().ok())?
+        }
+    };
+    u16::try_from(number).ok().filter(|n| *n > 0)
+}
+
+/// A pod on the host's network has the host's address.
+fn host(named: Option<&str>, node: &NodeFacts) -> String {
+    let own = || node.address.map_or("127.0.0.1".to_owned(), |address| address.to_string());
+    named.filter(|h| !h.is_empty()).map_or_else(own, str::to_owned)
+}
+
+fn status(answer: &[u8]) -> Option<u16> {
+    let line = answer.split(|&b| b == b'\n').next()?;
+    let line = std::str::from_utf8(line).ok()?.strip_prefix("HTTP/1.")?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn container() -> api::Container {
+        let ports = json!([{"name": "web", "containerPort": 8080}]);
+        serde_json::from_value(json!({"name": "main", "ports": ports})).unwrap()
+    }
+
+    #[test]
+    fn a_port_is_a_number_or_a_name_of_the_container() {
+        let text = |name: &str| IntOrString::String(name.to_owned());
+        for (given, expected) in [
+            (IntOrString::Int(80), Some(80)),
+            (IntOrString::Int(0), None),
+            (IntOrString::Int(70_000), None),
+            (text("web"), Some(8080)),
+            (text("90"), Some(90)),
+            (text("nope"), None),
+        ] {
+            assert_eq!(port(&given, &container()), expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn the_status_is_read_from_the_first_line_only() {
+        for (answer, expected) in [
+            ("HTTP/1.1 200 OK\r\n", Some(200)),
+            ("HTTP/1.0 404\r\n\r\nHTTP/1.1 200", Some(404)),
+            ("HTTP/1.1 2000\r\n", Some(2000)),
+            ("SSH-2.0-OpenSSH\r\n", None),
+            ("HTTP/1.1", None),
+            ("", None),
+        ] {
+            assert_eq!(status(answer.as_bytes()), expected, "{answer:?}");
+        }
+    }
+
+    fn action(action: serde_json::Value) -> api::HTTPGetAction {
+        serde_json::from_value(action).unwrap()
+    }
+
+    fn get(spec: serde_json::Value) -> HttpGet {
+        let node = NodeFacts { name: String::new(), address: None, cpu_milli: 0, memory_bytes: 0 };
+        HttpGet::of(&action(spec), &container(), &node).unwrap()
+    }
+
+    fn request(spec: serde_json::Value) -> String {
+        String::from_utf8(get(spec).request().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_header_of_the_spec_replaces_ours() {
+        let request = request(json!({"port": "web", "path": "health", "httpHeaders": [
+            {"name": "host", "value": "example.org"}, {"name": "X-A", "value": "1"}]}));
+        assert!(request.starts_with("GET /health HTTP/1.1\r\n"), "{request}");
+        assert!(request.contains("\r\nhost: example.org\r\nX-A: 1\r\n"), "{request}");
+        assert!(!request.contains("Host: 127.0.0.1"), "{request}");
+        assert!(request.ends_with("Connection: close\r\n\r\n"), "{request}");
+    }
+
+    #[test]
+    fn what_says_how_long_a_request_is_does_not_come_from_the_spec() {
+        let header = |name: &str| json!({"name": name, "value": "7"});
+        let request = request(json!({"port": 80, "httpHeaders": [
+            header("content-length"), header("Transfer-Encoding"), header("Connection"),
+            header("Host"), header("HOST")]}));
+        let lines: Vec<&str> = request.lines().collect();
+        let agent = concat!("User-Agent: kube-probe/winddown-", env!("CARGO_PKG_VERSION"));
+        assert_eq!(lines, ["GET / HTTP/1.1", "Host: 7", agent, "Connection: close", ""]);
+    }
+
+    #[test]
+    fn a_path_is_sent_as_the_kubelet_sends_it() {
+        for (path, sent) in [
+            ("", "/"),
+            ("health", "/health"),
+            ("/a/b?c=d&e=%20", "/a/b?c=d&e=%20"),
+            ("/a b", "/a%20b"),
+            ("/\u{e9}", "/%C3%A9"),
+            ("/50%", "/50%25"),
+            ("/a#b", "/a"),
+            ("/\"<>", "/%22%3C%3E"),
+            ("/a\r\nb", "/a%0D%0Ab"),
+        ] {
+            assert_eq!(escaped(if path.is_empty() { "/" } else { path }), sent, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_version_6_stands_in_brackets() {
+        let request = request(json!({"port": 80, "host": "2001:db8::1"}));
+        assert!(request.contains("\r\nHost: [2001:db8::1]:80\r\n"), "{request}");
+    }
+
+    #[test]
+    fn what_can_be_sent_in_no_request_is_named() {
+        let header = |name: &str, value: &str| json!([{"name": name, "value": value}]);
+        for (spec, field) in [
+            (json!({"port": 80, "path": "/a\r\nHost: b"}), "path"),
+            (json!({"port": 80, "path": "/a\0"}), "path"),
+            (json!({"port": 80, "host": "a\r\nb"}), "host"),
+            (json!({"port": 80, "host": "user@a"}), "host"),
+            (json!({"port": 80, "host": "a/b"}), "host"),
+            (json!({"port": 80, "host": "a b"}), "host"),
+            (json!({"port": 80, "httpHeaders": header("A\r\nB", "c")}), "httpHeaders[0].name"),
+            (json!({"port": 80, "httpHeaders": header("A: b", "c")}), "httpHeaders[0].name"),
+            (json!({"port": 80, "httpHeaders": header("", "c")}), "httpHeaders[0].name"),
+            (json!({"port": 80, "httpHeaders": header("A", "b\r\n\r\nc")}), "httpHeaders[0].value"),
+            (json!({"port": 80, "httpHeaders": header("A", "b\nc")}), "httpHeaders[0].value"),
+        ] {
+            let found = unsendable(&action(spec.clone()));
+            assert_eq!(found.len(), 1, "{spec}");
+            assert_eq!(found[0].to_string(), field, "{spec}");
+            let error = get(spec.clone()).request().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("httpGet.{field} ")), "{error}");
+        }
+        let fine = json!({"port": 80, "path": "/a b?c#d", "host": "my_host.example", "httpHeaders":
+            [{"name": "X-Custom", "value": "\u{e9} \t:"}]});
+        assert_eq!(unsendable(&action(fine)), []);
+    }
+
+    /// Listens, answers one request, and gives what arrived until the client closed.
+    async fn asked(spec: serde_json::Value) -> (io::Result<()>, String) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut spec = spec;
+        spec["port"] = json!(listener.local_addr().unwrap().port());
+        let get = get(spec);
+        let served = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut seen = Vec::new();
+            while !seen.ends_with(b"\r\n\r\n") && stream.read_buf(&mut seen).await.unwrap() > 0 {}
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            stream.read_to_end(&mut seen).await.unwrap();
+            String::from_utf8(seen).unwrap()
+        };
+        tokio::select! {
+            // What cannot be sent is not even connected for.
+            result = async { get.ask().await }, if get.request.is_err() => (result, String::new()),
+            both = async { tokio::join!(get.ask(), served) } => both,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_sees_one_request_whatever_the_spec_says() {
+        let (result, seen) = asked(json!({"path": "/a b HTTP/1.1?x", "host": "127.0.0.1"})).await;
+        result.unwrap();
+        assert!(seen.starts_with("GET /a%20b%20HTTP/1.1?x HTTP/1.1\r\n"), "{seen}");
+        assert_eq!(seen.matches("HTTP/1.1\r\n").count(), 1, "{seen}");
+        let split = "/ HTTP/1.1\r\nHost: victim\r\n\r\nGET /admin";
+        for spec in [
+            json!({"path": split, "host": "127.0.0.1"}),
+            json!({"httpHeaders": [{"name": "A", "value": split}], "host": "127.0.0.1"}),
+            json!({"httpHeaders": [{"name": split, "value": "a"}], "host": "127.0.0.1"}),
+        ] {
+            let (result, seen) = asked(spec).await;
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(seen, "");
+        }
+    }
+}

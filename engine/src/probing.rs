@@ -1,0 +1,288 @@
+//! Schedules probes and evaluates their results, for all runtimes.
+//!
+//! # Behaviour
+//! * While the startup probe has not passed, the others rest and the container has not started.
+//! * A startup or liveness probe that fails `failureThreshold` times in a row has the container ended
+//!   and, if its policy says so, started again.
+//! * Probes rest as soon as the pod is asked to end.
+//! * After a restart of the agent a container counts as started and ready until its probes say
+//!   otherwise: an agent's restart is no reason to take a pod out of service. Its startup probe is asked
+//!   again before its liveness probe is, since it may have been in the middle of its start. A sidecar
+//!   has to pass it again before anything that waits for it is started.
+//!
+//! One task per container that has probes; it sleeps between them.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as k8s;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use winddown_shared::ContainerKind;
+
+use crate::plan::ContainerObservation;
+
+/// A container whose probes are asked.
+pub trait Probed: Send + Sync + 'static {
+    /// What a probe does.
+    type Action: Send + Sync;
+
+    /// Asks once. None: the answer says nothing about the container, and is not counted.
+    fn ask(
+        &self,
+        action: &Self::Action,
+        timeout: Duration,
+    ) -> impl Future<Output = Option<bool>> + Send;
+
+    /// Keeps what was found, and tells the workers if that is new.
+    fn note(&self, found: Found);
+
+    /// Resolves when the container has ended or its pod is asked to.
+    fn is_over(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// What the probes of a container have found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The startup probe has passed.
+    Started {
+        /// Nothing else decides whether the container is ready.
+        ready: bool,
+    },
+    /// Whether the readiness probe passes.
+    Ready(bool),
+    /// It is to be restarted.
+    Failing,
+}
+
+/// What a run's postStart hook and its probes have come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProbeState {
+    /// Its postStart hook is done and its startup probe passed.
+    pub started: bool,
+    /// Its readiness probe passed.
+    pub ready: bool,
+    /// Its probes are being asked, or it has none.
+    pub probed: bool,
+    /// A probe or its postStart hook wants it restarted.
+    pub failing: bool,
+}
+
+/// The probes of a container.
+#[derive(Clone, Debug)]
+pub struct Probes<A> {
+    /// Asked first, until it passes.
+    pub startup: Option<Probe<A>>,
+    /// Whether requests may come.
+    pub readiness: Option<Probe<A>>,
+    /// Whether it has to be restarted.
+    pub liveness: Option<Probe<A>>,
+}
+
+/// One probe.
+#[derive(Clone, Debug)]
+pub struct Probe<A> {
+    action: A,
+    schedule: Schedule,
+    verdict: Verdict,
+}
+
+/// When a probe is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// From the start of the container.
+    pub initial_delay: Duration,
+    /// At least 1 s.
+    pub period: Duration,
+    /// How long an answer may take; at least 1 s.
+    pub timeout: Duration,
+}
+
+/// What the last results of a probe add up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Results in a row that make it well.
+    successes: u32,
+    /// Results in a row that make it bad.
+    failures: u32,
+    well: u32,
+    bad: u32,
+}
+
+// === impl ProbeState ===
+
+impl ProbeState {
+    /// Of a run that an earlier agent began: what it had come to is not known.
+    pub const ADOPTED: Self = Self { started: true, ready: true, probed: false, failing: false };
+
+    /// The run was started by an earlier agent and has no prober yet.
+    pub fn is_adopted(&self) -> bool {
+        self.started && !self.probed
+    }
+
+    /// The run's probes are asked from now on. `well`: its postStart hook went well.
+    pub fn begin<A>(&mut self, probes: &Probes<A>, kind: ContainerKind, well: bool) {
+        // What waits for a sidecar may not start too soon. Nothing waits for the others.
+        let was = self.started && kind != ContainerKind::Sidecar;
+        self.probed = true;
+        self.failing = !well;
+        self.started = well && (was || probes.startup.is_none());
+        self.ready |= well && probes.readiness.is_none();
+    }
+
+    /// Takes over what was found; true if that is new.
+    pub fn note(&mut self, found: Found) -> bool {
+        let before = *self;
+        match found {
+            Found::Started { ready } => {
+                self.started = true;
+                self.ready |= ready;
+            }
+            Found::Ready(well) => self.ready = well,
+            Found::Failing => self.failing = true,
+        }
+        before != *self
+    }
+
+    /// The run as it is planned with.
+    pub fn seen(&self) -> ContainerObservation {
+        ContainerObservation::Running { started: self.started, failing: self.failing }
+    }
+}
+
+// === impl Probes ===
+
+impl<A: Send + Sync + 'static> Probes<A> {
+    /// Those of a container whose `action` can be made.
+    pub fn of(container: &k8s::Container, action: impl Fn(&k8s::Probe) -> Option<A>) -> Self {
+        let probe = |probe: &Option<k8s::Probe>| {
+            let probe = probe.as_ref()?;
+            let (schedule, verdict) = (Schedule::of(probe), Verdict::of(probe));
+            Some(Probe { action: action(probe)?, schedule, verdict })
+        };
+        Self {
+            startup: probe(&container.startup_probe),
+            readiness: probe(&container.readiness_probe),
+            liveness: probe(&container.liveness_probe),
+        }
+    }
+
+    /// Whether nothing is asked.
+    pub fn is_empty(&self) -> bool {
+        self.startup.is_none() && self.readiness.is_none() && self.liveness.is_none()
+    }
+
+    /// Asks them in a task of their own until the container is over, or `alive` tells.
+    pub fn begin(self, probed: impl Probed<Action = A>, mut alive: watch::Receiver<()>) {
+        tokio::spawn(async move {
+            tokio::select! {
+                () = self.follow(&probed) => {}
+                () = probed.is_over() => {}
+                _ = alive.changed() => {}
+            }
+        });
+    }
+
+    async fn follow(self, probed: &impl Probed<Action = A>) {
+        let Self { startup, readiness, liveness } = self;
+        if let Some(mut probe) = startup {
+            if !probe.until(probed, true).await {
+                return;
+            }
+            probed.note(Found::Started { ready: readiness.is_none() });
+        }
+        let readiness = async {
+            if let Some(mut probe) = readiness {
+                probe.watch_readiness(probed).await;
+            }
+        };
+        let liveness = async {
+            if let Some(mut probe) = liveness {
+                probe.until(probed, false).await;
+            }
+        };
+        tokio::join!(readiness, liveness);
+    }
+}
+
+// === impl Probe ===
+
+impl<A: Send + Sync + 'static> Probe<A> {
+    async fn watch_readiness(&mut self, probed: &impl Probed<Action = A>) {
+        sleep(self.schedule.initial_delay).await;
+        loop {
+            if let Some(well) = self.once(probed).await {
+                probed.note(Found::Ready(well));
+            }
+            sleep(self.schedule.period).await;
+        }
+    }
+
+    /// Asks until the container fails (then it is to be restarted) or, if `or_well`, is well. True
+    /// in the latter case.
+    async fn until(&mut self, probed: &impl Probed<Action = A>, or_well: bool) -> bool {
+        sleep(self.schedule.initial_delay).await;
+        loop {
+            match self.once(probed).await {
+                Some(false) => {
+                    probed.note(Found::Failing);
+                    return false;
+                }
+                Some(true) if or_well => return true,
+                _ => sleep(self.schedule.period).await,
+            }
+        }
+    }
+
+    async fn once(&mut self, probed: &impl Probed<Action = A>) -> Option<bool> {
+        let well = probed.ask(&self.action, self.schedule.timeout).await?;
+        self.verdict.count(well)
+    }
+}
+
+// === impl Schedule ===
+
+impl Schedule {
+    /// As the spec has it; what it leaves out or gives no sense is Kubernetes' default.
+    pub fn of(probe: &k8s::Probe) -> Self {
+        let seconds = |given: Option<i32>, default: u64| {
+            let given = given.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
+            Duration::from_secs(given.unwrap_or(default))
+        };
+        Self {
+            initial_delay: seconds(probe.initial_delay_seconds, 0),
+            period: seconds(probe.period_seconds, 10),
+            timeout: seconds(probe.timeout_seconds, 1),
+        }
+    }
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// With the spec's thresholds, and no result yet.
+    pub fn of(probe: &k8s::Probe) -> Self {
+        let times = |given: Option<i32>, default: u32| {
+            given.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0).unwrap_or(default)
+        };
+        Self {
+            successes: times(probe.success_threshold, 1),
+            failures: times(probe.failure_threshold, 3),
+            well: 0,
+            bad: 0,
+        }
+    }
+
+    /// Counts a result. Gives the verdict when there are enough of one kind in a row.
+    pub fn count(&mut self, well: bool) -> Option<bool> {
+        if well {
+            (self.well, self.bad) = (self.well.saturating_add(1), 0);
+            (self.well >= self.successes).then_some(true)
+        } else {
+            (self.well, self.bad) = (0, self.bad.saturating_add(1));
+            (self.bad >= self.failures).then_some(false)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

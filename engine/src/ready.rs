@@ -1,0 +1,95 @@
+//! Waits for a descriptor of ours to become readable.
+//!
+//! The one module of the workspace with unsafe code: tokio's registration of a raw descriptor is an
+//! `unsafe fn`, because it cannot see that the descriptor stays open. Here it is owned. And asking
+//! a pidfd for an exit code is an ioctl without a safe wrapper yet.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::ioctl::{Updater, ioctl, opcode::read_write};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// An owned descriptor (a pidfd, the read end of a pipe) that can be waited on.
+#[derive(Debug)]
+pub struct Ready(AsyncFd<OwnedFd>);
+
+impl Ready {
+    /// Registers `fd` with the runtime this is called in.
+    ///
+    /// # Errors
+    /// The descriptor cannot be polled, or the kernel is out of watches.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O enabled.
+    #[allow(unsafe_code)]
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        // SAFETY: an OwnedFd names the same open descriptor for its whole life, and AsyncFd, which
+        // owns it, takes it off the poller before dropping it.
+        let registered = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+        Ok(Self(registered.map_err(io::Error::from)?))
+    }
+
+    /// Whether [`readable`](Self::readable) would resolve now, as the kernel says. Never blocks.
+    pub fn is_readable(&self) -> bool {
+        let mut asked = [PollFd::new(self.0.get_ref(), PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Resolves when there is something to read, the other end is closed, or the process has ended.
+    /// Stays resolved from then on. Cancel-safe.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.0.readable().await?.retain_ready();
+        Ok(())
+    }
+}
+
+impl Ready {
+    /// The exit code of a pidfd's process as Kubernetes shows it (128 + signal for a signal's victim),
+    /// whoever its parent is; none until its parent has taken note of its end.
+    ///
+    /// # Errors
+    /// It is no pidfd, or the kernel does not tell (before Linux 6.15).
+    #[allow(unsafe_code)]
+    pub fn exit_code(&self) -> io::Result<Option<i32>> {
+        let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
+        // SAFETY: the kernel reads and writes at most the size that is part of the operation's
+        // number, which is that of `info`, and any bytes are valid for its integers.
+        unsafe {
+            let asked = Updater::<{ read_write::<PidfdInfo>(0xff, 11) }, PidfdInfo>::new(&mut info);
+            ioctl(self.0.get_ref(), asked)?;
+        }
+        if info.mask & PIDFD_INFO_EXIT == 0 {
+            // A kernel that does not know the question answers it with nothing, for ever.
+            return Ok(None);
+        }
+        let (signal, code) = (info.exit_code & 0x7f, info.exit_code >> 8 & 0xff);
+        Ok(Some(if signal == 0 { code } else { 128 + signal }))
+    }
+}
+
+const PIDFD_INFO_EXIT: u64 = 1 << 3;
+
+/// `struct pidfd_info` of linux/pidfd.h, in its first version.
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    mask: u64,
+    cgroup: u64,
+    /// Process, thread group and parent; users and groups.
+    ids: [u32; 11],
+    /// As wait(2) has it.
+    exit_code: i32,
+}
+
+impl AsFd for Ready {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.get_ref().as_fd()
+    }
+}

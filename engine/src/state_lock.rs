@@ -1,0 +1,64 @@
+//! The lock on a state directory, which one agent at a time uses.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+/// How long a lock may take to become free.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Takes the lock, patiently: an agent that was killed while it forked leaves a child that holds a copy of
+/// it until it has run its program. None if another agent holds it. Cancel-safe.
+///
+/// # Errors
+/// The file cannot be made or locked.
+pub async fn take(path: &Path) -> io::Result<Option<File>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let path = path.to_owned();
+        let tried = tokio::task::spawn_blocking(move || attempt(&path)).await;
+        let taken = tried.map_err(io::Error::other)??;
+        if taken.is_some() || Instant::now() >= deadline {
+            return Ok(taken);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+fn attempt(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lock_that_is_let_go_soon_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let first = take(&path).await.unwrap().unwrap();
+        let second = take(&path);
+        let let_go = async {
+            sleep(Duration::from_millis(100)).await;
+            drop(first);
+        };
+        let (second, ()) = tokio::join!(second, let_go);
+        let second = second.unwrap();
+        assert!(second.is_some());
+        assert!(take(&path).await.unwrap().is_none(), "it is held for good");
+        assert!(take(dir.path()).await.is_err(), "a directory is no lock");
+    }
+}

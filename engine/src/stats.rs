@@ -1,0 +1,10 @@
+//! What pods use, measured the same way whatever runs them.
+
+mod cgroup;
+mod disk;
+mod disk_cache;
+mod rotated_logs;
+
+pub use cgroup::CgroupDirs;
+pub use disk_cache::{DiskCache, PodPlaces};
+pub use rotated_logs::remove_rotated_logs;

@@ -1,0 +1,125 @@
+//! Memory and tasks of a cgroup, of version 1 or 2.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use winddown_shared::{CgroupMemory, cgroup_number, cgroup_of_process};
+
+/// Where the files of one cgroup are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CgroupDirs {
+    memory: PathBuf,
+    is_v2: bool,
+    /// None where nothing counts tasks.
+    tasks: Option<PathBuf>,
+}
+
+impl CgroupDirs {
+    /// Those of one cgroup, which is one directory in each hierarchy. None if none of them counts memory.
+    pub fn among(dirs: &[PathBuf]) -> Option<Self> {
+        let with = |file: &str| dirs.iter().find(|dir| dir.join(file).exists()).cloned();
+        let tasks = with("pids.current");
+        let of = |memory, is_v2| Self { memory, is_v2, tasks };
+        match with("memory.current") {
+            Some(memory) => Some(of(memory, true)),
+            None => Some(of(with("memory.usage_in_bytes")?, false)),
+        }
+    }
+
+    /// That of a process, which must carry `mark` in its path: a number that has become another
+    /// process's does not. `proc_root` is where `/proc` is, `mount` where cgroups are. Reads one small
+    /// file.
+    pub fn of_process((proc_root, mount): (&Path, &Path), pid: i32, mark: &str) -> Option<Self> {
+        let text = fs::read(proc_root.join(pid.to_string()).join("cgroup")).ok()?;
+        let (path, is_v2) = cgroup_of_process(&text, "memory")?;
+        if !path.contains(mark) {
+            return None;
+        }
+        let memory = directory(mount, "memory", path, is_v2);
+        let tasks = cgroup_of_process(&text, "pids");
+        let tasks = tasks.filter(|(path, _)| path.contains(mark));
+        let tasks = tasks.map(|(path, is_v2)| directory(mount, "pids", path, is_v2));
+        Some(Self { memory, is_v2, tasks })
+    }
+
+    /// The one above, if its name has `mark` in it: a pod's, around its containers'.
+    pub fn parent(&self, mark: &str) -> Option<Self> {
+        let parent = |dir: &Path| {
+            let parent = dir.parent()?;
+            parent.file_name()?.to_str()?.contains(mark).then(|| parent.to_owned())
+        };
+        Some(Self {
+            memory: parent(&self.memory)?,
+            is_v2: self.is_v2,
+            tasks: self.tasks.as_deref().and_then(parent),
+        })
+    }
+
+    /// The working set, in bytes. Blocks for as long as the kernel takes to add up.
+    pub fn working_set(&self) -> Option<u64> {
+        let usage = if self.is_v2 { "memory.current" } else { "memory.usage_in_bytes" };
+        let usage = fs::read(self.memory.join(usage)).ok()?;
+        let stat = fs::read(self.memory.join("memory.stat")).ok()?;
+        CgroupMemory::parse(&usage, &stat, None).map(|memory| memory.working_set())
+    }
+
+    /// How many tasks it has: threads, each of which takes one of the node's process ids.
+    pub fn tasks(&self) -> Option<u64> {
+        cgroup_number(&fs::read(self.tasks.as_ref()?.join("pids.current")).ok()?)
+    }
+}
+
+fn directory(mount: &Path, controller: &str, path: &str, is_v2: bool) -> PathBuf {
+    let root = match is_v2 {
+        false => mount.join(controller),
+        true if mount.join("cgroup.controllers").exists() => mount.to_owned(),
+        true => mount.join("unified"),
+    };
+    root.join(path.trim_start_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: PathBuf, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_process_is_measured_in_its_cgroup_on_version_1() {
+        let root = tempfile::tempdir().unwrap();
+        let (proc, mount) = (root.path().join("proc"), root.path().join("cg"));
+        write(proc.join("42/cgroup"), "4:memory:/pod-u/c1\n8:pids:/pod-u/c1\n0::/\n");
+        let dir = mount.join("memory/pod-u/c1");
+        write(dir.join("memory.usage_in_bytes"), "5000\n");
+        write(dir.join("memory.stat"), "inactive_file 1\ntotal_inactive_file 2000\n");
+        write(mount.join("pids/pod-u/c1/pids.current"), "7\n");
+        write(mount.join("pids/pod-u/pids.current"), "9\n");
+        let found = CgroupDirs::of_process((&proc, &mount), 42, "c1").unwrap();
+        assert_eq!((found.working_set(), found.tasks()), (Some(3000), Some(7)));
+        let pod = found.parent("-u").unwrap();
+        assert_eq!((pod.working_set(), pod.tasks()), (None, Some(9)));
+        assert_eq!(found.parent("other"), None);
+        let dirs = [dir, mount.join("pids/pod-u/c1")];
+        assert_eq!(CgroupDirs::among(&dirs), Some(found));
+        assert_eq!(CgroupDirs::among(&[]), None);
+        assert_eq!(CgroupDirs::of_process((&proc, &mount), 42, "c2"), None, "another's now");
+        assert_eq!(CgroupDirs::of_process((&proc, &mount), 43, "c1"), None);
+    }
+
+    #[test]
+    fn a_process_is_measured_in_its_cgroup_on_version_2() {
+        let root = tempfile::tempdir().unwrap();
+        let (proc, mount) = (root.path().join("proc"), root.path().join("cg"));
+        write(mount.join("cgroup.controllers"), "memory pids\n");
+        write(proc.join("42/cgroup"), "0::/pod-u/c1\n");
+        write(mount.join("pod-u/c1/memory.current"), "5000\n");
+        write(mount.join("pod-u/c1/memory.stat"), "inactive_file 2000\n");
+        write(mount.join("pod-u/c1/pids.current"), "7\n");
+        let found = CgroupDirs::of_process((&proc, &mount), 42, "c1").unwrap();
+        assert_eq!((found.working_set(), found.tasks()), (Some(3000), Some(7)));
+        assert_eq!(Some(found), CgroupDirs::among(&[mount.clone(), mount.join("pod-u/c1")]));
+    }
+}

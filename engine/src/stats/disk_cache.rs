@@ -1,0 +1,183 @@
+//! What pods have on disk, kept from one measurement to the next.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::{DiskUse, PodUid, PodUidMap, VolumeStats};
+
+use super::disk::{Budget, walk};
+
+/// How long one measurement of all pods may take, and how much of one pod it looks at.
+const TIME: Duration = Duration::from_secs(30);
+const ENTRIES: u64 = 500_000;
+
+/// What of a pod is where.
+#[derive(Clone, Debug)]
+pub struct PodPlaces {
+    /// The pod's.
+    pub uid: PodUid,
+    /// A directory of logs for each container.
+    pub logs: Vec<(Arc<str>, PathBuf)>,
+    /// Volumes that are directories made for the pod.
+    pub volumes: Vec<(Arc<str>, PathBuf)>,
+    /// Volumes among them that are in memory.
+    pub in_memory: Vec<Arc<str>>,
+    /// What else is the pod's.
+    pub other: Vec<PathBuf>,
+}
+
+/// What of a pod takes how much room.
+#[derive(Clone, Debug, Default)]
+pub struct PodDisk {
+    pub logs: Vec<(Arc<str>, DiskUse)>,
+    pub volumes: Vec<VolumeStats>,
+    /// All of it that is on a disk.
+    pub on_disk: DiskUse,
+}
+
+/// Of each pod, when it was measured and what was found.
+type Known = PodUidMap<(Instant, Arc<PodDisk>)>;
+
+/// The last measurement of each pod.
+#[derive(Debug, Default)]
+pub struct DiskCache {
+    known: Arc<Mutex<Known>>,
+    /// Held while measuring: one walk at a time.
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl DiskCache {
+    /// What is known of a pod.
+    pub fn get(&self, uid: &PodUid) -> Option<Arc<PodDisk>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(uid).map(|(_, disk)| Arc::clone(disk))
+    }
+
+    /// Measures the pods of which nothing younger than `age` is known, and forgets all others than these
+    /// pods. Resolves when that is done, which takes 30 s at most; pods it did not come to are measured
+    /// next time. Dropping the future does not end the work; the next call waits for it.
+    pub async fn refresh(&self, pods: Vec<PodPlaces>, age: Duration) {
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        let now = Instant::now();
+        let mut due = {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = PodUidMap::default();
+            for pod in &pods {
+                kept.extend(known.remove_entry(&pod.uid));
+            }
+            *known = kept;
+            let since = |pod: &PodPlaces| known.get(&pod.uid).map(|(at, _)| *at);
+            let mut due: Vec<(Option<Instant>, PodPlaces)> =
+                pods.into_iter().map(|pod| (since(&pod), pod)).collect();
+            due.retain(|(at, _)| at.is_none_or(|at| now.saturating_duration_since(at) >= age));
+            due
+        };
+        // The longest known first: with little time each has its turn.
+        due.sort_by_key(|(at, _)| *at);
+        let known = Arc::clone(&self.known);
+        let work = move || {
+            let _turn = turn;
+            let until = Instant::now() + TIME;
+            for (_, pod) in due {
+                let began = Instant::now();
+                if began >= until {
+                    return;
+                }
+                let disk = measure(&pod, Budget { entries: ENTRIES, until });
+                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+                known.insert(pod.uid, (began, Arc::new(disk)));
+            }
+        };
+        // Its only error is a panic, after which the pod is measured next time.
+        let _ = tokio::task::spawn_blocking(work).await;
+    }
+}
+
+fn measure(pod: &PodPlaces, mut budget: Budget) -> PodDisk {
+    let mut disk = PodDisk::default();
+    for (name, path) in &pod.logs {
+        let used = walk(path, &mut budget).unwrap_or_default();
+        disk.on_disk = disk.on_disk.and(used);
+        disk.logs.push((Arc::clone(name), used));
+    }
+    for (name, path) in &pod.volumes {
+        let Some(used) = walk(path, &mut budget) else { continue };
+        if !pod.in_memory.contains(name) {
+            disk.on_disk = disk.on_disk.and(used);
+        }
+        disk.volumes.push(VolumeStats { name: Arc::clone(name), used });
+    }
+    for path in &pod.other {
+        disk.on_disk = disk.on_disk.and(walk(path, &mut budget).unwrap_or_default());
+    }
+    disk
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    fn places(root: &Path, uid: &str) -> PodPlaces {
+        let at = |name: &str| root.join(uid).join(name);
+        for name in ["logs", "volume", "memory", "other"] {
+            fs::create_dir_all(at(name)).unwrap();
+            fs::write(at(name).join("file"), vec![1; 50_000]).unwrap();
+        }
+        PodPlaces {
+            uid: PodUid::new(uid),
+            logs: vec![("main".into(), at("logs")), ("gone".into(), at("gone"))],
+            volumes: vec![("data".into(), at("volume")), ("quick".into(), at("memory"))],
+            in_memory: vec!["quick".into()],
+            other: vec![at("other")],
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_in_memory_is_told_and_is_not_on_disk() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = DiskCache::default();
+        let pod = places(root.path(), "a");
+        assert!(cache.get(&pod.uid).is_none());
+        cache.refresh(vec![pod.clone()], Duration::ZERO).await;
+        let disk = cache.get(&pod.uid).unwrap();
+        assert_eq!(disk.logs[0].1.inodes, 2);
+        assert_eq!(disk.logs[1].1, DiskUse::default(), "no log was written yet");
+        assert_eq!(disk.volumes.iter().map(|v| &*v.name).collect::<Vec<_>>(), ["data", "quick"]);
+        assert_eq!(disk.on_disk.inodes, 6);
+        assert!(disk.on_disk.bytes > 3 * 49_000);
+    }
+
+    #[tokio::test]
+    async fn only_what_is_older_is_measured_again_and_pods_that_left_are_forgotten() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = DiskCache::default();
+        let (a, b) = (places(root.path(), "a"), places(root.path(), "b"));
+        cache.refresh(vec![a.clone(), b.clone()], Duration::ZERO).await;
+        let first = cache.get(&a.uid).unwrap();
+        cache.refresh(vec![a.clone()], Duration::from_secs(3600)).await;
+        assert!(Arc::ptr_eq(&first, &cache.get(&a.uid).unwrap()));
+        assert!(cache.get(&b.uid).is_none());
+        cache.refresh(vec![a.clone()], Duration::ZERO).await;
+        assert!(!Arc::ptr_eq(&first, &cache.get(&a.uid).unwrap()));
+    }
+
+    #[tokio::test]
+    async fn two_who_ask_at_once_do_not_walk_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = DiskCache::default();
+        let pod = places(root.path(), "a");
+        let turn = Arc::clone(&cache.turn).lock_owned().await;
+        let refresh = cache.refresh(vec![pod.clone()], Duration::ZERO);
+        tokio::pin!(refresh);
+        let early = tokio::time::timeout(Duration::from_millis(20), refresh.as_mut()).await;
+        assert!(early.is_err() && cache.get(&pod.uid).is_none());
+        drop(turn);
+        refresh.await;
+        assert!(cache.get(&pod.uid).is_some());
+    }
+}

@@ -1,0 +1,138 @@
+//! The record of a command's end.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek as _, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::wait::WaitStatus;
+use winddown_shared::WallTime;
+
+use crate::containers_file;
+use crate::members;
+use crate::order::{MessageSource, Order};
+use crate::procfs;
+use crate::record::{self, ExitRecord};
+
+/// Bytes taken on disk for the record before the command runs.
+const RESERVE: usize = 8 * 1024;
+/// Longest termination message, in bytes.
+const MAX_MESSAGE: u64 = 4096;
+
+/// What the supervisor saw.
+pub(crate) struct Seen {
+    /// None if it ended the command without hearing how.
+    pub(crate) status: Option<WaitStatus>,
+    pub(crate) started_at: WallTime,
+    pub(crate) finished_at: WallTime,
+    pub(crate) ran: Duration,
+    /// The end of the log, which may stand in for the message.
+    pub(crate) log_tail: String,
+}
+
+/// Takes the room for the record, so that a full disk cannot refuse it later.
+pub(crate) fn reserve(dir: &Path) -> io::Result<()> {
+    record::create(&dir.join(record::EXIT_RESERVE))?.write_all(&[b' '; RESERVE])
+}
+
+/// The record of what was seen.
+pub(crate) fn describe(dir: &Path, order: &Order, seen: Seen) -> ExitRecord {
+    let (exit_code, signal) = seen.status.map_or((137, None), code);
+    let start_error = std::fs::read_to_string(dir.join(record::START_ERROR)).unwrap_or_default();
+    let (reason, message) = if start_error.is_empty() {
+        let reason = match exit_code {
+            0 => "Completed",
+            _ if members::were_out_of_memory(&order.command.cgroups) => "OOMKilled",
+            _ => "Error",
+        };
+        (reason, message(order.message.as_ref(), exit_code != 0, seen.log_tail))
+    } else {
+        ("StartError", start_error)
+    };
+    ExitRecord {
+        exit_code,
+        signal,
+        reason: reason.to_owned(),
+        message,
+        started_at: seen.started_at,
+        finished_at: seen.finished_at,
+        ran_ms: record::millis(seen.ran),
+        boot_id: procfs::boot_id(&order.proc_root),
+    }
+}
+
+/// Writes the record into the room taken for it and gives it its name. A message that does not fit
+/// on a full disk is left out.
+pub fn write(dir: &Path, mut exit: ExitRecord) -> io::Result<File> {
+    let room = dir.join(record::EXIT_RESERVE);
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&room)?;
+    let mut attempt = |exit: &ExitRecord| {
+        let mut json = serde_json::to_vec(exit)?;
+        json.resize(json.len().max(RESERVE), b' ');
+        file.rewind()?;
+        file.write_all(&json)?;
+        file.set_len(json.len() as u64)
+    };
+    if attempt(&exit).is_err() {
+        exit.message.clear();
+        attempt(&exit)?;
+    }
+    std::fs::rename(room, dir.join(record::EXIT))?;
+    Ok(file)
+}
+
+/// The exit code, 128 + signal for a signal's victim, and the signal.
+pub fn code(status: WaitStatus) -> (i32, Option<i32>) {
+    match status {
+        WaitStatus::Signaled(_, signal, _) => (128 + signal as i32, Some(signal as i32)),
+        WaitStatus::Exited(_, code) => (code, None),
+        _ => (137, None),
+    }
+}
+
+/// The termination message: what the container wrote, or after a failure the end of its log.
+pub fn message(source: Option<&MessageSource>, failed: bool, log_tail: String) -> String {
+    let Some(source) = source else { return String::new() };
+    let written = first_bytes(&source.file);
+    if written.is_empty() && failed && source.fall_back_to_log { log_tail } else { written }
+}
+
+/// What the container wrote, up to the longest message.
+fn first_bytes(path: &Path) -> String {
+    containers_file::first_bytes(path, MAX_MESSAGE)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(message: String) -> ExitRecord {
+        let at: WallTime = "2026-01-02T03:04:05Z".parse().unwrap();
+        ExitRecord {
+            exit_code: 1,
+            signal: None,
+            reason: "Error".to_owned(),
+            message,
+            started_at: at,
+            finished_at: at,
+            ran_ms: 5,
+            boot_id: "b".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_record_reads_back_also_when_it_needs_more_than_its_room() {
+        for length in [0, 10, 4096] {
+            let dir = tempfile::tempdir().unwrap();
+            reserve(dir.path()).unwrap();
+            // Each of these takes six bytes in JSON.
+            let exit = record("\u{1}".repeat(length));
+            write(dir.path(), exit.clone()).unwrap();
+            let back: ExitRecord = record::read(&dir.path().join(record::EXIT)).unwrap();
+            assert_eq!(back, exit);
+            assert!(!dir.path().join(record::EXIT_RESERVE).exists());
+        }
+    }
+}

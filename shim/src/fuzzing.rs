@@ -1,0 +1,60 @@
+//! What must hold of the files of processes and of their output, whatever they are. Called by tests/fuzz.
+
+use winddown_shared::WallTime;
+
+use crate::log::{Lines, Stream};
+use crate::procfs;
+
+/// Reads the text as the state of a process. Panics if a law is broken.
+pub fn process_state(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    // The name of a command is its own to choose: it must not change what is read of the rest.
+    let rest = text.get(text.rfind(')').map_or(0, |at| at + 1)..).unwrap_or_default();
+    let renamed = format!("1 (R 0 0 ) S 9){rest}");
+    if text.contains(')') {
+        assert_eq!(procfs::parse_stat(text), procfs::parse_stat(&renamed), "{text:?}");
+    } else {
+        assert_eq!(procfs::parse_stat(text), None);
+    }
+}
+
+/// Takes the bytes as output of a container, cut at every newline-free length that the first byte names. Panics if
+/// the log loses, adds or changes anything.
+pub fn container_log(output: &[u8]) {
+    let Some((&cut, output)) = output.split_first() else { return };
+    let whole = logged(&mut [output].into_iter());
+    let pieces = logged(&mut output.chunks(usize::from(cut) + 1));
+    assert_eq!(whole, pieces, "how output is read does not change the log");
+    let mut back = Vec::with_capacity(output.len());
+    for line in whole.split_inclusive(|&byte| byte == b'\n') {
+        let mut words = line.splitn(4, |&byte| byte == b' ');
+        let (_, stream, tag) = (words.next(), words.next(), words.next());
+        assert_eq!(stream, Some(&b"stdout"[..]));
+        let content = words.next().unwrap_or_default();
+        let content = content.strip_suffix(b"\n").unwrap_or_default();
+        assert!(content.len() <= 16 * 1024, "a line is never longer than collectors take");
+        back.extend_from_slice(content);
+        match tag {
+            Some(b"F") => back.push(b'\n'),
+            other => assert_eq!(other, Some(&b"P"[..])),
+        }
+    }
+    let mut expected = output.to_vec();
+    if expected.last().is_some_and(|&last| last != b'\n') {
+        expected.push(b'\n');
+    }
+    assert!(back == expected, "the log says what the container wrote, no more and no less");
+}
+
+fn logged(reads: &mut dyn Iterator<Item = &[u8]>) -> Vec<u8> {
+    let (mut lines, mut log) = (Lines::new(Stream::Out), Vec::new());
+    let at = WallTime::UNIX_EPOCH;
+    let mut counted = 0;
+    for read in reads {
+        counted += lines.take(read, at, &mut log);
+    }
+    counted += lines.finish(at, &mut log);
+    let written = log.iter().filter(|&&byte| byte == b'\n').count();
+    assert_eq!(usize::try_from(counted).ok(), Some(written), "every line is counted");
+    log
+}

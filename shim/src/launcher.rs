@@ -1,0 +1,98 @@
+//! Becomes the container's main process.
+//!
+//! The supervisor starts it, writes down its pid and only then sends it what to become. The session,
+//! cgroup, user and signal mask are set here, in the process itself, because setting them between
+//! fork and exec of a parent would need unsafe code.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{ExitCode, Stdio};
+
+use nix::sys::signal::SigSet;
+use nix::sys::stat::{Mode, umask};
+
+use super::identity;
+use crate::order::Command;
+use crate::record;
+
+/// Exit code Kubernetes shows for a container whose program could not be started.
+pub(crate) const START_ERROR_CODE: u8 = 128;
+/// What programs take for granted; the agent's own files are nobody else's.
+const UMASK: Mode = Mode::S_IWGRP.union(Mode::S_IWOTH);
+
+/// Reads a [`Command`] from stdin and becomes it, as a child of the process `supervisor`; without one, as
+/// a service that its service manager supervises. Returns only if that failed.
+pub(crate) fn launch(supervisor: Option<&OsStr>) -> ExitCode {
+    let mut json = Vec::new();
+    if io::stdin().lock().read_to_end(&mut json).is_err() {
+        return ExitCode::from(START_ERROR_CODE);
+    }
+    // The supervisor ended before it could say what to run: then nothing may run.
+    let Ok(command) = serde_json::from_slice::<Command>(&json) else {
+        return ExitCode::from(START_ERROR_CODE);
+    };
+    // Opened while we may still write there; closed by a successful exec.
+    let mut report = command.error_file.as_deref().and_then(|path| record::create(path).ok());
+    let failure = become_it(&command, supervisor);
+    report_failure(report.as_mut(), &failure);
+    ExitCode::from(START_ERROR_CODE)
+}
+
+/// Never returns but with the reason why it could not.
+fn become_it(command: &Command, supervisor: Option<&OsStr>) -> String {
+    let prepared = prepare(command, supervisor);
+    let Err((what, source)) = prepared else {
+        let Some((program, args)) = command.argv.split_first() else {
+            return "there is no command to run".to_owned();
+        };
+        let mut exec = std::process::Command::new(program);
+        exec.args(args).env_clear().envs(command.env.iter().map(|(k, v)| (k, v)));
+        exec.stdin(Stdio::null());
+        let error = exec.exec();
+        return format!("cannot run {program}: {error}");
+    };
+    format!("{what}: {source}")
+}
+
+fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String, io::Error)> {
+    let failed = |what: &str| {
+        let what = what.to_owned();
+        move |error: nix::Error| (what, io::Error::from(error))
+    };
+    if supervisor.is_some() {
+        nix::unistd::setsid().map_err(failed("cannot begin a session"))?;
+    }
+    if let Some(adj) = command.oom_score_adj {
+        // Lowering it needs a right that the agent may lack; the container runs all the same.
+        let _ = std::fs::write("/proc/self/oom_score_adj", adj.to_string());
+    }
+    if command.no_new_privs {
+        nix::sys::prctl::set_no_new_privs().map_err(failed("cannot set no_new_privs"))?;
+    }
+    identity::take(command)?;
+    if let Some(supervisor) = supervisor {
+        // Whoever kills the supervisor ends the container with it: a container without supervisor would
+        // lose its output and its exit code. Set after the user changed, which clears it.
+        nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
+            .map_err(failed("cannot tie the container to its supervisor"))?;
+        // It may have died before that took effect: then nobody would.
+        if nix::unistd::getppid().to_string() != supervisor.to_string_lossy() {
+            return Err(("the supervisor is gone".to_owned(), io::ErrorKind::BrokenPipe.into()));
+        }
+    }
+    umask(UMASK);
+    let cwd = command.cwd.as_deref().unwrap_or(Path::new("/"));
+    std::env::set_current_dir(cwd).map_err(|e| (format!("workingDir {}", cwd.display()), e))?;
+    SigSet::empty().thread_set_mask().map_err(failed("cannot clear the signal mask"))
+}
+
+fn report_failure(file: Option<&mut File>, why: &str) {
+    if let Some(file) = file {
+        let _ = file.write_all(why.as_bytes());
+    }
+    // Not `eprintln!`, which panics when the log is gone.
+    let _ = writeln!(io::stderr(), "{why}");
+}

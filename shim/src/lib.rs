@@ -1,0 +1,85 @@
+//! The supervisor: one small process per running container, which owns it.
+//!
+//! The program `winddown-shim` is [`run`] and nothing else. The supervisor, not the agent, is the
+//! container's parent, so a container outlives a restart or a SIGKILL of the agent. It is
+//! single-threaded, sleeps in `poll`, and has no timer.
+//!
+//! # Behaviour
+//! * Subreaper in a session of its own; every signal that can be blocked is blocked, so that nothing
+//!   sent to a group or a terminal ends it. Containers get a clean signal mask.
+//! * Its stderr is the file `supervisor`, opened and locked by the agent. The lock lives exactly as
+//!   long as the supervisor: there is no moment at which a started supervisor is not visible.
+//! * The command runs only after its pid is on disk: the launcher waits for its orders until then.
+//! * When the command ends: the rest of the log, the exit record, then SIGKILL to every descendant
+//!   that is left, also those that changed session (they are reparented to the subreaper).
+//! * The end of its stdout tells the agent that nothing of the container runs. Making the exit
+//!   record durable comes after that, off the path of whoever waits for the container.
+//! * A full disk costs log lines, never the container.
+//!
+//! `hook` is the same supervisor for a preStop, postStart or probe command: no records and no log,
+//! and it ends the command when the agent closes the pipe (the grace is over, or the agent is gone).
+
+pub mod containers_file;
+pub mod exit;
+pub mod fault;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod identity;
+mod launcher;
+pub mod log;
+mod log_writer;
+pub mod members;
+pub mod order;
+pub mod procfs;
+pub mod record;
+mod supervise;
+mod tree;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use winddown_shared::WallClock;
+
+/// The example in README.md compiles and does what it says.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// Runs the program. `args` is what follows its name: `run DIR`, `hook` or `launch PID`; for a
+/// service manager that supervises by itself `become`, or `log FILE BYTES FILES`.
+///
+/// Call it first in `main`, before any thread or async runtime exists: it must stay small and
+/// single-threaded. Returns when the container and everything it left behind have ended.
+pub fn run(args: impl IntoIterator<Item = OsString>, wall: &WallClock) -> ExitCode {
+    // It is started by way of a descriptor, after whose number the kernel would call it.
+    let _ = nix::sys::prctl::set_name(c"winddown-shim");
+    close_inherited();
+    let mut args = args.into_iter();
+    let mode = args.next();
+    match (mode.as_deref().and_then(|m| m.to_str()), args.next()) {
+        (Some("run"), Some(dir)) => supervise::container(&PathBuf::from(dir), wall),
+        (Some("hook"), None) => supervise::hook(wall),
+        (Some("launch"), Some(supervisor)) => launcher::launch(Some(&supervisor)),
+        (Some("become"), None) => launcher::launch(None),
+        (Some("log"), Some(file)) => log_writer::run(file.into(), args, wall),
+        _ => {
+            eprintln!("winddownd starts this program for each container; it is not for people");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Closes everything above stderr.
+///
+/// systemd hands descriptors to the agent without close-on-exec, among them the inhibitor lock from
+/// the fd store. A supervisor outlives the agent and must not hold that lock, nor may a container.
+fn close_inherited() {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers =
+        open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    // Collected first: reading the directory needs a descriptor of its own, which is closed by then.
+    for fd in numbers.filter(|&fd| fd > 2).collect::<Vec<_>>() {
+        let _ = nix::unistd::close(fd);
+    }
+}

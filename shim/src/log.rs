@@ -1,0 +1,246 @@
+//! Container output in the CRI log format, with rotation.
+//!
+//! `TIME STREAM TAG LINE`, where TAG is `F` for a line that ends here and `P` for a piece of a line
+//! longer than 16 KiB. Files turn when the next write would pass the limit: `0.log` becomes
+//! `0.log.1`, that becomes `0.log.2`, and the oldest goes.
+//!
+//! # Limits
+//! Writing never fails the container. What a full disk refuses is dropped and counted, half a line
+//! is taken back, and the first write that succeeds again says how much was lost.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use winddown_shared::WallTime;
+
+use crate::order::LogTarget;
+
+/// Longest piece of output in one log line, in bytes; containerd and CRI-O use the same.
+const MAX_LINE: usize = 16 * 1024;
+/// How much of the end of the log a termination message may take, in bytes and lines.
+const TAIL_BYTES: usize = 2048;
+const TAIL_LINES: usize = 80;
+
+/// The two output streams of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// Turns the bytes of one stream into log lines, in memory.
+#[derive(Debug)]
+pub struct Lines {
+    stream: Stream,
+    /// The line that is not complete yet; at most [`MAX_LINE`].
+    pending: Vec<u8>,
+}
+
+/// A log file that turns.
+#[derive(Debug)]
+pub struct LogFile {
+    target: LogTarget,
+    file: Option<File>,
+    /// Bytes of whole lines in the current file.
+    size: u64,
+    lost: Lost,
+    tail: Tail,
+}
+
+#[derive(Debug, Default)]
+struct Lost {
+    lines: u64,
+    bytes: u64,
+    why: Option<io::Error>,
+}
+
+/// The last of the output, for `FallbackToLogsOnError`.
+#[derive(Debug, Default)]
+struct Tail(Vec<u8>);
+
+// === impl Lines ===
+
+impl Lines {
+    /// Of an output that has written nothing yet.
+    pub fn new(stream: Stream) -> Self {
+        Self { stream, pending: Vec::new() }
+    }
+
+    /// Appends the log lines that `bytes` completes to `out`; the rest waits. Returns how many.
+    pub fn take(&mut self, mut bytes: &[u8], at: WallTime, out: &mut Vec<u8>) -> u64 {
+        let mut lines = 0;
+        while !bytes.is_empty() {
+            let room = MAX_LINE - self.pending.len();
+            // One byte more: a line of exactly the limit is whole if it ends right there.
+            let window = &bytes[..bytes.len().min(room + 1)];
+            if let Some(end) = window.iter().position(|&b| b == b'\n') {
+                self.emit(&bytes[..end], b'F', at, out);
+                bytes = &bytes[end + 1..];
+                lines += 1;
+            } else if bytes.len() > room {
+                self.emit(&bytes[..room], b'P', at, out);
+                bytes = &bytes[room..];
+                lines += 1;
+            } else {
+                self.pending.extend_from_slice(bytes);
+                bytes = &[];
+            }
+        }
+        lines
+    }
+
+    /// Appends the last line, which no newline ended.
+    pub fn finish(&mut self, at: WallTime, out: &mut Vec<u8>) -> u64 {
+        if self.pending.is_empty() {
+            return 0;
+        }
+        self.emit(&[], b'F', at, out);
+        1
+    }
+
+    fn emit(&mut self, rest: &[u8], tag: u8, at: WallTime, out: &mut Vec<u8>) {
+        let stream = match self.stream {
+            Stream::Out => "stdout",
+            Stream::Err => "stderr",
+        };
+        // Writing to a Vec cannot fail.
+        let _ = write!(out, "{at} {stream} {} ", char::from(tag));
+        out.append(&mut self.pending);
+        out.extend_from_slice(rest);
+        out.push(b'\n');
+    }
+}
+
+// === impl LogFile ===
+
+impl LogFile {
+    /// Opens the log. A file that cannot be opened now is tried again at each write.
+    pub fn open(target: LogTarget) -> Self {
+        let mut log =
+            Self { target, file: None, size: 0, lost: Lost::default(), tail: Tail::default() };
+        if let Err(error) = log.reopen() {
+            log.lost.why = Some(error);
+        }
+        log
+    }
+
+    /// Writes whole log lines, `lines` of them.
+    pub fn write(&mut self, text: &[u8], lines: u64, at: WallTime) {
+        if text.is_empty() {
+            return;
+        }
+        self.tail.keep(text);
+        let outcome = self.announce_loss(at).and_then(|()| self.append(text));
+        if let Err(error) = outcome {
+            self.lost.lines += lines;
+            self.lost.bytes += text.len() as u64;
+            self.lost.why = Some(error);
+        }
+    }
+
+    /// The end of the output without the log format: at most 80 lines and 2048 bytes.
+    pub fn tail(&self) -> String {
+        self.tail.text()
+    }
+
+    fn announce_loss(&mut self, at: WallTime) -> io::Result<()> {
+        if self.lost.lines == 0 {
+            return Ok(());
+        }
+        let why = self.lost.why.as_ref().map_or_else(String::new, |e| format!(": {e}"));
+        let note = format!(
+            "{at} stderr F winddown: {} lines ({} bytes) of output are missing here{why}\n",
+            self.lost.lines, self.lost.bytes
+        );
+        self.append(note.as_bytes())?;
+        self.lost = Lost::default();
+        Ok(())
+    }
+
+    fn append(&mut self, text: &[u8]) -> io::Result<()> {
+        let length = text.len() as u64;
+        if self.file.is_none() {
+            self.reopen()?;
+        } else if self.size > 0 && self.size.saturating_add(length) > self.target.max_bytes {
+            self.turn()?;
+        }
+        let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
+        match file.write_all(text) {
+            Ok(()) => {
+                self.size += length;
+                Ok(())
+            }
+            Err(error) => {
+                // Half a line would make the next one unreadable.
+                let _ = file.set_len(self.size);
+                Err(error)
+            }
+        }
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let path = &self.target.path;
+        for n in (1..self.target.max_files.max(1)).rev() {
+            let from = if n == 1 { path.clone() } else { numbered(path, n - 1) };
+            match std::fs::rename(&from, numbered(path, n)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        if self.target.max_files <= 1 {
+            std::fs::remove_file(path)?;
+        }
+        self.file = None;
+        self.reopen()
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        let file =
+            OpenOptions::new().append(true).create(true).mode(0o640).open(&self.target.path)?;
+        self.size = file.metadata()?.len();
+        self.file = Some(file);
+        Ok(())
+    }
+}
+
+// === impl Tail ===
+
+impl Tail {
+    /// More than the message needs, since the log format's head on each line is taken off later.
+    const KEPT: usize = TAIL_BYTES * 4;
+
+    fn keep(&mut self, text: &[u8]) {
+        if text.len() >= Self::KEPT {
+            self.0.clear();
+            self.0.extend_from_slice(&text[text.len() - Self::KEPT..]);
+            return;
+        }
+        let over = (self.0.len() + text.len()).saturating_sub(Self::KEPT);
+        self.0.drain(..over);
+        self.0.extend_from_slice(text);
+    }
+
+    fn text(&self) -> String {
+        let all = String::from_utf8_lossy(&self.0);
+        let lines: Vec<&str> = all.lines().filter_map(|l| l.splitn(4, ' ').nth(3)).collect();
+        let text = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
+        let mut from = text.len().saturating_sub(TAIL_BYTES);
+        while !text.is_char_boundary(from) {
+            from += 1;
+        }
+        text[from..].to_owned()
+    }
+}
+
+fn numbered(path: &Path, n: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{n}"));
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Writes the log of a container that a service manager supervises.
+//!
+//! Standard input is the container's standard output, standard output its standard error: both are read.
+//! Lines go into the log file, and to standard error, which is the journal. Ends when the container and
+//! whoever else holds the other ends have let go of them; asked to end, with what there is to read.
+
+use std::ffi::OsString;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, poll};
+use winddown_shared::WallClock;
+
+use super::log::{LogFile, Stream};
+use super::supervise::{CHUNK, LAST_CHUNKS, Source};
+use crate::order::LogTarget;
+
+/// Writes the log `path` until there is nothing more to write. `rest` is the largest size in bytes and the
+/// number of files.
+pub(crate) fn run(
+    path: PathBuf,
+    rest: impl Iterator<Item = OsString>,
+    wall: &WallClock,
+) -> ExitCode {
+    let numbers: Vec<u64> = rest.filter_map(|word| word.to_str()?.parse().ok()).collect();
+    let &[max_bytes, max_files] = numbers.as_slice() else { return ExitCode::from(2) };
+    let target = LogTarget { path, max_bytes, max_files: u32::try_from(max_files).unwrap_or(1) };
+    match Writer::new(target, wall).and_then(|mut writer| writer.follow()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            let _ = writeln!(io::stderr(), "winddown: the log is not written: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Writer<'a> {
+    sources: Vec<Source>,
+    log: LogFile,
+    wall: &'a WallClock,
+    asked: SignalFd,
+    chunk: Vec<u8>,
+    text: Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(target: LogTarget, wall: &'a WallClock) -> Result<Self, String> {
+        let (out, error) = (io::stdin(), io::stdout());
+        let source = |fd: BorrowedFd<'_>, stream| {
+            let copy = fd.try_clone_to_owned().map_err(|e| e.to_string())?;
+            Source::new(copy, stream)
+        };
+        let sources = vec![source(out.as_fd(), Stream::Out)?, source(error.as_fd(), Stream::Err)?];
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGTERM);
+        signals.thread_block().map_err(|e| e.to_string())?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let asked = SignalFd::with_flags(&signals, flags).map_err(|e| e.to_string())?;
+        let log = LogFile::open(target);
+        Ok(Self { sources, log, wall, asked, chunk: vec![0; CHUNK], text: Vec::new() })
+    }
+
+    fn follow(&mut self) -> Result<(), String> {
+        while !self.sources.is_empty() {
+            let mut fds = vec![PollFd::new(&self.asked, PollFlags::IN)];
+            fds.extend(self.sources.iter().map(|s| PollFd::new(&s.pipe, PollFlags::IN)));
+            if poll(&mut fds, None).is_err() {
+                continue;
+            }
+            let is_asked = !fds[0].revents().is_empty();
+            drop(fds);
+            if is_asked {
+                self.copy(LAST_CHUNKS);
+                self.finish();
+                return Ok(());
+            }
+            self.copy(1);
+        }
+        Ok(())
+    }
+
+    /// Reads what the pipes hold, at most `rounds` chunks of each. Closed pipes are let go.
+    fn copy(&mut self, rounds: usize) {
+        let Self { sources, log, wall, chunk, text, .. } = self;
+        sources.retain_mut(|source| {
+            for _ in 0..rounds {
+                let outcome = source.pipe.read(chunk);
+                let at = wall.now();
+                text.clear();
+                let lines = match outcome {
+                    Ok(0) => source.lines.finish(at, text),
+                    Ok(n) => source.lines.take(&chunk[..n], at, text),
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
+                    Err(_) => 0,
+                };
+                log.write(text, lines, at);
+                to_journal(text);
+                if !matches!(outcome, Ok(n) if n > 0) {
+                    return false;
+                }
+            }
+            true
+        });
+    }
+
+    /// The last lines, which no newline ended.
+    fn finish(&mut self) {
+        let Self { sources, log, wall, text, .. } = self;
+        for source in sources {
+            let at = wall.now();
+            text.clear();
+            let lines = source.lines.finish(at, text);
+            log.write(text, lines, at);
+            to_journal(text);
+        }
+    }
+}
+
+/// Lines without what the log format puts before each. A journal that is not there costs nothing.
+fn to_journal(text: &[u8]) {
+    let mut plain = Vec::with_capacity(text.len());
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        plain.extend_from_slice(line.splitn(4, |&byte| byte == b' ').nth(3).unwrap_or_default());
+    }
+    if !plain.is_empty() {
+        let _ = io::stderr().write_all(&plain);
+    }
+}

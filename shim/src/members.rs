@@ -1,0 +1,151 @@
+//! The processes in cgroups: ending them, and what the kernel did to them.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::time::Instant;
+use winddown_shared::CgroupMemoryEvents;
+
+use crate::procfs::Process;
+
+/// The file of a cgroup that lists its processes, and takes one in.
+pub const PROCS: &str = "cgroup.procs";
+
+/// How often what was killed is looked for again, and how long all of it may take to be gone.
+const ROUNDS: usize = 6;
+const WAIT: Duration = Duration::from_millis(500);
+
+/// SIGKILL to everything in cgroups of version 2, and below them, at once. Does nothing to those of
+/// version 1, whose processes are also in one of version 2 or are found by other means.
+pub fn kill(dirs: &[PathBuf]) {
+    for dir in dirs {
+        if let Ok(mut file) = File::options().write(true).open(dir.join("cgroup.kill")) {
+            let _ = file.write_all(b"1");
+        }
+    }
+}
+
+/// Ends everything in these cgroups and below them, of either version. True if nothing is left. Blocks.
+pub fn end(dirs: &[PathBuf]) -> bool {
+    for _ in 0..ROUNDS {
+        let Ok(listed) = pids(dirs) else { return false };
+        if listed.is_empty() {
+            return true;
+        }
+        kill(dirs);
+        let hold = |pid: &i32| Process::open_any(*pid).ok().flatten();
+        let held: Vec<Process> = listed.iter().filter_map(hold).collect();
+        // Who is still listed after it was held is who is held, and not a stranger with its number.
+        let Ok(listed) = pids(dirs) else { return false };
+        let ours: Vec<&Process> =
+            held.iter().filter(|process| listed.contains(&process.pid())).collect();
+        // All of them first: they die side by side, however many there are.
+        for process in &ours {
+            let _ = process.signal(Signal::KILL);
+        }
+        let deadline = Instant::now() + WAIT;
+        for process in &ours {
+            let left = deadline.saturating_duration_since(Instant::now());
+            process.ended_within(left.as_millis().try_into().unwrap_or(u16::MAX));
+            process.reap();
+        }
+    }
+    pids(dirs).is_ok_and(|left| left.is_empty())
+}
+
+/// Removes a cgroup and those below it, of which none has a process.
+///
+/// # Errors
+/// One of them has.
+pub fn remove(dir: &Path) -> io::Result<()> {
+    for below in below(dir)? {
+        remove(&below)?;
+    }
+    match fs::remove_dir(dir) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the kernel ended a process in one of these cgroups for want of memory.
+pub fn were_out_of_memory(dirs: &[PathBuf]) -> bool {
+    // Version 2, and version 1.
+    let files = ["memory.events", "memory.oom_control"];
+    let mut all = dirs.iter().flat_map(|dir| files.map(|file| dir.join(file)));
+    all.any(|file| fs::read(file).is_ok_and(|text| CgroupMemoryEvents::parse(&text).oom_kill > 0))
+}
+
+/// The processes of the cgroups and of those below them.
+fn pids(dirs: &[PathBuf]) -> io::Result<Vec<i32>> {
+    let mut found = Vec::new();
+    let mut left = dirs.to_vec();
+    while let Some(dir) = left.pop() {
+        let text = match fs::read_to_string(dir.join(PROCS)) {
+            Err(e) if is_gone(&e) => continue,
+            text => text?,
+        };
+        found.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
+        left.extend(below(&dir)?);
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(dir) {
+        Err(e) if is_gone(&e) => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    Ok(entries.flatten().filter(is_dir).map(|entry| entry.path()).collect())
+}
+
+/// ENODEV: it was removed while it was open.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(19)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kill_for_want_of_memory_is_seen_on_both_versions() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirs = [dir.path().join("absent"), dir.path().to_owned()];
+        assert!(!were_out_of_memory(&dirs));
+        for (file, quiet, killed) in [
+            (
+                "memory.events",
+                "oom 0\noom_kill 0\n",
+                "low 0\noom 1\noom_kill 1\noom_group_kill 0\n",
+            ),
+            (
+                "memory.oom_control",
+                "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n",
+                "under_oom 0\noom_kill 2\n",
+            ),
+        ] {
+            let path = dir.path().join(file);
+            fs::write(&path, quiet).unwrap();
+            assert!(!were_out_of_memory(&dirs), "{file}");
+            fs::write(&path, killed).unwrap();
+            assert!(were_out_of_memory(&dirs), "{file}");
+            fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn cgroups_that_a_container_made_in_its_own_go_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("pod-u");
+        fs::create_dir_all(own.join("main.0/nested/deep")).unwrap();
+        remove(&own).unwrap();
+        assert!(!own.exists());
+        remove(&own).unwrap();
+    }
+}

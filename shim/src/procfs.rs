@@ -1,0 +1,405 @@
+//! Other processes, as `/proc` and pidfds show them.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use winddown_shared::ProcStat;
+
+use super::record::Identity;
+
+/// Environment variable that marks every process of a pod.
+pub const POD_MARK: &str = "WINDDOWN_POD_UID";
+/// Environment variable that marks every process of a container.
+pub const CONTAINER_MARK: &str = "WINDDOWN_CONTAINER";
+
+/// One process, held by a pidfd: a pid that is used again is never mistaken for it.
+#[derive(Debug)]
+pub struct Process {
+    pid: i32,
+    fd: OwnedFd,
+}
+
+/// What `/proc/PID/stat` says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// `R`, `S`, `D`, `Z`, …
+    pub state: char,
+    /// The parent's pid.
+    pub parent: i32,
+    /// Threads that have not ended, and the first one whether it has or not.
+    pub threads: u64,
+    /// In clock ticks since boot. Together with the pid it names one process of one boot.
+    pub start_time: u64,
+    /// Whether it is in the middle of loading a program: for that moment it has no environment.
+    pub is_loading: bool,
+}
+
+/// Flag of a kernel thread, which never has an environment.
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// How often a process that is loading a program is looked at again, a millisecond apart.
+const LOADING_ROUNDS: usize = 200;
+
+/// How often processes are listed again for those that came in the meantime: a machine on which
+/// something always starts must not keep the search going.
+const NEWCOMER_ROUNDS: usize = 16;
+
+impl Process {
+    /// Takes hold of the process that was seen; none if it is gone, also where its pid is another's now.
+    ///
+    /// # Errors
+    /// The kernel refused for another reason than that there is no such process.
+    pub fn open(proc_root: &Path, seen: Identity) -> io::Result<Option<Self>> {
+        let Some(process) = Self::open_any(seen.pid)? else { return Ok(None) };
+        // Read after opening: the pidfd pins the process whose start time this is.
+        let stat = stat(proc_root, seen.pid)?;
+        Ok(stat.filter(|stat| stat.start_time == seen.start_time).map(|_| process))
+    }
+
+    /// Takes hold of whatever process has this pid now.
+    ///
+    /// # Errors
+    /// The kernel refused for another reason than that there is no such process.
+    pub fn open_any(pid: i32) -> io::Result<Option<Self>> {
+        let Some(raw) = Pid::from_raw(pid) else { return Ok(None) };
+        match pidfd_open(raw, PidfdFlags::NONBLOCK) {
+            Ok(fd) => Ok(Some(Self { pid, fd })),
+            // The last two say that the number is a thread's by now, later and earlier kernels: the
+            // process is gone.
+            Err(Errno::SRCH | Errno::NOENT | Errno::INVAL) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Its pid, for people.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// A second descriptor of the same process, to wait on.
+    ///
+    /// # Errors
+    /// The agent is out of descriptors.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
+    /// Sends `signal`; false if the process is gone.
+    ///
+    /// # Errors
+    /// The kernel refused for another reason.
+    pub fn signal(&self, signal: Signal) -> io::Result<bool> {
+        match pidfd_send_signal(&self.fd, signal) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::SRCH) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Takes the exit status of a process that is our child and has ended, so that no zombie stays.
+    pub fn reap(&self) {
+        use rustix::process::{WaitId, WaitIdOptions, waitid};
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        // ECHILD: it is not ours (adopted after a restart); its parent reaps it.
+        let _ = waitid(WaitId::PidFd(self.fd.as_fd()), options);
+    }
+
+    /// Blocks until the process has ended, at most `for_ms` milliseconds; false if it still runs.
+    pub fn ended_within(&self, for_ms: u16) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let timeout = Timespec {
+            tv_sec: i64::from(for_ms / 1000),
+            tv_nsec: i64::from(for_ms % 1000) * 1_000_000,
+        };
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&timeout)), Ok(n) if n > 0)
+    }
+}
+
+impl Stat {
+    /// Whether nothing of the process runs. One whose first thread alone has ended looks like a zombie
+    /// and goes on.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X') && self.threads < 2
+    }
+}
+
+/// Reads `/proc/PID/stat`; none if there is no such process.
+///
+/// # Errors
+/// The file is there and cannot be read.
+pub fn stat(proc_root: &Path, pid: i32) -> io::Result<Option<Stat>> {
+    match std::fs::read_to_string(proc_root.join(pid.to_string()).join("stat")) {
+        Ok(text) => Ok(parse_stat(&text)),
+        Err(e) if is_gone(&e) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// The kernel's id of this boot; empty if it has none.
+pub fn boot_id(proc_root: &Path) -> String {
+    std::fs::read_to_string(proc_root.join("sys/kernel/random/boot_id"))
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_default()
+}
+
+/// All living processes whose environment carries the container's marks.
+///
+/// Only for when the supervisor is gone: a process that wiped its environment is not found here,
+/// which the supervisor, its subreaper, does not depend on.
+///
+/// # Errors
+/// The processes cannot be listed.
+pub fn marked(proc_root: &Path, pod_uid: &str, container: &str) -> io::Result<Vec<Identity>> {
+    let pod = format!("{POD_MARK}={pod_uid}");
+    let container = format!("{CONTAINER_MARK}={container}");
+    let is_marked = |pid: &i32| {
+        let Some(environ) = environ(proc_root, *pid) else { return false };
+        let has = |wanted: &str| environ.split(|&b| b == 0).any(|v| v == wanted.as_bytes());
+        has(&pod) && has(&container)
+    };
+    let (mut looked_at, mut found) = (BTreeSet::new(), Vec::new());
+    // Those that came while the others were looked at, too: one of them may be the child of one that
+    // was gone before its turn came.
+    for _ in 0..NEWCOMER_ROUNDS {
+        let new: Vec<i32> = pids(proc_root)?.filter(|pid| looked_at.insert(*pid)).collect();
+        if new.is_empty() {
+            break;
+        }
+        let marked = new.into_iter().filter(is_marked);
+        found.extend(marked.filter_map(|pid| Some(living(proc_root, pid)?.0)));
+    }
+    Ok(found)
+}
+
+/// The process one of whose arguments is `argument`, byte for byte.
+///
+/// # Errors
+/// The processes cannot be listed.
+pub fn with_argument(proc_root: &Path, argument: &str) -> io::Result<Option<Identity>> {
+    let has_it = |pid: &i32| {
+        let line = std::fs::read(proc_root.join(pid.to_string()).join("cmdline"));
+        line.is_ok_and(|line| line.split(|&b| b == 0).any(|a| a == argument.as_bytes()))
+    };
+    Ok(pids(proc_root)?.filter(has_it).find_map(|pid| Some(living(proc_root, pid)?.0)))
+}
+
+/// All living processes below `root`, which is not among them.
+///
+/// # Errors
+/// The processes cannot be listed.
+pub fn descendants(proc_root: &Path, root: i32) -> io::Result<Vec<Identity>> {
+    let living = pids(proc_root)?.filter_map(|pid| living(proc_root, pid));
+    let mut all: Vec<(i32, Identity)> = living.map(|(seen, parent)| (parent, seen)).collect();
+    all.sort_unstable();
+    let mut parents = vec![root];
+    let mut found = Vec::new();
+    while let Some(parent) = parents.pop() {
+        let from = all.partition_point(|&(p, _)| p < parent);
+        let children = all[from..].iter().take_while(|&&(p, _)| p == parent);
+        for (_, child) in children {
+            parents.push(child.pid);
+            found.push(*child);
+        }
+    }
+    Ok(found)
+}
+
+/// A process that is more than a zombie, and its parent.
+fn living(proc_root: &Path, pid: i32) -> Option<(Identity, i32)> {
+    let stat = stat(proc_root, pid).ok()??;
+    let seen = Identity { pid, start_time: stat.start_time };
+    (!stat.has_ended()).then_some((seen, stat.parent))
+}
+
+/// Pids of all processes there are.
+///
+/// # Errors
+/// They cannot be listed: that is not "none".
+pub fn pids(proc_root: &Path) -> io::Result<impl Iterator<Item = i32>> {
+    let entries = std::fs::read_dir(proc_root)?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
+}
+
+/// The environment of a process, once it has loaded its program; of one whose first thread has ended, as
+/// another thread has it. May block for as long as a program takes to load.
+fn environ(proc_root: &Path, pid: i32) -> Option<Vec<u8>> {
+    let dir = proc_root.join(pid.to_string());
+    for _ in 0..LOADING_ROUNDS {
+        // Before the environment: a program that is loaded by now has the one that is read next.
+        let before = stat(proc_root, pid).ok()??;
+        let environ = std::fs::read(dir.join("environ"));
+        if environ.as_ref().is_ok_and(|environ| !environ.is_empty()) {
+            return environ.ok();
+        }
+        if before.threads > 1 {
+            let threads = std::fs::read_dir(dir.join("task")).ok()?.flatten();
+            let mut environs = threads.filter_map(|t| std::fs::read(t.path().join("environ")).ok());
+            return environs.find(|environ| !environ.is_empty());
+        }
+        environ.ok()?;
+        let after = stat(proc_root, pid).ok()??;
+        if !before.is_loading && !after.is_loading {
+            return None;
+        }
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "/proc is searched where blocking is allowed"
+        )]
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    None
+}
+
+/// Reads what is in `/proc/PID/stat`.
+pub fn parse_stat(text: &str) -> Option<Stat> {
+    let stat = ProcStat::new(text)?;
+    let (state, flags) = (stat.field(3)?, stat.field::<u64>(9)?);
+    let has_no_environ = stat.field::<u64>(51) == Some(0);
+    let is_loading = has_no_environ && flags & PF_KTHREAD == 0 && !matches!(state, 'Z' | 'X');
+    Some(Stat {
+        state,
+        parent: stat.field(4)?,
+        threads: stat.field(20)?,
+        start_time: stat.field(22)?,
+        is_loading,
+    })
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    // ESRCH: it went between opening and reading.
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_command_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
+        let text = "42 (a) b (c)) S 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 3 0 123456 1 1\n";
+        let expected =
+            Stat { state: 'S', parent: 7, threads: 3, start_time: 123_456, is_loading: false };
+        assert_eq!(parse_stat(text), Some(expected));
+    }
+
+    #[test]
+    fn a_process_has_ended_when_its_last_thread_has() {
+        for (state, threads, expected) in
+            [('S', 1, false), ('Z', 1, true), ('X', 0, true), ('Z', 2, false), ('R', 9, false)]
+        {
+            let stat = Stat { state, parent: 1, threads, start_time: 1, is_loading: false };
+            assert_eq!(stat.has_ended(), expected, "{state} {threads}");
+        }
+    }
+
+    /// The environment of a process of the container.
+    const MARKS: &str = "WINDDOWN_POD_UID=u\0WINDDOWN_CONTAINER=main\0";
+
+    /// Process 42 of a `/proc` made by hand. `end_of_environ` is 0 while a program is loaded.
+    fn enter(proc_root: &Path, environ: &str, state: char, flags: u64, end_of_environ: u64) {
+        let dir = proc_root.join("42");
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("environ"), environ).unwrap();
+        // Written whole, as the kernel does.
+        let zeros = "0 ".repeat(28);
+        let text = format!(
+            "42 (sh) {state} 1 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 7 {zeros}{end_of_environ} 0\n"
+        );
+        std::fs::write(dir.join("stat.new"), text).unwrap();
+        std::fs::rename(dir.join("stat.new"), dir.join("stat")).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_is_loading_its_program_is_not_overlooked() {
+        let proc_root = tempfile::tempdir().unwrap();
+        enter(proc_root.path(), "", 'R', 0, 0);
+        let marked = std::thread::scope(|scope| {
+            let search = scope.spawn(|| marked(proc_root.path(), "u", "main").unwrap());
+            enter(proc_root.path(), "", 'R', 0, 0);
+            enter(proc_root.path(), MARKS, 'S', 0, 99);
+            search.join().unwrap()
+        });
+        assert_eq!(marked, [Identity { pid: 42, start_time: 7 }]);
+    }
+
+    #[test]
+    fn a_child_that_came_after_the_list_of_a_parent_that_went_before_its_turn_is_found() {
+        let proc_root = tempfile::tempdir().unwrap();
+        let (parent, child) = (proc_root.path().join("41"), proc_root.path().join("42"));
+        enter(proc_root.path(), "", 'S', 0, 99);
+        std::fs::rename(&child, &parent).unwrap();
+        let environ = parent.join("environ");
+        std::fs::remove_file(&environ).unwrap();
+        nix::unistd::mkfifo(&environ, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let marked = std::thread::scope(|scope| {
+            let search = scope.spawn(|| marked(proc_root.path(), "u", "main").unwrap());
+            // Blocks until the search reads it, which is after it listed the processes.
+            let turn = std::fs::File::options().write(true).open(&environ).unwrap();
+            enter(proc_root.path(), MARKS, 'S', 0, 99);
+            std::fs::remove_dir_all(&parent).unwrap();
+            drop(turn);
+            search.join().unwrap()
+        });
+        assert_eq!(marked, [Identity { pid: 42, start_time: 7 }]);
+    }
+
+    #[test]
+    fn only_a_process_that_will_have_an_environment_is_waited_for() {
+        let proc_root = tempfile::tempdir().unwrap();
+        for (state, flags, end_of_environ) in
+            [('S', 0, 99), ('I', PF_KTHREAD, 0), ('Z', 0, 0), ('X', 0, 0)]
+        {
+            enter(proc_root.path(), "", state, flags, end_of_environ);
+            let stat = stat(proc_root.path(), 42).unwrap().unwrap();
+            assert!(!stat.is_loading, "{state} {flags} {end_of_environ}");
+            assert_eq!(environ(proc_root.path(), 42), None);
+        }
+        enter(proc_root.path(), "", 'R', 0, 0);
+        assert!(stat(proc_root.path(), 42).unwrap().unwrap().is_loading);
+    }
+
+    #[test]
+    fn a_number_that_is_a_threads_by_now_is_no_process() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tell.send(nix::unistd::gettid().as_raw()).unwrap();
+            let _ = ended.recv();
+        });
+        assert!(Process::open_any(told.recv().unwrap()).unwrap().is_none());
+        drop(end);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_cut_off_stat_line_is_no_stat() {
+        for text in ["", "42 (a", "42 (a) S", "42 (a) S 1 2 3"] {
+            assert_eq!(parse_stat(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn our_own_process_is_found_by_pid_and_start_time_and_not_with_another_start_time() {
+        let proc_root = Path::new("/proc");
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let start = stat(proc_root, pid).unwrap().unwrap().start_time;
+        let open = |start_time| Process::open(proc_root, Identity { pid, start_time }).unwrap();
+        assert!(open(start).is_some());
+        assert!(open(start + 1).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_harm(text in ".{0,120}") {
+            let _ = parse_stat(&text);
+        }
+    }
+}

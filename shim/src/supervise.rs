@@ -1,0 +1,331 @@
+//! The supervisor's life.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use tokio::time::Instant;
+use winddown_shared::{WallClock, WallTime};
+
+use super::log::{Lines, LogFile, Stream};
+use super::{exit, launcher, tree};
+use crate::fault;
+use crate::members::PROCS;
+use crate::order::Order;
+use crate::procfs::{self, CONTAINER_MARK, POD_MARK};
+use crate::record::{self, Identity, StartedRecord};
+
+/// Output read at once, in bytes.
+pub(crate) const CHUNK: usize = 16 * 1024;
+/// Chunks read of each pipe after the end: the most that a pipe can be made to hold, 1 MiB.
+pub(crate) const LAST_CHUNKS: usize = 64;
+
+/// Supervises the container whose attempt directory is `dir`.
+pub(crate) fn container(dir: &Path, wall: &WallClock) -> ExitCode {
+    match start_container(dir, wall) {
+        Ok((order, mut running)) => {
+            announce(&format!("started {} {}", running.main.pid, running.main.start_time));
+            let status = running.supervise(None);
+            running.end_container(dir, &order, status);
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            announce(&format!("failed {}", why.replace('\n', " ")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs one command for the agent, which holds the other end of stdin: when that closes, the command
+/// and its descendants are killed. Exits as the command did.
+pub(crate) fn hook(wall: &WallClock) -> ExitCode {
+    let started = isolate().and_then(|signals| {
+        let order = read_line_order()?;
+        let (child, out) = spawn_launcher(&order)?;
+        let running = Running::new(child, out, &order, signals, wall)?;
+        Ok((order, running))
+    });
+    let Ok((order, mut running)) = started else {
+        return ExitCode::from(launcher::START_ERROR_CODE);
+    };
+    if running.hand_over(&order).is_err() {
+        return ExitCode::from(launcher::START_ERROR_CODE);
+    }
+    let stdin = io::stdin();
+    let status = running.supervise(Some(stdin.as_fd()));
+    tree::end_all(&order.proc_root, &[]);
+    let code = status.map_or(137, |s| exit::code(s).0);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// A command under supervision.
+struct Running<'a> {
+    child: Child,
+    main: Identity,
+    started_at: WallTime,
+    started: Instant,
+    signals: SignalFd,
+    streams: Vec<Source>,
+    log: Option<LogFile>,
+    wall: &'a WallClock,
+    chunk: Vec<u8>,
+    text: Vec<u8>,
+}
+
+/// One output pipe of the command.
+pub(crate) struct Source {
+    pub(crate) pipe: File,
+    pub(crate) lines: Lines,
+}
+
+fn start_container<'a>(dir: &Path, wall: &'a WallClock) -> Result<(Order, Running<'a>), String> {
+    let signals = isolate()?;
+    let mut json = Vec::new();
+    io::stdin().lock().read_to_end(&mut json).map_err(|e| format!("cannot read the order: {e}"))?;
+    let order: Order =
+        serde_json::from_slice(&json).map_err(|e| format!("the order is not complete: {e}"))?;
+    exit::reserve(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    fault::point("supervisor-before-launch");
+    let (child, out) = spawn_launcher(&order)?;
+    let mut running = Running::new(child, out, &order, signals, wall)?;
+    let me = i32::try_from(std::process::id()).unwrap_or(0);
+    let supervisor = Identity { pid: me, start_time: start_time(&order.proc_root, me)? };
+    let started = StartedRecord {
+        boot_id: procfs::boot_id(&order.proc_root),
+        supervisor,
+        main: running.main,
+        started_at: running.started_at,
+    };
+    // From here on whoever reads the directory knows the pid; only then may the command run.
+    record::write(&dir.join(record::STARTED), &started, false)
+        .map_err(|e| format!("{e}: {}", e.source))?;
+    fault::point("supervisor-before-handover");
+    running.hand_over(&order)?;
+    fault::point("supervisor-after-handover");
+    Ok((order, running))
+}
+
+/// Makes this process a supervisor: unreachable by stray signals, parent of every orphan below it.
+fn isolate() -> Result<SignalFd, String> {
+    let mut blocked = SigSet::all();
+    for fault in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL] {
+        blocked.remove(fault);
+    }
+    let step = |what: &'static str| move |e: nix::Error| format!("{what}: {e}");
+    blocked.thread_block().map_err(step("cannot block signals"))?;
+    nix::sys::prctl::set_child_subreaper(true).map_err(step("cannot become subreaper"))?;
+    // EPERM: it leads its process group already, which is as good.
+    let _ = nix::unistd::setsid();
+    let _ = std::env::set_current_dir("/");
+    let mut heard = SigSet::empty();
+    heard.add(Signal::SIGCHLD);
+    heard.add(Signal::SIGTERM);
+    SignalFd::with_flags(&heard, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+        .map_err(step("cannot listen for SIGCHLD"))
+}
+
+/// The machine's first process ends everything: the machine goes down and no agent is there to end
+/// the pods. Nobody else's SIGTERM means anything to a supervisor.
+fn is_farewell(signal: u32, sender: u32) -> bool {
+    i32::try_from(signal) == Ok(Signal::SIGTERM as i32) && sender == 1
+}
+
+/// A hook's order is one line, since its pipe stays open.
+fn read_line_order() -> Result<Order, String> {
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).map_err(|e| e.to_string())?;
+    serde_json::from_str(&line).map_err(|e| e.to_string())
+}
+
+fn spawn_launcher(order: &Order) -> Result<(Child, Vec<Source>), String> {
+    let Some((program, args)) = order.launcher.split_first() else {
+        return Err("the order names no launcher".to_owned());
+    };
+    let mut command = Command::new(program);
+    // It must be found as the container's and must know whose child it is from its first moment on.
+    let marks = order.command.env.iter().filter(|(n, _)| n == POD_MARK || n == CONTAINER_MARK);
+    command.args(args).arg(std::process::id().to_string());
+    command.env_clear().envs(marks.map(|(n, v)| (n, v))).stdin(Stdio::piped());
+    let mut sources = Vec::new();
+    if order.log.is_some() {
+        let pipe = || io::pipe().map_err(|e| format!("cannot make a pipe: {e}"));
+        let ((out_read, out_write), (err_read, err_write)) = (pipe()?, pipe()?);
+        command.stdout(out_write).stderr(err_write);
+        sources.push(Source::new(out_read.into(), Stream::Out)?);
+        sources.push(Source::new(err_read.into(), Stream::Err)?);
+    } else {
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+    }
+    let child = command.spawn().map_err(|e| format!("cannot start {program}: {e}"))?;
+    // Before anything says that it was started: systemd removes empty cgroups of a unit whose process was
+    // killed, and what was not started is tried again without counting.
+    for cgroup in &order.command.cgroups {
+        let procs = cgroup.join(PROCS);
+        std::fs::write(&procs, child.id().to_string())
+            .map_err(|e| format!("cannot enter {}: {e}", procs.display()))?;
+    }
+    Ok((child, sources))
+}
+
+fn start_time(proc_root: &Path, pid: i32) -> Result<u64, String> {
+    match procfs::stat(proc_root, pid) {
+        Ok(Some(stat)) => Ok(stat.start_time),
+        Ok(None) => Err(format!("process {pid} is not in {}", proc_root.display())),
+        Err(e) => Err(format!("{}/{pid}/stat: {e}", proc_root.display())),
+    }
+}
+
+/// One line to the agent. It may be gone, which changes nothing.
+fn announce(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}
+
+// === impl Source ===
+
+impl Source {
+    pub(crate) fn new(pipe: OwnedFd, stream: Stream) -> Result<Self, String> {
+        let flags = fcntl_getfl(&pipe).map_err(|e| e.to_string())?;
+        fcntl_setfl(&pipe, flags | OFlags::NONBLOCK).map_err(|e| e.to_string())?;
+        Ok(Self { pipe: pipe.into(), lines: Lines::new(stream) })
+    }
+}
+
+// === impl Running ===
+
+impl<'a> Running<'a> {
+    fn new(
+        child: Child,
+        streams: Vec<Source>,
+        order: &Order,
+        signals: SignalFd,
+        wall: &'a WallClock,
+    ) -> Result<Self, String> {
+        let pid = i32::try_from(child.id()).map_err(|e| e.to_string())?;
+        Ok(Self {
+            main: Identity { pid, start_time: start_time(&order.proc_root, pid)? },
+            child,
+            started_at: wall.now(),
+            started: Instant::now(),
+            signals,
+            streams,
+            log: order.log.clone().map(LogFile::open),
+            wall,
+            chunk: vec![0; if order.log.is_some() { CHUNK } else { 0 }],
+            text: Vec::new(),
+        })
+    }
+
+    /// Sends the launcher what to become. Its stdin ends with it.
+    fn hand_over(&mut self, order: &Order) -> Result<(), String> {
+        let json = serde_json::to_vec(&order.command).map_err(|e| e.to_string())?;
+        let Some(mut pipe) = self.child.stdin.take() else {
+            return Err("the launcher has no stdin".to_owned());
+        };
+        pipe.write_all(&json).map_err(|e| format!("the launcher did not read its order: {e}"))
+    }
+
+    /// Copies output until the main process has ended, or until `leash` closes, which kills it.
+    fn supervise(&mut self, leash: Option<std::os::fd::BorrowedFd<'_>>) -> Option<WaitStatus> {
+        let main = Pid::from_raw(self.main.pid);
+        loop {
+            let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
+            fds.extend(leash.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
+            fds.extend(self.streams.iter().map(|s| PollFd::new(&s.pipe, PollFlags::IN)));
+            if poll(&mut fds, None).is_err() {
+                continue;
+            }
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            drop(fds);
+            let streams_from = 1 + usize::from(leash.is_some());
+            if ready[streams_from..].contains(&true) {
+                self.copy(1);
+            }
+            if leash.is_some() && ready[1] {
+                let _ = nix::sys::signal::kill(main, Signal::SIGKILL);
+                return None;
+            }
+            if ready[0] {
+                while let Ok(Some(signal)) = self.signals.read_signal() {
+                    if is_farewell(signal.ssi_signo, signal.ssi_pid) {
+                        let _ = nix::sys::signal::kill(main, Signal::SIGTERM);
+                    }
+                }
+                if let Some(status) = tree::reap(main) {
+                    return Some(status);
+                }
+            }
+        }
+    }
+
+    /// Reads what the pipes hold, at most `rounds` chunks of each. Closed pipes are let go.
+    fn copy(&mut self, rounds: usize) {
+        let Some(log) = &mut self.log else { return };
+        let (chunk, text, wall) = (&mut self.chunk, &mut self.text, self.wall);
+        self.streams.retain_mut(|source| {
+            for _ in 0..rounds {
+                let outcome = source.pipe.read(chunk);
+                let at = wall.now();
+                text.clear();
+                let lines = match outcome {
+                    Ok(0) => source.lines.finish(at, text),
+                    Ok(n) => source.lines.take(&chunk[..n], at, text),
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
+                    Err(_) => 0,
+                };
+                log.write(text, lines, at);
+                if !matches!(outcome, Ok(n) if n > 0) {
+                    return false;
+                }
+            }
+            true
+        });
+    }
+
+    fn end_container(mut self, dir: &Path, order: &Order, status: Option<WaitStatus>) {
+        let (finished_at, ran) = (self.wall.now(), self.started.elapsed());
+        // What it wrote before it ended, bounded: a descendant may write forever.
+        self.copy(LAST_CHUNKS);
+        let log_tail = self.log.as_ref().map(LogFile::tail).unwrap_or_default();
+        let started_at = self.started_at;
+        let seen = exit::Seen { status, started_at, finished_at, ran, log_tail };
+        let record = exit::describe(dir, order, seen);
+        fault::point("supervisor-before-exit-record");
+        // If even the reserved room does not do, the agent reports an unknown exit.
+        let written = exit::write(dir, record);
+        fault::point("supervisor-before-end-all");
+        tree::end_all(&order.proc_root, &order.command.cgroups);
+        self.copy(LAST_CHUNKS);
+        self.finish_lines();
+        // Nothing of the container runs any more: the agent may go on while the disk works. If this
+        // cannot be written, the agent looks for leftovers and finds none.
+        let _ = writeln!(io::stderr(), "{}", record::ENDED);
+        if let Ok(null) = File::open("/dev/null") {
+            let _ = rustix::stdio::dup2_stdout(&null);
+        }
+        if let Ok(file) = written {
+            let _ = file.sync_all();
+            let _ = record::sync_dir(dir);
+        }
+    }
+
+    fn finish_lines(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        let at = self.wall.now();
+        for source in &mut self.streams {
+            self.text.clear();
+            let lines = source.lines.finish(at, &mut self.text);
+            log.write(&self.text, lines, at);
+        }
+    }
+}

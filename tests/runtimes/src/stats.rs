@@ -1,0 +1,22 @@
+//! What the fake's containers use.
+
+use crate::api::*;
+
+/// What a container is said to use: bytes of memory, bytes and inodes of its layer.
+const USED: (u64, u64, u64) = (7_000_000, 40_960, 4);
+
+/// What every container that runs uses.
+pub(super) fn of(id: &str) -> ContainerStats {
+    let value = |value| Some(UInt64Value { value });
+    let (memory, bytes, inodes) = USED;
+    ContainerStats {
+        attributes: Some(ContainerAttributes { id: id.to_owned() }),
+        memory: Some(MemoryUsage { timestamp: 1, working_set_bytes: value(memory) }),
+        writable_layer: Some(FilesystemUsage {
+            timestamp: 1,
+            fs_id: None,
+            used_bytes: value(bytes),
+            inodes_used: value(inodes),
+        }),
+    }
+}

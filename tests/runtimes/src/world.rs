@@ -1,0 +1,337 @@
+//! What the fake knows: images, sandboxes, containers, and what is to go wrong.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::broadcast;
+use winddown_shared::WallClock;
+
+use super::Fault;
+use super::act::{Act, Signals};
+use crate::api;
+
+/// Everything the fake knows. It outlives the fake's serving.
+#[derive(Debug)]
+pub(super) struct World {
+    wall: WallClock,
+    next_id: u64,
+    images: HashSet<String>,
+    pub(super) sandboxes: BTreeMap<String, Sandbox>,
+    pub(super) containers: BTreeMap<String, Container>,
+    faults: Vec<(&'static str, usize, Fault)>,
+    calls: Vec<String>,
+    /// Commands in containers that their caller gave up before they had ended.
+    pub(super) commands_given_up: usize,
+    /// Commands in containers that came to their end.
+    pub(super) commands_ended: usize,
+    starts: HashMap<String, usize>,
+    pub(super) events: broadcast::Sender<api::ContainerEventResponse>,
+}
+
+#[derive(Debug)]
+pub(super) struct Sandbox {
+    pub(super) config: api::PodSandboxConfig,
+    pub(super) ready: bool,
+    pub(super) created_at: i64,
+}
+
+#[derive(Debug)]
+pub(super) struct Container {
+    pub(super) sandbox: String,
+    pub(super) config: api::ContainerConfig,
+    pub(super) status: api::ContainerStatus,
+    pub(super) signals: Arc<Signals>,
+    /// The stop signal was sent; a second one is not.
+    pub(super) asked: bool,
+}
+
+impl World {
+    pub(super) fn new(wall: WallClock) -> Self {
+        Self {
+            wall,
+            next_id: 0,
+            images: HashSet::new(),
+            sandboxes: BTreeMap::new(),
+            containers: BTreeMap::new(),
+            faults: Vec::new(),
+            calls: Vec::new(),
+            commands_given_up: 0,
+            commands_ended: 0,
+            starts: HashMap::new(),
+            events: broadcast::Sender::new(256),
+        }
+    }
+
+    pub(super) fn script(&mut self, call: &'static str, times: usize, fault: Fault) {
+        self.faults.push((call, times, fault));
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.faults.clear();
+    }
+
+    pub(super) fn calls(&self) -> Vec<String> {
+        self.calls.clone()
+    }
+
+    /// Notes a call and gives what is to go wrong with it.
+    pub(super) fn begin(&mut self, call: &str, about: &str) -> Option<Fault> {
+        self.calls.push(format!("{call} {about}").trim_end().to_owned());
+        let scripted = self
+            .faults
+            .iter_mut()
+            .find(|(name, left, _)| *left > 0 && (*name == call || *name == "*"));
+        scripted.map(|(_, left, fault)| {
+            *left = left.saturating_sub(1);
+            fault.clone()
+        })
+    }
+
+    /// Whether this is what goes wrong with the next call of this name; then it does so now.
+    pub(super) fn takes(&mut self, call: &str, fault: &Fault) -> bool {
+        let next = self.faults.iter_mut().find(|(name, left, _)| *left > 0 && *name == call);
+        match next {
+            Some((_, left, scripted)) if scripted == fault => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Gives up the start of a container.
+    pub(super) fn undo(&mut self, id: &str) {
+        let now = self.now();
+        if let Some(container) = self.containers.get_mut(id) {
+            container.status.set_state(api::ContainerState::ContainerExited);
+            container.status.finished_at = now;
+            container.status.exit_code = 128;
+            container.status.reason = "StartError".to_owned();
+        }
+    }
+
+    pub(super) fn give_up_starts(&mut self) {
+        let created = api::ContainerState::ContainerCreated;
+        let all = self.containers.iter().filter(|(_, c)| c.status.state() == created);
+        let ids: Vec<String> = all.map(|(id, _)| id.clone()).collect();
+        ids.iter().for_each(|id| self.undo(id));
+    }
+
+    pub(super) fn running(&self) -> Vec<String> {
+        let running = self.containers.values().filter(|c| c.is_running());
+        running.map(Container::title).collect()
+    }
+
+    pub(super) fn holds(&self) -> (usize, usize) {
+        (self.containers.len(), self.sandboxes.len())
+    }
+
+    pub(super) fn set_image(&mut self, name: &str, is_there: bool) {
+        if is_there {
+            self.images.insert(name.to_owned());
+        } else {
+            self.images.remove(name);
+        }
+    }
+
+    pub(super) fn images(&self) -> impl Iterator<Item = &String> {
+        self.images.iter()
+    }
+
+    pub(super) fn has_image(&self, name: &str) -> bool {
+        self.images.contains(name)
+    }
+
+    pub(super) fn most_starts(&self) -> usize {
+        self.starts.values().copied().max().unwrap_or(0)
+    }
+
+    pub(super) fn kill_sandboxes(&mut self) {
+        let ids: Vec<String> = self.sandboxes.keys().cloned().collect();
+        for id in ids {
+            if let Some(sandbox) = self.sandboxes.get_mut(&id) {
+                sandbox.ready = false;
+            }
+            self.tell(&id, &id);
+        }
+    }
+
+    pub(super) fn now(&self) -> i64 {
+        i64::try_from(self.wall.now().as_nanosecond()).unwrap_or(i64::MAX)
+    }
+
+    pub(super) fn new_id(&mut self) -> String {
+        self.next_id += 1;
+        format!("{:064x}", self.next_id)
+    }
+
+    /// Makes a sandbox.
+    ///
+    /// # Errors
+    /// Its name is taken.
+    pub(super) fn add_sandbox(&mut self, config: api::PodSandboxConfig) -> Result<String, String> {
+        let metadata = config.metadata.clone().unwrap_or_default();
+        let taken =
+            self.sandboxes.iter().find(|(_, s)| s.config.metadata.as_ref() == Some(&metadata));
+        if let Some((id, _)) = taken {
+            return Err(format!("failed to reserve sandbox name: it is reserved for {id}"));
+        }
+        let (id, created_at) = (self.new_id(), self.now());
+        self.sandboxes.insert(id.clone(), Sandbox { config, ready: true, created_at });
+        Ok(id)
+    }
+
+    /// Makes a container.
+    ///
+    /// # Errors
+    /// Its name is taken, or its sandbox is not ready.
+    pub(super) fn add_container(
+        &mut self,
+        sandbox: &str,
+        config: api::ContainerConfig,
+    ) -> Result<String, String> {
+        if !self.sandboxes.get(sandbox).is_some_and(|s| s.ready) {
+            return Err(format!("sandbox {sandbox} is not ready"));
+        }
+        let metadata = config.metadata.clone().unwrap_or_default();
+        let taken = self
+            .containers
+            .iter()
+            .find(|(_, c)| c.sandbox == sandbox && c.config.metadata.as_ref() == Some(&metadata));
+        if let Some((id, _)) = taken {
+            return Err(format!("failed to reserve container name: it is reserved for {id}"));
+        }
+        let (id, created_at) = (self.new_id(), self.now());
+        let log = self.sandboxes.get(sandbox).map(|s| s.config.log_directory.clone());
+        let status = api::ContainerStatus {
+            id: id.clone(),
+            metadata: Some(metadata),
+            state: api::ContainerState::ContainerCreated.into(),
+            created_at,
+            labels: config.labels.clone(),
+            annotations: config.annotations.clone(),
+            log_path: format!("{}/{}", log.unwrap_or_default(), config.log_path),
+            ..api::ContainerStatus::default()
+        };
+        let (signals, sandbox) = (Arc::default(), sandbox.to_owned());
+        let container = Container { sandbox, config, status, signals, asked: false };
+        self.containers.insert(id.clone(), container);
+        Ok(id)
+    }
+
+    /// Starts a created container; its end is told to whoever listens.
+    ///
+    /// # Errors
+    /// It is not there, or was started before.
+    pub(super) fn start(world: &Arc<Mutex<Self>>, id: &str) -> Result<(), String> {
+        let (act, signals) = {
+            let mut state = world.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = state.now();
+            let container = state.containers.get_mut(id).ok_or("there is no such container")?;
+            if container.status.state() != api::ContainerState::ContainerCreated {
+                let state = container.status.state().as_str_name();
+                return Err(format!("container {id} is in {state} state"));
+            }
+            container.status.set_state(api::ContainerState::ContainerRunning);
+            container.status.started_at = now;
+            let title = container.title();
+            let act = (Act::read(&container.config.command), Arc::clone(&container.signals));
+            *state.starts.entry(title).or_default() += 1;
+            act
+        };
+        let (world, id) = (Arc::clone(world), id.to_owned());
+        // In a thread of its own: it outlives the fake's serving.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let Ok(runtime) = runtime else { return };
+            let code = runtime.block_on(act.run(&signals));
+            world.lock().unwrap_or_else(PoisonError::into_inner).end(&id, code);
+        });
+        Ok(())
+    }
+
+    fn end(&mut self, id: &str, code: i32) {
+        let now = self.now();
+        let Some(container) = self.containers.get_mut(id) else { return };
+        container.status.set_state(api::ContainerState::ContainerExited);
+        container.status.finished_at = now;
+        container.status.exit_code = code;
+        let sandbox = container.sandbox.clone();
+        self.tell(id, &sandbox);
+    }
+
+    fn tell(&self, id: &str, sandbox: &str) {
+        let event = api::ContainerEventResponse {
+            container_id: id.to_owned(),
+            container_event_type: api::ContainerEventType::ContainerStoppedEvent.into(),
+            created_at: self.now(),
+            pod_sandbox_status: self.sandbox_status(sandbox),
+            containers_statuses: Vec::new(),
+        };
+        let _ = self.events.send(event);
+    }
+
+    pub(super) fn sandbox_status(&self, id: &str) -> Option<api::PodSandboxStatus> {
+        let sandbox = self.sandboxes.get(id)?;
+        Some(api::PodSandboxStatus {
+            id: id.to_owned(),
+            metadata: sandbox.config.metadata.clone(),
+            state: sandbox.state().into(),
+            created_at: sandbox.created_at,
+            network: Some(api::PodSandboxNetworkStatus {
+                ip: "10.88.0.2".to_owned(),
+                additional_ips: Vec::new(),
+            }),
+            labels: sandbox.config.labels.clone(),
+            annotations: sandbox.config.annotations.clone(),
+        })
+    }
+
+    pub(super) fn plant_foreign_pod(world: &Arc<Mutex<Self>>) -> String {
+        let id = {
+            let mut state = world.lock().unwrap_or_else(PoisonError::into_inner);
+            let uid = ("io.kubernetes.pod.uid".to_owned(), "foreign".to_owned());
+            let config = api::PodSandboxConfig {
+                metadata: Some(api::PodSandboxMetadata {
+                    name: "foreign".to_owned(),
+                    ..api::PodSandboxMetadata::default()
+                }),
+                labels: HashMap::from([uid.clone()]),
+                ..api::PodSandboxConfig::default()
+            };
+            let sandbox = state.add_sandbox(config).unwrap_or_default();
+            let name = ("io.kubernetes.container.name".to_owned(), "main".to_owned());
+            let config = api::ContainerConfig {
+                metadata: Some(api::ContainerMetadata { name: "main".to_owned(), attempt: 0 }),
+                labels: HashMap::from([uid, name]),
+                ..api::ContainerConfig::default()
+            };
+            state.add_container(&sandbox, config).unwrap_or_default()
+        };
+        let _ = Self::start(world, &id);
+        id
+    }
+}
+
+impl Sandbox {
+    pub(super) fn state(&self) -> api::PodSandboxState {
+        if self.ready {
+            api::PodSandboxState::SandboxReady
+        } else {
+            api::PodSandboxState::SandboxNotready
+        }
+    }
+}
+
+impl Container {
+    pub(super) fn is_running(&self) -> bool {
+        self.status.state() == api::ContainerState::ContainerRunning
+    }
+
+    /// `pod/container#attempt`.
+    pub(super) fn title(&self) -> String {
+        let metadata = self.config.metadata.clone().unwrap_or_default();
+        let pod = self.config.labels.get("io.kubernetes.pod.name").map_or("?", String::as_str);
+        format!("{pod}/{}#{}", metadata.name, metadata.attempt)
+    }
+}

@@ -1,0 +1,91 @@
+//! Containers that somebody else runs, looked at and stopped.
+
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+use winddown_cri::PodContainers;
+use winddown_runtimes_tests::Fault;
+use winddown_shared::PodUid;
+
+use crate::bed::{PATIENCE, POLITE, STUBBORN, eventually, pod, run, secs};
+use crate::faults::{calls, polite};
+use crate::stage::Stage as _;
+use crate::stages::{Fake, container_of};
+
+fn beside(stage: &Fake) -> PodContainers {
+    PodContainers::new(&stage.cri.socket().display().to_string()).unwrap()
+}
+
+/// A pod with a container that ends when it is asked and one that never does, another pod, and one that a
+/// kubelet has made.
+async fn three_pods() -> (Fake, PodUid) {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let both = [container_of("polite", POLITE), container_of("stubborn", STUBBORN)];
+    let web = pod("web", &json!({"containers": both}));
+    run(&runtime, &web).await;
+    run(&runtime, &polite("other")).await;
+    stage.cri.plant_foreign_pod();
+    (stage, web.uid().clone())
+}
+
+#[tokio::test]
+async fn the_containers_of_one_pod_are_named_and_stopped_and_those_of_others_are_not() {
+    let (stage, web) = three_pods().await;
+    let containers = beside(&stage);
+    let mut named = containers.running(&web).await.unwrap();
+    named.sort();
+    assert_eq!(named, ["polite", "stubborn"]);
+    let of_kubelet = PodUid::new("foreign");
+    assert_eq!(containers.running(&of_kubelet).await.unwrap(), ["main"]);
+
+    let begun = Instant::now();
+    containers.stop(&web, secs(2)).await.unwrap();
+    assert!(begun.elapsed() >= secs(2), "the stubborn one had its grace: {:?}", begun.elapsed());
+    let mut asked = calls(&stage, "StopContainer");
+    asked.sort();
+    assert_eq!(asked, ["StopContainer polite 2", "StopContainer stubborn 2"]);
+    assert_eq!(containers.running(&web).await.unwrap(), [""; 0]);
+    assert_eq!(stage.cri.running().len(), 2);
+
+    containers.stop(&of_kubelet, secs(2)).await.unwrap();
+    assert_eq!(stage.cri.running(), ["other/main#0"]);
+    containers.stop(&PodUid::new("unknown"), secs(2)).await.unwrap();
+    assert_eq!(calls(&stage, "StopContainer").len(), 3);
+}
+
+#[tokio::test]
+async fn a_runtime_that_is_silent_refuses_or_is_away_is_an_error_and_no_pod_without_containers() {
+    let (mut stage, web) = three_pods().await;
+    let containers = beside(&stage);
+    for fault in [Fault::Hang, Fault::Error("no")] {
+        stage.cri.script("ListContainers", 1, fault.clone());
+        let asked = timeout(PATIENCE, containers.running(&web)).await.unwrap();
+        assert!(asked.is_err(), "{fault:?}: {asked:?}");
+    }
+    // What is refused for one is done to the other.
+    stage.cri.script("StopContainer", 1, Fault::Error("no"));
+    let error = containers.stop(&web, secs(1)).await.unwrap_err().to_string();
+    assert!(error.contains("stopping the pod's containers"), "{error}");
+    assert_eq!(containers.running(&web).await.unwrap().len(), 1);
+
+    stage.cri.kill();
+    let asked = timeout(PATIENCE, containers.running(&web)).await.unwrap();
+    assert!(asked.is_err(), "{asked:?}");
+    stage.cri.resume();
+    let asked = timeout(PATIENCE, containers.running(&web)).await.unwrap();
+    assert_eq!(asked.unwrap().len(), 1, "it is asked again without being made anew");
+}
+
+#[tokio::test]
+async fn a_stop_without_a_waiter_goes_on() {
+    let (stage, web) = three_pods().await;
+    let containers = beside(&stage);
+    let stopping = containers.stop(&web, secs(1));
+    tokio::select! {
+        biased;
+        _ = stopping => panic!("the stubborn one takes a second"),
+        () = eventually("both are asked", || calls(&stage, "StopContainer").len() == 2) => {}
+    }
+    let left = || stage.cri.running().into_iter().filter(|one| one.starts_with("web/")).count();
+    eventually("both have ended", || left() == 0).await;
+}

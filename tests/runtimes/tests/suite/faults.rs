@@ -1,0 +1,261 @@
+//! A scripted runtime that fails, hangs, forgets its answers or goes away.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+use winddown_cri::CriRuntime;
+use winddown_runtimes_tests::Fault;
+use winddown_shared::{Grace, Pod, Runtime as _, error_chain};
+
+use crate::bed::{
+    Act, PATIENCE, POLITE, STUBBORN, eventually, is_running, pod, run, secs, stop, sync_until,
+    watched,
+};
+use crate::stage::Stage as _;
+use crate::stages::{Fake, container_of};
+
+pub(crate) fn polite(name: &str) -> Pod {
+    pod(name, &json!({"containers": [container_of("main", POLITE)]}))
+}
+
+fn stubborn(name: &str) -> Pod {
+    pod(name, &json!({"containers": [container_of("main", STUBBORN)]}))
+}
+
+/// Calls of this name, with what they concerned.
+pub(crate) fn calls(stage: &Fake, name: &str) -> Vec<String> {
+    let all = stage.cri.calls();
+    all.into_iter().filter(|call| call.split(' ').next() == Some(name)).collect()
+}
+
+async fn open_impatiently(stage: &Fake) -> CriRuntime {
+    let mut config = stage.config();
+    config.times.change = Duration::from_millis(300);
+    config.times.ask = Duration::from_millis(300);
+    CriRuntime::open(config).await.unwrap()
+}
+
+#[tokio::test]
+async fn nothing_is_made_twice_when_an_answer_is_lost() {
+    for call in ["RunPodSandbox", "CreateContainer", "StartContainer", "ContainerStatus"] {
+        let stage = Fake::set().await;
+        let runtime = open_impatiently(&stage).await;
+        let pod = polite("web");
+        stage.cri.script(call, 1, Fault::Lost);
+        run(&runtime, &pod).await;
+        assert_eq!(stage.cri.running(), ["web/main#0"], "{call}");
+        assert_eq!(stage.cri.most_starts(), 1, "{call}");
+        assert_eq!(stage.cri.holds(), (1, 1), "{call}");
+        stop(&runtime, &pod, 5).await;
+        assert_eq!(stage.cri.running(), Vec::<String>::new(), "{call}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_made_twice_when_the_agent_dies_between_two_calls() {
+    for fault in [Fault::Lost, Fault::Hang] {
+        for call in ["RunPodSandbox", "CreateContainer", "StartContainer", "ContainerStatus"] {
+            let stage = Fake::set().await;
+            let pod = polite("web");
+            stage.cri.script(call, 1, fault.clone());
+            let runtime = stage.open_now().await;
+            runtime.list_pods().await.unwrap();
+            let cut = timeout(Duration::from_millis(200), runtime.sync_pod(&pod)).await;
+            assert!(cut.is_err(), "{call} {fault:?}: {cut:?}");
+            drop(runtime);
+            let runtime = reopened(&stage).await;
+            run(&runtime, &pod).await;
+            assert_eq!(stage.cri.running(), ["web/main#0"], "{call} {fault:?}");
+            assert_eq!(stage.cri.most_starts(), 1, "{call} {fault:?}");
+            assert_eq!(stage.cri.holds(), (1, 1), "{call} {fault:?}");
+        }
+    }
+}
+
+/// The state directory is held until the last task of the former agent is gone.
+pub(crate) async fn reopened(stage: &Fake) -> CriRuntime {
+    stage.open_now().await
+}
+
+#[tokio::test]
+async fn a_stop_after_a_sync_that_was_dropped_midway_ends_what_had_been_started() {
+    for call in ["RunPodSandbox", "CreateContainer", "StartContainer", "PullImage"] {
+        for fault in [Fault::Lost, Fault::Hang, Fault::Slow(Duration::from_millis(200))] {
+            let stage = Fake::set().await;
+            let runtime = stage.open_now().await;
+            let mut container = container_of("main", POLITE);
+            if call == "PullImage" {
+                container["image"] = json!("registry/app:1");
+            }
+            let pod = pod("web", &json!({"containers": [container]}));
+            stage.cri.script(call, 1, fault.clone());
+            let cut = timeout(Duration::from_millis(100), runtime.sync_pod(&pod)).await;
+            assert!(cut.is_err(), "{call} {fault:?}: {cut:?}");
+            stop(&runtime, &pod, 5).await;
+            assert_eq!(stage.cri.running(), Vec::<String>::new(), "{call} {fault:?}");
+            assert!(!runtime.pod_status(pod.uid()).await.unwrap().any_running());
+            runtime.clean_pod(pod.uid()).await.unwrap();
+            runtime.forget_pod(pod.uid()).await.unwrap();
+            assert_eq!(stage.cri.holds(), (0, 0), "{call} {fault:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hung_stop_delays_its_own_pod_only_and_works_when_it_is_asked_again() {
+    let stage = Fake::set().await;
+    let mut config = stage.config();
+    config.times.kill = Duration::from_millis(500);
+    let runtime = CriRuntime::open(config).await.unwrap();
+    let (hung, other) = (polite("hung"), polite("other"));
+    run(&runtime, &hung).await;
+    run(&runtime, &other).await;
+    stage.cri.script("StopContainer", 1, Fault::Hang);
+    let grace = Grace::fixed(secs(2));
+    let began = Instant::now();
+    let first = runtime.stop_pod(hung.uid(), Some(&hung), grace);
+    let second = async {
+        eventually("the hung call was made", || !calls(&stage, "StopContainer").is_empty()).await;
+        stop(&runtime, &other, 5).await;
+        began.elapsed()
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert!(second < secs(2), "{second:?}");
+    // The kill that follows the grace is a call of its own, which does not hang.
+    let stopped = first.unwrap();
+    assert!(stopped.forced());
+    assert_eq!(stage.cri.running(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_stop_that_never_works_is_an_error_that_names_the_container_and_the_next_one_ends_it() {
+    let stage = Fake::set().await;
+    let mut config = stage.config();
+    config.times.kill = Duration::from_millis(300);
+    let runtime = CriRuntime::open(config).await.unwrap();
+    let pod = polite("web");
+    run(&runtime, &pod).await;
+    for (fault, said) in [
+        (Fault::Hang, "ending container main of pod uid-web"),
+        (Fault::Error("the shim is gone"), "the shim is gone"),
+    ] {
+        stage.cri.script("StopContainer", 1000, fault);
+        let grace = Grace::fixed(Duration::from_millis(100));
+        let error = runtime.stop_pod(pod.uid(), Some(&pod), grace).await.unwrap_err();
+        assert!(error_chain(&error).contains(said), "{}", error_chain(&error));
+        assert!(error_chain(&error).contains("container main"), "{}", error_chain(&error));
+        assert!(runtime.pod_status(pod.uid()).await.unwrap().any_running());
+        stage.cri.heal();
+    }
+    assert_eq!(stop(&runtime, &pod, 5).await.containers.len(), 1);
+}
+
+#[tokio::test]
+async fn a_failing_container_that_was_not_ended_is_ended_when_the_runtime_works_again() {
+    let stage = Fake::set().await;
+    let mut config = stage.config();
+    config.times.kill = Duration::from_millis(300);
+    let runtime = CriRuntime::open(config).await.unwrap();
+    let (main, listener) = watched(container_of("main", POLITE));
+    let pod = pod("web", &json!({"terminationGracePeriodSeconds": 1, "containers": [main]}));
+    run(&runtime, &pod).await;
+    let mut changes = runtime.changes();
+    stage.cri.script("StopContainer", 1000, Fault::Error("the shim is gone"));
+    drop(listener);
+    timeout(PATIENCE, changes.recv()).await.expect("the container fails").unwrap();
+    runtime.sync_pod(&pod).await.unwrap();
+    timeout(PATIENCE, changes.recv()).await.expect("it could not be ended").unwrap();
+    stage.cri.heal();
+    sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
+    stop(&runtime, &pod, 5).await;
+}
+
+#[tokio::test]
+async fn a_runtime_that_comes_back_during_a_stop_still_ends_the_pod_in_its_grace() {
+    let mut stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let slow = Act { stop: "0.3", stop_code: 3, ..POLITE };
+    let pod = pod("web", &json!({"containers": [container_of("main", slow)]}));
+    run(&runtime, &pod).await;
+    stage.cri.kill();
+    let stopping = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(secs(20)));
+    let restart = async {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        stage.cri.resume();
+    };
+    let (stopped, ()) = tokio::join!(stopping, restart);
+    let stopped = stopped.unwrap();
+    assert_eq!((stopped.containers[0].exit_code, stopped.forced()), (3, false));
+}
+
+#[tokio::test]
+async fn a_runtime_that_is_not_there_says_what_to_do_and_is_used_when_it_comes() {
+    let mut stage = Fake::set().await;
+    stage.cri.kill();
+    let runtime = stage.open_now().await;
+    let pod = polite("web");
+    let error = runtime.sync_pod(&pod).await.unwrap_err();
+    assert!(
+        error_chain(&error).contains("there is no such socket: start the container runtime"),
+        "{}",
+        error_chain(&error)
+    );
+    assert!(runtime.list_pods().await.is_err());
+    let mut health = runtime.health();
+    let told = health.wait_for(|h| h.message.contains("no such socket"));
+    timeout(secs(5), told).await.unwrap().unwrap();
+    stage.cri.resume();
+    let well = timeout(secs(10), health.wait_for(|h| h.is_well())).await.unwrap().unwrap().clone();
+    assert_eq!((well.version.as_str(), well.epoch), ("fake 1.0", 1));
+    run(&runtime, &pod).await;
+}
+
+#[tokio::test]
+async fn nothing_is_started_before_it_is_known_what_runs() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    stage.cri.script("ListContainers", 1000, Fault::Error("the database is locked"));
+    let pod = polite("web");
+    let error = runtime.sync_pod(&pod).await.unwrap_err();
+    assert!(error_chain(&error).contains("the database is locked"), "{}", error_chain(&error));
+    assert!(runtime.stop_pod(pod.uid(), None, Grace::fixed(secs(1))).await.is_err());
+    assert!(runtime.pod_status(pod.uid()).await.is_err());
+    assert_eq!(stage.cri.holds(), (0, 0));
+    stage.cri.heal();
+    run(&runtime, &pod).await;
+}
+
+#[tokio::test]
+async fn a_stop_asks_the_runtime_nothing_before_it_ends_the_containers() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let pod = polite("web");
+    run(&runtime, &pod).await;
+    eventually("the start is settled", || calls(&stage, "ListContainers").len() >= 2).await;
+    let before = stage.cri.calls().len();
+    stop(&runtime, &pod, 7).await;
+    let after = stage.cri.calls().split_off(before);
+    assert_eq!(after[0], "StopContainer main 7", "{after:?}");
+    assert!(!after.iter().any(|call| call.starts_with("List")), "{after:?}");
+    assert!(!after.iter().any(|call| call.starts_with("StopPodSandbox")), "{after:?}");
+}
+
+#[tokio::test]
+async fn a_shorter_grace_is_told_to_the_runtime_at_once_and_the_kill_comes_on_time() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let pod = stubborn("web");
+    run(&runtime, &pod).await;
+    let began = Instant::now();
+    let (sender, grace) = Grace::until(began + secs(600));
+    let shorten = async {
+        eventually("asked", || !calls(&stage, "StopContainer").is_empty()).await;
+        sender.shorten_to(Instant::now() + Duration::from_millis(1900));
+    };
+    let (stopped, ()) = tokio::join!(runtime.stop_pod(pod.uid(), Some(&pod), grace), shorten);
+    assert!(stopped.unwrap().forced());
+    let expected = ["StopContainer main 600", "StopContainer main 2", "StopContainer main 0"];
+    assert_eq!(calls(&stage, "StopContainer"), expected);
+    assert!(began.elapsed() < secs(10), "{:?}", began.elapsed());
+}

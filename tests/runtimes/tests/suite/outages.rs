@@ -1,0 +1,67 @@
+//! A runtime that goes away and comes back: it is noticed without anybody asking.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout};
+use winddown_cri::CriRuntime;
+use winddown_runtimes_tests::Fault;
+use winddown_shared::{Runtime as _, error_chain};
+
+use crate::bed::{run, secs};
+use crate::faults::polite;
+use crate::stage::Stage as _;
+use crate::stages::Fake;
+
+#[tokio::test]
+async fn the_end_of_the_connection_is_noticed_at_once_and_so_is_its_return() {
+    let mut stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let mut health = runtime.health();
+    timeout(secs(10), health.wait_for(|h| h.is_well())).await.unwrap().unwrap();
+    for epoch in 2..5 {
+        stage.cri.kill();
+        // Nobody calls, and the next look is 15 s away.
+        let gone = timeout(secs(5), health.wait_for(|h| !h.reachable)).await;
+        let said = gone.unwrap().unwrap().trouble().unwrap();
+        assert!(said.starts_with("does not answer: "), "{said}");
+        stage.cri.resume();
+        let back = timeout(secs(5), health.wait_for(|h| h.is_well())).await;
+        assert_eq!(back.unwrap().unwrap().epoch, epoch);
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_failed_while_the_runtime_was_away_is_looked_at_when_it_is_back() {
+    let mut stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    run(&runtime, &polite("first")).await;
+    let late = polite("late");
+    stage.cri.kill();
+    let error = runtime.sync_pod(&late).await.unwrap_err();
+    assert!(error_chain(&error).contains("fake.sock"), "{}", error_chain(&error));
+    let mut changes = runtime.changes();
+    stage.cri.resume();
+    // The workers would wait out their back-off otherwise.
+    loop {
+        let changed = timeout(secs(5), changes.recv()).await.unwrap().unwrap();
+        if changed == *late.uid() {
+            break;
+        }
+    }
+    run(&runtime, &late).await;
+}
+
+#[tokio::test]
+async fn pods_that_wait_for_a_runtime_that_hangs_at_the_start_wait_once() {
+    let stage = Fake::set().await;
+    stage.cri.script("ListContainers", 100, Fault::Hang);
+    let mut config = stage.config();
+    config.times.ask = Duration::from_millis(500);
+    let runtime = CriRuntime::open(config).await.unwrap();
+    let began = Instant::now();
+    let pods: Vec<_> = (0..20).map(|n| polite(&format!("web-{n}"))).collect();
+    let asked = join_all(pods.iter().map(|pod| runtime.pod_status(pod.uid()))).await;
+    assert!(asked.iter().all(Result::is_err));
+    assert!(began.elapsed() < secs(4), "one after the other: {:?}", began.elapsed());
+}

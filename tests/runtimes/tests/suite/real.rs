@@ -1,0 +1,357 @@
+//! What only a real containerd shows.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+use winddown_cri::CriRuntime;
+use winddown_shared::{Grace, Runtime as _, error_chain};
+
+use crate::bed::{
+    Act, POLITE, STUBBORN, eventually, exit_of, forget, is_running, pod, run, secs, skip,
+    status_until, stop, sync_until, waits_for,
+};
+use crate::containerd::IMAGE;
+use crate::stage::Stage as _;
+use crate::stages::{Real, container_of};
+
+pub(crate) async fn set(test: &str) -> Option<Real> {
+    match Real::missing() {
+        None => Some(Real::set().await),
+        Some(why) => {
+            skip(test, why);
+            None
+        }
+    }
+}
+
+/// The version of Linux.
+fn kernel() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+#[tokio::test]
+async fn a_container_finds_what_its_spec_promises() {
+    let Some(stage) = set("a container finds what its spec promises").await else { return };
+    let runtime = stage.open_now().await;
+    let host = stage.dir.path().join("host");
+    std::fs::create_dir(&host).unwrap();
+    std::fs::write(host.join("file"), "from the node").unwrap();
+    let script = "id -u; id -g; id -G; echo var=$GREETING; cat /data/file; echo; ls /part; \
+        echo x > /data/new || echo read-only; echo y > /scratch/y && cat /scratch/y; \
+        grep ' /fast ' /proc/self/mountinfo; grep alias.example /etc/hosts; cat /etc/resolv.conf; \
+        grep -E 'NoNewPrivs|CapEff|Seccomp:' /proc/self/status; touch /root-file || echo root-is-read-only; \
+        echo -n out of cheese > /dev/termination-log; exit 2";
+    let pod = pod(
+        "promises",
+        &json!({
+            "restartPolicy": "Never", "dnsPolicy": "None",
+            "dnsConfig": {"nameservers": ["192.0.2.53"], "searches": ["example.org"]},
+            "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["alias.example"]}],
+            "securityContext": {"runAsUser": 1234, "runAsGroup": 5678, "fsGroup": 99,
+                "supplementalGroups": [77]},
+            "volumes": [
+                {"name": "data", "hostPath": {"path": host.display().to_string(), "type": "Directory"}},
+                {"name": "scratch", "emptyDir": {}},
+                {"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}],
+            "containers": [{
+                "name": "main", "image": IMAGE, "command": ["/bin/sh", "-c", script],
+                "env": [{"name": "GREETING", "value": "hello $(NAME)"},
+                    {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "resources": {"limits": {"memory": "64Mi", "cpu": "500m"}},
+                "securityContext": {"allowPrivilegeEscalation": false,
+                    "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}},
+                "volumeMounts": [
+                    {"name": "data", "mountPath": "/data", "readOnly": true},
+                    {"name": "scratch", "mountPath": "/part", "subPath": "deep/inside"},
+                    {"name": "scratch", "mountPath": "/scratch"},
+                    {"name": "fast", "mountPath": "/fast"}],
+            }],
+        }),
+    );
+    let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+    let log = stage.log("promises", "main", 0);
+    let exit = exit_of(&seen[0]).unwrap();
+    assert_eq!((exit.exit_code, exit.message.as_str()), (2, "out of cheese"), "{log}");
+    for line in [
+        "F 1234\n",
+        "F 5678\n",
+        "F 5678 77 99\n",
+        "F var=hello $(NAME)\n",
+        "F from the node\n",
+        "F read-only\n",
+        "F y\n",
+        "tmpfs rw,size=1024k",
+        "alias.example",
+        "nameserver 192.0.2.53",
+        "search example.org",
+        "NoNewPrivs:\t1",
+        "CapEff:\t0000000000000000",
+        "root-is-read-only",
+    ] {
+        assert!(log.contains(line), "{line:?} is not in\n{log}");
+    }
+    forget(&runtime, &pod).await;
+    assert_eq!(stage.containerd.containers(), Vec::<String>::new());
+    let left = |name: &str| std::fs::read_dir(stage.dir.path().join(name)).unwrap().count();
+    assert_eq!((left("state/pods"), left("logs")), (0, 0));
+    assert!(host.join("file").exists(), "what was mounted is the node's");
+    // Version 1 has a hierarchy for each controller there.
+    let mount = std::path::PathBuf::from("/sys/fs/cgroup");
+    let cgroups = std::fs::read_dir(&mount).unwrap().flatten().map(|e| e.path());
+    let left: Vec<_> = cgroups
+        .chain([mount])
+        .map(|c| c.join(stage.containerd.cgroup_parent()).join("burstable/poduid-promises"))
+        .collect();
+    assert!(left.iter().all(|path| !path.exists()), "{left:?}");
+}
+
+#[tokio::test]
+async fn hooks_and_probes_run_in_the_container() {
+    let Some(stage) = set("hooks and probes run in the container").await else { return };
+    let runtime = stage.open_now().await;
+    let mut main = container_of("main", POLITE);
+    main["lifecycle"] = json!({
+        "postStart": {"exec": {"command": ["/bin/sh", "-c", "touch /tmp/ready"]}},
+        "preStop": {"exec": {"command": ["/bin/sh", "-c", "echo bye > /proc/1/fd/1"]}}});
+    main["readinessProbe"] =
+        json!({"exec": {"command": ["/bin/ls", "/tmp/ready"]}, "periodSeconds": 1});
+    main["livenessProbe"] =
+        json!({"exec": {"command": ["/bin/sh", "-c", "exit 0"]}, "periodSeconds": 1});
+    let pod = pod("web", &json!({"containers": [main]}));
+    sync_until(&runtime, &pod, |c| c[0].ready && c[0].started).await;
+    stage.hears(&pod).await;
+    assert!(!stop(&runtime, &pod, 20).await.forced());
+    // containerd writes the last words some time after the container has ended.
+    let is_written = || stage.log("web", "main", 0).contains("F asked");
+    eventually("the last words are written", is_written).await;
+    let log = stage.log("web", "main", 0);
+    let (bye, asked) = (log.find("F bye"), log.find("F asked"));
+    assert!(bye.is_some() && bye < asked, "{log}");
+}
+
+#[tokio::test]
+async fn an_image_that_cannot_be_pulled_is_named_with_what_to_do() {
+    let Some(stage) = set("an image that cannot be pulled").await else { return };
+    let runtime = stage.open_now().await;
+    let mut absent = container_of("absent", POLITE);
+    absent["image"] = json!("winddown.test/nothing:1");
+    absent["imagePullPolicy"] = json!("Never");
+    let pod = pod("web", &json!({"containers": [absent, container_of("main", POLITE)]}));
+    let seen = runtime.sync_pod(&pod).await.unwrap().status.containers;
+    assert_eq!((waits_for(&seen[0]).as_str(), is_running(&seen[1])), ("ErrImageNeverPull", true));
+    stop(&runtime, &pod, 20).await;
+}
+
+#[tokio::test]
+async fn pods_outlive_a_killed_containerd_and_their_exits_are_heard_when_it_is_back() {
+    let Some(mut stage) = set("pods outlive a killed containerd").await else { return };
+    let runtime = stage.open_now().await;
+    let stays = pod("stays", &json!({"containers": [container_of("main", POLITE)]}));
+    let (ends, gate) = stage.gated("ends", Act { run: "gate", code: 6, ..POLITE });
+    stage.up(&runtime, &stays).await;
+    stage.up(&runtime, &ends).await;
+    stage.containerd.kill();
+    let broken = runtime.list_pods().await.unwrap_err();
+    assert!(error_chain(&broken).contains("containerd.sock"), "{}", error_chain(&broken));
+    let refused = runtime.list_pods().await.unwrap_err();
+    assert!(
+        error_chain(&refused).contains("start the container runtime"),
+        "{}",
+        error_chain(&refused)
+    );
+    // It exits while nobody is there to tell.
+    gate.open();
+    eventually("it ended", || stage.containerd.pids_of("act gate").is_empty()).await;
+    stage.containerd.resume().await;
+    let seen = status_until(&runtime, &ends, |c| exit_of(&c[0]).is_some()).await;
+    // From 1.7 on containerd does not know the code of what ended without it.
+    let code = exit_of(&seen[0]).unwrap().exit_code;
+    assert!([6, 255].contains(&code), "{code}");
+    let status = runtime.sync_pod(&stays).await.unwrap().status.containers;
+    assert_eq!((is_running(&status[0]), status[0].restart_count), (true, 0));
+    assert!(!stop(&runtime, &stays, 20).await.forced());
+}
+
+#[tokio::test]
+async fn a_containerd_killed_during_a_start_leaves_no_container_twice() {
+    let Some(mut stage) = set("containerd killed during a start").await else { return };
+    let runtime = stage.open_now().await;
+    runtime.list_pods().await.unwrap();
+    for (i, after) in [10, 60, 120, 180].into_iter().enumerate() {
+        let pod = pod(&format!("web{i}"), &json!({"containers": [container_of("main", POLITE)]}));
+        let cut = timeout(Duration::from_millis(after), runtime.sync_pod(&pod)).await;
+        stage.containerd.kill();
+        stage.containerd.resume().await;
+        if cut.is_err() {
+            let _ = runtime.sync_pod(&pod).await;
+        }
+        let seen = sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+        let log = stage.log(&format!("web{i}"), "main", seen[0].restart_count);
+        assert!(log.matches("up").count() <= 1, "{log}");
+        stage.hears(&pod).await;
+        assert!(!stop(&runtime, &pod, 20).await.forced());
+        forget(&runtime, &pod).await;
+    }
+    assert_eq!(stage.containerd.containers(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_containerd_restarted_during_a_stop_still_ends_the_pod() {
+    let Some(mut stage) = set("containerd restarted during a stop").await else { return };
+    let runtime = stage.open_now().await;
+    let slow = Act { stop: "1", stop_code: 4, ..POLITE };
+    let pod = pod("web", &json!({"containers": [container_of("main", slow)]}));
+    stage.up(&runtime, &pod).await;
+    let stopping = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(secs(30)));
+    let restart = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        stage.containerd.kill();
+        stage.containerd.resume().await;
+    };
+    let (stopped, ()) = tokio::join!(stopping, restart);
+    let stopped = stopped.unwrap();
+    // From 1.7 on containerd does not know the code of what ended without it, nor does Linux before 6.15.
+    let code = stopped.containers[0].exit_code;
+    assert!(code == 4 || (code == 255 && kernel() < (6, 15)), "{code}");
+    assert!(!stopped.forced());
+}
+
+#[tokio::test]
+async fn a_containerd_killed_before_a_stop_ends_the_pod_when_it_is_back() {
+    let Some(mut stage) = set("containerd killed before a stop").await else { return };
+    let runtime = stage.open_now().await;
+    let pod = pod("web", &json!({"containers": [container_of("main", POLITE)]}));
+    stage.up(&runtime, &pod).await;
+    stage.containerd.kill();
+    let stopping = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(secs(30)));
+    let restart = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        stage.containerd.resume().await;
+    };
+    let (stopped, ()) = tokio::join!(stopping, restart);
+    assert!(!stopped.unwrap().forced());
+}
+
+#[tokio::test]
+async fn a_suspended_containerd_makes_a_stop_fail_at_its_deadline_and_a_later_one_works() {
+    let Some(stage) = set("a suspended containerd").await else { return };
+    let mut config = stage.config();
+    config.times.kill = secs(1);
+    config.signal_directly = false;
+    let runtime = CriRuntime::open(config).await.unwrap();
+    let pod = pod("web", &json!({"containers": [container_of("main", STUBBORN)]}));
+    stage.up(&runtime, &pod).await;
+    stage.containerd.signal(Signal::SIGSTOP);
+    let began = Instant::now();
+    let error = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(secs(1))).await.unwrap_err();
+    assert!(began.elapsed() >= secs(2) && began.elapsed() < secs(15), "{:?}", began.elapsed());
+    assert!(
+        error_chain(&error).contains("container main of pod uid-web"),
+        "{}",
+        error_chain(&error)
+    );
+    assert!(runtime.pod_status(pod.uid()).await.unwrap().any_running());
+    stage.containerd.signal(Signal::SIGCONT);
+    assert!(stop(&runtime, &pod, 1).await.forced());
+}
+
+#[tokio::test]
+async fn a_suspended_containerd_keeps_no_pod_from_ending() {
+    let Some(stage) = set("pods end without containerd").await else { return };
+    let runtime = stage.open_now().await;
+    let slow = Act { stop: "0.5", stop_code: 3, ..POLITE };
+    let polite = pod("polite", &json!({"containers": [container_of("main", slow)]}));
+    let stubborn = pod("stubborn", &json!({"containers": [container_of("main", STUBBORN)]}));
+    stage.up(&runtime, &polite).await;
+    stage.up(&runtime, &stubborn).await;
+    stage.containerd.signal(Signal::SIGSTOP);
+    let began = Instant::now();
+    let (asked, killed) = tokio::join!(stop(&runtime, &polite, 20), stop(&runtime, &stubborn, 1));
+    assert!(killed.forced() && began.elapsed() < secs(15), "{:?}", began.elapsed());
+    let ended = asked.stopped_at.unwrap() - began;
+    assert!(ended >= Duration::from_millis(500) && ended < secs(15), "{ended:?}");
+    // Before Linux 6.15 only containerd knows the code.
+    assert!([3, 137].contains(&asked.containers[0].exit_code));
+    stage.containerd.signal(Signal::SIGCONT);
+    for pod in [&polite, &stubborn] {
+        forget(&runtime, pod).await;
+    }
+    assert_eq!(stage.containerd.containers(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_container_is_asked_to_end_once_also_by_an_agent_that_comes_later() {
+    let Some(stage) = set("a container is asked to end once").await else { return };
+    let runtime = stage.open_now().await;
+    let (pod, gate) = stage.gated("web", Act { stop: "gate", stop_code: 3, ..POLITE });
+    stage.up(&runtime, &pod).await;
+    let is_asked = || stage.log("web", "main", 0).contains("F asked");
+    tokio::select! {
+        stopped = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(secs(300))) => {
+            panic!("it ended before it was let go: {stopped:?}")
+        }
+        () = eventually("it was asked", is_asked) => {}
+    }
+    drop(runtime);
+    let runtime = stage.open_now().await;
+    assert!(runtime.list_pods().await.unwrap()[0].running, "it is still ending");
+    // The second agent's stop has begun when the gate opens: futures are polled in this order.
+    let (stopped, ()) = tokio::join!(stop(&runtime, &pod, 300), async { gate.open() });
+    assert_eq!((stopped.containers[0].exit_code, stopped.forced()), (3, false));
+    assert_eq!(stage.log("web", "main", 0).matches("asked").count(), 1);
+}
+
+#[tokio::test]
+async fn an_agent_that_starts_after_a_crash_takes_the_exit_code_of_what_ended_meanwhile() {
+    let Some(stage) = set("an exit while no agent was there").await else { return };
+    let runtime = stage.open_now().await;
+    let (pod, gate) = stage.gated("web", Act { run: "gate", code: 8, ..POLITE });
+    stage.up(&runtime, &pod).await;
+    drop(runtime);
+    gate.open();
+    eventually("it ended", || stage.containerd.pids_of("act gate").is_empty()).await;
+    let runtime = stage.open_now().await;
+    let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+    assert_eq!((exit_of(&seen[0]).unwrap().exit_code, seen[0].restart_count), (8, 0));
+}
+
+#[tokio::test]
+async fn a_log_that_becomes_too_long_is_turned() {
+    let Some(stage) = set("a log that becomes too long").await else { return };
+    let mut config = stage.config();
+    config.log_max_bytes = 2000;
+    config.log_max_files = 3;
+    let runtime = CriRuntime::open(config).await.unwrap();
+    let mut main = container_of("main", POLITE);
+    main["command"] =
+        json!(["/bin/sh", "-c", "while :; do echo some words for the log; sleep 0.1; done"]);
+    let pod = pod("web", &json!({"containers": [main]}));
+    run(&runtime, &pod).await;
+    let logs = stage.dir.path().join("logs/default_web_uid-web/main");
+    eventually("the log turned", || logs.join("0.log.1").exists()).await;
+    eventually("a new log was begun", || logs.join("0.log").exists()).await;
+    stop(&runtime, &pod, 1).await;
+}
+
+#[tokio::test]
+async fn a_pod_whose_sandbox_was_killed_gets_a_new_one() {
+    let Some(stage) = set("a pod whose sandbox was killed").await else { return };
+    let mut config = stage.config();
+    config.times.relist = secs(1);
+    let runtime = CriRuntime::open(config).await.unwrap();
+    let pod = pod("web", &json!({"containers": [container_of("main", POLITE)]}));
+    stage.up(&runtime, &pod).await;
+    let pause = stage.containerd.pids_of("sleep 1000000");
+    assert_eq!(pause.len(), 1);
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pause[0]), Signal::SIGKILL).unwrap();
+    let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
+    assert!(seen[0].ready);
+    stage.hears(&pod).await;
+    assert!(!stop(&runtime, &pod, 20).await.forced());
+    forget(&runtime, &pod).await;
+    assert_eq!(stage.containerd.containers(), Vec::<String>::new());
+}

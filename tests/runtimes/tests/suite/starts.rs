@@ -1,0 +1,89 @@
+//! A scripted runtime at which an earlier agent, or an earlier call, had begun something.
+
+use serde_json::json;
+use tokio::time::Instant;
+use winddown_cri::Backoff;
+use winddown_cri::CriRuntime;
+use winddown_runtimes_tests::Fault;
+use winddown_shared::{ContainerStatus, PodUid, Runtime as _};
+
+use crate::bed::{POLITE, eventually, is_running, pod, secs, sync_until};
+use crate::faults::{calls, reopened};
+use crate::stage::Stage as _;
+use crate::stages::{Fake, container_of};
+
+/// The node's default: somebody who waits for it is late.
+async fn up_without_waiting_for_the_back_off(stage: &Fake) -> (CriRuntime, Vec<ContainerStatus>) {
+    let mut config = stage.config();
+    config.retry = Backoff::default();
+    config.backoff = Backoff::default();
+    assert!(config.retry.initial >= secs(10));
+    let runtime = CriRuntime::open(config).await.unwrap();
+    let spec = json!({"restartPolicy": "Never", "containers": [container_of("main", POLITE)]});
+    let began = Instant::now();
+    let seen = sync_until(&runtime, &pod("web", &spec), |c| is_running(&c[0])).await;
+    assert!(began.elapsed() < secs(5), "{:?}", began.elapsed());
+    (runtime, seen)
+}
+
+#[tokio::test]
+async fn a_start_that_another_caller_began_is_awaited_and_used() {
+    let stage = Fake::set().await;
+    let under_way = Fault::Error("container is already in starting state");
+    stage.cri.script("StartContainer", 3, under_way);
+    stage.cri.script("StartContainer", 1, Fault::Misreported("is already in starting state"));
+    let (_runtime, seen) = up_without_waiting_for_the_back_off(&stage).await;
+    assert_eq!((seen[0].restart_count, stage.cri.most_starts()), (0, 1));
+    assert_eq!(calls(&stage, "StartContainer").len(), 4);
+}
+
+#[tokio::test]
+async fn a_start_that_was_given_up_with_its_agent_is_made_anew_at_once() {
+    let stage = Fake::set().await;
+    stage.cri.script("StartContainer", 1, Fault::Error("container is already in starting state"));
+    stage.cri.script("StartContainer", 1, Fault::Undone);
+    let (runtime, seen) = up_without_waiting_for_the_back_off(&stage).await;
+    assert_eq!(stage.cri.running(), ["web/main#1"]);
+    // It never ran: that is no exit, neither for this agent nor for the next.
+    assert_eq!(seen[0].last_exit, None);
+    drop(runtime);
+    let runtime = reopened(&stage).await;
+    let uid = PodUid::new("uid-web");
+    assert!(runtime.pod_status(&uid).await.unwrap().any_running());
+}
+
+#[tokio::test]
+async fn a_start_that_was_given_up_before_the_agent_came_does_not_fail_the_pod() {
+    let stage = Fake::set().await;
+    let spec = json!({"restartPolicy": "Never", "containers": [container_of("main", POLITE)]});
+    let pod = pod("web", &spec);
+    stage.cri.script("StartContainer", 1, Fault::Hang);
+    let runtime = stage.open_now().await;
+    let cut = async { eventually("asked", || !calls(&stage, "StartContainer").is_empty()).await };
+    tokio::select! {
+        synced = runtime.sync_pod(&pod) => panic!("{synced:?}"),
+        () = cut => {}
+    }
+    drop(runtime);
+    stage.cri.give_up_starts();
+    let runtime = reopened(&stage).await;
+    let seen = runtime.sync_pod(&pod).await.unwrap().status.containers;
+    assert!(is_running(&seen[0]), "{seen:?}");
+    assert_eq!((seen[0].last_exit.as_ref(), stage.cri.most_starts()), (None, 1));
+}
+
+#[tokio::test]
+async fn what_was_made_although_its_name_is_said_to_be_taken_is_used() {
+    for call in ["RunPodSandbox", "CreateContainer"] {
+        let stage = Fake::set().await;
+        stage.cri.script(call, 2, Fault::Error("failed to reserve name: it is reserved for x"));
+        stage.cri.script(
+            call,
+            1,
+            Fault::Misreported("failed to reserve name: it is reserved for x"),
+        );
+        let (_runtime, seen) = up_without_waiting_for_the_back_off(&stage).await;
+        assert_eq!((seen[0].restart_count, stage.cri.holds()), (0, (1, 1)), "{call}");
+        assert_eq!(calls(&stage, call).len(), 3, "{call}");
+    }
+}
