@@ -49,7 +49,7 @@ pub enum Why {
     Useless,
     /// Pods of lower classes free enough.
     ClassKept,
-    /// Others of its class are closer to what is lacking.
+    /// Others of its class are as close to what is lacking, or closer.
     Farther,
     /// Pods of lower priorities free enough; none above this one has to end.
     PriorityKept(i32),
@@ -220,9 +220,9 @@ impl fmt::Display for Why {
             Self::NothingLacking => f.write_str("kept: nothing is lacking"),
             Self::Useless => f.write_str("kept: frees nothing of what is lacking"),
             Self::ClassKept => f.write_str("kept: pods of lower QoS classes are enough"),
-            Self::Farther => {
-                f.write_str("kept: others of its class were closer to what was lacking")
-            }
+            Self::Farther => f.write_str(
+                "kept: others of its class were as close to what was lacking, or closer",
+            ),
             Self::PriorityKept(most) => {
                 write!(f, "kept: pods up to priority {most} are enough")
             }

@@ -6,6 +6,7 @@
 mod changes;
 mod cluster;
 mod eviction;
+mod group_state;
 mod live;
 mod paint;
 mod plan;

@@ -4,6 +4,7 @@ use anstyle::Style;
 use winddown_shared::display::{age, clean, seconds};
 use winddown_shared::{WAITING_FOR_PREEMPTION, WallTime};
 
+use super::group_state::GroupState;
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
 use super::{Column, PODS_UNKNOWN, Table, View, group_title, since, wrap};
 use winddown_control::api::{ClosedBy, LockState, Phase, PodState, PodStatus, Status};
@@ -165,12 +166,7 @@ impl Page<'_> {
             self.labelled("", PODS_UNKNOWN, running.then_some(WARN));
         }
         for group in &shutdown.groups {
-            let how = match (group.started, group.finished) {
-                (_, true) if group.ended >= group.pods => "done".to_owned(),
-                (_, true) => "time is over".to_owned(),
-                (true, false) => "ending".to_owned(),
-                (false, false) => "waits".to_owned(),
-            };
+            let how = GroupState::of(group, shutdown.phase).as_str();
             let title = group_title(group.name.as_deref(), group.priority);
             let line = format!("{title}: {how}, {} of {} ended", group.ended, group.pods);
             self.labelled("", &line, None);

@@ -13,8 +13,8 @@ use winddown_shared::{
 };
 
 use crate::{
-    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordPlace, ReportSink,
-    RunPhase, RunRecord, ShutdownReport, StateFile, Trigger,
+    AdmissionGate, BootClock, GroupReport, Policy, ProgressPhase, ProgressSender, RecordPlace,
+    ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, Trigger,
 };
 use signals::{ShutdownSignals, SignalState, before_now, until};
 
@@ -335,7 +335,8 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 "the shutdown that an earlier agent was in the middle of was called off"
             );
             self.report_called_off(&record).await;
-            self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups: 0 });
+            let spared_groups = GroupReport::spared(&record.report.groups);
+            self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
             self.parts.progress.phase(ProgressPhase::Cancelled);
         }
         self.close(record).await;

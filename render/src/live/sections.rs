@@ -6,6 +6,7 @@ use winddown_shared::display::{clean, seconds};
 
 use super::columns::{Cell, Column};
 use super::{Look, Page, clock, now};
+use crate::group_state::GroupState;
 use crate::status::problems::{self, Problem};
 use crate::{group_title, wrap};
 use winddown_control::api::{GroupProgress, Phase, Status, ThresholdStatus};
@@ -68,19 +69,20 @@ impl Page<'_> {
         ];
         let bar = if self.columns < 60 { 8 } else { 20 };
         let rows: Vec<Vec<Cell>> =
-            shutdown.groups.iter().map(|group| self.group(group, bar)).collect();
+            shutdown.groups.iter().map(|group| self.group(group, shutdown.phase, bar)).collect();
         let table = self.table(&columns, &rows);
         let mut lines = vec![Line::default(), self.table_head(&table)];
         lines.extend(rows.iter().map(|row| self.table_row(&table, row)));
         lines
     }
 
-    fn group(&self, group: &GroupProgress, bar: usize) -> Vec<Cell> {
-        let (how, look) = match (group.started, group.finished) {
-            (_, true) if group.ended >= group.pods => ("done", Look::Good),
-            (_, true) => ("time is over", Look::Bad),
-            (true, false) => ("ending", Look::Warn),
-            (false, false) => ("waits", Look::Dim),
+    fn group(&self, group: &GroupProgress, phase: Phase, bar: usize) -> Vec<Cell> {
+        let state = GroupState::of(group, phase);
+        let look = match state {
+            GroupState::Done => Look::Good,
+            GroupState::TimeIsOver => Look::Bad,
+            GroupState::Ending | GroupState::CalledOff => Look::Warn,
+            GroupState::Waits | GroupState::Spared => Look::Dim,
         };
         let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let title = group_title(group.name.as_deref(), group.priority);
@@ -88,7 +90,7 @@ impl Page<'_> {
             (clean(&title).into_owned(), Look::Plain),
             (format!("{}/{}", group.ended, group.pods), Look::Plain),
             (self.bar(count(group.ended), count(group.pods), bar), look),
-            (how.to_owned(), look),
+            (state.as_str().to_owned(), look),
         ]
     }
 

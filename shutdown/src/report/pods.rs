@@ -140,6 +140,11 @@ pub enum PodEnd {
 // === impl GroupReport ===
 
 impl GroupReport {
+    /// How many of `groups` have pods, of which none was asked.
+    pub(crate) fn spared(groups: &[Self]) -> usize {
+        groups.iter().filter(|group| !group.pods.is_empty() && group.started.is_none()).count()
+    }
+
     /// A group that has not started, without its pods.
     pub(crate) fn unstarted(group: &Group) -> Self {
         Self {

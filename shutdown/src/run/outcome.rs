@@ -37,8 +37,7 @@ impl RunReport {
 
     /// Groups with pods of which none was asked.
     pub fn spared_groups(&self) -> usize {
-        let spared = |group: &&GroupReport| !group.pods.is_empty() && group.started.is_none();
-        self.groups.iter().filter(spared).count()
+        GroupReport::spared(&self.groups)
     }
 }
 

@@ -1,0 +1,72 @@
+//! How far a group of a shutdown is, in the same words wherever it is shown.
+
+use winddown_control::api::{GroupProgress, Phase};
+
+/// How far a group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupState {
+    Done,
+    TimeIsOver,
+    Ending,
+    Waits,
+    /// It was asked, and the shutdown was called off before it had ended.
+    CalledOff,
+    /// It was not asked before the shutdown was called off.
+    Spared,
+}
+
+// === impl GroupState ===
+
+impl GroupState {
+    pub(crate) fn of(group: &GroupProgress, phase: Phase) -> Self {
+        let is_called_off = phase == Phase::Cancelled;
+        match (group.started, group.finished) {
+            (_, true) if group.ended >= group.pods => Self::Done,
+            (true, _) if is_called_off => Self::CalledOff,
+            (false, _) if is_called_off => Self::Spared,
+            (_, true) => Self::TimeIsOver,
+            (true, false) => Self::Ending,
+            (false, false) => Self::Waits,
+        }
+    }
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::TimeIsOver => "time is over",
+            Self::Ending => "ending",
+            Self::Waits => "waits",
+            Self::CalledOff => "called off",
+            Self::Spared => "spared",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_whose_shutdown_was_called_off_is_neither_late_nor_waiting() {
+        let group = |started, finished, ended| GroupProgress {
+            priority: 0,
+            name: None,
+            pods: 2,
+            ended,
+            started,
+            finished,
+        };
+        for (group, phase, wanted) in [
+            (group(false, false, 0), Phase::Running, "waits"),
+            (group(true, false, 1), Phase::Running, "ending"),
+            (group(true, true, 2), Phase::Running, "done"),
+            (group(true, true, 1), Phase::Done, "time is over"),
+            (group(true, true, 2), Phase::Cancelled, "done"),
+            (group(true, true, 1), Phase::Cancelled, "called off"),
+            (group(true, false, 1), Phase::Cancelled, "called off"),
+            (group(false, false, 0), Phase::Cancelled, "spared"),
+        ] {
+            assert_eq!(GroupState::of(&group, phase).as_str(), wanted, "{group:?} {phase:?}");
+        }
+    }
+}
