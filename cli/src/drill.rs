@@ -13,7 +13,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_machine::host::wall_clock;
-use winddown_runtimes::process::{OpenError, ProcessConfig, ProcessRuntime, ShimCommand};
+use winddown_runtimes::process::{
+    CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand,
+};
 use winddown_shared::display::{clean, duration};
 use winddown_shared::{
     Inhibitor, KillReason, KillRequest, LockState, PodKiller, ShutdownKind, error_chain,
@@ -190,12 +192,13 @@ impl Drill {
         config.pod_logs_dir = root.join("logs");
         config.static_pod_path = Some(pods.to_owned());
         let shim = ShimCommand::beside_this_program().map_err(DrillError::Shim)?;
-        let process = ProcessConfig::new(
+        let mut process = ProcessConfig::new(
             config.state_directory.join("process"),
             &config.pod_logs_dir,
             shim,
             wall.clone(),
         );
+        process.cgroups = CgroupParent::Rehearsal;
         let runtime = ProcessRuntime::open(process).await.map_err(DrillError::Runtime)?;
         let mut wanted = InhibitorConfig::new(policy_of(&config.shutdown).delay_wanted());
         wanted.bus = logind.peer();

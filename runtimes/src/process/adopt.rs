@@ -73,7 +73,7 @@ struct FoundAttempt {
 }
 
 pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenError> {
-    let lock = take(&config).await?;
+    let (config, lock) = take(config).await?;
     let search = config.clone();
     let (found, boot_id, cgroups) = off_thread(move || {
         let boot = procfs::boot_id(&search.proc_root);
@@ -107,11 +107,13 @@ async fn off_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|_| OpenError::Ending)?
 }
 
-/// Makes the directories and takes the lock on the state directory.
-pub(crate) async fn take(config: &ProcessConfig) -> Result<File, OpenError> {
+/// Makes the directories, which the configuration then names from the root, and takes the lock on the state
+/// directory.
+pub(crate) async fn take(config: ProcessConfig) -> Result<(ProcessConfig, File), OpenError> {
     let unusable = |path: PathBuf| move |source| OpenError::Unusable { path, source };
+    let config = config.absolute().map_err(|(path, source)| unusable(path)(source))?;
     let (state, pods, logs) =
-        (config.state_dir.clone(), paths::pods(config), config.log_dir.clone());
+        (config.state_dir.clone(), paths::pods(&config), config.log_dir.clone());
     let make = move || {
         record::make_passage(&state)
             .and_then(|()| record::make_passage(&pods))
@@ -121,7 +123,8 @@ pub(crate) async fn take(config: &ProcessConfig) -> Result<File, OpenError> {
     off_thread(make).await?;
     let path = config.state_dir.join("lock");
     let taken = state_lock::take(&path).await.map_err(unusable(path))?;
-    taken.ok_or_else(|| OpenError::InUse(config.state_dir.clone()))
+    let lock = taken.ok_or_else(|| OpenError::InUse(config.state_dir.clone()))?;
+    Ok((config, lock))
 }
 
 fn find_pods(config: &ProcessConfig, boot: &str) -> Result<Vec<FoundPod>, OpenError> {

@@ -41,8 +41,8 @@ pub(crate) struct Cgroups {
     hierarchies: Vec<Hierarchy>,
     /// What is not enforced, each with the reason.
     missing: Vec<(Controller, String)>,
-    /// The embedder wants none: limits are not applied, and pods that have some run all the same.
-    is_off: bool,
+    /// How a limit could be enforced.
+    instead: &'static str,
     /// How many tasks the node may have.
     node_tasks: Option<u64>,
 }
@@ -62,14 +62,18 @@ impl Cgroups {
     /// Looks at what was delegated, and makes the cgroup around those of all pods.
     pub(crate) fn new(config: &ProcessConfig) -> Self {
         let places = match &config.cgroups {
-            CgroupParent::None => Places::none("no cgroups are wanted"),
+            CgroupParent::None => Places::none("the runtime was given no cgroups"),
+            CgroupParent::Rehearsal => Places { hierarchies: Vec::new(), missing: Vec::new() },
             CgroupParent::OwnUnit { mount } => place::look((&config.proc_root, mount), "self"),
             CgroupParent::Directory(root) => given(root),
         };
         let mut cgroups = Self {
             hierarchies: Vec::new(),
             missing: places.missing,
-            is_off: config.cgroups == CgroupParent::None,
+            instead: match config.cgroups {
+                CgroupParent::None => "set `ProcessConfig::cgroups`",
+                _ => "use `runtime: systemd`",
+            },
             node_tasks: node_tasks(&config.proc_root),
         };
         for hierarchy in places.hierarchies {
@@ -92,7 +96,7 @@ impl Cgroups {
 
     /// A limit of the pod that would not be enforced.
     pub(crate) fn unsupported(&self, pod: &Pod) -> Option<UnsupportedField> {
-        let spec = pod.spec.as_ref().filter(|_| !self.is_off)?;
+        let spec = pod.spec.as_ref()?;
         let init = spec.init_containers.iter().flatten().enumerate();
         let init = init.map(|(i, container)| (format!("spec.initContainers[{i}]"), container));
         let regular = spec.containers.iter().enumerate();
@@ -102,9 +106,7 @@ impl Cgroups {
                 let (_, why) = self.missing.iter().find(|(missing, _)| *missing == controller)?;
                 Some(UnsupportedField {
                     field: format!("{path}.resources.limits.{name}"),
-                    why: format!(
-                        "cannot be enforced ({why}): use `runtime: systemd`, or leave it out"
-                    ),
+                    why: format!("cannot be enforced ({why}): {}, or leave it out", self.instead),
                 })
             })
         })

@@ -52,8 +52,10 @@ pub struct ProcessConfig {
 /// Where pods have their cgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CgroupParent {
-    /// They have none, and their limits are not applied: for rehearsals.
+    /// They have none, and a pod with a limit is refused.
     None,
+    /// They have none, and their limits are not applied: what a rehearsal runs uses next to nothing.
+    Rehearsal,
     /// Below the unit that the agent runs as, in what was delegated to that. A pod with a limit that
     /// cannot be enforced there is refused.
     OwnUnit {
@@ -77,7 +79,7 @@ pub struct ShimCommand {
 
 impl ProcessConfig {
     /// A configuration with the kubelet's defaults: logs of 5 files of 10 MiB, back-off from 10 s to
-    /// 5 min, no cgroup.
+    /// 5 min. There are no cgroups, so a pod with a limit is refused: see [`cgroups`](Self::cgroups).
     pub fn new(
         state_dir: impl Into<PathBuf>,
         log_dir: impl Into<PathBuf>,
@@ -100,6 +102,18 @@ impl ProcessConfig {
             kill_timeout: Duration::from_secs(10),
             parallel_starts: 4,
         }
+    }
+
+    /// The same with directories that mean the same wherever they are used: supervisors work in `/`.
+    ///
+    /// # Errors
+    /// A name is empty, or the working directory is gone: the name, and what the system says.
+    pub(crate) fn absolute(mut self) -> Result<Self, (PathBuf, io::Error)> {
+        let volatile = self.volatile_dir.iter_mut();
+        for path in volatile.chain([&mut self.state_dir, &mut self.log_dir]) {
+            *path = std::path::absolute(&*path).map_err(|error| (path.clone(), error))?;
+        }
+        Ok(self)
     }
 }
 

@@ -8,6 +8,7 @@ use winddown_engine::mount_table;
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
+    UnsupportedField,
 };
 use winddown_shim::order::Command;
 
@@ -23,9 +24,7 @@ use crate::programs::{Programs, sync};
 impl Runtime for ProcessRuntime {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         let has_started = self.entry(pod.uid()).is_some_and(|entry| entry.lock().has_started());
-        let mut unsupported = check_supported(pod);
-        unsupported.extend(self.context.cgroups.unsupported(pod));
-        let ignored = refused_or_ignored(pod, unsupported, has_started)?;
+        let ignored = refused_or_ignored(pod, self.context.unsupported(pod), has_started)?;
         let synced = sync::sync(&self.context, &self.entry_for(pod), pod).await?;
         Ok(SyncedPod { ignored, ..synced })
     }
@@ -92,7 +91,16 @@ impl Runtime for ProcessRuntime {
     }
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
-        refused_or_ignored(pod, check_supported(pod), false).map(drop)
+        refused_or_ignored(pod, self.context.unsupported(pod), false).map(drop)
+    }
+}
+
+impl Context {
+    /// Everything of `pod` that cannot be honoured here.
+    fn unsupported(&self, pod: &Pod) -> Vec<UnsupportedField> {
+        let mut found = check_supported(pod);
+        found.extend(self.cgroups.unsupported(pod));
+        found
     }
 }
 

@@ -27,10 +27,10 @@ pub enum SystemdOpenError {
 }
 
 pub(crate) async fn open<U: ServiceUnits>(
-    mut config: ProcessConfig,
+    config: ProcessConfig,
     units: U,
 ) -> Result<SystemdRuntime<U>, SystemdOpenError> {
-    let lock = crate::process::adopt::take(&config).await?;
+    let (mut config, lock) = crate::process::adopt::take(config).await?;
     own_program(&mut config);
     let search = config.clone();
     let found = tokio::task::spawn_blocking(move || {

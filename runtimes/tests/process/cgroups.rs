@@ -88,7 +88,9 @@ async fn a_limit_that_cannot_be_enforced_spares_the_pod_that_runs_until_the_next
         sh("main", &format!("while [ ! -e {gate} ]; do sleep 0.01; done; exec rm {gate}"));
     main["resources"] = json!({"limits": {"memory": "64Mi"}});
     let pod = bed.pod_of(&json!({"containers": [main]}));
-    let older = bed.open().await;
+    let mut config = bed.config();
+    config.cgroups = CgroupParent::Rehearsal;
+    let older = ProcessRuntime::open(config).await.unwrap();
     sync_until(&older, &pod, |c| is_running(&c[0])).await;
     drop(older);
 
@@ -111,4 +113,19 @@ async fn a_limit_that_cannot_be_enforced_spares_the_pod_that_runs_until_the_next
     let refused = matches!(&error, RuntimeError::Unsupported { field, .. } if *field == fields[0]);
     assert!(refused, "{error}");
     assert!(bed.processes().is_empty());
+}
+
+#[tokio::test]
+async fn a_pod_with_a_limit_is_refused_by_a_runtime_that_was_given_no_cgroups() {
+    let bed = Bed::new();
+    let runtime = bed.open().await;
+    let mut main = sh("main", "exec sleep 1000");
+    main["resources"] = json!({"limits": {"memory": "64Mi"}});
+    let pod = bed.pod_of(&json!({"containers": [main]}));
+    for refused in [runtime.sync_pod(&pod).await.map(drop), runtime.supports(&pod)] {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("spec.containers[0].resources.limits.memory"), "{error}");
+        assert!(error.contains("set `ProcessConfig::cgroups`"), "{error}");
+    }
+    bed.nothing_left().await;
 }

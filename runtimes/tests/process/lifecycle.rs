@@ -1,7 +1,8 @@
 use serde_json::json;
+use winddown_runtimes::process::ProcessRuntime;
 use winddown_shared::{ContainerKind, ContainerState, Runtime as _, RuntimeError};
 
-use crate::bed::{Bed, exit_of, is_running, sh, status_until, stop, sync_until};
+use crate::bed::{Bed, eventually, exit_of, is_running, sh, status_until, stop, sync_until};
 
 #[tokio::test]
 async fn a_container_runs_with_its_environment_and_ends_with_its_exit_code() {
@@ -214,4 +215,23 @@ async fn an_exit_is_told_without_anybody_asking() {
 async fn bed_file(path: &str, expected: &str) {
     let read = || std::fs::read_to_string(path).unwrap_or_default();
     crate::bed::eventually(expected, || read() == expected).await;
+}
+
+#[tokio::test]
+async fn directories_may_be_named_from_where_the_agent_was_started() {
+    let (bed, here) = (Bed::new(), std::env::current_dir().unwrap());
+    // Not below the root directory, in which supervisors work: from there the same names lead elsewhere.
+    let dir = tempfile::tempdir_in(&here).unwrap();
+    let below = |name: &str| dir.path().strip_prefix(&here).unwrap().join(name);
+    let mut config = bed.config();
+    (config.state_dir, config.log_dir) = (below("state"), below("logs"));
+    config.volatile_dir = Some(below("run"));
+    let runtime = ProcessRuntime::open(config).await.unwrap();
+    let pod = bed.pod("echo up; exec sleep 1000");
+    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    let log = dir.path().join(format!("logs/default_web_{}/main/0.log", pod.uid()));
+    let logged = || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("up"));
+    eventually("its log is there", logged).await;
+    stop(&runtime, &pod, 5000).await;
+    bed.nothing_left().await;
 }

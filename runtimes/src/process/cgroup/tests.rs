@@ -30,8 +30,12 @@ fn a_limit_that_would_not_be_enforced_is_refused_by_its_field_with_the_reason() 
     assert!(refused.why.contains("not a cgroup v2 directory"), "{}", refused.why);
     assert!(refused.why.contains("runtime: systemd"), "{}", refused.why);
     assert_eq!(cgroups.unsupported(&pod(&json!({"requests": {"memory": "1Gi"}}))), None);
-    let unwanted = Cgroups::new(&config(CgroupParent::None));
-    assert_eq!(unwanted.unsupported(&pod(&json!({"limits": {"memory": "1Gi"}}))), None);
+    let without = Cgroups::new(&config(CgroupParent::None));
+    let refused = without.unsupported(&pod(&json!({"limits": {"memory": "1Gi"}}))).unwrap();
+    assert!(refused.why.contains("set `ProcessConfig::cgroups`"), "{}", refused.why);
+    let rehearsal = Cgroups::new(&config(CgroupParent::Rehearsal));
+    assert_eq!(rehearsal.unsupported(&pod(&json!({"limits": {"memory": "1Gi"}}))), None);
+    assert_eq!(rehearsal.missing(), None);
 }
 
 /// A tree of files in place of the kernel's: what is written where.
@@ -57,7 +61,7 @@ fn a_pods_cgroups_have_its_weight_and_each_containers_its_limits_on_version_2() 
     let cgroups = Cgroups {
         hierarchies: vec![Hierarchy { root: root.clone(), path, is_v2: true, controllers }],
         missing: Vec::new(),
-        is_off: false,
+        instead: "",
         node_tasks: Some(1000),
     };
     let pod = pod(&json!({"limits": {"memory": "1Mi", "cpu": "1"}, "requests": {"cpu": "500m"}}));
