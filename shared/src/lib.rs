@@ -25,7 +25,6 @@ pub mod fake;
 mod final_status_flush;
 mod garbage;
 mod gate_reason;
-mod go_duration;
 mod grace;
 mod inhibitor;
 mod intake;
@@ -35,7 +34,6 @@ mod notice;
 mod plugin;
 mod pod;
 mod proc_stat;
-mod quantity;
 mod runtime;
 mod runtime_syncer;
 mod stats;
@@ -60,9 +58,6 @@ pub use event::{Event, PodLabel, Recorder};
 pub use final_status_flush::FinalStatusFlush;
 pub use garbage::{Freed, Garbage};
 pub use gate_reason::{GateReason, GateReasons};
-pub use go_duration::{
-    DurationError, GoDuration, GoDurationError, GoDurationRangeError, parse_duration,
-};
 pub use grace::{Grace, GraceSender};
 pub use inhibitor::{Inhibitor, InhibitorState, LockState, ShutdownKind};
 pub use intake::{DesiredPods, Intake, ReturnDelays, WAITING_FOR_PREEMPTION};
@@ -81,7 +76,6 @@ pub use pod::{
     SYSTEM_NODE_CRITICAL_PRIORITY, UidHasher,
 };
 pub use proc_stat::ProcStat;
-pub use quantity::{Quantity, QuantityError, QuantityFormat};
 pub use runtime::{
     ContainerExit, ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus, Runtime,
     RuntimeError, RuntimePod, SyncedPod, UnsupportedField,
@@ -94,6 +88,10 @@ pub use stats::{
 pub use stats_source::{ImagePlaces, PodStatsSource};
 pub use syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
 pub use victim_lock::VictimLock;
+pub use winddown_quantities::{
+    DurationError, GoDuration, GoDurationError, GoDurationRangeError, Quantity, QuantityError,
+    QuantityFormat, parse_duration,
+};
 pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver, WorkerTimes};
 
 /// The example in README.md compiles and does what it says.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Pod;
 use super::amounts::Amounts;
 use super::totals;
-use crate::quantity::{Quantity, QuantityFormat};
+use crate::{Quantity, QuantityFormat};
 
 #[cfg(test)]
 mod tests;
