@@ -80,11 +80,18 @@ pub(crate) fn look(repository: &Path) -> Result<Vec<Crate>> {
         read(&root, &[], &mut sources)?;
         crates.push(Crate {
             name,
-            lines: sources.iter().map(|source| source.text.lines().count()).sum(),
+            lines: sources.iter().map(|source| without_tests(&source.text)).sum(),
             cycles: cycles::cycles(&sources),
         });
     }
     Ok(crates)
+}
+
+/// The lines of a file but for the tests that stand at its end.
+fn without_tests(text: &str) -> usize {
+    let product = text.split_once("\nmod tests {").map_or(text, |(product, _)| product);
+    // The attribute above the module.
+    product.lines().filter(|line| !line.starts_with("#[cfg(test)]")).count()
 }
 
 fn read(folder: &Path, module: &[String], sources: &mut Vec<Source>) -> Result<()> {

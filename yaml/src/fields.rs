@@ -34,24 +34,13 @@ pub(crate) fn suggestion(key: &str, known: &[&str]) -> String {
     }
 }
 
-/// Levenshtein's distance, case ignored.
+/// How many letters differ, case ignored.
 fn distance(a: &str, b: &str) -> usize {
     // Names are short; text that is not is no misspelt name.
     if a.len() > 64 {
         return usize::MAX;
     }
-    let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.chars().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
+    strsim::levenshtein(&a.to_ascii_lowercase(), &b.to_ascii_lowercase())
 }
 
 // === impl Fields ===
