@@ -69,11 +69,13 @@ fn of_pod(spec: &k8s::PodSpec, found: &mut Findings) {
         let merge = "only `Merge` is done: leave it out";
         found.refuse_if(policy != "Merge", "supplementalGroupsPolicy", merge);
         found.refuse_if(security.windows_options.is_some(), "windowsOptions", NO_WINDOWS);
-        profile(
-            security.seccomp_profile.as_ref().map(|p| (&p.type_, p.localhost_profile.as_ref())),
-            "seccompProfile",
-            found,
-        );
+        id(security.run_as_user, "runAsUser", found);
+        id(security.run_as_group, "runAsGroup", found);
+        id(security.fs_group, "fsGroup", found);
+        for (i, group) in security.supplemental_groups.iter().flatten().enumerate() {
+            id(Some(*group), &format!("supplementalGroups[{i}]"), found);
+        }
+        profiles(security.seccomp_profile.as_ref(), security.app_armor_profile.as_ref(), found);
     });
 }
 
@@ -141,11 +143,9 @@ fn container(spec: &k8s::PodSpec, one: &k8s::Container, is_init: bool, found: &m
         let proc_mount = security.proc_mount.as_deref().unwrap_or("Default");
         let known = matches!(proc_mount, "Default" | "Unmasked");
         found.refuse_if(!known, "procMount", "write `Default` or `Unmasked`");
-        profile(
-            security.seccomp_profile.as_ref().map(|p| (&p.type_, p.localhost_profile.as_ref())),
-            "seccompProfile",
-            found,
-        );
+        id(security.run_as_user, "runAsUser", found);
+        id(security.run_as_group, "runAsGroup", found);
+        profiles(security.seccomp_profile.as_ref(), security.app_armor_profile.as_ref(), found);
         let privileged = security.privileged == Some(true);
         let contradiction = privileged && security.allow_privilege_escalation == Some(false);
         let why = "a privileged container may gain rights: write only one of the two";
@@ -248,14 +248,39 @@ fn handler(
     exec.is_some() || http.is_some() || tcp.is_some()
 }
 
-fn profile(given: Option<(&String, Option<&String>)>, field: &str, found: &mut Findings) {
-    let Some((kind, file)) = given else { return };
-    let named = file.is_some_and(|file| volumes::is_inside(Path::new(file)));
-    found.refuse_if(
-        kind == "Localhost" && !named,
-        &format!("{field}.localhostProfile"),
-        "write a path below the directory of profiles, without `..`",
-    );
+fn id(given: Option<i64>, field: &str, found: &mut Findings) {
+    let wrong = given.is_some_and(|id| u32::try_from(id).is_err());
+    found.refuse_if(wrong, field, "is not a user or group number");
+}
+
+fn profiles(
+    seccomp: Option<&k8s::SeccompProfile>,
+    app_armor: Option<&k8s::AppArmorProfile>,
+    found: &mut Findings,
+) {
+    if let Some(k8s::SeccompProfile { type_, localhost_profile }) = seccomp {
+        let is_file = |file: &str| !file.is_empty() && volumes::is_inside(Path::new(file));
+        let lacks_file = type_ == "Localhost" && !localhost_profile.as_deref().is_some_and(is_file);
+        let why = "write a path below the directory of profiles, without `..`";
+        found.within("seccompProfile", |found| {
+            kind_of_profile(type_, found);
+            found.refuse_if(lacks_file, "localhostProfile", why);
+        });
+    }
+    if let Some(k8s::AppArmorProfile { type_, localhost_profile }) = app_armor {
+        let lacks_name =
+            type_ == "Localhost" && localhost_profile.as_deref().is_none_or(str::is_empty);
+        found.within("appArmorProfile", |found| {
+            kind_of_profile(type_, found);
+            found.refuse_if(lacks_name, "localhostProfile", "write the name of a loaded profile");
+        });
+    }
+}
+
+/// A kind that is misspelt would confine nothing.
+fn kind_of_profile(kind: &str, found: &mut Findings) {
+    let known = matches!(kind, "RuntimeDefault" | "Localhost" | "Unconfined");
+    found.refuse_if(!known, "type", "write `RuntimeDefault`, `Localhost` or `Unconfined`");
 }
 
 /// Collects, under a field's path.

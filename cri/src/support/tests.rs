@@ -71,6 +71,22 @@ fn what_a_pod_asks_in_vain_is_named() {
             json!({"containers": main, "securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "../x"}}}),
             "spec.securityContext.seccompProfile.localhostProfile",
         ),
+        (
+            json!({"containers": main, "securityContext": {"seccompProfile": {"type": "runtimeDefault"}}}),
+            "spec.securityContext.seccompProfile.type",
+        ),
+        (
+            json!({"containers": main, "securityContext": {"appArmorProfile": {"type": "Localhost"}}}),
+            "spec.securityContext.appArmorProfile.localhostProfile",
+        ),
+        (
+            json!({"containers": main, "securityContext": {"supplementalGroups": [1, -1]}}),
+            "spec.securityContext.supplementalGroups[1]",
+        ),
+        (
+            json!({"containers": main, "securityContext": {"fsGroup": 4_294_967_296_i64}}),
+            "spec.securityContext.fsGroup",
+        ),
         (json!({"containers": [{"name": "main"}]}), "spec.containers[0].image"),
         (
             json!({"containers": main, "initContainers": [{"name": "i", "image": "a", "restartPolicy": "Never"}]}),
@@ -114,6 +130,10 @@ fn what_a_pod_asks_in_vain_is_named() {
         (
             with(&json!({"lifecycle": {"stopSignal": "SIGWHAT"}})),
             "spec.containers[0].lifecycle.stopSignal",
+        ),
+        (
+            with(&json!({"securityContext": {"runAsUser": -1}})),
+            "spec.containers[0].securityContext.runAsUser",
         ),
         (
             with(&json!({"securityContext": {"procMount": "Odd"}})),

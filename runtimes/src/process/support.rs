@@ -113,6 +113,9 @@ fn pod_security(security: &api::PodSecurityContext, found: &mut Findings) {
     let sysctls = security.sysctls.as_ref().is_some_and(|s| !s.is_empty());
     found.refuse_if(sysctls, "sysctls", "they would change the host: set them there");
     found.ids(&[("runAsUser", security.run_as_user), ("runAsGroup", security.run_as_group)]);
+    for (i, group) in security.supplemental_groups.iter().flatten().enumerate() {
+        found.ids(&[(&format!("supplementalGroups[{i}]"), Some(*group))]);
+    }
     profiles(
         security.seccomp_profile.as_ref(),
         security.app_armor_profile.as_ref(),

@@ -49,6 +49,10 @@ fn each_field_that_cannot_be_honoured_is_named() {
             "spec.securityContext.runAsUser".to_owned(),
         ),
         (
+            json!({"securityContext": {"supplementalGroups": [1, -1]}}),
+            "spec.securityContext.supplementalGroups[1]".to_owned(),
+        ),
+        (
             json!({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}),
             "spec.securityContext.seccompProfile".to_owned(),
         ),
