@@ -166,6 +166,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_runtime_class_is_the_handler_of_the_sandbox() {
+        let handler = |spec: serde_json::Value| {
+            let meta = serde_json::json!({"name": "p", "namespace": "n", "uid": "u"});
+            let object = serde_json::json!({"metadata": meta, "spec": spec});
+            runtime_handler(&Pod::new(serde_json::from_value(object).unwrap()).unwrap())
+        };
+        let class = serde_json::json!({"containers": [], "runtimeClassName": "kata"});
+        assert_eq!(handler(class), "kata");
+        assert_eq!(handler(serde_json::json!({"containers": []})), "");
+    }
+
+    #[test]
     fn the_cgroup_driver_is_read_from_containerds_configuration() {
         let of = |options: &str| {
             let runtimes = format!(r#"{{"runc":{{"options":{options}}}}}"#);

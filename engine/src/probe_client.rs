@@ -428,4 +428,23 @@ mod tests {
             assert_eq!(seen, "");
         }
     }
+
+    #[tokio::test]
+    async fn a_socket_is_asked_at_its_own_host_or_the_pods() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // An address of the documentation's: it is never asked where the spec names a host.
+        let address = |last| Some(std::net::Ipv4Addr::from(last).into());
+        for (host, pods) in [(json!("127.0.0.1"), [192, 0, 2, 1]), (json!(null), [127, 0, 0, 1])] {
+            let node = NodeFacts {
+                name: String::new(),
+                address: address(pods),
+                cpu_milli: 0,
+                memory_bytes: 0,
+            };
+            let socket = serde_json::from_value(json!({"port": port, "host": host})).unwrap();
+            Endpoint::of(&socket, &container(), &node).unwrap().connect().await.unwrap();
+            listener.accept().await.unwrap();
+        }
+    }
 }

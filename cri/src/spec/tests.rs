@@ -169,3 +169,71 @@ fn a_path_with_an_unset_variable_is_refused() {
     assert_eq!(expand_path("logs/$(A)/y", &env), Ok("logs/x/y".to_owned()));
     assert!(expand_path("logs/$(B)", &env).unwrap_err().contains("no variable B"));
 }
+
+#[test]
+fn a_container_has_the_terminal_and_the_signal_that_it_asks_for() {
+    let of = |one: Value| made(&json!({"containers": [one]}), &image(Some(0), ""));
+    let plain = of(json!({"name": "main", "image": "app:1"}));
+    assert!(!plain.stdin && !plain.stdin_once && !plain.tty);
+    assert_eq!(plain.stop_signal(), api::Signal::RuntimeDefault);
+    let asked = of(json!({"name": "main", "image": "app:1", "stdin": true, "stdinOnce": true,
+        "tty": true, "lifecycle": {"stopSignal": "SIGUSR1"}}));
+    assert!(asked.stdin && asked.stdin_once && asked.tty);
+    assert_eq!(asked.stop_signal(), api::Signal::Sigusr1);
+}
+
+#[test]
+fn profiles_and_labels_are_passed_on() {
+    let of = |own: Value, pod: Value| {
+        let one = json!({"name": "main", "image": "app:1", "securityContext": own});
+        let spec = json!({"containers": [one], "securityContext": pod});
+        made(&spec, &image(Some(0), "")).linux.unwrap().security_context.unwrap()
+    };
+    let named = |file: &str| json!({"type": "Localhost", "localhostProfile": file});
+    let label = json!({"user": "u", "role": "r", "type": "t", "level": "s0:c1"});
+    let security = json!({"appArmorProfile": named("tight"), "seccompProfile": named("a/b.json"),
+        "seLinuxOptions": label});
+    let mut own = security.clone();
+    own["procMount"] = json!("Unmasked");
+    own["capabilities"] = json!({"add": ["NET_ADMIN"]});
+    for made in [of(own, json!({})), of(json!({}), security)] {
+        let (seccomp, app_armor) = (made.seccomp.unwrap(), made.apparmor.unwrap());
+        assert!(seccomp.localhost_ref.ends_with("seccomp/a/b.json"), "{}", seccomp.localhost_ref);
+        assert_eq!(app_armor.profile_type(), api::security_profile::ProfileType::Localhost);
+        assert_eq!(app_armor.localhost_ref, "tight");
+        let label = made.selinux_options.unwrap();
+        assert_eq!([label.user, label.role, label.r#type, label.level], ["u", "r", "t", "s0:c1"]);
+        let added = made.capabilities.map(|all| all.add_capabilities).unwrap_or_default();
+        assert_eq!(made.masked_paths.is_empty(), !added.is_empty(), "both are the container's own");
+        assert!(added.is_empty() || added == ["NET_ADMIN"]);
+    }
+}
+
+#[test]
+fn namespaces_are_shared_as_the_pod_says() {
+    use api::NamespaceMode::{Container, Node, Pod as Shared};
+    for (field, pid, ipc) in [
+        ("hostNetwork", Container, Shared),
+        ("hostIPC", Container, Node),
+        ("hostPID", Node, Shared),
+        ("shareProcessNamespace", Shared, Shared),
+    ] {
+        let pod = pod(&json!({"containers": [{"name": "main", "image": "a:1"}], field: true}));
+        let namespaces = sandbox_security(&pod).namespace_options.unwrap();
+        assert_eq!((namespaces.pid(), namespaces.ipc()), (pid, ipc), "{field}");
+    }
+}
+
+#[test]
+fn ports_are_mapped_as_they_are_written() {
+    let ports = json!([{"containerPort": 53, "hostPort": 5353, "hostIP": "192.0.2.1", "protocol": "UDP"},
+        {"containerPort": 80}]);
+    let pod = pod(&json!({"containers": [{"name": "main", "image": "a:1", "ports": ports}]}));
+    let made = sandbox(&config(), &pod, &HostFacts::default(), String::new(), 0).port_mappings;
+    let seen: Vec<_> = made
+        .iter()
+        .map(|p| (p.protocol(), p.container_port, p.host_port, p.host_ip.as_str()))
+        .collect();
+    let expected = [(api::Protocol::Udp, 53, 5353, "192.0.2.1"), (api::Protocol::Tcp, 80, 0, "")];
+    assert_eq!(seen, expected);
+}

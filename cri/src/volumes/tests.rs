@@ -155,3 +155,29 @@ fn only_what_was_made_for_pods_gets_their_selinux_label() {
     ];
     assert_eq!(seen, expected);
 }
+
+#[test]
+fn a_mount_is_what_its_spec_says() {
+    let clock = winddown_shared::WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH);
+    let config = CriConfig::new("/s", "/state", "/logs", clock);
+    let pod = pod(&json!({
+        "containers": [{"name": "main", "terminationMessagePath": "/srv/last-words", "volumeMounts": [
+            {"name": "data", "mountPath": "/a", "readOnly": true},
+            {"name": "data", "mountPath": "/b", "mountPropagation": "HostToContainer"},
+            {"name": "data", "mountPath": "/c", "mountPropagation": "Bidirectional"}]}],
+        "volumes": [{"name": "data", "hostPath": {"path": "/data"}}],
+    }));
+    let all = mounts(&config, &pod, &pod.spec.as_ref().unwrap().containers[0], 0, &[]).unwrap();
+    use super::super::api::MountPropagation::{
+        PropagationBidirectional as Both, PropagationHostToContainer as In,
+        PropagationPrivate as No,
+    };
+    let seen: Vec<_> = all[..3]
+        .iter()
+        .map(|m| (&*m.container_path, &*m.host_path, m.readonly, m.propagation()))
+        .collect();
+    let expected =
+        [("/a", "/data", true, No), ("/b", "/data", false, In), ("/c", "/data", false, Both)];
+    assert_eq!(seen, expected);
+    assert_eq!(all.last().unwrap().container_path, "/srv/last-words");
+}
