@@ -30,31 +30,23 @@ use winddown_shared::{Pod, PodUid, RuntimeError};
 
 pub(crate) mod adopt;
 pub(crate) mod cgroup;
-mod config;
 pub(crate) mod hook;
-pub(crate) mod launch;
-pub(crate) mod paths;
-pub(crate) mod pod;
-pub(crate) mod pod_record;
 mod runtime;
 mod start;
 pub(crate) mod stats;
-pub(crate) mod status;
 mod stop;
-pub(crate) mod stop_marker;
-mod support;
 pub(crate) mod watcher;
 
+pub use crate::programs::config::{CgroupParent, ProcessConfig, ShimCommand};
+pub use crate::programs::support::check_supported;
 pub use adopt::OpenError;
 pub use cgroup::unenforced;
-pub use config::{CgroupParent, ProcessConfig, ShimCommand};
-pub use support::check_supported;
 pub use winddown_engine::NodeFacts;
 pub use winddown_engine::plan::Backoff;
 /// The supervisor of one container.
 pub use winddown_shim as shim;
 
-use pod::PodEntry;
+use crate::programs::pod::PodEntry;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;

@@ -9,12 +9,20 @@ use tokio::sync::watch;
 use winddown_shared::{Grace, Pod, RuntimeError};
 use winddown_shim::order::Command;
 
-use crate::process::ProcessConfig;
-use crate::process::pod::{PodEntry, Starting};
+use crate::programs::config::ProcessConfig;
+use crate::programs::pod::{PodEntry, Starting};
 
+pub(crate) mod config;
 pub(crate) mod ending;
 pub(crate) mod hook;
+pub(crate) mod launch;
+pub(crate) mod paths;
+pub(crate) mod pod;
+pub(crate) mod pod_record;
 mod probe;
+pub(crate) mod status;
+pub(crate) mod stop_marker;
+pub(crate) mod support;
 pub(crate) mod sync;
 
 use ending::Target;

@@ -55,14 +55,14 @@ pub use open::SystemdOpenError;
 use unit_cache::UnitCache;
 use units::ServiceUnits;
 
-use crate::process::pod::{PodEntry, Starting};
 use crate::process::{
-    ProcessConfig, blocking, caused, check_supported as supported_by_process, failed, remove_all,
-    status,
+    blocking, caused, check_supported as supported_by_process, failed, remove_all,
 };
 use crate::programs::ending::Target;
 use crate::programs::hook::HookError;
+use crate::programs::pod::{PodEntry, Starting};
 use crate::programs::{Programs, sync};
+use crate::programs::{config::ProcessConfig, status};
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;

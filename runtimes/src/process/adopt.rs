@@ -18,11 +18,12 @@ use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::{self, AttemptRecord, ExitRecord, StartedRecord};
 
 use super::cgroup::Cgroups;
-use super::config::ProcessConfig;
-use super::pod::{Container, End, PodEntry, Run, kind_of};
-use super::stop_marker;
 use super::watcher::{self, Watched};
-use super::{CHANGES, Context, ProcessRuntime, paths, pod_record, start};
+use super::{CHANGES, Context, ProcessRuntime, start};
+use crate::programs::config::ProcessConfig;
+use crate::programs::pod::{Container, End, PodEntry, Run, kind_of};
+use crate::programs::stop_marker;
+use crate::programs::{paths, pod_record};
 
 /// How often a supervisor that is only just starting is looked at again, every 20 ms.
 const STARTING_ROUNDS: usize = 100;

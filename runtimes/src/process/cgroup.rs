@@ -21,8 +21,9 @@ use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, PodUid, QosClass, RuntimeError, UnsupportedField, cgroup_number};
 use winddown_shim::members::{self, PROCS};
 
-use super::config::CgroupParent;
-use super::{ProcessConfig, caused, failed};
+use super::{caused, failed};
+use crate::programs::config::CgroupParent;
+use crate::programs::config::ProcessConfig;
 
 mod amounts;
 mod place;

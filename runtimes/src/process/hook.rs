@@ -14,8 +14,9 @@ use winddown_shared::Pod;
 use winddown_shim::order::{Command, Order};
 use winddown_shim::procfs::Process;
 
-use super::config::SHIM;
-use super::{Context, ProcessConfig};
+use super::Context;
+use crate::programs::config::ProcessConfig;
+use crate::programs::config::SHIM;
 use crate::programs::hook::HookError;
 
 /// Runs a command as the container's, in its cgroups. Dropping the future kills what runs.

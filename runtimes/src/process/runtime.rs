@@ -12,14 +12,15 @@ use winddown_shared::{
 };
 use winddown_shim::order::Command;
 
-use super::pod::{PodEntry, Starting};
 use super::{
-    Context, ProcessConfig, ProcessRuntime, blocking, caused, check_supported, failed, hook, paths,
-    remove_all, start, status, stop,
+    Context, ProcessRuntime, blocking, caused, check_supported, failed, hook, remove_all, start,
+    stop,
 };
 use crate::programs::ending::Target;
 use crate::programs::hook::HookError;
+use crate::programs::pod::{PodEntry, Starting};
 use crate::programs::{Programs, sync};
+use crate::programs::{config::ProcessConfig, paths, status};
 
 impl Runtime for ProcessRuntime {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {

@@ -25,9 +25,10 @@ use winddown_shim::order::Order;
 use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::{self, AttemptRecord, RecordError};
 
-use super::config::SHIM;
-use super::pod::{Run, Starting};
-use super::{Context, blocking, caused, failed, launch, paths, pod_record, watcher};
+use super::{Context, blocking, caused, failed, watcher};
+use crate::programs::config::SHIM;
+use crate::programs::pod::{Run, Starting};
+use crate::programs::{launch, paths, pod_record};
 
 /// Starts the next attempt of the pod's container `name`. Resolves when its process runs; at once
 /// with nothing done if the pod is being stopped.

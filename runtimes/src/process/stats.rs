@@ -10,8 +10,9 @@ use winddown_shared::{
     ContainerKind, ContainerStats, Freed, Garbage, PodStats, PodStatsSource, PodUid, RuntimeError,
 };
 
-use super::pod::{PodEntry, PodState};
-use super::{ProcessRuntime, blocking, caused, paths};
+use super::{ProcessRuntime, blocking, caused};
+use crate::programs::paths;
+use crate::programs::pod::{PodEntry, PodState};
 
 pub(crate) mod processes;
 
@@ -139,7 +140,7 @@ fn running(state: &PodState) -> Vec<Running> {
     };
     let mut containers: Vec<_> = state.containers.iter().filter(|c| c.is_running()).collect();
     containers.sort_by_key(|c| order(c.kind));
-    let one = |container: &super::pod::Container| {
+    let one = |container: &crate::programs::pod::Container| {
         let run = container.run.as_ref()?;
         let supervisor = run.supervisor.as_ref().map(|process| (process.pid(), false));
         let main = run.main.as_ref().map(|process| (process.pid(), true));

@@ -24,9 +24,10 @@ use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::Identity;
 
-use super::pod::{self, PodEntry, PodState};
-use super::{Context, failed, paths};
+use super::{Context, failed};
 use crate::programs::ending::{self, Target};
+use crate::programs::paths;
+use crate::programs::pod::{self, PodEntry, PodState};
 
 /// How long a start under way may hold up a stop before its supervisor is killed.
 const START_PATIENCE: Duration = Duration::from_millis(500);

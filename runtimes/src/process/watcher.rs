@@ -15,8 +15,8 @@ use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 
 use super::Context;
-use super::config::ProcessConfig;
-use super::pod::{End, PodEntry};
+use crate::programs::config::ProcessConfig;
+use crate::programs::pod::{End, PodEntry};
 
 /// How long killed processes may take to be gone before they are looked for again, in ms.
 const KILL_WAIT_MS: u16 = 500;

@@ -11,9 +11,9 @@ use winddown_shim::order::Command;
 
 use super::Programs;
 use super::hook::{self, Handler};
-use crate::process::ProcessConfig;
-use crate::process::launch;
-use crate::process::pod::{Container, PodEntry, PodState};
+use crate::programs::config::ProcessConfig;
+use crate::programs::launch;
+use crate::programs::pod::{Container, PodEntry, PodState};
 
 #[cfg(test)]
 mod tests;

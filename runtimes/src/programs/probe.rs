@@ -11,8 +11,8 @@ use winddown_shim::order::Command;
 
 use super::Programs;
 use super::hook::{self, Handler};
-use crate::process::launch;
-use crate::process::pod::PodEntry;
+use crate::programs::launch;
+use crate::programs::pod::PodEntry;
 
 /// One run of a container.
 struct ProbedRun<P> {

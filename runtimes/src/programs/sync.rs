@@ -10,8 +10,8 @@ use winddown_shared::{Grace, Pod, RuntimeError, SyncedPod, error_chain};
 
 use super::hook::{self, Handler};
 use super::{Programs, ending, probe};
-use crate::process::pod::{PodEntry, Starting};
-use crate::process::{launch, status};
+use crate::programs::pod::{PodEntry, Starting};
+use crate::programs::{launch, status};
 
 /// One pass: starts what may start, until nothing more can be started without waiting.
 pub(crate) async fn sync<P: Programs>(

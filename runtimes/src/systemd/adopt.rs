@@ -15,8 +15,9 @@ use super::attempt::{Attempt, UNIT, UnitRecord};
 use super::names::{self, Role};
 use super::units::{ServiceUnits, UnitView};
 use super::{Context, end};
-use crate::process::pod::{self, Container, End, PodEntry, Run, kind_of};
-use crate::process::{ProcessConfig, caused, paths, pod_record, stop_marker, watcher};
+use crate::process::{caused, watcher};
+use crate::programs::pod::{self, Container, End, PodEntry, Run, kind_of};
+use crate::programs::{config::ProcessConfig, paths, pod_record, stop_marker};
 
 /// How long the ends of containers that ended meanwhile may hold up the agent's start.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -17,8 +17,9 @@ use winddown_shim::record::{self, AttemptRecord, RecordError};
 
 use super::names;
 use super::units::{JournalMarks, Keep, NewUnit, UnitLimits, UnitOutput};
+use crate::process::caused;
 use crate::process::cgroup::weight;
-use crate::process::{ProcessConfig, caused, launch, paths, pod_record};
+use crate::programs::{config::ProcessConfig, launch, paths, pod_record};
 
 /// What the service manager gives a writer of a log to come to its end.
 const LOG_GRACE: Duration = Duration::from_secs(5);

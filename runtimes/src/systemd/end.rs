@@ -16,8 +16,9 @@ use super::Context;
 use super::attempt::Attempt;
 use super::unit_cache::Watched;
 use super::units::{ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView, Whom};
-use crate::process::pod::PodEntry;
-use crate::process::{blocking, caused, launch, watcher};
+use crate::process::{blocking, caused, watcher};
+use crate::programs::launch;
+use crate::programs::pod::PodEntry;
 
 /// Between two attempts to end what a container left behind; doubled up to the longest.
 const AGAIN: Duration = Duration::from_secs(2);

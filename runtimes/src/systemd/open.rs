@@ -12,7 +12,8 @@ use winddown_shim::procfs;
 use super::unit_cache::UnitCache;
 use super::units::{ServiceUnits, UnitError};
 use super::{CHANGES, Context, SystemdRuntime, adopt, listen, names};
-use crate::process::{OpenError, ProcessConfig, paths, stop_marker};
+use crate::process::OpenError;
+use crate::programs::{config::ProcessConfig, paths, stop_marker};
 
 /// Why the runtime cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -14,8 +14,8 @@ use super::attempt::{Attempt, Prepared};
 use super::unit_cache::Watched;
 use super::units::{ServiceUnits, UnitError, UnitPhase};
 use super::{Context, end};
-use crate::process::pod::{PodEntry, Run, Starting};
 use crate::process::{blocking, caused, failed};
+use crate::programs::pod::{PodEntry, Run, Starting};
 
 /// Starts the next attempt of the pod's container `name`. Resolves when it runs; at once with nothing
 /// done if the pod is being stopped.

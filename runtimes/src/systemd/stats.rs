@@ -11,9 +11,10 @@ use winddown_shared::{
 
 use super::units::ServiceUnits;
 use super::{SystemdRuntime, names};
-use crate::process::pod::{PodEntry, PodState};
 use crate::process::stats::remove_logs_of_dead;
-use crate::process::{blocking, caused, paths};
+use crate::process::{blocking, caused};
+use crate::programs::paths;
+use crate::programs::pod::{PodEntry, PodState};
 
 /// Where cgroups are.
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -98,7 +99,7 @@ impl<U: ServiceUnits> SystemdRuntime<U> {
         };
         let mut containers: Vec<_> = state.containers.iter().filter(|c| c.is_running()).collect();
         containers.sort_by_key(|c| order(c.kind));
-        let one = |container: &crate::process::pod::Container| {
+        let one = |container: &crate::programs::pod::Container| {
             let unit = names::main(uid, &container.name, container.run.as_ref()?.attempt);
             let pid = self.context.unit_cache.view(&unit).and_then(|view| view.main_pid);
             Some((Arc::clone(&container.name), pid, unit))

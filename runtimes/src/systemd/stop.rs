@@ -19,9 +19,9 @@ use winddown_shim::procfs::Process;
 use super::attempt::Attempt;
 use super::units::{ServiceUnits, UnitError, Whom};
 use super::{Context, adopt};
-use crate::process::pod::{self, PodEntry, PodState};
 use crate::process::{caused, failed};
 use crate::programs::ending::{self, Target};
+use crate::programs::pod::{self, PodEntry, PodState};
 
 /// Ends all containers; resolves when none runs.
 pub(crate) async fn stop<U: ServiceUnits>(

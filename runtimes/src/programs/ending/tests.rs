@@ -7,9 +7,9 @@ use winddown_shared::{PodUid, WallClock, WallTime};
 
 use super::*;
 use crate::process::ShimCommand;
-use crate::process::pod::{End, Run, Starting};
 use crate::process::watcher;
 use crate::programs::hook::HookError;
+use crate::programs::pod::{End, Run, Starting};
 
 /// A runtime that fails to end containers the first so many times.
 struct Faulty {
