@@ -1,6 +1,6 @@
 //! What must hold of the files of processes, whatever is in them. Called by tests/fuzz.
 
-use crate::process::stats::processes;
+use crate::programs::stats::processes;
 
 /// Reads the text as the memory of a process. Panics if a law is broken.
 pub fn memory(text: &[u8]) {

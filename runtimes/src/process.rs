@@ -18,63 +18,44 @@
 //!   none it is found by its environment; a process that wiped its own is not.
 //! * A pod that runs as root can leave its cgroup, as it can do anything else on the host.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::{Semaphore, broadcast, watch};
-use winddown_engine::disk_notes::Notes;
-use winddown_engine::stats::DiskCache;
-use winddown_shared::{Pod, PodUid, RuntimeError};
+use winddown_shared::{Pod, PodUid, RuntimeError, UnsupportedField};
+use winddown_shim::order::Command;
 
-pub(crate) mod adopt;
+mod adopt;
 pub(crate) mod cgroup;
-pub(crate) mod hook;
-mod runtime;
+mod end;
+mod hook;
 mod start;
-pub(crate) mod stats;
-mod stop;
-pub(crate) mod watcher;
+mod watcher;
 
-pub use crate::programs::config::{CgroupParent, ProcessConfig, ShimCommand};
-pub use crate::programs::support::check_supported;
-pub use adopt::OpenError;
 pub use cgroup::unenforced;
 pub use winddown_engine::NodeFacts;
 pub use winddown_engine::plan::Backoff;
 /// The supervisor of one container.
 pub use winddown_shim as shim;
 
-use crate::programs::pod::PodEntry;
+pub use crate::programs::config::{CgroupParent, ProcessConfig, ShimCommand};
+pub use crate::programs::open::OpenError;
+pub use crate::programs::support::check_supported;
 
-/// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
-const CHANGES: usize = 1024;
+use crate::programs::ending::Target;
+use crate::programs::hook::HookError;
+use crate::programs::pod::{PodEntry, Run, Starting};
+use crate::programs::stats::Traces;
+use crate::programs::{self, Driver, ProgramRuntime, blocking};
 
 /// Runs pods as supervised host processes. See the [module](self).
-///
-/// Dropping it stops nothing: the supervisors go on, and the next [`open`](Self::open) finds them.
-#[derive(Debug)]
-pub struct ProcessRuntime {
-    context: Arc<Context>,
-    pods: Mutex<HashMap<PodUid, Arc<PodEntry>>>,
-    disk: DiskCache,
-    /// Held for as long as this agent uses the state directory.
-    _lock: File,
-    /// Its end tells the watching tasks that the runtime is gone.
-    _alive: watch::Sender<()>,
-}
+pub type ProcessRuntime = ProgramRuntime<Supervisors>;
 
-/// What every part of the runtime needs.
+type Context = programs::Context<Supervisors>;
+
+/// Has a supervisor process for each container.
 #[derive(Debug)]
-pub(crate) struct Context {
-    pub(crate) config: ProcessConfig,
-    pub(crate) changes: broadcast::Sender<PodUid>,
-    pub(crate) starts: Arc<Semaphore>,
-    pub(crate) cgroups: cgroup::Cgroups,
-    pub(crate) alive: watch::Receiver<()>,
-    pub(crate) boot_id: String,
-    pub(crate) asked: Notes,
+pub struct Supervisors {
+    cgroups: cgroup::Cgroups,
 }
 
 impl ProcessRuntime {
@@ -88,81 +69,72 @@ impl ProcessRuntime {
     pub async fn open(config: ProcessConfig) -> Result<Self, OpenError> {
         adopt::open(config).await
     }
-
-    pub(crate) fn assemble(
-        context: Arc<Context>,
-        pods: HashMap<PodUid, Arc<PodEntry>>,
-        lock: File,
-        alive: watch::Sender<()>,
-    ) -> Self {
-        Self {
-            context,
-            pods: Mutex::new(pods),
-            disk: DiskCache::default(),
-            _lock: lock,
-            _alive: alive,
-        }
-    }
-
-    fn pods(&self) -> MutexGuard<'_, HashMap<PodUid, Arc<PodEntry>>> {
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn entry(&self, uid: &PodUid) -> Option<Arc<PodEntry>> {
-        self.pods().get(uid).cloned()
-    }
-
-    fn entry_for(&self, pod: &Pod) -> Arc<PodEntry> {
-        let mut pods = self.pods();
-        let entry = pods.entry(pod.uid().clone()).or_insert_with(|| {
-            Arc::new(PodEntry::new(pod.uid().clone(), self.context.changes.clone()))
-        });
-        Arc::clone(entry)
-    }
 }
 
-/// Runs blocking work off the async threads. Cancel-safe, but the work goes on.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
-) -> Result<T, RuntimeError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(outcome) => outcome,
-        Err(error) => Err(caused("waiting for a file operation".to_owned(), error)),
+impl Driver for Supervisors {
+    const SCHEME: &'static str = "process";
+
+    fn unsupported(&self, pod: &Pod) -> Vec<UnsupportedField> {
+        let mut found = check_supported(pod);
+        found.extend(self.cgroups.unsupported(pod));
+        found
     }
-}
 
-pub(crate) fn failed(what: String) -> RuntimeError {
-    RuntimeError::Failed { what, source: None }
-}
-
-/// How often the removal of a directory is retried that is still written to.
-const REMOVALS: usize = 8;
-
-pub(crate) fn caused(
-    what: String,
-    source: impl std::error::Error + Send + Sync + 'static,
-) -> RuntimeError {
-    RuntimeError::Failed { what, source: Some(Arc::new(source)) }
-}
-
-/// Removes a directory, or a file. What a supervisor or a watcher still writes into it in the meantime (the last
-/// words of an attempt) is removed with it: each writes once more at most.
-pub(crate) fn remove_all(path: &PathBuf) -> Result<(), RuntimeError> {
-    use std::io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound};
-    let mut result = std::fs::remove_dir_all(path);
-    if matches!(&result, Err(e) if e.kind() == NotADirectory) {
-        result = std::fs::remove_file(path);
+    async fn start(
+        context: &Arc<Context>,
+        starting: Starting,
+        pod: &Pod,
+        name: &Arc<str>,
+        next: (u32, Duration),
+    ) -> Result<(), RuntimeError> {
+        start::start(context, starting, pod, name, next).await
     }
-    for _ in 0..REMOVALS {
-        match &result {
-            Err(e) if e.kind() == DirectoryNotEmpty => result = std::fs::remove_dir_all(path),
-            _ => break,
-        }
+
+    async fn exec(
+        context: &Arc<Context>,
+        beside: (&Pod, &str),
+        command: Command,
+        _: Option<Duration>,
+    ) -> Result<(), HookError> {
+        hook::exec(context, beside, command).await
     }
-    match result {
-        Err(e) if e.kind() != NotFound => {
-            Err(caused(format!("cannot remove {}", path.display()), e))
-        }
-        _ => Ok(()),
+
+    fn is_answer(_: &HookError) -> bool {
+        true
+    }
+
+    async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>) -> Result<(), RuntimeError> {
+        end::settle(context, entry).await
+    }
+
+    async fn ask(_: &Arc<Context>, entry: &Arc<PodEntry>, target: &Target) {
+        end::signal_main(entry, target, target.signal);
+    }
+
+    async fn kill(context: &Arc<Context>, entry: &Arc<PodEntry>, target: &Target, round: u32) {
+        end::kill(context, entry, target, round).await;
+    }
+
+    async fn survives(
+        context: &Arc<Context>,
+        entry: &Arc<PodEntry>,
+        target: &Target,
+    ) -> RuntimeError {
+        end::survives(context, entry, target).await
+    }
+
+    async fn free(context: &Arc<Context>, uid: &PodUid) -> Result<(), RuntimeError> {
+        let (context, uid) = (Arc::clone(context), uid.clone());
+        blocking(move || context.driver.cgroups.remove_pod(&uid)).await
+    }
+
+    fn traces(&self, _: &PodUid, _: &str, run: &Run) -> Traces {
+        let supervisor = run.supervisor.as_ref().map(|process| (process.pid(), false));
+        let main = run.main.as_ref().map(|process| (process.pid(), true));
+        Traces { cgroups: run.cgroups.clone(), unit: None, root: supervisor.or(main) }
+    }
+
+    fn pods_cgroup(&self) -> Option<String> {
+        self.cgroups.path()
     }
 }

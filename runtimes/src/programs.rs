@@ -1,54 +1,97 @@
-//! What the runtimes of programs of the host have in common: the pass over a pod, its probes and hooks, and
-//! whom to end. How a program is run and ended is theirs: [`process`](crate::process) supervises it,
+//! Runs programs of the host as containers: the pass over a pod, starts, probes, hooks, endings, adoption and
+//! figures. How a program is run and ended a [`Driver`] knows: [`process`](crate::process) supervises it,
 //! [`systemd`](crate::systemd) has the service manager do so.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
-use winddown_shared::{Grace, Pod, RuntimeError};
+use tokio::sync::{Semaphore, broadcast, watch};
+use winddown_engine::disk_notes::Notes;
+use winddown_engine::stats::DiskCache;
+use winddown_shared::{Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::Command;
 
-use crate::programs::config::ProcessConfig;
-use crate::programs::pod::{PodEntry, Starting};
-
+pub(crate) mod adopt;
 pub(crate) mod config;
+pub(crate) mod draft;
 pub(crate) mod ending;
+pub(crate) mod exits;
 pub(crate) mod hook;
 pub(crate) mod launch;
+pub(crate) mod open;
 pub(crate) mod paths;
 pub(crate) mod pod;
 pub(crate) mod pod_record;
 mod probe;
+mod runtime;
+mod start;
+pub(crate) mod stats;
 pub(crate) mod status;
+mod stop;
 pub(crate) mod stop_marker;
 pub(crate) mod support;
-pub(crate) mod sync;
+mod sync;
 
+use config::ProcessConfig;
 use ending::Target;
 use hook::HookError;
+use pod::{PodEntry, Run, Starting};
+use stats::Traces;
 
-/// A way to run programs of the host as containers.
-pub(crate) trait Programs: Send + Sync + 'static {
+/// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
+const CHANGES: usize = 1024;
+
+/// Runs pods as programs of the host, in the way of the driver `D`.
+///
+/// Dropping it stops nothing: the containers go on, and the next one that is opened finds them.
+#[derive(Debug)]
+pub struct ProgramRuntime<D> {
+    pub(crate) context: Arc<Context<D>>,
+    pods: Mutex<HashMap<PodUid, Arc<PodEntry>>>,
+    disk: DiskCache,
+    /// Held for as long as this agent uses the state directory.
+    _lock: File,
+    /// Its end tells the watching tasks that the runtime is gone.
+    _alive: watch::Sender<()>,
+}
+
+/// What every part of the runtime needs.
+#[derive(Debug)]
+pub(crate) struct Context<D> {
+    pub(crate) config: ProcessConfig,
+    pub(crate) changes: broadcast::Sender<PodUid>,
+    pub(crate) starts: Arc<Semaphore>,
+    pub(crate) alive: watch::Receiver<()>,
+    pub(crate) boot_id: String,
+    /// Which attempts were asked to end.
+    pub(crate) asked: Notes,
+    pub(crate) driver: D,
+}
+
+/// A way to run programs of the host as containers. Each call can fail or be late; all are bounded.
+///
+/// What it does is in seven verbs: start, exec, settle, ask, kill, free, trace; the rest are facts about it. Taking
+/// over what an earlier agent left is part of opening a runtime, which each driver does by itself.
+pub(crate) trait Driver: Sized + Send + Sync + 'static {
     /// Of the ids of its containers.
     const SCHEME: &'static str;
 
-    fn config(&self) -> &ProcessConfig;
+    /// Everything of a pod that it cannot honour.
+    fn unsupported(&self, pod: &Pod) -> Vec<UnsupportedField>;
 
-    /// Tells when the runtime is gone.
-    fn alive(&self) -> watch::Receiver<()>;
-
-    /// Starts the next attempt of the pod's container `name`. Resolves when it runs; at once with
-    /// nothing done if the pod is being stopped. A start that is dropped may go on, counted in
-    /// `starting`.
+    /// Starts the attempt `number` of the pod's container `name`, and watches it from then on; `backoff` is what
+    /// was waited before it. Resolves when it runs; with an error if the pod is being stopped.
     ///
     /// # Errors
     /// It could not be started, or that it was is not known.
     fn start(
-        self: &Arc<Self>,
+        context: &Arc<Context<Self>>,
         starting: Starting,
         pod: &Pod,
         name: &Arc<str>,
+        next: (u32, Duration),
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 
     /// Runs a command beside the pod's container. Dropping the future ends it and whatever it forked;
@@ -57,7 +100,7 @@ pub(crate) trait Programs: Send + Sync + 'static {
     /// # Errors
     /// The command failed, or could not be run.
     fn exec(
-        self: &Arc<Self>,
+        context: &Arc<Context<Self>>,
         beside: (&Pod, &str),
         command: Command,
         limit: Option<Duration>,
@@ -66,14 +109,130 @@ pub(crate) trait Programs: Send + Sync + 'static {
     /// Whether an error of a probe says something about the container.
     fn is_answer(error: &HookError) -> bool;
 
-    /// Asks a container to end, once, and kills it when the grace is over. Resolves when it has ended.
+    /// Resolves when no start of the pod is under way and everything that runs of it is known.
     ///
     /// # Errors
-    /// It survives SIGKILL, or whether it does is not known.
-    fn end(
-        self: &Arc<Self>,
+    /// A start does not come to an end, or what runs is not known.
+    fn settle(
+        context: &Arc<Context<Self>>,
         entry: &Arc<PodEntry>,
-        target: Target,
-        grace: Grace,
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
+
+    /// Sends a container's main process the signal that asks it to end. One that cannot be asked will be killed.
+    fn ask(
+        context: &Arc<Context<Self>>,
+        entry: &Arc<PodEntry>,
+        target: &Target,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// Kills all of a container. It is called again, with `round` one higher, if that was to no avail.
+    fn kill(
+        context: &Arc<Context<Self>>,
+        entry: &Arc<PodEntry>,
+        target: &Target,
+        round: u32,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// Why a container that was killed still runs, as far as that is known.
+    fn survives(
+        context: &Arc<Context<Self>>,
+        entry: &Arc<PodEntry>,
+        target: &Target,
+    ) -> impl Future<Output = RuntimeError> + Send;
+
+    /// Ends and removes what is left of a pod that was stopped, but for its records. May be repeated.
+    ///
+    /// # Errors
+    /// Something is still there.
+    fn free(
+        context: &Arc<Context<Self>>,
+        uid: &PodUid,
+    ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
+
+    /// Where it is seen what a run uses.
+    fn traces(&self, uid: &PodUid, container: &str, run: &Run) -> Traces;
+
+    /// Where all pods' memory is counted, from the root of its hierarchy; none without cgroups.
+    fn pods_cgroup(&self) -> Option<String>;
+}
+
+// === impl ProgramRuntime ===
+
+impl<D> ProgramRuntime<D> {
+    /// `alive` is the other end of the context's.
+    pub(crate) fn assemble(
+        context: Arc<Context<D>>,
+        pods: HashMap<PodUid, Arc<PodEntry>>,
+        lock: File,
+        alive: watch::Sender<()>,
+    ) -> Self {
+        let (pods, disk) = (Mutex::new(pods), DiskCache::default());
+        Self { context, pods, disk, _lock: lock, _alive: alive }
+    }
+
+    fn pods(&self) -> MutexGuard<'_, HashMap<PodUid, Arc<PodEntry>>> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn entries(&self) -> Vec<Arc<PodEntry>> {
+        self.pods().values().cloned().collect()
+    }
+
+    fn entry(&self, uid: &PodUid) -> Option<Arc<PodEntry>> {
+        self.pods().get(uid).cloned()
+    }
+
+    fn entry_for(&self, pod: &Pod) -> Arc<PodEntry> {
+        let mut pods = self.pods();
+        let fresh = || self.context.new_entry(pod.uid());
+        Arc::clone(pods.entry(pod.uid().clone()).or_insert_with(fresh))
+    }
+}
+
+// === impl Context ===
+
+impl<D> Context<D> {
+    /// Must be called inside a tokio runtime.
+    pub(crate) fn new(
+        config: ProcessConfig,
+        boot_id: String,
+        alive: watch::Receiver<()>,
+        driver: D,
+    ) -> Self {
+        Self {
+            changes: broadcast::Sender::new(CHANGES),
+            starts: Arc::new(Semaphore::new(config.parallel_starts.max(1))),
+            asked: stop_marker::notes(),
+            config,
+            alive,
+            boot_id,
+            driver,
+        }
+    }
+
+    /// A pod of which nothing is known yet.
+    pub(crate) fn new_entry(&self, uid: &PodUid) -> Arc<PodEntry> {
+        Arc::new(PodEntry::new(uid.clone(), self.changes.clone()))
+    }
+}
+
+/// Runs blocking work off the async threads. Cancel-safe, but the work goes on.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
+) -> Result<T, RuntimeError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(error) => Err(caused("waiting for a file operation".to_owned(), error)),
+    }
+}
+
+pub(crate) fn failed(what: String) -> RuntimeError {
+    RuntimeError::Failed { what, source: None }
+}
+
+pub(crate) fn caused(
+    what: String,
+    source: impl std::error::Error + Send + Sync + 'static,
+) -> RuntimeError {
+    RuntimeError::Failed { what, source: Some(Arc::new(source)) }
 }

@@ -21,9 +21,8 @@ use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, PodUid, QosClass, RuntimeError, UnsupportedField, cgroup_number};
 use winddown_shim::members::{self, PROCS};
 
-use super::{caused, failed};
-use crate::programs::config::CgroupParent;
-use crate::programs::config::ProcessConfig;
+use crate::programs::config::{CgroupParent, ProcessConfig};
+use crate::programs::{caused, failed};
 
 mod amounts;
 mod place;

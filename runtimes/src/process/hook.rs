@@ -15,8 +15,7 @@ use winddown_shim::order::{Command, Order};
 use winddown_shim::procfs::Process;
 
 use super::Context;
-use crate::programs::config::ProcessConfig;
-use crate::programs::config::SHIM;
+use crate::programs::config::{ProcessConfig, SHIM};
 use crate::programs::hook::HookError;
 
 /// Runs a command as the container's, in its cgroups. Dropping the future kills what runs.
@@ -37,7 +36,7 @@ pub(crate) async fn exec(
     tokio::spawn(async move {
         let start = move || {
             // What it uses is the container's, and it ends with that at the latest.
-            command.cgroups = context.cgroups.newest(&pod, &container);
+            command.cgroups = context.driver.cgroups.newest(&pod, &container);
             Hook::start(&context.config, command)
         };
         let started = tokio::task::spawn_blocking(start).await;

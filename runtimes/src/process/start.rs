@@ -10,45 +10,38 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use winddown_engine::probing::ProbeState;
 use winddown_engine::ready::Ready;
 use winddown_shared::{Pod, RuntimeError};
 use winddown_shim::fault;
-use winddown_shim::members;
-use winddown_shim::order::Order;
 use winddown_shim::procfs::{self, Process};
-use winddown_shim::record::{self, AttemptRecord, RecordError};
+use winddown_shim::record::{self, RecordError};
 
-use super::{Context, blocking, caused, failed, watcher};
+use super::{Context, watcher};
 use crate::programs::config::SHIM;
-use crate::programs::pod::{Run, Starting};
-use crate::programs::{launch, paths, pod_record};
+use crate::programs::draft::Draft;
+use crate::programs::pod::{self, Run, Starting};
+use crate::programs::{blocking, caused, failed, launch};
 
-/// Starts the next attempt of the pod's container `name`. Resolves when its process runs; at once
-/// with nothing done if the pod is being stopped.
-///
-/// Dropping the future before the work began starts nothing; after that it goes on, counted in
-/// `starting`, and a stop waits for it.
+/// Starts an attempt. Resolves when its process runs; it goes on if the future is dropped.
 ///
 /// # Errors
 /// The supervisor could not be started, or did not say in time that the container runs.
-pub(crate) async fn start(
+pub(super) async fn start(
     context: &Arc<Context>,
     starting: Starting,
     pod: &Pod,
     name: &Arc<str>,
+    next: (u32, Duration),
 ) -> Result<(), RuntimeError> {
-    let permit = Arc::clone(&context.starts).acquire_owned().await;
     let (context, pod, name) = (Arc::clone(context), pod.clone(), Arc::clone(name));
     blocking(move || {
-        let _permit = permit;
-        Attempt::prepare(&context, &starting, &pod, &name)?.map_or(Ok(()), Attempt::run)
+        Attempt::prepare(&context, &starting, &pod, &name, next)?.map_or(Ok(()), Attempt::run)
     })
     .await
 }
@@ -59,9 +52,7 @@ struct Attempt<'a> {
     starting: &'a Starting,
     name: &'a Arc<str>,
     number: u32,
-    dir: PathBuf,
-    record: AttemptRecord,
-    order: Order,
+    draft: Draft,
 }
 
 impl<'a> Attempt<'a> {
@@ -70,69 +61,31 @@ impl<'a> Attempt<'a> {
         starting: &'a Starting,
         pod: &Pod,
         name: &'a Arc<str>,
+        next: (u32, Duration),
     ) -> Result<Option<Self>, RuntimeError> {
-        let config = &context.config;
-        let (number, backoff) = {
-            let mut state = starting.entry().lock();
-            if state.stopping {
-                return Ok(None);
-            }
-            match state.container(name) {
-                Some(container) if !container.is_running() => container.next(&config.backoff),
-                _ => return Ok(None),
-            }
-        };
-        let Some((container, field)) = launch::find(pod, name) else { return Ok(None) };
-        let logs = paths::logs(config, pod.namespace(), pod.name(), pod.uid());
-        let log = paths::log_file(&logs, name, number);
-        let dir = paths::container(config, pod.uid(), name).join(number.to_string());
-        let cgroups = context.cgroups.make(pod, container, number)?;
-        let place = (container, field.as_str());
-        let order = launch::order(config, pod, place, &dir, log.clone(), cgroups.clone())?;
-        let backoff_ms = record::millis(backoff);
-        let (created_at, boot_id) = (config.wall.now(), context.boot_id.clone());
-        let record = AttemptRecord { created_at, backoff_ms, log, boot_id, cgroups };
-        let attempt = Self { context, starting, name, number, dir, record, order };
+        let number = next.0;
+        let Some((container, _)) = launch::find(pod, name) else { return Ok(None) };
+        let cgroups = context.driver.cgroups.make(pod, container, number)?;
+        let draft = Draft::new(context, pod, name, next, cgroups)?;
+        let Some(draft) = draft else { return Ok(None) };
+        let attempt = Self { context, starting, name, number, draft };
         attempt.write(pod).map_err(|e| {
             caused(format!("cannot prepare container {name} of pod {}", pod.label()), e)
         })?;
         Ok(Some(attempt))
     }
 
-    /// Writes everything down, so that it survives whatever happens next.
     fn write(&self, pod: &Pod) -> Result<(), RecordError> {
-        if let Some(logs) = self.record.log.parent() {
-            record::make_dirs(logs)?;
-        }
-        let container_dir = self.dir.parent().unwrap_or(&self.dir);
-        record::make_passage(&paths::pod(&self.context.config, pod.uid()))?;
-        record::make_passage(container_dir)?;
-        pod_record::write(&self.context.config, pod)?;
+        let Self { context, draft, .. } = self;
+        draft.make_room(context, pod)?;
         fault::point("agent-before-attempt-dir");
         // Fails if it exists: one attempt is never started twice.
-        std::fs::create_dir(&self.dir).map_err(RecordError::new("create", &self.dir))?;
-        record::make_passage(&self.dir)?;
+        std::fs::create_dir(&draft.dir).map_err(RecordError::new("create", &draft.dir))?;
+        record::make_passage(&draft.dir)?;
         fault::point("agent-after-attempt-dir");
-        let written = record::write(&self.dir.join(record::ATTEMPT), &self.record, true)
-            .and_then(|()| self.make_termination_log())
-            .and_then(|()| record::sync_dir(&self.dir))
-            .and_then(|()| record::sync_dir(container_dir));
-        if written.is_err() {
-            self.withdraw();
-        }
+        let written = draft.write(|| Ok(()));
         fault::point("agent-after-attempt-record");
         written
-    }
-
-    fn make_termination_log(&self) -> Result<(), RecordError> {
-        let path = self.dir.join(record::TERMINATION_LOG);
-        let owner = (self.order.command.uid, self.order.command.gid);
-        record::create(&path)
-            .and_then(|file| match owner {
-                (None, None) => Ok(()),
-                (uid, gid) => std::os::unix::fs::fchown(&file, uid, gid),
-            })
-            .map_err(RecordError::new("create", &path))
     }
 
     /// Starts the supervisor and waits until it says that the container runs.
@@ -149,7 +102,7 @@ impl<'a> Attempt<'a> {
                 watcher::end_leftovers(
                     &self.context.config,
                     (entry.uid(), self.name),
-                    &self.record.cgroups,
+                    &self.draft.record.cgroups,
                 );
                 supervisor.ended_within(1000);
                 supervisor.reap();
@@ -157,13 +110,13 @@ impl<'a> Attempt<'a> {
             said
         });
         if outcome.is_err() {
-            self.withdraw();
+            self.draft.withdraw();
         }
         outcome
     }
 
     fn spawn(&self) -> Result<(Arc<Process>, Report), RuntimeError> {
-        let lock_path = self.dir.join(record::SUPERVISOR);
+        let lock_path = self.draft.dir.join(record::SUPERVISOR);
         let broken = |what: &str| {
             let what = format!("{what} of container {}", self.name);
             move |e: io::Error| caused(what, e)
@@ -182,7 +135,7 @@ impl<'a> Attempt<'a> {
         let shim = &self.context.config.shim;
         let mut command = Command::new(&shim.program);
         command.arg0(SHIM);
-        command.args(&shim.args).arg("run").arg(&self.dir).env_clear();
+        command.args(&shim.args).arg("run").arg(&self.draft.dir).env_clear();
         command.stdin(Stdio::piped()).stdout(report_end).stderr(Stdio::from(lock));
         #[cfg(feature = "fault-points")]
         command.envs(std::env::vars_os().filter(|(name, _)| name == "WINDDOWN_FAULT"));
@@ -199,7 +152,8 @@ impl<'a> Attempt<'a> {
                 return Err(broken("cannot watch the supervisor")(error));
             }
         };
-        let order = serde_json::to_vec(&self.order).map_err(|e| broken("the order")(e.into()))?;
+        let order =
+            serde_json::to_vec(&self.draft.order).map_err(|e| broken("the order")(e.into()))?;
         if let Some(mut stdin) = child.stdin.take() {
             // EPIPE: it has failed and says why on the other pipe.
             let _ = stdin.write_all(&order);
@@ -245,40 +199,20 @@ impl<'a> Attempt<'a> {
         watcher::Watched {
             name: Arc::clone(self.name),
             attempt: self.number,
-            dir: self.dir.clone(),
+            dir: self.draft.dir.clone(),
             supervisor: Arc::clone(supervisor),
         }
     }
 
     fn enter(&self, supervisor: &Arc<Process>, main: Option<Arc<Process>>) {
-        let mut state = self.starting.entry().lock();
-        state.started_at.get_or_insert(self.record.created_at);
-        let Some(container) = state.container(self.name) else { return };
+        let backoff = Duration::from_millis(self.draft.record.backoff_ms);
         let run = Run {
-            attempt: self.number,
-            started_at: self.record.created_at,
-            backoff: Duration::from_millis(self.record.backoff_ms),
             supervisor: Some(Arc::clone(supervisor)),
             main,
-            cgroups: self.record.cgroups.clone(),
-            probe_state: ProbeState::default(),
-            is_of_earlier_boot: false,
-            ending: false,
-            signalled_at: None,
-            forced: false,
-            end: None,
+            cgroups: self.draft.record.cgroups.clone(),
+            ..Run::new(self.number, self.draft.record.created_at, backoff)
         };
-        if let Some(old) = container.run.replace(run) {
-            container.last_exit = old.end.map(|end| end.exit).or(container.last_exit.take());
-        }
-    }
-
-    /// Takes back an attempt that never ran, so that its number is free again.
-    fn withdraw(&self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
-        for dir in &self.record.cgroups {
-            let _ = members::remove(dir);
-        }
+        pod::enter(self.starting.entry(), self.name, run);
     }
 }
 

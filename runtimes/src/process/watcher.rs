@@ -5,18 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::time::Instant;
-use winddown_engine::files;
 use winddown_engine::ready::Ready;
-use winddown_engine::stopping::UNKNOWN_END;
-use winddown_shared::{ContainerExit, PodUid, WallTime};
+use winddown_shared::PodUid;
 use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 
 use super::Context;
 use crate::programs::config::ProcessConfig;
-use crate::programs::pod::{End, PodEntry};
+use crate::programs::exits;
+use crate::programs::pod::PodEntry;
 
 /// How long killed processes may take to be gone before they are looked for again, in ms.
 const KILL_WAIT_MS: u16 = 500;
@@ -78,30 +76,6 @@ pub(crate) fn end_leftovers(
     marked().is_ok_and(|left| left.is_empty())
 }
 
-/// The report of a run whose end was not observed.
-pub(crate) fn unknown_exit(started_at: Option<WallTime>, now: WallTime) -> ContainerExit {
-    ContainerExit {
-        exit_code: 137,
-        signal: None,
-        reason: UNKNOWN_END.into(),
-        message: "the container ended and its exit code was not recorded".to_owned(),
-        started_at,
-        finished_at: Some(now),
-    }
-}
-
-/// What the supervisor wrote down.
-pub(crate) fn recorded_exit(record: ExitRecord) -> ContainerExit {
-    ContainerExit {
-        exit_code: record.exit_code,
-        signal: record.signal,
-        reason: record.reason.into(),
-        message: record.message,
-        started_at: Some(record.started_at),
-        finished_at: Some(record.finished_at),
-    }
-}
-
 async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched, ended: Ready) {
     if ended.readable().await.is_err() {
         return;
@@ -112,7 +86,7 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
         end_unsupervised(context, entry, &watched).await;
     }
     let record = record::read::<ExitRecord>(&watched.dir.join(record::EXIT));
-    enter_end(&context.config, entry, (&watched.name, watched.attempt), record);
+    exits::enter(&context.config, entry, (&watched.name, watched.attempt), record);
     entry.announce();
     let Ok(supervisor) = watched.supervisor.duplicate().and_then(Ready::new) else { return };
     if supervisor.readable().await.is_ok() {
@@ -127,7 +101,7 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
         for cgroup in cgroups {
             let _ = members::remove(&cgroup);
         }
-        prune(&dir);
+        exits::prune(&dir);
     })
     .await;
 }
@@ -153,53 +127,4 @@ async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(Duration::from_secs(60));
     }
-}
-
-/// Enters the end of a run; without a record its end was not observed.
-pub(crate) fn enter_end(
-    config: &ProcessConfig,
-    entry: &PodEntry,
-    (name, attempt): (&str, u32),
-    record: Option<ExitRecord>,
-) {
-    let mut state = entry.lock();
-    let stopping = state.stop.is_some();
-    let Some(run) = state.run(name, attempt) else { return };
-    if run.end.is_some() {
-        return;
-    }
-    let asked = stopping && run.signalled_at.is_some();
-    let (exit, ran) = match record {
-        Some(record) => {
-            let ran = Duration::from_millis(record.ran_ms);
-            (recorded_exit(record), ran)
-        }
-        None => (unknown_exit(Some(run.started_at), config.wall.now()), Duration::ZERO),
-    };
-    run.main = None;
-    run.probe_state.ready = false;
-    let wait = if asked { Duration::ZERO } else { config.backoff.after(run.backoff, ran) };
-    run.end = Some(End { exit, ran, asked, restart_at: Instant::now() + wait });
-}
-
-/// Removes the records of all but the last two attempts of the container whose attempt `dir` is.
-pub(crate) fn prune(dir: &std::path::Path) {
-    let Some((parent, number)) = dir.parent().zip(number(dir)) else { return };
-    let Ok(entries) = std::fs::read_dir(parent) else { return };
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let Some(old) = self::number(&path).filter(|n| n.saturating_add(1) < number) else {
-            continue;
-        };
-        let log = record::read::<AttemptRecord>(&path.join(record::ATTEMPT)).map(|r| r.log);
-        if std::fs::remove_dir_all(&path).is_ok() {
-            tracing::debug!(attempt = old, path = %path.display(), "removed the records of an old attempt");
-        }
-        if let Some(log) = log {
-            files::remove_log(&log);
-        }
-    }
-}
-
-fn number(dir: &std::path::Path) -> Option<u32> {
-    dir.file_name()?.to_str()?.parse().ok()
 }

@@ -6,17 +6,13 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::Instant;
 use winddown_engine::stopping::{self, Containers, KILLED, was_killed};
-use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer};
+use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, StoppedContainer};
 use winddown_shim::order::Command;
 
-use super::Programs;
+use super::config::ProcessConfig;
 use super::hook::{self, Handler};
-use crate::programs::config::ProcessConfig;
-use crate::programs::launch;
-use crate::programs::pod::{Container, PodEntry, PodState};
-
-#[cfg(test)]
-mod tests;
+use super::pod::{Container, PodEntry, PodState};
+use super::{Context, Driver, launch};
 
 /// A container to end.
 #[derive(Clone, Debug)]
@@ -43,44 +39,10 @@ pub(crate) fn targets(config: &ProcessConfig, state: &PodState) -> Vec<Target> {
     running.filter_map(|container| Target::of(config, state.pod.as_ref(), container)).collect()
 }
 
-/// Ends one container that is to be started again. Does nothing if that is under way, or a stop has asked it.
-///
-/// # Errors
-/// As [`Programs::end`]. The next call tries again.
-pub(crate) async fn stop_to_restart<P: Programs>(
-    programs: &Arc<P>,
-    entry: &Arc<PodEntry>,
-    name: &str,
-    grace: Grace,
-) -> Result<(), RuntimeError> {
-    let target = {
-        let mut state = entry.lock();
-        let mut targets = targets(programs.config(), &state);
-        targets.retain(|t| &*t.name == name);
-        let Some(mut target) = targets.pop() else { return Ok(()) };
-        let Some(run) = state.run(name, target.attempt) else { return Ok(()) };
-        // One that was to be killed and runs is not on its way out.
-        let is_asked = run.signalled_at.is_some() && !run.forced;
-        if is_asked || std::mem::replace(&mut run.ending, true) {
-            return Ok(());
-        }
-        target.waits_for_others = false;
-        target
-    };
-    let attempt = target.attempt;
-    let ended = programs.end(entry, target, grace).await;
-    if ended.is_err()
-        && let Some(run) = entry.lock().run(name, attempt)
-    {
-        run.ending = false;
-    }
-    ended
-}
-
 /// Resolves when the container is to be asked to end: its preStop hook is done and its turn has come.
 /// Dropping the future ends what the hook runs.
-pub(crate) async fn due<P: Programs>(
-    programs: &Arc<P>,
+pub(crate) async fn due<D: Driver>(
+    context: &Arc<Context<D>>,
     entry: &Arc<PodEntry>,
     target: &Target,
     grace: &Grace,
@@ -88,7 +50,7 @@ pub(crate) async fn due<P: Programs>(
 ) {
     let name = &*target.name;
     if let Some(PreStop { pod, handler, as_container }) = &target.pre_stop {
-        let run = |left| hook::run(programs, (pod, name), handler, as_container, Some(left));
+        let run = |left| hook::run(context, (pod, name), handler, as_container, Some(left));
         stopping::pre_stop(entry.uid(), name, grace.clone(), run).await;
     }
     if target.waits_for_others {

@@ -10,7 +10,7 @@ use winddown_engine::probe_client::{Endpoint, HttpGet};
 use winddown_shared::Pod;
 use winddown_shim::order::Command;
 
-use super::Programs;
+use super::{Context, Driver};
 
 /// What a lifecycle handler does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +70,8 @@ impl Handler {
 ///
 /// # Errors
 /// The command failed, or could not be run.
-pub(crate) async fn run<P: Programs>(
-    programs: &Arc<P>,
+pub(crate) async fn run<D: Driver>(
+    context: &Arc<Context<D>>,
     beside: (&Pod, &str),
     handler: &Handler,
     as_container: &Command,
@@ -86,7 +86,7 @@ pub(crate) async fn run<P: Programs>(
         Handler::Tcp(endpoint) => endpoint.connect().await.map_err(HookError::NoAnswer),
         Handler::Exec(argv) => {
             let command = Command { argv: argv.clone(), ..as_container.clone() };
-            programs.exec(beside, command, limit).await
+            D::exec(context, beside, command, limit).await
         }
     }
 }

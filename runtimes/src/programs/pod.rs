@@ -165,6 +165,16 @@ impl PodState {
     }
 }
 
+/// Enters a run as the newest of its container.
+pub(crate) fn enter(entry: &PodEntry, name: &str, run: Run) {
+    let mut state = entry.lock();
+    state.started_at.get_or_insert(run.started_at);
+    let Some(container) = state.container(name) else { return };
+    if let Some(old) = container.run.replace(run) {
+        container.last_exit = old.end.map(|end| end.exit).or(container.last_exit.take());
+    }
+}
+
 // === impl Container ===
 
 impl Container {
@@ -209,6 +219,43 @@ impl Container {
         ContainerObservation::Ended {
             exit_code,
             wait: end.restart_at.saturating_duration_since(now),
+        }
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// One that has just been started, or is just found to run.
+    pub(crate) fn new(attempt: u32, started_at: WallTime, backoff: Duration) -> Self {
+        Self {
+            attempt,
+            started_at,
+            backoff,
+            supervisor: None,
+            main: None,
+            cgroups: Vec::new(),
+            probe_state: ProbeState::default(),
+            is_of_earlier_boot: false,
+            ending: false,
+            signalled_at: None,
+            forced: false,
+            end: None,
+        }
+    }
+
+    /// One that an earlier agent started. When exactly it was asked to end is not known any more, but whether it
+    /// was: it is not asked twice.
+    pub(crate) fn adopted(
+        attempt: u32,
+        started_at: WallTime,
+        backoff: Duration,
+        asked: bool,
+    ) -> Self {
+        Self {
+            probe_state: ProbeState::ADOPTED,
+            signalled_at: asked.then(Instant::now),
+            ..Self::new(attempt, started_at, backoff)
         }
     }
 }

@@ -9,14 +9,13 @@ use winddown_engine::probing::{Found, Probed, Probes};
 use winddown_shared::{Pod, RuntimeError};
 use winddown_shim::order::Command;
 
-use super::Programs;
 use super::hook::{self, Handler};
-use crate::programs::launch;
-use crate::programs::pod::PodEntry;
+use super::pod::PodEntry;
+use super::{Context, Driver, launch};
 
 /// One run of a container.
-struct ProbedRun<P> {
-    programs: Arc<P>,
+struct ProbedRun<D> {
+    context: Arc<Context<D>>,
     entry: Arc<PodEntry>,
     pod: Pod,
     name: Arc<str>,
@@ -29,15 +28,15 @@ struct ProbedRun<P> {
 ///
 /// # Errors
 /// As [`launch::command`].
-pub(super) fn begin<P: Programs>(
-    programs: &Arc<P>,
+pub(super) fn begin<D: Driver>(
+    context: &Arc<Context<D>>,
     entry: &Arc<PodEntry>,
     pod: &Pod,
     name: &Arc<str>,
     well: bool,
 ) -> Result<(), RuntimeError> {
     let Some((container, field)) = launch::find(pod, name) else { return Ok(()) };
-    let config = programs.config();
+    let config = &context.config;
     let probes = Probes::of(container, |probe| handler(probe, container, &config.node));
     let attempt = {
         let mut state = entry.lock();
@@ -53,9 +52,9 @@ pub(super) fn begin<P: Programs>(
     };
     if well && !probes.is_empty() {
         let command = launch::command(config, pod, container, &field)?;
-        let (programs, entry, name) = (Arc::clone(programs), Arc::clone(entry), Arc::clone(name));
-        let alive = programs.alive();
-        let run = ProbedRun { programs, entry, pod: pod.clone(), name, attempt, command };
+        let (context, entry, name) = (Arc::clone(context), Arc::clone(entry), Arc::clone(name));
+        let alive = context.alive.clone();
+        let run = ProbedRun { context, entry, pod: pod.clone(), name, attempt, command };
         probes.begin(run, alive);
     }
     Ok(())
@@ -73,14 +72,14 @@ fn handler(probe: &api::Probe, container: &api::Container, node: &NodeFacts) -> 
 
 // === impl ProbedRun ===
 
-impl<P: Programs> Probed for ProbedRun<P> {
+impl<D: Driver> Probed for ProbedRun<D> {
     type Action = Handler;
 
     async fn ask(&self, handler: &Handler, timeout: Duration) -> Option<bool> {
         let beside = (&self.pod, &*self.name);
-        let asked = hook::run(&self.programs, beside, handler, &self.command, Some(timeout));
+        let asked = hook::run(&self.context, beside, handler, &self.command, Some(timeout));
         match tokio::time::timeout(timeout, asked).await {
-            Ok(Err(error)) if !P::is_answer(&error) => None,
+            Ok(Err(error)) if !D::is_answer(&error) => None,
             answer => Some(matches!(answer, Ok(Ok(())))),
         }
     }

@@ -9,13 +9,12 @@ use winddown_engine::{plan, stopping};
 use winddown_shared::{Grace, Pod, RuntimeError, SyncedPod, error_chain};
 
 use super::hook::{self, Handler};
-use super::{Programs, ending, probe};
-use crate::programs::pod::{PodEntry, Starting};
-use crate::programs::{launch, status};
+use super::pod::{PodEntry, Starting};
+use super::{Context, Driver, launch, probe, start, status, stop};
 
 /// One pass: starts what may start, until nothing more can be started without waiting.
-pub(crate) async fn sync<P: Programs>(
-    programs: &Arc<P>,
+pub(super) async fn sync<D: Driver>(
+    context: &Arc<Context<D>>,
     entry: &Arc<PodEntry>,
     pod: &Pod,
 ) -> Result<SyncedPod, RuntimeError> {
@@ -30,14 +29,14 @@ pub(crate) async fn sync<P: Programs>(
     for rule in &rules {
         let is_adopted = entry.lock().container(&rule.name).is_some_and(|c| c.is_adopted());
         if is_adopted {
-            probe::begin(programs, entry, pod, &rule.name, true)?;
+            probe::begin(context, entry, pod, &rule.name, true)?;
         }
     }
     let mut tried = vec![false; rules.len()];
     let again_in = loop {
         let next = plan::plan(&rules, &entry.lock().seen(&rules, Instant::now()));
         for &i in &next.stop {
-            end_failing(programs, entry, pod, &rules[i].name);
+            end_failing(context, entry, pod, &rules[i].name);
         }
         let fresh: Vec<usize> = next.start.iter().copied().filter(|&i| !tried[i]).collect();
         if fresh.is_empty() {
@@ -47,29 +46,29 @@ pub(crate) async fn sync<P: Programs>(
         for &i in &fresh {
             tried[i] = true;
         }
-        let starts = fresh.iter().map(|&i| start_one(programs, entry, pod, &rules[i].name));
+        let starts = fresh.iter().map(|&i| start_one(context, entry, pod, &rules[i].name));
         // All are awaited also when one fails: a container does not suffer for another.
         join_all(starts).await.into_iter().collect::<Result<(), RuntimeError>>()?;
     };
-    let status = status::status(&entry.lock(), P::SCHEME);
+    let status = status::status(&entry.lock(), D::SCHEME);
     Ok(SyncedPod { status, again_in, ..SyncedPod::default() })
 }
 
-async fn start_one<P: Programs>(
-    programs: &Arc<P>,
+async fn start_one<D: Driver>(
+    context: &Arc<Context<D>>,
     entry: &Arc<PodEntry>,
     pod: &Pod,
     name: &Arc<str>,
 ) -> Result<(), RuntimeError> {
     let Some(starting) = Starting::begin(entry) else { return Ok(()) };
-    programs.start(starting, pod, name).await?;
+    start::start(context, starting, pod, name).await?;
     let Some((container, field)) = launch::find(pod, name) else { return Ok(()) };
     let post_start = container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
-    let config = programs.config();
+    let config = &context.config;
     let well = match post_start.and_then(|h| Handler::of(h, container, &config.node)) {
         Some(handler) => {
             let command = launch::command(config, pod, container, &field)?;
-            let outcome = hook::run(programs, (pod, name), &handler, &command, None).await;
+            let outcome = hook::run(context, (pod, name), &handler, &command, None).await;
             if let Err(error) = &outcome {
                 tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "the postStart hook failed");
             }
@@ -77,16 +76,21 @@ async fn start_one<P: Programs>(
         }
         None => true,
     };
-    probe::begin(programs, entry, pod, name, well)
+    probe::begin(context, entry, pod, name, well)
 }
 
 /// Ends a container that is to be restarted, with its pod's grace, without holding up the pod.
-fn end_failing<P: Programs>(programs: &Arc<P>, entry: &Arc<PodEntry>, pod: &Pod, name: &Arc<str>) {
+fn end_failing<D: Driver>(
+    context: &Arc<Context<D>>,
+    entry: &Arc<PodEntry>,
+    pod: &Pod,
+    name: &Arc<str>,
+) {
     let grace = Grace::fixed(stopping::grace_of(pod));
-    let (programs, entry) = (Arc::clone(programs), Arc::clone(entry));
+    let (context, entry) = (Arc::clone(context), Arc::clone(entry));
     let name = Arc::clone(name);
     tokio::spawn(async move {
-        if let Err(error) = ending::stop_to_restart(&programs, &entry, &name, grace).await {
+        if let Err(error) = stop::stop_to_restart(&context, &entry, &name, grace).await {
             tracing::warn!(uid = %entry.uid(), container = %name, error = error_chain(&error), "cannot end a failing container");
             // It still fails: the next pass tries again.
             entry.announce();

@@ -15,11 +15,12 @@ use winddown_shared::{Pod, PodUid, Quantity, RuntimeError};
 use winddown_shim::order::Command;
 use winddown_shim::record::{self, AttemptRecord, RecordError};
 
-use super::names;
 use super::units::{JournalMarks, Keep, NewUnit, UnitLimits, UnitOutput};
-use crate::process::caused;
+use super::{Context, names};
 use crate::process::cgroup::weight;
-use crate::programs::{config::ProcessConfig, launch, paths, pod_record};
+use crate::programs::config::ProcessConfig;
+use crate::programs::draft::Draft;
+use crate::programs::{caused, launch, paths};
 
 /// What the service manager gives a writer of a log to come to its end.
 const LOG_GRACE: Duration = Duration::from_secs(5);
@@ -80,28 +81,21 @@ impl Attempt {
     ///
     /// # Errors
     /// The disk refused, or the pod asks for something that cannot be done.
-    pub(crate) fn prepare(
+    pub(crate) fn prepare<U>(
         &self,
-        config: &ProcessConfig,
-        boot_id: &str,
+        context: &Context<U>,
         pod: &Pod,
         backoff: Duration,
     ) -> Result<Option<Prepared>, RuntimeError> {
-        let Some((container, field)) = launch::find(pod, &self.container) else { return Ok(None) };
-        let logs = paths::logs(config, pod.namespace(), pod.name(), pod.uid());
-        let log = paths::log_file(&logs, &self.container, self.number);
-        let place = (container, field.as_str());
-        let order = launch::order(config, pod, place, &self.dir, log.clone(), Vec::new())?;
-        let record = AttemptRecord {
-            created_at: config.wall.now(),
-            backoff_ms: record::millis(backoff),
-            log: log.clone(),
-            boot_id: boot_id.to_owned(),
-            cgroups: Vec::new(),
-        };
-        let is_new = self.write(config, boot_id, pod, (&record, &order.command)).map_err(|e| {
+        let config = &context.config;
+        let Some((container, _)) = launch::find(pod, &self.container) else { return Ok(None) };
+        let next = (self.number, backoff);
+        let draft = Draft::new(context, pod, &self.container, next, Vec::new())?;
+        let Some(draft) = draft else { return Ok(None) };
+        let is_new = self.write(context, pod, &draft).map_err(|e| {
             caused(format!("cannot prepare container {} of pod {}", self.container, pod.label()), e)
         })?;
+        let Draft { record, order, .. } = draft;
         let broken = |e: io::Error| {
             caused(format!("cannot prepare the start of container {}", self.container), e)
         };
@@ -118,7 +112,7 @@ impl Attempt {
         main.stop_signal = launch::stop_signal(Some(container)).as_raw();
         main.after = Some(self.log_unit.clone());
         let pipes = (out_read.into(), error_read.into());
-        let log = self.log_unit(config, pod, &log, pipes);
+        let log = self.log_unit(config, pod, &record.log, pipes);
         let pod_weight = positive(weight(pod.fit_requests().cpu_milli())).unwrap_or(1);
         Ok(Some(Prepared { record, is_new, log, main, pod_weight }))
     }
@@ -135,45 +129,21 @@ impl Attempt {
     }
 
     /// True if it was not there before.
-    fn write(
+    fn write<U>(
         &self,
-        config: &ProcessConfig,
-        boot_id: &str,
+        context: &Context<U>,
         pod: &Pod,
-        (attempt, command): (&AttemptRecord, &Command),
+        draft: &Draft,
     ) -> Result<bool, RecordError> {
-        if let Some(logs) = attempt.log.parent() {
-            record::make_dirs(logs)?;
-        }
-        let container_dir = self.dir.parent().unwrap_or(&self.dir);
-        record::make_passage(&paths::pod(config, pod.uid()))?;
-        record::make_passage(container_dir)?;
-        pod_record::write(config, pod)?;
-        if self.dir.join(UNIT).exists() {
+        draft.make_room(context, pod)?;
+        let path = self.dir.join(UNIT);
+        if path.exists() {
             return Ok(false);
         }
         record::make_passage(&self.dir)?;
-        let unit = UnitRecord { boot_id: boot_id.to_owned(), started: false };
-        let written = record::write(&self.dir.join(record::ATTEMPT), attempt, true)
-            .and_then(|()| self.make_termination_log(command))
-            // Last: with it the attempt is complete.
-            .and_then(|()| record::write(&self.dir.join(UNIT), &unit, true))
-            .and_then(|()| record::sync_dir(&self.dir))
-            .and_then(|()| record::sync_dir(container_dir));
-        if written.is_err() {
-            self.withdraw();
-        }
-        written.map(|()| true)
-    }
-
-    fn make_termination_log(&self, command: &Command) -> Result<(), RecordError> {
-        let path = self.dir.join(record::TERMINATION_LOG);
-        record::create(&path)
-            .and_then(|file| match (command.uid, command.gid) {
-                (None, None) => Ok(()),
-                (uid, gid) => std::os::unix::fs::fchown(&file, uid, gid),
-            })
-            .map_err(RecordError::new("create", &path))
+        let unit = UnitRecord { boot_id: context.boot_id.clone(), started: false };
+        // With it the attempt is complete.
+        draft.write(|| record::write(&path, &unit, true)).map(|()| true)
     }
 
     fn log_unit(

@@ -16,9 +16,8 @@ use super::Context;
 use super::attempt::Attempt;
 use super::unit_cache::Watched;
 use super::units::{ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView, Whom};
-use crate::process::{blocking, caused, watcher};
-use crate::programs::launch;
 use crate::programs::pod::PodEntry;
+use crate::programs::{blocking, caused, exits, launch};
 
 /// Between two attempts to end what a container left behind; doubled up to the longest.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -60,7 +59,7 @@ pub(crate) async fn follow<U: ServiceUnits>(
         end_log(context, &attempt).await;
     } else {
         // Its writer reads on, until the unit is unloaded.
-        context.unit_cache.forget(&attempt.log_unit);
+        context.driver.unit_cache.forget(&attempt.log_unit);
     }
     // Once more: what the container had to say is complete now.
     let record = match record {
@@ -68,16 +67,16 @@ pub(crate) async fn follow<U: ServiceUnits>(
         None => None,
     };
     let is_seen = record.is_some();
-    watcher::enter_end(&context.config, entry, (&attempt.container, attempt.number), record);
+    exits::enter(&context.config, entry, (&attempt.container, attempt.number), record);
     entry.announce();
-    context.unit_cache.forget(&attempt.unit);
+    context.driver.unit_cache.forget(&attempt.unit);
     let tidy = move || {
         if is_seen {
             // In its own task: callers that wait for the container are not delayed.
             let _ = std::fs::File::open(attempt.dir.join(record::EXIT)).and_then(|f| f.sync_all());
             let _ = record::sync_dir(&attempt.dir);
         }
-        watcher::prune(&attempt.dir);
+        exits::prune(&attempt.dir);
         Ok(())
     };
     let _: Result<(), RuntimeError> = blocking(tidy).await;
@@ -95,7 +94,7 @@ async fn clear<U: ServiceUnits>(
     view: &UnitView,
 ) -> bool {
     if view.phase == UnitPhase::Over {
-        if let Err(error) = context.units.forget_failure(&attempt.unit).await {
+        if let Err(error) = context.driver.units.forget_failure(&attempt.unit).await {
             tracing::debug!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
                 "a unit that has ended is still loaded");
         }
@@ -113,22 +112,22 @@ async fn clear<U: ServiceUnits>(
 
 async fn unload<U: ServiceUnits>(context: &Context<U>, attempt: &Attempt) -> Result<(), UnitError> {
     let kill = rustix::process::Signal::KILL.as_raw();
-    context.units.signal(&attempt.unit, Whom::All, kill).await?;
-    context.units.stop(&attempt.unit).await
+    context.driver.units.signal(&attempt.unit, Whom::All, kill).await?;
+    context.driver.units.stop(&attempt.unit).await
 }
 
 /// Waits for the log to be complete. Its writer ends by itself when the container's unit is unloaded.
 async fn end_log<U: ServiceUnits>(context: &Context<U>, attempt: &Attempt) {
-    let mut writer = context.unit_cache.expect(&attempt.log_unit);
-    if let Ok(Some(view)) = context.units.look(&attempt.log_unit).await {
-        context.unit_cache.see(&attempt.log_unit, view);
+    let mut writer = context.driver.unit_cache.expect(&attempt.log_unit);
+    if let Ok(Some(view)) = context.driver.units.look(&attempt.log_unit).await {
+        context.driver.unit_cache.see(&attempt.log_unit, view);
         if timeout(LOG_PATIENCE, writer.over()).await.is_err() {
             // Another holder of the pipes reads what there is.
-            let _ = context.units.stop(&attempt.log_unit).await;
+            let _ = context.driver.units.stop(&attempt.log_unit).await;
             let _ = timeout(LOG_PATIENCE, writer.over()).await;
         }
     }
-    context.unit_cache.forget(&attempt.log_unit);
+    context.driver.unit_cache.forget(&attempt.log_unit);
 }
 
 /// Records how the run ended; an earlier record counts if the end is unknown. None if there is no

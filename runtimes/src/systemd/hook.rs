@@ -32,16 +32,16 @@ pub(crate) async fn exec<U: ServiceUnits>(
 ) -> Result<(), HookError> {
     let words = || command.argv.join(" ");
     let broken = |source| HookError::Broken { command: words(), source };
-    let number = context.hooks.fetch_add(1, Ordering::Relaxed);
+    let number = context.driver.hooks.fetch_add(1, Ordering::Relaxed);
     let name = names::hook(pod.uid(), container, std::process::id(), number);
     let mut unit = attempt::command_unit(&context.config, pod, container, name.clone(), command)
         .map_err(broken)?;
     unit.max_runtime = limit.and_then(|limit| limit.checked_add(SPARE));
-    let mut watched = context.unit_cache.expect(&name);
+    let mut watched = context.driver.unit_cache.expect(&name);
     let leash = Leash { context: Arc::clone(context), unit: Some(name.clone()) };
-    let started = context.units.start(unit).await;
+    let started = context.driver.units.start(unit).await;
     started.map_err(|e| broken(io::Error::other(e)))?;
-    context.unit_cache.confirm(&name);
+    context.driver.unit_cache.confirm(&name);
     let view = watched.until(super::units::UnitPhase::has_ended).await;
     leash.let_go();
     let error = || broken(io::Error::other("its end was not observed"));
@@ -61,7 +61,7 @@ impl<U: ServiceUnits> Leash<U> {
     /// The unit is over.
     fn let_go(mut self) {
         if let Some(unit) = self.unit.take() {
-            self.context.unit_cache.forget(&unit);
+            self.context.driver.unit_cache.forget(&unit);
         }
     }
 }
@@ -72,13 +72,13 @@ impl<U: ServiceUnits> Drop for Leash<U> {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let context = Arc::clone(&self.context);
         runtime.spawn(async move {
-            let mut watched = context.unit_cache.expect(&unit);
+            let mut watched = context.driver.unit_cache.expect(&unit);
             let kill = rustix::process::Signal::KILL.as_raw();
-            let killed = context.units.signal(&unit, Whom::All, kill).await;
+            let killed = context.driver.units.signal(&unit, Whom::All, kill).await;
             if killed.is_err() || timeout(KILL_PATIENCE, watched.over()).await.is_err() {
-                let _ = context.units.stop(&unit).await;
+                let _ = context.driver.units.stop(&unit).await;
             }
-            context.unit_cache.forget(&unit);
+            context.driver.unit_cache.forget(&unit);
         });
     }
 }

@@ -35,7 +35,7 @@ async fn follow<U: ServiceUnits>(
 ) {
     loop {
         match changes.recv().await {
-            Ok(UnitChange::Seen { unit, view }) => context.unit_cache.see(&unit, view),
+            Ok(UnitChange::Seen { unit, view }) => context.driver.unit_cache.see(&unit, view),
             Ok(UnitChange::Vanished { unit }) => vanished(context, &unit).await,
             Ok(UnitChange::Missed) | Err(RecvError::Lagged(_)) => look_at_all(context).await,
             Err(RecvError::Closed) => return,
@@ -46,12 +46,12 @@ async fn follow<U: ServiceUnits>(
 /// A unit is said to be unloaded. A reload of the service manager says so of every unit, and loads them
 /// again at once: only what it says when it is asked counts.
 async fn vanished<U: ServiceUnits>(context: &Context<U>, unit: &str) {
-    match context.unit_cache.view(unit) {
+    match context.driver.unit_cache.view(unit) {
         None => {}
-        Some(view) if view.phase == UnitPhase::Over => context.unit_cache.forget(unit),
-        Some(_) => match context.units.look(unit).await {
-            Ok(Some(view)) => context.unit_cache.see(unit, view),
-            Ok(None) => context.unit_cache.forget(unit),
+        Some(view) if view.phase == UnitPhase::Over => context.driver.unit_cache.forget(unit),
+        Some(_) => match context.driver.units.look(unit).await {
+            Ok(Some(view)) => context.driver.unit_cache.see(unit, view),
+            Ok(None) => context.driver.unit_cache.forget(unit),
             Err(_) => look_at_all(context).await,
         },
     }
@@ -59,12 +59,12 @@ async fn vanished<U: ServiceUnits>(context: &Context<U>, unit: &str) {
 
 async fn look_at_all<U: ServiceUnits>(context: &Context<U>) {
     loop {
-        let since = context.unit_cache.now();
-        match context.units.list(names::PREFIX).await {
+        let since = context.driver.unit_cache.now();
+        match context.driver.units.list(names::PREFIX).await {
             Ok(listed) => {
-                context.unit_cache.missing(&listed, since);
+                context.driver.unit_cache.missing(&listed, since);
                 for (unit, view) in listed {
-                    context.unit_cache.see(&unit, view);
+                    context.driver.unit_cache.see(&unit, view);
                 }
                 return;
             }

@@ -1,19 +1,15 @@
 //! Opens the runtime.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use tokio::sync::{Semaphore, broadcast, watch};
-use winddown_engine::stats::DiskCache;
+use tokio::sync::watch;
 use winddown_shim::procfs;
 
-use super::unit_cache::UnitCache;
 use super::units::{ServiceUnits, UnitError};
-use super::{CHANGES, Context, SystemdRuntime, adopt, listen, names};
-use crate::process::OpenError;
-use crate::programs::{config::ProcessConfig, paths, stop_marker};
+use super::{Context, Services, SystemdRuntime, adopt, listen, names};
+use crate::programs::config::ProcessConfig;
+use crate::programs::open::{self, OpenError};
 
 /// Why the runtime cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -31,40 +27,22 @@ pub(crate) async fn open<U: ServiceUnits>(
     config: ProcessConfig,
     units: U,
 ) -> Result<SystemdRuntime<U>, SystemdOpenError> {
-    let (mut config, lock) = crate::process::adopt::take(config).await?;
+    let (mut config, lock) = open::take(config).await?;
     own_program(&mut config);
     let search = config.clone();
-    let found = tokio::task::spawn_blocking(move || {
+    let (found, boot_id) = open::off_thread(move || {
         let boot_id = procfs::boot_id(&search.proc_root);
         adopt::find(&search).map(|found| (found, boot_id))
-    });
-    let unusable = |source| OpenError::Unusable { path: paths::pods(&config), source };
-    let (found, boot_id) = found.await.map_err(|_| OpenError::Ending)?.map_err(unusable)?;
+    })
+    .await?;
     // Before the list: nothing that happens after it is missed.
     let changes = units.changes();
     let listed = units.list(names::PREFIX).await.map_err(SystemdOpenError::Units)?;
     let (alive_end, alive) = watch::channel(());
-    let context = Arc::new(Context {
-        units,
-        unit_cache: UnitCache::default(),
-        changes: broadcast::Sender::new(CHANGES),
-        starts: Arc::new(Semaphore::new(config.parallel_starts.max(1))),
-        alive,
-        asked: stop_marker::notes(),
-        boot_id,
-        hooks: AtomicU64::new(0),
-        unsure: Mutex::new(HashSet::new()),
-        config,
-    });
+    let context = Arc::new(Context::new(config, boot_id, alive, Services::new(units)));
     listen::listen(&context, changes);
-    let pods = adopt::adopt(&context, found, listed).await;
-    Ok(SystemdRuntime {
-        context,
-        pods: Mutex::new(pods),
-        disk: DiskCache::default(),
-        _lock: lock,
-        _alive: alive_end,
-    })
+    let pods = adopt::adopt(&context, found, listed).await?;
+    Ok(SystemdRuntime::assemble(context, pods, lock, alive_end))
 }
 
 /// The service manager executes the program, so a path that means "this process" has to be resolved. After

@@ -5,62 +5,47 @@
 //! started, and asking again starts nothing twice.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::timeout;
-use winddown_engine::probing::ProbeState;
 use winddown_shared::{Pod, RuntimeError, error_chain};
 
 use super::attempt::{Attempt, Prepared};
 use super::unit_cache::Watched;
 use super::units::{ServiceUnits, UnitError, UnitPhase};
 use super::{Context, end};
-use crate::process::{blocking, caused, failed};
-use crate::programs::pod::{PodEntry, Run, Starting};
+use crate::programs::pod::{self, PodEntry, Run, Starting};
+use crate::programs::{blocking, caused, failed};
 
-/// Starts the next attempt of the pod's container `name`. Resolves when it runs; at once with nothing
-/// done if the pod is being stopped.
+/// Resolves when no start is under way.
 ///
-/// Dropping the future does not end the start; it is counted in `starting`, and a stop waits for it.
+/// # Errors
+/// A start does not come to an end.
+pub(super) async fn settle<U>(context: &Context<U>, entry: &PodEntry) -> Result<(), RuntimeError> {
+    let after = context.config.start_timeout + context.config.kill_timeout;
+    let settled = entry.wait_for(|state| (state.starting == 0).then_some(()));
+    timeout(after, settled).await.map_err(|_| {
+        let what = format!("waiting for a start under way of pod {}", entry.uid());
+        RuntimeError::Timeout { what, after }
+    })
+}
+
+/// Starts an attempt. Resolves when it runs.
 ///
 /// # Errors
 /// The service manager refused or did not answer.
-pub(crate) async fn start<U: ServiceUnits>(
-    context: &Arc<Context<U>>,
-    starting: Starting,
-    pod: &Pod,
-    name: &Arc<str>,
-) -> Result<(), RuntimeError> {
-    let permit = Arc::clone(&context.starts).acquire_owned().await;
-    let (context, pod, name) = (Arc::clone(context), pod.clone(), Arc::clone(name));
-    let work = tokio::spawn(async move {
-        let _permit = permit;
-        begin(&context, &starting, &pod, &name).await
-    });
-    match work.await {
-        Ok(outcome) => outcome,
-        Err(error) => Err(caused("waiting for the start of a container".to_owned(), error)),
-    }
-}
-
-async fn begin<U: ServiceUnits>(
+pub(super) async fn start<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     starting: &Starting,
     pod: &Pod,
     name: &Arc<str>,
+    (number, backoff): (u32, Duration),
 ) -> Result<(), RuntimeError> {
     let entry = starting.entry();
-    let (number, backoff) = {
-        let mut state = entry.lock();
-        match state.container(name) {
-            Some(container) if !container.is_running() => container.next(&context.config.backoff),
-            _ => return Ok(()),
-        }
-    };
     let attempt = Attempt::new(&context.config, pod.uid(), name, number);
     let prepared = {
         let (attempt, context, pod) = (attempt.clone(), Arc::clone(context), pod.clone());
-        let prepare = move || attempt.prepare(&context.config, &context.boot_id, &pod, backoff);
-        blocking(prepare).await?
+        blocking(move || attempt.prepare(&context, &pod, backoff)).await?
     };
     let Some(prepared) = prepared else { return Ok(()) };
     if entry.lock().stopping {
@@ -71,24 +56,7 @@ async fn begin<U: ServiceUnits>(
     }
     let started_at = prepared.record.created_at;
     let watched = ask(context, &attempt, prepared).await?;
-    enter(
-        entry,
-        name,
-        Run {
-            attempt: number,
-            started_at,
-            backoff,
-            supervisor: None,
-            main: None,
-            cgroups: Vec::new(),
-            probe_state: ProbeState::default(),
-            is_of_earlier_boot: false,
-            ending: false,
-            signalled_at: None,
-            forced: false,
-            end: None,
-        },
-    );
+    pod::enter(entry, name, Run::new(number, started_at, backoff));
     let noted = {
         let (attempt, context) = (attempt.clone(), Arc::clone(context));
         blocking(move || {
@@ -110,12 +78,12 @@ async fn ask<U: ServiceUnits>(
     attempt: &Attempt,
     prepared: Prepared,
 ) -> Result<Watched, RuntimeError> {
-    let mut watched = context.unit_cache.expect(&attempt.unit);
+    let mut watched = context.driver.unit_cache.expect(&attempt.unit);
     let asked = request(context, attempt, prepared).await;
     let after = context.config.start_timeout;
     let outcome = match asked {
         Ok(()) => {
-            context.unit_cache.confirm(&attempt.unit);
+            context.driver.unit_cache.confirm(&attempt.unit);
             let decided = watched.until(|phase| phase > UnitPhase::Starting);
             let what = format!("starting container {}", attempt.container);
             timeout(after, decided).await.map_err(|_| RuntimeError::Timeout { what, after })
@@ -124,9 +92,9 @@ async fn ask<U: ServiceUnits>(
             let is_known = !matches!(error, UnitError::Silent { .. });
             let what = format!("cannot start container {}", attempt.container);
             if is_known {
-                let _ = context.units.stop(&attempt.log_unit).await;
-                let _ = context.units.forget_failure(&attempt.unit).await;
-                context.unit_cache.forget(&attempt.unit);
+                let _ = context.driver.units.stop(&attempt.log_unit).await;
+                let _ = context.driver.units.forget_failure(&attempt.unit).await;
+                context.driver.unit_cache.forget(&attempt.unit);
                 attempt.withdraw();
                 return Err(caused(what, error));
             }
@@ -135,8 +103,8 @@ async fn ask<U: ServiceUnits>(
     };
     if let Err(error) = outcome {
         // It may run, or start to run: a stop of the pod has to look.
-        context.unsure(&attempt.uid);
-        context.unit_cache.forget(&attempt.unit);
+        context.driver.unsure(&attempt.uid);
+        context.driver.unit_cache.forget(&attempt.unit);
         return Err(error);
     }
     Ok(watched)
@@ -150,38 +118,28 @@ async fn request<U: ServiceUnits>(
     let Prepared { is_new, log, main, pod_weight, .. } = prepared;
     if !is_new {
         // An earlier start was not answered.
-        if let Some(view) = context.units.look(&attempt.unit).await? {
-            context.unit_cache.see(&attempt.unit, view);
+        if let Some(view) = context.driver.units.look(&attempt.unit).await? {
+            context.driver.unit_cache.see(&attempt.unit, view);
             return Ok(());
         }
     }
     let of_pod = format!("Pod {}", attempt.uid);
-    context.units.make_slice(&main.slice, &of_pod, pod_weight).await?;
-    match context.units.start(log).await {
+    context.driver.units.make_slice(&main.slice, &of_pod, pod_weight).await?;
+    match context.driver.units.start(log).await {
         // The earlier start's log writer reads pipes without a writer.
         Err(UnitError::Exists { .. }) => {
-            context.units.stop(&attempt.log_unit).await?;
+            context.driver.units.stop(&attempt.log_unit).await?;
             let why = "its log is still written by an earlier start".to_owned();
             return Err(UnitError::Silent { call: "StartTransientUnit", why });
         }
         outcome => outcome?,
     }
-    match context.units.start(main).await {
+    match context.driver.units.start(main).await {
         Err(UnitError::Exists { .. }) => {
-            let view = context.units.look(&attempt.unit).await?.unwrap_or_default();
-            context.unit_cache.see(&attempt.unit, view);
+            let view = context.driver.units.look(&attempt.unit).await?.unwrap_or_default();
+            context.driver.unit_cache.see(&attempt.unit, view);
             Ok(())
         }
         outcome => outcome,
-    }
-}
-
-/// Enters a run as the newest of its container.
-pub(crate) fn enter(entry: &PodEntry, name: &str, run: Run) {
-    let mut state = entry.lock();
-    state.started_at.get_or_insert(run.started_at);
-    let Some(container) = state.container(name) else { return };
-    if let Some(old) = container.run.replace(run) {
-        container.last_exit = old.end.map(|end| end.exit).or(container.last_exit.take());
     }
 }

@@ -1,4 +1,4 @@
-//! What the pods of this runtime use.
+//! What the pods of these runtimes use.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,39 +10,49 @@ use winddown_shared::{
     ContainerKind, ContainerStats, Freed, Garbage, PodStats, PodStatsSource, PodUid, RuntimeError,
 };
 
-use super::{ProcessRuntime, blocking, caused};
-use crate::programs::paths;
-use crate::programs::pod::{PodEntry, PodState};
+use super::config::ProcessConfig;
+use super::pod::{PodEntry, PodState};
+use super::{Context, Driver, ProgramRuntime, blocking, caused, paths};
 
 pub(crate) mod processes;
 
 use processes::Processes;
 
-/// What runs of one container.
-struct Running {
-    name: Arc<str>,
-    cgroups: Vec<PathBuf>,
+/// Where cgroups are.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// Where it is seen what a run uses.
+#[derive(Debug, Default)]
+pub(crate) struct Traces {
+    /// Its own, one in each hierarchy.
+    pub(crate) cgroups: Vec<PathBuf>,
+    /// A process of it, and the name of its own cgroup above that.
+    pub(crate) unit: Option<(i32, String)>,
     /// The process all others of the container descend from, and whether it is one of them: the main
     /// process is, the supervisor is not.
-    root: Option<(i32, bool)>,
+    pub(crate) root: Option<(i32, bool)>,
 }
 
-impl PodStatsSource for ProcessRuntime {
+/// A pod's running containers.
+type Running = Vec<(Arc<str>, Traces)>;
+
+impl<D: Driver> PodStatsSource for ProgramRuntime<D> {
     async fn pod_stats(
         &self,
         disk_age: Option<Duration>,
     ) -> Result<Vec<(PodUid, PodStats)>, RuntimeError> {
-        let entries: Vec<Arc<PodEntry>> = self.pods().values().cloned().collect();
+        let entries = self.entries();
+        let config = &self.context.config;
         if let Some(age) = disk_age {
-            let places = entries.iter().filter_map(|entry| self.places(entry)).collect();
+            let places = entries.iter().filter_map(|entry| places(config, entry)).collect();
             self.disk.refresh(places, age).await;
         }
-        let running: Vec<(PodUid, Vec<Running>)> = entries
+        let running: Vec<_> = entries
             .iter()
-            .map(|entry| (entry.uid().clone(), running(&entry.lock())))
+            .map(|entry| (entry.uid().clone(), running(&self.context, entry.uid(), &entry.lock())))
             .filter(|(_, containers)| !containers.is_empty())
             .collect();
-        let proc_root = self.context.config.proc_root.clone();
+        let proc_root = config.proc_root.clone();
         let mut measured = blocking(move || Ok(measure(&proc_root, running))).await?;
         for (uid, stats) in &mut measured {
             let Some(disk) = self.disk.get(uid) else { continue };
@@ -56,19 +66,27 @@ impl PodStatsSource for ProcessRuntime {
     }
 
     async fn pods_cgroup(&self) -> Option<String> {
-        self.context.cgroups.path()
+        self.context.driver.pods_cgroup()
     }
 }
 
-impl Garbage for ProcessRuntime {
+impl<D: Driver> Garbage for ProgramRuntime<D> {
+    /// Removes the logs of pods that were stopped: a log may be what fills the disk. Of others there are
+    /// none, because whenever a run ends those before the one before it go with their logs.
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
-        let entries: Vec<Arc<PodEntry>> = self.pods().values().cloned().collect();
-        remove_logs_of_dead(&self.context.config, &entries).await
+        let config = &self.context.config;
+        let logs: Vec<PathBuf> =
+            self.entries().iter().flat_map(|entry| logs_of_dead(config, entry)).collect();
+        blocking(move || {
+            let removed = logs.iter().filter(|log| files::remove_log(log)).count();
+            Ok(Freed { items: u64::try_from(removed).unwrap_or(u64::MAX), bytes: 0 })
+        })
+        .await
     }
 
     async fn remove_rotated_logs(&self) -> Result<Freed, RuntimeError> {
-        let entries: Vec<Arc<PodEntry>> = self.pods().values().cloned().collect();
-        let places = entries.iter().filter_map(|entry| self.places(entry));
+        let entries = self.entries();
+        let places = entries.iter().filter_map(|entry| places(&self.context.config, entry));
         let dirs: Vec<PathBuf> = places.flat_map(|pod| pod.logs).map(|(_, path)| path).collect();
         let removal = move || {
             let what = || "giving back the room of turned logs".to_owned();
@@ -78,38 +96,21 @@ impl Garbage for ProcessRuntime {
     }
 }
 
-impl ProcessRuntime {
-    fn places(&self, entry: &PodEntry) -> Option<PodPlaces> {
-        let config = &self.context.config;
-        let logs = logs_of(config, entry)?;
-        let names: Vec<Arc<str>> =
-            entry.lock().containers.iter().map(|c| Arc::clone(&c.name)).collect();
-        Some(PodPlaces {
-            uid: entry.uid().clone(),
-            logs: names.into_iter().map(|name| (name.clone(), logs.join(&*name))).collect(),
-            volumes: Vec::new(),
-            in_memory: Vec::new(),
-            other: vec![paths::pod(config, entry.uid())],
-        })
-    }
-}
-
-/// Removes the logs of pods that were stopped: a log may be what fills the disk. Of others there are
-/// none, because whenever a run ends those before the one before it go with their logs.
-pub(crate) async fn remove_logs_of_dead(
-    config: &super::ProcessConfig,
-    entries: &[Arc<PodEntry>],
-) -> Result<Freed, RuntimeError> {
-    let logs: Vec<PathBuf> = entries.iter().flat_map(|entry| logs_of_dead(config, entry)).collect();
-    blocking(move || {
-        let removed = logs.iter().filter(|log| files::remove_log(log)).count();
-        Ok(Freed { items: u64::try_from(removed).unwrap_or(u64::MAX), bytes: 0 })
+fn places(config: &ProcessConfig, entry: &PodEntry) -> Option<PodPlaces> {
+    let logs = logs_of(config, entry)?;
+    let names: Vec<Arc<str>> =
+        entry.lock().containers.iter().map(|c| Arc::clone(&c.name)).collect();
+    Some(PodPlaces {
+        uid: entry.uid().clone(),
+        logs: names.into_iter().map(|name| (name.clone(), logs.join(&*name))).collect(),
+        volumes: Vec::new(),
+        in_memory: Vec::new(),
+        other: vec![paths::pod(config, entry.uid())],
     })
-    .await
 }
 
 /// The logs of the last two runs of each container of a pod that was stopped and runs no more.
-fn logs_of_dead(config: &super::ProcessConfig, entry: &PodEntry) -> Vec<PathBuf> {
+fn logs_of_dead(config: &ProcessConfig, entry: &PodEntry) -> Vec<PathBuf> {
     let Some(logs) = logs_of(config, entry) else { return Vec::new() };
     let state = entry.lock();
     let is_over = state.stopping && state.starting == 0 && !state.any_running();
@@ -125,14 +126,14 @@ fn logs_of_dead(config: &super::ProcessConfig, entry: &PodEntry) -> Vec<PathBuf>
 }
 
 /// None for a pod whose record is damaged.
-fn logs_of(config: &super::ProcessConfig, entry: &PodEntry) -> Option<PathBuf> {
+fn logs_of(config: &ProcessConfig, entry: &PodEntry) -> Option<PathBuf> {
     let state = entry.lock();
     let pod = state.pod.as_ref()?;
     Some(paths::logs(config, pod.namespace(), pod.name(), entry.uid()))
 }
 
 /// Regular containers first, then the others, each in the spec's order.
-fn running(state: &PodState) -> Vec<Running> {
+fn running<D: Driver>(context: &Context<D>, uid: &PodUid, state: &PodState) -> Running {
     let order = |kind| match kind {
         ContainerKind::Regular => 0,
         ContainerKind::Init => 1,
@@ -140,30 +141,31 @@ fn running(state: &PodState) -> Vec<Running> {
     };
     let mut containers: Vec<_> = state.containers.iter().filter(|c| c.is_running()).collect();
     containers.sort_by_key(|c| order(c.kind));
-    let one = |container: &crate::programs::pod::Container| {
-        let run = container.run.as_ref()?;
-        let supervisor = run.supervisor.as_ref().map(|process| (process.pid(), false));
-        let main = run.main.as_ref().map(|process| (process.pid(), true));
-        let (name, cgroups) = (Arc::clone(&container.name), run.cgroups.clone());
-        Some(Running { name, cgroups, root: supervisor.or(main) })
+    let one = |container: &super::pod::Container| {
+        let traces = context.driver.traces(uid, &container.name, container.run.as_ref()?);
+        Some((Arc::clone(&container.name), traces))
     };
     containers.into_iter().filter_map(one).collect()
 }
 
 /// Reads what the containers use: of their cgroups, and what those do not tell of their processes.
-fn measure(proc_root: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<(PodUid, PodStats)> {
+fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodStats)> {
     // One look at all processes serves all containers, and is not taken if no one needs it.
     let mut processes = None;
     let mut measured = Vec::with_capacity(pods.len());
     for (uid, containers) in pods {
         let mut stats = PodStats::default();
         let (mut memory, mut tasks) = (Some(0_u64), Some(0_u64));
-        for container in containers {
-            let dirs = CgroupDirs::among(&container.cgroups);
+        for (name, traces) in containers {
+            let of_unit = |(pid, unit): &(i32, String)| {
+                CgroupDirs::of_process((proc_root, Path::new(CGROUPS)), *pid, unit)
+            };
+            let dirs = CgroupDirs::among(&traces.cgroups);
+            let dirs = dirs.or_else(|| traces.unit.as_ref().and_then(of_unit));
             let mut used = dirs.map_or((None, None), |dirs| (dirs.working_set(), dirs.tasks()));
-            if used.0.is_none() || used.1.is_none() {
+            if let Some(root) = traces.root.filter(|_| used.0.is_none() || used.1.is_none()) {
                 let all = processes.get_or_insert_with(|| Processes::look(proc_root));
-                let by_process = container.root.and_then(|root| all.below(proc_root, root));
+                let by_process = all.below(proc_root, root);
                 used = (
                     used.0.or(by_process.map(|used| used.0)),
                     used.1.or(by_process.map(|used| used.1)),
@@ -171,11 +173,9 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<(PodUid, 
             }
             memory = memory.zip(used.0).map(|(sum, one)| sum.saturating_add(one));
             tasks = tasks.zip(used.1).map(|(sum, one)| sum.saturating_add(one));
-            stats.containers.push(ContainerStats {
-                name: container.name,
-                memory_working_set: used.0,
-                ..ContainerStats::default()
-            });
+            let memory_working_set = used.0;
+            let default = ContainerStats::default();
+            stats.containers.push(ContainerStats { name, memory_working_set, ..default });
         }
         (stats.memory_working_set, stats.processes) = (memory, tasks);
         measured.push((uid, stats));

@@ -1,0 +1,144 @@
+//! Ends a container's processes.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::time::{Instant, timeout};
+use winddown_shared::{PodUid, RuntimeError};
+use winddown_shim::members;
+use winddown_shim::procfs::{self, Process};
+use winddown_shim::record::Identity;
+
+use super::Context;
+use crate::programs::ending::Target;
+use crate::programs::failed;
+use crate::programs::pod::PodEntry;
+
+/// How long a start under way may hold up a stop before its supervisor is killed.
+const START_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Resolves when no start is under way. A supervisor that does not answer is killed.
+pub(super) async fn settle(context: &Context, entry: &PodEntry) -> Result<(), RuntimeError> {
+    let after = context.config.kill_timeout;
+    let deadline = Instant::now() + after;
+    let settled = || entry.wait_for(|state| (state.starting == 0).then_some(()));
+    while timeout(START_PATIENCE, settled()).await.is_err() {
+        if Instant::now() >= deadline {
+            let what = format!("waiting for a start under way of pod {}", entry.uid());
+            return Err(RuntimeError::Timeout { what, after });
+        }
+        for supervisor in &entry.lock().launching {
+            let _ = supervisor.signal(Signal::KILL);
+        }
+    }
+    Ok(())
+}
+
+/// Signals the container's main process, without any other system call.
+pub(super) fn signal_main(entry: &PodEntry, target: &Target, signal: Signal) {
+    let mut state = entry.lock();
+    let run = state.run(&target.name, target.attempt).filter(|run| run.end.is_none());
+    if let Some(main) = run.and_then(|run| run.main.as_ref()) {
+        // An error means that it cannot be signalled; it will be killed by other means.
+        let _ = main.signal(signal);
+    }
+}
+
+/// SIGKILL to the container's main process, and with a cgroup to all of it: its supervisor, which sees the end of
+/// the main process, kills everything else. If that was to no avail, what is left is searched for; if nothing but
+/// the supervisor is left, that hangs (a dead disk), and the container is gone with it.
+pub(super) async fn kill(context: &Arc<Context>, entry: &PodEntry, target: &Target, round: u32) {
+    let Some(held) = Held::of(entry, target) else { return };
+    if round == 0 {
+        signal_main(entry, target, Signal::KILL);
+        members::kill(&held.cgroups);
+        return;
+    }
+    let search = held.work(context, |held, context| held.kill_by_search(context));
+    let is_alone = search.await.unwrap_or_default();
+    if is_alone && round > 1 {
+        let _ = held.supervisor.signal(Signal::KILL);
+    }
+}
+
+/// What of a container survives SIGKILL.
+pub(super) async fn survives(
+    context: &Arc<Context>,
+    entry: &PodEntry,
+    target: &Target,
+) -> RuntimeError {
+    let plain = || failed(format!("container {} survives SIGKILL", target.name));
+    let Some(held) = Held::of(entry, target) else { return plain() };
+    let described = held.work(context, |held, context| held.survivors(context)).await;
+    described.unwrap_or_else(|_| plain())
+}
+
+/// What a container that runs is held by.
+#[derive(Clone)]
+struct Held {
+    uid: PodUid,
+    name: Arc<str>,
+    supervisor: Arc<Process>,
+    cgroups: Vec<PathBuf>,
+}
+
+impl Held {
+    /// None if it has ended.
+    fn of(entry: &PodEntry, target: &Target) -> Option<Self> {
+        let mut state = entry.lock();
+        let run = state.run(&target.name, target.attempt).filter(|run| run.end.is_none())?;
+        let (supervisor, cgroups) = (Arc::clone(run.supervisor.as_ref()?), run.cgroups.clone());
+        let (uid, name) = (entry.uid().clone(), Arc::clone(&target.name));
+        Some(Self { uid, name, supervisor, cgroups })
+    }
+
+    /// Has blocking work done off the async threads.
+    async fn work<T: Send + 'static>(
+        &self,
+        context: &Arc<Context>,
+        work: impl FnOnce(&Self, &Context) -> T + Send + 'static,
+    ) -> Result<T, tokio::task::JoinError> {
+        let (held, context) = (self.clone(), Arc::clone(context));
+        tokio::task::spawn_blocking(move || work(&held, &context)).await
+    }
+
+    /// Finds and kills what is left by all other means: the supervisor may be stopped or hung. The
+    /// supervisor itself is spared. True if nothing but that is left.
+    fn kill_by_search(&self, context: &Context) -> bool {
+        let _ = self.supervisor.signal(Signal::CONT);
+        for seen in self.remaining(context).into_iter().flatten() {
+            // Opened by what was seen: a pid that is used again meanwhile is another process's.
+            if let Ok(Some(process)) = Process::open(&context.config.proc_root, seen) {
+                let _ = process.signal(Signal::KILL);
+            }
+        }
+        self.remaining(context).is_ok_and(|left| left.is_empty())
+    }
+
+    fn remaining(&self, context: &Context) -> io::Result<Vec<Identity>> {
+        let proc_root = &context.config.proc_root;
+        let mut left = procfs::descendants(proc_root, self.supervisor.pid())?;
+        left.extend(procfs::marked(proc_root, self.uid.as_str(), &self.name)?);
+        left.sort_unstable();
+        left.dedup();
+        Ok(left)
+    }
+
+    fn survivors(&self, context: &Context) -> RuntimeError {
+        let left = self.remaining(context).unwrap_or_default();
+        let mut left: Vec<i32> = left.into_iter().map(|seen| seen.pid).collect();
+        if left.is_empty() {
+            left.push(self.supervisor.pid());
+        }
+        let named = left.iter().map(|&pid| match procfs::stat(&context.config.proc_root, pid) {
+            Ok(Some(stat)) => format!("{pid} (state {})", stat.state),
+            _ => pid.to_string(),
+        });
+        let named = named.collect::<Vec<_>>().join(", ");
+        let (name, uid) = (&self.name, &self.uid);
+        failed(format!("container {name} of pod {uid} survives SIGKILL: process {named}"))
+    }
+}

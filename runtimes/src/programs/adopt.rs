@@ -1,0 +1,98 @@
+//! What an earlier agent left on disk of its pods.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use winddown_shared::PodUid;
+
+use super::config::ProcessConfig;
+use super::open::OpenError;
+use super::pod::{Container, PodEntry, Run, kind_of};
+use super::{Context, paths, pod_record};
+
+/// What was found of one pod; `A` is what a driver knows of an attempt.
+#[derive(Debug)]
+pub(crate) struct FoundPod<A> {
+    pub(crate) uid: PodUid,
+    known: pod_record::Found,
+    /// Of each container its attempts, in ascending order.
+    pub(crate) containers: Vec<(Arc<str>, Vec<A>)>,
+}
+
+/// All pods on disk; `look` says what there is of the attempt in a directory. Blocks.
+///
+/// # Errors
+/// A directory cannot be read, or a look failed.
+pub(crate) fn find<A>(
+    config: &ProcessConfig,
+    look: impl Fn(&PodUid, &Arc<str>, u32) -> Result<Option<A>, OpenError>,
+) -> Result<Vec<FoundPod<A>>, OpenError> {
+    let mut found = Vec::new();
+    for (uid, dir) in named(directories(&paths::pods(config))?) {
+        let uid = PodUid::new(uid);
+        let mut containers = Vec::new();
+        for (name, dir) in named(directories(&dir)?) {
+            let name: Arc<str> = name.into();
+            let entries = named(entries(&dir)?);
+            let mut numbers: Vec<u32> = entries.filter_map(|(name, _)| name.parse().ok()).collect();
+            numbers.sort_unstable();
+            let attempts = numbers.into_iter().map(|number| look(&uid, &name, number));
+            let attempts = attempts.filter_map(Result::transpose).collect::<Result<Vec<A>, _>>()?;
+            containers.push((name, attempts));
+        }
+        containers.sort_by(|a, b| a.0.cmp(&b.0));
+        let known = pod_record::find(config, &uid);
+        found.push(FoundPod { uid, known, containers });
+    }
+    Ok(found)
+}
+
+/// Makes a pod of what was found; `resume` makes a run of an attempt, unless that never ran.
+///
+/// # Errors
+/// An attempt cannot be gone on with.
+pub(crate) fn enter<A, D>(
+    context: &Context<D>,
+    found: FoundPod<A>,
+    mut resume: impl FnMut(&Arc<str>, A) -> Result<Option<Run>, OpenError>,
+) -> Result<Arc<PodEntry>, OpenError> {
+    let entry = context.new_entry(&found.uid);
+    let mut state = entry.lock();
+    for (name, attempts) in found.containers {
+        let kind = kind_of(found.known.pod.as_ref(), &name);
+        let mut container = Container::new(Arc::clone(&name), kind);
+        for attempt in attempts {
+            if let Some(run) = resume(&name, attempt)? {
+                container.last_exit = container.run.take().and_then(|old| old.end).map(|e| e.exit);
+                container.run = Some(run);
+            }
+        }
+        // One that never ran is known by its pod's spec, if at all.
+        if container.run.is_some() {
+            state.containers.push(container);
+        }
+    }
+    state.started_at = found.known.started_at;
+    if let Some(pod) = &found.known.pod {
+        state.take_pod(pod);
+    }
+    drop(state);
+    Ok(entry)
+}
+
+/// What is in a directory.
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, OpenError> {
+    let listed = std::fs::read_dir(dir).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let unusable = |source| OpenError::Unusable { path: dir.to_owned(), source };
+    Ok(listed.map_err(unusable)?.into_iter().map(|entry| entry.path()).collect())
+}
+
+fn directories(dir: &Path) -> Result<Vec<PathBuf>, OpenError> {
+    Ok(entries(dir)?.into_iter().filter(|path| path.is_dir()).collect())
+}
+
+/// Those whose names are text, as all of ours are.
+fn named(paths: Vec<PathBuf>) -> impl Iterator<Item = (String, PathBuf)> {
+    let name = |path: PathBuf| Some((path.file_name()?.to_str()?.to_owned(), path));
+    paths.into_iter().filter_map(name)
+}

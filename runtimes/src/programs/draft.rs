@@ -1,0 +1,105 @@
+//! An attempt of a container before it is started: what is to run, and what of it is on disk.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use winddown_shared::{Pod, RuntimeError};
+use winddown_shim::members;
+use winddown_shim::order::Order;
+use winddown_shim::record::{self, AttemptRecord, RecordError};
+
+use super::{Context, launch, paths, pod_record};
+
+/// An attempt that can be started.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) dir: PathBuf,
+    pub(crate) record: AttemptRecord,
+    pub(crate) order: Order,
+}
+
+impl Draft {
+    /// The attempt `number` of a container, after this back-off; none if the pod has no such container.
+    ///
+    /// # Errors
+    /// As [`launch::order`].
+    pub(crate) fn new<D>(
+        context: &Context<D>,
+        pod: &Pod,
+        name: &str,
+        (number, backoff): (u32, Duration),
+        cgroups: Vec<PathBuf>,
+    ) -> Result<Option<Self>, RuntimeError> {
+        let config = &context.config;
+        let Some((container, field)) = launch::find(pod, name) else { return Ok(None) };
+        let logs = paths::logs(config, pod.namespace(), pod.name(), pod.uid());
+        let log = paths::log_file(&logs, name, number);
+        let dir = paths::container(config, pod.uid(), name).join(number.to_string());
+        let place = (container, field.as_str());
+        let order = launch::order(config, pod, place, &dir, log.clone(), cgroups.clone())?;
+        let record = AttemptRecord {
+            created_at: config.wall.now(),
+            backoff_ms: record::millis(backoff),
+            log,
+            boot_id: context.boot_id.clone(),
+            cgroups,
+        };
+        Ok(Some(Self { dir, record, order }))
+    }
+
+    /// Makes the directories around the attempt's own, and writes the pod down.
+    ///
+    /// # Errors
+    /// The disk refused.
+    pub(crate) fn make_room<D>(&self, context: &Context<D>, pod: &Pod) -> Result<(), RecordError> {
+        if let Some(logs) = self.record.log.parent() {
+            record::make_dirs(logs)?;
+        }
+        record::make_passage(&paths::pod(&context.config, pod.uid()))?;
+        record::make_passage(self.container_dir())?;
+        pod_record::write(&context.config, pod)
+    }
+
+    /// Writes the attempt down in its directory, which is there, and `last` what makes it complete, so that it
+    /// survives whatever happens next. What could not be written as a whole is taken back.
+    ///
+    /// # Errors
+    /// The disk refused.
+    pub(crate) fn write(
+        &self,
+        last: impl FnOnce() -> Result<(), RecordError>,
+    ) -> Result<(), RecordError> {
+        let written = record::write(&self.dir.join(record::ATTEMPT), &self.record, true)
+            .and_then(|()| self.make_termination_log())
+            .and_then(|()| last())
+            .and_then(|()| record::sync_dir(&self.dir))
+            .and_then(|()| record::sync_dir(self.container_dir()));
+        if written.is_err() {
+            self.withdraw();
+        }
+        written
+    }
+
+    /// Takes back an attempt that never ran, so that its number is free again.
+    pub(crate) fn withdraw(&self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+        for dir in &self.record.cgroups {
+            let _ = members::remove(dir);
+        }
+    }
+
+    fn container_dir(&self) -> &Path {
+        self.dir.parent().unwrap_or(&self.dir)
+    }
+
+    fn make_termination_log(&self) -> Result<(), RecordError> {
+        let path = self.dir.join(record::TERMINATION_LOG);
+        let owner = (self.order.command.uid, self.order.command.gid);
+        record::create(&path)
+            .and_then(|file| match owner {
+                (None, None) => Ok(()),
+                (uid, gid) => std::os::unix::fs::fchown(&file, uid, gid),
+            })
+            .map_err(RecordError::new("create", &path))
+    }
+}

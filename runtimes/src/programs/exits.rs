@@ -1,0 +1,108 @@
+//! How runs ended.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_engine::files;
+use winddown_engine::stopping::UNKNOWN_END;
+use winddown_shared::{ContainerExit, WallTime};
+use winddown_shim::record::{self, AttemptRecord, ExitRecord};
+
+use super::config::ProcessConfig;
+use super::pod::{End, PodEntry};
+
+/// The report of a run whose end was not observed.
+pub(crate) fn unknown_exit(started_at: Option<WallTime>, now: WallTime) -> ContainerExit {
+    ContainerExit {
+        exit_code: 137,
+        signal: None,
+        reason: UNKNOWN_END.into(),
+        message: "the container ended and its exit code was not recorded".to_owned(),
+        started_at,
+        finished_at: Some(now),
+    }
+}
+
+/// What the supervisor wrote down.
+fn recorded_exit(record: ExitRecord) -> ContainerExit {
+    ContainerExit {
+        exit_code: record.exit_code,
+        signal: record.signal,
+        reason: record.reason.into(),
+        message: record.message,
+        started_at: Some(record.started_at),
+        finished_at: Some(record.finished_at),
+    }
+}
+
+/// Enters the end of a run; without a record its end was not observed.
+pub(crate) fn enter(
+    config: &ProcessConfig,
+    entry: &PodEntry,
+    (name, attempt): (&str, u32),
+    record: Option<ExitRecord>,
+) {
+    let mut state = entry.lock();
+    let stopping = state.stop.is_some();
+    let Some(run) = state.run(name, attempt) else { return };
+    if run.end.is_some() {
+        return;
+    }
+    let asked = stopping && run.signalled_at.is_some();
+    let (exit, ran) = match record {
+        Some(record) => {
+            let ran = Duration::from_millis(record.ran_ms);
+            (recorded_exit(record), ran)
+        }
+        None => (unknown_exit(Some(run.started_at), config.wall.now()), Duration::ZERO),
+    };
+    run.main = None;
+    run.probe_state.ready = false;
+    let wait = if asked { Duration::ZERO } else { config.backoff.after(run.backoff, ran) };
+    run.end = Some(End { exit, ran, asked, restart_at: Instant::now() + wait });
+}
+
+/// The end of a run that was over when the agent was started. The wall clock may have jumped: it waits no longer
+/// than its back-off from now. A restart of the machine is not a crash of the container, nor is what was asked for.
+pub(crate) fn past(
+    config: &ProcessConfig,
+    (started_at, backoff): (WallTime, Duration),
+    exit: Option<ExitRecord>,
+    asked: bool,
+    is_of_earlier_boot: bool,
+) -> End {
+    let now = config.wall.now();
+    let ran = Duration::from_millis(exit.as_ref().map_or(0, |exit| exit.ran_ms));
+    let since = exit.as_ref().map_or(Duration::ZERO, |exit| {
+        Duration::try_from(now.duration_since(exit.finished_at)).unwrap_or_default()
+    });
+    let exit = exit.map_or_else(|| unknown_exit(Some(started_at), now), recorded_exit);
+    let wait = match asked || is_of_earlier_boot {
+        true => Duration::ZERO,
+        false => config.backoff.after(backoff, ran).saturating_sub(since),
+    };
+    End { exit, ran, asked, restart_at: Instant::now() + wait }
+}
+
+/// Removes the records of all but the last two attempts of the container whose attempt `dir` is.
+pub(crate) fn prune(dir: &Path) {
+    let Some((parent, number)) = dir.parent().zip(number(dir)) else { return };
+    let Ok(entries) = std::fs::read_dir(parent) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let Some(old) = self::number(&path).filter(|n| n.saturating_add(1) < number) else {
+            continue;
+        };
+        let log = record::read::<AttemptRecord>(&path.join(record::ATTEMPT)).map(|r| r.log);
+        if std::fs::remove_dir_all(&path).is_ok() {
+            tracing::debug!(attempt = old, path = %path.display(), "removed the records of an old attempt");
+        }
+        if let Some(log) = log {
+            files::remove_log(&log);
+        }
+    }
+}
+
+fn number(dir: &Path) -> Option<u32> {
+    dir.file_name()?.to_str()?.parse().ok()
+}

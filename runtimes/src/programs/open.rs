@@ -1,0 +1,62 @@
+//! The state directory, which one agent at a time uses.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use winddown_engine::state_lock;
+use winddown_shim::record;
+
+use super::config::ProcessConfig;
+use super::paths;
+
+/// Why a state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another agent holds the state directory.
+    #[error("{} is used by another agent: stop it first", .0.display())]
+    InUse(PathBuf),
+    /// A directory or file is missing rights, room or the right type.
+    #[error("cannot use {}", .path.display())]
+    Unusable {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The async runtime is shutting down.
+    #[error("the agent is ending")]
+    Ending,
+}
+
+/// Runs blocking work off the async threads.
+///
+/// # Errors
+/// Those of the work.
+pub(crate) async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
+) -> Result<T, OpenError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| OpenError::Ending)?
+}
+
+/// Makes the directories, which the configuration then names from the root, and takes the lock on the state
+/// directory.
+pub(crate) async fn take(config: ProcessConfig) -> Result<(ProcessConfig, File), OpenError> {
+    let unusable = |path: PathBuf| move |source| OpenError::Unusable { path, source };
+    let config = config.absolute().map_err(|(path, source)| unusable(path)(source))?;
+    let (state, pods, logs) =
+        (config.state_dir.clone(), paths::pods(&config), config.log_dir.clone());
+    let make = move || {
+        record::make_passage(&state)
+            .and_then(|()| record::make_passage(&pods))
+            .and_then(|()| record::make_dirs(&logs))
+            .map_err(|error| OpenError::Unusable { path: error.path, source: error.source })
+    };
+    off_thread(make).await?;
+    let path = config.state_dir.join("lock");
+    let taken = state_lock::take(&path).await.map_err(unusable(path))?;
+    let lock = taken.ok_or_else(|| OpenError::InUse(config.state_dir.clone()))?;
+    Ok((config, lock))
+}

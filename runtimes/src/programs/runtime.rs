@@ -1,0 +1,107 @@
+//! What the pod workers ask of the runtime.
+
+use std::path::PathBuf;
+
+use tokio::sync::broadcast;
+use winddown_engine::mount_table;
+use winddown_engine::unsupported::refused_or_ignored;
+use winddown_shared::{
+    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
+};
+
+use super::{Driver, ProgramRuntime, blocking, caused, failed, paths, status, stop, sync};
+
+/// How often the removal of a directory is retried that is still written to.
+const REMOVALS: usize = 8;
+
+impl<D: Driver> Runtime for ProgramRuntime<D> {
+    async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
+        let has_started = self.entry(pod.uid()).is_some_and(|entry| entry.lock().has_started());
+        let unsupported = self.context.driver.unsupported(pod);
+        let ignored = refused_or_ignored(pod, unsupported, has_started)?;
+        let synced = sync::sync(&self.context, &self.entry_for(pod), pod).await?;
+        Ok(SyncedPod { ignored, ..synced })
+    }
+
+    async fn stop_pod(
+        &self,
+        uid: &PodUid,
+        pod: Option<&Pod>,
+        grace: Grace,
+    ) -> Result<PodStopped, RuntimeError> {
+        match self.entry(uid) {
+            Some(entry) => stop::stop(&self.context, &entry, pod, grace).await,
+            None => Ok(PodStopped::default()),
+        }
+    }
+
+    async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        if self.entry(uid).is_none() {
+            return Ok(());
+        }
+        D::free(&self.context, uid).await?;
+        let config = &self.context.config;
+        let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
+        blocking(move || {
+            mount_table::unmount_below(&proc_root, &path)
+                .map_err(|e| caused("taking away the pod's mounts".to_owned(), e))
+        })
+        .await
+    }
+
+    async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        let Some(entry) = self.entry(uid) else { return Ok(()) };
+        let Some(places) = entry.lock().places(&self.context.config, uid) else {
+            return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
+        };
+        D::free(&self.context, uid).await?;
+        blocking(move || places.iter().try_for_each(remove_all)).await?;
+        self.pods().remove(uid);
+        Ok(())
+    }
+
+    async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
+        let entry = self.entry(uid);
+        Ok(entry.map(|entry| status::status(&entry.lock(), D::SCHEME)).unwrap_or_default())
+    }
+
+    async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
+        Ok(self.pods().values().map(|entry| entry.lock().summary(entry.uid())).collect())
+    }
+
+    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
+        let config = &self.context.config;
+        let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
+        blocking(move || mount_table::of_pod(&proc_root, &path)).await
+    }
+
+    fn changes(&self) -> broadcast::Receiver<PodUid> {
+        self.context.changes.subscribe()
+    }
+
+    fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
+        refused_or_ignored(pod, self.context.driver.unsupported(pod), false).map(drop)
+    }
+}
+
+/// Removes a directory, or a file. What a supervisor or a watcher still writes into it in the meantime (the last
+/// words of an attempt) is removed with it: each writes once more at most.
+fn remove_all(path: &PathBuf) -> Result<(), RuntimeError> {
+    use std::io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound};
+    let mut result = std::fs::remove_dir_all(path);
+    if matches!(&result, Err(e) if e.kind() == NotADirectory) {
+        result = std::fs::remove_file(path);
+    }
+    for _ in 0..REMOVALS {
+        match &result {
+            Err(e) if e.kind() == DirectoryNotEmpty => result = std::fs::remove_dir_all(path),
+            _ => break,
+        }
+    }
+    match result {
+        Err(e) if e.kind() != NotFound => {
+            Err(caused(format!("cannot remove {}", path.display()), e))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,154 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::json;
+use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
+use winddown_engine::probing::ProbeState;
+use winddown_shared::{PodUid, UnsupportedField, WallClock, WallTime};
+use winddown_shim::order::Command;
+
+use super::*;
+use crate::programs::config::{ProcessConfig, ShimCommand};
+use crate::programs::ending::{ask_now, targets};
+use crate::programs::exits;
+use crate::programs::hook::HookError;
+use crate::programs::pod::{End, Run, Starting};
+use crate::programs::stats::Traces;
+
+/// A driver that fails to end containers the first so many times.
+struct Faulty {
+    fails: u32,
+    tries: AtomicU32,
+}
+
+fn faulty(fails: u32) -> Arc<Context<Faulty>> {
+    let shim = ShimCommand::new("/none", []);
+    let config = ProcessConfig::new("/none", "/none", shim, WallClock::new(WallTime::default));
+    let driver = Faulty { fails, tries: AtomicU32::new(0) };
+    Arc::new(Context::new(config, String::new(), watch::channel(()).1, driver))
+}
+
+fn tries(context: &Context<Faulty>) -> u32 {
+    context.driver.tries.load(Ordering::SeqCst)
+}
+
+impl Driver for Faulty {
+    const SCHEME: &'static str = "faulty";
+
+    fn unsupported(&self, _: &Pod) -> Vec<UnsupportedField> {
+        Vec::new()
+    }
+
+    async fn start(
+        _: &Arc<Context<Self>>,
+        _: Starting,
+        _: &Pod,
+        _: &Arc<str>,
+        _: (u32, Duration),
+    ) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    async fn exec(
+        _: &Arc<Context<Self>>,
+        _: (&Pod, &str),
+        _: Command,
+        _: Option<Duration>,
+    ) -> Result<(), HookError> {
+        Ok(())
+    }
+
+    fn is_answer(_: &HookError) -> bool {
+        true
+    }
+
+    async fn settle(_: &Arc<Context<Self>>, _: &Arc<PodEntry>) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    async fn ask(_: &Arc<Context<Self>>, _: &Arc<PodEntry>, _: &Target) {}
+
+    async fn kill(
+        context: &Arc<Context<Self>>,
+        entry: &Arc<PodEntry>,
+        target: &Target,
+        round: u32,
+    ) {
+        if round > 0 || context.driver.tries.fetch_add(1, Ordering::SeqCst) < context.driver.fails {
+            return;
+        }
+        let exit = exits::unknown_exit(None, WallTime::default());
+        let end = End { exit, ran: Duration::ZERO, asked: false, restart_at: Instant::now() };
+        if let Some(run) = entry.lock().run(&target.name, target.attempt) {
+            run.end = Some(end);
+        }
+        entry.bump();
+    }
+
+    async fn survives(_: &Arc<Context<Self>>, _: &Arc<PodEntry>, _: &Target) -> RuntimeError {
+        RuntimeError::Failed { what: "it survives".to_owned(), source: None }
+    }
+
+    async fn free(_: &Arc<Context<Self>>, _: &PodUid) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    fn traces(&self, _: &PodUid, _: &str, _: &Run) -> Traces {
+        Traces::default()
+    }
+
+    fn pods_cgroup(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A pod whose container `main` runs.
+fn running() -> Arc<PodEntry> {
+    let entry = PodEntry::new(PodUid::new("uid"), broadcast::Sender::new(1));
+    let object = json!({"metadata": {"name": "web", "namespace": "default", "uid": "uid"},
+        "spec": {"containers": [{"name": "main", "image": "none", "command": ["true"]}]}});
+    let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+    {
+        let mut state = entry.lock();
+        state.take_pod(&pod);
+        let mut run = Run::new(0, WallTime::default(), Duration::ZERO);
+        run.probe_state = ProbeState { started: true, ready: false, probed: true, failing: true };
+        state.container("main").unwrap().run = Some(run);
+    }
+    Arc::new(entry)
+}
+
+fn grace() -> Grace {
+    Grace::fixed(Duration::from_secs(1))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_container_that_could_not_be_ended_is_ended_by_the_next_try() {
+    let (context, entry) = (faulty(1), running());
+    let error = stop_to_restart(&context, &entry, "main", grace()).await.unwrap_err();
+    assert_eq!(error.to_string(), "it survives");
+    assert!(entry.lock().any_running());
+    stop_to_restart(&context, &entry, "main", grace()).await.unwrap();
+    assert_eq!((tries(&context), entry.lock().any_running()), (2, false));
+    stop_to_restart(&context, &entry, "main", grace()).await.unwrap();
+    assert_eq!(tries(&context), 2, "nothing runs any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_container_is_not_ended_twice_at_a_time() {
+    let (context, entry) = (faulty(0), running());
+    let twice = [(); 2].map(|()| stop_to_restart(&context, &entry, "main", grace()));
+    for ended in futures_util::future::join_all(twice).await {
+        ended.unwrap();
+    }
+    assert_eq!(tries(&context), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_container_that_a_stop_has_asked_to_end_keeps_the_grace_of_that_stop() {
+    let (context, entry) = (faulty(0), running());
+    let target = targets(&context.config, &entry.lock()).remove(0);
+    assert!(ask_now(&mut entry.lock(), &target));
+    stop_to_restart(&context, &entry, "main", grace()).await.unwrap();
+    assert_eq!(tries(&context), 0);
+}

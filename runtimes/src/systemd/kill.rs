@@ -1,0 +1,89 @@
+//! Signals containers, through the service manager, which knows the processes of a unit; where it does not answer,
+//! the main process is signalled directly.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+use winddown_shared::{RuntimeError, error_chain};
+use winddown_shim::procfs::Process;
+
+use super::Context;
+use super::attempt::Attempt;
+use super::units::{ServiceUnits, UnitError, Whom};
+use crate::programs::ending::Target;
+use crate::programs::pod::PodEntry;
+use crate::programs::{caused, failed};
+
+/// Asks the container's main process to end.
+pub(super) async fn ask<U: ServiceUnits>(context: &Context<U>, entry: &PodEntry, target: &Target) {
+    send(context, &attempt(context, entry, target), Whom::Main, target.signal).await;
+}
+
+/// Kills all of the container's unit. Before it is done again, the service manager is asked whether the word of its
+/// end was lost.
+pub(super) async fn kill<U: ServiceUnits>(
+    context: &Context<U>,
+    entry: &PodEntry,
+    target: &Target,
+    round: u32,
+) {
+    let attempt = attempt(context, entry, target);
+    if round > 0 {
+        match context.driver.units.look(&attempt.unit).await {
+            Ok(Some(view)) => context.driver.unit_cache.see(&attempt.unit, view),
+            Ok(None) => context.driver.unit_cache.forget(&attempt.unit),
+            Err(_) => {}
+        }
+    }
+    send(context, &attempt, Whom::All, Signal::KILL).await;
+}
+
+fn attempt<U>(context: &Context<U>, entry: &PodEntry, target: &Target) -> Attempt {
+    Attempt::new(&context.config, entry.uid(), &target.name, target.attempt)
+}
+
+/// Sends a signal through the service manager; to the main process alone where that does not answer.
+async fn send<U: ServiceUnits>(
+    context: &Context<U>,
+    attempt: &Attempt,
+    whom: Whom,
+    signal: Signal,
+) {
+    let Err(error) = context.driver.units.signal(&attempt.unit, whom, signal.as_raw()).await else {
+        return;
+    };
+    if matches!(error, UnitError::Silent { .. }) {
+        tracing::warn!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
+            "the container's main process is signalled without the service manager");
+    }
+    let pid = context.driver.unit_cache.view(&attempt.unit).and_then(|view| view.main_pid);
+    let proc_root = &context.config.proc_root;
+    let Some(process) = pid.and_then(|pid| Process::open_any(pid).ok().flatten()) else { return };
+    // Read after opening: a number that is another process's by now is not this unit's.
+    if is_of_unit(proc_root, process.pid(), &attempt.unit) {
+        let _ = process.signal(signal);
+    }
+}
+
+fn is_of_unit(proc_root: &Path, pid: i32, unit: &str) -> bool {
+    let cgroup = std::fs::read_to_string(proc_root.join(pid.to_string()).join("cgroup"));
+    cgroup.is_ok_and(|text| text.lines().any(|line| line.split('/').any(|part| part == unit)))
+}
+
+/// Why a container still runs that was killed.
+pub(super) async fn survives<U: ServiceUnits>(
+    context: &Context<U>,
+    entry: &PodEntry,
+    target: &Target,
+) -> RuntimeError {
+    let Attempt { uid, container, unit, .. } = &attempt(context, entry, target);
+    match context.driver.units.look(unit).await {
+        Err(error) => {
+            caused(format!("whether container {container} of pod {uid} runs is not known"), error)
+        }
+        Ok(_) => {
+            let what = format!("container {container} of pod {uid} survives SIGKILL");
+            failed(format!("{what}: look at it with systemctl status '{unit}'"))
+        }
+    }
+}
