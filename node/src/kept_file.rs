@@ -2,12 +2,13 @@
 //!
 //! They outlive the agent, not the machine: nothing waits for a disk.
 
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io::{self, Read as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use winddown_files::{Survives, replace};
 use winddown_shared::PodUid;
 
 /// More than any pod object; the API server takes 1.5 MiB.
@@ -41,11 +42,5 @@ pub(crate) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
-    let temporary = path.with_extension("new");
-    // What a broken-off write left; a link in its place is not written through.
-    let _ = std::fs::remove_file(&temporary);
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    file.write_all(&text)?;
-    std::fs::rename(&temporary, path)
+    replace(path, 0o600, Survives::Process, &text)
 }

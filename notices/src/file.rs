@@ -25,7 +25,7 @@ use crate::{Announcement, COMPARE, NoticePublisher, NoticeSource, Uptime, When};
 
 pub use content::ContentError;
 
-use watch::Watch;
+use watch::FileWatch;
 
 #[cfg(test)]
 mod tests;
@@ -77,14 +77,14 @@ impl FileSource {
     }
 
     async fn follow(self, publisher: &NoticePublisher) {
-        let mut watch = Watch::open();
+        let mut watch = FileWatch::open();
         let mut last = Last::default();
         loop {
             let path = Arc::clone(&self.path);
-            let watches = watch.watches();
+            let watcher = watch.watcher();
             // Watched first, looked at second: no change falls in between.
             let looked = tokio::task::spawn_blocking(move || {
-                let attached = watches.map(|w| watch::attach(w, &path)).unwrap_or_default();
+                let attached = watcher.and_then(|watcher| watch::attach(watcher, &path));
                 (attached, look(&path))
             });
             match looked.await {

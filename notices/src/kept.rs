@@ -1,6 +1,6 @@
 //! Small files that outlive the agent.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use winddown_files::{Survives, replace};
 
 /// A disk that takes longer is not waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -85,13 +86,9 @@ async fn in_time<T: Send + 'static>(
 }
 
 fn write(file: &Path, content: &impl Serialize) -> io::Result<()> {
-    let directory = file.parent().unwrap_or(Path::new("."));
-    let mut new = tempfile::NamedTempFile::new_in(directory)?;
-    serde_json::to_writer(&mut new, content)?;
-    new.write_all(b"\n")?;
-    new.as_file().sync_all()?;
-    new.persist(file).map_err(|error| error.error)?;
-    sync(directory)
+    let mut text = serde_json::to_vec(content)?;
+    text.push(b'\n');
+    replace(file, 0o600, Survives::PowerCut, &text)
 }
 
 fn remove(file: &Path) -> io::Result<()> {

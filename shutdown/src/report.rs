@@ -20,7 +20,6 @@ pub use boot_mark::{BootMark, PreviousBoot};
 pub use last_boot::{Evidence, LastBoot, last_boot};
 pub use pods::{GroupReport, PodEnd, PodReport};
 pub use store::{Listing, ReportStore, StoreError};
-pub(crate) use store::{write_atomically, write_in_memory};
 
 /// The version of the report's shape; goes up when a reader of the old one would be misled.
 const VERSION: u32 = 1;

@@ -6,7 +6,7 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
-use crate::report::write_atomically;
+use winddown_files::{Survives, replace};
 
 #[cfg(test)]
 mod tests;
@@ -88,7 +88,7 @@ impl StateFile {
         let raw = Raw { start_time: text(times.start), end_time: text(times.end) };
         let bytes = serde_json::to_vec(&raw)
             .map_err(|source| StateFileError::Syntax { path: self.path.clone(), source })?;
-        write_atomically(&self.path, ".tmp-graceful_node_shutdown_state", &bytes)
+        replace(&self.path, 0o644, Survives::PowerCut, &bytes)
             .map_err(|source| StateFileError::Io { what: "write", path: self.path.clone(), source })
     }
 

@@ -13,7 +13,7 @@ use winddown_shared::{WallClock, error_chain};
 
 use super::scan::{SETTLE, Scanner};
 use super::telling::Telling;
-use super::watch::{self as events, Hint, Watch};
+use super::watch::{self as events, DirectoryWatch};
 use super::writers::{OthersMayWrite, others_may_write};
 use super::{DesiredManifests, ManifestProblem};
 
@@ -64,7 +64,7 @@ impl ManifestDirectory {
     /// Needs a tokio runtime with I/O and time. A file system that hangs holds up a thread of the
     /// blocking pool, not this future.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut watch = Watch::open();
+        let mut watch = DirectoryWatch::open();
         let mut closed = HashSet::new();
         let (mut due, mut earliest) = (Instant::now(), Instant::now());
         let mut looks = 0_u32;
@@ -84,10 +84,8 @@ impl ManifestDirectory {
                     earliest = now + PAUSE;
                     due = now + if unsettled { SETTLE } else { self.rescan };
                 }
-                hint = watch.next(&self.directory) => {
-                    if let Hint::Closed(name) = hint {
-                        closed.insert(name);
-                    }
+                complete = watch.next(&self.directory) => {
+                    closed.extend(complete);
                     due = due.min(earliest.max(Instant::now() + DEBOUNCE));
                 }
             }
@@ -98,14 +96,19 @@ impl ManifestDirectory {
     ///
     /// `may_hold` allows to publish nothing yet, when this would be the first state and files have
     /// yet to settle: their pods may run already, and would seem unwanted.
-    async fn look(&mut self, watch: &mut Watch, closed: HashSet<OsString>, may_hold: bool) -> bool {
-        let (scanner, watches) = (Arc::clone(&self.scanner), watch.watches());
+    async fn look(
+        &mut self,
+        watch: &mut DirectoryWatch,
+        closed: HashSet<OsString>,
+        may_hold: bool,
+    ) -> bool {
+        let (scanner, watcher) = (Arc::clone(&self.scanner), watch.watcher());
         let wall = self.wall.now();
         let now = Instant::now();
         let mut work = tokio::task::spawn_blocking(move || {
             // A look that panicked leaves nothing half-done that the next one would not redo.
             let mut scanner = scanner.lock().unwrap_or_else(PoisonError::into_inner);
-            let attached = watches.map(|watches| events::attach(watches, scanner.directory()));
+            let attached = watcher.map(|watcher| events::attach(watcher, scanner.directory()));
             let unsettled = scanner.scan(&closed, now, wall);
             // A directory that cannot be listed is among the problems.
             let others = others_may_write(scanner.directory()).unwrap_or_default();

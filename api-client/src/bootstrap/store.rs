@@ -1,13 +1,13 @@
 //! What is kept of a signed certificate.
 
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use kube::config::{
     AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
 };
 use rcgen::KeyPair;
+use winddown_files::Survives;
 
 use crate::CredentialsError;
 
@@ -138,18 +138,7 @@ fn replace(path: &Path, what: &'static str, contents: &[u8]) -> Result<(), Crede
     let write = || {
         let folder = path.parent().unwrap_or(Path::new("."));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let unfinished = path.with_added_extension("new");
-        let mut options = std::fs::OpenOptions::new();
-        // What a crash left is removed first: an open file keeps the mode it was made with.
-        match std::fs::remove_file(&unfinished) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = options.write(true).create_new(true).mode(0o600).open(&unfinished)?;
-        file.write_all(contents)?;
-        file.sync_all()?;
-        std::fs::rename(&unfinished, path)?;
-        std::fs::File::open(folder)?.sync_all()
+        winddown_files::replace(path, 0o600, Survives::PowerCut, contents)
     };
     write().map_err(|source| CredentialsError::Write { what, path: path.to_path_buf(), source })
 }

@@ -5,11 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{RecordPlace, RunRecord, VERSION};
-use crate::report::{write_atomically, write_in_memory};
+use winddown_files::{Survives, replace};
 
 /// The file's name in its directory.
 const NAME: &str = "shutdown.json";
-const TEMPORARY: &str = ".tmp-shutdown.json-";
 
 /// A record larger than this is not one of ours.
 const LARGEST: u64 = 64 << 20;
@@ -96,12 +95,13 @@ impl RecordFile {
 impl RecordPlace for RecordFile {
     fn write(&self, record: &RunRecord) -> Result<(), RecordError> {
         let bytes = serde_json::to_vec(record).map_err(|source| self.syntax(source))?;
-        let write = if self.volatile { write_in_memory } else { write_atomically };
-        let written = match write(&self.path, TEMPORARY, &bytes) {
+        let survives = if self.volatile { Survives::Process } else { Survives::PowerCut };
+        let write = || replace(&self.path, 0o644, survives, &bytes);
+        let written = match write() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let directory = self.path.parent().unwrap_or(Path::new("."));
                 fs::create_dir_all(directory).map_err(self.io("create the directory of"))?;
-                write(&self.path, TEMPORARY, &bytes)
+                write()
             }
             written => written,
         };

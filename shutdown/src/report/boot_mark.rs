@@ -6,10 +6,11 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
-use super::{StoreError, write_atomically};
+use winddown_files::{Survives, replace};
+
+use super::StoreError;
 
 const NAME: &str = "boot.json";
-const TEMPORARY: &str = ".tmp-boot.json-";
 
 /// A mark larger than this is not one of ours.
 const LARGEST: u64 = 64 << 10;
@@ -93,7 +94,7 @@ impl BootMark {
         let path = directory.join(NAME);
         let bytes = serde_json::to_vec(self)
             .map_err(|source| StoreError::NotAMark { path: path.clone(), source })?;
-        match write_atomically(&path, TEMPORARY, &bytes) {
+        match replace(&path, 0o644, Survives::PowerCut, &bytes) {
             Ok(()) => Ok(path),
             Err(source) => Err(StoreError::Io { what: "write", path, source }),
         }

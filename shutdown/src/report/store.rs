@@ -1,14 +1,12 @@
 //! The reports of the last runs, in a directory.
 
-use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-
-use tempfile::NamedTempFile;
 
 use super::{Outcome, ReportSink, ShutdownReport};
 use names::{Kind, Named, outdated};
+use winddown_files::{Survives, replace};
 use winddown_shared::error_chain;
 
 mod names;
@@ -110,7 +108,7 @@ impl ReportStore {
         let mut text = serde_json::to_vec_pretty(report)
             .map_err(|source| StoreError::NotAReport { path: path.clone(), source })?;
         text.push(b'\n');
-        write_atomically(&path, TEMPORARY, &text)
+        replace(&path, 0o644, Survives::PowerCut, &text)
             .map_err(|source| io_error("write", &path, source))?;
         self.prune();
         Ok(path)
@@ -229,29 +227,6 @@ impl ReportSink for ReportStore {
     fn keep(&self, report: &ShutdownReport) -> Result<(), StoreError> {
         self.write(report).map(drop)
     }
-}
-
-/// Writes `bytes` to `path` so that a reader and a power cut see all or nothing. Mode 0644.
-pub(crate) fn write_atomically(path: &Path, prefix: &str, bytes: &[u8]) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    let file = write_beside(path, prefix, bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    File::open(directory)?.sync_all()
-}
-
-/// Writes `bytes` to `path` so that a reader sees all or nothing; where `path` is on a disk, a power
-/// cut may leave neither. Mode 0644.
-pub(crate) fn write_in_memory(path: &Path, prefix: &str, bytes: &[u8]) -> io::Result<()> {
-    write_beside(path, prefix, bytes)?.persist(path).map(drop).map_err(|error| error.error)
-}
-
-fn write_beside(path: &Path, prefix: &str, bytes: &[u8]) -> io::Result<NamedTempFile> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(prefix).tempfile_in(directory)?;
-    file.as_file().set_permissions(Permissions::from_mode(0o644))?;
-    file.write_all(bytes)?;
-    Ok(file)
 }
 
 fn remove(path: &Path) {

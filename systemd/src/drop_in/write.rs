@@ -1,11 +1,12 @@
 //! Writes and removes winddown's own drop-in.
 
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use winddown_files::Survives;
 use winddown_shared::error_chain;
 
 use super::{NAME, below};
@@ -140,13 +141,8 @@ fn write_in(root: &Path, place: &str, text: &str) -> Result<Written, WriteError>
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
-    // Hidden, so that logind never reads it half written.
-    let mut draft = tempfile::Builder::new().prefix(".zz-winddown-").tempfile_in(directory)?;
-    draft.write_all(text.as_bytes())?;
-    draft.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
-    draft.as_file().sync_all()?;
-    draft.persist(path)?;
-    sync_directory(path)
+    // Its draft is hidden, so that logind never reads it half written.
+    winddown_files::replace(path, 0o644, Survives::PowerCut, text.as_bytes())
 }
 
 fn sync_directory(file: &Path) -> io::Result<()> {

@@ -1,0 +1,15 @@
+//! Files that are replaced whole, and directories whose changes are told.
+//!
+//! * [`replace`]: a reader and a crash see the old content or the new one, never a part.
+//! * [`Watch`]: inotify, as a hint that a look is worth while.
+
+mod replace;
+mod watch;
+
+pub use replace::{Survives, replace};
+pub use watch::{Change, Hint, Watch, Watched, Watcher};
+
+/// The example in README.md compiles and does what it says.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

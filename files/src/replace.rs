@@ -1,0 +1,87 @@
+//! Writing a file whole or not at all.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// What the new content has to survive once [`replace`] has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survives {
+    /// The end of this process. No disk is waited for; after a power cut there may be neither the old
+    /// content nor the new one.
+    Process,
+    /// A power cut.
+    PowerCut,
+}
+
+/// Replaces the file at `path`, or makes it, with these permissions. Blocks on the file system.
+///
+/// A link in its place is replaced and not written through. What a broken-off call leaves is called
+/// `.tmp-NAME-` and a few letters more.
+///
+/// # Errors
+/// What the file system answers; the old content is still there then. The directory must exist.
+pub fn replace(path: &Path, mode: u32, survives: Survives, content: &[u8]) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+    let mut draft =
+        tempfile::Builder::new().prefix(&format!(".tmp-{name}-")).tempfile_in(directory)?;
+    draft.as_file().set_permissions(Permissions::from_mode(mode))?;
+    draft.write_all(content)?;
+    if survives == Survives::PowerCut {
+        draft.as_file().sync_all()?;
+    }
+    draft.persist(path).map_err(|error| error.error)?;
+    if survives == Survives::PowerCut {
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_made_and_replaced_with_its_mode_and_leaves_no_draft() {
+        let there = tempfile::tempdir().unwrap();
+        let path = there.path().join("state.json");
+        for (mode, survives, content) in
+            [(0o600, Survives::PowerCut, "old and longer"), (0o644, Survives::Process, "new")]
+        {
+            replace(&path, mode, survives, content.as_bytes()).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        }
+        assert_eq!(std::fs::read_dir(there.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_is_replaced_and_what_it_names_is_left_alone() {
+        let there = tempfile::tempdir().unwrap();
+        let (victim, path) = (there.path().join("victim"), there.path().join("state"));
+        std::fs::write(&victim, "untouched").unwrap();
+        symlink(&victim, &path).unwrap();
+        replace(&path, 0o600, Survives::PowerCut, b"ours").unwrap();
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
+        assert!(std::fs::symlink_metadata(&path).unwrap().is_file());
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_the_old_content() {
+        let there = tempfile::tempdir().unwrap();
+        let path = there.path().join("there");
+        // A directory cannot be replaced by a file.
+        std::fs::create_dir(&path).unwrap();
+        assert!(replace(&path, 0o600, Survives::Process, b"new").is_err());
+        assert!(path.is_dir());
+        assert_eq!(std::fs::read_dir(there.path()).unwrap().count(), 1);
+        let missing = there.path().join("missing/state");
+        let error = replace(&missing, 0o600, Survives::Process, b"new").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,178 @@
+//! Being told when a directory changes.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+
+use futures_util::StreamExt as _;
+use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
+
+/// Events of directories that are found anew before each look at them.
+///
+/// Only ever a hint that a look is worth while: the kernel drops events when there are too many, and
+/// some file systems have none.
+pub struct Watch {
+    stream: Option<Pin<Box<EventStream<[u8; 4096]>>>>,
+    watched: Vec<Option<Watched>>,
+}
+
+/// Adds directories to a [`Watch`], from a thread that may block.
+pub struct Watcher(Watches);
+
+/// A directory that is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched(WatchDescriptor);
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Something changed.
+    Change(Change),
+    /// Events were lost, or there will be no more: anything may have changed.
+    Lost,
+}
+
+/// A change of a directory, or of a file in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which of the directories that [`Watch::follow`] was given last.
+    pub at: usize,
+    /// The file; none when it is the directory itself.
+    pub name: Option<OsString>,
+    /// A writer closed the file, or it was moved here: it is complete.
+    pub is_complete: bool,
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// Watches nothing yet. Needs a tokio runtime with I/O.
+    ///
+    /// Without inotify, [`next`](Self::next) waits for ever, and the error says why.
+    pub fn open() -> (Self, io::Result<()>) {
+        let opened = Inotify::init().and_then(|inotify| inotify.into_event_stream([0; 4096]));
+        let (stream, result) = match opened {
+            Ok(stream) => (Some(Box::pin(stream)), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        (Self { stream, watched: Vec::new() }, result)
+    }
+
+    /// What adds directories; none without inotify.
+    pub fn watcher(&self) -> Option<Watcher> {
+        self.stream.as_ref().map(|stream| Watcher(stream.watches()))
+    }
+
+    /// Follows these directories from now on, and lets go of those before that are not among them. None
+    /// keeps the place of one that is not there.
+    pub fn follow(&mut self, watched: Vec<Option<Watched>>) {
+        let before = std::mem::replace(&mut self.watched, watched);
+        let Some(Watcher(mut watches)) = self.watcher() else { return };
+        for old in before.into_iter().flatten() {
+            if !self.watched.iter().flatten().any(|kept| *kept == old) {
+                // It fails when the directory is gone, and the watch with it.
+                let _ = watches.remove(old.0);
+            }
+        }
+    }
+
+    /// The next hint. Cancel-safe. Waits for ever when there is no inotify, or not any more, which a
+    /// [`Hint::Lost`] has said before.
+    pub async fn next(&mut self) -> Hint {
+        loop {
+            let Some(stream) = &mut self.stream else { return std::future::pending().await };
+            let event = match stream.next().await {
+                Some(Ok(event)) => event,
+                Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Some(Err(_)) | None => {
+                    self.stream = None;
+                    return Hint::Lost;
+                }
+            };
+            if event.mask.contains(EventMask::Q_OVERFLOW) {
+                return Hint::Lost;
+            }
+            let complete = EventMask::CLOSE_WRITE | EventMask::MOVED_TO;
+            if let Some(at) =
+                self.watched.iter().position(|one| matches!(one, Some(one) if one.0 == event.wd))
+            {
+                let is_complete = event.mask.intersects(complete);
+                return Hint::Change(Change { at, name: event.name, is_complete });
+            }
+        }
+    }
+}
+
+// === impl Watcher ===
+
+impl Watcher {
+    /// Watches the directory that has this path now; none if there is no such directory. Blocks on the
+    /// file system.
+    ///
+    /// Watching the same directory again does nothing, so this is called before every look: what
+    /// happens after it gives an event, what happened before it is seen.
+    pub fn add(&mut self, directory: &Path) -> Option<Watched> {
+        let changes = WatchMask::CLOSE_WRITE
+            | WatchMask::CREATE
+            | WatchMask::DELETE
+            | WatchMask::MOVE
+            | WatchMask::ATTRIB
+            | WatchMask::DELETE_SELF
+            | WatchMask::MOVE_SELF
+            | WatchMask::ONLYDIR;
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        self.0.add(directory, changes).ok().map(Watched)
+    }
+}
+
+// === impl Change ===
+
+impl Change {
+    /// Whether it may be about `name`: an event without a name is about the directory itself.
+    pub fn is_of(&self, name: Option<&OsStr>) -> bool {
+        self.name.is_none() || self.name.as_deref() == name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(directories: &[&Path]) -> Watch {
+        let (mut watch, opened) = Watch::open();
+        opened.unwrap();
+        let mut watcher = watch.watcher().unwrap();
+        watch.follow(directories.iter().map(|one| watcher.add(one)).collect());
+        watch
+    }
+
+    #[tokio::test]
+    async fn a_file_that_was_written_is_told_with_its_directory_and_its_name() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut watch = watch(&[a.path(), b.path()]);
+        std::fs::write(b.path().join("pod.yaml"), "x").unwrap();
+        let mut seen = Vec::new();
+        while seen.last() != Some(&true) {
+            let Hint::Change(change) = watch.next().await else { panic!("nothing was lost") };
+            assert_eq!((change.at, change.name.as_deref()), (1, Some(OsStr::new("pod.yaml"))));
+            assert!(change.is_of(Some(OsStr::new("pod.yaml"))));
+            assert!(!change.is_of(Some(OsStr::new("other"))));
+            seen.push(change.is_complete);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_is_let_go_tells_nothing_more() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut watch = watch(&[a.path(), b.path()]);
+        let kept = watch.watcher().unwrap().add(b.path());
+        watch.follow(vec![None, kept]);
+        std::fs::write(a.path().join("one"), "x").unwrap();
+        std::fs::write(b.path().join("two"), "x").unwrap();
+        let Hint::Change(change) = watch.next().await else { panic!("nothing was lost") };
+        assert_eq!((change.at, change.name.as_deref()), (1, Some(OsStr::new("two"))));
+        let missing = a.path().join("missing");
+        assert_eq!(watch.watcher().unwrap().add(&missing), None);
+    }
+}
