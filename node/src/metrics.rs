@@ -12,6 +12,7 @@
 
 mod cluster;
 mod counted;
+mod counts;
 mod document;
 mod facts;
 mod labelled;
@@ -35,6 +36,7 @@ use counted::Counted;
 use starting::Starting;
 
 pub use cluster::ClusterFacts;
+pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
 pub use facts::{InhibitorFacts, NodeFacts};
 pub use port::{TRY_AGAIN, serve_over_tcp};
 pub use process::{ProcessReader, ProcessUsage};

@@ -8,11 +8,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as kube;
 use winddown_shared::status::StatusEntry;
 use winddown_shared::{
-    Lifecycle, Pod, PodCounts, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod,
-    WAITING_FOR_PREEMPTION,
+    Lifecycle, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod, WAITING_FOR_PREEMPTION,
 };
 
-use crate::metrics::NodeFacts;
+use crate::metrics::{NodeFacts, PodCounts};
 use crate::{Node, Settings, SettingsSource, plugin};
 use winddown_control::api;
 

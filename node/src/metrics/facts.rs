@@ -7,9 +7,10 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 use winddown_control::api::ThresholdStatus;
-use winddown_shared::{ByOrigin, PodCounts, Quantity};
+use winddown_shared::Quantity;
 
 use super::cluster::ClusterFacts;
+use super::counts::{ByOrigin, PodCounts};
 use super::document::Document;
 use super::process::ProcessUsage;
 
