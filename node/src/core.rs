@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     AdmissionFailureHandler, AdmissionGate, AdmitHandler, BootClock, DesiredPods, Intake,
-    KillRequest, PluginName, PodKiller, PodUidMap, PodWorkers, Recorder, Runtime, RuntimeSyncer,
-    WallClock, WorkerObserver, WorkerTimes, critical,
+    KillRequest, PluginName, Pod, PodKiller, PodUidMap, PodWorkers, Recorder, Runtime,
+    RuntimeSyncer, WallClock, WorkerObserver, WorkerTimes, critical,
 };
 use winddown_static_pods::DesiredManifests;
 
@@ -166,6 +166,19 @@ impl<R: Runtime> Core<R> {
         let mut known = self.pods_known.subscribe();
         let known = known.wait_for(|known| *known);
         let _ = tokio::time::timeout(FIRST_WORD + FIRST_PASS, known).await;
+    }
+
+    /// Waits until every pod that runs has a status, though not for long: one by one they are seen again after a
+    /// start of the agent, and who compares their ages is to compare all of them.
+    pub(crate) async fn pods_are_seen(&self) {
+        let mut changes = self.statuses.changes();
+        let seen = async {
+            let is_seen = |pod: &Pod| self.statuses.get(pod.uid()).is_some();
+            while !self.workers.running().pods.iter().all(is_seen)
+                && changes.changed().await.is_ok()
+            {}
+        };
+        let _ = tokio::time::timeout(FIRST_WORD, seen).await;
     }
 
     /// Brings pods in, but for those that were asked to end before, and waits until those that run

@@ -47,7 +47,8 @@ mod settings;
 #[cfg(feature = "shutdown")]
 mod shutdown;
 mod status_view;
-#[cfg(all(test, feature = "config", feature = "cluster"))]
+#[cfg(test)]
+#[cfg(all(feature = "config", feature = "cluster"))]
 mod tests;
 
 use std::sync::Arc;

@@ -56,8 +56,11 @@ pub(crate) struct Brought {
     /// What goes before the pods come.
     pub(crate) lead: Option<Lead>,
     /// Begins the work of each, when all have joined.
-    pub(crate) starts: Vec<Box<dyn FnOnce(&mut Links) + Send>>,
+    pub(crate) starts: Vec<Start>,
 }
+
+/// Begins the work of a plug-in.
+pub(crate) type Start = Box<dyn FnOnce(&mut Links) + Send>;
 
 /// What goes before the pods come, and after they are known.
 pub(crate) struct Lead {
@@ -173,6 +176,7 @@ impl<R: Runtime, P: Plugin> NodePlugin<R> for P {
             let stop = core.stop.clone();
             critical::spawn_until(name.as_str(), stop.clone(), async move {
                 core.pods_are_known().await;
+                core.pods_are_seen().await;
                 tokio::select! {
                     () = self.run(handle) => stop.cancelled().await,
                     () = stop.cancelled() => {}
