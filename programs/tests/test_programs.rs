@@ -25,7 +25,7 @@ fn left_out(directory: &Path) -> Vec<PathBuf> {
 #[test]
 fn every_file_of_tests_belongs_to_a_program() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
-    for directory in ["programs", "cluster", "tests/node"] {
+    for directory in ["programs", "tests/cluster", "tests/node"] {
         assert_eq!(left_out(&repository.join(directory)), Vec::<PathBuf>::new(), "{directory}");
     }
 }
