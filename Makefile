@@ -23,7 +23,7 @@ CRATES := $(addprefix --package winddown-,quantities files shared yaml runtime-c
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test test-all reboots chaos platforms bench bench-cri fuzz mutants calm pressure earlyoom packages crates lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test test-all reboots chaos platforms pod-fields bench bench-cri fuzz mutants calm pressure earlyoom packages crates lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ chaos: ## Play N schedules (500) of random faults on disposable nodes; rewrites 
 platforms: ## Write the table of what winddown is tried on into README.md and docs/testing.md
 	@$(CARGO) run --quiet --package winddown-node-tests --bin platforms -- \
 		--into README.md --into docs/testing.md
+
+pod-fields: ## Write docs/pod-fields.md: what each runtime makes of each field of a pod
+	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-runtimes-tests --test pod_fields the_page
 
 bench: ## Measure everything and print it beside targets and kubelet; INTO=docs/performance.md keeps it
 	@tests/node/packages.sh test
