@@ -125,7 +125,10 @@ async fn a_pod_with_a_limit_that_cannot_be_enforced_is_refused_with_the_reason()
     add(&scenario, "free", "sleep 1000", &json!({"resources": {"requests": {"cpu": "100m"}}}))?;
     scenario.start().await?;
     until(&scenario, "free", "Running").await?;
-    let refused = until(&scenario, "bounded", "Failed").await?.to_string();
+    let refused =
+        async || scenario.status_from_outside().await.unwrap_or_default()["rejected"].take();
+    scenario.node.wait_until("a refusal", PATIENCE, async || !refused().await[0].is_null()).await?;
+    let refused = refused().await.to_string();
     let why = "spec.containers[0].resources.limits.memory: cannot be enforced (";
     assert!(refused.contains(why), "{refused}");
     let doctor = scenario.node.run(&["sh", "-c", "winddown doctor -o json || true"]).await?;
