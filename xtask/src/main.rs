@@ -1,21 +1,21 @@
 //! Chores of this repository that are more than one command.
 
 mod inventory;
-mod plugins;
 #[cfg(test)]
 mod published;
 mod rooms;
+mod scenarios;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | plugins | rooms\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | rooms | scenarios\n\n\
     cri-proto      write what is generated from cri/proto; commit the result\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
-    plugins        build a node of each list of plug-ins that makes sense, without the crates of the others\n\
-    rooms          how large each crate is, and which files need each other";
+    rooms          how large each crate is, and which files need each other\n\
+    scenarios BEFORE [AFTER]  the tests of one commit that another (HEAD) does not have, and why";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -23,11 +23,20 @@ fn main() -> Result<()> {
         ["cri-proto"] => {
             GENERATED.iter().try_for_each(|(out, side)| generate(&repository().join(out), *side))
         }
-        ["plugins"] => plugins::build(&repository()),
+        ["scenarios", before] => scenarios::show(&repository(), before, "HEAD", &testing_page()?),
+        ["scenarios", before, after] => {
+            scenarios::show(&repository(), before, after, &testing_page()?)
+        }
         ["rooms"] => rooms::show(&repository()),
         ["inventory", out] => inventory::write(&repository(), Path::new(out), made_at()?),
         _ => bail!("{USAGE}"),
     }
+}
+
+/// The page that says why a test went.
+fn testing_page() -> Result<String> {
+    let path = repository().join("docs/testing.md");
+    std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The date of what is made, in seconds since 1970: what the environment says, and never the clock.
