@@ -25,10 +25,14 @@ echo "Debian roots of nodes. Afterwards: some eight minutes. Without root, what 
 [ "$(id -u)" != 0 ] || make --no-print-directory node-base >/dev/null &
 
 # The programs that tests on nodes run are those that ship: the tests' own build of them has more
-# features. They are built once, before the first test is timed, and not while one runs.
+# features. They are built once, before the first test is timed, and not while one runs. Without symbols,
+# because every node gets a copy. A new file each time: a node may still have the last one.
 cargo build --package winddown --bins || exit
 mkdir -p "$target/shipped"
-for program in winddown winddownd winddown-shim; do cp "$target/debug/$program" "$target/shipped/"; done
+for program in winddown winddownd winddown-shim; do
+    rm -f "$target/shipped/$program"
+    strip -o "$target/shipped/$program" "$target/debug/$program" || exit
+done
 WINDDOWN_PROGRAMS=$(realpath "$target/shipped")
 export WINDDOWN_PROGRAMS
 # As a list, because a path may hold blanks.

@@ -38,7 +38,9 @@ const KERNEL_BOOT: Duration = Duration::from_secs(300);
 /// How long one command in the node may take, unless the caller says otherwise.
 const COMMAND: Duration = Duration::from_secs(120);
 /// How often a condition is looked at again. Nothing outside can tell us that it changed.
-const POLL: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(20);
+/// The same with a kernel of the node's own, where most looks start a process, which takes long there.
+const KERNEL_POLL: Duration = Duration::from_millis(500);
 
 /// What a command in the node printed, and how it ended.
 #[derive(Debug)]
@@ -254,11 +256,12 @@ impl Node {
         mut condition: impl AsyncFnMut() -> bool,
     ) -> Result<Duration, NodeError> {
         let start = Instant::now();
+        let poll = if self.has_own_kernel() { KERNEL_POLL } else { POLL };
         while !condition().await {
             if start.elapsed() > limit {
                 return Err(NodeError::TimedOut { what: what.to_owned(), limit });
             }
-            sleep(POLL).await;
+            sleep(poll).await;
         }
         Ok(start.elapsed())
     }
@@ -340,14 +343,21 @@ impl Node {
         written.map_err(|source| NodeError::File { path, source })
     }
 
-    /// Copies winddown's programs into a directory of the node.
+    /// Puts winddown's programs into a directory of the node. A node that is off shares them with the
+    /// host where it can: they are large, and nothing writes to a program.
     ///
     /// # Errors
     /// As [`Self::install`].
     pub fn install_programs(&self, programs: &Path, directory: &str) -> Result<(), NodeError> {
-        ["winddown", "winddownd", "winddown-shim"]
-            .iter()
-            .try_for_each(|name| self.install(&programs.join(name), &format!("{directory}/{name}")))
+        ["winddown", "winddownd", "winddown-shim"].iter().try_for_each(|name| {
+            let (program, path) = (programs.join(name), format!("{directory}/{name}"));
+            let target = self.written_path(&path);
+            let linked = target
+                .parent()
+                .map_or(Ok(()), fs::create_dir_all)
+                .and_then(|()| fs::hard_link(&program, &target));
+            linked.or_else(|_| self.install(&program, &path))
+        })
     }
 
     /// Copies a file of the host into the node, executable.

@@ -89,7 +89,7 @@ impl Scenario {
         let recipe = Recipe::cheapest(setup.suite, setup.needs).ok_or("no node has all of that")?;
         check_listed(recipe, runtime)?;
         let Some(base) = base_or_skip(test, recipe).await? else { return Ok(None) };
-        let node = Node::boot(&base).await?;
+        let node = Node::create(&base).await?;
         Self::install(node, pods, runtime, setup).await.map(Some)
     }
 
@@ -109,16 +109,15 @@ impl Scenario {
         let recipe = Recipe::cheapest(setup.suite, &needs).ok_or("no node has all of that")?;
         check_listed(recipe, "cri")?;
         let Some(base) = base_or_skip(test, recipe).await? else { return Ok(None) };
-        let mut node = Node::create(&base).await?;
+        let node = Node::create(&base).await?;
         node.configure_containerd()?;
-        node.start().await?;
-        node.import_images().await?;
         let pods = pods.into_iter().map(TestPod::in_container).collect();
         Self::install(node, pods, "cri", setup).await.map(Some)
     }
 
+    /// Boots a node that was laid out, with winddown in it.
     async fn install(
-        node: Node,
+        mut node: Node,
         pods: Vec<TestPod>,
         runtime: &str,
         setup: &Setup,
@@ -127,6 +126,10 @@ impl Scenario {
         node.write("/etc/winddown/config.yaml", setup.config(runtime), 0o644)?;
         install_pods(&node, &pods)?;
         node.install_programs(&programs, "/opt/winddown")?;
+        node.start().await?;
+        if runtime == "cri" {
+            node.import_images().await?;
+        }
         node.run(&["/opt/winddown/winddown", "install", "--runtime", runtime]).await?;
         Ok(Self { node, pods })
     }
@@ -188,11 +191,9 @@ impl Scenario {
     /// long that took.
     pub async fn lock_is_back(&self) -> TestResult<Duration> {
         let held = async || {
-            self.lock_is_listed().await
-                && self
-                    .status_from_outside()
-                    .await
-                    .is_ok_and(|status| status["lock"]["state"] == "held")
+            let status = self.status_from_outside().await;
+            status.is_ok_and(|status| status["lock"]["state"] == "held")
+                && self.lock_is_listed().await
         };
         let waited = self.node.wait_until("the lock to be held", SOON, held).await;
         match waited {

@@ -189,13 +189,11 @@ impl Machine {
 /// The child of `parent` that is process 1 of its namespace. The short-lived helper that nspawn
 /// starts first is not.
 fn first_of_namespace(parent: u32) -> Option<u32> {
-    let parent = parent.to_string();
-    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        let status = fs::read_to_string(entry.path().join("status")).ok()?;
-        let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
-        let is_child = field("PPid:")?.trim() == parent;
-        let is_first = field("NSpid:")?.split_whitespace().next_back() == Some("1");
-        (is_child && is_first).then_some(pid)
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    children.split_whitespace().find_map(|pid| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        let is_first = numbers.split_whitespace().next_back() == Some("1");
+        is_first.then(|| pid.parse().ok())?
     })
 }

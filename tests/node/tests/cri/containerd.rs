@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use winddown_node_tests::scenario::{SOON, Scenario, TestResult, twenty_pods};
+use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
 use winddown_node_tests::{IMAGE_WITH_ODD_SIGNAL, TestPod, install_pods};
 
 const KILL: [&str; 5] = ["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "containerd"];
@@ -16,7 +16,7 @@ const EXPECTED: [&str; 2] = ["on client request", "Failed with result 'signal'"]
 async fn containers_outlive_a_killed_containerd_and_the_agent_goes_on_with_the_next() -> TestResult
 {
     let test = "containers_outlive_a_killed_containerd_and_the_agent_goes_on_with_the_next";
-    let Some(mut scenario) = Scenario::with_containerd(test, twenty_pods()).await? else {
+    let Some(mut scenario) = Scenario::with_containerd(test, seven_pods()).await? else {
         return Ok(());
     };
     scenario.start().await?;
@@ -57,9 +57,9 @@ async fn a_containerd_killed_and_restarted_in_the_middle_of_a_shutdown_changes_n
 -> TestResult {
     let test = "a_containerd_killed_and_restarted_in_the_middle_of_a_shutdown_changes_no_order";
     // Slow enough for containerd to come back while pods are still ending.
-    let mut pods = twenty_pods();
+    let mut pods = seven_pods();
     for pod in &mut pods {
-        pod.stop_ms *= 3;
+        pod.stop_ms *= 9;
     }
     let Some(mut scenario) = Scenario::with_containerd(test, pods).await? else { return Ok(()) };
     scenario.start().await?;
@@ -83,7 +83,7 @@ async fn a_containerd_killed_and_restarted_in_the_middle_of_a_shutdown_changes_n
 #[tokio::test]
 async fn a_suspended_containerd_costs_only_the_pods_that_nobody_else_can_end() -> TestResult {
     let test = "a_suspended_containerd_costs_only_the_pods_that_nobody_else_can_end";
-    let mut pods = twenty_pods();
+    let mut pods = seven_pods();
     for pod in &mut pods[..2] {
         pod.image = Some(IMAGE_WITH_ODD_SIGNAL.to_owned());
     }

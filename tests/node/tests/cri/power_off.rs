@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_node_tests::scenario::{Scenario, TestResult, twenty_pods};
+use winddown_node_tests::scenario::{Scenario, TestResult, seven_pods, twenty_pods};
 
 #[tokio::test]
 async fn a_power_off_ends_all_containers_in_order_then_releases_the_lock_and_leaves_a_report()
@@ -40,7 +40,7 @@ async fn a_power_off_ends_all_containers_in_order_then_releases_the_lock_and_lea
 async fn a_machine_that_goes_down_without_logind_still_ends_its_containers_in_order() -> TestResult
 {
     let test = "a_machine_that_goes_down_without_logind_still_ends_its_containers_in_order";
-    let Some(mut scenario) = Scenario::with_containerd(test, twenty_pods()).await? else {
+    let Some(mut scenario) = Scenario::with_containerd(test, seven_pods()).await? else {
         return Ok(());
     };
     scenario.start().await?;
