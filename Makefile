@@ -23,7 +23,7 @@ CRATES := $(addprefix --package winddown-,quantities files shared yaml runtime-c
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test test-all reboots chaos platforms bench bench-cri fuzz mutants calm pressure earlyoom packages crates lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test test-all reboots chaos platforms pod-fields bench bench-cri fuzz mutants calm pressure earlyoom packages crates lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ platforms: ## Write the table of what winddown is tried on into README.md and do
 	@$(CARGO) run --quiet --package winddown-node-tests --bin platforms -- \
 		--into README.md --into docs/testing.md
 
+pod-fields: ## Write docs/pod-fields.md: what each runtime makes of each field of a pod
+	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-runtimes-tests --test pod_fields the_page
+
 bench: ## Measure everything and print it beside targets and kubelet; INTO=docs/performance.md keeps it
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --profile dist --locked --package winddown
@@ -139,6 +142,7 @@ lint: $(CARGO_DENY) ## Formatting, clippy, documentation, licences, bans, layeri
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps \
 		--features winddown-shared/fake
+	$(CARGO) run --quiet --package xtask -- plugins
 	@# Nothing is built here; that is for 'make crates'.
 	$(CARGO) package --quiet --offline --locked --allow-dirty --no-verify $(CRATES)
 	@echo "cargo-deny: bans (layering too), licences, sources. Advisories are NOT checked here:"

@@ -28,7 +28,7 @@ use crate::{CommandError, Output};
 use winddown_config::{Config, ConfigError};
 use winddown_control::AgentApi;
 use winddown_control::api::{PodState, Status};
-use winddown_node::{Identity, Node, policy_of};
+use winddown_node::{Configured, Identity, Node, ShutdownHandle, policy_of};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 /// How long pods may take to start before the rehearsal goes on without the late ones.
@@ -172,10 +172,12 @@ pub(crate) async fn run(options: DrillOptions, out: &mut Output) -> Result<Outco
 }
 
 struct Drill {
-    node: Node<ProcessRuntime, LogindInhibitor>,
+    node: Node<ProcessRuntime>,
+    shutdown: ShutdownHandle,
     inhibitor: Arc<LogindInhibitor>,
     manifests: watch::Receiver<Arc<DesiredManifests>>,
     pods: PathBuf,
+    state: PathBuf,
     stop: CancellationToken,
 }
 
@@ -188,7 +190,8 @@ impl Drill {
     ) -> Result<Self, DrillError> {
         let wall = wall_clock();
         let mut config = options.config.clone();
-        config.state_directory = root.join("state");
+        let state = root.join("state");
+        config.state_directory.clone_from(&state);
         config.pod_logs_dir = root.join("logs");
         config.static_pod_path = Some(pods.to_owned());
         let shim = ShimCommand::beside_this_program().map_err(DrillError::Shim)?;
@@ -209,13 +212,16 @@ impl Drill {
         let (directory, manifests) =
             ManifestDirectory::new(pods.to_owned(), NODE_NAME, every, wall.clone());
         tokio::spawn(directory.run(stop.clone()));
-        let node = Node::builder(Arc::new(runtime), Arc::clone(&inhibitor))
-            .config(config)
+        let configured = Configured::of(config, wall.now());
+        let plugin = configured.shutdown(Arc::clone(&inhibitor)).trigger(Trigger::Drill);
+        let shutdown = plugin.handle();
+        let node = Node::builder(Arc::new(runtime))
+            .settings(configured.settings())
             .manifests(manifests.clone())
             .identity(Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() })
-            .trigger(Trigger::Drill)
+            .plugin(plugin)
             .start();
-        Ok(Self { node, inhibitor, manifests, pods: pods.to_owned(), stop })
+        Ok(Self { node, shutdown, inhibitor, manifests, pods: pods.to_owned(), state, stop })
     }
 
     async fn rehearse(
@@ -239,7 +245,7 @@ impl Drill {
             let logind = logind.clone();
             tokio::spawn(async move { logind.shutdown(ShutdownKind::PowerOff).await })
         };
-        let outcome = progress::follow(self.node.progress(), shutdown, say, out).await?;
+        let outcome = progress::follow(self.shutdown.progress(), shutdown, say, out).await?;
         let report = self.report().await?;
         if options.json {
             out.json(&report)?;
@@ -285,9 +291,9 @@ impl Drill {
     }
 
     async fn report(&self) -> Result<ShutdownReport, DrillError> {
-        let store = self.node.reports().clone();
+        let store = self.shutdown.reports().clone();
+        let directory = self.state.clone();
         let read = tokio::task::spawn_blocking(move || store.latest()).await;
-        let directory = self.node.configuration().config.state_directory.clone();
         read.ok().and_then(Result::ok).flatten().ok_or(DrillError::NoReport { directory })
     }
 

@@ -26,10 +26,11 @@ use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
 use winddown_config::{Config, ConfigError, Mode, RuntimeKind, file_hint};
 use winddown_control::{ControlSocket, Limits, Server, SocketError};
-use winddown_node::cluster::ClusterParts;
+use winddown_node::cluster::Cluster;
 use winddown_node::metrics;
 use winddown_node::{
-    Configuration, Identity, Machine, Node, PressureSource, RuntimeFigures, policy_of,
+    Configuration, Configured, Identity, Machine, Node, NodePlugin, PressureSource, RuntimeFigures,
+    policy_of,
 };
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
@@ -42,7 +43,7 @@ pub use runtime::RuntimeStartError;
 pub use units::SystemdUnits;
 
 /// A node on the real runtimes and the real logind.
-pub type ServiceNode = Node<ConfiguredRuntime, LogindInhibitor>;
+pub type ServiceNode = Node<ConfiguredRuntime>;
 
 /// Who holds the lock, as `systemd-inhibit --list` shows it.
 const WHO: &str = "winddown";
@@ -123,7 +124,7 @@ impl StartError {
 /// What a service is made of before it has a runtime.
 struct Service {
     options: ServiceOptions,
-    configuration: Configuration,
+    configured: Configured,
     identity: Identity,
     socket: ControlSocket,
     notifier: Notifier,
@@ -148,7 +149,8 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     // The socket comes first: it is what keeps a second agent from touching the first one's pods.
     let socket = bind(&options, &config).await?;
     let identity = Identity { name: config.node_name_or(&host_name()), boot_id: boot_id() };
-    let service = Service { options, configuration, identity, socket, notifier, wall, reloads };
+    let configured = Configured::new(configuration);
+    let service = Service { options, configured, identity, socket, notifier, wall, reloads };
     let joined = match config.mode {
         Mode::Standalone => None,
         Mode::Companion => return service.run_companion().await,
@@ -158,18 +160,21 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
         RuntimeKind::Process => {
             let process = runtime::process(&config, &service.identity, &service.wall).await?;
             let is = ConfiguredRuntime::Process;
-            service.run(Runs::own(process, is, &config, joined)).await
+            let runs = Runs::own(process, is, &service.configured, joined);
+            service.run(runs).await
         }
         RuntimeKind::Cri => {
             let cri = runtime::cri(&config, &service.identity, &service.wall).await?;
             let joined = joined.map(|parts| cluster::named_by(parts, cri.health()));
             let is = ConfiguredRuntime::Cri;
-            service.run(Runs::own(cri, is, &config, joined)).await
+            let runs = Runs::own(cri, is, &service.configured, joined);
+            service.run(runs).await
         }
         RuntimeKind::Systemd => {
             let units = runtime::systemd(&config, &service.identity, &service.wall).await?;
             let is = ConfiguredRuntime::Systemd;
-            service.run(Runs::own(units, is, &config, joined)).await
+            let runs = Runs::own(units, is, &service.configured, joined);
+            service.run(runs).await
         }
     }
 }
@@ -180,9 +185,9 @@ struct Runs {
     /// The pods that are wanted; none takes the manifests directory.
     manifests: Option<watch::Receiver<Arc<DesiredManifests>>>,
     machine: Option<Machine>,
-    pressure: Option<PressureSource>,
-    cluster: Option<ClusterParts>,
     admits_all: bool,
+    /// What there is beside the shutdown.
+    plugins: Vec<Box<dyn NodePlugin<ConfiguredRuntime>>>,
     /// Told how far a shutdown is.
     progress: Option<companion::Slot>,
     stop: CancellationToken,
@@ -193,16 +198,20 @@ impl Runs {
     fn own<R: RuntimeFigures>(
         runtime: R,
         is: fn(Arc<R>) -> ConfiguredRuntime,
-        config: &Config,
-        cluster: Option<ClusterParts>,
+        configured: &Configured,
+        cluster: Option<Cluster>,
     ) -> Self {
         let runtime = Arc::new(runtime);
-        let places = host::usage_places(config);
+        let config = configured.configuration().config;
+        let places = host::usage_places(&config);
+        let measured = PressureSource { places, runtime: Arc::clone(&runtime) as _ };
+        let mut plugins: Vec<Box<dyn NodePlugin<ConfiguredRuntime>>> =
+            vec![Box::new(configured.preemption()), Box::new(configured.eviction(measured))];
+        plugins.extend(cluster.map(|cluster| Box::new(cluster) as _));
         Self {
             manifests: None,
-            machine: Some(host::machine(config)),
-            pressure: Some(PressureSource { places, runtime: Arc::clone(&runtime) as _ }),
-            cluster,
+            machine: Some(host::machine(&config)),
+            plugins,
             admits_all: false,
             progress: None,
             runtime: is(runtime),
@@ -218,32 +227,37 @@ impl Service {
     /// Signals cannot be received; no pod was touched.
     async fn run(self, runs: Runs) -> Result<(), StartError> {
         let ends = Ends::listen().map_err(StartError::Signals)?;
-        let Self { options, configuration, identity, socket, notifier, wall, reloads } = self;
-        let config = Arc::clone(&configuration.config);
+        let Self { options, configured, identity, socket, notifier, wall, reloads } = self;
+        let config = configured.configuration().config;
         let stop = runs.stop;
         let manifests =
             runs.manifests.unwrap_or_else(|| manifests(&config, &identity, &wall, &stop));
         let inhibitor =
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
         let notice_aggregator = notices::listen(&config, &wall, &identity.boot_id, &stop);
-        let node = Node::builder(Arc::new(runs.runtime), Arc::clone(&inhibitor))
-            .configuration(configuration)
-            .runtime_health(ConfiguredRuntime::health)
+        let logind = Arc::clone(&inhibitor);
+        let plugin = configured
+            .shutdown(Arc::clone(&inhibitor))
             .notices(notice_aggregator)
+            .volatile_directory(config.control_socket.parent().map(PathBuf::from))
+            .refused_signals(move || logind.refused_signals());
+        let shutdown = plugin.handle();
+        if let Some(slot) = runs.progress {
+            // It is set once.
+            let _ = slot.set(shutdown.progress());
+        }
+        let node = Node::builder(Arc::new(runs.runtime))
+            .settings(configured.settings())
+            .kept_in(config.control_socket.parent().unwrap_or(&config.state_directory))
+            .runtime_health(ConfiguredRuntime::health)
             .manifests(manifests)
             .identity(identity)
             .machine(runs.machine)
-            .pressure(runs.pressure)
-            .cluster(runs.cluster)
             .admits_all(runs.admits_all)
             .clocks(wall, host::boot_clock_of_user_space().await)
-            .volatile_directory(config.control_socket.parent().map(PathBuf::from))
-            .refused_signals(LogindInhibitor::refused_signals)
+            .plugin(plugin)
+            .plugins(runs.plugins)
             .start();
-        if let Some(slot) = runs.progress {
-            // It is set once.
-            let _ = slot.set(node.progress());
-        }
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
         // Clones share the limits: scrapes over TCP cannot crowd out root on the socket.
         let scraped = config.metrics_address.map(|address| {
@@ -251,7 +265,8 @@ impl Service {
             tokio::spawn(metrics::serve_over_tcp(server.clone(), address, again, stop.clone()))
         });
         let served = critical::spawn("control server", server.serve(socket));
-        let control = ControlLoop { options, node, inhibitor, notifier, reloads, ends };
+        let control =
+            ControlLoop { options, configured, node, shutdown, inhibitor, notifier, reloads, ends };
         control.run().await;
         stop.cancel();
         // The server takes its socket away; a failure of it was logged by then.

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_config::Config;
 use winddown_control::{ControlSocket, Limits, Server};
 use winddown_machine::host::{host_name, wall_clock};
-use winddown_node::{Node, policy_of};
+use winddown_node::{Configured, Node, policy_of};
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand, shim};
 use winddown_shared::display::duration;
 use winddown_shared::{NodeHandle, NodePod, Plugin, PluginName, Pod, PodEnding, WallTime};
@@ -142,9 +142,12 @@ async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
         ManifestDirectory::new(pods, &host_name(), config.file_check_frequency, wall_clock());
     tokio::spawn(watched.run(stop.clone()));
 
-    let node = Node::builder(runtime, logind)
-        .config(config)
+    let configured = Configured::of(config, wall_clock().now());
+    let node = Node::builder(runtime)
+        .settings(configured.settings())
+        .kept_in(directory.join("state"))
         .manifests(manifests)
+        .plugin(configured.shutdown(logind))
         .plugin(MaxAge { oldest })
         .start();
 

@@ -1,16 +1,18 @@
-//! This node in a cluster: the parts of `winddown-cluster` put together and joined to the node.
+//! The cluster as a plug-in: the parts of `winddown-cluster` put together and joined to the node.
 //!
-//! The node asks three things of it: which pods the API wants here (`PodSide::api_pods`), to be told
-//! what happens (`Cluster::recorder`), and to have the last word before the node goes down. It tells
-//! the cluster how it is through `Cluster::change` and the node controller's handle. Nothing of the node
+//! It brings three things: the pods that the API wants here ([`ApiPods`]), someone to be told what happens
+//! ([`Membership`]), and the last word before the node goes down. What the node is like reaches the cluster through
+//! `Membership::change` and the node controller's handle. Nothing of the node
 //! waits for the API server, but for the last word, and that for as long as the shutdown has kept time for
 //! it.
 
 mod api_pods;
+#[cfg(feature = "config")]
 mod connect;
 mod facts;
 mod final_status_flush;
 mod kept;
+mod node_object;
 mod provider;
 mod start;
 mod status_sink;
@@ -30,20 +32,25 @@ use winddown_cluster::node::{
 use winddown_cluster::pods::{OrphanPolicy, PodControllerHandle};
 use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_pod_references::{Resolver, ResolverConfig};
-use winddown_shared::{Event, Recorder, WallClock};
+use winddown_shared::{Event, Recorder, Runtime, WallClock, error_chain};
+
+use crate::Identity;
+use crate::plugin::{Joining, NodePlugin};
 
 use api_pods::ApiPods;
 use kept::KeptPods;
 
+#[cfg(feature = "config")]
 pub use connect::connect;
 pub use facts::{CLEAN_SHUTDOWN, UNPROTECTED};
 pub(crate) use facts::{Changing, Clean};
-pub(crate) use final_status_flush::FinalReport;
-pub(crate) use start::{Around, ClusterWork};
+use final_status_flush::FinalReport;
+use node_object::{NodeTeller, RuntimePing};
+use start::{Around, ClusterWork};
 
 /// What joins a node to a cluster.
 #[derive(Debug)]
-pub struct ClusterParts {
+pub struct Cluster {
     /// The way to the API server.
     pub connection: Connection,
     /// What is done with the Node object.
@@ -73,7 +80,7 @@ pub struct PodsParts {
 
 /// The node's side of a cluster. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Cluster(Arc<Inner>);
+pub(crate) struct Membership(Arc<Inner>);
 
 struct Inner {
     connection: Connection,
@@ -96,7 +103,53 @@ pub(crate) struct PodSide {
     controller: Mutex<Option<PodControllerHandle>>,
 }
 
-impl Cluster {
+impl<R: Runtime> NodePlugin<R> for Cluster {
+    /// A cluster that cannot be joined leaves a node on its own, with its static pods.
+    fn join(self: Box<Self>, node: &mut Joining<R>) {
+        let core = Arc::clone(&node.core);
+        let Identity { name, boot_id } = &core.identity;
+        let ping = RuntimePing(Arc::clone(&core));
+        let (cluster, work) = match Membership::prepare(*self, name, boot_id, ping, &core.wall) {
+            Ok(joined) => joined,
+            Err(error) => {
+                tracing::error!(error = error_chain(&error), "the node does not join its cluster");
+                return;
+            }
+        };
+        let brought = &mut node.brought;
+        brought.recorders.push(cluster.recorder());
+        brought.sections.push(Arc::new(view::View::new(cluster.clone(), core.wall.clone())));
+        if let Some(side) = cluster.pods() {
+            brought.links.sources.push(Arc::new(side.api_pods.clone()));
+        }
+        brought.links.final_status_flush = Some(Arc::new(FinalReport {
+            cluster: cluster.clone(),
+            statuses: core.statuses.clone(),
+        }));
+        node.start(move |links| {
+            let (gate, fit) = (core.gate.clone(), core.fit.clone());
+            // What is refused has failed for good in the API, so no pod is judged on unknown facts.
+            let hold_back = move || {
+                (fit.is_unknown() && !gate.is_shut()).then_some("this machine cannot be read yet")
+            };
+            work.start(
+                &cluster,
+                Around {
+                    workers: core.workers.clone(),
+                    statuses: core.statuses.clone(),
+                    static_pods: core.static_pods(),
+                    hold_back: Arc::new(hold_back),
+                    wall: core.wall.clone(),
+                    stop: core.stop.clone(),
+                },
+            );
+            let (end, shortage) = (links.end.take(), links.shortage.take());
+            NodeTeller { core, cluster, end, shortage }.start();
+        });
+    }
+}
+
+impl Membership {
     /// Puts the parts together; nothing is asked of the API server before
     /// [`ClusterWork::start`](start::ClusterWork::start). Reads the pods that an earlier agent left,
     /// blocking.
@@ -104,13 +157,13 @@ impl Cluster {
     /// # Errors
     /// A setting of the node is out of range.
     pub(crate) fn prepare<P: Ping>(
-        parts: ClusterParts,
+        parts: Cluster,
         name: &str,
         boot_id: &str,
         ping: P,
         wall: &WallClock,
     ) -> Result<(Self, ClusterWork<P>), NodeSettingsError> {
-        let ClusterParts { connection, node, facts: fixed, pods } = parts;
+        let Cluster { connection, node, facts: fixed, pods } = parts;
         let client = connection.client();
         let (events, writer) =
             Events::new(client.clone(), NodeRef::new(name), events::CAPACITY, wall.clone());
@@ -181,7 +234,7 @@ impl Cluster {
     }
 }
 
-impl Recorder for Cluster {
+impl Recorder for Membership {
     fn record(&self, event: &Event) {
         if let Some(pods) = &self.0.pods {
             pods.ended.record(event);

@@ -1,25 +1,22 @@
 //! What pods have to fit into, and how room is made in it.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Node as ServerNode;
 use tokio::sync::watch;
-use winddown_eviction::parse_threshold;
-use winddown_machine::{AllocatableConfig, Capacity, LocalNode, ReadError};
-use winddown_preemption::Strategy;
+use winddown_machine::{Capacity, LocalNode, ReadError};
 use winddown_shared::{
-    Admission, AdmissionFailureHandler, AdmitHandler, Allocatable, Inhibitor, NodeFit, NodeSource,
-    NodeView, Others, Pod, Quantity, Rejection, ResourceName, Runtime, VictimLock, critical,
+    Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable, NodeFit,
+    NodeSource, NodeView, Others, Pod, Rejection, ResourceName, Runtime, VictimLock, critical,
     error_chain,
 };
 
-use super::Node;
-use super::pressure::{Pressure, Relief};
-use super::strategy::CurrentStrategy;
-use winddown_config::Config;
+use crate::Settings;
+use crate::links::Shows;
 
 /// A machine that could not be read is read again after this long, then twice as long, …
 const READ_AGAIN: Duration = Duration::from_secs(1);
@@ -48,12 +45,13 @@ struct Inner {
     server: Mutex<Option<Arc<ServerNode>>>,
     /// What was read last, for when it cannot be read again.
     capacity: Mutex<Option<Capacity>>,
-    strategy: watch::Sender<Strategy>,
     victim_lock: VictimLock,
+    /// A kubelet has admitted the pods: nothing is asked of them again.
+    admits_all: bool,
 }
 
 /// Lets in what the runtime can run.
-struct Supported<R>(Arc<R>);
+pub(super) struct Supported<R>(pub(super) Arc<R>);
 
 /// The node as it was last found.
 #[derive(Debug, PartialEq)]
@@ -93,32 +91,34 @@ impl fmt::Debug for Machine {
 
 impl Fit {
     /// Reads the machine once. Without one, everything fits.
-    pub(super) fn new(machine: Option<Machine>, name: &str, config: &Config) -> Self {
+    pub(super) fn new(
+        machine: Option<Machine>,
+        name: &str,
+        settings: &Settings,
+        admits_all: bool,
+    ) -> Self {
         let fit = Self(Arc::new(Inner {
             machine,
             name: name.into(),
             found: watch::Sender::new(None),
             server: Mutex::new(None),
             capacity: Mutex::new(None),
-            strategy: watch::Sender::new(config.preemption_strategy),
             victim_lock: VictimLock::new(),
+            admits_all,
         }));
-        fit.follow(config);
+        fit.follow(settings);
         fit
     }
 
-    /// Reads the machine again and keeps from the pods what `config` says.
-    pub(super) fn follow(&self, config: &Config) {
-        self.0.strategy.send_if_modified(|now| {
-            std::mem::replace(now, config.preemption_strategy) != config.preemption_strategy
-        });
+    /// Reads the machine again and keeps from the pods what `settings` say.
+    pub(super) fn follow(&self, settings: &Settings) {
         let Some(machine) = &self.0.machine else { return };
         let Some(capacity) = self.read(machine) else { return };
-        let reserved = allocatable_config(config, &capacity);
+        let reserved = (settings.reserved)(&capacity);
         let node = LocalNode {
             name: Arc::clone(&self.0.name),
             host_name: machine.host_name.clone(),
-            labels: config.node_labels.clone(),
+            labels: settings.labels.clone(),
         };
         let own = Arc::new(node.view(reserved.allocatable(&capacity)));
         self.find(reserved.capacity(&capacity), own);
@@ -178,16 +178,6 @@ impl Fit {
         self.0.found.borrow().clone()
     }
 
-    /// How victims are chosen now.
-    pub(super) fn strategy(&self) -> Strategy {
-        *self.0.strategy.borrow()
-    }
-
-    /// Makes room by whatever strategy is in force.
-    pub(super) fn room(&self) -> CurrentStrategy {
-        CurrentStrategy(self.0.strategy.subscribe())
-    }
-
     /// Held while choosing victims.
     pub(super) fn victim_lock(&self) -> VictimLock {
         self.0.victim_lock.clone()
@@ -196,6 +186,62 @@ impl Fit {
     /// Whether pods cannot be judged because the machine could not be read.
     pub(super) fn is_unknown(&self) -> bool {
         self.0.machine.is_some() && self.0.found.borrow().is_none()
+    }
+
+    /// Whether nothing is asked of a pod.
+    pub(super) fn admits_all(&self) -> bool {
+        self.0.admits_all
+    }
+
+    /// Admits what fits, where there is something to fit into; `room` chooses whom to end for a critical pod
+    /// that does not.
+    pub(super) fn then_fits(
+        &self,
+        admission: Admission,
+        room: impl AdmissionFailureHandler,
+    ) -> Admission {
+        match self.0.machine {
+            Some(_) => admission.then(NodeFit::new(self.clone()).with_preemption(room)),
+            None => admission,
+        }
+    }
+
+    /// Reads the machine until it can be read.
+    pub(super) async fn read_until_known(&self, settings: &watch::Receiver<Settings>) {
+        let mut wait = READ_AGAIN;
+        while self.is_unknown() {
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(READ_MOST);
+            let now = settings.borrow().clone();
+            self.follow(&now);
+        }
+    }
+
+    /// Whether no pod can be let in. Says so again when there is more room, or other room, than
+    /// before, as each of `relief` says: pods that were refused are asked again then.
+    pub(super) fn admission_closed(
+        &self,
+        gate: &AdmissionGate,
+        mut relief: Vec<Box<dyn Shows<()>>>,
+    ) -> watch::Receiver<bool> {
+        let (mut opened, mut found) = (gate.changes(), self.0.found.subscribe());
+        let (gate, fit) = (gate.clone(), self.clone());
+        let closed = move || !fit.admits_all() && (gate.is_shut() || fit.is_unknown());
+        let (tx, rx) = watch::channel(closed());
+        critical::spawn("state of admission", async move {
+            loop {
+                let mut relieved: FuturesUnordered<_> =
+                    relief.iter_mut().map(|one| one.changed()).collect();
+                tokio::select! {
+                    changed = opened.changed() => if changed.is_err() { return },
+                    changed = found.changed() => if changed.is_err() { return },
+                    Some(()) = relieved.next() => {}
+                    () = tx.closed() => return,
+                }
+                tx.send_replace(closed());
+            }
+        });
+        rx
     }
 }
 
@@ -217,97 +263,6 @@ impl<R: Runtime> AdmitHandler for Supported<R> {
     }
 }
 
-// === impl Node ===
-
-impl<R: Runtime, I: Inhibitor> Node<R, I> {
-    /// Admission: no pod while the node shuts down; under pressure, no pod that would make that
-    /// worse; else what fits, and what the runtime can run. That it could not would come out later
-    /// as well, but then others would have been ended for it.
-    ///
-    /// `room` chooses whom to end for a critical pod that does not fit.
-    pub(super) fn admission(&self, room: impl AdmissionFailureHandler) -> Admission {
-        if self.0.admits_all {
-            return Admission::default();
-        }
-        let (fit, supported) = (&self.0.fit, Supported(Arc::clone(&self.0.runtime)));
-        let admission = Admission::default().then(self.0.gate.clone());
-        let admission = match &self.0.pressure {
-            Some(pressure) => admission.then(pressure.view().gate()),
-            None => admission,
-        };
-        let plugins = self.0.plugin_admission.iter().cloned();
-        let admission = plugins.fold(admission, Admission::then);
-        let admission = match fit.0.machine {
-            Some(_) => admission.then(NodeFit::new(fit.clone()).with_preemption(room)),
-            None => admission,
-        };
-        admission.then(supported)
-    }
-
-    /// Reads the machine until it can be read.
-    pub(super) async fn read_machine(self) {
-        let mut wait = READ_AGAIN;
-        while self.0.fit.is_unknown() {
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = self.0.stop.cancelled() => return,
-            }
-            wait = (wait * 2).min(READ_MOST);
-            self.0.fit.follow(&self.configuration().config);
-        }
-    }
-
-    /// Whether no pod can be let in. Says so again when there is more room, or other room, than
-    /// before: pods that were refused are asked again then.
-    pub(super) fn admission_closed(&self) -> watch::Receiver<bool> {
-        let (gate, fit) = (self.0.gate.clone(), self.0.fit.clone());
-        let admits_all = self.0.admits_all;
-        let closed = move || !admits_all && (gate.is_shut() || fit.is_unknown());
-        let mut opened = self.0.gate.changes();
-        let mut found = self.0.fit.0.found.subscribe();
-        let mut pressed = self.0.pressure.as_ref().map(Pressure::relief);
-        let (tx, rx) = watch::channel(closed());
-        critical::spawn("state of admission", async move {
-            loop {
-                tokio::select! {
-                    changed = opened.changed() => if changed.is_err() { return },
-                    changed = found.changed() => if changed.is_err() { return },
-                    Some(()) = relieved(&mut pressed) => {}
-                    () = tx.closed() => return,
-                }
-                tx.send_replace(closed());
-            }
-        });
-        rx
-    }
-}
-
-async fn relieved(pressed: &mut Option<Relief>) -> Option<()> {
-    pressed.as_mut()?.next().await;
-    Some(())
-}
-
-/// What the configuration keeps from the pods and adds to the machine. Its quantities were checked
-/// when it was read.
-fn allocatable_config(config: &Config, capacity: &Capacity) -> AllocatableConfig {
-    let mut reserved = amounts(&config.system_reserved);
-    for (name, amount) in amounts(&config.kube_reserved) {
-        let sum = reserved.entry(name).or_default();
-        *sum = sum.saturating_add(amount);
-    }
-    let threshold = |signal: &str, whole: i64| {
-        let text = config.eviction.hard.get(signal)?;
-        Some(parse_threshold(text).ok()??.of(whole).value())
-    };
-    AllocatableConfig {
-        reserved,
-        memory_available: threshold("memory.available", capacity.memory).unwrap_or(0),
-        nodefs_available: threshold("nodefs.available", capacity.ephemeral_storage).unwrap_or(0),
-        max_pods: i64::from(config.max_pods),
-        extended: amounts(&config.extended_resources),
-    }
-}
-
 /// The machine as it says itself, with the labels, taints and further resources that others wrote on its
 /// Node object.
 fn joined(own: &NodeView, server: &ServerNode) -> NodeView {
@@ -323,17 +278,4 @@ fn joined(own: &NodeView, server: &ServerNode) -> NodeView {
         }
     }
     view
-}
-
-fn amounts(quantities: &BTreeMap<String, String>) -> BTreeMap<ResourceName, i64> {
-    let amount = |(name, text): (&String, &String)| {
-        let name = ResourceName::from(&**name);
-        let quantity = text.parse::<Quantity>().unwrap_or(Quantity::ZERO);
-        let amount = match name {
-            ResourceName::Cpu => quantity.milli_value(),
-            _ => quantity.value(),
-        };
-        (name, amount)
-    };
-    quantities.iter().map(amount).collect()
 }

@@ -22,7 +22,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Keeps a file for each pod that is ending. They outlive the agent, not the machine: nothing waits for a
 /// disk.
-pub(super) struct KeptKills {
+pub(crate) struct KeptKills {
     directory: PathBuf,
     boot_id: String,
     clock: BootClock,
@@ -50,7 +50,7 @@ impl KeptKills {
     /// Reads what an earlier agent of this boot has left in `directory`, and removes what is of another
     /// boot. `plugins` are those that this agent has: what another one asked for is not gone on with.
     /// Blocking.
-    pub(super) fn open(
+    pub(crate) fn open(
         directory: PathBuf,
         boot_id: &str,
         clock: BootClock,

@@ -1,76 +1,85 @@
-//! The node: pods, workers, shutdown and the control API joined together, for whatever runtime and
-//! whatever announces the shutdown. The service runs it on the real ones, the drill on stand-ins.
+//! The node: pods, their workers and the control API, and a list of plug-ins beside them, for whatever runtime
+//! there is.
+//!
+//! ```text
+//! Node::builder(runtime)
+//!     .manifests(directory)
+//!     .plugin(Shutdown::new(logind, policy, state))
+//!     .plugin(Preemption::new(strategy))
+//!     .plugin(Eviction::new(source, thresholds))
+//!     .plugin(Cluster::new(parts))
+//!     .start()
+//! ```
+//!
+//! Each of these is a feature of this crate, and all are on by default. One that is left out of the list is not there:
+//! the node does everything else, and answers what is asked of it by saying so. With its feature off, its crate is not
+//! compiled. `config` makes plug-ins of winddown's configuration file, which knows the fields of all of them.
+#![cfg_attr(
+    not(all(
+        feature = "shutdown",
+        feature = "preemption",
+        feature = "eviction",
+        feature = "cluster"
+    )),
+    allow(dead_code, unused_imports, reason = "what plug-ins have for each other")
+)]
 
 mod api;
 mod builder;
+#[cfg(feature = "cluster")]
 pub mod cluster;
-mod cluster_status;
+#[cfg(feature = "config")]
+mod configured;
+mod core;
 mod decisions;
-mod drain;
 mod fit;
 mod kept_file;
 mod kept_kills;
-mod last_boot;
-mod measured;
+mod links;
 pub mod metrics;
-mod notice;
-mod plugins;
-mod preemption_plan;
+mod plugin;
+#[cfg(feature = "preemption")]
+mod preemption;
+#[cfg(feature = "eviction")]
 mod pressure;
-pub mod reports;
-mod running;
+mod recorders;
+mod settings;
+#[cfg(feature = "shutdown")]
+mod shutdown;
 mod status_view;
-mod strategy;
 #[cfg(test)]
+#[cfg(all(feature = "config", feature = "cluster"))]
 mod tests;
 
-use std::path::PathBuf;
-use std::sync::{Arc, RwLock};
-use std::time::Duration;
+use std::sync::Arc;
 
-use tokio::sync::{Semaphore, watch};
-use tokio_util::sync::CancellationToken;
-use winddown_cluster::node::Draining;
-use winddown_notices::{NoticeAggregator, Operator};
-use winddown_shared::status::StatusStore;
+use tokio::sync::watch;
 use winddown_shared::{
-    AdmitHandler, Inhibitor, LockState, PluginNotes, PodKiller, PodWorkers, Recorder, Runtime,
-    RuntimeSyncer, WallClock, WallTime, WorkerObserver, WorkerTimes, critical, error_chain,
-};
-use winddown_shutdown::{
-    AdmissionGate, BootClock, GroupPeriod, Policy, ProgressSender, RecordPlace, ReportStore,
-    Trigger,
+    AdmissionFailureHandler, NoPreemption, PluginNotes, PodKiller, PodWorkers, Runtime,
+    RuntimeSyncer, WallTime, critical,
 };
 
-use crate::cluster::Cluster;
-use crate::metrics::{Metrics, ProcessReader};
-use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
-use winddown_static_pods::DesiredManifests;
-
-pub use api::plan_view;
-pub use builder::NodeBuilder;
+use crate::core::Core;
+use crate::links::PodSource;
+use crate::metrics::ProcessReader;
+use crate::plugin::{Answers, Brought, Section};
 use builder::NodeParts;
-use cluster_status::{RuntimePing, prepare};
-pub use decisions::{Decisions, log_decision};
-use fit::Fit;
-pub use fit::Machine;
-use kept_kills::KeptKills;
-use last_boot::LookBack;
-use pressure::{Around, Pressure};
-pub use pressure::{PressureSource, RuntimeFigures};
 
-/// A configuration and where it came from.
-#[derive(Clone, Debug)]
-pub struct Configuration {
-    /// What is in force.
-    pub config: Arc<Config>,
-    /// The file; none when the defaults are in force.
-    pub file: Option<PathBuf>,
-    /// What was noticed in it.
-    pub warnings: Vec<String>,
-    /// When it was read.
-    pub loaded_at: WallTime,
-}
+pub use builder::NodeBuilder;
+#[cfg(feature = "cluster")]
+pub use cluster::Cluster;
+#[cfg(feature = "config")]
+pub use configured::{Configuration, Configured, policy_of};
+pub use decisions::{Decisions, log_decision};
+pub use fit::Machine;
+pub use plugin::{Joining, NodePlugin};
+#[cfg(feature = "preemption")]
+pub use preemption::Preemption;
+#[cfg(feature = "eviction")]
+pub use pressure::{Eviction, PressureSource, RuntimeFigures};
+pub use settings::{Settings, SettingsSource};
+#[cfg(feature = "shutdown")]
+pub use shutdown::{Shutdown, ShutdownHandle, plan_view, reports};
 
 /// Who the node is.
 #[derive(Clone, Debug)]
@@ -82,315 +91,123 @@ pub struct Identity {
 }
 
 /// The running node. Cheap to clone.
-pub struct Node<R: Runtime, I: Inhibitor>(Arc<Inner<R, I>>);
+pub struct Node<R: Runtime>(Arc<Inner<R>>);
 
-struct Inner<R: Runtime, I: Inhibitor> {
-    runtime: Arc<R>,
-    runtime_health: fn(&R) -> Result<(), String>,
-    configuration: RwLock<Configuration>,
-    policy: watch::Sender<Arc<Policy>>,
-    inhibitor: Arc<I>,
-    workers: PodWorkers<RuntimeSyncer<R>>,
-    statuses: StatusStore,
-    manifests: watch::Receiver<Arc<DesiredManifests>>,
-    notice_aggregator: NoticeAggregator,
-    operator: Operator,
-    gate: AdmissionGate,
-    fit: Fit,
-    /// What plug-ins ask of a new pod.
-    plugin_admission: Vec<Arc<dyn AdmitHandler>>,
+struct Inner<R: Runtime> {
+    core: Arc<Core<R>>,
+    settings: watch::Receiver<Settings>,
+    sources: Vec<Arc<dyn PodSource>>,
+    sections: Vec<Arc<dyn Section>>,
+    answers: Answers,
     plugin_notes: PluginNotes,
-    /// None in a rehearsal.
-    pressure: Option<Pressure>,
-    progress: ProgressSender,
-    decisions: Decisions,
-    metrics: Arc<Metrics>,
     process: ProcessReader,
-    refused_signals: fn(&I) -> u64,
-    /// Everyone who is told of events.
-    recorder: Arc<dyn Recorder>,
-    reports: ReportStore,
-    last_boot: LookBack,
-    /// Where the mark of this start is; none in a rehearsal.
-    marked: Option<PathBuf>,
-    identity: Identity,
-    wall: WallClock,
-    boot_clock: BootClock,
-    records: Vec<Arc<dyn RecordPlace>>,
     started: tokio::time::Instant,
     started_at: WallTime,
-    held_since: watch::Sender<Option<WallTime>>,
-    /// The pods that ran before the agent did are known, or will not be.
-    pods_known: watch::Sender<bool>,
-    changes: watch::Sender<u64>,
-    /// One drain at a time.
-    draining: Arc<Semaphore>,
-    /// How far a drain is.
-    drained: watch::Sender<Draining>,
-    cluster: Option<Cluster>,
-    admits_all: bool,
-    stop: CancellationToken,
 }
 
-impl<R: Runtime, I: Inhibitor> Clone for Node<R, I> {
+impl<R: Runtime> Clone for Node<R> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<R: Runtime, I: Inhibitor> Node<R, I> {
-    /// Begins a node on `runtime`, whose shutdown `inhibitor` announces and holds back.
-    pub fn builder(runtime: Arc<R>, inhibitor: Arc<I>) -> NodeBuilder<R, I> {
-        NodeBuilder::new(runtime, inhibitor)
+impl<R: Runtime> Node<R> {
+    /// Begins a node on `runtime`, without plug-ins.
+    pub fn builder(runtime: Arc<R>) -> NodeBuilder<R> {
+        NodeBuilder::new(runtime)
     }
 
-    pub(crate) fn of_parts(parts: NodeParts<R, I>) -> Self {
-        let state = parts.configuration.config.state_directory.clone();
-        let decisions = Decisions::new(parts.wall.clone());
-        let metrics = Arc::new(Metrics::new(parts.wall.clone(), measured::last_shutdown(&state)));
-        let ping = RuntimePing::new(&parts.runtime, parts.runtime_health);
-        let joined = parts.cluster.and_then(|c| prepare(c, &parts.identity, ping, &parts.wall));
-        let (cluster, cluster_work) = joined.unzip();
-        let volatile = parts.volatile_directory.as_deref();
-        let (kills, asked_before) = KeptKills::open(
-            volatile.unwrap_or(&state).join("kills"),
-            &parts.identity.boot_id,
-            parts.boot_clock.clone(),
-            &parts.plugins.iter().map(|plugin| plugin.name()).collect::<Vec<_>>(),
-        );
-        let recorder: Arc<dyn Recorder> = Arc::new(measured::Everyone {
-            kills,
-            decisions: decisions.clone(),
-            metrics: Arc::clone(&metrics),
-            cluster: cluster.as_ref().map(Cluster::recorder),
-        });
-        let statuses = StatusStore::default();
-        let syncer = RuntimeSyncer::new(
-            Arc::clone(&parts.runtime),
-            statuses.clone(),
-            Arc::clone(&recorder),
-            parts.wall.clone(),
-        )
-        .with_host_ips({
-            let config = Arc::clone(&parts.configuration.config);
-            move || config.cluster.node_addresses()
-        });
-        // A kubelet ends its own pods when their time is over.
-        let syncer = if parts.admits_all { syncer.without_deadlines() } else { syncer };
-        // Exits come as events; the resync is only the safety net, and costs a wake-up each time.
-        let times = WorkerTimes { resync: Duration::from_secs(300), ..WorkerTimes::default() };
-        let observer: Arc<dyn WorkerObserver> = Arc::clone(&metrics) as _;
-        let workers = PodWorkers::with_observer(syncer, Arc::clone(&recorder), times, observer);
-        let policy = watch::Sender::new(Arc::new(policy_of(&parts.configuration.config.shutdown)));
-        let operator = Operator::open(
-            parts.notice_aggregator.publisher("operator", None),
-            &state,
-            &*parts.identity.boot_id,
-            parts.wall.clone(),
-            parts.boot_clock.clone(),
-        );
-        let records = running::places(&state, parts.volatile_directory.as_deref());
-        let gate = AdmissionGate::new();
-        let fit = Fit::new(parts.machine, &parts.identity.name, &parts.configuration.config);
-        let around = Around {
-            workers: workers.clone(),
-            manifests: parts.manifests.clone(),
-            recorder: Arc::clone(&recorder),
-            victims: fit.victim_lock(),
-            gate: gate.clone(),
-            wall: parts.wall.clone(),
-        };
-        let config = &parts.configuration.config;
-        let prepared = parts.pressure.map(|source| Pressure::prepare(source, config, around));
-        let (pressure, pressure_loop) = prepared.unzip();
-        let carried = running::pick_up(&records, &parts.identity.boot_id, &gate);
-        let reports = reports::store(&parts.configuration.config);
-        let marked = (parts.trigger != Trigger::Drill).then_some(state);
-        let last_boot = marked.as_ref().map_or_else(LookBack::nothing, |state| {
-            let boot_id = &parts.identity.boot_id;
-            LookBack::new(state, &reports, &records, boot_id, parts.wall.now())
-        });
-        if let Some(event) = last_boot.event() {
-            recorder.record(&event);
+    pub(crate) fn of_parts(parts: NodeParts<R>) -> Self {
+        let NodeParts { core, settings, plugins } = parts;
+        let first = settings.borrow().clone();
+        let names: Vec<_> = plugins.iter().filter_map(|plugin| plugin.name_of_another()).collect();
+        let (core, mut asked_before) = Core::new(core, &first, &names);
+        let core = Arc::new(core);
+        let notes = PluginNotes::default();
+        let mut node =
+            Joining { core: Arc::clone(&core), notes: notes.clone(), brought: Brought::default() };
+        for plugin in plugins {
+            plugin.join(&mut node);
         }
-        let inner = Arc::new(Inner {
-            notice_aggregator: parts.notice_aggregator,
-            operator,
-            runtime: Arc::clone(&parts.runtime),
-            runtime_health: parts.runtime_health,
-            policy,
-            inhibitor: parts.inhibitor,
-            workers,
-            statuses,
-            manifests: parts.manifests,
-            gate,
-            fit,
-            plugin_admission: plugins::admission(&parts.plugins),
-            plugin_notes: PluginNotes::default(),
-            pressure,
-            progress: ProgressSender::new(),
-            decisions,
-            metrics,
+        let Brought { admission, room, recorders, sections, answers, mut links, lead, starts } =
+            node.brought;
+        core.admit_by(admission);
+        core.recorders.join(recorders);
+        let room =
+            room.unwrap_or_else(|| Arc::new(NoPreemption) as Arc<dyn AdmissionFailureHandler>);
+        let node = Self(Arc::new(Inner {
+            core: Arc::clone(&core),
+            settings: settings.clone(),
+            sources: links.sources.clone(),
+            sections,
+            answers,
+            plugin_notes: notes,
             process: ProcessReader::new("/proc"),
-            refused_signals: parts.refused_signals,
-            recorder,
-            reports,
-            last_boot,
-            marked,
-            identity: parts.identity,
             started: tokio::time::Instant::now(),
-            started_at: parts.wall.now(),
-            wall: parts.wall,
-            boot_clock: parts.boot_clock,
-            records,
-            configuration: RwLock::new(parts.configuration),
-            held_since: watch::Sender::new(None),
-            pods_known: watch::Sender::new(false),
-            changes: watch::Sender::new(0),
-            draining: Arc::new(Semaphore::new(1)),
-            drained: watch::Sender::new(Draining::No),
-            cluster: cluster.clone(),
-            admits_all: parts.admits_all,
-            stop: CancellationToken::new(),
+            started_at: core.wall.now(),
+        }));
+        node.start_tasks(settings);
+        for start in starts {
+            start(&mut links);
+        }
+        let stop = core.stop.clone();
+        let (name, then, first) = match lead {
+            Some(lead) => ("shutdown controller", Some(lead.then), Some(lead.first)),
+            None => ("first pods", None, None),
+        };
+        // Boxed: it is large, and passed on several times.
+        let work = Box::pin(async move {
+            if let Some(first) = first {
+                asked_before.extend(first.await);
+            }
+            core.bring_in(asked_before, room, &mut links).await;
+            match then {
+                Some(then) => then.await,
+                None => core.stop.cancelled().await,
+            }
         });
-        let node = Self(inner);
-        node.keep_drained();
-        let stop = || node.0.stop.clone();
-        critical::spawn(
-            "changes of the runtime",
-            RuntimeSyncer::follow_changes(node.0.workers.clone()),
-        );
-        critical::spawn_until("notices", stop(), node.clone().run_board());
-        tokio::spawn(node.clone().note_lock());
-        tokio::spawn(node.clone().count_changes());
-        tokio::spawn(node.clone().measure_starts());
-        critical::spawn("reader of the machine", node.clone().read_machine());
-        node.start_plugins(parts.plugins);
-        if let Some(work) = pressure_loop {
-            critical::spawn_until("eviction", stop(), node.clone().watch_pressure(work));
-        }
-        if let (Some(cluster), Some(work)) = (cluster, cluster_work) {
-            node.clone().join(cluster, work);
-        }
-        let left = running::Left { run: carried, kills: asked_before };
-        let run = node.clone().run(parts.runtime, parts.trigger, left);
-        critical::spawn_stopping("shutdown controller", stop(), run);
+        critical::spawn_stopping(name, stop, work);
         node
-    }
-
-    /// Takes over what can change while running from a configuration that was read again.
-    pub fn reconfigure(&self, configuration: Configuration) {
-        self.0.fit.follow(&configuration.config);
-        if let Some(pressure) = &self.0.pressure {
-            pressure.follow(&configuration.config);
-        }
-        self.0.policy.send_replace(Arc::new(policy_of(&configuration.config.shutdown)));
-        let mut current =
-            self.0.configuration.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *current = configuration;
-        drop(current);
-        self.0.changes.send_modify(|n| *n += 1);
-    }
-
-    /// The configuration in force.
-    pub fn configuration(&self) -> Configuration {
-        self.0.configuration.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
-    }
-
-    /// How far a shutdown is, and every step.
-    pub fn progress(&self) -> watch::Receiver<winddown_shutdown::Progress> {
-        self.0.progress.subscribe()
     }
 
     /// The pod workers.
     pub fn workers(&self) -> &PodWorkers<RuntimeSyncer<R>> {
-        &self.0.workers
+        &self.0.core.workers
     }
 
-    /// Reports that are kept.
-    pub fn reports(&self) -> &ReportStore {
-        &self.0.reports
+    /// Waits until the pods that ran before the agent did are known, for as long as a shutdown waits
+    /// for that. An agent that is stopped as soon as it was started would pass them over.
+    pub async fn pods_are_known(&self) {
+        self.0.core.pods_are_known().await;
     }
 
     /// Stops all work; containers are left as they are.
     pub async fn shut_down(&self) {
-        self.0.stop.cancel();
-        self.note_stop().await;
-        self.0.workers.shut_down().await;
+        self.0.core.stop.cancel();
+        for section in &self.0.sections {
+            section.stopped().await;
+        }
+        self.0.core.workers.shut_down().await;
     }
 
-    /// Remembers since when the lock is held.
-    async fn note_lock(self) {
-        let mut states = self.0.inhibitor.state();
-        loop {
-            let held = states.borrow_and_update().lock == LockState::Held;
-            let now = self.0.wall.now();
-            self.0.held_since.send_if_modified(|since| {
-                let changed = since.is_some() != held;
-                if changed {
-                    *since = held.then_some(now);
-                }
-                changed
-            });
-            tokio::select! {
-                changed = states.changed() => if changed.is_err() { return },
-                () = self.0.stop.cancelled() => return,
-            }
-        }
-    }
-
-    /// Counts up whenever the picture of the node changes.
-    async fn count_changes(self) {
-        let mut statuses = self.0.statuses.changes();
-        let mut manifests = self.0.manifests.clone();
-        let mut inhibitor = self.0.inhibitor.state();
-        let mut progress = self.0.progress.subscribe();
-        let mut decisions = self.0.decisions.changes();
-        let mut notices = self.0.notice_aggregator.changes();
-        let mut plugins = self.0.plugin_notes.changes();
-        let mut more_known = self.0.workers.more_known();
-        loop {
-            tokio::select! {
-                Ok(()) = more_known.changed() => {}
-                Ok(()) = statuses.changed() => {}
-                Ok(()) = manifests.changed() => {}
-                Ok(()) = inhibitor.changed() => {}
-                Ok(()) = progress.changed() => {}
-                Ok(()) = decisions.changed() => {}
-                Ok(()) = notices.changed() => {}
-                Ok(()) = plugins.changed() => {}
-                () = self.0.stop.cancelled() => return,
-                else => return,
-            }
-            self.0.changes.send_modify(|n| *n += 1);
-        }
-    }
-}
-
-/// The policy that a configuration describes.
-///
-/// The configuration was validated when it was read; what the policy refuses all the same is logged,
-/// and a shutdown is then not delayed.
-pub fn policy_of(settings: &ShutdownSettings) -> Policy {
-    let policy = match &settings.periods {
-        ShutdownPeriods::Total { total, critical } => match settings.order {
-            ShutdownOrder::Role => Policy::by_role(*total, *critical),
-            ShutdownOrder::Priority => Policy::from_periods(*total, *critical),
-        },
-        ShutdownPeriods::ByPriority(groups) => {
-            Policy::by_priority(groups.iter().map(|group| GroupPeriod {
-                priority: group.priority,
-                shutdown_grace_period_seconds:
-                    i64::try_from(group.period.as_secs()).unwrap_or(i64::MAX),
-            }))
-        }
-    };
-    let policy = policy.unwrap_or_else(|error| {
-        tracing::error!(
-            error = error_chain(&error),
-            "the shutdown periods cannot be used; shutdown is not delayed"
+    /// Starts what runs without any plug-in.
+    fn start_tasks(&self, settings: watch::Receiver<Settings>) {
+        let core = &self.0.core;
+        critical::spawn(
+            "changes of the runtime",
+            RuntimeSyncer::follow_changes(core.workers.clone()),
         );
-        Policy::disabled()
-    });
-    policy.with_reserve(settings.reserve).with_endpoint_drain(settings.endpoint_drain)
+        core.count(core.statuses.changes());
+        core.count(core.manifests.clone());
+        core.count(core.recorders.decisions.changes());
+        core.count(self.0.plugin_notes.changes());
+        core.count(core.workers.more_known());
+        tokio::spawn(recorders::measure_starts(
+            Arc::clone(&core.recorders.metrics),
+            core.statuses.clone(),
+            core.stop.clone(),
+        ));
+        critical::spawn("settings", Arc::clone(core).follow(settings.clone()));
+        critical::spawn("reader of the machine", Arc::clone(core).read_machine(settings));
+    }
 }

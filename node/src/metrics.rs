@@ -12,6 +12,7 @@
 
 mod cluster;
 mod counted;
+mod counts;
 mod document;
 mod facts;
 mod labelled;
@@ -30,12 +31,12 @@ use prometheus_client::registry::Registry;
 use winddown_shared::{
     Event, PluginName, Pod, PodUid, Recorder, ResourceName, WallClock, WallTime, WorkerObserver,
 };
-use winddown_shutdown::StateTimes;
 
 use counted::Counted;
 use starting::Starting;
 
 pub use cluster::ClusterFacts;
+pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
 pub use facts::{InhibitorFacts, NodeFacts};
 pub use port::{TRY_AGAIN, serve_over_tcp};
 pub use process::{ProcessReader, ProcessUsage};
@@ -53,14 +54,18 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Nothing counted yet. `last` holds the times of the last shutdown, as its state file has them.
-    pub fn new(wall: WallClock, last: StateTimes) -> Self {
+    /// Nothing counted yet.
+    pub fn new(wall: WallClock) -> Self {
         let mut registry = Registry::default();
         let counted = Counted::register(&mut registry);
-        counted.shutdown_start.set(unix_seconds(last.start));
-        counted.shutdown_end.set(unix_seconds(last.end));
         let ending = AtomicBool::new(false);
         Self { registry, counted, wall, ending, starting: Starting::default() }
+    }
+
+    /// Takes over when the last shutdown began and when it had ended its pods, as its state file has them.
+    pub fn last_shutdown(&self, start: Option<WallTime>, end: Option<WallTime>) {
+        self.counted.shutdown_start.set(unix_seconds(start));
+        self.counted.shutdown_end.set(unix_seconds(end));
     }
 
     /// Begins to count what the plug-in `name` chooses.

@@ -1,4 +1,4 @@
-//! Eviction on this node: what it measures, what it gives back, and what others see of it.
+//! Eviction as a plug-in: what it measures, what it gives back, and what others see of it.
 
 mod disks;
 mod measure;
@@ -12,22 +12,25 @@ mod told;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use winddown_eviction::{
-    Cadence, Conditions, EvictionController, EvictionParts, EvictionView, Policy, Readmit, Signal,
+    Cadence, Condition, Conditions, EvictionController, EvictionParts, EvictionView, Policy,
+    Readmit, Signal,
 };
 use winddown_machine::UsagePlaces;
-use winddown_shared::{
-    Inhibitor, Pod, PodWorkers, Recorder, Runtime, RuntimeSyncer, VictimLock, WallClock,
-};
-use winddown_shutdown::AdmissionGate;
+use winddown_shared::{Pod, PodWorkers, Runtime, RuntimeSyncer, critical};
 
-use super::Node;
+use crate::core::Core;
+use crate::links::{Shortage, Shows};
+use crate::metrics::NodeFacts;
+use crate::plugin::{EvictionAnswers, Joining, NodePlugin, Section};
 use measure::{Measured, Places};
 use reclaim::GiveBack;
 pub use runtime::RuntimeFigures;
-use winddown_config::Config;
-use winddown_control::api::{EvictionPlan, PressureStatus};
+use winddown_control::ApiError;
+use winddown_control::api::{self, ErrorCode, EvictionPlan, PressureStatus};
 use winddown_static_pods::DesiredManifests;
 
 /// What says how much is left of what.
@@ -38,37 +41,24 @@ pub struct PressureSource {
     pub runtime: Arc<dyn RuntimeFigures>,
 }
 
-/// What the rest of the node needs of eviction.
-pub(super) struct Pressure {
+/// Ends pods when the node runs short of something.
+pub struct Eviction {
+    source: PressureSource,
+    policy: watch::Receiver<Arc<Policy>>,
+    image_age: watch::Receiver<Duration>,
+}
+
+/// Eviction as others see it.
+struct Pressure<R: Runtime> {
+    core: Arc<Core<R>>,
     view: EvictionView,
-    policy: watch::Sender<Arc<Policy>>,
-    image_age: watch::Sender<Duration>,
+    policy: watch::Receiver<Arc<Policy>>,
     signals: Arc<Measured>,
-    /// A pod is readmitted.
-    returning: Arc<Notify>,
-}
-
-/// Eviction, ready to run.
-pub(super) struct PressureLoop<R: Runtime> {
-    controller: EvictionController<PodWorkers<RuntimeSyncer<R>>, Measured, GiveBack>,
-    places: Places,
-    wake: Arc<Notify>,
-}
-
-/// Whom eviction acts on, and whom it tells.
-pub(super) struct Around<R: Runtime> {
-    pub(super) workers: PodWorkers<RuntimeSyncer<R>>,
-    pub(super) manifests: watch::Receiver<Arc<DesiredManifests>>,
-    pub(super) recorder: Arc<dyn Recorder>,
-    pub(super) victims: VictimLock,
-    /// While it is shut the node goes down or is drained, and eviction stands still.
-    pub(super) gate: AdmissionGate,
-    pub(super) wall: WallClock,
 }
 
 /// Tells when the node runs short of something else than before, or of nothing, or when an evicted
 /// pod comes back.
-pub(super) struct Relief {
+struct Relief {
     conditions: watch::Receiver<Conditions>,
     returning: Arc<Notify>,
 }
@@ -80,100 +70,169 @@ struct Manifests<R: Runtime> {
     returning: Arc<Notify>,
 }
 
-// === impl Pressure ===
+// === impl Eviction ===
 
-impl Pressure {
-    /// Prepares eviction; nothing is measured yet.
-    pub(super) fn prepare<R: Runtime>(
-        source: PressureSource,
-        config: &Config,
-        around: Around<R>,
-    ) -> (Self, PressureLoop<R>) {
-        let PressureSource { places, runtime } = source;
-        let Around { workers, manifests, recorder, victims, gate, wall } = around;
+impl Eviction {
+    /// Evicts by `policy`, when `source` says that something runs short. Images are kept that were found within
+    /// two minutes.
+    pub fn new(source: PressureSource, policy: Policy) -> Self {
+        let policy = watch::Sender::new(Arc::new(policy)).subscribe();
+        let image_age = watch::Sender::new(Duration::from_secs(120)).subscribe();
+        Self { source, policy, image_age }
+    }
+
+    /// The policy and the age from which images are removed that no pod uses, whenever it is another.
+    #[must_use]
+    pub fn following(
+        self,
+        policy: watch::Receiver<Arc<Policy>>,
+        image_age: watch::Receiver<Duration>,
+    ) -> Self {
+        Self { policy, image_age, ..self }
+    }
+}
+
+impl<R: Runtime> NodePlugin<R> for Eviction {
+    fn join(self: Box<Self>, node: &mut Joining<R>) {
+        let Self { source: PressureSource { places, runtime }, policy, image_age } = *self;
+        let core = Arc::clone(&node.core);
         let places = Places::new(places, Arc::clone(&runtime));
-        let policy = watch::Sender::new(Arc::new(config.eviction.policy()));
-        let image_age = watch::Sender::new(config.eviction.image_minimum_gc_age);
-        let signals = Measured::new(&places, Arc::clone(&runtime), policy.subscribe());
-        let signals = Arc::new(signals);
+        let signals = Arc::new(Measured::new(&places, Arc::clone(&runtime), policy.clone()));
         let wake = Arc::new(Notify::new());
         let returning = Arc::<Notify>::default();
         let static_pods = Manifests {
-            workers: workers.clone(),
-            wanted: manifests,
+            workers: core.workers.clone(),
+            wanted: core.manifests.clone(),
             returning: Arc::clone(&returning),
         };
         let (controller, view) = EvictionController::new(EvictionParts {
-            killer: Arc::new(workers),
+            killer: Arc::new(core.workers.clone()),
             signals: Arc::clone(&signals),
-            reclaim: Arc::new(GiveBack { runtime, image_age: image_age.subscribe() }),
-            recorder,
-            victims,
+            reclaim: Arc::new(GiveBack { runtime, image_age }),
+            recorder: core.recorder(),
+            victims: core.fit.victim_lock(),
             static_pods: Arc::new(static_pods),
-            wall,
-            policy: policy.subscribe(),
-            still: gate.changes(),
+            wall: core.wall.clone(),
+            policy: policy.clone(),
+            still: core.gate.changes(),
             wake: Arc::clone(&wake),
             cadence: Cadence::default(),
         });
-        (
-            Self { view, policy, image_age, signals, returning },
-            PressureLoop { controller, places, wake },
-        )
-    }
-
-    /// Follows a configuration that was read again.
-    pub(super) fn follow(&self, config: &Config) {
-        self.image_age.send_replace(config.eviction.image_minimum_gc_age);
-        let policy = config.eviction.policy();
-        self.policy.send_if_modified(|now| {
-            let changed = **now != policy;
-            if changed {
-                *now = Arc::new(policy);
-            }
-            changed
+        let brought = &mut node.brought;
+        brought.admission.push(Arc::new(view.gate()));
+        brought.links.relief.push(Box::new(Relief { conditions: view.conditions(), returning }));
+        brought.links.shortage = Some(Box::new(view.conditions()));
+        let pressure = Arc::new(Pressure { core: Arc::clone(&core), view, policy, signals });
+        brought.sections.push(Arc::clone(&pressure) as _);
+        brought.answers.eviction = Some(pressure);
+        node.start(move |_| {
+            let stop = core.stop.clone();
+            // Boxed: it is large, and passed on several times.
+            let work = Box::pin(watch_pressure(core, controller, places, wake));
+            critical::spawn_until("eviction", stop, work);
         });
     }
+}
 
-    /// What eviction has seen and done.
-    pub(super) const fn view(&self) -> &EvictionView {
-        &self.view
+/// Ends pods while the node runs short, from when the pods are known until the agent stops.
+async fn watch_pressure<R: Runtime>(
+    core: Arc<Core<R>>,
+    controller: EvictionController<PodWorkers<RuntimeSyncer<R>>, Measured, GiveBack>,
+    places: Places,
+    wake: Arc<Notify>,
+) {
+    let proc_and_cgroup = places.roots();
+    let run = async {
+        core.pods_are_known().await;
+        tokio::join!(controller.run(), places.find(), stalls::wake(proc_and_cgroup, &wake));
+    };
+    // Not `run_until_cancelled`, which would hold the work twice: it is large.
+    tokio::select! {
+        () = run => {}
+        () = core.stop.cancelled() => {}
     }
+}
 
-    /// Tells when pods are to be asked about again. Must be made before that is so.
-    pub(super) fn relief(&self) -> Relief {
-        Relief { conditions: self.view.conditions(), returning: Arc::clone(&self.returning) }
-    }
+// === impl Pressure ===
 
-    /// The conditions that hold, and every change.
-    pub(super) fn changes(&self) -> watch::Receiver<Conditions> {
-        self.view.conditions()
-    }
-
-    /// The conditions that hold.
-    pub(super) fn conditions(&self) -> Conditions {
-        *self.view.conditions().borrow()
-    }
-
-    pub(super) fn status(&self) -> PressureStatus {
-        PressureStatus {
+impl<R: Runtime> Section for Pressure<R> {
+    fn status(&self, status: &mut api::Status) {
+        status.pressure = Some(PressureStatus {
             conditions: self.conditions().iter().map(|condition| condition.to_string()).collect(),
             shadow: self.policy.borrow().shadow,
             thresholds: self.view.thresholds().into_iter().map(told::threshold).collect(),
             away: self.view.away().into_iter().map(told::away).collect(),
+        });
+    }
+
+    fn facts(&self, facts: &mut NodeFacts) {
+        let Shortage { memory, disk, pid } = shortage(self.conditions());
+        facts.pressure = [memory, disk, pid];
+        facts.thresholds = self.view.thresholds().into_iter().map(told::threshold).collect();
+    }
+}
+
+impl<R: Runtime> EvictionAnswers for Pressure<R> {
+    /// What is short or nearest to it, and who would end for it, or for `signal`. Touches nothing.
+    fn plan(&self, signal: Option<String>) -> BoxFuture<'_, Result<EvictionPlan, ApiError>> {
+        async move {
+            let signal = signal.as_deref().map(str::parse::<Signal>).transpose();
+            let wrong = |error| ApiError::new(ErrorCode::BadRequest, format!("signal: {error}"));
+            let signal = signal.map_err(wrong)?;
+            let asked = self.view.explain(&self.core.workers, &*self.signals, signal).await;
+            let mut plan = told::plan(asked);
+            plan.pressure.away = self.view.away().into_iter().map(told::away).collect();
+            plan.history = self.view.history().into_iter().map(told::record).collect();
+            Ok(plan)
         }
+        .boxed()
+    }
+}
+
+impl<R: Runtime> Pressure<R> {
+    /// The conditions that hold.
+    fn conditions(&self) -> Conditions {
+        *self.view.conditions().borrow()
+    }
+}
+
+impl Shows<Shortage> for watch::Receiver<Conditions> {
+    fn now(&mut self) -> Shortage {
+        shortage(*self.borrow_and_update())
+    }
+
+    fn changed(&mut self) -> BoxFuture<'_, ()> {
+        async {
+            if watch::Receiver::changed(self).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+        .boxed()
+    }
+}
+
+fn shortage(conditions: Conditions) -> Shortage {
+    Shortage {
+        memory: conditions.contains(Condition::Memory),
+        disk: conditions.contains(Condition::Disk),
+        pid: conditions.contains(Condition::Pid),
     }
 }
 
 // === impl Relief ===
 
-impl Relief {
-    /// Resolves when that is so; for ever once eviction has ended. Cancel-safe.
-    pub(super) async fn next(&mut self) {
-        tokio::select! {
-            Ok(()) = self.conditions.changed() => {}
-            () = self.returning.notified() => {}
+impl Shows<()> for Relief {
+    fn now(&mut self) {}
+
+    /// For ever once eviction has ended.
+    fn changed(&mut self) -> BoxFuture<'_, ()> {
+        async {
+            tokio::select! {
+                Ok(()) = self.conditions.changed() => {}
+                () = self.returning.notified() => {}
+            }
         }
+        .boxed()
     }
 }
 
@@ -190,34 +249,5 @@ impl<R: Runtime> Readmit for Manifests<R> {
             self.workers.update(winddown_shared::UpdateKind::Create, pod.clone(), None);
             self.returning.notify_one();
         }
-    }
-}
-
-// === impl Node ===
-
-impl<R: Runtime, I: Inhibitor> Node<R, I> {
-    /// Ends pods while the node runs short, from when the pods are known until the agent stops.
-    pub(super) async fn watch_pressure(self, work: PressureLoop<R>) {
-        let PressureLoop { controller, places, wake } = work;
-        let proc_and_cgroup = places.roots();
-        let run = async {
-            self.pods_are_known().await;
-            tokio::join!(controller.run(), places.find(), stalls::wake(proc_and_cgroup, &wake));
-        };
-        tokio::select! {
-            () = run => {}
-            () = self.0.stop.cancelled() => {}
-        }
-    }
-
-    /// What is short or nearest to it, and who would end for it, or for `signal`. Touches nothing.
-    pub(super) async fn pressure_plan(&self, signal: Option<Signal>) -> Option<EvictionPlan> {
-        let pressure = self.0.pressure.as_ref()?;
-        let view = pressure.view();
-        let asked = view.explain(&self.0.workers, &*pressure.signals, signal).await;
-        let mut plan = told::plan(asked);
-        plan.pressure.away = view.away().into_iter().map(told::away).collect();
-        plan.history = view.history().into_iter().map(told::record).collect();
-        Some(plan)
     }
 }

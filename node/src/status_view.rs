@@ -6,68 +6,76 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as kube;
-use tokio::time::Instant;
 use winddown_shared::status::StatusEntry;
 use winddown_shared::{
-    Inhibitor, Lifecycle, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod,
-    WAITING_FOR_PREEMPTION,
+    Lifecycle, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod, WAITING_FOR_PREEMPTION,
 };
-use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, plan};
 
-use super::{Configuration, Node};
+use crate::metrics::{NodeFacts, PodCounts};
+use crate::{Node, Settings, SettingsSource, plugin};
 use winddown_control::api;
 
-impl<R: Runtime, I: Inhibitor> Node<R, I> {
+impl<R: Runtime> Node<R> {
     pub(super) fn picture(&self) -> api::Status {
-        let inner = &*self.0;
-        let Configuration { config, file, mut warnings, loaded_at } = self.configuration();
-        warnings.extend(
-            inner.fit.found().iter().flat_map(|found| found.warnings().collect::<Vec<_>>()),
-        );
-        let now = inner.wall.now();
+        let core = &*self.0.core;
+        let Settings { source, runtime, manifests, .. } = self.0.settings.borrow().clone();
+        let SettingsSource { file, loaded_at, mut warnings, .. } = source;
+        warnings
+            .extend(core.fit.found().iter().flat_map(|found| found.warnings().collect::<Vec<_>>()));
         let (pods, rejected) = self.pods();
-        let mut status = api::Status::new(now, self.identity());
-        status.revision = *inner.changes.borrow();
-        status.lock = self.lock();
-        status.shutdown = self.shutdown_progress();
-        status.notices = self.notices();
-        status.last_boot = inner.last_boot.status();
-        status.shutdown_plan = self.plan_summary();
-        let health = self.runtime_health();
+        let mut status = api::Status::new(core.wall.now(), self.identity());
+        status.revision = *core.changes.borrow();
+        let health = core.runtime_health();
         status.runtime = api::RuntimeStatus {
-            name: config.runtime.as_str().to_owned(),
+            name: runtime,
             healthy: health.is_ok(),
             message: health.err().unwrap_or_default(),
         };
         status.config = api::ConfigStatus {
             file: file.map(|f| f.display().to_string()).unwrap_or_default(),
-            loaded_at: Some(loaded_at),
+            loaded_at,
             warnings,
         };
-        let mode = config.mode.as_str();
-        status.cluster = inner.cluster.as_ref().map(|c| c.status(mode, &inner.wall));
-        status.plugins = self.plugin_statuses();
-        status.pressure = inner.pressure.as_ref().map(super::pressure::Pressure::status);
-        let reasons = inner.gate.reasons();
+        status.plugins = plugin::statuses(&self.0.plugin_notes);
+        let reasons = core.gate.reasons();
         status.admission_closed = !reasons.is_empty();
         status.admission_closed_by = reasons.iter().map(Into::into).collect();
-        status.pods_unknown = !inner.workers.running().known;
+        status.pods_unknown = !core.workers.running().known;
         status.pods = pods;
         status.rejected = rejected;
-        status.manifests = self.manifests(config.static_pod_path.as_deref());
-        status.decisions = inner.decisions.last();
+        status.manifests = self.manifests(manifests.as_deref());
+        status.decisions = core.recorders.decisions.last();
+        self.0.sections.iter().for_each(|section| section.status(&mut status));
         status
     }
 
-    /// What is wrong with the runtime, if anything is.
-    pub(super) fn runtime_health(&self) -> Result<(), String> {
-        (self.0.runtime_health)(&self.0.runtime)
+    /// How the node stands now, for a scrape.
+    pub(super) fn facts(&self) -> NodeFacts {
+        let core = &*self.0.core;
+        let manifests = Arc::clone(&core.manifests.borrow());
+        let mut desired = manifests.pods.clone();
+        desired.extend(self.0.sources.iter().flat_map(|source| source.wanted().pods));
+        let mut facts = NodeFacts {
+            pods: PodCounts::of(&desired, &core.workers.snapshot(), |pod| self.has_ended(pod)),
+            manifest_problems: manifests.errors.len(),
+            process: self.0.process.read(),
+            ..NodeFacts::default()
+        };
+        self.0.sections.iter().for_each(|section| section.facts(&mut facts));
+        facts.pods.mirrors = facts.cluster.as_ref().map_or(0, |cluster| cluster.mirrors);
+        facts
+    }
+
+    fn has_ended(&self, pod: &Pod) -> bool {
+        let status = self.0.core.statuses.get(pod.uid());
+        let phase = status.as_ref().and_then(|s| s.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
     }
 
     fn identity(&self) -> api::NodeStatus {
         api::NodeStatus {
-            name: self.0.identity.name.clone(),
-            boot_id: self.0.identity.boot_id.clone(),
+            name: self.0.core.identity.name.clone(),
+            boot_id: self.0.core.identity.boot_id.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             started_at: Some(self.0.started_at),
@@ -75,84 +83,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         }
     }
 
-    pub(super) fn lock(&self) -> api::LockStatus {
-        use winddown_shared::LockState;
-        let said = self.0.inhibitor.state().borrow().clone();
-        let (state, why) = match said.lock {
-            LockState::Held => (api::LockState::Held, None),
-            LockState::Released => (api::LockState::Released, None),
-            LockState::Waiting { why } => (api::LockState::Waiting, Some(why.to_string())),
-            LockState::Absent { why } => (api::LockState::Absent, Some(why.to_string())),
-        };
-        api::LockStatus {
-            state,
-            why,
-            held_since: *self.0.held_since.borrow(),
-            delay_seconds: said.delay.map(|d| d.as_secs_f64()),
-            wanted_seconds: self.0.policy.borrow().delay_wanted().as_secs_f64(),
-            set_by: said.delay_set_by.map(|f| f.to_string()),
-        }
-    }
-
-    fn shutdown_progress(&self) -> api::ShutdownProgress {
-        let progress = self.0.progress.subscribe().borrow().clone();
-        let (now, wall) = (Instant::now(), self.0.wall.now());
-        let at = |instant: Option<Instant>| {
-            let instant = instant?;
-            match instant.checked_duration_since(now) {
-                Some(ahead) => wall.checked_add(ahead).ok(),
-                None => wall.checked_sub(now.duration_since(instant)).ok(),
-            }
-        };
-        api::ShutdownProgress {
-            phase: phase(&progress),
-            since: at(progress.started),
-            deadline: at(progress.deadline),
-            pods_unknown: progress.pods_unknown,
-            groups: progress
-                .groups
-                .iter()
-                .map(|group| api::GroupProgress {
-                    priority: group.priority,
-                    name: group.name.map(str::to_owned),
-                    pods: group.pods,
-                    ended: group.ended,
-                    started: group.started.is_some(),
-                    finished: group.finished.is_some(),
-                })
-                .collect(),
-        }
-    }
-
-    /// What a shutdown would do now, within the time that logind really gives.
-    pub(super) fn planned(&self) -> (Plan, Budget) {
-        let policy = Arc::clone(&self.0.policy.borrow());
-        let budget = Budget::new(&policy, self.0.inhibitor.state().borrow().delay);
-        let pods = self.0.workers.running().into_pods();
-        (plan(&pods, &policy, Some(budget.pods)), budget)
-    }
-
-    fn plan_summary(&self) -> api::PlanSummary {
-        let enabled = self.0.policy.borrow().is_enabled();
-        let (plan, budget) = self.planned();
-        let groups = plan.groups.iter().filter(|group| !group.pods.is_empty());
-        api::PlanSummary {
-            enabled,
-            requested_seconds: plan.requested.as_secs_f64(),
-            available_seconds: budget.pods.as_secs_f64(),
-            groups: groups
-                .map(|group| api::GroupSummary {
-                    priority: group.priority,
-                    name: group.name().map(str::to_owned),
-                    seconds: group.allowed.as_secs_f64(),
-                    pods: group.pods.len(),
-                })
-                .collect(),
-        }
-    }
-
     fn manifests(&self, directory: Option<&std::path::Path>) -> api::Manifests {
-        let manifests = Arc::clone(&self.0.manifests.borrow());
+        let manifests = Arc::clone(&self.0.core.manifests.borrow());
         api::Manifests {
             directory: directory.map(|d| d.display().to_string()).unwrap_or_default(),
             problems: manifests
@@ -170,11 +102,12 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     }
 
     fn pods(&self) -> (Vec<api::PodStatus>, Vec<api::RejectedPod>) {
-        let said = self.0.statuses.all();
+        let said = self.0.core.statuses.all();
         let mut said: HashMap<PodUid, StatusEntry> =
             said.into_iter().map(|entry| (entry.pod.uid().clone(), entry)).collect();
         let mut pods: Vec<api::PodStatus> = self
             .0
+            .core
             .workers
             .snapshot()
             .into_iter()
@@ -183,8 +116,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         // What has a status but no worker was refused before it got one, or waits for room.
         let (held, rest): (Vec<_>, Vec<_>) = said.into_values().partition(is_held);
         pods.extend(held.iter().map(waiting));
-        let lifecycle = |uid: &PodUid| self.0.workers.lifecycle(uid);
-        let runtime_only = self.0.workers.running().runtime_only;
+        let lifecycle = |uid: &PodUid| self.0.core.workers.lifecycle(uid);
+        let runtime_only = self.0.core.workers.running().runtime_only;
         pods.extend(runtime_only.iter().map(|pod| without_manifest(pod, lifecycle(&pod.uid))));
         let mut rejected: Vec<api::RejectedPod> = rest.into_iter().map(refused).collect();
         pods.sort_unstable_by(|a, b| {
@@ -192,15 +125,6 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         });
         rejected.sort_unstable_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         (pods, rejected)
-    }
-}
-
-fn phase(progress: &Progress) -> api::Phase {
-    match progress.phase {
-        ProgressPhase::Idle => api::Phase::Idle,
-        ProgressPhase::Ending => api::Phase::Running,
-        ProgressPhase::Cancelled => api::Phase::Cancelled,
-        ProgressPhase::Ended | ProgressPhase::Released => api::Phase::Done,
     }
 }
 

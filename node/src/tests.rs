@@ -17,20 +17,32 @@ use winddown_shared::fake::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{CONFIG_SOURCE_ANNOTATION, LockState, Pod, Runtime, WallClock, WallTime};
 use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 
-use super::builder::NodeParts;
-use super::{Configuration, Identity, Node};
+use super::{Configuration, Configured, Identity, Machine, Node, PressureSource, ShutdownHandle};
+use crate::cluster::Cluster;
 use winddown_config::{Config, ShutdownPeriods};
 use winddown_control::AgentApi;
 use winddown_control::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
 use winddown_static_pods::DesiredManifests;
 
 struct Bench {
-    node: Node<FakeRuntime, FakeInhibitor>,
+    node: Node<FakeRuntime>,
+    shutdown: ShutdownHandle,
+    configured: Configured,
     runtime: FakeRuntime,
     login: FakeInhibitor,
     notice_aggregator: winddown_notices::NoticeAggregator,
     manifests: watch::Sender<Arc<DesiredManifests>>,
     state: tempfile::TempDir,
+}
+
+/// What may be otherwise.
+struct Parts {
+    configuration: Configuration,
+    machine: Option<Machine>,
+    pressure: Option<PressureSource>,
+    cluster: Option<Cluster>,
+    wall: WallClock,
+    identity: Identity,
 }
 
 fn secs(s: u64) -> Duration {
@@ -58,7 +70,7 @@ fn bench_with(
     boot_clock: BootClock,
     runtime: FakeRuntime,
     login: FakeInhibitor,
-    change: impl FnOnce(&mut NodeParts<FakeRuntime, FakeInhibitor>),
+    change: impl FnOnce(&mut Parts),
 ) -> Bench {
     let notice_aggregator = winddown_notices::NoticeAggregator::new();
     let manifests = watch::Sender::new(Arc::new(DesiredManifests::default()));
@@ -66,15 +78,32 @@ fn bench_with(
     let since_boot = boot_clock.clone();
     let wall =
         WallClock::new(move || WallTime::UNIX_EPOCH + since_boot.now().saturating_sub(secs(1000)));
-    let mut builder = Node::builder(Arc::new(runtime.clone()), Arc::new(login.clone()))
-        .configuration(configuration(&state, secs(30)))
-        .notices(notice_aggregator.clone())
+    let mut parts = Parts {
+        configuration: configuration(&state, secs(30)),
+        machine: None,
+        pressure: None,
+        cluster: None,
+        wall,
+        identity: Identity { name: "n1".into(), boot_id: "boot".into() },
+    };
+    change(&mut parts);
+    let Parts { configuration, machine, pressure, cluster, wall, identity } = parts;
+    let configured = Configured::new(configuration);
+    let plugin = configured.shutdown(Arc::new(login.clone())).notices(notice_aggregator.clone());
+    let shutdown = plugin.handle();
+    let node = Node::builder(Arc::new(runtime.clone()))
+        .settings(configured.settings())
+        .kept_in(state.path())
         .manifests(manifests.subscribe())
-        .identity(Identity { name: "n1".into(), boot_id: "boot".into() })
-        .clocks(wall, boot_clock);
-    change(&mut builder.0);
-    let node = builder.start();
-    Bench { node, runtime, login, notice_aggregator, manifests, state }
+        .identity(identity)
+        .machine(machine)
+        .clocks(wall, boot_clock)
+        .plugin(plugin)
+        .plugin(configured.preemption())
+        .plugins(pressure.map(|source| configured.eviction(source)))
+        .plugins(cluster)
+        .start();
+    Bench { node, shutdown, configured, runtime, login, notice_aggregator, manifests, state }
 }
 
 /// A clock that goes with the paused one.
@@ -122,12 +151,12 @@ impl Bench {
     /// Stops the agent as a restart of its unit does: the pods go on, and it reports nothing more.
     fn stop(self) -> (tempfile::TempDir, BootClock, FakeRuntime, FakeInhibitor) {
         let Self { node, runtime, login, state, .. } = self;
-        node.0.stop.cancel();
-        (state, node.0.boot_clock.clone(), runtime, login)
+        node.0.core.stop.cancel();
+        (state, node.0.core.boot_clock.clone(), runtime, login)
     }
 
     fn report(&self) -> ShutdownReport {
-        self.node.reports().latest().unwrap().unwrap()
+        self.shutdown.reports().latest().unwrap().unwrap()
     }
 }
 
@@ -256,7 +285,7 @@ async fn a_reload_changes_the_plan_at_once() {
     let b = bench(FakeRuntime::default(), held());
     b.want(&[&pod("web", 0, 300)]).await;
     assert_eq!(b.node.shutdown_plan().requested_seconds, 30.0);
-    b.node.reconfigure(configuration(&b.state, secs(20)));
+    b.configured.replace(configuration(&b.state, secs(20)));
     assert_eq!(b.node.shutdown_plan().requested_seconds, 20.0);
     let group = &b.node.shutdown_plan().groups[0];
     assert_eq!((group.shutdown_grace_period_seconds, group.latest_end_seconds), (10.0, Some(20.0)));

@@ -18,8 +18,8 @@ use winddown_apiserver::ApiServer;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{CompanionConfig, KubeletRuntime, RunningContainers, Unasked, companion};
 use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
-use winddown_node::cluster::ClusterParts;
-use winddown_node::{Identity, Node};
+use winddown_node::cluster::Cluster;
+use winddown_node::{Configured, Identity, Node, ShutdownHandle};
 use winddown_shared::fake::FakeInhibitor;
 use winddown_shared::{Inhibitor, LockState, PodKiller, PodUid, WallClock};
 use winddown_shutdown::BootClock;
@@ -82,7 +82,8 @@ async fn kubelet(server: Arc<ApiServer>, containers: Containers) {
 struct Scene {
     server: Arc<ApiServer>,
     containers: Containers,
-    node: Node<KubeletRuntime<Containers>, FakeInhibitor>,
+    node: Node<KubeletRuntime<Containers>>,
+    shutdown: ShutdownHandle,
     login: FakeInhibitor,
     _state: tempfile::TempDir,
 }
@@ -137,21 +138,25 @@ impl Scene {
             ..Config::default()
         };
         let info = NodeSystemInfo { boot_id: "boot".into(), ..NodeSystemInfo::default() };
-        let cluster = ClusterParts {
+        let cluster = Cluster {
             connection,
             node: NodeSettings::beside_kubelet(),
             facts: NodeFacts { info, ..NodeFacts::default() },
             pods: None,
         };
-        let node = Node::builder(Arc::new(runtime), Arc::new(login.clone()))
+        let configured = Configured::of(config, wall().now());
+        let plugin = configured.shutdown(Arc::new(login.clone()));
+        let shutdown = plugin.handle();
+        let node = Node::builder(Arc::new(runtime))
             .clocks(wall(), BootClock::new(Duration::default))
-            .config(config)
+            .settings(configured.settings())
             .manifests(manifests)
             .identity(Identity { name: "n1".into(), boot_id: "boot".into() })
-            .cluster(cluster)
+            .plugin(plugin)
+            .plugin(cluster)
             .admits_all(true)
             .start();
-        let progress = node.progress();
+        let progress = shutdown.progress();
         // As the service does it.
         tokio::spawn(async move {
             let mut progress = progress;
@@ -160,7 +165,7 @@ impl Scene {
             down.store(true, Ordering::Relaxed);
         });
         tokio::spawn(kubelet(Arc::clone(&server), containers.clone()));
-        let scene = Self { server, containers, node, login, _state: state };
+        let scene = Self { server, containers, node, shutdown, login, _state: state };
         scene
             .eventually("three pods are known", |scene| {
                 scene.node.workers().running().pods.len() == 3
@@ -222,7 +227,7 @@ async fn pods_of_a_kubelet_end_in_order_those_of_manifests_last_and_the_report_h
     let scene = Scene::new().await;
     scene.shut_down().await;
     assert_eq!(scene.ended(), ["web", "dns", "etcd by the runtime"]);
-    let report = scene.node.reports().latest().unwrap().unwrap();
+    let report = scene.shutdown.reports().latest().unwrap().unwrap();
     let pods: HashSet<&str> = report
         .groups
         .iter()

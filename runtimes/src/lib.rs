@@ -11,6 +11,8 @@ pub mod process;
 mod programs;
 pub mod systemd;
 
+pub use programs::ProgramRuntime;
+
 /// The example in README.md compiles and does what it says.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,6 +1,7 @@
 //! Chores of this repository that are more than one command.
 
 mod inventory;
+mod plugins;
 #[cfg(test)]
 mod published;
 mod rooms;
@@ -10,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | rooms | scenarios\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | plugins | rooms | scenarios\n\n\
     cri-proto      write what is generated from cri/proto; commit the result\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
+    plugins        build a node of each list of plug-ins that makes sense, without the crates of the others\n\
     rooms          how large each crate is, and which files need each other\n\
     scenarios BEFORE [AFTER]  the tests of one commit that another (HEAD) does not have, and why";
 
@@ -23,6 +25,7 @@ fn main() -> Result<()> {
         ["cri-proto"] => {
             GENERATED.iter().try_for_each(|(out, side)| generate(&repository().join(out), *side))
         }
+        ["plugins"] => plugins::build(&repository()),
         ["scenarios", before] => scenarios::show(&repository(), before, "HEAD", &testing_page()?),
         ["scenarios", before, after] => {
             scenarios::show(&repository(), before, after, &testing_page()?)

@@ -17,7 +17,7 @@ use winddown_shared::{Allocatable, WallClock};
 use winddown_config::{Config, EndedPods, OrphanedPods, RuntimeKind};
 use winddown_machine::host;
 use winddown_node::Identity;
-use winddown_node::cluster::{ClusterParts, PodsParts, connect};
+use winddown_node::cluster::{Cluster, PodsParts, connect};
 
 /// The lease is renewed so many times in its life, as the kubelet does.
 const RENEWALS: u32 = 4;
@@ -39,10 +39,10 @@ pub(super) async fn parts(
     config: &Config,
     identity: &Identity,
     wall: &WallClock,
-) -> Result<ClusterParts, ClusterStartError> {
+) -> Result<Cluster, ClusterStartError> {
     let settings = &config.cluster;
     let volatile = config.control_socket.parent().unwrap_or(&config.state_directory);
-    Ok(ClusterParts {
+    Ok(Cluster {
         connection: connect(config, &identity.name, wall).await?,
         node: node_settings(config)?,
         facts: facts(config, identity),
@@ -127,10 +127,7 @@ fn own_runtime(runtime: RuntimeKind) -> &'static str {
 
 /// Has the Node object name the container runtime as it names itself, once it has answered and whenever
 /// it is another one.
-pub(super) fn named_by(
-    mut parts: ClusterParts,
-    mut health: watch::Receiver<CriHealth>,
-) -> ClusterParts {
+pub(super) fn named_by(mut parts: Cluster, mut health: watch::Receiver<CriHealth>) -> Cluster {
     let Some(pods) = &mut parts.pods else { return parts };
     let (named, name) = watch::channel(pods.runtime.borrow().clone());
     pods.runtime = name;

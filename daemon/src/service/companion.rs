@@ -14,7 +14,7 @@ use winddown_shutdown::{Progress, ProgressPhase};
 
 use super::{ClusterStartError, ConfiguredRuntime, Runs, RuntimeStartError, Service, StartError};
 use winddown_config::Config;
-use winddown_node::cluster::{ClusterParts, connect};
+use winddown_node::cluster::{Cluster, connect};
 use winddown_static_pods::DesiredManifests;
 
 /// How far the node's shutdown is, once there is a node.
@@ -33,7 +33,7 @@ impl Service {
     /// # Errors
     /// The credentials for the API server cannot be used, or the container runtime's endpoint is none.
     pub(super) async fn run_companion(self) -> Result<(), StartError> {
-        let config = Arc::clone(&self.configuration.config);
+        let config = self.configured.configuration().config;
         let connection = connect(&config, &self.identity.name, &self.wall)
             .await
             .map_err(ClusterStartError::Credentials)?;
@@ -52,8 +52,7 @@ impl Service {
         let runs = Runs {
             manifests: Some(as_manifests(runtime.desired())),
             machine: None,
-            pressure: None,
-            cluster: Some(ClusterParts {
+            plugins: vec![Box::new(Cluster {
                 connection,
                 node: node_settings(&config),
                 facts: NodeFacts {
@@ -64,7 +63,7 @@ impl Service {
                     ..NodeFacts::default()
                 },
                 pods: None,
-            }),
+            })],
             admits_all: true,
             runtime: ConfiguredRuntime::Kubelet(runtime),
             progress: Some(progress),

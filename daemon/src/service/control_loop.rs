@@ -13,7 +13,7 @@ use super::signals::{Ends, Reloads};
 use super::{ServiceNode, ServiceOptions, status_line, unit_stop};
 use winddown_config::Config;
 use winddown_control::AgentApi;
-use winddown_node::policy_of;
+use winddown_node::{Configured, ShutdownHandle, policy_of};
 
 /// A login manager that has not been reached for this long counts as not available for now. The
 /// agent is then ready without the lock, says so, and goes on trying.
@@ -24,7 +24,9 @@ const IDLE_TICK: Duration = Duration::from_secs(3600);
 
 pub(super) struct ControlLoop {
     pub(super) options: ServiceOptions,
+    pub(super) configured: Configured,
     pub(super) node: ServiceNode,
+    pub(super) shutdown: ShutdownHandle,
     pub(super) inhibitor: Arc<LogindInhibitor>,
     pub(super) notifier: Notifier,
     pub(super) reloads: Reloads,
@@ -72,7 +74,15 @@ impl ControlLoop {
             }
         }
         self.notifier.stopping();
-        unit_stop::end_pods_if_going_down(&self.node, &self.inhibitor, &self.notifier).await;
+        let config = self.configured.configuration().config;
+        let wanted = policy_of(&config.shutdown).delay_wanted();
+        unit_stop::end_pods_if_going_down(
+            (&self.node, &self.shutdown),
+            wanted,
+            &self.inhibitor,
+            &self.notifier,
+        )
+        .await;
         self.node.shut_down().await;
     }
 
@@ -85,13 +95,13 @@ impl ControlLoop {
 
     fn say_status(&self) {
         let state = self.inhibitor.state().borrow().clone();
-        let wanted = policy_of(&self.node.configuration().config.shutdown).delay_wanted();
+        let wanted = policy_of(&self.configured.configuration().config.shutdown).delay_wanted();
         self.notifier.status(&status_line(&state.lock, state.delay, wanted));
     }
 
     /// SIGHUP: takes over what can change while running, and says what cannot.
     fn take_over(&self, loaded: Loaded) {
-        let old = self.node.configuration();
+        let old = self.configured.configuration();
         match loaded {
             Err(error) => refused(&error),
             Ok(Err(error)) => refused(&error),
@@ -115,7 +125,7 @@ impl ControlLoop {
                 new.config = Arc::new(old.config.reloaded(&new.config));
                 let policy = policy_of(&new.config.shutdown);
                 self.inhibitor.set_wanted_delay(policy.delay_wanted());
-                self.node.reconfigure(new);
+                self.configured.replace(new);
             }
         }
     }

@@ -12,7 +12,7 @@ use winddown_shared::{
 use winddown_shutdown::{ProgressPhase, Trigger};
 use winddown_systemd::{Notifier, way_down};
 
-use winddown_node::{Node, policy_of};
+use winddown_node::{Node, ShutdownHandle};
 
 /// How long the service manager may take to say whether the machine goes down.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -22,15 +22,16 @@ const SLACK: Duration = Duration::from_secs(10);
 
 /// Ends the pods if the machine goes down and nobody has ended them yet.
 ///
-/// A service manager that cannot be asked counts as one that only restarts the agent: ending the
+/// `wanted` is the time that the plan wants. A service manager that cannot be asked counts as one that only restarts the agent: ending the
 /// pods of a node that stays up is the greater harm.
 pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
-    node: &Node<R, I>,
+    (node, shutdown): (&Node<R>, &ShutdownHandle),
+    wanted: Duration,
     inhibitor: &Arc<I>,
     notifier: &Notifier,
 ) {
     // Also of a notice: then the pods are being ended already.
-    let running = node.progress().borrow().phase == ProgressPhase::Ending;
+    let running = shutdown.progress().borrow().phase == ProgressPhase::Ending;
     let announced = running || inhibitor.state().borrow().preparing;
     let way = match announced {
         true => Some(ShutdownKind::Unknown),
@@ -43,11 +44,10 @@ pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
         tracing::info!("the agent ends; the pods go on");
         return;
     };
-    let wanted = policy_of(&node.configuration().config.shutdown).delay_wanted();
     notifier.extend_timeout(wanted + SLACK);
     if announced {
         // The run that the login manager set off is the one that counts.
-        let mut progress = node.progress();
+        let mut progress = shutdown.progress();
         let over = progress
             .wait_for(|p| matches!(p.phase, ProgressPhase::Released | ProgressPhase::Cancelled));
         let _ = tokio::time::timeout(wanted + SLACK, over).await;
@@ -63,7 +63,7 @@ pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
     let mut state = stop.state();
     let released = state.wait_for(|s| s.lock == LockState::Released);
     tokio::select! {
-        () = node.end_pods(Arc::clone(&stop), Trigger::UnitStop) => {}
+        () = shutdown.end_pods(Arc::clone(&stop), Trigger::UnitStop) => {}
         _ = released => {}
         () = tokio::time::sleep(wanted + SLACK) => {}
     }

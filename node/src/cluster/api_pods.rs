@@ -8,9 +8,10 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 use winddown_shared::status::Phase;
-use winddown_shared::{Pod, PodUid, PodUidMap, WallTime};
+use winddown_shared::{DesiredPods, Pod, PodUid, PodUidMap, WallTime};
 
 use super::kept::KeptPods;
+use crate::links::PodSource;
 
 /// The pods that were handed to this node and not yet forgotten. Cheap to clone; clones are one.
 #[derive(Clone, Debug)]
@@ -161,6 +162,21 @@ impl ApiPods {
 
     fn lock(&self) -> MutexGuard<'_, PodUidMap<Given>> {
         self.0.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PodSource for ApiPods {
+    fn wanted(&self) -> DesiredPods {
+        let (pods, complete) = Self::wanted(self);
+        DesiredPods { pods, complete }
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        Self::changes(self)
+    }
+
+    fn has(&self, uid: &PodUid) -> bool {
+        self.get(uid).is_some()
     }
 }
 

@@ -9,7 +9,7 @@ use winddown_api_client::ApiState;
 use winddown_shared::status::{Phase, StatusEntry, StatusStore};
 use winddown_shared::{FinalStatusFlush, PodLabel};
 
-use super::Cluster;
+use super::Membership;
 use super::facts::Clean;
 
 /// The timeout for an API server that was away before: it is enough to persist what to send after
@@ -18,7 +18,7 @@ const AWAY: Duration = Duration::from_secs(1);
 
 /// Statuses, conditions and events of a node that goes down, told for as long as there is time.
 pub(crate) struct FinalReport {
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: Membership,
     pub(crate) statuses: StatusStore,
 }
 

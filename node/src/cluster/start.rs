@@ -17,7 +17,7 @@ use winddown_shared::{DesiredPods, PodSyncer, PodWorkers, WallClock, critical};
 
 use super::provider::{HoldBack, WorkersProvider};
 use super::status_sink::StatusSink;
-use super::{Cluster, PodSide};
+use super::{Membership, PodSide};
 
 /// A pod controller that failed is begun anew after this long.
 const ANEW: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ pub(crate) struct Around<S: PodSyncer> {
 
 impl<P: Ping> ClusterWork<P> {
     /// Starts everything. Must be called inside a tokio runtime.
-    pub(crate) fn start<S: PodSyncer>(self, cluster: &Cluster, around: Around<S>) {
+    pub(crate) fn start<S: PodSyncer>(self, cluster: &Membership, around: Around<S>) {
         let stop = &around.stop;
         let connection = cluster.0.connection.clone();
         let until = stop.clone();
@@ -71,7 +71,7 @@ impl<P: Ping> ClusterWork<P> {
 // === impl PodsWork ===
 
 impl PodsWork {
-    fn start<S: PodSyncer>(self, cluster: &Cluster, name: String, around: Around<S>) {
+    fn start<S: PodSyncer>(self, cluster: &Membership, name: String, around: Around<S>) {
         let Around { workers, statuses, static_pods, hold_back, wall, stop } = around;
         let Some(side) = cluster.pods() else { return };
         let client = cluster.0.connection.client();
@@ -122,7 +122,7 @@ fn remove_unknown_volumes(side: &PodSide) {
 }
 
 /// Says in the Node object what runs the pods.
-async fn name_runtime(cluster: Cluster, mut runtime: watch::Receiver<String>) {
+async fn name_runtime(cluster: Membership, mut runtime: watch::Receiver<String>) {
     loop {
         let name = runtime.borrow_and_update().clone();
         cluster.change(|changing| changing.runtime = Some(name));
@@ -133,7 +133,7 @@ async fn name_runtime(cluster: Cluster, mut runtime: watch::Receiver<String>) {
 }
 
 /// Tells those who wait for the API server that it answers again, and the mirrors whose they are.
-async fn hear_the_api(cluster: Cluster, stop: CancellationToken) {
+async fn hear_the_api(cluster: Membership, stop: CancellationToken) {
     let Some(side) = cluster.pods() else { return };
     let mut health = cluster.0.connection.health();
     let mut node = cluster.0.node.state();
@@ -152,7 +152,7 @@ async fn hear_the_api(cluster: Cluster, stop: CancellationToken) {
 
 /// One pod controller after the other; a second one only after a defect.
 struct Controllers<S: PodSyncer> {
-    cluster: Cluster,
+    cluster: Membership,
     provider: Arc<WorkersProvider<S>>,
     config: PodControllerConfig,
     /// The API's pods are known.

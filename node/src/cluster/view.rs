@@ -5,13 +5,36 @@ use winddown_api_client::ApiState;
 use winddown_cluster::pods::RunState;
 use winddown_shared::{WallClock, WallTime};
 
-use super::Cluster;
-use crate::metrics::ClusterFacts;
+use super::Membership;
+use crate::metrics::{ClusterFacts, NodeFacts};
+use crate::plugin::Section;
 use winddown_control::api;
 
-impl Cluster {
+/// What is shown of it.
+pub(super) struct View {
+    cluster: Membership,
+    wall: WallClock,
+}
+
+impl View {
+    pub(super) fn new(cluster: Membership, wall: WallClock) -> Self {
+        Self { cluster, wall }
+    }
+}
+
+impl Section for View {
+    fn status(&self, status: &mut api::Status) {
+        status.cluster = Some(self.cluster.status(&self.wall));
+    }
+
+    fn facts(&self, facts: &mut NodeFacts) {
+        facts.cluster = Some(self.cluster.facts(&self.wall));
+    }
+}
+
+impl Membership {
     /// For `winddown status`.
-    pub(crate) fn status(&self, mode: &str, wall: &WallClock) -> api::ClusterStatus {
+    fn status(&self, wall: &WallClock) -> api::ClusterStatus {
         let health = self.api();
         let node = self.0.node.state().borrow().clone();
         let outbox = self.pods().map(|side| side.outbox.stats()).unwrap_or_default();
@@ -22,7 +45,8 @@ impl Cluster {
         });
         let problems = [node.refused, node.outage, node.lease_problem];
         api::ClusterStatus {
-            mode: mode.to_owned(),
+            // Beside a kubelet the pods of the API are none of ours.
+            mode: if self.pods().is_some() { "cluster" } else { "companion" }.to_owned(),
             api: api_status(&health.state, at(health.since, wall)),
             registered: match (node.uid, node.deleted) {
                 (Some(_), _) => Some(true),
@@ -40,7 +64,7 @@ impl Cluster {
     }
 
     /// For a scrape.
-    pub(crate) fn facts(&self, wall: &WallClock) -> ClusterFacts {
+    fn facts(&self, wall: &WallClock) -> ClusterFacts {
         let node = self.0.node.state().borrow().clone();
         let side = self.pods();
         let outbox = side.map(|side| side.outbox.stats()).unwrap_or_default();

@@ -6,10 +6,11 @@ use std::time::Duration;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
-use winddown_eviction::{Condition, Conditions, ThresholdView};
-use winddown_shared::{ByOrigin, PodCounts, Quantity};
+use winddown_control::api::ThresholdStatus;
+use winddown_shared::Quantity;
 
 use super::cluster::ClusterFacts;
+use super::counts::{ByOrigin, PodCounts};
 use super::document::Document;
 use super::process::ProcessUsage;
 
@@ -22,10 +23,10 @@ pub struct NodeFacts {
     pub inhibitor: InhibitorFacts,
     /// Whether every pod could end by itself before this boot; none when that is not known.
     pub last_shutdown_graceful: Option<bool>,
-    /// The pressure conditions that hold.
-    pub pressure: Conditions,
+    /// Whether it runs short of memory, of disk and of process ids.
+    pub pressure: [bool; 3],
     /// How near it is to each eviction threshold.
-    pub thresholds: Vec<ThresholdView>,
+    pub thresholds: Vec<ThresholdStatus>,
     /// Things wrong in the manifests directory.
     pub manifest_problems: usize,
     /// How it stands with its cluster; none outside one.
@@ -138,13 +139,12 @@ impl NodeFacts {
                 i64::from(graceful),
             )?;
         }
-        let sample = |one: Condition| {
-            ([("condition", one.as_str())], usize::from(self.pressure.contains(one)))
-        };
+        let [memory, disk, pid] = self.pressure;
+        let sample = |(name, holds)| ([("condition", name)], usize::from(holds));
         out.gauges(
             "winddown_node_pressure",
             "Whether the node runs short of something, by condition.",
-            &Condition::ALL.map(sample),
+            &[("MemoryPressure", memory), ("DiskPressure", disk), ("PIDPressure", pid)].map(sample),
         )?;
         out.gauge(
             "winddown_manifest_problems",
@@ -160,7 +160,7 @@ impl NodeFacts {
         let mut available: Vec<([(&str, &str); 1], f64)> = Vec::new();
         let (mut capacity, mut least) = (Vec::new(), Vec::new());
         for view in &self.thresholds {
-            let signal = ("eviction_signal", view.signal);
+            let signal = ("eviction_signal", &*view.signal);
             if let Some(amount) = amount(view.threshold.as_ref()) {
                 let kind = ("threshold", if view.hard { "hard" } else { "soft" });
                 least.push(([signal, kind], amount));

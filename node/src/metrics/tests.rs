@@ -17,7 +17,7 @@ fn label() -> PodLabel {
 
 fn metrics() -> Metrics {
     let wall = WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap());
-    Metrics::new(wall, StateTimes::default())
+    Metrics::new(wall)
 }
 
 /// The value of one sample, named with its labels.
@@ -89,8 +89,8 @@ fn a_shutdown_that_was_called_off_has_an_end_and_cuts_nothing_after_it() {
 #[test]
 fn the_times_of_the_shutdown_before_this_boot_are_there_from_the_start() {
     let start = WallTime::from_second(1_700_000_000).unwrap();
-    let last = StateTimes { start: Some(start), end: None };
-    let metrics = Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH), last);
+    let metrics = Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH));
+    metrics.last_shutdown(Some(start), None);
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_start_time_seconds"), Some(1.7e9));
     // A start without an end: the shutdown before did not come to its end.
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(0.0));

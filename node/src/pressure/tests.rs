@@ -14,7 +14,7 @@ use winddown_eviction::{
 use winddown_shared::fake::{FakeKiller, FakeRecorder, pod};
 use winddown_shared::{
     CgroupMemory, ContainerStats, Freed, GateReasons, ImagePlaces, PodStats, PodUid, RuntimeError,
-    WallTime, cgroup_number,
+    VictimLock, WallClock, WallTime, cgroup_number,
 };
 
 use super::*;

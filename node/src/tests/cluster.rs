@@ -60,20 +60,21 @@ async fn a_pod_that_cannot_run_here_has_failed_in_the_api_and_a_changed_one_is_n
     let web = m.bind("web");
     m.until_phase("web", "Running").await;
     m.server.patch(&pod_path("web"), &json!({"metadata": {"labels": {"a": "b"}}})).unwrap();
-    let side = agent.node.0.cluster.as_ref().unwrap().pods().unwrap();
+    let source = &agent.node.0.sources[0];
     until("the label", || {
-        let given = side.api_pods.get(&web).unwrap().pod;
+        let wanted = source.wanted().pods;
+        let given = wanted.iter().find(|pod| *pod.uid() == web).unwrap();
         given.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key("a"))
     })
     .await;
     assert_eq!(m.starts(&web), 1);
     // The node is drained: pods are refused.
-    agent.node.0.gate.shut(GateReason::Drain);
+    agent.node.0.core.gate.shut(GateReason::Drain);
     m.bind("late");
     m.until_phase("late", "Failed").await;
     let late = m.server.get(&pod_path("late")).unwrap();
     assert_eq!(late["status"]["reason"], "NodeShutdown");
-    agent.node.0.gate.lift(GateReason::Drain);
+    agent.node.0.core.gate.lift(GateReason::Drain);
     m.bind("later");
     m.until_phase("later", "Running").await;
     let late = m.server.get(&pod_path("late")).unwrap();

@@ -163,7 +163,8 @@ async fn pods_wait_for_a_machine_that_cannot_be_read() {
     assert!(b.runtime.starts().contains(a.uid()));
     // What was read once is good enough when it cannot be read again.
     readable.store(false, Ordering::SeqCst);
-    b.node.reconfigure(b.node.configuration());
+    b.configured.replace(b.configured.configuration());
+    tokio::time::sleep(secs(1)).await;
     assert!(!plan(&b, None).resources.is_empty());
 }
 
@@ -174,11 +175,11 @@ async fn a_reload_that_makes_room_lets_in_what_was_refused() {
     b.want(&[&a]).await;
     b.want(&[&a, &c]).await;
     assert_eq!(refused(&b).len(), 1);
-    let mut configuration = b.node.configuration();
+    let mut configuration = b.configured.configuration();
     let mut config = Config::clone(&configuration.config);
     config.max_pods = 2;
     configuration.config = Arc::new(config);
-    b.node.reconfigure(configuration);
+    b.configured.replace(configuration);
     tokio::time::sleep(secs(1)).await;
     assert_eq!(refused(&b), []);
     assert!(b.runtime.starts().contains(c.uid()));
@@ -351,7 +352,7 @@ async fn resources_of_whole_pods_count_as_those_of_their_containers() {
     tokio::time::sleep(secs(5)).await;
     assert!(b.runtime.runs(dns.uid()) && b.runtime.runs(best.uid()));
     assert!(!b.runtime.runs(web.uid()));
-    let status = b.node.0.statuses.get(web.uid()).unwrap();
+    let status = b.node.0.core.statuses.get(web.uid()).unwrap();
     let told = status.conditions.iter().flatten().find(|c| c.type_ == "DisruptionTarget").unwrap();
     assert_eq!(told.reason.as_deref(), Some("TerminationByKubelet"));
     let message = "Pod was preempted by Kubelet to accommodate a critical pod.";

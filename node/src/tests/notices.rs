@@ -156,7 +156,11 @@ async fn a_drained_node_stays_drained_when_the_agent_is_started_again_until_the_
     tokio::time::sleep(secs(60)).await;
     assert!(again.runtime.starts().is_empty(), "{:?}", again.node.status().pods);
     assert_eq!(again.node.status().admission_closed_by, [ClosedBy::Drain]);
-    assert_eq!(again.node.reports().list().unwrap().reports.len(), 1, "nothing is drained again");
+    assert_eq!(
+        again.shutdown.reports().list().unwrap().reports.len(),
+        1,
+        "nothing is drained again"
+    );
 
     assert!(again.node.withdraw_notice().await.opened);
     tokio::time::sleep(secs(10)).await;
@@ -313,7 +317,7 @@ async fn a_deadline_is_refused_where_it_would_end_no_pod() {
         shutdown: ShutdownPeriods::Total { total: secs(0), critical: secs(0) }.into(),
         ..Config::default()
     };
-    b.node.reconfigure(Configuration {
+    b.configured.replace(Configuration {
         config: Arc::new(off),
         file: None,
         warnings: Vec::new(),

@@ -252,11 +252,11 @@ async fn a_node_that_only_watches_says_what_it_would_do_and_a_reload_makes_it_ac
     assert!(p.b.runtime.stops().is_empty());
     assert!(p.kinds().contains(&"evictionShadowed".to_owned()), "{:?}", p.kinds());
     assert!(p.b.node.status().pressure.unwrap().conditions.is_empty());
-    let mut configuration = p.b.node.configuration();
+    let mut configuration = p.b.configured.configuration();
     let mut config = Config::clone(&configuration.config);
     config.eviction.shadow = false;
     configuration.config = Arc::new(config);
-    p.b.node.reconfigure(configuration);
+    p.b.configured.replace(configuration);
     p.until_stops(1).await;
     assert_eq!(p.b.runtime.stops(), [hog.uid().clone()]);
 }

@@ -43,7 +43,7 @@ async fn a_successor_admits_nothing_before_the_login_manager_speaks_and_has_the_
         s.lock = LockState::Waiting { why: "not connected yet".into() };
     });
     let b = bench_in(state, clock, runtime, login);
-    assert!(b.node.0.gate.is_shut(), "from the first moment");
+    assert!(b.node.0.core.gate.is_shut(), "from the first moment");
     b.want(&[&web, &new]).await;
     tokio::time::sleep(secs(3)).await;
     assert_eq!(b.node.status().rejected[0].name, "new");
@@ -59,7 +59,7 @@ async fn a_successor_admits_nothing_before_the_login_manager_speaks_and_has_the_
     let report = b.report();
     assert_eq!(report.resumed.len(), 1);
     assert_eq!(report.count(PodEnd::Left), 0);
-    assert_eq!(b.node.reports().list().unwrap().reports.len(), 1);
+    assert_eq!(b.shutdown.reports().list().unwrap().reports.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,8 +71,8 @@ async fn the_units_stop_path_writes_the_record_too_and_ends_in_a_report_of_its_o
     let bypassed = FakeInhibitor::holding(secs(32));
     bypassed.prepare();
     let stopping = tokio::spawn({
-        let (node, bypassed) = (b.node.clone(), Arc::new(bypassed.clone()));
-        async move { node.end_pods(bypassed, Trigger::UnitStop).await }
+        let (shutdown, bypassed) = (b.shutdown.clone(), Arc::new(bypassed.clone()));
+        async move { shutdown.end_pods(bypassed, Trigger::UnitStop).await }
     });
     tokio::time::sleep(secs(1)).await;
     assert_eq!(record(&b.state).phase, RunPhase::Ending);
@@ -103,8 +103,8 @@ async fn the_units_stop_path_resumes_an_unfinished_run() {
     let bypassed = FakeInhibitor::holding(secs(32));
     bypassed.prepare();
     let stopping = tokio::spawn({
-        let (node, bypassed) = (b.node.clone(), Arc::new(bypassed.clone()));
-        async move { node.end_pods(bypassed, Trigger::UnitStop).await }
+        let (shutdown, bypassed) = (b.shutdown.clone(), Arc::new(bypassed.clone()));
+        async move { shutdown.end_pods(bypassed, Trigger::UnitStop).await }
     });
     let mut state = winddown_shared::Inhibitor::state(&bypassed);
     let released = state.wait_for(|s| s.lock == LockState::Released);
@@ -153,7 +153,8 @@ async fn a_successor_goes_on_with_the_end_of_a_single_pod_in_the_rest_of_its_gra
 fn a_record_that_needs_no_disk_is_not_forced_to_one() {
     let volatile = |directory: &str| -> Vec<bool> {
         let directory = std::path::Path::new(directory);
-        let places = crate::running::places(std::path::Path::new("/var"), Some(directory));
+        let places =
+            crate::shutdown::running::places(std::path::Path::new("/var"), Some(directory));
         places.iter().map(|place| place.is_volatile()).collect()
     };
     // A tmpfs on every Linux, below which nothing has to exist yet; and one that is none.

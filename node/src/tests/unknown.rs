@@ -105,8 +105,8 @@ async fn the_units_stop_path_takes_no_silent_runtime_for_an_empty_node() {
     let bypassed = FakeInhibitor::holding(secs(32));
     bypassed.prepare();
     let stopping = tokio::spawn({
-        let (node, bypassed) = (b.node.clone(), Arc::new(bypassed.clone()));
-        async move { node.end_pods(bypassed, Trigger::UnitStop).await }
+        let (shutdown, bypassed) = (b.shutdown.clone(), Arc::new(bypassed.clone()));
+        async move { shutdown.end_pods(bypassed, Trigger::UnitStop).await }
     });
     tokio::time::sleep(secs(1)).await;
     b.runtime.hang_lists(false);

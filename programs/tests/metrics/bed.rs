@@ -17,8 +17,8 @@ use winddown_config::{Config, EvictionSettings, ShutdownPeriods};
 use winddown_control::AgentApi;
 use winddown_eviction::Reclaimable;
 use winddown_machine::UsagePlaces;
-use winddown_node::cluster::{ClusterParts, PodsParts};
-use winddown_node::{Identity, Node, PressureSource, RuntimeFigures};
+use winddown_node::cluster::{Cluster, PodsParts};
+use winddown_node::{Configured, Identity, Node, PressureSource, RuntimeFigures};
 use winddown_shared::fake::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
     CONFIG_SOURCE_ANNOTATION, Freed, ImagePlaces, LockState, NodeHandle, Plugin, PluginName, Pod,
@@ -27,7 +27,7 @@ use winddown_shared::{
 use winddown_shutdown::{BootClock, BootMark};
 use winddown_static_pods::DesiredManifests;
 
-pub(crate) type TestNode = Node<FakeRuntime, FakeInhibitor>;
+pub(crate) type TestNode = Node<FakeRuntime>;
 
 pub(crate) struct Bed {
     pub(crate) node: TestNode,
@@ -48,7 +48,7 @@ impl Bed {
     }
 
     /// The same in a cluster, with `state` as its state directory.
-    pub(crate) fn in_cluster(state: TempDir, cluster: ClusterParts) -> Self {
+    pub(crate) fn in_cluster(state: TempDir, cluster: Cluster) -> Self {
         Self::on(state, Some(cluster))
     }
 
@@ -59,7 +59,7 @@ impl Bed {
         Self::on(state, None)
     }
 
-    fn on(state: TempDir, cluster: Option<ClusterParts>) -> Self {
+    fn on(state: TempDir, cluster: Option<Cluster>) -> Self {
         let manifests = watch::Sender::new(Arc::new(DesiredManifests::default()));
         let (runtime, login) = (FakeRuntime::default(), FakeInhibitor::holding(secs(40)));
         let config = Config {
@@ -70,15 +70,18 @@ impl Bed {
             ..Config::default()
         };
         let wall = WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap());
-        let node = Node::builder(Arc::new(runtime.clone()), Arc::new(login.clone()))
+        let configured = Configured::of(config, wall.now());
+        let shutdown = configured.shutdown(Arc::new(login.clone())).refused_signals(|| 3);
+        let node = Node::builder(Arc::new(runtime.clone()))
             .clocks(wall, BootClock::new(Duration::default))
-            .config(config)
+            .settings(configured.settings())
             .manifests(manifests.subscribe())
             .identity(Identity { name: "n1".into(), boot_id: "boot".into() })
-            .pressure(measured(&state))
-            .cluster(cluster)
+            .plugin(shutdown)
+            .plugin(configured.preemption())
+            .plugin(configured.eviction(measured(&state)))
+            .plugins(cluster)
             .plugin(Idle)
-            .refused_signals(|_| 3)
             .start();
         Self { node, runtime, login, manifests, _state: state }
     }
@@ -127,7 +130,7 @@ pub(crate) fn pod(name: &str, priority: i32, grace: i64) -> Pod {
 }
 
 /// A cluster that is reached with `kubeconfig`; its clock is the real one, as the server's is.
-pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> ClusterParts {
+pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> Cluster {
     let path = state.join("kubeconfig");
     std::fs::write(&path, kubeconfig).unwrap();
     let credentials = Credentials::Kubeconfig { path, context: None };
@@ -135,7 +138,7 @@ pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> ClusterPart
         let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         Timestamp::UNIX_EPOCH.checked_add(now).unwrap_or(Timestamp::UNIX_EPOCH)
     });
-    ClusterParts {
+    Cluster {
         connection: Connection::open(ClusterConfig::new(credentials), wall).await.unwrap(),
         node: NodeSettings::default(),
         facts: NodeFacts::default(),

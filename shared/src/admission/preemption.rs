@@ -58,6 +58,18 @@ pub struct Victim {
     pub request: KillRequest,
 }
 
+impl AdmissionFailureHandler for Arc<dyn AdmissionFailureHandler> {
+    fn handle_admission_failure(
+        &self,
+        pod: &Pod,
+        failures: FitFailures,
+        node: &NodeView,
+        others: &[Pod],
+    ) -> Room {
+        (**self).handle_admission_failure(pod, failures, node, others)
+    }
+}
+
 /// Ends no pod for another.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPreemption;

@@ -17,8 +17,8 @@ use winddown_shutdown::ShutdownReport;
 
 use super::super::{BootClock, Identity, bench_with, held};
 use super::{LONG, NODE, pod_path};
-use crate::Node;
-use crate::cluster::{ClusterParts, PodsParts};
+use crate::cluster::{Cluster, PodsParts};
+use crate::{Node, ShutdownHandle};
 use winddown_static_pods::DesiredManifests;
 
 /// A machine and its API server. Agents come and go; a boot takes what is not on a disk.
@@ -32,7 +32,8 @@ pub(super) struct Machine {
 
 /// An agent that runs.
 pub(super) struct Agent {
-    pub(super) node: Node<FakeRuntime, FakeInhibitor>,
+    pub(super) node: Node<FakeRuntime>,
+    pub(super) shutdown: ShutdownHandle,
     pub(super) login: FakeInhibitor,
     manifests: watch::Sender<Arc<DesiredManifests>>,
     _state: tempfile::TempDir,
@@ -60,7 +61,7 @@ impl Machine {
         self.volatile = tempfile::tempdir().unwrap();
     }
 
-    pub(super) async fn parts(&self) -> ClusterParts {
+    pub(super) async fn parts(&self) -> Cluster {
         let kubeconfig = self.state.path().join("kubeconfig");
         std::fs::write(&kubeconfig, self.server.kubeconfig()).unwrap();
         let credentials = Credentials::Kubeconfig { path: kubeconfig, context: None };
@@ -68,7 +69,7 @@ impl Machine {
         let amounts =
             [("cpu", "2"), ("memory", "4Gi"), ("pods", "9"), ("ephemeral-storage", "9Gi")];
         let amounts = amounts.map(|(name, text)| (name.to_owned(), Quantity(text.to_owned())));
-        ClusterParts {
+        Cluster {
             connection,
             node: NodeSettings::default(),
             facts: NodeFacts {
@@ -102,6 +103,7 @@ impl Machine {
         });
         let agent = Agent {
             node: bench.node.clone(),
+            shutdown: bench.shutdown.clone(),
             login,
             manifests: bench.manifests.clone(),
             _state: bench.state,
@@ -176,7 +178,7 @@ impl Agent {
         let mut state = self.login.state();
         let released = state.wait_for(|s| s.lock == LockState::Released);
         tokio::time::timeout(LONG, released).await.unwrap().unwrap();
-        self.node.reports().latest().unwrap().unwrap()
+        self.shutdown.reports().latest().unwrap().unwrap()
     }
 
     pub(super) async fn stop(self) {

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use winddown_shared::error_chain;
 use winddown_shutdown::{ReportStore, ShutdownReport};
 
-use winddown_config::Config;
 use winddown_control::ApiError;
 use winddown_control::api::{ErrorCode, ReportEntry, ReportList};
 
@@ -15,7 +14,8 @@ pub fn directory(state: &Path) -> PathBuf {
 }
 
 /// The reports of the node that `config` describes.
-pub fn store(config: &Config) -> ReportStore {
+#[cfg(feature = "config")]
+pub fn store(config: &winddown_config::Config) -> ReportStore {
     let kept = usize::try_from(config.reports_kept).unwrap_or(usize::MAX);
     ReportStore::new(directory(&config.state_directory)).keeping(kept)
 }

@@ -1,17 +1,16 @@
 //! Notices that the node goes away: the operator's, given and taken back through the control
 //! socket, and what all sources say, for the status.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_notices::Deadline;
-use winddown_shared::{
-    BootClock, Event, GateReason, Inhibitor, LONGEST_NOTICE, PodKiller, Runtime, WallTime,
-};
+use winddown_shared::{BootClock, Event, GateReason, LONGEST_NOTICE, PodKiller, Runtime, WallTime};
 use winddown_shutdown::ProgressPhase;
 
-use super::{Node, drain};
+use super::{Joined, drain};
 use winddown_control::ApiError;
 use winddown_control::api::{DrainEvent, ErrorCode, NoticeBody, NoticeStatus, WithdrawAnswer};
 
@@ -21,14 +20,14 @@ const AFTER_THE_END: Duration = Duration::from_secs(5);
 /// How long the answer to a withdrawal waits for the controller, which may wait for a disk.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(5);
 
-impl<R: Runtime, I: Inhibitor> Node<R, I> {
+impl<R: Runtime> Joined<R> {
     /// Puts the operator's notice in force and tells how the pods end.
     pub(super) async fn start_notice(
-        &self,
+        self: &Arc<Self>,
         body: NoticeBody,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
-        let deadline = deadline(&body, self.0.wall.now(), &self.0.boot_clock)?;
-        if !self.0.policy.borrow().is_enabled() {
+        let deadline = deadline(&body, self.core.wall.now(), &self.core.boot_clock)?;
+        if !self.policy.borrow().is_enabled() {
             let off = "graceful shutdown is switched off: a deadline would end no pod";
             return Err(ApiError::new(ErrorCode::Conflict, off).with_hint(
                 "set shutdownGracePeriod and run `systemctl reload winddown`, or end the pods now \
@@ -42,23 +41,23 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         let (plan, _) = self.planned();
         let (groups, pods) =
             (plan.groups.iter().filter(|g| !g.pods.is_empty()).count(), plan.pod_count());
-        let happened = self.0.decisions.listen();
-        self.0.operator.give(deadline, text).await;
-        let until = self.0.operator.published().map_or_else(Instant::now, |notice| notice.deadline);
+        let happened = self.core.recorders.decisions.listen();
+        self.operator.give(deadline, text).await;
+        let until = self.operator.published().map_or_else(Instant::now, |notice| notice.deadline);
         let (events, progress) = mpsc::unbounded_channel();
         let seconds = until.saturating_duration_since(Instant::now()).as_secs_f64();
         // A missing listener is fine: the notice is in force.
-        let pods_unknown = !self.0.workers.running().known;
+        let pods_unknown = !self.core.workers.running().known;
         let _ = events.send(DrainEvent::Started { groups, pods, seconds, pods_unknown });
         let begun = Instant::now();
-        let reasons = self.0.gate.reasons();
+        let reasons = self.core.gate.reasons();
         let had_a_run = [GateReason::Shutdown, GateReason::Notice].map(|r| reasons.contains(r));
         if had_a_run.contains(&true) && self.is_over() {
             // An earlier run has ended them all; there will be no other.
             let _ = events.send(finished((0, 0, 0), false, Duration::ZERO));
             return Ok(progress);
         }
-        let node = self.clone();
+        let node = Arc::clone(self);
         tokio::spawn(async move {
             tokio::select! {
                 () = node.tell(happened, &events, begun) => {}
@@ -68,7 +67,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                     let tally = (ended, 0, left);
                     let _ = events.send(finished(tally, unknown, begun.elapsed()));
                 }
-                () = node.0.stop.cancelled() => {}
+                () = node.core.stop.cancelled() => {}
             }
         });
         Ok(progress)
@@ -77,8 +76,8 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// Takes the operator's notice back; without one, ends the operator's drain. Whatever else keeps
     /// pods out goes on doing so: a drain outlives a deadline that was set during it.
     pub(super) async fn end_notice(&self) -> WithdrawAnswer {
-        let was_shut = self.0.gate.is_shut();
-        let withdrawn = self.0.operator.withdraw().await;
+        let was_shut = self.core.gate.is_shut();
+        let withdrawn = self.operator.withdraw().await;
         if !withdrawn {
             self.end_drain().await;
         }
@@ -94,18 +93,18 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
 
     /// Puts notices in force whose time has come, and compares the operator's with the clock, until the
     /// node stops.
-    pub(super) async fn run_board(self) {
+    pub(super) async fn run_board(self: Arc<Self>) {
         tokio::select! {
-            () = self.0.notice_aggregator.run() => {}
-            () = self.0.operator.follow() => {}
-            () = self.0.stop.cancelled() => {}
+            () = self.notices.run() => {}
+            () = self.operator.follow() => {}
+            () = self.core.stop.cancelled() => {}
         }
     }
 
     /// What every source says, those with nothing to say left out.
-    pub(super) fn notices(&self) -> Vec<NoticeStatus> {
-        let (now, wall) = (Instant::now(), self.0.wall.now());
-        let source_statuses = self.0.notice_aggregator.source_statuses().into_iter();
+    pub(super) fn notice_statuses(&self) -> Vec<NoticeStatus> {
+        let (now, wall) = (Instant::now(), self.core.wall.now());
+        let source_statuses = self.notices.source_statuses().into_iter();
         source_statuses
             .filter(|standing| standing.notice.is_some() || standing.problem.is_some())
             .map(|standing| {
@@ -144,7 +143,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                 }
                 Event::ShutdownEnded { left, .. } => Some(*left),
                 // An earlier run may still be on its way out when this one's notice is given.
-                Event::ShutdownCancelled { .. } if self.0.operator.published().is_some() => None,
+                Event::ShutdownCancelled { .. } if self.operator.published().is_some() => None,
                 Event::ShutdownCancelled { .. } => Some(self.left().0),
                 _ => None,
             };
@@ -161,21 +160,21 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
 
     /// A run has ended, and no pod is left that another one could end.
     fn is_over(&self) -> bool {
-        let phase = self.0.progress.subscribe().borrow().phase;
+        let phase = self.progress.subscribe().borrow().phase;
         matches!(phase, ProgressPhase::Ended | ProgressPhase::Released)
-            && self.0.workers.running().is_known_empty()
+            && self.core.workers.running().is_known_empty()
     }
 
     /// How many pods run, and whether there may be more.
     fn left(&self) -> (usize, bool) {
-        let running = self.0.workers.running();
+        let running = self.core.workers.running();
         (running.pods.len() + running.runtime_only.len(), !running.known)
     }
 
     /// Waits until the controller has heard that no notice is in force any more.
     async fn notice_is_followed(&self) {
-        let mut reasons = self.0.gate.changes();
-        let notices = self.0.notice_aggregator.notices();
+        let mut reasons = self.core.gate.changes();
+        let notices = self.notices.notices();
         let followed = reasons.wait_for(|reasons| {
             !reasons.contains(GateReason::Notice) || notices.borrow().is_some()
         });
@@ -186,7 +185,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// Why no pod is let in; none when pods are.
     fn keeps_closed(&self) -> Option<String> {
         let reasons: Vec<String> =
-            self.0.gate.reasons().iter().map(|reason| self.in_words(reason)).collect();
+            self.core.gate.reasons().iter().map(|reason| self.in_words(reason)).collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
@@ -195,13 +194,13 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             GateReason::Startup => "the agent is starting".to_owned(),
             GateReason::Shutdown => "the node is shutting down".to_owned(),
             GateReason::UnitStop => "the agent's unit is being stopped".to_owned(),
-            GateReason::Notice => match self.0.notice_aggregator.notices().borrow().as_ref() {
+            GateReason::Notice => match self.notices.notices().borrow().as_ref() {
                 Some(notice) => {
                     format!("a notice is in force ({}): {}", notice.source, notice.text)
                 }
                 None => "the run of a notice that was withdrawn is not over yet".to_owned(),
             },
-            GateReason::Drain if self.0.draining.available_permits() == 0 => {
+            GateReason::Drain if self.draining.available_permits() == 0 => {
                 "a drain is under way".to_owned()
             }
             GateReason::Drain => {

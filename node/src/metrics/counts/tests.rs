@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
+use winddown_shared::{CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Origin {

@@ -5,38 +5,38 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use winddown_cluster::node::Draining;
 use winddown_notices::Drain;
-use winddown_shared::{Event, GateReason, Inhibitor, PodKiller, Recorder, Runtime, critical};
+use winddown_shared::{Event, GateReason, PodKiller, Recorder, Runtime, critical};
 use winddown_shutdown::{DrainOrder, PodEnd, ProgressPhase, ProgressSender, ShutdownReport, drain};
 
-use super::Node;
+use super::Joined;
+use crate::links::Draining;
 use winddown_control::ApiError;
 use winddown_control::api::{DrainEvent, ErrorCode};
 
-impl<R: Runtime, I: Inhibitor> Node<R, I> {
+impl<R: Runtime> Joined<R> {
     /// Closes admission and starts a drain that may take `time` as a task of its own: it goes on
     /// without its caller.
     pub(super) fn start_drain(
-        &self,
+        self: &Arc<Self>,
         time: Option<Duration>,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
-        if self.0.progress.subscribe().borrow().phase == ProgressPhase::Ending {
+        if self.progress.subscribe().borrow().phase == ProgressPhase::Ending {
             return Err(ApiError::new(ErrorCode::Conflict, "the node is shutting down already"));
         }
-        let Ok(turn) = Arc::clone(&self.0.draining).try_acquire_owned() else {
+        let Ok(turn) = Arc::clone(&self.draining).try_acquire_owned() else {
             return Err(ApiError::new(ErrorCode::Conflict, "a drain is under way already")
                 .with_hint("follow it with: winddown status --watch"));
         };
-        self.0.gate.shut(GateReason::Drain);
-        self.0.drained.send_replace(Draining::InProgress);
-        let node = self.clone();
+        self.core.gate.shut(GateReason::Drain);
+        self.drained.send_replace(Draining::InProgress);
+        let node = Arc::clone(self);
         let (tx, rx) = mpsc::unbounded_channel();
         critical::spawn("drain", async move {
-            node.0.operator.note_drain(Some(Drain { time, is_over: false })).await;
+            node.operator.note_drain(Some(Drain { time, is_over: false })).await;
             let report = node.run_drain(time, &tx).await;
-            node.0.operator.note_drain(Some(Drain { time, is_over: true })).await;
-            node.0.drained.send_replace(Draining::Done);
+            node.operator.note_drain(Some(Drain { time, is_over: true })).await;
+            node.drained.send_replace(Draining::Done);
             drop(turn);
             // Last: an agent that is stopped after that does not begin it again, and the drain can be ended.
             tell_end(&report, &tx);
@@ -47,31 +47,31 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     /// Ends a drain that is over: its pods may come back, if nothing else keeps them out. One that is
     /// under way goes on.
     pub(super) async fn end_drain(&self) {
-        let Ok(_turn) = Arc::clone(&self.0.draining).try_acquire_owned() else { return };
-        if !self.0.gate.reasons().contains(GateReason::Drain) {
+        let Ok(_turn) = Arc::clone(&self.draining).try_acquire_owned() else { return };
+        if !self.core.gate.reasons().contains(GateReason::Drain) {
             return;
         }
-        self.0.operator.note_drain(None).await;
-        self.0.drained.send_replace(Draining::No);
-        self.0.workers.lame_duck(GateReason::Drain, false);
-        self.0.gate.lift(GateReason::Drain);
+        self.operator.note_drain(None).await;
+        self.drained.send_replace(Draining::No);
+        self.core.workers.lame_duck(GateReason::Drain, false);
+        self.core.gate.lift(GateReason::Drain);
     }
 
     /// A node that an earlier agent of this boot has drained stays drained.
     pub(super) fn keep_drained(&self) {
-        if self.0.operator.found_drain().is_some() {
+        if self.operator.found_drain().is_some() {
             tracing::info!("the node is drained: no pod is let in until the drain is ended");
-            self.0.gate.shut(GateReason::Drain);
-            self.0.workers.lame_duck(GateReason::Drain, true);
-            self.0.drained.send_replace(Draining::Done);
+            self.core.gate.shut(GateReason::Drain);
+            self.core.workers.lame_duck(GateReason::Drain, true);
+            self.drained.send_replace(Draining::Done);
         }
     }
 
     /// Ends the pods that an earlier agent of this boot had not ended yet when it was stopped.
-    pub(super) fn go_on_draining(&self) {
-        let found = self.0.operator.found_drain();
+    pub(super) fn go_on_draining(self: &Arc<Self>) {
+        let found = self.operator.found_drain();
         if let Some(Drain { time, is_over: false }) = found
-            && self.0.gate.reasons().contains(GateReason::Drain)
+            && self.core.gate.reasons().contains(GateReason::Drain)
             && let Err(error) = self.start_drain(time)
         {
             tracing::info!("the drain that an earlier agent began does not go on: {error}");
@@ -84,17 +84,14 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
         events: &mpsc::UnboundedSender<DrainEvent>,
     ) -> ShutdownReport {
         let order = DrainOrder {
-            policy: Arc::clone(&self.0.policy.borrow()),
+            policy: Arc::clone(&self.policy.borrow()),
             time,
-            recorder: Arc::new(Tell {
-                recorder: Arc::clone(&self.0.recorder),
-                events: events.clone(),
-            }),
+            recorder: Arc::new(Tell { recorder: self.core.recorder(), events: events.clone() }),
             progress: ProgressSender::new(),
-            clock: self.0.wall.clone(),
-            boot_id: self.0.identity.boot_id.clone(),
+            clock: self.core.wall.clone(),
+            boot_id: self.core.identity.boot_id.clone(),
         };
-        let running = self.0.workers.running();
+        let running = self.core.workers.running();
         let pods_unknown = !running.known;
         let planned = order.plan(&running.into_pods());
         // A missing listener is fine: the drain goes on.
@@ -104,9 +101,9 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
             seconds: planned.deadline.as_secs_f64(),
             pods_unknown,
         });
-        let told = tokio::spawn(tell_pods(self.0.decisions.listen(), events.clone()));
+        let told = tokio::spawn(tell_pods(self.core.recorders.decisions.listen(), events.clone()));
         let cancel = CancellationToken::new();
-        let report = drain(&Arc::new(self.0.workers.clone()), order, &cancel).await;
+        let report = drain(&Arc::new(self.core.workers.clone()), order, &cancel).await;
         told.abort();
         self.keep(report.clone()).await;
         report
@@ -114,7 +111,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
 
     /// Keeps the report beside those of shutdowns; a disk that refuses costs only the report.
     async fn keep(&self, report: ShutdownReport) {
-        let store = self.0.reports.clone();
+        let store = self.kept.reports.clone();
         let written = tokio::task::spawn_blocking(move || store.write(&report)).await;
         if let Ok(Err(error)) = written {
             tracing::warn!(

@@ -1,15 +1,14 @@
 //! How the node went down before this boot: found at the start, told once, shown ever after.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::{Event, Inhibitor, Runtime, WallTime};
+use winddown_shared::{Event, WallTime};
 use winddown_shutdown::{
     BootMark, Evidence, LastBoot, RecordPlace, ReportStore, RunRecord, StoreError, last_boot,
 };
 
-use super::Node;
 use winddown_control::api::LastBootStatus;
 
 #[cfg(test)]
@@ -96,15 +95,11 @@ impl LookBack {
     }
 }
 
-impl<R: Runtime, I: Inhibitor> Node<R, I> {
-    /// Notes that the agent was stopped as it should be. Waits a second for the disk at most.
-    pub(super) async fn note_stop(&self) {
-        let Some(state) = self.0.marked.clone() else { return };
-        let (boot_id, now) = (self.0.identity.boot_id.clone(), self.0.wall.now());
-        let write = tokio::task::spawn_blocking(move || note_stop(&state, &boot_id, now));
-        if tokio::time::timeout(PATIENCE, write).await.is_err() {
-            tracing::warn!("the disk does not answer: the agent's stop is not noted");
-        }
+/// Notes in `state` that the agent was stopped as it should be. Waits a second for the disk at most.
+pub(super) async fn note_stopped(state: PathBuf, boot_id: String, now: WallTime) {
+    let write = tokio::task::spawn_blocking(move || note_stop(&state, &boot_id, now));
+    if tokio::time::timeout(PATIENCE, write).await.is_err() {
+        tracing::warn!("the disk does not answer: the agent's stop is not noted");
     }
 }
 

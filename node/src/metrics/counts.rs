@@ -1,7 +1,6 @@
 //! How many pods stand where: the gauges of a node, counted from one snapshot.
 
-use crate::workers::has_terminal_phase;
-use crate::{Lifecycle, Pod, PodSnapshot, PodUidMap};
+use winddown_shared::{Lifecycle, Pod, PodSnapshot, PodUidMap};
 
 #[cfg(test)]
 mod tests;
@@ -136,4 +135,10 @@ impl WorkingPods {
             Lifecycle::Terminated | Lifecycle::Finished => &mut self.terminated,
         }
     }
+}
+
+/// Whether the pod is said to have come to its end.
+fn has_terminal_phase(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }

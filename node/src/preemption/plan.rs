@@ -1,15 +1,18 @@
 //! What making room for a pod that does not fit would come to.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use tokio::sync::watch;
 use winddown_preemption::{Considered, Preemption, Strategy, explain};
 use winddown_shared::{
-    Inhibitor, NodeUse, Others, Pod, PodKiller, ResourceName, Runtime, Verdict,
-    WAITING_FOR_PREEMPTION, fit_failures,
+    NodeUse, Others, Pod, PodKiller, ResourceName, Runtime, Verdict, WAITING_FOR_PREEMPTION,
+    fit_failures,
 };
 
-use super::Node;
-use super::fit::Found;
+use crate::core::Core;
+use crate::fit::Found;
+use crate::plugin::PreemptionAnswers;
 use winddown_control::ApiError;
 use winddown_control::api::{
     ConsideredPod, ErrorCode, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict,
@@ -17,32 +20,41 @@ use winddown_control::api::{
 };
 use winddown_static_pods::read_manifest;
 
-impl<R: Runtime, I: Inhibitor> Node<R, I> {
-    /// How much room there is, who waits for some, and what would be done for the pod of `manifest`.
+/// Answers what would be done for a pod.
+pub(super) struct Rooms<R: Runtime> {
+    pub(super) core: Arc<Core<R>>,
+    pub(super) strategy: watch::Receiver<Strategy>,
+}
+
+impl<R: Runtime> PreemptionAnswers for Rooms<R> {
     /// By `strategy`, or the one in force.
-    pub(super) fn room_plan(
+    fn plan(
         &self,
         manifest: Option<&[u8]>,
-        strategy: Option<Strategy>,
+        strategy: Option<&str>,
     ) -> Result<PreemptionPlan, ApiError> {
-        let strategy = strategy.unwrap_or_else(|| self.0.fit.strategy());
+        let strategy = strategy.map(str::parse::<Strategy>).transpose();
+        let wrong = |error| ApiError::new(ErrorCode::BadRequest, format!("strategy: {error}"));
+        let strategy = strategy.map_err(wrong)?.unwrap_or_else(|| *self.strategy.borrow());
         let asked = manifest.map(|text| self.pod_of(text)).transpose()?;
-        let found = self.0.fit.found();
+        let found = self.core.fit.found();
         let mut plan = PreemptionPlan::new(strategy.as_str());
         plan.resources = found.as_deref().map(|found| self.resources(found)).unwrap_or_default();
         plan.waiting = self.waiting();
         plan.pod = asked.map(|pod| self.case(&pod, found.as_deref(), strategy));
         Ok(plan)
     }
+}
 
+impl<R: Runtime> Rooms<R> {
     fn pod_of(&self, manifest: &[u8]) -> Result<Pod, ApiError> {
-        read_manifest(Path::new("manifest"), manifest, &self.0.identity.name)
+        read_manifest(Path::new("manifest"), manifest, &self.core.identity.name)
             .map_err(|error| ApiError::new(ErrorCode::BadRequest, error.to_string()))
     }
 
     fn resources(&self, found: &Found) -> Vec<NodeResource> {
         let mut used = NodeUse::default();
-        self.0.workers.running().pods.iter().for_each(|pod| used.add(pod));
+        self.core.workers.running().pods.iter().for_each(|pod| used.add(pod));
         let allocatable = &found.view.allocatable;
         let resource = |(name, capacity): (&ResourceName, i64)| NodeResource {
             name: name.to_string(),
@@ -57,7 +69,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
     }
 
     fn waiting(&self) -> Vec<WaitingPod> {
-        let said = self.0.statuses.all().into_iter();
+        let said = self.core.statuses.all().into_iter();
         let held = said.filter(|s| s.status.reason.as_deref() == Some(WAITING_FOR_PREEMPTION));
         let mut waiting: Vec<WaitingPod> = held
             .map(|entry| WaitingPod {
@@ -73,7 +85,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
 
     /// The same questions that a new pod is asked, with nothing done about the answer.
     fn case(&self, pod: &Pod, found: Option<&Found>, strategy: Strategy) -> PreemptionCase {
-        let workers = self.0.workers.clone();
+        let workers = self.core.workers.clone();
         let others = Others::new(move || workers.staying_pods());
         let mut case = PreemptionCase { pod: pod.label().to_string(), ..Default::default() };
         if let Some(found) = found {
@@ -89,7 +101,7 @@ impl<R: Runtime, I: Inhibitor> Node<R, I> {
                 |(name, amount): (ResourceName, i64)| Lacking { name: name.to_string(), amount };
             case.lacking = lacking.into_iter().map(lack).collect();
         }
-        match self.admission(Preemption::new(strategy)).decide(pod, &others) {
+        match self.core.admission(Preemption::new(strategy)).decide(pod, &others) {
             Verdict::Admitted => case.verdict = RoomVerdict::Starts,
             Verdict::Waiting(plan) => {
                 case.verdict = RoomVerdict::Preempts;

@@ -1,0 +1,152 @@
+//! What the cluster is told of the node while it is up, and when it begins to go down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep_until};
+use winddown_cluster::node::{self, Ping, Pressure};
+use winddown_shared::{LockState, Runtime, critical};
+
+use super::{Clean, Membership};
+use crate::core::Core;
+use crate::links::{Draining, NodeEnd, Shortage, Shows};
+
+/// A node without the lock for so long says so in its conditions.
+const UNPROTECTED_AFTER: Duration = Duration::from_secs(60);
+
+/// Asks whether the runtime can run pods.
+pub(super) struct RuntimePing<R: Runtime>(pub(super) Arc<Core<R>>);
+
+impl<R: Runtime> Ping for RuntimePing<R> {
+    async fn ping(&self) -> Result<(), String> {
+        self.0.runtime_health().map_err(|why| format!("container runtime is down: {why}"))
+    }
+}
+
+/// Keeps the Node object in step with the node.
+pub(super) struct NodeTeller<R: Runtime> {
+    pub(super) core: Arc<Core<R>>,
+    pub(super) cluster: Membership,
+    /// How the node stands to its end; none where nothing ends its pods before that.
+    pub(super) end: Option<Box<dyn Shows<NodeEnd>>>,
+    /// What it runs short of; none where that is not watched.
+    pub(super) shortage: Option<Box<dyn Shows<Shortage>>>,
+}
+
+impl<R: Runtime> NodeTeller<R> {
+    /// Starts the tasks.
+    pub(super) fn start(self) {
+        let heard = hear_of_node(Arc::clone(&self.core), self.cluster.clone());
+        critical::spawn("reader of the Node object", heard);
+        self.core.count(self.cluster.api_changes());
+        critical::spawn("teller of the cluster", self.run());
+    }
+
+    /// Tells every change. Nothing of the node waits for it.
+    async fn run(mut self) {
+        let mut known = self.core.pods_known.subscribe();
+        let mut gate = self.core.gate.changes();
+        let mut found = self.core.fit.changes();
+        let mut unheld_since = None;
+        loop {
+            let known_now = *known.borrow_and_update();
+            let node = self.cluster.node();
+            let mut unprotected_at = None;
+            let (mut last, mut unprotected_by) = (String::new(), None);
+            gate.mark_unchanged();
+            if let Some(end) = &mut self.end {
+                let end = end.now();
+                // This comes before Ready: a node that is ready undoes its own cordon.
+                node.set_shutting_down(end.is_near);
+                node.set_draining(draining(end.draining));
+                unprotected_at = unheld(&end.lock, &mut unheld_since);
+                unprotected_by = unprotected(&end.lock, unprotected_at);
+                last = end.last;
+            }
+            if let Some(shortage) = &mut self.shortage {
+                let Shortage { memory, disk, pid } = shortage.now();
+                node.set_pressure(Pressure { memory, disk, pid });
+            }
+            found.mark_unchanged();
+            self.tell_facts(last, unprotected_by);
+            if known_now {
+                self.cluster.node().set_ready(Ok(()));
+            }
+            tokio::select! {
+                () = self.core.stop.cancelled() => return,
+                Ok(()) = known.changed() => {}
+                Ok(()) = gate.changed() => {}
+                Ok(()) = found.changed() => {}
+                () = changed(&mut self.end) => {}
+                () = changed(&mut self.shortage) => {}
+                () = sleep_until(unprotected_at.unwrap_or_else(Instant::now)),
+                    if unprotected_at.is_some_and(|at| at > Instant::now()) => {}
+            }
+        }
+    }
+
+    fn tell_facts(&self, last: String, unprotected: Option<String>) {
+        let found = self.core.fit.found();
+        self.cluster.change(|changing| {
+            if let Some(found) = found {
+                changing.labels = Some(found.own.labels.clone());
+                changing.amounts = Some((found.whole.clone(), found.own.allocatable.clone()));
+            }
+            // What was said last stands until pods are let in again.
+            if !self.core.gate.is_shut() || matches!(changing.clean, Clean::Up(_)) {
+                changing.clean = Clean::Up(last);
+            }
+            changing.unprotected = unprotected;
+        });
+    }
+}
+
+/// Follows the Node object as the API server has it: others label and taint it.
+async fn hear_of_node<R: Runtime>(core: Arc<Core<R>>, cluster: Membership) {
+    let mut node = cluster.node().server_node();
+    loop {
+        let now = node.borrow_and_update().clone();
+        core.fit.hear(now);
+        tokio::select! {
+            () = core.stop.cancelled() => return,
+            changed = node.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+fn changed<T>(shows: &mut Option<Box<dyn Shows<T>>>) -> BoxFuture<'_, ()> {
+    match shows {
+        Some(shows) => shows.changed(),
+        None => Box::pin(std::future::pending()),
+    }
+}
+
+fn draining(draining: Draining) -> node::Draining {
+    match draining {
+        Draining::No => node::Draining::No,
+        Draining::InProgress => node::Draining::InProgress,
+        Draining::Done => node::Draining::Done,
+    }
+}
+
+/// When a node that does not hold the lock counts as unprotected; `None` while it holds it.
+fn unheld(lock: &LockState, since: &mut Option<Instant>) -> Option<Instant> {
+    if *lock == LockState::Held {
+        *since = None;
+    } else if since.is_none() {
+        *since = Some(Instant::now());
+    }
+    since.map(|since| since + UNPROTECTED_AFTER)
+}
+
+/// Why a shutdown would not wait for the pods, once that has been so for long enough.
+fn unprotected(lock: &LockState, at: Option<Instant>) -> Option<String> {
+    at.filter(|at| *at <= Instant::now()).map(|_| match lock {
+        LockState::Waiting { why } | LockState::Absent { why } => why.to_string(),
+        _ => "the lock was given back, and the node is still up".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

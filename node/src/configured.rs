@@ -1,0 +1,200 @@
+//! The node and its plug-ins by winddown's configuration file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
+use winddown_eviction::parse_threshold;
+use winddown_machine::{AllocatableConfig, Capacity};
+use winddown_preemption::Strategy;
+use winddown_shared::{Inhibitor, Quantity, ResourceName, WallTime, error_chain};
+use winddown_shutdown::{GroupPeriod, Policy};
+
+use crate::{Eviction, Preemption, PressureSource, Settings, SettingsSource, Shutdown};
+
+/// A configuration and where it came from.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// What is in force.
+    pub config: Arc<Config>,
+    /// The file; none when the defaults are in force.
+    pub file: Option<PathBuf>,
+    /// What was noticed in it.
+    pub warnings: Vec<String>,
+    /// When it was read.
+    pub loaded_at: WallTime,
+}
+
+/// A configuration as the settings of a node and of its plug-ins, which follow it when it is read again. Clones
+/// are one.
+#[derive(Clone)]
+pub struct Configured(Arc<Inner>);
+
+struct Inner {
+    configuration: RwLock<Configuration>,
+    node: watch::Sender<Settings>,
+    shutdown: watch::Sender<Arc<Policy>>,
+    preemption: watch::Sender<Strategy>,
+    eviction: watch::Sender<Arc<winddown_eviction::Policy>>,
+    image_age: watch::Sender<Duration>,
+}
+
+// === impl Configured ===
+
+impl Configured {
+    /// By this configuration, until another one is taken over.
+    pub fn new(configuration: Configuration) -> Self {
+        let config = &configuration.config;
+        Self(Arc::new(Inner {
+            node: watch::Sender::new(settings(&configuration)),
+            shutdown: watch::Sender::new(Arc::new(policy_of(&config.shutdown))),
+            preemption: watch::Sender::new(config.preemption_strategy),
+            eviction: watch::Sender::new(Arc::new(config.eviction.policy())),
+            image_age: watch::Sender::new(config.eviction.image_minimum_gc_age),
+            configuration: RwLock::new(configuration),
+        }))
+    }
+
+    /// By a configuration that came from no file.
+    pub fn of(config: Config, loaded_at: WallTime) -> Self {
+        let config = Arc::new(config);
+        Self::new(Configuration { config, file: None, warnings: Vec::new(), loaded_at })
+    }
+
+    /// The configuration in force.
+    pub fn configuration(&self) -> Configuration {
+        self.0.configuration.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes over what can change while running from a configuration that was read again.
+    pub fn replace(&self, configuration: Configuration) {
+        let inner = &*self.0;
+        let config = Arc::clone(&configuration.config);
+        let settings = settings(&configuration);
+        *inner.configuration.write().unwrap_or_else(PoisonError::into_inner) = configuration;
+        inner.shutdown.send_replace(Arc::new(policy_of(&config.shutdown)));
+        inner.preemption.send_replace(config.preemption_strategy);
+        inner.image_age.send_replace(config.eviction.image_minimum_gc_age);
+        let policy = config.eviction.policy();
+        inner.eviction.send_if_modified(|now| {
+            let changed = **now != policy;
+            if changed {
+                *now = Arc::new(policy);
+            }
+            changed
+        });
+        inner.node.send_replace(settings);
+    }
+
+    /// For [`NodeBuilder::settings`](crate::NodeBuilder::settings).
+    pub fn settings(&self) -> watch::Receiver<Settings> {
+        self.0.node.subscribe()
+    }
+
+    /// The shutdown that the configuration asks for, announced by `inhibitor`.
+    pub fn shutdown<I: Inhibitor>(&self, inhibitor: Arc<I>) -> Shutdown {
+        let config = self.configuration().config;
+        let policy = self.0.shutdown.subscribe();
+        let first = Policy::clone(&policy.borrow());
+        let kept = usize::try_from(config.reports_kept).unwrap_or(usize::MAX);
+        Shutdown::new(inhibitor, first, &config.state_directory)
+            .following(policy)
+            .reports_kept(kept)
+    }
+
+    /// The preemption that the configuration asks for.
+    pub fn preemption(&self) -> Preemption {
+        let strategy = self.0.preemption.subscribe();
+        let first = *strategy.borrow();
+        Preemption::new(first).following(strategy)
+    }
+
+    /// The eviction that the configuration asks for, by what `source` measures.
+    pub fn eviction(&self, source: PressureSource) -> Eviction {
+        let policy = self.0.eviction.subscribe();
+        let first = winddown_eviction::Policy::clone(&policy.borrow());
+        Eviction::new(source, first).following(policy, self.0.image_age.subscribe())
+    }
+}
+
+fn settings(configuration: &Configuration) -> Settings {
+    let Configuration { config, file, warnings, loaded_at } = configuration;
+    let (addresses, reserved) = (Arc::clone(config), Arc::clone(config));
+    Settings {
+        source: SettingsSource {
+            file: file.clone(),
+            loaded_at: Some(*loaded_at),
+            warnings: warnings.clone(),
+            yaml: config.to_yaml(),
+        },
+        runtime: config.runtime.as_str().to_owned(),
+        manifests: config.static_pod_path.clone(),
+        host_ips: Arc::new(move || addresses.cluster.node_addresses()),
+        reserved: Arc::new(move |capacity| allocatable_config(&reserved, capacity)),
+        labels: config.node_labels.clone(),
+    }
+}
+
+/// What the configuration keeps from the pods and adds to the machine. Its quantities were checked
+/// when it was read.
+fn allocatable_config(config: &Config, capacity: &Capacity) -> AllocatableConfig {
+    let mut reserved = amounts(&config.system_reserved);
+    for (name, amount) in amounts(&config.kube_reserved) {
+        let sum = reserved.entry(name).or_default();
+        *sum = sum.saturating_add(amount);
+    }
+    let threshold = |signal: &str, whole: i64| {
+        let text = config.eviction.hard.get(signal)?;
+        Some(parse_threshold(text).ok()??.of(whole).value())
+    };
+    AllocatableConfig {
+        reserved,
+        memory_available: threshold("memory.available", capacity.memory).unwrap_or(0),
+        nodefs_available: threshold("nodefs.available", capacity.ephemeral_storage).unwrap_or(0),
+        max_pods: i64::from(config.max_pods),
+        extended: amounts(&config.extended_resources),
+    }
+}
+
+fn amounts(quantities: &BTreeMap<String, String>) -> BTreeMap<ResourceName, i64> {
+    let amount = |(name, text): (&String, &String)| {
+        let name = ResourceName::from(&**name);
+        let quantity = text.parse::<Quantity>().unwrap_or(Quantity::ZERO);
+        let amount = match name {
+            ResourceName::Cpu => quantity.milli_value(),
+            _ => quantity.value(),
+        };
+        (name, amount)
+    };
+    quantities.iter().map(amount).collect()
+}
+/// The policy that a configuration describes.
+///
+/// The configuration was validated when it was read; what the policy refuses all the same is logged,
+/// and a shutdown is then not delayed.
+pub fn policy_of(settings: &ShutdownSettings) -> Policy {
+    let policy = match &settings.periods {
+        ShutdownPeriods::Total { total, critical } => match settings.order {
+            ShutdownOrder::Role => Policy::by_role(*total, *critical),
+            ShutdownOrder::Priority => Policy::from_periods(*total, *critical),
+        },
+        ShutdownPeriods::ByPriority(groups) => {
+            Policy::by_priority(groups.iter().map(|group| GroupPeriod {
+                priority: group.priority,
+                shutdown_grace_period_seconds:
+                    i64::try_from(group.period.as_secs()).unwrap_or(i64::MAX),
+            }))
+        }
+    };
+    let policy = policy.unwrap_or_else(|error| {
+        tracing::error!(
+            error = error_chain(&error),
+            "the shutdown periods cannot be used; shutdown is not delayed"
+        );
+        Policy::disabled()
+    });
+    policy.with_reserve(settings.reserve).with_endpoint_drain(settings.endpoint_drain)
+}

@@ -1,0 +1,76 @@
+//! What plug-ins have for each other, and for the node: none of them knows another.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use winddown_shared::{DesiredPods, FinalStatusFlush, LockState, PodUid};
+
+/// What one plug-in has for another, or for the node.
+#[derive(Default)]
+pub(crate) struct Links {
+    /// How the node stands to its end.
+    pub(crate) end: Option<Box<dyn Shows<NodeEnd>>>,
+    /// What the node runs short of.
+    pub(crate) shortage: Option<Box<dyn Shows<Shortage>>>,
+    /// Each tells when pods that were refused are to be asked about again.
+    pub(crate) relief: Vec<Box<dyn Shows<()>>>,
+    /// Where pods come from, beside the manifests.
+    pub(crate) sources: Vec<Arc<dyn PodSource>>,
+    /// What delivers the last statuses before the node goes down.
+    pub(crate) final_status_flush: Option<Arc<dyn FinalStatusFlush>>,
+}
+
+/// A state of one plug-in, for another.
+pub(crate) trait Shows<T>: Send {
+    /// As it is now.
+    fn now(&mut self) -> T;
+
+    /// Resolves when it is another one than [`now`](Self::now) said; never, when it changes no more.
+    /// Cancel-safe.
+    fn changed(&mut self) -> BoxFuture<'_, ()>;
+}
+
+/// How the node stands to its end.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeEnd {
+    /// It goes down, or was told that it will.
+    pub(crate) is_near: bool,
+    pub(crate) draining: Draining,
+    /// Whether its shutdown would wait for the pods.
+    pub(crate) lock: LockState,
+    /// How it went down before this boot, for people.
+    pub(crate) last: String,
+}
+
+/// How far a drain is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Draining {
+    /// There is none.
+    #[default]
+    No,
+    /// Pods are ending.
+    InProgress,
+    /// They have ended, and none comes back.
+    Done,
+}
+
+/// What the node runs short of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shortage {
+    pub(crate) memory: bool,
+    pub(crate) disk: bool,
+    pub(crate) pid: bool,
+}
+
+/// Where pods come from, beside the manifests.
+pub(crate) trait PodSource: Send + Sync + 'static {
+    /// Those that are wanted now.
+    fn wanted(&self) -> DesiredPods;
+
+    /// Goes up with every change of them.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Whether the pod is one of them: then a refusal is its end.
+    fn has(&self, uid: &PodUid) -> bool;
+}

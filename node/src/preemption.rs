@@ -1,0 +1,56 @@
+//! Preemption as a plug-in: whom to end for a critical pod that does not fit.
+
+mod plan;
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use winddown_preemption::Strategy;
+use winddown_shared::{AdmissionFailureHandler, FitFailures, NodeView, Pod, Room, Runtime};
+
+use crate::plugin::{Joining, NodePlugin};
+use plan::Rooms;
+
+/// Ends pods for a critical one that does not fit into the node's [`Machine`](crate::Machine).
+#[derive(Debug)]
+pub struct Preemption(watch::Receiver<Strategy>);
+
+impl Preemption {
+    /// Chooses them by `strategy`.
+    pub fn new(strategy: Strategy) -> Self {
+        Self(watch::Sender::new(strategy).subscribe())
+    }
+
+    /// The strategy, whenever it is another one.
+    #[must_use]
+    pub fn following(self, strategy: watch::Receiver<Strategy>) -> Self {
+        Self(strategy)
+    }
+}
+
+impl<R: Runtime> NodePlugin<R> for Preemption {
+    fn join(self: Box<Self>, node: &mut Joining<R>) {
+        let strategy = self.0;
+        let rooms = Rooms { core: Arc::clone(&node.core), strategy: strategy.clone() };
+        node.brought.answers.preemption = Some(Arc::new(rooms));
+        node.brought.room = Some(Arc::new(CurrentStrategy(strategy)));
+    }
+}
+
+/// Chooses by the strategy in force.
+#[derive(Debug)]
+struct CurrentStrategy(watch::Receiver<Strategy>);
+
+impl AdmissionFailureHandler for CurrentStrategy {
+    fn handle_admission_failure(
+        &self,
+        pod: &Pod,
+        failures: FitFailures,
+        node: &NodeView,
+        others: &[Pod],
+    ) -> Room {
+        let strategy = *self.0.borrow();
+        winddown_preemption::Preemption::new(strategy)
+            .handle_admission_failure(pod, failures, node, others)
+    }
+}

@@ -1,0 +1,298 @@
+//! Graceful shutdown as a plug-in: the lock, the plan, the run, drains and notices.
+
+mod announcer;
+mod drain;
+mod last_boot;
+mod notice;
+pub mod reports;
+pub(crate) mod running;
+mod view;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use futures_util::future::BoxFuture;
+use tokio::sync::{Semaphore, watch};
+use winddown_notices::{NoticeAggregator, Operator};
+use winddown_shared::{FinalStatusFlush, Inhibitor, LockState, Runtime, WallTime, error_chain};
+use winddown_shutdown::{
+    Policy, Progress, ProgressSender, RecordPlace, ReportStore, RunRecord, StateFile, StateTimes,
+    Trigger,
+};
+
+use crate::core::Core;
+use crate::links::Draining;
+use crate::plugin::{Joining, Lead, NodePlugin};
+use announcer::Announcer;
+use last_boot::LookBack;
+
+pub use view::plan_view;
+
+/// Ends the pods in order before the node goes down, or when it is drained.
+pub struct Shutdown {
+    inhibitor: Announcer,
+    policy: watch::Receiver<Arc<Policy>>,
+    state_directory: PathBuf,
+    volatile_directory: Option<PathBuf>,
+    notices: NoticeAggregator,
+    trigger: Trigger,
+    refused_signals: RefusedSignals,
+    handle: ShutdownHandle,
+}
+
+/// What is done with the shutdown of a node from outside. Clones are one.
+#[derive(Clone)]
+pub struct ShutdownHandle {
+    progress: ProgressSender,
+    reports: ReportStore,
+    /// Set when the node has begun.
+    end_pods: Arc<OnceLock<EndPods>>,
+}
+
+type EndPods = Box<dyn Fn(Announcer, Trigger) -> BoxFuture<'static, ()> + Send + Sync>;
+type RefusedSignals = Box<dyn Fn() -> u64 + Send + Sync>;
+
+/// The shutdown of a node.
+struct Joined<R: Runtime> {
+    core: Arc<Core<R>>,
+    inhibitor: Announcer,
+    policy: watch::Receiver<Arc<Policy>>,
+    notices: NoticeAggregator,
+    operator: Operator,
+    progress: ProgressSender,
+    kept: Kept,
+    trigger: Trigger,
+    refused_signals: RefusedSignals,
+    held_since: watch::Sender<Option<WallTime>>,
+    /// One drain at a time.
+    draining: Arc<Semaphore>,
+    /// How far a drain is.
+    drained: watch::Sender<Draining>,
+    /// Set when all plug-ins have joined.
+    final_status_flush: OnceLock<Arc<dyn FinalStatusFlush>>,
+}
+
+/// What is on disk.
+struct Kept {
+    state_directory: PathBuf,
+    reports: ReportStore,
+    records: Vec<Arc<dyn RecordPlace>>,
+    last_boot: LookBack,
+}
+
+// === impl Shutdown ===
+
+impl Shutdown {
+    /// Ends the pods by `policy` when `inhibitor` announces that the node goes down, and keeps the record of
+    /// the run and the reports in `state_directory`.
+    pub fn new<I: Inhibitor>(
+        inhibitor: Arc<I>,
+        policy: Policy,
+        state_directory: impl Into<PathBuf>,
+    ) -> Self {
+        let state_directory = state_directory.into();
+        let reports = ReportStore::new(reports::directory(&state_directory));
+        Self {
+            inhibitor: Announcer::new(inhibitor),
+            policy: watch::Sender::new(Arc::new(policy)).subscribe(),
+            state_directory,
+            volatile_directory: None,
+            notices: NoticeAggregator::new(),
+            trigger: Trigger::LoginManager,
+            refused_signals: Box::new(|| 0),
+            handle: ShutdownHandle {
+                progress: ProgressSender::new(),
+                reports,
+                end_pods: Arc::default(),
+            },
+        }
+    }
+
+    /// The policy, whenever it is another one. One that changes during a run waits for the next.
+    #[must_use]
+    pub fn following(mut self, policy: watch::Receiver<Arc<Policy>>) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Of how many shutdowns the report is kept; as [`ReportStore::new`] has it.
+    #[must_use]
+    pub fn reports_kept(mut self, kept: usize) -> Self {
+        self.handle.reports = self.handle.reports.keeping(kept);
+        self
+    }
+
+    /// A directory that needs no disk and is lost with the boot: keeps the record of a shutdown when the
+    /// state directory does not. None.
+    #[must_use]
+    pub fn volatile_directory(mut self, directory: impl Into<Option<PathBuf>>) -> Self {
+        self.volatile_directory = directory.into();
+        self
+    }
+
+    /// Where it is said that the node goes away at a certain time. An operator gets a place on it; the
+    /// other sources are the maker's business. Nothing says so but the operator.
+    #[must_use]
+    pub fn notices(mut self, notices: NoticeAggregator) -> Self {
+        self.notices = notices;
+        self
+    }
+
+    /// The trigger that reports name; the login manager. A rehearsal leaves no mark on the machine.
+    #[must_use]
+    pub fn trigger(mut self, trigger: Trigger) -> Self {
+        self.trigger = trigger;
+        self
+    }
+
+    /// What says how many shutdown signals the inhibitor did not believe so far, for the metrics; none.
+    #[must_use]
+    pub fn refused_signals(mut self, refused: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        self.refused_signals = Box::new(refused);
+        self
+    }
+
+    /// What is done with it from outside, once it is a plug-in.
+    pub fn handle(&self) -> ShutdownHandle {
+        self.handle.clone()
+    }
+}
+
+impl<R: Runtime> NodePlugin<R> for Shutdown {
+    fn join(self: Box<Self>, node: &mut Joining<R>) {
+        let core = Arc::clone(&node.core);
+        let end_pods = Arc::clone(&self.handle.end_pods);
+        let (joined, carried) = self.joined(Arc::clone(&core));
+        let joined = Arc::new(joined);
+        joined.keep_drained();
+        core.count(joined.inhibitor.state());
+        core.count(joined.progress.subscribe());
+        core.count(joined.notices.changes());
+        let brought = &mut node.brought;
+        brought.sections.push(Arc::clone(&joined) as _);
+        brought.answers.shutdown = Some(Arc::new(Arc::clone(&joined)));
+        brought.links.end = Some(Box::new(joined.end()));
+        brought.lead = Some(Lead {
+            first: Box::pin(Arc::clone(&joined).first(carried.clone())),
+            then: Box::pin(Arc::clone(&joined).then(carried)),
+        });
+        node.start(move |links| {
+            if let Some(flush) = links.final_status_flush.take() {
+                // It is set once.
+                let _ = joined.final_status_flush.set(flush);
+            }
+            joined.start();
+            let ends = Arc::clone(&joined);
+            let _ = end_pods.set(Box::new(move |inhibitor, trigger| {
+                Box::pin(Arc::clone(&ends).end_pods(inhibitor, trigger))
+            }));
+        });
+    }
+}
+
+impl Shutdown {
+    /// The shutdown of the node, and the run of this boot that an earlier agent began. Blocks on the disk.
+    fn joined<R: Runtime>(self, core: Arc<Core<R>>) -> (Joined<R>, Option<RunRecord>) {
+        let state = self.state_directory;
+        let boot_id = &core.identity.boot_id;
+        let operator = Operator::open(
+            self.notices.publisher("operator", None),
+            &state,
+            &**boot_id,
+            core.wall.clone(),
+            core.boot_clock.clone(),
+        );
+        let records = running::places(&state, self.volatile_directory.as_deref());
+        let carried = running::pick_up(&records, boot_id, &core.gate);
+        let ShutdownHandle { progress, reports, .. } = self.handle;
+        let last_boot = match self.trigger {
+            Trigger::Drill => LookBack::nothing(),
+            _ => LookBack::new(&state, &reports, &records, boot_id, core.wall.now()),
+        };
+        let StateTimes { start, end } = last_shutdown(&state);
+        core.recorders.metrics.last_shutdown(start, end);
+        let joined = Joined {
+            inhibitor: self.inhibitor,
+            policy: self.policy,
+            notices: self.notices,
+            operator,
+            progress,
+            kept: Kept { state_directory: state, reports, records, last_boot },
+            trigger: self.trigger,
+            refused_signals: self.refused_signals,
+            held_since: watch::Sender::new(None),
+            draining: Arc::new(Semaphore::new(1)),
+            drained: watch::Sender::new(Draining::No),
+            final_status_flush: OnceLock::new(),
+            core,
+        };
+        (joined, carried)
+    }
+}
+
+// === impl ShutdownHandle ===
+
+impl ShutdownHandle {
+    /// How far a shutdown is, and every step.
+    pub fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// Reports that are kept.
+    pub fn reports(&self) -> &ReportStore {
+        &self.reports
+    }
+
+    /// Ends the pods as at a shutdown that the login manager did not announce, and resolves when they are
+    /// gone or the time is over that `inhibitor` gives.
+    ///
+    /// A run that an earlier agent of this boot did not finish is gone on with. Before the node has begun
+    /// there is nothing to end.
+    pub async fn end_pods(&self, inhibitor: Arc<impl Inhibitor>, trigger: Trigger) {
+        if let Some(end_pods) = self.end_pods.get() {
+            end_pods(Announcer::new(inhibitor), trigger).await;
+        }
+    }
+}
+
+/// The times of the last shutdown. A file that cannot be read is replaced at the next one.
+fn last_shutdown(state_directory: &Path) -> StateTimes {
+    StateFile::in_directory(state_directory).load().unwrap_or_else(|error| {
+        tracing::warn!("when the last shutdown was is not known: {}", error_chain(&error));
+        StateTimes::default()
+    })
+}
+
+// === impl Joined ===
+
+impl<R: Runtime> Joined<R> {
+    /// Begins what goes on beside the run.
+    fn start(self: &Arc<Self>) {
+        let stop = self.core.stop.clone();
+        if let Some(event) = self.kept.last_boot.event() {
+            winddown_shared::Recorder::record(&*self.core.recorders, &event);
+        }
+        winddown_shared::critical::spawn_until("notices", stop, Arc::clone(self).run_board());
+        tokio::spawn(Arc::clone(self).note_lock());
+    }
+
+    /// Remembers since when the lock is held.
+    async fn note_lock(self: Arc<Self>) {
+        let mut states = self.inhibitor.state();
+        loop {
+            let held = states.borrow_and_update().lock == LockState::Held;
+            let now = self.core.wall.now();
+            self.held_since.send_if_modified(|since| {
+                let changed = since.is_some() != held;
+                if changed {
+                    *since = held.then_some(now);
+                }
+                changed
+            });
+            tokio::select! {
+                changed = states.changed() => if changed.is_err() { return },
+                () = self.core.stop.cancelled() => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! From the first word of the login manager to the shutdown: the shutdown controller, and what an earlier
+//! agent left for it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::time::timeout;
+use winddown_machine::host::is_in_memory;
+use winddown_shared::{
+    AdmissionGate, GateReason, Inhibitor, KillRequest, PodUidMap, PodWorkers, Recorder, Runtime,
+    RuntimeSyncer,
+};
+use winddown_shutdown::{
+    RecordFile, RecordPlace, RunPhase, RunRecord, ShutdownController, ShutdownParts, StateFile,
+    Trigger,
+};
+
+use super::Joined;
+use super::announcer::Announcer;
+use crate::core::FIRST_WORD;
+
+/// Where the record of a shutdown is kept: the state directory, which is there after the boot, and
+/// one that needs no disk.
+pub(crate) fn places(state: &Path, volatile: Option<&Path>) -> Vec<Arc<dyn RecordPlace>> {
+    let second = volatile.map(|directory| match is_in_memory(directory) {
+        true => RecordFile::in_memory(directory),
+        false => RecordFile::in_directory(directory),
+    });
+    let files = [Some(RecordFile::in_directory(state)), second].into_iter().flatten();
+    files.map(|file| Arc::new(file) as Arc<dyn RecordPlace>).collect()
+}
+
+/// The run of this boot that an earlier agent began, if nobody has called it off. With one the gate
+/// is shut before anything can ask it.
+pub(super) fn pick_up(
+    places: &[Arc<dyn RecordPlace>],
+    boot_id: &str,
+    gate: &AdmissionGate,
+) -> Option<RunRecord> {
+    let found = RunRecord::of_boot(places, boot_id);
+    let carried = found.filter(|record| record.phase != RunPhase::Cancelled);
+    if carried.is_some() {
+        gate.shut(GateReason::Startup);
+    }
+    carried
+}
+
+impl<R: Runtime> Joined<R> {
+    /// Ends the pods as at a shutdown that the login manager did not announce.
+    pub(super) async fn end_pods(self: Arc<Self>, inhibitor: Announcer, trigger: Trigger) {
+        let carried = self.unfinished_run().await;
+        self.controller(inhibitor, trigger, carried).run(self.core.stop.clone()).await;
+    }
+
+    /// Waits for the login manager's first word, though not for long: one that is silent must not keep the
+    /// node without pods. Says what the run of an earlier agent, if it goes on, has asked to end.
+    pub(super) async fn first(
+        self: Arc<Self>,
+        carried: Option<RunRecord>,
+    ) -> PodUidMap<KillRequest> {
+        let mut inhibitor = self.inhibitor.state();
+        let said = inhibitor.wait_for(|s| s.preparing || s.lock.is_known());
+        let said = timeout(FIRST_WORD, said).await;
+        let preparing = said.ok().and_then(Result::ok).map(|state| state.preparing);
+        let (has_spoken, preparing) = (preparing.is_some(), preparing.unwrap_or(false));
+        let ends = |preparing| preparing || self.notices.notices().borrow().is_some();
+        let ends_early = ends(preparing);
+        if ends_early {
+            self.core.gate.shut(GateReason::Startup);
+        }
+        // Where it was not called off meanwhile, nothing that was asked to end is started again.
+        let now = self.core.boot_clock.now();
+        let goes_on = carried.as_ref().filter(|run| run.may_go_on(now, ends_early, !has_spoken));
+        goes_on.map(|run| run.asked(now).collect()).unwrap_or_default()
+    }
+
+    /// Ends the pods when the node goes down.
+    pub(super) async fn then(self: Arc<Self>, carried: Option<RunRecord>) {
+        let controller = self.controller(self.inhibitor.clone(), self.trigger, carried);
+        // From here on the controller keeps the gate shut if need be.
+        controller.hold_admission();
+        self.core.gate.lift(GateReason::Startup);
+        self.go_on_draining();
+        controller.run(self.core.stop.clone()).await;
+    }
+
+    fn controller(
+        &self,
+        inhibitor: Announcer,
+        trigger: Trigger,
+        carried: Option<RunRecord>,
+    ) -> ShutdownController<PodWorkers<RuntimeSyncer<R>>, Announcer> {
+        let (core, kept) = (&self.core, &self.kept);
+        ShutdownController::new(ShutdownParts {
+            killer: Arc::new(core.workers.clone()),
+            inhibitor: Arc::new(inhibitor),
+            notices: self.notices.notices(),
+            gate: core.gate.clone(),
+            policy: self.policy.clone(),
+            reports: Arc::new(kept.reports.clone()),
+            records: kept.records.clone(),
+            carried,
+            state_file: Some(StateFile::in_directory(&kept.state_directory)),
+            final_status_flush: self.final_status_flush.get().cloned(),
+            recorder: Arc::clone(&core.recorders) as Arc<dyn Recorder>,
+            progress: self.progress.clone(),
+            clock: core.wall.clone(),
+            boot_clock: core.boot_clock.clone(),
+            boot_id: core.identity.boot_id.clone(),
+            trigger,
+        })
+    }
+
+    /// The run of this boot that no agent has finished, if there is one.
+    async fn unfinished_run(&self) -> Option<RunRecord> {
+        let (places, boot) = (self.kept.records.clone(), self.core.identity.boot_id.clone());
+        let look = tokio::task::spawn_blocking(move || RunRecord::of_boot(&places, &boot));
+        look.await.ok().flatten().filter(|record| !record.phase.is_over())
+    }
+}

@@ -1,0 +1,289 @@
+//! What is seen of a shutdown, before, while and after it is there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use winddown_control::ApiError;
+use winddown_control::api::{
+    self, Check, ErrorCode, NoticeBody, PlanShrink, PlannedGroup, PlannedPod, ReportList,
+    ShutdownPlan, WithdrawAnswer,
+};
+use winddown_shared::{Inhibitor, InhibitorState, LockState, PodKiller, Runtime};
+use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, Trigger, plan};
+
+use super::{Joined, last_boot, reports};
+use crate::links::{Draining, NodeEnd, Shows};
+use crate::metrics::{InhibitorFacts, NodeFacts};
+use crate::plugin::{Events, Section, ShutdownAnswers};
+
+impl<R: Runtime> Section for Joined<R> {
+    fn status(&self, status: &mut api::Status) {
+        status.lock = self.lock();
+        status.shutdown = self.shutdown_progress();
+        status.notices = self.notice_statuses();
+        status.last_boot = self.kept.last_boot.status();
+        status.shutdown_plan = self.plan_summary();
+    }
+
+    fn facts(&self, facts: &mut NodeFacts) {
+        let (held, delay_max) = {
+            let state = self.inhibitor.state();
+            let state = state.borrow();
+            (state.lock == LockState::Held, state.delay)
+        };
+        facts.inhibitor = InhibitorFacts {
+            held,
+            delay_max,
+            delay_wanted: self.policy.borrow().delay_wanted(),
+            refused_signals: (self.refused_signals)(),
+        };
+        facts.last_shutdown_graceful = self.kept.last_boot.graceful();
+    }
+
+    fn readiness(&self) -> Option<Check> {
+        let state = self.inhibitor.state().borrow().clone();
+        Some(match &state.lock {
+            LockState::Held | LockState::Released => Check::passed("lock"),
+            LockState::Waiting { why } | LockState::Absent { why } => {
+                Check::failed("lock", why.to_string())
+            }
+        })
+    }
+
+    fn stopped(&self) -> BoxFuture<'_, ()> {
+        if self.trigger == Trigger::Drill {
+            return std::future::ready(()).boxed();
+        }
+        let (state, boot_id) =
+            (self.kept.state_directory.clone(), self.core.identity.boot_id.clone());
+        last_boot::note_stopped(state, boot_id, self.core.wall.now()).boxed()
+    }
+}
+
+/// Behind an `Arc` of its own: a drain goes on without its caller.
+impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
+    fn plan(&self) -> ShutdownPlan {
+        let (plan, _) = self.planned();
+        let set_by = self.inhibitor.state().borrow().delay_set_by.clone();
+        let pods_unknown = !self.core.workers.running().known;
+        ShutdownPlan { pods_unknown, ..plan_view(&plan, set_by.as_deref()) }
+    }
+
+    fn drain(&self, time: Option<Duration>) -> Result<Events, ApiError> {
+        self.start_drain(time)
+    }
+
+    fn give_notice(&self, body: NoticeBody) -> BoxFuture<'_, Result<Events, ApiError>> {
+        self.start_notice(body).boxed()
+    }
+
+    fn withdraw_notice(&self) -> BoxFuture<'_, WithdrawAnswer> {
+        self.end_notice().boxed()
+    }
+
+    fn reports(&self) -> BoxFuture<'_, Result<ReportList, ApiError>> {
+        let store = self.kept.reports.clone();
+        blocking(move || reports::list(&store)).boxed()
+    }
+
+    fn report(&self, id: String) -> BoxFuture<'_, Result<serde_json::Value, ApiError>> {
+        let store = self.kept.reports.clone();
+        blocking(move || reports::find(&store, &id)).boxed()
+    }
+}
+
+/// Follows everything that tells how the node stands to its end.
+pub(super) struct End<R: Runtime> {
+    shutdown: Arc<Joined<R>>,
+    inhibitor: watch::Receiver<InhibitorState>,
+    notices: winddown_shared::Notices,
+    progress: watch::Receiver<Progress>,
+    known: watch::Receiver<bool>,
+    drained: watch::Receiver<Draining>,
+}
+
+impl<R: Runtime> Shows<NodeEnd> for End<R> {
+    fn now(&mut self) -> NodeEnd {
+        let known = *self.known.borrow_and_update();
+        let said = self.inhibitor.borrow_and_update().clone();
+        let announced = said.preparing || self.notices.borrow_and_update().is_some();
+        let runs = matches!(
+            self.progress.borrow_and_update().phase,
+            ProgressPhase::Ending | ProgressPhase::Ended | ProgressPhase::Released
+        );
+        // What an earlier agent has begun goes on, until it is called off.
+        let carried = !known && self.shutdown.core.gate.is_shut();
+        let last = self.shutdown.kept.last_boot.status();
+        NodeEnd {
+            is_near: announced || runs || carried,
+            draining: *self.drained.borrow_and_update(),
+            lock: said.lock,
+            last: last.map(|last| last.text).unwrap_or_default(),
+        }
+    }
+
+    fn changed(&mut self) -> BoxFuture<'_, ()> {
+        async {
+            tokio::select! {
+                Ok(()) = self.inhibitor.changed() => {}
+                Ok(()) = self.notices.changed() => {}
+                Ok(()) = self.progress.changed() => {}
+                Ok(()) = self.known.changed() => {}
+                Ok(()) = self.drained.changed() => {}
+                else => std::future::pending().await,
+            }
+        }
+        .boxed()
+    }
+}
+
+impl<R: Runtime> Joined<R> {
+    /// How the node stands to its end, for others.
+    pub(super) fn end(self: &Arc<Self>) -> End<R> {
+        End {
+            shutdown: Arc::clone(self),
+            inhibitor: self.inhibitor.state(),
+            notices: self.notices.notices(),
+            progress: self.progress.subscribe(),
+            known: self.core.pods_known.subscribe(),
+            drained: self.drained.subscribe(),
+        }
+    }
+
+    fn lock(&self) -> api::LockStatus {
+        use winddown_shared::LockState;
+        let said = self.inhibitor.state().borrow().clone();
+        let (state, why) = match said.lock {
+            LockState::Held => (api::LockState::Held, None),
+            LockState::Released => (api::LockState::Released, None),
+            LockState::Waiting { why } => (api::LockState::Waiting, Some(why.to_string())),
+            LockState::Absent { why } => (api::LockState::Absent, Some(why.to_string())),
+        };
+        api::LockStatus {
+            state,
+            why,
+            held_since: *self.held_since.borrow(),
+            delay_seconds: said.delay.map(|d| d.as_secs_f64()),
+            wanted_seconds: self.policy.borrow().delay_wanted().as_secs_f64(),
+            set_by: said.delay_set_by.map(|f| f.to_string()),
+        }
+    }
+
+    fn shutdown_progress(&self) -> api::ShutdownProgress {
+        let progress = self.progress.subscribe().borrow().clone();
+        let (now, wall) = (Instant::now(), self.core.wall.now());
+        let at = |instant: Option<Instant>| {
+            let instant = instant?;
+            match instant.checked_duration_since(now) {
+                Some(ahead) => wall.checked_add(ahead).ok(),
+                None => wall.checked_sub(now.duration_since(instant)).ok(),
+            }
+        };
+        api::ShutdownProgress {
+            phase: phase(&progress),
+            since: at(progress.started),
+            deadline: at(progress.deadline),
+            pods_unknown: progress.pods_unknown,
+            groups: progress
+                .groups
+                .iter()
+                .map(|group| api::GroupProgress {
+                    priority: group.priority,
+                    name: group.name.map(str::to_owned),
+                    pods: group.pods,
+                    ended: group.ended,
+                    started: group.started.is_some(),
+                    finished: group.finished.is_some(),
+                })
+                .collect(),
+        }
+    }
+
+    /// What a shutdown would do now, within the time that logind really gives.
+    pub(super) fn planned(&self) -> (Plan, Budget) {
+        let policy = Arc::clone(&self.policy.borrow());
+        let budget = Budget::new(&policy, self.inhibitor.state().borrow().delay);
+        let pods = self.core.workers.running().into_pods();
+        (plan(&pods, &policy, Some(budget.pods)), budget)
+    }
+
+    fn plan_summary(&self) -> api::PlanSummary {
+        let enabled = self.policy.borrow().is_enabled();
+        let (plan, budget) = self.planned();
+        let groups = plan.groups.iter().filter(|group| !group.pods.is_empty());
+        api::PlanSummary {
+            enabled,
+            requested_seconds: plan.requested.as_secs_f64(),
+            available_seconds: budget.pods.as_secs_f64(),
+            groups: groups
+                .map(|group| api::GroupSummary {
+                    priority: group.priority,
+                    name: group.name().map(str::to_owned),
+                    seconds: group.allowed.as_secs_f64(),
+                    pods: group.pods.len(),
+                })
+                .collect(),
+        }
+    }
+}
+
+fn phase(progress: &Progress) -> api::Phase {
+    match progress.phase {
+        ProgressPhase::Idle => api::Phase::Idle,
+        ProgressPhase::Ending => api::Phase::Running,
+        ProgressPhase::Cancelled => api::Phase::Cancelled,
+        ProgressPhase::Ended | ProgressPhase::Released => api::Phase::Done,
+    }
+}
+
+/// A plan as the control API shows it.
+pub fn plan_view(plan: &winddown_shutdown::Plan, set_by: Option<&str>) -> ShutdownPlan {
+    let seconds = |d: Duration| d.as_secs_f64();
+    let mut view = ShutdownPlan::new(seconds(plan.requested));
+    view.shrunk = plan.shrunk.map(|shrink| PlanShrink {
+        available_seconds: seconds(shrink.available),
+        set_by: set_by.map(str::to_owned),
+    });
+    view.endpoint_drain_seconds =
+        Some(plan.endpoint_drain).filter(|drain| !drain.is_zero()).map(seconds);
+    view.groups = plan
+        .groups
+        .iter()
+        .zip(plan.guaranteed())
+        .map(|(group, guaranteed)| PlannedGroup {
+            priority: group.priority,
+            name: group.name().map(str::to_owned),
+            shutdown_grace_period_seconds: seconds(group.allowed),
+            latest_end_seconds: Some(seconds(group.latest_end)),
+            pods: group.pods.iter().map(|planned| planned_pod(planned, guaranteed)).collect(),
+        })
+        .collect();
+    view.warnings = plan.warnings().iter().map(ToString::to_string).collect();
+    view
+}
+
+/// A pod whose group is sure of so much time.
+fn planned_pod(planned: &winddown_shutdown::PlannedPod, guaranteed: Duration) -> PlannedPod {
+    let own = planned.pod.own_grace();
+    let grace = own.map_or(planned.grace, |own| own.min(guaranteed));
+    PlannedPod {
+        namespace: planned.pod.namespace().to_string(),
+        name: planned.pod.name().to_string(),
+        uid: planned.pod.uid().to_string(),
+        priority: planned.pod.priority_or_zero(),
+        grace_seconds: grace.as_secs_f64(),
+        own_grace_seconds: own.map(|own| own.as_secs_f64()),
+    }
+}
+
+/// Disk work beside the runtime's own threads.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal, "reading the disk failed")))
+}

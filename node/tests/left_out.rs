@@ -1,0 +1,139 @@
+//! A node without some of its plug-ins is a node that works: each of these lists is run, and with the features that a
+//! build has left out it is run by what was compiled without them. `cargo run -p xtask -- plugins` builds each of those.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use winddown_control::AgentApi;
+use winddown_control::api::{DrainRequest, ErrorCode, KillBody, PodState};
+use winddown_node::{Node, NodeBuilder};
+use winddown_shared::fake::{FakeRuntime, pod};
+use winddown_static_pods::DesiredManifests;
+
+fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+/// A node with the plug-ins that `list` adds, whose two pods run, and one of which is ended.
+async fn runs(
+    list: impl FnOnce(NodeBuilder<FakeRuntime>) -> NodeBuilder<FakeRuntime>,
+) -> Node<FakeRuntime> {
+    let runtime = FakeRuntime::default();
+    let (web, dns) = (pod("web"), pod("dns"));
+    let pods = vec![web.clone(), dns.clone()];
+    let wanted = DesiredManifests { generation: 1, complete: true, pods, ..Default::default() };
+    let wanted = watch::Sender::new(Arc::new(wanted));
+    let node = list(Node::builder(Arc::new(runtime.clone())).manifests(wanted.subscribe())).start();
+    node.pods_are_known().await;
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(node.status().pods.len(), 2);
+    assert!(runtime.runs(web.uid()) && runtime.runs(dns.uid()));
+
+    node.kill(web.namespace(), web.name(), KillBody::default()).await.unwrap();
+    assert!(!runtime.runs(web.uid()) && runtime.runs(dns.uid()));
+    let status = node.status();
+    let ended = status.pods.iter().find(|pod| pod.uid == web.uid().as_str()).unwrap();
+    assert_eq!((ended.state, &*ended.reason), (PodState::Finished, "Terminated"));
+    assert!(node.metrics().ends_with("# EOF\n"));
+    node
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_any_plug_in_runs_pods_and_ends_one_when_asked() {
+    let node = runs(|list| list).await;
+    assert!(node.readiness().ok(), "{}", node.readiness().text("readyz", true));
+    let status = node.status();
+    assert!(status.pressure.is_none() && status.cluster.is_none());
+    assert!(node.shutdown_plan().groups.is_empty());
+    let refused = node.drain(DrainRequest::default()).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::NotFound);
+    assert_eq!(refused.message, "this agent ends no pods before a shutdown");
+    assert_eq!(node.eviction_plan(None).await.unwrap_err().code, ErrorCode::NotFound);
+    assert_eq!(node.preemption_plan(None, None).unwrap_err().code, ErrorCode::NotFound);
+    node.shut_down().await;
+}
+
+#[cfg(feature = "shutdown")]
+mod with_shutdown {
+    use super::*;
+    use winddown_node::Shutdown;
+    use winddown_shared::fake::FakeInhibitor;
+    use winddown_shared::{Inhibitor, LockState};
+    use winddown_shutdown::{Outcome, Policy};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_with_a_shutdown_alone_ends_its_pods_before_it_goes_down() {
+        let (state, login) = (tempfile::tempdir().unwrap(), FakeInhibitor::holding(secs(40)));
+        let policy = Policy::from_periods(secs(30), secs(10)).unwrap();
+        let shutdown = Shutdown::new(Arc::new(login.clone()), policy, state.path());
+        let handle = shutdown.handle();
+        let node = runs(|list| list.plugin(shutdown)).await;
+        login.prepare();
+        let mut lock = login.state();
+        let released = lock.wait_for(|state| state.lock == LockState::Released);
+        tokio::time::timeout(secs(60), released).await.unwrap().unwrap();
+        let report = handle.reports().latest().unwrap().unwrap();
+        assert_eq!((report.outcome, report.pods().count()), (Outcome::Clean, 1));
+        assert!(winddown_shared::PodKiller::running(node.workers()).is_known_empty());
+    }
+}
+
+#[cfg(feature = "preemption")]
+#[tokio::test(start_paused = true)]
+async fn a_node_with_preemption_alone_says_whom_it_would_end() {
+    let strategy = winddown_preemption::Strategy::Minimal;
+    let node = runs(|list| list.plugin(winddown_node::Preemption::new(strategy))).await;
+    assert_eq!(node.preemption_plan(None, None).unwrap().strategy, "minimal");
+}
+
+#[cfg(feature = "eviction")]
+mod with_eviction {
+    use super::*;
+    use futures_util::FutureExt as _;
+    use futures_util::future::{BoxFuture, ready};
+    use winddown_eviction::{Policy, Reclaimable};
+    use winddown_machine::UsagePlaces;
+    use winddown_node::{Eviction, PressureSource, RuntimeFigures};
+    use winddown_shared::{Freed, ImagePlaces, PodStats, PodUid, RuntimeError};
+
+    struct NoFigures;
+
+    impl RuntimeFigures for NoFigures {
+        fn figures(
+            &self,
+            _: Option<Duration>,
+        ) -> BoxFuture<'_, Result<Vec<(PodUid, PodStats)>, RuntimeError>> {
+            ready(Ok(Vec::new())).boxed()
+        }
+
+        fn cgroup(&self) -> BoxFuture<'_, Option<String>> {
+            ready(None).boxed()
+        }
+
+        fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>> {
+            ready(Ok(ImagePlaces::default())).boxed()
+        }
+
+        fn reclaim(
+            &self,
+            _: Reclaimable,
+            _: Duration,
+        ) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+            ready(Ok(Freed::default())).boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_with_eviction_alone_shows_what_runs_short() {
+        let state = tempfile::tempdir().unwrap();
+        let places = UsagePlaces::of_host(state.path());
+        let source = PressureSource { places, runtime: Arc::new(NoFigures) };
+        let policy = Policy::new(Vec::new(), false);
+        let node = runs(|list| list.plugin(Eviction::new(source, policy))).await;
+        assert!(node.status().pressure.is_some());
+        assert!(node.eviction_plan(None).await.is_ok());
+    }
+}
