@@ -318,52 +318,65 @@ async fn a_supervisor_that_is_suspended_does_not_save_its_container() {
 #[tokio::test]
 async fn a_container_that_survives_sigkill_is_an_error_that_names_it_and_the_next_stop_ends_it() {
     let bed = Bed::new();
-    let Some(freezer) = Freezer::new(&bed) else {
-        return skip("a container that survives SIGKILL", "needs a cgroup v1 freezer");
+    let disk = match FrozenDisk::new(&bed) {
+        Ok(disk) => disk,
+        Err(why) => return skip("a container that survives SIGKILL", &why),
     };
     let mut config = bed.config();
     config.kill_timeout = Duration::from_secs(1);
     let runtime = winddown_runtimes::process::ProcessRuntime::open(config).await.unwrap();
-    let pod = bed.pod("echo up; exec sleep 1000");
+    let pod = bed.pod(&format!("echo up; echo > {}; exec sleep 1000", disk.file().display()));
     runtime.sync_pod(&pod).await.unwrap();
     bed.logged("main", 0, "up").await;
     let pid = bed.processes()[0];
-    freezer.freeze(pid);
+    let stat = format!("/proc/{pid}/stat");
+    let waits = || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") D "));
+    eventually("the container waits for its disk", waits).await;
     let grace = Grace::fixed(Duration::from_millis(100));
     let error = runtime.stop_pod(pod.uid(), Some(&pod), grace).await.unwrap_err().to_string();
     assert!(error.contains("container main") && error.contains("survives SIGKILL"), "{error}");
     assert!(error.contains(&format!("process {pid} (state D)")), "{error}");
     assert!(runtime.pod_status(pod.uid()).await.unwrap().any_running());
-    freezer.thaw();
+    drop(disk);
     let stopped = stop(&runtime, &pod, 1000).await;
     assert!(stopped.forced());
     bed.nothing_left().await;
 }
 
-/// A frozen process of cgroup v1 is in uninterruptible sleep: SIGKILL waits until it is thawed.
-struct Freezer(std::path::PathBuf);
+/// A disk that takes no write: whoever writes is in uninterruptible sleep, and SIGKILL waits until it takes
+/// them again.
+struct FrozenDisk(std::path::PathBuf);
 
-impl Freezer {
-    fn new(bed: &Bed) -> Option<Self> {
-        let name = bed.dir.path().file_name()?.to_str()?.trim_start_matches('.').to_owned();
-        let dir = std::path::Path::new("/sys/fs/cgroup/freezer").join(format!("winddown-{name}"));
-        std::fs::create_dir(&dir).ok()?;
-        dir.join("freezer.state").exists().then_some(Self(dir))
+impl FrozenDisk {
+    fn new(bed: &Bed) -> Result<Self, String> {
+        let (image, mounted) = (bed.path("image"), bed.path("disk"));
+        std::fs::create_dir(&mounted).unwrap();
+        std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        run("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), image.as_ref()])?;
+        run("mount", &["-o".as_ref(), "loop".as_ref(), image.as_ref(), mounted.as_ref()])?;
+        let disk = Self(mounted);
+        run("fsfreeze", &["--freeze".as_ref(), disk.0.as_ref()])?;
+        Ok(disk)
     }
 
-    fn freeze(&self, pid: i32) {
-        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
-        std::fs::write(self.0.join("freezer.state"), "FROZEN").unwrap();
-    }
-
-    fn thaw(&self) {
-        let _ = std::fs::write(self.0.join("freezer.state"), "THAWED");
+    fn file(&self) -> std::path::PathBuf {
+        self.0.join("file")
     }
 }
 
-impl Drop for Freezer {
+impl Drop for FrozenDisk {
     fn drop(&mut self) {
-        self.thaw();
-        let _ = std::fs::remove_dir(&self.0);
+        let _ = run("fsfreeze", &["--unfreeze".as_ref(), self.0.as_ref()]);
+        // Whoever waited may still have it open.
+        let _ = run("umount", &["--lazy".as_ref(), self.0.as_ref()]);
+    }
+}
+
+fn run(program: &str, arguments: &[&std::ffi::OsStr]) -> Result<(), String> {
+    let output = std::process::Command::new(program).args(arguments).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Err(error) => Err(format!("{program}: {error}")),
     }
 }
