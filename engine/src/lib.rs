@@ -16,7 +16,7 @@ pub mod fuzzing;
 pub mod mount_table;
 pub mod oom_score;
 pub mod plan;
-pub mod pod_resources;
+mod pod_resources;
 pub mod probe_client;
 pub mod probing;
 pub mod ready;
@@ -24,6 +24,7 @@ pub mod state_lock;
 pub mod states;
 pub mod stats;
 pub mod stopping;
+pub mod support;
 pub mod termination_message;
 pub mod unsupported;
 

@@ -6,25 +6,25 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use winddown_shared::ResourceName;
 
-/// Fields of `spec.resources` that no runtime honours, each with what to write instead.
+/// Fields of `spec.resources`, below `spec`, that no runtime honours, each with what to write instead.
 ///
 /// Requests are honoured: they decide where the pod fits, what class it is of and who ends first.
 /// Limits of the whole would have to be set on a cgroup that the runtimes do not make.
-pub fn unsupported(
+pub(crate) fn unsupported(
     whole: Option<&ResourceRequirements>,
 ) -> impl Iterator<Item = (String, &'static str)> {
     let limits = whole.and_then(|whole| whole.limits.as_ref()).into_iter().flatten();
     let limits = limits.map(|(name, _)| {
         let why = "limits of a whole pod are not applied: set those of its containers";
-        (format!("spec.resources.limits.{name}"), why)
+        (format!("resources.limits.{name}"), why)
     });
     let requests = whole.and_then(|whole| whole.requests.as_ref()).into_iter().flatten();
     let requests = requests.filter(is_of_containers).map(|(name, _)| {
         let why = "is not counted for a whole pod: set the requests of its containers";
-        (format!("spec.resources.requests.{name}"), why)
+        (format!("resources.requests.{name}"), why)
     });
     let claims = whole.and_then(|whole| whole.claims.as_ref()).is_some_and(|all| !all.is_empty());
-    let claims = claims.then(|| ("spec.resources.claims".to_owned(), "devices are not allocated"));
+    let claims = claims.then(|| ("resources.claims".to_owned(), "devices are not allocated"));
     limits.chain(requests).chain(claims)
 }
 
@@ -57,11 +57,11 @@ mod tests {
         assert_eq!(
             fields(refused),
             [
-                "spec.resources.limits.cpu",
-                "spec.resources.limits.memory",
-                "spec.resources.requests.ephemeral-storage",
-                "spec.resources.requests.example.com/card",
-                "spec.resources.claims",
+                "resources.limits.cpu",
+                "resources.limits.memory",
+                "resources.requests.ephemeral-storage",
+                "resources.requests.example.com/card",
+                "resources.claims",
             ]
         );
     }

@@ -1,0 +1,197 @@
+//! What of a pod is not honoured: what no runtime does, and what a runtime says of itself.
+//!
+//! Nothing is ignored in silence: a field is honoured, or belongs to another component (scheduling, readiness
+//! gates), or is named. Containers that can only be added to a running pod (`kubectl debug`) are not: they refuse
+//! no pod.
+
+use std::net::Ipv4Addr;
+
+use k8s_openapi::api::core::v1 as k8s;
+use winddown_shared::{Pod, UnsupportedField};
+
+use crate::environment::{NodeFacts, environment};
+use crate::{files, pod_resources, probe_client};
+
+/// Collects what is refused, under a field's path.
+#[derive(Debug, Default)]
+pub struct Findings {
+    path: String,
+    all: Vec<UnsupportedField>,
+}
+
+/// Everything of `pod` that is not honoured; `of_pod` and `of_container` say what the runtime does not do besides,
+/// below `spec` and below each container. Pure.
+pub fn check(
+    pod: &Pod,
+    of_pod: impl FnOnce(&k8s::PodSpec, &mut Findings),
+    of_container: impl Fn(&k8s::PodSpec, &k8s::Container, &mut Findings),
+) -> Vec<UnsupportedField> {
+    let mut found = Findings::default();
+    for (field, text) in [
+        ("metadata.uid", pod.uid().as_str()),
+        ("metadata.name", pod.name()),
+        ("metadata.namespace", pod.namespace()),
+    ] {
+        found.refuse_if(!files::is_safe(text), field, "cannot be the name of a directory");
+    }
+    let Some(spec) = pod.spec.as_ref() else {
+        found.refuse("spec", "a pod needs one");
+        return found.all;
+    };
+    found.within("spec", |found| {
+        let claims = spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty());
+        found.refuse_if(claims, "resourceClaims", "devices are not allocated");
+        let os = spec.os.as_ref().map_or("linux", |os| os.name.as_str());
+        found.refuse_if(os != "linux", "os.name", "programs of other systems do not run here");
+        for (field, why) in pod_resources::unsupported(spec.resources.as_ref()) {
+            found.refuse(&field, why);
+        }
+        if let Some(security) = &spec.security_context {
+            found.within("securityContext", |found| {
+                found.id("runAsUser", security.run_as_user);
+                found.id("runAsGroup", security.run_as_group);
+                for (i, group) in security.supplemental_groups.iter().flatten().enumerate() {
+                    found.id(&format!("supplementalGroups[{i}]"), Some(*group));
+                }
+            });
+        }
+        of_pod(spec, found);
+        let init = spec.init_containers.as_deref().unwrap_or_default();
+        for (list, containers) in [("initContainers", init), ("containers", &spec.containers)] {
+            for (i, one) in containers.iter().enumerate() {
+                found.within(&format!("{list}[{i}]"), |found| {
+                    container(one, list == "initContainers", found);
+                    of_container(spec, one, found);
+                    variables(pod, one, found);
+                });
+            }
+        }
+    });
+    found.all
+}
+
+fn container(one: &k8s::Container, is_init: bool, found: &mut Findings) {
+    found.refuse_if(!files::is_safe(&one.name), "name", "cannot be the name of a directory");
+    let from = one.env_from.as_ref().is_some_and(|e| !e.is_empty());
+    found.refuse_if(from, "envFrom", "there is no API server to read it from: write `env`");
+    let claims = one.resources.as_ref().and_then(|r| r.claims.as_ref());
+    let claims = claims.is_some_and(|c| !c.is_empty());
+    found.refuse_if(claims, "resources.claims", "devices are not allocated");
+    let restart = one.restart_policy.as_deref();
+    let odd = restart.is_some() && !(is_init && restart == Some("Always"));
+    found.refuse_if(odd, "restartPolicy", "only an init container has one, and only `Always`");
+    if let Some(security) = &one.security_context {
+        found.within("securityContext", |found| {
+            found.id("runAsUser", security.run_as_user);
+            found.id("runAsGroup", security.run_as_group);
+        });
+    }
+    let lifecycle = one.lifecycle.as_ref();
+    for (name, hook) in [
+        ("lifecycle.postStart", lifecycle.and_then(|l| l.post_start.as_ref())),
+        ("lifecycle.preStop", lifecycle.and_then(|l| l.pre_stop.as_ref())),
+    ] {
+        let Some(hook) = hook else { continue };
+        found.within(name, |found| {
+            let asked = (hook.exec.as_ref(), hook.http_get.as_ref(), hook.tcp_socket.as_ref());
+            let nothing = !handler(one, asked, found) && hook.sleep.is_none();
+            found.refuse_if(nothing, "", "says nothing to do");
+        });
+    }
+    for (name, probe) in probes(one) {
+        found.within(name, |found| {
+            let asked = (probe.exec.as_ref(), probe.http_get.as_ref(), probe.tcp_socket.as_ref());
+            let nothing = !handler(one, asked, found) && probe.grpc.is_none();
+            found.refuse_if(nothing, "", "says nothing to ask");
+            found.refuse_if(
+                probe.termination_grace_period_seconds.is_some(),
+                "terminationGracePeriodSeconds",
+                "the pod's own grace is used: leave it out",
+            );
+        });
+    }
+}
+
+/// The probes that a container has, by the names of their fields.
+pub fn probes(one: &k8s::Container) -> impl Iterator<Item = (&'static str, &k8s::Probe)> {
+    let all = [
+        ("livenessProbe", one.liveness_probe.as_ref()),
+        ("readinessProbe", one.readiness_probe.as_ref()),
+        ("startupProbe", one.startup_probe.as_ref()),
+    ];
+    all.into_iter().filter_map(|(name, probe)| Some((name, probe?)))
+}
+
+/// What lifecycle handlers and probes have in common. False if nothing of it is asked.
+fn handler(
+    one: &k8s::Container,
+    (exec, http, tcp): (
+        Option<&k8s::ExecAction>,
+        Option<&k8s::HTTPGetAction>,
+        Option<&k8s::TCPSocketAction>,
+    ),
+    found: &mut Findings,
+) -> bool {
+    let is_empty = |e: &k8s::ExecAction| e.command.as_deref().unwrap_or_default().is_empty();
+    found.refuse_if(exec.is_some_and(is_empty), "exec.command", "there is nothing to run");
+    let no_port = "is neither a port number nor the name of a port of this container";
+    if let Some(http) = http {
+        let is_tls = http.scheme.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("https"));
+        found.refuse_if(is_tls, "httpGet.scheme", "HTTPS is not spoken: use `exec`");
+        found.refuse_if(probe_client::port(&http.port, one).is_none(), "httpGet.port", no_port);
+        for field in probe_client::unsendable(http) {
+            found.refuse(&format!("httpGet.{field}"), field.why());
+        }
+    }
+    if let Some(tcp) = tcp {
+        found.refuse_if(probe_client::port(&tcp.port, one).is_none(), "tcpSocket.port", no_port);
+    }
+    exec.is_some() || http.is_some() || tcp.is_some()
+}
+
+/// What the environment asks for must be known; addresses are taken to be.
+fn variables(pod: &Pod, one: &k8s::Container, found: &mut Findings) {
+    let node = NodeFacts {
+        name: String::new(),
+        address: Some(Ipv4Addr::LOCALHOST.into()),
+        cpu_milli: 1000,
+        memory_bytes: 1 << 30,
+    };
+    if let Err(error) = environment(pod, one, &node) {
+        found.refuse(&error.field, &error.why);
+    }
+}
+
+impl Findings {
+    /// `field`, below the path, is not honoured; `why` says what to write instead. Without a field it is the path
+    /// itself.
+    pub fn refuse(&mut self, field: &str, why: &str) {
+        let dot = if self.path.is_empty() || field.is_empty() { "" } else { "." };
+        let field = format!("{}{dot}{field}", self.path);
+        self.all.push(UnsupportedField { field, why: why.to_owned() });
+    }
+
+    /// The same, if `refused`.
+    pub fn refuse_if(&mut self, refused: bool, field: &str, why: &str) {
+        if refused {
+            self.refuse(field, why);
+        }
+    }
+
+    /// A number of a user or group is not honoured if it cannot be one.
+    pub fn id(&mut self, field: &str, id: Option<i64>) {
+        let wrong = id.is_some_and(|id| u32::try_from(id).is_err());
+        self.refuse_if(wrong, field, "is not a user or group number");
+    }
+
+    /// Has what is found during `work` be below `step`.
+    pub fn within(&mut self, step: &str, work: impl FnOnce(&mut Self)) {
+        let length = self.path.len();
+        if length > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(step);
+        work(self);
+        self.path.truncate(length);
+    }
+}
