@@ -20,7 +20,7 @@ pub(crate) type PodEntry = Entry<PodState>;
 /// A pod's state. The lock is never held across an await or a system call that can wait.
 #[derive(Debug, Default)]
 pub(crate) struct PodState {
-    /// The pod as last handed in; none for one that was found at the runtime and that nobody has
+    /// The pod as last handed in; none for one that was found at the runtime and has not been
     /// asked for yet.
     pub(crate) pod: Option<Pod>,
     /// `namespace` and `name` by the labels.

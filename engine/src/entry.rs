@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{broadcast, watch};
 use winddown_shared::PodUid;
 
-/// A pod whose state is `S`. Everyone who waits for it looks at the state after each change.
+/// A pod whose state is `S`. All waiters look at the state after each change.
 #[derive(Debug)]
 pub struct Entry<S> {
     uid: PodUid,

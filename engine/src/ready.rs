@@ -52,7 +52,7 @@ impl Ready {
 
 impl Ready {
     /// The exit code of a pidfd's process as Kubernetes shows it (128 + signal for a signal's victim),
-    /// whoever its parent is; none until its parent has taken note of its end.
+    /// even if it is not our child; none until its parent has reaped it.
     ///
     /// # Errors
     /// It is no pidfd, or the kernel does not tell (before Linux 6.15).

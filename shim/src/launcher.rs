@@ -20,7 +20,7 @@ use crate::record;
 
 /// Exit code Kubernetes shows for a container whose program could not be started.
 pub(crate) const START_ERROR_CODE: u8 = 128;
-/// What programs take for granted; the agent's own files are nobody else's.
+/// The usual one: the agent's own is stricter.
 const UMASK: Mode = Mode::S_IWGRP.union(Mode::S_IWOTH);
 
 /// Reads a [`Command`] from stdin and becomes it, as a child of the process `supervisor`; without one, as
@@ -74,11 +74,11 @@ fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String,
     }
     identity::take(command)?;
     if let Some(supervisor) = supervisor {
-        // Whoever kills the supervisor ends the container with it: a container without supervisor would
-        // lose its output and its exit code. Set after the user changed, which clears it.
+        // The container dies with its supervisor: without one it would lose its output and its exit code.
+        // Set after the change of user, which clears it.
         nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
             .map_err(failed("cannot tie the container to its supervisor"))?;
-        // It may have died before that took effect: then nobody would.
+        // The supervisor may have died before that took effect.
         if nix::unistd::getppid().to_string() != supervisor.to_string_lossy() {
             return Err(("the supervisor is gone".to_owned(), io::ErrorKind::BrokenPipe.into()));
         }

@@ -12,8 +12,8 @@
 //! * The command runs only after its pid is on disk: the launcher waits for its orders until then.
 //! * When the command ends: the rest of the log, the exit record, then SIGKILL to every descendant
 //!   that is left, also those that changed session (they are reparented to the subreaper).
-//! * The end of its stdout tells the agent that nothing of the container runs. Making the exit
-//!   record durable comes after that, off the path of whoever waits for the container.
+//! * The end of its stdout tells the agent that nothing of the container runs. The exit record is
+//!   synced after that, so that a slow disk delays no waiter.
 //! * A full disk costs log lines, never the container.
 //!
 //! `hook` is the same supervisor for a preStop, postStart or probe command: no records and no log,

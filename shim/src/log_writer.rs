@@ -1,8 +1,8 @@
 //! Writes the log of a container that a service manager supervises.
 //!
 //! Standard input is the container's standard output, standard output its standard error: both are read.
-//! Lines go into the log file, and to standard error, which is the journal. Ends when the container and
-//! whoever else holds the other ends have let go of them; asked to end, with what there is to read.
+//! Lines go into the log file, and to standard error, which is the journal. Ends when
+//! all writers have closed their ends; on SIGTERM it first writes what there is to read.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};

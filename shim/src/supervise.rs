@@ -104,7 +104,7 @@ fn start_container<'a>(dir: &Path, wall: &'a WallClock) -> Result<(Order, Runnin
         main: running.main,
         started_at: running.started_at,
     };
-    // From here on whoever reads the directory knows the pid; only then may the command run.
+    // From here on the directory tells the pid to its readers; only then may the command run.
     record::write(&dir.join(record::STARTED), &started, false)
         .map_err(|e| format!("{e}: {}", e.source))?;
     fault::point("supervisor-before-handover");
@@ -132,8 +132,8 @@ fn isolate() -> Result<SignalFd, String> {
         .map_err(step("cannot listen for SIGCHLD"))
 }
 
-/// The machine's first process ends everything: the machine goes down and no agent is there to end
-/// the pods. Nobody else's SIGTERM means anything to a supervisor.
+/// Whether process 1 sent SIGTERM: the machine goes down, and no agent is there to end the pods. SIGTERM of any
+/// other process is ignored.
 fn is_farewell(signal: u32, sender: u32) -> bool {
     i32::try_from(signal) == Ok(Signal::SIGTERM as i32) && sender == 1
 }

@@ -122,8 +122,7 @@ fn unrecorded<U>(
     attempts.into_iter().filter_map(take).collect()
 }
 
-/// Enters what the service manager runs of a pod and nobody knows of. Only after a start that was not
-/// answered; otherwise there is no such thing.
+/// Enters units of the pod that are not known. There can be some only after a start that was not answered.
 ///
 /// # Errors
 /// The service manager does not answer, so what runs is not known.
